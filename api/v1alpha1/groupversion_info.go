@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1alpha1 answers: what may a user write in a ScheduledMachine, and
+// what will they read back? It holds the types, their defaults and bounds, and
+// every name that is an API: conditions, reasons, labels, annotations. It knows
+// nothing about how a machine is scheduled or removed.
+//
+// +kubebuilder:object:generate=true
+// +groupName=5spot.finos.org
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of the types in this package.
+var GroupVersion = schema.GroupVersion{Group: "5spot.finos.org", Version: "v1alpha1"}
+
+// AddToScheme adds the types of this package to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &ScheduledMachine{}, &ScheduledMachineList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+const (
+	// ScheduledMachineFinalizer holds a ScheduledMachine until its children are gone.
+	ScheduledMachineFinalizer = "5spot.finos.org/scheduledmachine"
+
+	// ScheduledMachineLabel is on every child and names its ScheduledMachine, as
+	// Cluster API's labels do: a name over 63 characters is shortened with a hash.
+	ScheduledMachineLabel = "5spot.finos.org/scheduled-machine"
+
+	// SpecHashAnnotation is on the bootstrap config and infrastructure machine and
+	// says which bootstrapSpec or infrastructureSpec they were made from.
+	SpecHashAnnotation = "5spot.finos.org/spec-hash"
+
+	// AppliedHashAnnotation is on the Machine and says which desired state was last
+	// applied, so that a settled Machine is not applied again.
+	AppliedHashAnnotation = "5spot.finos.org/applied-hash"
+
+	// EmergencyReclaimAnnotation is on a ScheduledMachine while an emergency reclaim
+	// is under way. Its value is a ReclaimRecord in JSON. It is an annotation because
+	// clusterctl move does not carry status.
+	EmergencyReclaimAnnotation = "5spot.finos.org/emergency-reclaim"
+
+	// ReclaimedAnnotation is on a ScheduledMachine whose schedule an emergency reclaim
+	// turned off, until somebody turns it on again. Its value is a ReclaimRecord in
+	// JSON.
+	ReclaimedAnnotation = "5spot.finos.org/reclaimed"
+
+	// FieldManager is the manager of the fields that the controllers apply.
+	FieldManager = "5spot-controller"
+)
+
+// Condition types of a ScheduledMachine.
+const (
+	// ReadyCondition is True when the object is where its spec wants it to be.
+	ReadyCondition = "Ready"
+	// ScheduledCondition is True when the schedule says run.
+	ScheduledCondition = "Scheduled"
+	// MachineReadyCondition mirrors the Machine's own conditions.
+	MachineReadyCondition = "MachineReady"
+	// ReferencesValidCondition is True when everything the spec names can be used.
+	ReferencesValidCondition = "ReferencesValid"
+	// WorkloadClusterReachableCondition is True when the workload cluster's Nodes
+	// are being watched. While it is not, reclaim requests cannot be seen.
+	WorkloadClusterReachableCondition = "WorkloadClusterReachable"
+)
+
+// Reasons of the Ready condition.
+const (
+	// MachineRunningReason means that the Machine runs in its window.
+	MachineRunningReason = "MachineRunning"
+	// InactiveReason means that nothing runs outside the window.
+	InactiveReason = "Inactive"
+	// DisabledReason means that the schedule is off.
+	DisabledReason = "Disabled"
+	// TerminatedReason means that the kill switch removed the machine.
+	TerminatedReason = "Terminated"
+	// MachineNotReadyReason means that the Machine exists and is not ready yet.
+	MachineNotReadyReason = "MachineNotReady"
+	// MachineCreatingReason means that children are being made.
+	MachineCreatingReason = "MachineCreating"
+	// ShuttingDownReason means that a graceful departure is under way.
+	ShuttingDownReason = "ShuttingDown"
+	// TerminatingReason means that the kill switch's removal is under way.
+	TerminatingReason = "Terminating"
+	// EmergencyReclaimReason means that an emergency removal is under way.
+	EmergencyReclaimReason = "EmergencyReclaim"
+	// ClusterDeletingReason means that the Cluster is being deleted.
+	ClusterDeletingReason = "ClusterDeleting"
+	// ReconcileFailedReason means that a step failed; the message says which.
+	ReconcileFailedReason = "ReconcileFailed"
+)
+
+// Reasons of the Scheduled condition.
+const (
+	// ScheduleActiveReason means that the schedule says run.
+	ScheduleActiveReason = "ScheduleActive"
+	// ScheduleInactiveReason means that the schedule says do not run.
+	ScheduleInactiveReason = "ScheduleInactive"
+	// ScheduleDisabledReason means that the schedule is off.
+	ScheduleDisabledReason = "ScheduleDisabled"
+	// EmergencyReclaimDisabledScheduleReason means that an emergency reclaim turned
+	// the schedule off.
+	EmergencyReclaimDisabledScheduleReason = "EmergencyReclaimDisabledSchedule"
+	// ScheduleUnreadableReason means that the days or hours cannot be read.
+	ScheduleUnreadableReason = "ScheduleUnreadable"
+	// TimezoneUnavailableReason means that the time zone is not known.
+	TimezoneUnavailableReason = "TimezoneUnavailable"
+)
+
+// Reasons of the MachineReady, ReferencesValid and WorkloadClusterReachable
+// conditions.
+const (
+	// MachineReadyReason means that the Machine is ready.
+	MachineReadyReason = "MachineReady"
+	// MachineAbsentReason means that there is no Machine.
+	MachineAbsentReason = "MachineAbsent"
+	// ReferencesValidReason means that everything the spec names can be used.
+	ReferencesValidReason = "ReferencesValid"
+	// ReferencesInvalidReason means that something the spec names cannot be used;
+	// the message says which and why.
+	ReferencesInvalidReason = "ReferencesInvalid"
+	// ConnectedReason means that the workload cluster is connected.
+	ConnectedReason = "Connected"
+	// NotConnectedReason means that the workload cluster is not connected.
+	NotConnectedReason = "NotConnected"
+)
+
+// Reasons of events on a ScheduledMachine, besides the names of conditions.
+const (
+	// EmergencyReclaimEvent is the Warning at the start of an emergency reclaim.
+	EmergencyReclaimEvent = "EmergencyReclaim"
+	// EmergencyReclaimDisabledScheduleEvent is the Warning after an emergency reclaim
+	// turned the schedule off.
+	EmergencyReclaimDisabledScheduleEvent = "EmergencyReclaimDisabledSchedule"
+)

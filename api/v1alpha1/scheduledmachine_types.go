@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Schedule says when the machine belongs to the cluster. The machine is wanted
+// at an instant when the local weekday is in DaysOfWeek and the local hour is in
+// HoursOfDay; either list empty means never.
+type Schedule struct {
+	// daysOfWeek are the days of the window. An item is a comma list of days
+	// (mon, tue, wed, thu, fri, sat, sun) and ranges; ranges include both ends and
+	// may wrap: fri-mon is Friday to Monday.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:default={}
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=256
+	DaysOfWeek []string `json:"daysOfWeek,omitempty"`
+
+	// hoursOfDay are the hours of the window, 0 to 23. An item is a comma list of
+	// hours and ranges; a range includes its last hour and may wrap: 9-17 is
+	// 09:00:00 to 17:59:59, 22-6 is 22:00:00 to 06:59:59.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:default={}
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=256
+	HoursOfDay []string `json:"hoursOfDay,omitempty"`
+
+	// timezone is the zone that days and hours are read in: a name of the IANA
+	// time zone database, such as Europe/Zurich.
+	// +optional
+	// +kubebuilder:default=UTC
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+/-]*$') && self != 'Local'",message="must be a name of the IANA time zone database, such as UTC or Europe/Zurich"
+	Timezone string `json:"timezone,omitempty"`
+
+	// enabled turns the schedule on. False leaves everything as it is: nothing is
+	// started and an existing machine stays. An emergency reclaim sets it to false.
+	// +optional
+	// +kubebuilder:default=true
+	Enabled *bool `json:"enabled,omitempty"`
+}
+
+// EmbeddedObject is a bootstrap or infrastructure object that is made when the
+// window opens.
+type EmbeddedObject struct {
+	// apiVersion of the object: group and version.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+
+	// kind of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$')",message="must be the kind of an object, such as KubeadmConfig"
+	Kind string `json:"kind"`
+
+	// spec of the object, copied as it is.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	Spec runtime.RawExtension `json:"spec,omitempty,omitzero"`
+}
+
+// MachineTemplate is metadata for the Machine.
+type MachineTemplate struct {
+	// labels are added to the Machine.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('kubernetes.io/') && !k.startsWith('k8s.io/') && !k.startsWith('cluster.x-k8s.io/') && !k.startsWith('5spot.finos.org/'))",message="keys must not begin with kubernetes.io/, k8s.io/, cluster.x-k8s.io/ or 5spot.finos.org/: these are reserved"
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// annotations are added to the Machine.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('kubernetes.io/') && !k.startsWith('k8s.io/') && !k.startsWith('cluster.x-k8s.io/') && !k.startsWith('5spot.finos.org/'))",message="keys must not begin with kubernetes.io/, k8s.io/, cluster.x-k8s.io/ or 5spot.finos.org/: these are reserved"
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// ScheduledMachineSpec is what the user wants.
+type ScheduledMachineSpec struct {
+	// schedule says when the machine belongs to the cluster.
+	// +required
+	Schedule Schedule `json:"schedule"`
+
+	// clusterName is the Cluster, in the same namespace, that the machine joins.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$')",message="must consist of letters, digits, '-', '_' or '.', and begin and end with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make another ScheduledMachine for another Cluster"
+	ClusterName string `json:"clusterName"`
+
+	// bootstrapSpec is the bootstrap config, in group bootstrap.cluster.x-k8s.io or
+	// k0smotron.io. An edit while the machine is active applies at the next window.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(bootstrap[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group bootstrap.cluster.x-k8s.io or k0smotron.io, such as bootstrap.cluster.x-k8s.io/v1beta2"
+	BootstrapSpec EmbeddedObject `json:"bootstrapSpec"`
+
+	// infrastructureSpec is the infrastructure machine, in group
+	// infrastructure.cluster.x-k8s.io or k0smotron.io. An edit while the machine is
+	// active applies at the next window.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(infrastructure[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group infrastructure.cluster.x-k8s.io or k0smotron.io, such as infrastructure.cluster.x-k8s.io/v1beta2"
+	InfrastructureSpec EmbeddedObject `json:"infrastructureSpec"`
+
+	// machineTemplate is metadata for the Machine.
+	// +optional
+	MachineTemplate MachineTemplate `json:"machineTemplate,omitempty,omitzero"`
+
+	// priority ranks machines: higher is more important. When departures are
+	// metered, the lowest leaves first.
+	// +optional
+	// +kubebuilder:default=50
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=255
+	Priority *int32 `json:"priority,omitempty"`
+
+	// gracefulShutdownTimeout is the whole budget of a graceful departure, drain
+	// included: a whole number followed by s, m or h, at most 24h. When it is over,
+	// what is left of drain and volume wait is skipped.
+	// +optional
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:MaxLength=32
+	GracefulShutdownTimeout string `json:"gracefulShutdownTimeout,omitempty"`
+
+	// nodeDrainTimeout is the budget of the drain: a whole number followed by s, m
+	// or h, at most 24h. 0s means no drain.
+	// +optional
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:MaxLength=32
+	NodeDrainTimeout string `json:"nodeDrainTimeout,omitempty"`
+
+	// killSwitch removes the machine now, without drain or grace, and keeps it away
+	// until it is false again.
+	// +optional
+	// +kubebuilder:default=false
+	KillSwitch bool `json:"killSwitch,omitempty"`
+
+	// killIfCommands are the patterns of the reclaim agent: when a process on the
+	// machine has one as its exact name or in its command line, the owner is taken to
+	// want the machine back. Absent and empty are the same: no agent.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	KillIfCommands []string `json:"killIfCommands,omitempty"`
+}
+
+// Phase is where a ScheduledMachine stands.
+// +kubebuilder:validation:Enum=Pending;Active;ShuttingDown;Inactive;Disabled;Terminated;EmergencyRemove;Error
+type Phase string
+
+const (
+	// PhasePending means that the schedule is being judged: nothing is created yet,
+	// or what exists is being adopted.
+	PhasePending Phase = "Pending"
+	// PhaseActive means that bootstrap, infrastructure and Machine exist. Ready says
+	// whether the Node is up.
+	PhaseActive Phase = "Active"
+	// PhaseShuttingDown means that the Machine is being deleted through Cluster API.
+	PhaseShuttingDown Phase = "ShuttingDown"
+	// PhaseInactive means that nothing exists.
+	PhaseInactive Phase = "Inactive"
+	// PhaseDisabled means that the controller starts nothing; an existing Machine
+	// stays as it is.
+	PhaseDisabled Phase = "Disabled"
+	// PhaseTerminated means that the kill switch is on.
+	PhaseTerminated Phase = "Terminated"
+	// PhaseEmergencyRemove means that the owner wants the machine back and removal
+	// without grace is under way.
+	PhaseEmergencyRemove Phase = "EmergencyRemove"
+	// PhaseError means that a step failed and is retried with back-off.
+	PhaseError Phase = "Error"
+)
+
+// Phases are all phases, in the order of a machine's life.
+var Phases = []Phase{
+	PhasePending, PhaseActive, PhaseShuttingDown, PhaseInactive,
+	PhaseDisabled, PhaseTerminated, PhaseEmergencyRemove, PhaseError,
+}
+
+// ChildReference names an object in the ScheduledMachine's namespace.
+type ChildReference struct {
+	// apiVersion of the object.
+	// +required
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+	// kind of the object.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// namespace of the object: the ScheduledMachine's own.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// NodeReference names a Node of the workload cluster.
+type NodeReference struct {
+	// name of the Node.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// ScheduledMachineStatus is what is. Everything in it is true in every phase: a
+// reference is cleared when its object is gone.
+type ScheduledMachineStatus struct {
+	// conditions are Ready, Scheduled, MachineReady, ReferencesValid,
+	// WorkloadClusterReachable and Paused.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// phase is where the ScheduledMachine stands.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+
+	// message says in one sentence what is happening and why.
+	// +optional
+	// +kubebuilder:validation:MaxLength=10240
+	Message string `json:"message,omitempty"`
+
+	// inSchedule is the schedule's answer now. It follows the clock even while the
+	// phase stands still, and is false while the schedule is disabled.
+	// +optional
+	InSchedule bool `json:"inSchedule"`
+
+	// machineRef is the Machine, absent when there is none.
+	// +optional
+	MachineRef *ChildReference `json:"machineRef,omitempty"`
+
+	// bootstrapRef is the bootstrap config, absent when there is none.
+	// +optional
+	BootstrapRef *ChildReference `json:"bootstrapRef,omitempty"`
+
+	// infrastructureRef is the infrastructure machine, absent when there is none.
+	// +optional
+	InfrastructureRef *ChildReference `json:"infrastructureRef,omitempty"`
+
+	// nodeRef is the Node in the workload cluster, absent when there is none.
+	// +optional
+	NodeRef *NodeReference `json:"nodeRef,omitempty"`
+
+	// providerID is the Machine's provider id, absent when there is none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	ProviderID string `json:"providerID,omitempty"`
+
+	// lastScheduledTime is when the Machine was last created.
+	// +optional
+	LastScheduledTime *metav1.Time `json:"lastScheduledTime,omitempty"`
+
+	// nextActivation is the next instant at which the window opens. Absent means
+	// never, or that the schedule is disabled.
+	// +optional
+	NextActivation *metav1.Time `json:"nextActivation,omitempty"`
+
+	// nextCleanup is the next instant at which the window closes. Absent means
+	// never, or that the schedule is disabled.
+	// +optional
+	NextCleanup *metav1.Time `json:"nextCleanup,omitempty"`
+
+	// nextTransition is the earlier of nextActivation and nextCleanup with what
+	// happens then, for people: "opens 2026-01-15T09:00:00Z".
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	NextTransition string `json:"nextTransition,omitempty"`
+
+	// observedGeneration is the generation of the spec that this status answers.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// ScheduledMachine is a machine that belongs to a Cluster on a schedule, and to
+// its owner otherwise.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=scheduledmachines,scope=Namespaced,shortName=sm,categories=cluster-api
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/provider=addon-5spot","clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move-hierarchy=","visualizer.cluster.x-k8s.io="}
+// +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="InSchedule",type=boolean,JSONPath=`.status.inSchedule`
+// +kubebuilder:printcolumn:name="Enabled",type=boolean,JSONPath=`.spec.schedule.enabled`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextTransition`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Days",type=string,JSONPath=`.spec.schedule.daysOfWeek`,priority=1
+// +kubebuilder:printcolumn:name="Hours",type=string,JSONPath=`.spec.schedule.hoursOfDay`,priority=1
+// +kubebuilder:printcolumn:name="TZ",type=string,JSONPath=`.spec.schedule.timezone`,priority=1
+// +kubebuilder:printcolumn:name="KillSwitch",type=boolean,JSONPath=`.spec.killSwitch`,priority=1
+type ScheduledMachine struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec is what the user wants.
+	// +required
+	Spec ScheduledMachineSpec `json:"spec,omitempty,omitzero"`
+
+	// status is what is.
+	// +optional
+	Status ScheduledMachineStatus `json:"status,omitempty,omitzero"`
+}
+
+// ScheduledMachineList is a list of ScheduledMachines.
+//
+// +kubebuilder:object:root=true
+type ScheduledMachineList struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty,omitzero"`
+	// items are the ScheduledMachines.
+	Items []ScheduledMachine `json:"items"`
+}
+
+// ScheduleEnabled reports whether the schedule is on. Absent means on, as the
+// default of the API does.
+func (m *ScheduledMachine) ScheduleEnabled() bool {
+	return m.Spec.Schedule.Enabled == nil || *m.Spec.Schedule.Enabled
+}
+
+// GetConditions returns the conditions, for Cluster API's condition helpers.
+func (m *ScheduledMachine) GetConditions() []metav1.Condition {
+	return m.Status.Conditions
+}
+
+// SetConditions replaces the conditions, for Cluster API's condition helpers.
+func (m *ScheduledMachine) SetConditions(conditions []metav1.Condition) {
+	m.Status.Conditions = conditions
+}
