@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reclaim answers what the controllers and the node agent say to each
+// other: which annotations ask for a machine back, and where and in which form
+// the agent finds what to look for. It knows nothing about Kubernetes clients
+// or processes.
+package reclaim
+
+// The annotations of a Node by which its agent asks for the machine back. They
+// are written together; the controllers clear them together, last.
+const (
+	// RequestedAnnotation asks for the machine when it is exactly
+	// [RequestedValue].
+	RequestedAnnotation = "5spot.finos.org/reclaim-requested"
+	// ReasonAnnotation says why, for people. See [Reason].
+	ReasonAnnotation = "5spot.finos.org/reclaim-reason"
+	// RequestedAtAnnotation says since when, in RFC 3339 and UTC, for people.
+	RequestedAtAnnotation = "5spot.finos.org/reclaim-requested-at"
+
+	// RequestedValue is the only value of [RequestedAnnotation] that counts.
+	RequestedValue = "true"
+)
+
+const (
+	// AgentLabel on a Node opts it in to the agent's DaemonSet when it is
+	// [AgentLabelValue].
+	AgentLabel = "5spot.finos.org/reclaim-agent"
+	// AgentLabelValue is the value of [AgentLabel] that the DaemonSet selects.
+	AgentLabelValue = "enabled"
+
+	// Namespace holds the agent and its ConfigMaps in the workload cluster.
+	Namespace = "5spot-system"
+	// ConfigMapKey is the key of the ConfigMap under which a [Config] is kept.
+	ConfigMapKey = "reclaim.toml"
+	// FieldManager owns the annotations that the agent writes.
+	FieldManager = "5spot-reclaim-agent"
+)
+
+// ConfigMapName returns the name of the ConfigMap in [Namespace] that the agent
+// on node reads.
+func ConfigMapName(node string) string { return "reclaim-agent-" + node }
+
+// Reason returns the value of [ReasonAnnotation] for a process that matched
+// pattern.
+func Reason(pattern string) string { return "process-match: " + pattern }
+
+// Requested reports whether a Node with these annotations asks for its machine
+// back. Only the literal "true" does, so that a half-written, empty or
+// differently spelt value never ejects a machine.
+func Requested(annotations map[string]string) bool {
+	return annotations[RequestedAnnotation] == RequestedValue
+}

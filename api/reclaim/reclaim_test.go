@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+)
+
+func TestRequested(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		in     map[string]string
+		want   bool
+	}{
+		"Literal":       {"The one value that counts.", map[string]string{reclaim.RequestedAnnotation: "true"}, true},
+		"Absent":        {"No annotation, no request.", map[string]string{reclaim.ReasonAnnotation: "process-match: java"}, false},
+		"NoAnnotations": {"A Node without annotations asks for nothing.", nil, false},
+		"False":         {"A refusal is not a request.", map[string]string{reclaim.RequestedAnnotation: "false"}, false},
+		"Zero":          {"Numbers are not the literal.", map[string]string{reclaim.RequestedAnnotation: "0"}, false},
+		"One":           {"Numbers are not the literal.", map[string]string{reclaim.RequestedAnnotation: "1"}, false},
+		"Empty":         {"A half-written request does not eject.", map[string]string{reclaim.RequestedAnnotation: ""}, false},
+		"Capital":       {"Case counts.", map[string]string{reclaim.RequestedAnnotation: "True"}, false},
+		"Yes":           {"Synonyms do not count.", map[string]string{reclaim.RequestedAnnotation: "yes"}, false},
+		"LeadingBlank":  {"Nothing is trimmed.", map[string]string{reclaim.RequestedAnnotation: " true"}, false},
+		"TrailingBlank": {"Nothing is trimmed.", map[string]string{reclaim.RequestedAnnotation: "true "}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := reclaim.Requested(tc.in); got != tc.want {
+				t.Errorf("%s\nRequested(%v) = %v, want %v", tc.reason, tc.in, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	got := []string{reclaim.ConfigMapName("ws-01"), reclaim.Reason("java")}
+	if diff := cmp.Diff([]string{"reclaim-agent-ws-01", "process-match: java"}, got); diff != "" {
+		t.Errorf("Names are a contract with the agent.\n-want, +got:\n%s", diff)
+	}
+}
+
+func TestText(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		in     reclaim.Config
+		want   string
+	}{
+		"Inert": {
+			reason: "An empty Config is written out in full, so that it reads as deliberate.",
+			want:   "match_commands = []\nmatch_argv_substrings = []\npoll_interval_ms = 250\n",
+		},
+		"KillIfCommandsFillBoth": {
+			reason: "A command is looked for by name and in the arguments.",
+			in:     reclaim.ConfigFor([]string{"java", "", "idea"}),
+			want:   "match_commands = [\"java\", \"idea\"]\nmatch_argv_substrings = [\"java\", \"idea\"]\npoll_interval_ms = 250\n",
+		},
+		"EscapesWhatTOMLWants": {
+			reason: "Quotes, backslashes and control characters must not end or bend the string.",
+			in:     reclaim.Config{MatchCommands: []string{"a\"b\\c\n\x00\x7f\tö\xff"}, PollInterval: 5 * time.Millisecond},
+			want:   "match_commands = [\"a\\\"b\\\\c\\u000A\\u0000\\u007F\\u0009ö\uFFFD\"]\nmatch_argv_substrings = []\npoll_interval_ms = 5\n",
+		},
+		"IntervalStaysParsable": {
+			reason: "What we write must be accepted by what reads it.",
+			in:     reclaim.Config{PollInterval: time.Hour},
+			want:   "match_commands = []\nmatch_argv_substrings = []\npoll_interval_ms = 60000\n",
+		},
+		"IntervalRoundsUp": {
+			reason: "Zero milliseconds is refused by the reader.",
+			in:     reclaim.Config{PollInterval: time.Microsecond},
+			want:   "match_commands = []\nmatch_argv_substrings = []\npoll_interval_ms = 1\n",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, got, _ := strings.Cut(tc.in.Text(), "\n")
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s\nText(): -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestInert(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		in     reclaim.Config
+		want   bool
+	}{
+		"Zero":        {"Absent means inert.", reclaim.Config{}, true},
+		"OnlyEmpty":   {"Empty commands are none.", reclaim.ConfigFor([]string{""}), true},
+		"Command":     {"One name is enough.", reclaim.Config{MatchCommands: []string{"java"}}, false},
+		"ArgvPattern": {"One substring is enough.", reclaim.Config{MatchArgvSubstrings: []string{"java"}}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.in.Inert(); got != tc.want {
+				t.Errorf("%s\nInert() = %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestConfigForDoesNotAlias(t *testing.T) {
+	in := []string{"", "java", "idea"}
+	c := reclaim.ConfigFor(in)
+	c.MatchCommands[0] = "changed"
+	want := []string{"", "java", "idea"}
+	if diff := cmp.Diff(want, in); diff != "" {
+		t.Errorf("The caller's slice belongs to a spec in a cache.\n-want, +got:\n%s", diff)
+	}
+	if c.MatchArgvSubstrings[0] != "java" {
+		t.Errorf("The two lists share memory: %v", c.MatchArgvSubstrings)
+	}
+}
