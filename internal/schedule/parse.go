@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// MaxItems bounds a list. Seven days and 24 hours fit one item each, so a
+	// longer list says something twice.
+	MaxItems = 32
+
+	// MaxItemBytes bounds an item: every hour spelt out with spaces takes 92
+	// bytes. Both lists at their bounds are 16 KiB, so they fit the 32 KiB of a
+	// condition message, where the schedule is repeated.
+	MaxItemBytes = 256
+)
+
+var dayNames = []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}
+
+// grammar is what distinguishes a list of days from a list of hours.
+type grammar struct {
+	field  string
+	reason string // begins every reason
+	help   string
+	size   int // of the set
+	part   func(string) (first, last int, err error)
+}
+
+var (
+	dayGrammar = grammar{
+		field:  "daysOfWeek",
+		reason: "Failed to parse weekdays: ",
+		help:   "days are mon, tue, wed, thu, fri, sat, sun, a range is mon-fri",
+		size:   daysPerWeek,
+		part:   parseDayPart,
+	}
+	hourGrammar = grammar{
+		field:  "hoursOfDay",
+		reason: "Failed to parse hours: ",
+		help:   "hours are 0-23, a range is 9-17",
+		size:   hoursPerDay,
+		part:   parseHourPart,
+	}
+)
+
+// parse returns the union of all items as a bit set.
+func (g grammar) parse(items []string) (uint32, error) {
+	if len(items) > MaxItems {
+		r := fmt.Sprintf("%d items, at most %d are allowed", len(items), MaxItems)
+		return 0, &FieldError{Field: g.field, Value: clip(strings.Join(items[:MaxItems], ",")), Reason: g.reason + r, Help: g.help}
+	}
+	var set uint32
+	var errs []error
+	for i, item := range items {
+		bits, err := g.parseItem(item)
+		if err != nil {
+			errs = append(errs, &FieldError{
+				Field:  fmt.Sprintf("%s[%d]", g.field, i),
+				Value:  clip(item),
+				Reason: g.reason + err.Error(),
+				Help:   g.help,
+			})
+		}
+		set |= bits
+	}
+	return set, errors.Join(errs...)
+}
+
+// parseItem reads one comma list.
+func (g grammar) parseItem(item string) (uint32, error) {
+	if len(item) > MaxItemBytes {
+		return 0, reason(fmt.Sprintf("%d bytes, at most %d are allowed", len(item), MaxItemBytes))
+	}
+	var set uint32
+	for part := range strings.SplitSeq(item, ",") {
+		first, last, err := g.part(strings.TrimSpace(part))
+		if err != nil {
+			return 0, err
+		}
+		for i := first; ; i = (i + 1) % g.size { // wraps, as from fri to mon
+			set |= 1 << i
+			if i == last {
+				break
+			}
+		}
+	}
+	return set, nil
+}
+
+// parseDayPart reads a day or a range of days.
+func parseDayPart(part string) (first, last int, err error) {
+	from, to, err := ends(part, "Invalid day range: ")
+	if err != nil {
+		return 0, 0, err
+	}
+	if first, err = parseDay(from); err != nil {
+		return 0, 0, err
+	}
+	last, err = parseDay(to)
+	return first, last, err
+}
+
+// parseHourPart reads an hour or a range of hours.
+func parseHourPart(part string) (first, last int, err error) {
+	if strings.HasPrefix(part, "-") { // a negative number, not a range without a start
+		_, err := parseHour(part)
+		return 0, 0, err
+	}
+	from, to, err := ends(part, "Invalid hour range: ")
+	if err != nil {
+		return 0, 0, err
+	}
+	if first, err = parseHour(from); err != nil {
+		return 0, 0, err
+	}
+	if last, err = parseHour(to); err != nil {
+		return 0, 0, err
+	}
+	if max(first, last) < hoursPerDay {
+		return first, last, nil
+	}
+	if from == part {
+		return 0, 0, reason(fmt.Sprintf("Hour must be 0-23, got: %d", first))
+	}
+	return 0, 0, reason("Hours must be 0-23, got: " + part)
+}
+
+// ends splits a range. Both ends of anything else are the part itself.
+func ends(part, invalid string) (from, to string, err error) {
+	sides := strings.Split(part, "-")
+	switch len(sides) {
+	case 1:
+		return part, part, nil
+	case 2:
+		return strings.TrimSpace(sides[0]), strings.TrimSpace(sides[1]), nil
+	default:
+		return "", "", reason(invalid + part)
+	}
+}
+
+func parseDay(name string) (int, error) {
+	day := slices.Index(dayNames, name)
+	if day < 0 {
+		return 0, reason("Invalid day: " + name)
+	}
+	return day, nil
+}
+
+// parseHour reads a number of one byte; whether it is an hour is for the caller
+// to say. One plus sign is let pass, as it always was.
+func parseHour(number string) (int, error) {
+	hour, err := strconv.ParseUint(strings.TrimPrefix(number, "+"), 10, 8)
+	if err != nil {
+		return 0, reason("Invalid hour: " + number)
+	}
+	return int(hour), nil
+}
