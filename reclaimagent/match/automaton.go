@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package match
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+const (
+	// none is the place in the list of a pattern that was not found.
+	none = math.MaxInt32
+
+	// maxTable bounds the entries of the table of transitions against patterns
+	// that are many and long: 64 Ki entries are 256 KiB, enough for the first
+	// bytes of a hundred patterns, where a scan spends its time.
+	maxTable = 1 << 16
+)
+
+// An automaton finds many patterns in one pass (Aho and Corasick, CACM 18(6),
+// 1975): the cost is linear in the text, whatever the patterns and however
+// hostile the text. States are numbered in breadth-first order, so that the
+// children of a state are neighbours, and the states near the root, which come
+// first, have their transitions in a table. The rest follow failure links.
+type automaton struct {
+	// class maps a byte to its column. Bytes that no pattern has share column
+	// 0; a NUL has the column of a blank, because it separates arguments.
+	class [256]uint8
+	// begins tells the bytes that leave the root, where most texts spend most
+	// of their bytes: skipping the others halves the time.
+	begins [256]bool
+	// next holds one row of 1<<shift columns for each state below dense.
+	next  []int32
+	shift uint8
+	dense int32
+
+	// first[s] and first[s+1] enclose the children of state s.
+	first []int32
+	// label is the column by which a state is entered.
+	label []uint8
+	// fail is the state of the longest suffix that is also a prefix.
+	fail []int32
+	// found is the first pattern, in list order, that ends in a state.
+	found []int32
+}
+
+// ranked is a pattern with its place in the list.
+type ranked struct {
+	text  string
+	place int32
+}
+
+// span is a state while the trie is built: the sorted patterns that share its
+// first depth bytes.
+type span struct{ lo, hi, depth int }
+
+func compile(patterns []string) *automaton {
+	var sorted []ranked
+	for i, p := range patterns {
+		if p != "" && !strings.ContainsRune(p, 0) {
+			sorted = append(sorted, ranked{text: p, place: int32(min(i, none-1))}) //nolint:gosec // bounded by min
+		}
+	}
+	slices.SortFunc(sorted, func(a, b ranked) int {
+		return cmp.Or(strings.Compare(a.text, b.text), cmp.Compare(a.place, b.place))
+	})
+	a := &automaton{}
+	width := a.classify(sorted)
+	a.shift = uint8(bits.Len(uint(width - 1))) //nolint:gosec // at most 8
+	a.grow(sorted)
+	a.dense = int32(min(len(a.label), maxTable>>a.shift)) //nolint:gosec // at most maxTable
+	a.next = make([]int32, int(a.dense)<<a.shift)
+	a.link()
+	for b := range a.begins {
+		a.begins[b] = a.step(0, a.class[b]) != 0
+	}
+	return a
+}
+
+// classify numbers the bytes that occur in patterns and returns how many
+// columns that makes.
+func (a *automaton) classify(sorted []ranked) int {
+	var used [256]bool
+	for _, p := range sorted {
+		for _, b := range []byte(p.text) {
+			used[b] = true
+		}
+	}
+	width := 1
+	for b := range used {
+		if used[b] && width < 256 {
+			a.class[b] = uint8(width) //nolint:gosec // below 256: a NUL is never used
+			width++
+		}
+	}
+	a.class[0] = a.class[' ']
+	return width
+}
+
+// grow numbers the states and fills first, label and found.
+func (a *automaton) grow(sorted []ranked) {
+	queue := []span{{lo: 0, hi: len(sorted)}}
+	a.label = []uint8{0}
+	for s := 0; s < len(queue); s++ {
+		at := queue[s]
+		a.first = append(a.first, int32(len(queue))) //nolint:gosec // states are fewer than pattern bytes
+		ends := int32(none)
+		// Sorting puts the pattern that ends here first, then its equals.
+		for at.lo < at.hi && len(sorted[at.lo].text) == at.depth {
+			ends = min(ends, sorted[at.lo].place)
+			at.lo++
+		}
+		a.found = append(a.found, ends)
+		for at.lo < at.hi {
+			b := sorted[at.lo].text[at.depth]
+			child := span{lo: at.lo, hi: at.lo, depth: at.depth + 1}
+			for child.hi < at.hi && sorted[child.hi].text[at.depth] == b {
+				child.hi++
+			}
+			queue = append(queue, child)
+			a.label = append(a.label, a.class[b])
+			at.lo = child.hi
+		}
+	}
+	a.first = append(a.first, int32(len(queue))) //nolint:gosec // as above
+}
+
+// link fills fail and next, and lets every state inherit what ends in its
+// suffixes. A suffix is shorter, so breadth-first order has it done before.
+func (a *automaton) link() {
+	a.fail = make([]int32, len(a.label))
+	width := int32(1) << a.shift
+	for s := range int32(len(a.label)) { //nolint:gosec // states are numbered by int32
+		if s < a.dense && s > 0 {
+			copy(a.next[s<<a.shift:][:width], a.next[a.fail[s]<<a.shift:])
+		}
+		for child := a.first[s]; child < a.first[s+1]; child++ {
+			if s > 0 {
+				a.fail[child] = a.step(a.fail[s], a.label[child])
+			}
+			a.found[child] = min(a.found[child], a.found[a.fail[child]])
+		}
+		if s < a.dense {
+			for child := a.first[s]; child < a.first[s+1]; child++ {
+				a.next[s<<a.shift|int32(a.label[child])] = child
+			}
+		}
+	}
+}
+
+// step returns the state after s on a byte of column c.
+func (a *automaton) step(s int32, c uint8) int32 {
+	for s >= a.dense {
+		for child := a.first[s]; child < a.first[s+1]; child++ {
+			if a.label[child] == c {
+				return child
+			}
+		}
+		s = a.fail[s]
+	}
+	return a.next[s<<a.shift|int32(c)]
+}
+
+// run follows text from a state and returns the state after it and the first
+// pattern, in list order, of best and those found.
+func (a *automaton) run(s, best int32, text []byte) (state, found int32) {
+	for i := 0; i < len(text); i++ {
+		if s == 0 {
+			for i < len(text) && !a.begins[text[i]] {
+				i++
+			}
+			if i == len(text) {
+				break
+			}
+		}
+		c := a.class[text[i]]
+		if s < a.dense {
+			s = a.next[s<<a.shift|int32(c)]
+		} else {
+			s = a.step(s, c)
+		}
+		if a.found[s] < best {
+			best = a.found[s]
+		}
+	}
+	return s, best
+}
