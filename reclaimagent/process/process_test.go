@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process_test
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
+)
+
+// seen is what a visit learns of one process.
+type seen struct {
+	PID        int
+	Comm, Argv string
+	Kin        bool
+}
+
+type text struct{ b strings.Builder }
+
+func (t *text) Feed(piece []byte) { t.b.Write(piece) }
+
+func collect(t *testing.T, into *[]seen) process.Visit {
+	t.Helper()
+	return func(p *process.Process) bool {
+		var argv text
+		if err := p.Argv(&argv); err != nil {
+			t.Errorf("Argv of %d: %v", p.PID(), err)
+		}
+		*into = append(*into, seen{PID: p.PID(), Comm: string(p.Comm()), Argv: argv.b.String(), Kin: p.Kin()})
+		return true
+	}
+}
+
+func file(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
+
+const statTail = " 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0\n"
+
+func TestWalk(t *testing.T) {
+	long := "java\x00" + strings.Repeat("x", 40<<10) + "\x00"
+	proc := fstest.MapFS{
+		"self/comm":     file("not a pid\n"),
+		"0042/comm":     file("not what the kernel writes\n"),
+		"99999999/comm": file("more than any pid\n"),
+		"9/comm":        file("kthreadd\n"),
+		"9/cmdline":     file(""),
+		"7/comm":        file("agent\n"),
+		"7/cmdline":     file("agent\x00--pattern=java\x00"),
+		"8/comm":        file("agent\n"),
+		"8/cmdline":     file("agent\x00check\x00"),
+		"100/comm":      file("java\n"),
+		"100/cmdline":   file(long),
+		"101/comm":      file("odd\nname\n"),
+		"101/cmdline":   file("a\x00b"),
+		"102/stat":      file("exited before it was read"),
+	}
+	want := []seen{
+		{PID: 8, Comm: "agent", Argv: "agent\x00check\x00", Kin: true},
+		{PID: 9, Comm: "kthreadd"},
+		{PID: 100, Comm: "java", Argv: long},
+		{PID: 101, Comm: "odd\nname", Argv: "a\x00b"},
+	}
+	for name, walk := range map[string]func(*process.Table, process.Visit) (process.Census, error){
+		"Walk": (*process.Table).Walk, "Rewalk": (*process.Table).Rewalk,
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := process.FromFS(proc, 7)
+			var got []seen
+			census, err := walk(table, collect(t, &got))
+			if diff := cmp.Diff(want, got); diff != "" || err != nil {
+				t.Errorf("All but ourselves, in order, whatever they are called. Error %v: -want, +got:\n%s", err, diff)
+			}
+			if diff := cmp.Diff(process.Census{Processes: 4, Gone: 1}, census); diff != "" {
+				t.Errorf("A process that is gone is counted.\n-want, +got:\n%s", diff)
+			}
+			if err := table.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestRewalkVisitsWhatChanged(t *testing.T) {
+	cases := map[string]struct {
+		reason  string
+		comm    string
+		cmdline string
+		clean   bool
+		want    int
+	}{
+		"Unchanged":       {"A clean process needs no second visit.", "bash\n", "bash\x00", true, 0},
+		"ExecInPlace":     {"Exec keeps pid and start time; the arguments tell.", "bash\n", "java\x00", true, 1},
+		"Renamed":         {"A new name may match.", "java\n", "bash\x00", true, 1},
+		"NotClean":        {"What matched is looked at every time.", "bash\n", "bash\x00", false, 1},
+		"BeyondTheBuffer": {"What was not compared is not known to be the same.", "bash\n", strings.Repeat("x", 20<<10), true, 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			first := "bash\x00"
+			if name == "BeyondTheBuffer" {
+				first = tc.cmdline
+			}
+			comm, cmdline := file("bash\n"), file(first)
+			table := process.FromFS(fstest.MapFS{"5/comm": comm, "5/cmdline": cmdline}, 0)
+			visits := 0
+			visit := func(*process.Process) bool { visits++; return tc.clean }
+			if _, err := table.Rewalk(visit); err != nil || visits != 1 {
+				t.Fatalf("first walk: %d visits, error %v", visits, err)
+			}
+			// An open file of a MapFS shows the change, as those of /proc do.
+			comm.Data, cmdline.Data = []byte(tc.comm), []byte(tc.cmdline)
+			visits = 0
+			if _, err := table.Rewalk(visit); err != nil || visits != tc.want {
+				t.Errorf("%s\nsecond walk: %d visits, want %d (error %v)", tc.reason, visits, tc.want, err)
+			}
+		})
+	}
+}
+
+// dying fails reads the way /proc does when a process exits after the open.
+type dying struct{ fstest.MapFS }
+
+type dead struct{ fs.File }
+
+func (d dying) Open(name string) (fs.File, error) {
+	f, err := d.MapFS.Open(name)
+	if err == nil && strings.HasSuffix(name, "/comm") {
+		return dead{f}, nil
+	}
+	return f, err
+}
+
+func (dead) Read([]byte) (int, error) { return 0, syscall.ESRCH }
+
+func TestLookAtTheDead(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		proc   fs.FS
+	}{
+		"NoSuchFile":    {"It exited before the open.", fstest.MapFS{}},
+		"NoSuchProcess": {"It exited between open and read.", dying{fstest.MapFS{"5/comm": file("x")}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := process.FromFS(tc.proc, 0).Look(5, func(*process.Process) bool { t.Error("visited"); return true })
+			if !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s\nLook(5) = %v, want fs.ErrNotExist", tc.reason, err)
+			}
+		})
+	}
+}
+
+func TestStanding(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		proc   fstest.MapFS
+		want   process.Standing
+		gone   bool
+	}{
+		"Owner": {
+			reason: "A login session is the owner's.",
+			proc:   fstest.MapFS{"5/stat": file("5 (java) S" + statTail), "5/cgroup": file("0::/user.slice/user-1000.slice/session-3.scope\n")},
+			want:   process.Standing{Start: 777},
+		},
+		"Pod": {
+			reason: "A workload must not eject its own node.",
+			proc:   fstest.MapFS{"5/stat": file("5 (java) S" + statTail), "5/cgroup": file("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-ab.scope\n")},
+			want:   process.Standing{Start: 777, Contained: true},
+		},
+		"Zombie": {
+			reason: "It has ended and only waits for its parent.",
+			proc:   fstest.MapFS{"5/stat": file("5 (java) Z" + statTail), "5/comm": file("java\n")},
+			gone:   true,
+		},
+		"LeaderEnded": {
+			reason: "The process lives while a thread does.",
+			proc:   fstest.MapFS{"5/stat": file("5 (java) Z 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 9 0 777 0 0\n")},
+			want:   process.Standing{Start: 777},
+		},
+		"HostileName": {
+			reason: "A name may hold anything, also what looks like the end of a name.",
+			proc:   fstest.MapFS{"5/stat": file("5 (a) Z 1 (b) S" + statTail)},
+			want:   process.Standing{Start: 777},
+		},
+		"NoCgroupNoStat": {
+			reason: "A recorded tree with names alone still says who lives.",
+			proc:   fstest.MapFS{"5/comm": file("java\n")},
+		},
+		"Gone": {reason: "Nothing is left.", proc: fstest.MapFS{}, gone: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := process.FromFS(tc.proc, 0).Standing(5)
+			if tc.gone != errors.Is(err, fs.ErrNotExist) || (err != nil && !tc.gone) {
+				t.Fatalf("%s\nStanding(5): error %v, want gone %v", tc.reason, err, tc.gone)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s\nStanding(5): -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestMalformedStatIsAnError(t *testing.T) {
+	proc := fstest.MapFS{"5/comm": file("java\n"), "5/stat": file("5 (java) S 1")}
+	if _, err := process.FromFS(proc, 0).Standing(5); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Standing(5) = %v, want an error that is not fs.ErrNotExist", err)
+	}
+}
+
+func TestOpenWithoutProc(t *testing.T) {
+	if _, err := process.Open(t.TempDir() + "/missing"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("Open = %v, want fs.ErrNotExist that names the path", err)
+	}
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+)
+
+// fsRoot is the portable root: any file system with the layout of /proc.
+type fsRoot struct{ fsys fs.FS }
+
+func (r fsRoot) pids(dst []int32) ([]int32, error) {
+	entries, err := fs.ReadDir(r.fsys, ".")
+	if err != nil {
+		return dst, fmt.Errorf("listing processes: %w", err)
+	}
+	for _, e := range entries {
+		if pid, ok := parsePID([]byte(e.Name())); ok {
+			dst = append(dst, pid)
+		}
+	}
+	slices.Sort(dst)
+	return dst, nil
+}
+
+func (r fsRoot) open(pid int32, name string) (handle, error) {
+	f, err := r.fsys.Open(strconv.Itoa(int(pid)) + "/" + name)
+	return handle{fd: -1, file: f}, err
+}
+
+// pread reads in order where the file cannot be read at an offset. Every file is
+// read from its start, once, so both are the same.
+func (fsRoot) pread(h handle, buf []byte, off int64) (int, error) {
+	var n int
+	var err error
+	if at, ok := h.file.(io.ReaderAt); ok {
+		n, err = at.ReadAt(buf, off)
+	} else {
+		n, err = io.ReadFull(h.file, buf)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return n, err
+}
+
+func (fsRoot) shut(h handle) { _ = h.file.Close() }
+
+func (fsRoot) close() error { return nil }
+
+// parsePID reads a directory name. Only what the kernel would write is a pid:
+// no sign, no leading zero, at most PID_MAX_LIMIT (1<<22), which has 7 digits.
+func parsePID(name []byte) (int32, bool) {
+	if len(name) == 0 || len(name) > 7 || name[0] == '0' {
+		return 0, false
+	}
+	var pid int32
+	for _, c := range name {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		pid = pid*10 + int32(c-'0')
+	}
+	return pid, true
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Open returns the processes below path, usually /proc. The process that asks
+// is the one that path/self names, if any, so that the proc file system of
+// another pid namespace is no trap.
+func Open(path string) (*Table, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening proc root: %w", &os.PathError{Op: "open", Path: path, Err: err})
+	}
+	var self int32
+	if link, err := os.Readlink(filepath.Join(path, "self")); err == nil {
+		self, _ = parsePID([]byte(link))
+	}
+	return newTable(&dirRoot{fd: fd, entries: make([]byte, 32<<10)}, self), nil
+}
+
+// dirRoot reads below an open directory by system calls alone, without an
+// allocation per process: on a busy machine it is asked thousands of times a
+// second.
+type dirRoot struct {
+	fd      int
+	entries []byte
+	path    [32]byte
+}
+
+func (r *dirRoot) pids(dst []int32) ([]int32, error) {
+	if _, err := unix.Seek(r.fd, 0, unix.SEEK_SET); err != nil {
+		return dst, fmt.Errorf("listing processes: %w", err)
+	}
+	for {
+		n, err := unix.ReadDirent(r.fd, r.entries)
+		if err != nil {
+			return dst, fmt.Errorf("listing processes: %w", err)
+		}
+		if n <= 0 {
+			break
+		}
+		dst = appendPIDs(dst, r.entries[:n])
+	}
+	// The kernel lists in ascending order; other file systems may not.
+	if !slices.IsSorted(dst) {
+		slices.Sort(dst)
+	}
+	return dst, nil
+}
+
+// Offsets in struct linux_dirent64, <linux/dirent.h>: inode, offset, length of
+// the record, type, name.
+const (
+	direntLength = 16
+	direntName   = 19
+)
+
+// appendPIDs picks the pids out of a buffer of directory entries.
+func appendPIDs(dst []int32, buf []byte) []int32 {
+	for len(buf) > direntName {
+		length := int(binary.NativeEndian.Uint16(buf[direntLength:]))
+		if length <= direntName || length > len(buf) {
+			return dst
+		}
+		name := buf[direntName:length]
+		if end := bytes.IndexByte(name, 0); end >= 0 {
+			name = name[:end]
+		}
+		if pid, ok := parsePID(name); ok {
+			dst = append(dst, pid)
+		}
+		buf = buf[length:]
+	}
+	return dst
+}
+
+// open is openat(2) on a path built in place; the wrapper in x/sys/unix would
+// allocate it anew each time.
+func (r *dirRoot) open(pid int32, name string) (handle, error) {
+	path := strconv.AppendInt(r.path[:0], int64(pid), 10)
+	path = append(append(append(path, '/'), name...), 0)
+	for {
+		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(r.fd), uintptr(unsafe.Pointer(unsafe.SliceData(path))), //nolint:gosec // path ends in a NUL and outlives the call
+			unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+		if errno == unix.EINTR {
+			continue
+		}
+		if errno != 0 {
+			return handle{}, errno
+		}
+		return handle{fd: int(fd)}, nil //nolint:gosec // the kernel returns an int
+	}
+}
+
+func (*dirRoot) pread(h handle, buf []byte, off int64) (int, error) {
+	for {
+		n, err := unix.Pread(h.fd, buf, off)
+		if err == unix.EINTR { //nolint:errorlint // an Errno is never wrapped here
+			continue
+		}
+		return max(n, 0), err
+	}
+}
+
+func (*dirRoot) shut(h handle) { _ = unix.Close(h.fd) }
+
+func (r *dirRoot) close() error { return unix.Close(r.fd) }

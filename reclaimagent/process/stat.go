@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// errMalformed is wrapped by every error of parseStat.
+var errMalformed = errors.New("malformed stat")
+
+// Fields of /proc/<pid>/stat, numbered as in proc(5).
+const (
+	stateField   = 3
+	threadsField = 20
+	startField   = 22
+)
+
+type stat struct {
+	state   byte
+	threads int
+	start   uint64
+}
+
+// dead reports whether the process has ended. A leader that has ended while
+// other threads run is a zombie too, but its process lives.
+func (s stat) dead() bool {
+	return (s.state == 'Z' || s.state == 'X') && s.threads <= 1
+}
+
+// parseStat reads a stat file. The name, the second field, may hold anything,
+// so fields are counted after the last parenthesis.
+func parseStat(raw []byte) (stat, error) {
+	end := bytes.LastIndexByte(raw, ')')
+	if end < 0 {
+		return stat{}, fmt.Errorf("%w: no name", errMalformed)
+	}
+	var s stat
+	number := stateField
+	for field := range bytes.FieldsSeq(raw[end+1:]) {
+		var err error
+		switch number {
+		case stateField:
+			s.state = field[0]
+		case threadsField:
+			s.threads, err = strconv.Atoi(string(field))
+		case startField:
+			s.start, err = strconv.ParseUint(string(field), 10, 64)
+		}
+		if err != nil {
+			return stat{}, fmt.Errorf("%w: field %d: %w", errMalformed, number, err)
+		}
+		if number == startField {
+			return s, nil
+		}
+		number++
+	}
+	return stat{}, fmt.Errorf("%w: %d fields, want at least %d", errMalformed, number-1, startField)
+}
