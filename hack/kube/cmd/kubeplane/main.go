@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kubeplane is etcd, kube-apiserver, kube-controller-manager,
-// kube-scheduler and kubectl in one binary. The name it is called by, or its first
+// kube-scheduler, kubelet and kubectl in one binary. The name it is called by, or its first
 // argument, picks the command: most of the code is shared, so one binary
 // builds and links in a fraction of the time of five.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
 	// kubectl's client-go credential plugins are not wanted here; logs and
 	// metrics registrations are.
@@ -30,7 +32,7 @@ func main() {
 	name, args := filepath.Base(os.Args[0]), os.Args[1:]
 	if name == "kubeplane" {
 		if len(args) == 0 {
-			fmt.Fprintln(os.Stderr, "usage: kubeplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubectl [flags]")
+			fmt.Fprintln(os.Stderr, "usage: kubeplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kubectl [flags]")
 			os.Exit(2)
 		}
 		name, args = args[0], args[1:]
@@ -47,6 +49,8 @@ func main() {
 		cmd = controllermanager.NewControllerManagerCommand()
 	case "kube-scheduler":
 		cmd = scheduler.NewSchedulerCommand()
+	case "kubelet":
+		cmd = kubelet.NewKubeletCommand(context.Background())
 	case "kubectl":
 		cmd = kubectl.NewDefaultKubectlCommand()
 	default:
