@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package procevents
+
+import "errors"
+
+// open fails: only Linux has a proc connector.
+func open(bool) (socket, error) { return nil, unavailable("Linux", errors.ErrUnsupported) }
+
+func whySilent() string { return "Linux" }
