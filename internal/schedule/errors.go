@@ -3,6 +3,7 @@
 package schedule
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -34,6 +35,22 @@ func (e *FieldError) Error() string {
 // Detail is the error without field and value, for callers that print those themselves.
 func (e *FieldError) Detail() string {
 	return e.Reason + "; " + e.Help
+}
+
+// FieldErrors returns the errors of which err, from this package, is made.
+func FieldErrors(err error) []*FieldError {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // this takes err apart
+		var all []*FieldError
+		for _, e := range joined.Unwrap() {
+			all = append(all, FieldErrors(e)...)
+		}
+		return all
+	}
+	var one *FieldError
+	if errors.As(err, &one) {
+		return []*FieldError{one}
+	}
+	return nil
 }
 
 // reason is what is wrong with a piece of text. These sentences are older than
