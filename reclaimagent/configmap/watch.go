@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package configmap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
+)
+
+const path = "/api/v1/namespaces/" + reclaim.Namespace + "/configmaps"
+
+type metadata struct {
+	Name            string `json:"name"`
+	ResourceVersion string `json:"resourceVersion"`
+}
+
+type configMap struct {
+	Metadata metadata          `json:"metadata"`
+	Data     map[string]string `json:"data"`
+}
+
+type configMapList struct {
+	Metadata metadata    `json:"metadata"`
+	Items    []configMap `json:"items"`
+}
+
+// event is one line of a watch. What object is depends on the type: a ConfigMap,
+// a Status for an ERROR.
+type event struct {
+	Type   string          `json:"type"`
+	Object json.RawMessage `json:"object"`
+}
+
+// selector picks the one ConfigMap, so that the right to read it suffices.
+func (s *Source) selector() url.Values {
+	return url.Values{"fieldSelector": {"metadata.name=" + s.name}}
+}
+
+// list reads the state and returns the version to watch from.
+func (s *Source) list(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var found configMapList
+	if err := s.client.Do(ctx, kubeapi.Request{Path: path, Query: s.selector()}, &found); err != nil {
+		return "", fmt.Errorf("listing ConfigMap %s: %w", s.name, err)
+	}
+	// A server may ignore the selector.
+	for i := range found.Items {
+		if found.Items[i].Metadata.Name == s.name {
+			s.see(&found.Items[i])
+			return found.Metadata.ResourceVersion, nil
+		}
+	}
+	s.see(nil)
+	return found.Metadata.ResourceVersion, nil
+}
+
+// watch follows changes until the server ends the watch, which is no error.
+func (s *Source) watch(ctx context.Context, version string) error {
+	// The server ends the watch; should it not, we do.
+	ctx, cancel := context.WithTimeout(ctx, 2*watchFor)
+	defer cancel()
+	query := s.selector()
+	query.Set("watch", "true")
+	query.Set("resourceVersion", version)
+	query.Set("timeoutSeconds", strconv.Itoa(int(watchFor.Seconds())))
+	stream, err := s.client.Stream(ctx, kubeapi.Request{Path: path, Query: query})
+	if err != nil {
+		return fmt.Errorf("watching ConfigMap %s: %w", s.name, err)
+	}
+	defer func() { _ = stream.Close() }()
+	for decoder := json.NewDecoder(stream); ; {
+		var e event
+		switch err := decoder.Decode(&e); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("watching ConfigMap %s: %w", s.name, err)
+		}
+		if err := s.handle(e); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Source) handle(e event) error {
+	if e.Type == "ERROR" {
+		var status struct {
+			Code    int
+			Message string
+		}
+		_ = json.Unmarshal(e.Object, &status)
+		return fmt.Errorf("watching ConfigMap %s: %w", s.name, &kubeapi.StatusError{Code: status.Code, Message: status.Message})
+	}
+	found := &configMap{}
+	if err := json.Unmarshal(e.Object, found); err != nil {
+		return fmt.Errorf("watching ConfigMap %s: %w", s.name, err)
+	}
+	if found.Metadata.Name != s.name {
+		return nil // a bookmark, or a server that ignores the selector
+	}
+	switch e.Type {
+	case "ADDED", "MODIFIED":
+		s.see(found)
+	case "DELETED":
+		s.see(nil)
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package detect answers one question: which processes match, as they appear?
+// Two detectors share one contract and one decision: the kernel announces
+// processes, or they are polled. The package knows nothing about Kubernetes.
+package detect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/procevents"
+)
+
+// A Mode says which detector to use.
+type Mode string
+
+const (
+	// Auto listens to the kernel, and polls for as long as the kernel does not
+	// announce processes.
+	Auto Mode = "auto"
+	// Netlink listens to the kernel or fails.
+	Netlink Mode = "netlink"
+	// Poll polls.
+	Poll Mode = "poll"
+)
+
+const (
+	// retryEvery is how often Auto, while polling, tries to listen again.
+	retryEvery = 5 * time.Minute
+
+	// passEvery is how often all processes are looked at while listening, for
+	// what nothing announces, such as arguments that a program rewrites. passCost
+	// is the share of one core that may take, as a divisor.
+	passEvery = time.Minute
+	passCost  = 1000
+
+	// shortLived is a subscription that ended too soon to subscribe again at once.
+	shortLived = time.Second
+)
+
+// A Match is a process that matched and counts.
+type Match struct {
+	PID int
+	// Start is the start time, as in [process.Standing]; zero if unknown.
+	Start uint64
+	match.Hit
+	// Detector is what found it.
+	Detector Mode
+	// Latency is the time since the kernel announced it, zero if it did not.
+	Latency time.Duration
+}
+
+// Events is a subscription to process events, as [procevents.Conn] is.
+type Events interface {
+	Next(until time.Time) ([]procevents.Event, error)
+	Close() error
+}
+
+// Options are what a Detector needs. All but Dial are required.
+type Options struct {
+	Mode Mode
+	// Open opens the processes for one run.
+	Open func() (*process.Table, error)
+	// Dial subscribes. Nil means [procevents.Dial].
+	Dial    func() (Events, error)
+	Log     *slog.Logger
+	Now     func() time.Time
+	Metrics *metrics.Set
+}
+
+// A Detector finds processes that match. One goroutine may use it at a time.
+type Detector struct {
+	o Options
+	// warned says that the lack of a connector was logged.
+	warned bool
+}
+
+// New returns a Detector.
+func New(o Options) *Detector {
+	if o.Dial == nil {
+		o.Dial = func() (Events, error) { return procevents.Dial(procevents.Options{Now: o.Now}) }
+	}
+	return &Detector{o: o}
+}
+
+// Run calls emit for every process that matches m, once for each, until ctx is
+// done, which is no error: for those that run already as for those that appear.
+// In mode Netlink it returns [procevents.ErrUnavailable] if the kernel does not
+// announce processes. interval is the time between polls.
+func (d *Detector) Run(ctx context.Context, m *match.Matcher, interval time.Duration, emit func(Match)) error {
+	table, err := d.o.Open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = table.Close() }()
+	defer d.o.Metrics.SetDetector("")
+	j := newJudge(table, m, d.o.Metrics, emit)
+	if d.o.Mode == Poll {
+		_, err := d.poll(ctx, j, interval, nil)
+		return err
+	}
+	err = d.listenOrPoll(ctx, j, interval)
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // closing the subscription is how waiting ends
+	}
+	return err
+}
+
+// Scan returns the processes that match m now, in ascending order of pid.
+func (d *Detector) Scan(m *match.Matcher) ([]Match, error) {
+	table, err := d.o.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = table.Close() }()
+	var found []Match
+	j := newJudge(table, m, d.o.Metrics, func(m Match) { found = append(found, m) })
+	j.detector = Poll
+	return found, d.rescan(j)
+}
+
+// listenOrPoll listens for as long as it can, subscribing again whenever the
+// kernel falls silent.
+func (d *Detector) listenOrPoll(ctx context.Context, j *judge, interval time.Duration) error {
+	conn, err := d.o.Dial()
+	for ctx.Err() == nil {
+		if err != nil {
+			if d.o.Mode == Netlink {
+				return err
+			}
+			d.warn(err)
+			if conn, err = d.poll(ctx, j, interval, d.redial); err != nil || conn == nil {
+				return err
+			}
+			d.warned = false
+			d.o.Log.Info("Listening to the kernel again")
+		}
+		begun := d.o.Now()
+		lost := d.listen(ctx, j, conn)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !errors.Is(lost, procevents.ErrSilent) && d.o.Now().Sub(begun) < shortLived {
+			err = lost // subscribing again at once would spin
+			continue
+		}
+		d.o.Log.Warn("Subscribing again", "err", lost)
+		conn, err = d.o.Dial()
+	}
+	return nil
+}
+
+// warn says once why polling takes the place of listening.
+func (d *Detector) warn(err error) {
+	if !d.warned {
+		d.warned = true
+		d.o.Log.Warn("Polling, because the kernel does not announce processes", "err", err, "retryEvery", retryEvery.String())
+	}
+}
+
+// listen looks at all processes, then at what the kernel announces, until the
+// subscription ends. What was announced meanwhile has queued.
+func (d *Detector) listen(ctx context.Context, j *judge, conn Events) error {
+	defer func() { _ = conn.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	d.o.Metrics.SetDetector(string(Netlink))
+	j.detector = Netlink
+	var pass time.Time
+	for ctx.Err() == nil {
+		if !d.o.Now().Before(pass) {
+			begun := d.o.Now()
+			if err := d.rescan(j); err != nil {
+				return err
+			}
+			ended := d.o.Now()
+			pass = ended.Add(max(passEvery, passCost*ended.Sub(begun)))
+		}
+		events, err := conn.Next(pass)
+		for i := range events {
+			j.hear(&events[i])
+		}
+		switch {
+		case errors.Is(err, procevents.ErrOverrun):
+			d.o.Metrics.Overruns.Add(1)
+			pass = time.Time{}
+		case errors.Is(err, procevents.ErrSilent):
+			d.o.Metrics.Silences.Add(1)
+			return err
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Detector) rescan(j *judge) error {
+	d.o.Metrics.Rescans.Add(1)
+	return j.pass(j.table.Walk)
+}
+
+// redial tries to subscribe every now and then until ctx is done, and hands over
+// the first subscription that works.
+func (d *Detector) redial(ctx context.Context, found chan<- Events) {
+	ticker := time.NewTicker(retryEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		conn, err := d.o.Dial()
+		if err != nil {
+			d.o.Log.Debug("Trying to listen to the kernel", "err", err)
+			continue
+		}
+		select {
+		case found <- conn:
+		case <-ctx.Done():
+			_ = conn.Close()
+		}
+		return
+	}
+}
+
+// ParseMode reads a Mode.
+func ParseMode(s string) (Mode, error) {
+	switch m := Mode(s); m {
+	case Auto, Netlink, Poll:
+		return m, nil
+	default:
+		return "", fmt.Errorf("detector %q is none of auto, netlink, poll", s)
+	}
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detect
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/procevents"
+)
+
+// maxSeen bounds what is remembered between two walks, which forget the dead:
+// forgetting the living means announcing them again, which is harmless.
+const maxSeen = 4096
+
+// identity tells a process from others that had or will have its pid.
+type identity struct {
+	pid   int
+	start uint64
+}
+
+// A judge decides about processes. However a process came to its notice, the
+// decision is the same.
+type judge struct {
+	table    *process.Table
+	matcher  *match.Matcher
+	metrics  *metrics.Set
+	emit     func(Match)
+	detector Mode
+
+	scan match.Scan
+	// event is what announced the process at hand, nil during a walk.
+	event *procevents.Event
+	// seen holds what was emitted, with the walk that last met it.
+	seen  map[identity]uint64
+	round uint64
+	// visit is j.look, made once: making a method value allocates.
+	visit process.Visit
+}
+
+func newJudge(t *process.Table, m *match.Matcher, s *metrics.Set, emit func(Match)) *judge {
+	j := &judge{table: t, matcher: m, metrics: s, emit: emit, seen: map[identity]uint64{}}
+	j.visit = j.look
+	return j
+}
+
+// pass looks at all processes, and forgets those that it did not meet.
+func (j *judge) pass(walk func(process.Visit) (process.Census, error)) error {
+	j.round++
+	census, err := walk(j.visit)
+	j.metrics.Vanished.Add(uint64(census.Gone)) //nolint:gosec // a count
+	if err != nil {
+		return err
+	}
+	for id, round := range j.seen {
+		if round != j.round {
+			delete(j.seen, id)
+		}
+	}
+	return nil
+}
+
+// hear looks at the process that the kernel announces. That it is gone by now is
+// the common case for those that live a moment.
+func (j *judge) hear(e *procevents.Event) {
+	j.event = e
+	defer func() { j.event = nil }()
+	switch e.Kind {
+	case procevents.Exec:
+		j.metrics.Execs.Add(1)
+		if err := j.table.Look(e.TGID, j.visit); err != nil {
+			j.metrics.Vanished.Add(1)
+		}
+	case procevents.Comm:
+		j.metrics.Renames.Add(1)
+		j.renamed(e)
+	case procevents.Ack, procevents.Other:
+	}
+}
+
+// renamed decides by the name in the event: /proc may have the next one already.
+func (j *judge) renamed(e *procevents.Event) {
+	j.metrics.Decisions.Add(1)
+	if hit, ok := j.matcher.Comm(e.Comm()); ok && e.TGID != j.table.Self() {
+		j.confirm(e.TGID, hit)
+	}
+}
+
+// look decides about one process: by its name and then, unless it is another
+// agent, by its arguments.
+func (j *judge) look(p *process.Process) (clean bool) {
+	j.metrics.Decisions.Add(1)
+	hit, ok := j.matcher.Comm(p.Comm())
+	if !ok && !p.Kin() {
+		j.scan = j.matcher.Scan()
+		if err := p.Argv(&j.scan); err != nil {
+			j.metrics.Vanished.Add(1)
+			return false
+		}
+		hit, ok = j.scan.Hit()
+	}
+	if !ok {
+		return true
+	}
+	j.confirm(p.PID(), hit)
+	return false
+}
+
+// confirm emits a match, once, unless it belongs to a pod or a container or is
+// gone, in which case nobody can say whose it was.
+func (j *judge) confirm(pid int, hit match.Hit) {
+	standing, err := j.table.Standing(pid)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		j.metrics.Vanished.Add(1)
+		return
+	case err != nil, standing.Contained:
+		j.metrics.Excluded.Add(1)
+		return
+	}
+	id := identity{pid: pid, start: standing.Start}
+	_, announced := j.seen[id]
+	if announced || len(j.seen) < maxSeen {
+		j.seen[id] = j.round
+	}
+	if announced {
+		return
+	}
+	m := Match{PID: pid, Start: standing.Start, Hit: hit, Detector: j.detector}
+	if j.event != nil {
+		m.Latency = j.event.Age()
+		j.metrics.MatchLatency.Store(int64(m.Latency))
+	}
+	j.metrics.Matches.Add(1)
+	j.emit(m)
+}

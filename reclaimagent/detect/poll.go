@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detect
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// pollCost is the share of one core that polling may take, as a divisor: 5 %.
+const pollCost = 20
+
+// poll looks at all processes every interval, or less often where that would
+// cost too much, until ctx is done or redial, unless it is nil, has found a
+// subscription, which it returns.
+func (d *Detector) poll(ctx context.Context, j *judge, interval time.Duration, redial func(context.Context, chan<- Events)) (Events, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var found chan Events
+	if redial != nil {
+		found = make(chan Events)
+		go redial(ctx, found)
+	}
+	defer d.o.Metrics.PollInterval.Store(0)
+	d.o.Metrics.SetDetector(string(Poll))
+	j.detector = Poll
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var cost costs
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case conn := <-found:
+			return conn, nil
+		case <-timer.C:
+		}
+		begun := d.o.Now()
+		d.o.Metrics.Polls.Add(1)
+		if err := j.pass(j.table.Rewalk); err != nil {
+			return nil, err
+		}
+		took := d.o.Now().Sub(begun)
+		cost.add(took)
+		every := max(interval, pollCost*cost.least())
+		d.o.Metrics.PollInterval.Store(int64(every))
+		timer.Reset(every - took)
+	}
+}
+
+// costs remembers what the last walks took. The least of them is what a walk
+// costs; the others were interrupted, which is no reason to look less often.
+type costs struct {
+	last [4]time.Duration
+	n    int
+}
+
+func (c *costs) add(took time.Duration) {
+	c.last[c.n%len(c.last)] = took
+	c.n++
+}
+
+func (c *costs) least() time.Duration { return slices.Min(c.last[:min(c.n, len(c.last))]) }

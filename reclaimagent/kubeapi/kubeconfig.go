@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import (
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+)
+
+// kubeconfig is the part of a kubeconfig file that the agent understands. See
+// "kubeconfig (v1)" of the Kubernetes reference.
+type kubeconfig struct {
+	CurrentContext string                     `json:"current-context"`
+	Clusters       []named[clusterEntry]      `json:"clusters"`
+	Users          []named[userEntry]         `json:"users"`
+	Contexts       []named[map[string]string] `json:"contexts"`
+}
+
+// named is an entry of a list; what it holds is under a key of its own kind.
+type named[T any] struct {
+	Name    string `json:"name"`
+	Cluster T      `json:"cluster"`
+	User    T      `json:"user"`
+	Context T      `json:"context"`
+}
+
+type clusterEntry struct {
+	Server        string `json:"server"`
+	TLSServerName string `json:"tls-server-name"`
+	Insecure      bool   `json:"insecure-skip-tls-verify"`
+	CA            string `json:"certificate-authority"`
+	CAData        string `json:"certificate-authority-data"`
+	ProxyURL      string `json:"proxy-url"`
+}
+
+type userEntry struct {
+	Cert     string `json:"client-certificate"`
+	CertData string `json:"client-certificate-data"`
+	Key      string `json:"client-key"`
+	KeyData  string `json:"client-key-data"`
+	Token    string `json:"token"`
+	File     string `json:"tokenFile"`
+	// What follows is refused rather than ignored.
+	Username string         `json:"username"`
+	Exec     map[string]any `json:"exec"`
+	Provider map[string]any `json:"auth-provider"`
+}
+
+// FromKubeconfig returns a client of the current context of the file. It
+// understands client certificates and tokens, by value or by file; it refuses
+// exec plugins, auth providers and passwords, which need code that a node agent
+// does without.
+func FromKubeconfig(path string, o Options) (*Client, error) {
+	raw, err := os.ReadFile(path) //nolint:gosec // named by who starts the agent
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	var k kubeconfig
+	if err := yaml.Unmarshal(raw, &k); err != nil {
+		return nil, fmt.Errorf("parsing kubeconfig %s: %w", path, err)
+	}
+	c, err := k.client(filepath.Dir(path), o)
+	if err != nil {
+		return nil, fmt.Errorf("using kubeconfig %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func (k kubeconfig) client(dir string, o Options) (*Client, error) {
+	cluster, user, err := k.current()
+	if err != nil {
+		return nil, err
+	}
+	base, err := url.Parse(cluster.Server)
+	if err != nil || base.Host == "" || (base.Scheme != "https" && base.Scheme != "http") {
+		return nil, fmt.Errorf("server %q is not a URL of http or https", cluster.Server)
+	}
+	config, err := cluster.tls(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := user.certificate(dir, config); err != nil {
+		return nil, err
+	}
+	proxy := http.ProxyFromEnvironment
+	if cluster.ProxyURL != "" {
+		via, err := url.Parse(cluster.ProxyURL)
+		if err != nil {
+			return nil, fmt.Errorf("parsing proxy-url: %w", err)
+		}
+		proxy = http.ProxyURL(via)
+	}
+	return newClient(base, config, proxy, user.token(dir, o)), nil
+}
+
+func (k kubeconfig) current() (clusterEntry, userEntry, error) {
+	context, ok := find(k.Contexts, k.CurrentContext)
+	if !ok {
+		return clusterEntry{}, userEntry{}, fmt.Errorf("current-context %q is not among the contexts", k.CurrentContext)
+	}
+	cluster, ok := find(k.Clusters, context.Context["cluster"])
+	if !ok {
+		return clusterEntry{}, userEntry{}, fmt.Errorf("cluster %q is not among the clusters", context.Context["cluster"])
+	}
+	user, ok := find(k.Users, context.Context["user"])
+	if !ok {
+		return clusterEntry{}, userEntry{}, fmt.Errorf("user %q is not among the users", context.Context["user"])
+	}
+	if user.User.Exec != nil || user.User.Provider != nil || user.User.Username != "" {
+		return clusterEntry{}, userEntry{}, fmt.Errorf("user %q: exec plugins, auth providers and passwords are not supported; use a client certificate or a token", user.Name)
+	}
+	return cluster.Cluster, user.User, nil
+}
+
+func find[T any](list []named[T], name string) (named[T], bool) {
+	for _, e := range list {
+		if e.Name == name {
+			return e, true
+		}
+	}
+	return named[T]{}, false
+}
+
+func (c clusterEntry) tls(dir string) (*tls.Config, error) {
+	config := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		ServerName:         c.TLSServerName,
+		InsecureSkipVerify: c.Insecure, //nolint:gosec // the kubeconfig says so
+	}
+	ca, err := dataOrFile(c.CAData, c.CA, dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading certificate authority: %w", err)
+	}
+	if ca != nil {
+		config.RootCAs, err = certPool(ca)
+	}
+	return config, err
+}
+
+// certificate has a certificate in files read anew for every connection, because
+// the kubelet and others renew them in place.
+func (u userEntry) certificate(dir string, config *tls.Config) error {
+	if u.Cert == "" && u.CertData == "" {
+		return nil
+	}
+	load := func() (*tls.Certificate, error) {
+		cert, err := dataOrFile(u.CertData, u.Cert, dir)
+		key, keyErr := dataOrFile(u.KeyData, u.Key, dir)
+		if err := errors.Join(err, keyErr); err != nil {
+			return nil, fmt.Errorf("reading client certificate: %w", err)
+		}
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("using client certificate: %w", err)
+		}
+		return &pair, nil
+	}
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	_, err := load()
+	return err
+}
+
+func (u userEntry) token(dir string, o Options) TokenSource {
+	switch {
+	case u.File != "":
+		return &fileToken{path: within(dir, u.File), now: o.Now}
+	case u.Token != "":
+		return fixedToken(u.Token)
+	default:
+		return nil
+	}
+}
+
+// dataOrFile returns what is given by value or, second, by file; nil for neither.
+func dataOrFile(data, file, dir string) ([]byte, error) {
+	switch {
+	case data != "":
+		return base64.StdEncoding.DecodeString(data)
+	case file != "":
+		return os.ReadFile(within(dir, file))
+	default:
+		return nil, nil
+	}
+}
+
+// within resolves the paths of a kubeconfig, which are relative to its folder.
+func within(dir, file string) string {
+	if filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(dir, file)
+}

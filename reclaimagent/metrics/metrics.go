@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metrics answers one question: what has the agent done so far? It
+// counts, and renders the counts as Prometheus text without Prometheus' library,
+// which would cost more memory than the agent.
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// A Set is the metrics of one agent. The zero Set is ready; any number of
+// goroutines may use it.
+type Set struct {
+	// Execs are programs that the kernel announced; Renames are new names.
+	Execs, Renames atomic.Uint64
+	// Decisions are looks at one process, whatever came of them.
+	Decisions atomic.Uint64
+	// Vanished are processes that were gone before they were read.
+	Vanished atomic.Uint64
+	// Matches are processes that matched and counted; Excluded matched, but
+	// belong to a pod or a container.
+	Matches, Excluded atomic.Uint64
+	// Overruns are losses of events; Silences are heartbeats not heard; Rescans
+	// are looks at all processes outside of polling, and Polls those of polling.
+	Overruns, Silences, Rescans, Polls atomic.Uint64
+	// Reports were accepted by the API server; Refusals are matches that were
+	// not reported because the Node describes another machine.
+	Reports, Refusals atomic.Uint64
+
+	// MatchLatency is the time from the kernel's event to the decision of the
+	// last match that an event announced, in nanoseconds.
+	MatchLatency atomic.Int64
+	// PollInterval is the time between polls as it is, in nanoseconds; zero
+	// while nothing is polled.
+	PollInterval atomic.Int64
+
+	detector atomic.Pointer[string]
+}
+
+// SetDetector names the detector in use, "" for none.
+func (s *Set) SetDetector(name string) { s.detector.Store(&name) }
+
+// Detector returns the detector in use, "" for none.
+func (s *Set) Detector() string {
+	if name := s.detector.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
+// Write renders the metrics in Prometheus' text format 0.0.4.
+func (s *Set) Write(w io.Writer) error {
+	counters := []struct {
+		name, help string
+		value      *atomic.Uint64
+	}{
+		{"execs_total", "Programs started, as announced by the kernel.", &s.Execs},
+		{"renames_total", "New names of processes, as announced by the kernel.", &s.Renames},
+		{"decisions_total", "Looks at one process.", &s.Decisions},
+		{"vanished_total", "Processes gone before they were read.", &s.Vanished},
+		{"matches_total", "Processes that matched and count.", &s.Matches},
+		{"excluded_total", "Processes that matched but belong to a pod or a container.", &s.Excluded},
+		{"overruns_total", "Losses of events, each followed by a rescan.", &s.Overruns},
+		{"silences_total", "Heartbeats not heard, each followed by a new subscription.", &s.Silences},
+		{"rescans_total", "Looks at all processes outside of polling.", &s.Rescans},
+		{"polls_total", "Looks at all processes by polling.", &s.Polls},
+		{"reports_total", "Requests accepted by the API server.", &s.Reports},
+		{"refusals_total", "Matches not reported because the Node is another machine.", &s.Refusals},
+	}
+	var errs []error
+	line := func(format string, args ...any) {
+		_, err := fmt.Fprintf(w, format, args...)
+		errs = append(errs, err)
+	}
+	const prefix = "fivespot_agent_"
+	for _, c := range counters {
+		name := prefix + c.name
+		line("# HELP %s %s\n# TYPE %s counter\n%s %d\n", name, c.help, name, name, c.value.Load())
+	}
+	gauge := func(name, help string, ns int64) {
+		name = prefix + name
+		line("# HELP %s %s\n# TYPE %s gauge\n%s %g\n", name, help, name, name, time.Duration(ns).Seconds())
+	}
+	gauge("match_latency_seconds", "Kernel's event to decision, of the last match that an event announced.", s.MatchLatency.Load())
+	gauge("poll_interval_seconds", "Time between polls as it is, zero while nothing is polled.", s.PollInterval.Load())
+	const detector = prefix + "detector"
+	line("# HELP %s Detector in use.\n# TYPE %s gauge\n", detector, detector)
+	for _, name := range []string{"netlink", "poll"} {
+		inUse := 0
+		if s.Detector() == name {
+			inUse = 1
+		}
+		line("%s{detector=%q} %d\n", detector, name, inUse)
+	}
+	return errors.Join(errs...)
+}
+
+// Handler serves /metrics, and /healthz, which answers as long as the process does.
+func (s *Set) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_ = s.Write(w)
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "ok\n")
+	})
+	return mux
+}
+
+// Serve answers on l until ctx is done.
+func (s *Set) Serve(ctx context.Context, l net.Listener) error {
+	const patience = 5 * time.Second // against clients that never finish
+	server := &http.Server{Handler: s.Handler(), ReadTimeout: patience, WriteTimeout: patience}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving metrics: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
+)
+
+// ErrHostIdentity reports that the Node describes another machine than the one
+// the agent runs on, or none. Nothing was written.
+var ErrHostIdentity = errors.New("node is not this machine")
+
+// node is the part of a Node that the agent reads.
+type node struct {
+	Metadata struct {
+		UID             string            `json:"uid"`
+		ResourceVersion string            `json:"resourceVersion"`
+		Annotations     map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Status struct {
+		NodeInfo struct {
+			MachineID string `json:"machineID"`
+		} `json:"nodeInfo"`
+	} `json:"status"`
+}
+
+func (n *node) requested() bool { return reclaim.Requested(n.Metadata.Annotations) }
+
+// ReadMachineID returns what the file at path says about the identity of the
+// machine, without white space. A missing or blank file is an error.
+func ReadMachineID(path string) (string, error) {
+	raw, err := os.ReadFile(path) //nolint:gosec // named by who starts the agent
+	if err != nil {
+		return "", fmt.Errorf("reading machine id: %w", err)
+	}
+	id := strings.TrimSpace(string(raw))
+	if id == "" {
+		return "", fmt.Errorf("reading machine id: %s is blank", path)
+	}
+	return id, nil
+}
+
+// identify compares the machine with the Node. An empty machine id skips it.
+func (r *Reporter) identify(n *node) error {
+	got := strings.TrimSpace(n.Status.NodeInfo.MachineID)
+	if r.o.MachineID == "" || got == r.o.MachineID {
+		return nil
+	}
+	return fmt.Errorf("%w: Node %s has machine id %q, this machine has %q", ErrHostIdentity, r.o.Node, got, r.o.MachineID)
+}
+
+func (r *Reporter) path() string { return "/api/v1/nodes/" + url.PathEscape(r.o.Node) }
+
+// get reads the Node, or only its metadata.
+func (r *Reporter) get(ctx context.Context, accept string) (*node, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	n := &node{}
+	if err := r.o.Client.Do(ctx, kubeapi.Request{Path: r.path(), Accept: accept}, n); err != nil {
+		return nil, fmt.Errorf("getting Node %s: %w", r.o.Node, err)
+	}
+	return n, nil
+}
