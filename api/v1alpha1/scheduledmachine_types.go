@@ -148,6 +148,7 @@ type ScheduledMachineSpec struct {
 	// machine has one as its exact name or in its command line, the owner is taken to
 	// want the machine back. Absent and empty are the same: no agent.
 	// +optional
+	// +nullable
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MinLength=1
@@ -295,6 +296,7 @@ type ScheduledMachineStatus struct {
 // +kubebuilder:resource:path=scheduledmachines,scope=Namespaced,shortName=sm,categories=cluster-api
 // +kubebuilder:metadata:labels={"cluster.x-k8s.io/provider=addon-5spot","clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move-hierarchy=","visualizer.cluster.x-k8s.io="}
 // +kubebuilder:storageversion
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must be no longer than 63 characters: it becomes the value of a label on the Machine"
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="InSchedule",type=boolean,JSONPath=`.status.inSchedule`

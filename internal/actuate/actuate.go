@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package actuate answers one question: how is a decision carried out on the API
+// server? It is the only package that writes lifecycle objects. Every write is
+// idempotent, names the object it means by UID where it could hit another of the
+// same name, and counts an object that is already gone as success. It decides
+// nothing.
+package actuate
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/paused"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// An Actuator writes to one API server. It is safe for concurrent use.
+type Actuator struct {
+	client client.Client
+}
+
+// New returns an Actuator that writes with c.
+func New(c client.Client) *Actuator {
+	return &Actuator{client: c}
+}
+
+// Create applies obj, which must not exist as somebody else's: fields that
+// another manager set are a conflict, never overwritten. obj becomes what the
+// server answered.
+func (a *Actuator) Create(ctx context.Context, obj *unstructured.Unstructured) error {
+	return a.apply(ctx, obj)
+}
+
+// Update applies obj, which must be ours, and takes back the fields it names.
+// obj becomes what the server answered.
+func (a *Actuator) Update(ctx context.Context, obj *unstructured.Unstructured) error {
+	return a.apply(ctx, obj, client.ForceOwnership)
+}
+
+func (a *Actuator) apply(ctx context.Context, obj *unstructured.Unstructured, opts ...client.ApplyOption) error {
+	opts = append(opts, client.FieldOwner(v1alpha1.FieldManager))
+	if err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), opts...); err != nil {
+		return fmt.Errorf("applying %s %s: %w", obj.GetKind(), obj.GetName(), err)
+	}
+	return nil
+}
+
+// Delete deletes exactly this obj. One that is being deleted already is left
+// alone, and another of the same name is a conflict.
+func (a *Actuator) Delete(ctx context.Context, obj client.Object) error {
+	if !obj.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	err := a.client.Delete(ctx, obj, client.Preconditions{UID: new(obj.GetUID())})
+	if err != nil && !Gone(err) {
+		return fmt.Errorf("deleting %s %s: %w", kind(obj), obj.GetName(), err)
+	}
+	return nil
+}
+
+// Gone reports whether err says that the object does not exist. A kind that is
+// not installed has no objects either.
+func Gone(err error) bool {
+	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
+}
+
+// Patch sends the difference between before and obj, and nothing where there is
+// none. obj becomes what the server answered.
+func (a *Actuator) Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error {
+	patch := client.MergeFrom(before)
+	if data, err := patch.Data(obj); err != nil || string(data) == "{}" {
+		return err
+	}
+	if err := a.client.Patch(ctx, obj, patch, opts...); err != nil {
+		return fmt.Errorf("patching %s %s: %w", kind(obj), obj.GetName(), err)
+	}
+	return nil
+}
+
+// PatchLocked is Patch for changes to lists, which a merge patch replaces whole:
+// it is refused with a conflict when the object has changed since it was read.
+func (a *Actuator) PatchLocked(ctx context.Context, obj, before client.Object) error {
+	if data, err := client.MergeFrom(before).Data(obj); err != nil || string(data) == "{}" {
+		return err
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := a.client.Patch(ctx, obj, patch); err != nil {
+		return fmt.Errorf("patching %s %s: %w", kind(obj), obj.GetName(), err)
+	}
+	return nil
+}
+
+// PatchStatus writes the status of obj if it differs from before's.
+func (a *Actuator) PatchStatus(ctx context.Context, obj, before client.Object) error {
+	if data, err := client.MergeFrom(before).Data(obj); err != nil || string(data) == "{}" {
+		return err
+	}
+	// The lock keeps the list of conditions from being replaced by an older one.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := a.client.Status().Patch(ctx, obj, patch); err != nil {
+		return fmt.Errorf("patching status: %w", err)
+	}
+	return nil
+}
+
+// Paused reports whether the object or its Cluster is paused, and keeps the
+// Paused condition, as Cluster API's own controllers do.
+func (a *Actuator) Paused(ctx context.Context, cluster *clusterv1.Cluster, obj paused.ConditionSetter) (bool, error) {
+	isPaused, _, err := paused.EnsurePausedCondition(ctx, a.client, cluster, obj)
+	if err != nil {
+		return false, fmt.Errorf("reporting pause: %w", err)
+	}
+	return isPaused, nil
+}
+
+func kind(obj client.Object) string {
+	if k := obj.GetObjectKind().GroupVersionKind().Kind; k != "" {
+		return k
+	}
+	switch obj.(type) {
+	case *clusterv1.Machine:
+		return "Machine"
+	case *v1alpha1.ScheduledMachine:
+		return "ScheduledMachine"
+	default:
+		return fmt.Sprintf("%T", obj)
+	}
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package actuate
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// skipWaits are the annotations that make Cluster API's machine controller skip
+// what takes time, and keep a health check from remediating what is going anyway.
+var skipWaits = []string{
+	clusterv1.ExcludeNodeDrainingAnnotation,
+	clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation,
+	clusterv1.MachineSkipRemediationAnnotation,
+}
+
+// Children are the objects of one machine; nil where there is none.
+type Children struct {
+	Machine                   *clusterv1.Machine
+	Bootstrap, Infrastructure *unstructured.Unstructured
+}
+
+// Removed reports whether Remove has nothing left to do but wait.
+func (c Children) Removed() bool {
+	return c.Expedited() && going(c.Infrastructure) && (c.Machine != nil || going(c.Bootstrap))
+}
+
+// Expedited reports whether nothing makes the Machine wait any more.
+func (c Children) Expedited() bool {
+	if c.Machine == nil {
+		return true
+	}
+	for _, key := range skipWaits {
+		if _, ok := c.Machine.Annotations[key]; !ok {
+			return false
+		}
+	}
+	return !c.Machine.DeletionTimestamp.IsZero()
+}
+
+// Depart starts a graceful departure: the Machine's deletion, which is Cluster
+// API's to carry out. Without a Machine nobody else deletes the other two.
+func (a *Actuator) Depart(ctx context.Context, c Children) error {
+	if c.Machine != nil {
+		return a.Delete(ctx, c.Machine)
+	}
+	return a.deleteRest(ctx, c)
+}
+
+// Expedite ends the waiting of a departure. Cluster API looks at a draining
+// Machine again up to 20 s later (its drain defers the next reconcile), so the
+// infrastructure is deleted too, unless somebody else's hook asks to be waited
+// for.
+func (a *Actuator) Expedite(ctx context.Context, c Children) error {
+	if c.Machine == nil {
+		return a.deleteRest(ctx, c)
+	}
+	if err := a.skipWaits(ctx, c.Machine); err != nil {
+		return err
+	}
+	if hooked(c.Machine) || c.Infrastructure == nil {
+		return nil
+	}
+	return a.Delete(ctx, c.Infrastructure)
+}
+
+// Remove takes the machine out without drain or grace, also in the middle of a
+// graceful departure. The Machine is told to skip its waits first, so that
+// deletion never begins with them, and the infrastructure is deleted last, once
+// the Machine is going: providers that clean a host look for its deletion.
+func (a *Actuator) Remove(ctx context.Context, c Children) error {
+	if c.Machine == nil {
+		return a.deleteRest(ctx, c)
+	}
+	if err := a.skipWaits(ctx, c.Machine); err != nil && !Gone(err) {
+		return err
+	}
+	if err := a.Delete(ctx, c.Machine); err != nil {
+		return err
+	}
+	if c.Infrastructure == nil {
+		return nil
+	}
+	return a.Delete(ctx, c.Infrastructure)
+}
+
+func (a *Actuator) skipWaits(ctx context.Context, m *clusterv1.Machine) error {
+	before := m.DeepCopy()
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
+	}
+	for _, key := range skipWaits {
+		if _, ok := m.Annotations[key]; !ok {
+			m.Annotations[key] = ""
+		}
+	}
+	return a.Patch(ctx, m, before)
+}
+
+func (a *Actuator) deleteRest(ctx context.Context, c Children) error {
+	var errs []error
+	for _, obj := range []*unstructured.Unstructured{c.Infrastructure, c.Bootstrap} {
+		if obj != nil {
+			errs = append(errs, a.Delete(ctx, obj))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// hooked reports whether somebody asked Cluster API to wait before it drains or
+// terminates the Machine.
+func hooked(m *clusterv1.Machine) bool {
+	for key := range m.Annotations {
+		if strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) ||
+			strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func going(obj client.Object) bool {
+	if u, ok := obj.(*unstructured.Unstructured); ok && u == nil {
+		return true
+	}
+	return !obj.GetDeletionTimestamp().IsZero()
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package children
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
+)
+
+// Bootstrap builds the bootstrap config.
+func Bootstrap(sm *v1alpha1.ScheduledMachine) (*unstructured.Unstructured, error) {
+	return embedded(sm, sm.Spec.BootstrapSpec, NamesOf(sm.Name).Bootstrap)
+}
+
+// Infrastructure builds the infrastructure machine.
+func Infrastructure(sm *v1alpha1.ScheduledMachine) (*unstructured.Unstructured, error) {
+	return embedded(sm, sm.Spec.InfrastructureSpec, NamesOf(sm.Name).Infrastructure)
+}
+
+func embedded(sm *v1alpha1.ScheduledMachine, o v1alpha1.EmbeddedObject, name string) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	if len(o.Spec.Raw) > 0 {
+		var spec map[string]any
+		if err := json.Unmarshal(o.Spec.Raw, &spec); err != nil {
+			return nil, fmt.Errorf("reading spec of %s: %w", o.Kind, err)
+		}
+		u.Object["spec"] = spec
+	}
+	u.SetGroupVersionKind(Kind(o))
+	u.SetNamespace(sm.Namespace)
+	u.SetName(name)
+	u.SetLabels(labels(sm))
+	u.SetAnnotations(map[string]string{v1alpha1.SpecHashAnnotation: SpecHash(o)})
+	// Not the controller: Cluster API's machine controller makes the Machine that,
+	// and fails for ever on an object that has another.
+	u.SetOwnerReferences([]metav1.OwnerReference{owner(sm, false)})
+	return u, nil
+}
+
+// Machine builds the Machine. version is the Kubernetes version of the Cluster,
+// empty where it is not known. What cannot change during a Machine's life is taken
+// from live, nil before there is one.
+func Machine(sm *v1alpha1.ScheduledMachine, version string, live *clusterv1.Machine) (*unstructured.Unstructured, error) {
+	annotations := maps.Clone(sm.Spec.MachineTemplate.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	drain, err := schedule.ParseDuration(orDefault(sm.Spec.NodeDrainTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("spec.nodeDrainTimeout: %w", err)
+	}
+	spec := machineSpec(sm, version, live)
+	if drain == 0 {
+		// To Cluster API a timeout of zero is "wait for ever"; this is "do not drain".
+		annotations[clusterv1.ExcludeNodeDrainingAnnotation] = ""
+	} else {
+		spec["deletion"] = map[string]any{"nodeDrainTimeoutSeconds": int64(drain / time.Second)}
+	}
+	l := labels(sm)
+	maps.Copy(l, sm.Spec.MachineTemplate.Labels)
+	maps.Copy(l, labels(sm))
+
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	u.SetGroupVersionKind(MachineKind)
+	u.SetNamespace(sm.Namespace)
+	u.SetName(NamesOf(sm.Name).Machine)
+	u.SetLabels(l)
+	u.SetAnnotations(annotations)
+	u.SetOwnerReferences([]metav1.OwnerReference{owner(sm, true)})
+	return stamped(u)
+}
+
+// stamped adds the hash of everything that is applied.
+func stamped(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	b, err := json.Marshal(u.Object)
+	if err != nil {
+		return nil, fmt.Errorf("hashing Machine: %w", err)
+	}
+	annotations := u.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[v1alpha1.AppliedHashAnnotation] = digest(b)
+	u.SetAnnotations(annotations)
+	return u, nil
+}
+
+func machineSpec(sm *v1alpha1.ScheduledMachine, version string, live *clusterv1.Machine) map[string]any {
+	names := NamesOf(sm.Name)
+	bootstrap, infra := Kind(sm.Spec.BootstrapSpec), Kind(sm.Spec.InfrastructureSpec)
+	bootstrapRef := clusterv1.ContractVersionedObjectReference{APIGroup: bootstrap.Group, Kind: bootstrap.Kind, Name: names.Bootstrap}
+	infraRef := clusterv1.ContractVersionedObjectReference{APIGroup: infra.Group, Kind: infra.Kind, Name: names.Infrastructure}
+	if live != nil {
+		version, bootstrapRef, infraRef = live.Spec.Version, live.Spec.Bootstrap.ConfigRef, live.Spec.InfrastructureRef
+	}
+	spec := map[string]any{
+		"clusterName":       sm.Spec.ClusterName,
+		"bootstrap":         map[string]any{"configRef": reference(bootstrapRef)},
+		"infrastructureRef": reference(infraRef),
+	}
+	if version != "" {
+		spec["version"] = version
+	}
+	return spec
+}
+
+func reference(r clusterv1.ContractVersionedObjectReference) map[string]any {
+	return map[string]any{"apiGroup": r.APIGroup, "kind": r.Kind, "name": r.Name}
+}
+
+func labels(sm *v1alpha1.ScheduledMachine) map[string]string {
+	return map[string]string{
+		clusterv1.ClusterNameLabel:     sm.Spec.ClusterName,
+		v1alpha1.ScheduledMachineLabel: sm.Name,
+	}
+}
+
+func owner(sm *v1alpha1.ScheduledMachine, controller bool) metav1.OwnerReference {
+	ref := metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScheduledMachine",
+		Name: sm.Name, UID: sm.UID,
+	}
+	if controller {
+		ref.Controller, ref.BlockOwnerDeletion = new(true), new(true)
+	}
+	return ref
+}
+
+// orDefault is the API's default of a timeout, for objects that no API server
+// has seen.
+func orDefault(timeout string) string {
+	if timeout == "" {
+		return "5m"
+	}
+	return timeout
+}
+
+// GraceOf returns the budget of a graceful departure. An unreadable one is that
+// of the default: a departure is never without an end.
+func GraceOf(sm *v1alpha1.ScheduledMachine) time.Duration {
+	d, err := schedule.ParseDuration(orDefault(sm.Spec.GracefulShutdownTimeout))
+	if err != nil {
+		d, _ = schedule.ParseDuration(orDefault(""))
+	}
+	return d
+}
+
+// Outdated reports whether live lacks anything that desired applies, or was
+// applied from another desired state.
+func Outdated(live *clusterv1.Machine, desired *unstructured.Unstructured) bool {
+	return !contains(live.Labels, desired.GetLabels()) ||
+		!contains(live.Annotations, desired.GetAnnotations()) ||
+		!owned(live.OwnerReferences, desired.GetOwnerReferences()[0]) ||
+		drainSeconds(live) != wantedDrainSeconds(desired)
+}
+
+func contains(have, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+func owned(refs []metav1.OwnerReference, want metav1.OwnerReference) bool {
+	for _, r := range refs {
+		if r.UID == want.UID {
+			return r.Controller != nil && *r.Controller
+		}
+	}
+	return false
+}
+
+func drainSeconds(m *clusterv1.Machine) int64 {
+	if s := m.Spec.Deletion.NodeDrainTimeoutSeconds; s != nil {
+		return int64(*s)
+	}
+	return 0
+}
+
+func wantedDrainSeconds(u *unstructured.Unstructured) int64 {
+	s, _, _ := unstructured.NestedInt64(u.Object, "spec", "deletion", "nodeDrainTimeoutSeconds")
+	return s
+}

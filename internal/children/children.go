@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package children answers two questions: which objects has a ScheduledMachine
+// brought into being, and which would it bring into being now? It reads and
+// builds; it writes nothing.
+package children
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// maxNameLength keeps the names of children usable as label values and as host
+// names: providers put the Machine's name into both.
+const maxNameLength = 63
+
+// Names are the names of the children of one ScheduledMachine.
+type Names struct{ Bootstrap, Infrastructure, Machine string }
+
+// NamesOf returns the names of the children of a ScheduledMachine called name.
+func NamesOf(name string) Names {
+	return Names{
+		Bootstrap:      childName(name, "-bootstrap"),
+		Infrastructure: childName(name, "-infra"),
+		Machine:        childName(name, "-machine"),
+	}
+}
+
+// childName appends suffix, and shortens name with a hash of the whole of it
+// where the result would be too long.
+func childName(name, suffix string) string {
+	if len(name)+len(suffix) <= maxNameLength {
+		return name + suffix
+	}
+	hash := "-" + digest([]byte(name))
+	return name[:maxNameLength-len(suffix)-len(hash)] + hash + suffix
+}
+
+// digest is short enough for a name and long enough not to collide by accident.
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:4])
+}
+
+// SpecHash identifies what an embedded object would be made from. JSON's own
+// canonical form makes it independent of key order and white space.
+func SpecHash(o v1alpha1.EmbeddedObject) string {
+	var spec any
+	if len(o.Spec.Raw) > 0 {
+		if err := json.Unmarshal(o.Spec.Raw, &spec); err != nil {
+			spec = string(o.Spec.Raw)
+		}
+	}
+	b, err := json.Marshal([]any{o.APIVersion, o.Kind, spec})
+	if err != nil { // what was unmarshalled marshals
+		return ""
+	}
+	return digest(b)
+}
+
+// Kind is the kind that an embedded object is of.
+func Kind(o v1alpha1.EmbeddedObject) schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
+}
+
+// MachineKind is the kind of a Machine.
+var MachineKind = clusterv1.GroupVersion.WithKind("Machine")

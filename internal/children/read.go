@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package children
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+)
+
+// A Problem is a child that cannot be used, and why.
+type Problem struct {
+	// Field is the field of the spec that names the child, such as "bootstrapSpec".
+	Field string
+	// Message says what stands in the way and the way out.
+	Message string
+}
+
+// A Set is what exists of a ScheduledMachine's children.
+type Set struct {
+	actuate.Children
+
+	// Problems are the children that cannot be used: names that other objects have,
+	// kinds that are not installed.
+	Problems []Problem
+}
+
+// A Reader reads children. It is safe for concurrent use.
+type Reader struct {
+	// Cached answers from a cache, and may be late.
+	Cached client.Reader
+	// Live answers from the API server.
+	Live client.Reader
+	// Mapper knows which kinds are installed.
+	Mapper meta.RESTMapper
+}
+
+// Read returns the children of sm. What the cache does not have is looked up live
+// if sure is set, so that "absent" is never the answer of a cache that is late.
+func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bool) (Set, error) {
+	var s Set
+	names := NamesOf(sm.Name)
+	machine := &clusterv1.Machine{}
+	found, err := r.get(ctx, client.ObjectKey{Namespace: sm.Namespace, Name: names.Machine}, machine, sure)
+	switch {
+	case err != nil:
+		return Set{}, err
+	case found && ours(machine, sm):
+		s.Machine = machine
+	case found:
+		s.foreign("machineTemplate", MachineKind.Kind, names.Machine)
+	}
+	kinds := kindsOf(sm, s.Machine)
+	for _, c := range []struct {
+		field, name string
+		kinds       []schema.GroupVersionKind
+		into        **unstructured.Unstructured
+	}{
+		{"bootstrapSpec", names.Bootstrap, kinds.bootstrap, &s.Bootstrap},
+		{"infrastructureSpec", names.Infrastructure, kinds.infrastructure, &s.Infrastructure},
+	} {
+		obj, err := r.firstOf(ctx, &s, sm, c.field, c.name, c.kinds, sure)
+		if err != nil {
+			return Set{}, err
+		}
+		*c.into = obj
+	}
+	return s, nil
+}
+
+type candidates struct{ bootstrap, infrastructure []schema.GroupVersionKind }
+
+// kindsOf returns the kinds a child may be of: that which the Machine refers to,
+// else that which was reported, and that of the spec. An edit of the kind must
+// not lose the old object.
+func kindsOf(sm *v1alpha1.ScheduledMachine, machine *clusterv1.Machine) candidates {
+	c := candidates{
+		bootstrap:      reported(sm.Status.BootstrapRef),
+		infrastructure: reported(sm.Status.InfrastructureRef),
+	}
+	if machine != nil {
+		c.bootstrap = referred(machine.Spec.Bootstrap.ConfigRef, c.bootstrap)
+		c.infrastructure = referred(machine.Spec.InfrastructureRef, c.infrastructure)
+	}
+	c.bootstrap = appendKind(c.bootstrap, Kind(sm.Spec.BootstrapSpec))
+	c.infrastructure = appendKind(c.infrastructure, Kind(sm.Spec.InfrastructureSpec))
+	return c
+}
+
+func reported(ref *v1alpha1.ChildReference) []schema.GroupVersionKind {
+	if ref == nil {
+		return nil
+	}
+	return []schema.GroupVersionKind{schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)}
+}
+
+// referred puts the kind that a Machine refers to first. A Machine's reference
+// has no version: any served one will do.
+func referred(ref clusterv1.ContractVersionedObjectReference, rest []schema.GroupVersionKind) []schema.GroupVersionKind {
+	if ref.Kind == "" {
+		return rest
+	}
+	return append([]schema.GroupVersionKind{{Group: ref.APIGroup, Kind: ref.Kind}}, rest...)
+}
+
+func appendKind(kinds []schema.GroupVersionKind, k schema.GroupVersionKind) []schema.GroupVersionKind {
+	for i, have := range kinds {
+		if have.GroupKind() == k.GroupKind() {
+			if have.Version == "" {
+				kinds[i].Version = k.Version
+			}
+			return kinds
+		}
+	}
+	return append(kinds, k)
+}
+
+// firstOf returns the first object of ours among the kinds. Only the kind of the
+// spec, the last, can be a problem: it is the one that is to be made.
+func (r Reader) firstOf(ctx context.Context, s *Set, sm *v1alpha1.ScheduledMachine, field, name string, kinds []schema.GroupVersionKind, sure bool) (*unstructured.Unstructured, error) {
+	for i, gvk := range kinds {
+		last := i == len(kinds)-1
+		mapping, err := r.Mapper.RESTMapping(gvk.GroupKind(), versions(gvk)...)
+		if meta.IsNoMatchError(err) {
+			if last {
+				s.Problems = append(s.Problems, Problem{field, fmt.Sprintf("kind %s is not installed: install its provider, or name another kind", gvk.GroupKind())})
+			}
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("looking up %s: %w", gvk.GroupKind(), err)
+		}
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(mapping.GroupVersionKind)
+		found, err := r.get(ctx, client.ObjectKey{Namespace: sm.Namespace, Name: name}, obj, sure)
+		switch {
+		case err != nil:
+			return nil, err
+		case found && ours(obj, sm):
+			return obj, nil
+		case found && last:
+			s.foreign(field, gvk.Kind, name)
+		}
+	}
+	return nil, nil
+}
+
+func versions(gvk schema.GroupVersionKind) []string {
+	if gvk.Version == "" {
+		return nil
+	}
+	return []string{gvk.Version}
+}
+
+func (r Reader) get(ctx context.Context, key client.ObjectKey, obj client.Object, sure bool) (bool, error) {
+	err := r.Cached.Get(ctx, key, obj)
+	if sure && apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, key, obj)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s %s: %w", obj.GetObjectKind().GroupVersionKind().Kind, key.Name, err)
+	}
+	return true, nil
+}
+
+func (s *Set) foreign(field, kind, name string) {
+	s.Problems = append(s.Problems, Problem{field, fmt.Sprintf("%s %s exists and is not this ScheduledMachine's: it is left alone; delete it, or use another name", kind, name)})
+}
+
+// ours reports whether obj is a child of sm: it carries our label, and nobody but
+// sm, or the Machine of sm, controls it. The label alone is enough for an object
+// that nobody controls, so that children survive a restored backup.
+func ours(obj client.Object, sm *v1alpha1.ScheduledMachine) bool {
+	if obj.GetLabels()[v1alpha1.ScheduledMachineLabel] != sm.Name {
+		return false
+	}
+	ref := metav1.GetControllerOf(obj)
+	if ref == nil || ref.UID == sm.UID {
+		return true
+	}
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	return err == nil && gv.Group == clusterv1.GroupVersion.Group &&
+		ref.Kind == MachineKind.Kind && ref.Name == NamesOf(sm.Name).Machine
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+// A rule decides, or leaves the decision to the next rule.
+type rule func(Facts) (Decision, bool)
+
+// rules are tried in order and the first to decide wins, so order is policy:
+// deletion of the object, then the kill switch, then the owner, then the
+// Cluster's end, then a person's "off", then the clock.
+var rules = []rule{released, deleted, killed, reclaimed, clusterGone, disabled, unreadable, unwanted, replaced, blocked}
+
+// Decide returns the next step. It always decides.
+func Decide(f Facts) Decision {
+	d := first(f)
+	d.Recheck = earliest(d.Recheck, f.Change)
+	return viaPending(f, d)
+}
+
+func first(f Facts) Decision {
+	for _, r := range rules {
+		if d, ok := r(f); ok {
+			return d
+		}
+	}
+	return wanted(f)
+}
+
+// released lets the object go when nothing of it is left.
+func released(f Facts) (Decision, bool) {
+	if !f.Deleting || f.anything() {
+		return Decision{}, false
+	}
+	return Decision{Phase: leavingPhase(f), Action: Release, Reason: GracefulShutdown}, true
+}
+
+// deleted departs gracefully, unless somebody asked for more.
+func deleted(f Facts) (Decision, bool) {
+	if !f.Deleting {
+		return Decision{}, false
+	}
+	if f.KillSwitch || f.Reclaim {
+		return Decision{Phase: leavingPhase(f), Action: Remove, Reason: KillSwitchActing}, true
+	}
+	return depart(f, GracefulShutdown), true
+}
+
+func killed(f Facts) (Decision, bool) {
+	switch {
+	case !f.KillSwitch:
+		return Decision{}, false
+	case f.anything():
+		return Decision{Phase: Terminated, Action: Remove, Reason: KillSwitchActing}, true
+	default:
+		return Decision{Phase: Terminated, Action: Hold, Reason: KillSwitchOn}, true
+	}
+}
+
+// reclaimed only says where the machine stands: the emergency lane has a
+// controller of its own, which nothing may make wait.
+func reclaimed(f Facts) (Decision, bool) {
+	if !f.Reclaim {
+		return Decision{}, false
+	}
+	return Decision{Phase: EmergencyRemove, Action: Hold, Reason: EmergencyReclaim}, true
+}
+
+// clusterGone leaves with the Cluster: Cluster API does not delete a Machine that
+// somebody else controls, and waits for it.
+func clusterGone(f Facts) (Decision, bool) {
+	switch {
+	case f.Cluster != ClusterLeaving:
+		return Decision{}, false
+	case f.anything():
+		return depart(f, ClusterDeleting), true
+	default:
+		return Decision{Phase: Inactive, Action: Hold, Reason: ClusterDeleting}, true
+	}
+}
+
+// disabled starts nothing and stops nothing; a departure under way keeps its
+// deadline.
+func disabled(f Facts) (Decision, bool) {
+	if f.Enabled {
+		return Decision{}, false
+	}
+	d := underWay(f)
+	d.Phase, d.Reason = Disabled, ScheduleDisabled
+	return d, true
+}
+
+// unreadable leaves everything as it is: unknown is not "outside the window".
+func unreadable(f Facts) (Decision, bool) {
+	if f.Readable {
+		return Decision{}, false
+	}
+	d := underWay(f)
+	d.Phase, d.Reason = Pending, Unreadable
+	switch f.Phase {
+	case Active, ShuttingDown, Inactive:
+		d.Phase = f.Phase
+	}
+	return d, true
+}
+
+func unwanted(f Facts) (Decision, bool) {
+	switch {
+	case f.Wanted:
+		return Decision{}, false
+	case f.anything():
+		return depart(f, GracefulShutdown), true
+	default:
+		return Decision{Phase: Inactive, Action: Hold, Reason: OutsideSchedule}, true
+	}
+}
+
+// replaced finishes a departure in the window before anything is made again, and
+// starts one where the Machine cannot live on.
+func replaced(f Facts) (Decision, bool) {
+	if f.leaving() || f.broken() {
+		return depart(f, GracefulShutdown), true
+	}
+	return Decision{}, false
+}
+
+// blocked waits for a Cluster to join. What exists already is left alone.
+func blocked(f Facts) (Decision, bool) {
+	if f.Cluster == ClusterPresent {
+		return Decision{}, false
+	}
+	phase := Pending
+	if f.Machine == Present {
+		phase = Active
+	}
+	return Decision{Phase: phase, Action: Hold, Reason: NoCluster}, true
+}
+
+// wanted is the rule that is left: in the window, with nothing in the way.
+func wanted(f Facts) Decision {
+	d := Decision{Phase: Active, Action: Ensure, Reason: MachineNotReady}
+	switch {
+	case f.Machine == Absent:
+		d.Reason = MachineCreating
+	case f.MachineReady:
+		d.Reason = MachineRunning
+	}
+	return d
+}
+
+// depart starts a graceful departure, or continues the one under way.
+func depart(f Facts, why Reason) Decision {
+	d := underWay(f)
+	d.Phase, d.Reason = ShuttingDown, why
+	if f.Machine != Leaving {
+		d.Action = Depart
+	}
+	return d
+}
+
+// underWay bounds a departure that has begun: at its deadline, waiting ends.
+func underWay(f Facts) Decision {
+	d := Decision{Action: Hold}
+	if f.Machine != Leaving || f.Expedited || f.Deadline.IsZero() {
+		return d
+	}
+	if f.Now.Before(f.Deadline) {
+		d.Recheck = f.Deadline
+		return d
+	}
+	d.Action = Expedite
+	return d
+}
+
+// leavingPhase is the phase of an object that is being deleted.
+func leavingPhase(f Facts) Phase {
+	switch {
+	case f.KillSwitch:
+		return Terminated
+	case f.Reclaim:
+		return EmergencyRemove
+	default:
+		return ShuttingDown
+	}
+}
+
+// viaPending leads the way back into the schedule through Pending, where it is
+// judged anew. A failed step is tried again on the way, so that Error ends only
+// with success; the others start with a clean look.
+func viaPending(f Facts, d Decision) Decision {
+	switch d.Phase {
+	case Active, Inactive, ShuttingDown:
+	default:
+		return d
+	}
+	switch {
+	case f.Deleting:
+		return d
+	case f.Phase == Error:
+	case f.Phase == "", f.Phase == Disabled, f.Phase == Terminated, f.Phase == EmergencyRemove:
+		d.Action = Hold
+	default:
+		return d
+	}
+	d.Phase, d.Reason, d.Recheck = Pending, Judging, f.Now
+	return d
+}

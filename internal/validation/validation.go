@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package validation answers one question: can this ScheduledMachine be carried
+// out as it is written? It repeats what the CRD's schema checks, because objects
+// also come from topology variables and from before a rule existed. It does not
+// know what exists in any cluster.
+package validation
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
+)
+
+const (
+	// maxNameLength is what a label value may be: the name becomes one.
+	maxNameLength = validation.LabelValueMaxLength
+	maxPatterns   = 100
+	maxPattern    = 256
+	maxPriority   = 255
+)
+
+// reservedPrefixes are the label and annotation domains that belong to
+// Kubernetes, Cluster API and this project.
+var reservedPrefixes = []string{"kubernetes.io/", "k8s.io/", "cluster.x-k8s.io/", "5spot.finos.org/"}
+
+var (
+	bootstrapGroups      = []string{"bootstrap.cluster.x-k8s.io", "k0smotron.io"}
+	infrastructureGroups = []string{"infrastructure.cluster.x-k8s.io", "k0smotron.io"}
+)
+
+// ScheduledMachine returns everything that is wrong with m, in the order of the
+// fields, or nil.
+func ScheduledMachine(m *v1alpha1.ScheduledMachine) field.ErrorList {
+	var errs field.ErrorList
+	if len(m.Name) > maxNameLength {
+		errs = append(errs, field.TooLong(field.NewPath("metadata", "name"), m.Name, maxNameLength))
+	}
+	return append(errs, Spec(&m.Spec, field.NewPath("spec"))...)
+}
+
+// Spec returns everything that is wrong with a spec at path, or nil.
+func Spec(s *v1alpha1.ScheduledMachineSpec, path *field.Path) field.ErrorList {
+	return slices.Concat(
+		Schedule(&s.Schedule, path.Child("schedule")),
+		clusterName(s.ClusterName, path.Child("clusterName")),
+		embedded(s.BootstrapSpec, bootstrapGroups, path.Child("bootstrapSpec")),
+		embedded(s.InfrastructureSpec, infrastructureGroups, path.Child("infrastructureSpec")),
+		metadata(s.MachineTemplate, path.Child("machineTemplate")),
+		priority(s.Priority, path.Child("priority")),
+		duration(s.GracefulShutdownTimeout, path.Child("gracefulShutdownTimeout")),
+		duration(s.NodeDrainTimeout, path.Child("nodeDrainTimeout")),
+		patterns(s.KillIfCommands, path.Child("killIfCommands")),
+	)
+}
+
+// Schedule returns everything that is wrong with a schedule at path, or nil. It
+// does not matter whether the schedule is enabled: what cannot be read is not
+// left for the morning it is turned on.
+func Schedule(s *v1alpha1.Schedule, path *field.Path) field.ErrorList {
+	_, err := schedule.Parse(ScheduleSpec(s))
+	return fieldErrors(err, path)
+}
+
+// ScheduleSpec translates a schedule of the API, with its default, for the
+// package that judges it.
+func ScheduleSpec(s *v1alpha1.Schedule) schedule.Spec {
+	spec := schedule.Spec{DaysOfWeek: s.DaysOfWeek, HoursOfDay: s.HoursOfDay, Timezone: s.Timezone}
+	if spec.Timezone == "" {
+		spec.Timezone = "UTC"
+	}
+	return spec
+}
+
+// fieldErrors translates every *schedule.FieldError that err joins.
+func fieldErrors(err error, path *field.Path) field.ErrorList {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // a join is taken apart, not searched
+		var errs field.ErrorList
+		for _, e := range joined.Unwrap() {
+			errs = append(errs, fieldErrors(e, path)...)
+		}
+		return errs
+	}
+	var bad *schedule.FieldError
+	if !errors.As(err, &bad) {
+		return field.ErrorList{field.InternalError(path, err)}
+	}
+	at := path
+	if bad.Field != "" {
+		at = path.Child(bad.Field)
+	}
+	return field.ErrorList{field.Invalid(at, bad.Value, bad.Detail())}
+}
+
+func clusterName(name string, path *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "name a Cluster in the same namespace")}
+	}
+	var errs field.ErrorList
+	for _, msg := range validation.IsValidLabelValue(name) {
+		errs = append(errs, field.Invalid(path, name, msg))
+	}
+	return errs
+}
+
+func embedded(o v1alpha1.EmbeddedObject, groups []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	allowed := "must be of group " + strings.Join(groups, " or ") + ", such as " + groups[0] + "/v1beta2"
+	gv, err := schema.ParseGroupVersion(o.APIVersion)
+	switch {
+	case o.APIVersion == "":
+		errs = append(errs, field.Required(path.Child("apiVersion"), allowed))
+	case err != nil, gv.Version == "", !slices.Contains(groups, gv.Group):
+		errs = append(errs, field.Invalid(path.Child("apiVersion"), o.APIVersion, allowed))
+	}
+	if o.Kind == "" {
+		errs = append(errs, field.Required(path.Child("kind"), "name the kind of the object, such as KubeadmConfig"))
+	}
+	return errs
+}
+
+func metadata(t v1alpha1.MachineTemplate, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(t.Labels)) {
+		at := path.Child("labels").Key(key)
+		errs = append(errs, metadataKey(key, at)...)
+		for _, msg := range validation.IsValidLabelValue(t.Labels[key]) {
+			errs = append(errs, field.Invalid(at, t.Labels[key], msg))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.Annotations)) {
+		errs = append(errs, metadataKey(strings.ToLower(key), path.Child("annotations").Key(key))...)
+	}
+	return errs
+}
+
+func metadataKey(key string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range validation.IsQualifiedName(key) {
+		errs = append(errs, field.Invalid(path, key, msg))
+	}
+	for _, prefix := range reservedPrefixes {
+		if strings.HasPrefix(key, prefix) {
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("keys that begin with %s are reserved; use another domain", prefix)))
+		}
+	}
+	return errs
+}
+
+func priority(p *int32, path *field.Path) field.ErrorList {
+	if p == nil || *p >= 0 && *p <= maxPriority {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, *p, fmt.Sprintf("must be between 0 and %d; higher is more important", maxPriority))}
+}
+
+// duration accepts the empty string: it stands for the API's default.
+func duration(s string, path *field.Path) field.ErrorList {
+	if s == "" {
+		return nil
+	}
+	if _, err := schedule.ParseDuration(s); err != nil {
+		return field.ErrorList{field.Invalid(path, s, err.Error())}
+	}
+	return nil
+}
+
+func patterns(list []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(list) > maxPatterns {
+		errs = append(errs, field.TooMany(path, len(list), maxPatterns))
+	}
+	for i, p := range list {
+		switch {
+		case p == "":
+			errs = append(errs, field.Invalid(path.Index(i), p, "must not be empty: an empty pattern would match every process"))
+		case len([]rune(p)) > maxPattern:
+			errs = append(errs, field.TooLong(path.Index(i), p, maxPattern))
+		}
+	}
+	return errs
+}
