@@ -73,14 +73,22 @@ func (s Schedule) At(t time.Time) (active bool, change time.Time) {
 		end := s.offsetEnd(t)
 		flip := s.flip(t)
 		if end.IsZero() || flip.Before(end) {
-			return active, flip
+			return active, known(flip)
 		}
 		if s.wanted(end) != active {
-			return active, end
+			return active, known(end)
 		}
 		t = end
 	}
 	return active, time.Time{}
+}
+
+// known replaces an instant that nobody can write by never.
+func known(change time.Time) time.Time {
+	if change.Before(horizon) {
+		return change
+	}
+	return time.Time{}
 }
 
 // Transition is an instant at which the answer changes, and the answer from then on.

@@ -183,6 +183,10 @@ func TestAtThatNeverChanges(t *testing.T) {
 			s:      mustParse(t, "sat-fri", "0-23", "America/New_York"), active: true,
 		},
 		"ZeroValue": {reason: "A schedule nobody parsed wants nothing."},
+		"LastWindowEver": {
+			reason: "The change falls into the year 10000, which JSON cannot hold.",
+			s:      mustParse(t, "sat", "0", "UTC"), at: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
+		},
 		"EndOfTime": {
 			reason: "No API can write the year 10000, so nothing changes after it.",
 			s:      mustParse(t, "mon", "9", "UTC"), at: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC),

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan answers one question: what will the schedules of some machines
+// say, from one instant to another? It knows nothing about Kubernetes, reads no
+// clock, and leaves it to others to find the machines.
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
+)
+
+// Longest bounds a plan: over a year the longest list is 8784 transitions, which
+// is as much as anybody would read or draw.
+const Longest = 366 * 24 * time.Hour
+
+// Machine is what a plan needs to know of a ScheduledMachine.
+type Machine struct {
+	Name       string
+	Schedule   schedule.Spec
+	Enabled    bool
+	KillSwitch bool
+}
+
+// Plan is the schedule's own answer at one instant, and how it changes from
+// there. Its JSON is an API.
+type Plan struct {
+	Name        string       `json:"name"`
+	Timezone    string       `json:"timezone"`
+	At          time.Time    `json:"at"` // in UTC
+	Active      bool         `json:"active"`
+	Transitions []Transition `json:"transitions"` // never nil
+
+	schedule schedule.Schedule
+	disabled bool
+	until    time.Time
+	notes    []string
+}
+
+// Transition is an instant at which a window opens or closes.
+type Transition struct {
+	At     time.Time `json:"at"` // in UTC
+	Active bool      `json:"active"`
+	Local  string    `json:"local"`
+}
+
+// New plans for length, at most [Longest], from at on. Its error is that of
+// [schedule.Parse]. A schedule that is disabled never changes and need not even
+// be readable.
+func New(m Machine, at time.Time, length time.Duration) (Plan, error) {
+	p := Plan{
+		Name:        m.Name,
+		Timezone:    m.Schedule.Timezone,
+		At:          at.UTC(),
+		Transitions: []Transition{},
+		until:       at.Add(length).UTC(),
+	}
+	if m.KillSwitch {
+		p.notes = append(p.notes, "the kill switch is on: no machine runs, whatever the schedule says")
+	}
+	s, err := schedule.Parse(m.Schedule)
+	p.schedule = s
+	if !m.Enabled {
+		p.disabled = true
+		for _, bad := range schedule.FieldErrors(err) {
+			p.notes = append(p.notes, "the API would refuse it: spec.schedule."+bad.Error())
+		}
+		return p, nil
+	}
+	if err != nil {
+		return Plan{}, err
+	}
+	p.Active, _ = s.At(at)
+	for t := range s.Transitions(at, p.until) {
+		p.Transitions = append(p.Transitions, Transition{At: t.At, Active: t.Active, Local: Local(t.At, s.Zone())})
+	}
+	return p, nil
+}
+
+// Local writes an instant as the people of that zone would: weekday, date, time,
+// zone.
+func Local(at time.Time, zone *time.Location) string {
+	return at.In(zone).Format("Mon 2006-01-02 15:04:05 MST")
+}
+
+// WriteJSON writes plans as an array.
+func WriteJSON(w io.Writer, plans []Plan) error {
+	if plans == nil {
+		plans = []Plan{}
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(plans); err != nil {
+		return fmt.Errorf("writing plan: %w", err)
+	}
+	return nil
+}
+
+// WriteText writes plans for people.
+func WriteText(w io.Writer, plans []Plan) error {
+	var b strings.Builder
+	for i := range plans {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		plans[i].text(&b)
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("writing plan: %w", err)
+	}
+	return nil
+}
+
+func (p *Plan) text(b *strings.Builder) {
+	zone := p.schedule.Zone()
+	fmt.Fprintf(b, "%s: %s, %s\n", p.Name, p.schedule, p.Timezone)
+	fmt.Fprintf(b, "  %s  %s\n", Local(p.At, zone), p.state())
+	for _, t := range p.Transitions {
+		fmt.Fprintf(b, "  %s  %s\n", t.Local, map[bool]string{true: "opens", false: "closes"}[t.Active])
+	}
+	if len(p.Transitions) == 0 && !p.disabled {
+		fmt.Fprintf(b, "  %s  no change until then\n", Local(p.until, zone))
+	}
+	for _, note := range p.notes {
+		fmt.Fprintf(b, "  %s\n", note)
+	}
+}
+
+func (p *Plan) state() string {
+	switch {
+	case p.disabled:
+		return "disabled: nothing is started, and an existing machine stays"
+	case p.Active:
+		return "inside the window"
+	default:
+		return "outside the window"
+	}
+}
