@@ -33,7 +33,7 @@ PLANE_MANIFESTS     := capi-core capi-kubeadm-bootstrap capi-kubeadm-control-pla
 plane_path_capi-core                  := sigs.k8s.io/cluster-api/core
 plane_path_capi-kubeadm-bootstrap     := sigs.k8s.io/cluster-api/bootstrap/kubeadm
 plane_path_capi-kubeadm-control-plane := sigs.k8s.io/cluster-api/controlplane/kubeadm
-plane_path_capi-dev                   := sigs.k8s.io/cluster-api/test/infrastructure/docker
+plane_path_capi-dev                   := ./cmd/capi-dev
 plane_path_clusterctl                 := sigs.k8s.io/cluster-api/cmd/clusterctl
 plane_config_capi-core                  := core
 plane_config_capi-kubeadm-bootstrap     := bootstrap/kubeadm
@@ -56,6 +56,7 @@ $(addprefix $(PLANE_BIN)/,$(PLANE_KUBE_COMMANDS)): $(PLANE_BIN)/kubeplane
 .PHONY: plane-capi
 plane-capi: $(addprefix $(PLANE_BIN)/,$(PLANE_CAPI_COMMANDS)) $(PLANE_MANIFESTS:%=$(PLANE_BIN)/manifests/%.yaml) ## Build Cluster API's managers, clusterctl and their manifests.
 
+$(PLANE_BIN)/capi-dev: $(wildcard hack/capi/cmd/capi-dev/*.go)
 $(addprefix $(PLANE_BIN)/,$(PLANE_CAPI_COMMANDS)): $(PLANE_BIN)/%: hack/capi/go.mod hack/capi/go.sum
 	cd hack/capi && $(plane_build) -ldflags '$(plane_strip) $(call plane_capi_flags,$(if $(filter capi-dev,$*),$(PLANE_DEV_VERSION),$(PLANE_CAPI_VERSION)))' -o $@ $(plane_path_$*)
 	@touch $@

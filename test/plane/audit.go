@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// writeAuditPolicy keeps metadata of every request, without those that only say
+// that somebody is still there, and bodies of the groups in bodies.
+func writeAuditPolicy(path string, bodies []string) error {
+	policy := auditv1.Policy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "audit.k8s.io/v1", Kind: "Policy"},
+		OmitStages: []auditv1.Stage{auditv1.StageRequestReceived},
+		Rules: []auditv1.PolicyRule{
+			{Level: auditv1.LevelNone, Resources: []auditv1.GroupResources{{Group: "coordination.k8s.io"}}},
+			{Level: auditv1.LevelNone, NonResourceURLs: []string{"/healthz*", "/livez*", "/readyz*", "/openapi*", "/api*", "/version"}},
+		},
+	}
+	if len(bodies) > 0 {
+		rule := auditv1.PolicyRule{Level: auditv1.LevelRequestResponse, Verbs: []string{"create", "update", "patch", "delete", "deletecollection"}}
+		for _, g := range bodies {
+			rule.Resources = append(rule.Resources, auditv1.GroupResources{Group: g})
+		}
+		policy.Rules = append(policy.Rules, rule)
+	}
+	policy.Rules = append(policy.Rules, auditv1.PolicyRule{Level: auditv1.LevelMetadata})
+	b, err := yaml.Marshal(policy)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, b, 0o600)
+}
+
+func (c *Cluster) auditPath() string { return c.path("audit.log") }
+
+// AuditEvents is what the API server recorded so far, in the order in which it
+// finished the requests. A request is recorded before its answer is sent.
+func (c *Cluster) AuditEvents() ([]auditv1.Event, error) {
+	f, err := os.Open(c.auditPath())
+	if err != nil {
+		return nil, fmt.Errorf("reading audit log: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	var out []auditv1.Event
+	for r := bufio.NewReader(f); ; {
+		line, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return out, nil // a line without an end is still being written
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading audit log: %w", err)
+		}
+		var e auditv1.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("reading audit log: %w", err)
+		}
+		out = append(out, e)
+	}
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/crd"
+)
+
+// A Component is a manager of the plane, and the name of its program.
+type Component string
+
+// The managers that a plane can run.
+const (
+	// Core is Cluster API itself.
+	Core Component = "capi-core"
+	// KubeadmBootstrap reconciles KubeadmConfigs.
+	KubeadmBootstrap Component = "capi-kubeadm-bootstrap"
+	// KubeadmControlPlane reconciles KubeadmControlPlanes.
+	KubeadmControlPlane Component = "capi-kubeadm-control-plane"
+	// Dev reconciles DevClusters and DevMachines with the in-memory backend.
+	Dev Component = "capi-dev"
+	// Infrastructure is the provider in test/infrastructure.
+	Infrastructure Component = "plane-infrastructure"
+)
+
+// InMemory is what an in-memory Cluster takes.
+func InMemory() []Component { return []Component{Core, KubeadmBootstrap, KubeadmControlPlane, Dev} }
+
+// Everything is all of them.
+func Everything() []Component { return append(InMemory(), Infrastructure) }
+
+func (p *Plane) startComponents(ctx context.Context, o Options) error {
+	for _, name := range o.Components {
+		proc, err := p.prepareComponent(ctx, name, o)
+		if err != nil {
+			return err
+		}
+		if err := proc.launch(); err != nil {
+			return fmt.Errorf("starting %s: %w", name, err)
+		}
+		p.components[name] = proc
+	}
+	for _, proc := range p.components {
+		if err := proc.WaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Plane) prepareComponent(ctx context.Context, name Component, o Options) (*Process, error) {
+	m := managerOptions{name: string(name)}
+	var err error
+	if name == Infrastructure {
+		m.plain = true
+		m.args = append(m.args, "--bin="+p.bin, "--dir="+p.Dir)
+		m.manifests, err = parseManifests(crd.All())
+	} else {
+		m.args = []string{"--v=2"}
+		m.manifests, err = readManifests(p.bin, m.name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch name {
+	case Core, KubeadmBootstrap, KubeadmControlPlane:
+		m.args = append(m.args, "--insecure-diagnostics=true")
+		if gates := gates(name, o.FeatureGates); gates != "" {
+			m.args = append(m.args, "--feature-gates="+gates)
+		}
+	case Dev:
+		first, last, err := p.ports.takeRange()
+		if err != nil {
+			return nil, err
+		}
+		m.args = append(m.args, fmt.Sprintf("--inmemory-debug-port=%d", first), fmt.Sprintf("--inmemory-min-port=%d", first+1), fmt.Sprintf("--inmemory-max-port=%d", last))
+	case Infrastructure:
+	}
+	m.args = append(m.args, o.Args[name]...)
+	return p.newManager(ctx, p.Management, m)
+}
+
+// gates is the value of --feature-gates. Core gets them all; the others know
+// ClusterTopology and a few more, and refuse to start with one they do not know.
+func gates(name Component, want map[string]bool) string {
+	known := map[string]bool{"ClusterTopology": true, "MachinePool": true, "PriorityQueue": true, "ReconcilerRateLimiting": true}
+	var out []string
+	for _, g := range slices.Sorted(maps.Keys(want)) {
+		if name == Core || known[g] {
+			out = append(out, fmt.Sprintf("%s=%t", g, want[g]))
+		}
+	}
+	return join(out)
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+)
+
+// managerOptions describe a manager that works for a cluster from this machine.
+type managerOptions struct {
+	name      string
+	manifests *manifests
+	args, env []string
+	// plain managers have no webhooks and their metrics address is 0.
+	plain bool
+}
+
+// newManager prepares a manager: its user, its webhook certificate, its
+// manifests in the cluster.
+func (p *Plane) newManager(ctx context.Context, c *Cluster, o managerOptions) (*Process, error) {
+	free, err := p.ports.takeMany(3)
+	if err != nil {
+		return nil, err
+	}
+	user, err := c.User(o.name, "system:masters")
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"--health-addr=" + hostPort(free[0]), "--kubeconfig=" + user.Kubeconfig}
+	if !o.plain {
+		serving, err := c.ca.server()
+		if err != nil {
+			return nil, err
+		}
+		certs := c.path(o.name + "-webhook")
+		if err := serving.write(certs); err != nil {
+			return nil, err
+		}
+		args = append(args, fmt.Sprintf("--webhook-port=%d", free[1]), "--webhook-cert-dir="+certs, "--diagnostics-address="+hostPort(free[2]))
+		o.manifests.pointAt(free[1], c.ca.pem)
+	}
+	if err := c.install(ctx, o.manifests); err != nil {
+		return nil, fmt.Errorf("installing %s: %w", o.name, err)
+	}
+	url := "http://" + hostPort(free[0]) + "/readyz"
+	return &Process{
+		name: o.name, path: filepath.Join(p.bin, o.name), dir: c.Dir,
+		args: append(args, o.args...), env: o.env,
+		ready: func(ctx context.Context) error { return get(ctx, insecureClient, url) },
+	}, nil
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+)
+
+// Ports come in blocks below the range from which Linux takes the ports of
+// outgoing connections (32768 and up). Whoever listens on the first port of a
+// block owns the rest of it, and stops owning it by ending: so two planes, in
+// one process or in two, never race for a port.
+const (
+	firstBlock = 10240
+	blockSize  = 64
+	blocks     = 340
+)
+
+// portBlock is a range of ports that belongs to this process.
+type portBlock struct {
+	lock net.Listener
+	next int
+	end  int
+}
+
+// ports hands out free ports from blocks that it claims as it needs them.
+type ports struct {
+	mu     sync.Mutex
+	blocks []*portBlock
+}
+
+func claimBlock() (*portBlock, error) {
+	for _, i := range rand.Perm(blocks) {
+		first := firstBlock + i*blockSize
+		l, err := listen(first)
+		if err == nil {
+			return &portBlock{lock: l, next: first + 1, end: first + blockSize}, nil
+		}
+	}
+	return nil, errors.New("no block of ports is free")
+}
+
+func listen(port int) (net.Listener, error) {
+	return net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port))) //nolint:gosec,noctx // servers of the plane listen on all addresses, so the test does
+}
+
+// take returns a port that nobody listens on.
+func (p *ports) take() (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		if n := len(p.blocks); n > 0 {
+			if port, ok := p.blocks[n-1].take(); ok {
+				return port, nil
+			}
+		}
+		b, err := claimBlock()
+		if err != nil {
+			return 0, err
+		}
+		p.blocks = append(p.blocks, b)
+	}
+}
+
+// takeMany returns n ports.
+func (p *ports) takeMany(n int) ([]int, error) {
+	out := make([]int, n)
+	for i := range out {
+		var err error
+		if out[i], err = p.take(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// takeRange claims a whole block for a server that picks ports by itself.
+func (p *ports) takeRange() (first, last int, err error) {
+	b, err := claimBlock()
+	if err != nil {
+		return 0, 0, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// take looks at the last block only: this one is spent.
+	p.blocks = append([]*portBlock{b}, p.blocks...)
+	first, last, b.next = b.next, b.end-1, b.end
+	return first, last, nil
+}
+
+func (b *portBlock) take() (int, bool) {
+	for b.next < b.end {
+		port := b.next
+		b.next++
+		l, err := listen(port)
+		if err != nil {
+			continue // somebody else's server, from outside the blocks
+		}
+		_ = l.Close()
+		return port, true
+	}
+	return 0, false
+}
+
+// release gives all ports back.
+func (p *ports) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, b := range p.blocks {
+		_ = b.lock.Close()
+	}
+	p.blocks = nil
+}
+
+func hostPort(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// stopGrace is how long a process may take to end by itself. API servers wait
+// for open watches, and a test has no use for that courtesy.
+const stopGrace = 3 * time.Second
+
+// errNotRunning reports a process that has not been started or has ended.
+var errNotRunning = errors.New("not running")
+
+// A Process is one program of the plane. Its methods may be called from any
+// goroutine.
+type Process struct {
+	name, path, dir string
+	args, env       []string
+	ready           func(context.Context) error
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{}
+	err   error
+}
+
+// Name is the name of the program, as in its log file.
+func (p *Process) Name() string { return p.name }
+
+// LogPath is the file that holds everything the process printed, of all its starts.
+func (p *Process) LogPath() string { return filepath.Join(p.dir, p.name+".log") }
+
+// PID is the process id, or 0 when it does not run.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return 0
+	}
+	select {
+	case <-p.ended:
+		return 0
+	default:
+		return p.cmd.Process.Pid
+	}
+}
+
+// AddArgs appends command line arguments. They take effect at the next Start.
+func (p *Process) AddArgs(args ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.args = append(p.args, args...)
+}
+
+// Start runs the program and returns when it is ready. Starting a running
+// process is an error.
+func (p *Process) Start(ctx context.Context) error {
+	if err := p.launch(); err != nil {
+		return fmt.Errorf("starting %s: %w", p.name, err)
+	}
+	if err := p.WaitReady(ctx); err != nil {
+		return errors.Join(err, p.Kill())
+	}
+	return nil
+}
+
+func (p *Process) launch() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != nil {
+		select {
+		case <-p.ended:
+		default:
+			return errors.New("already running")
+		}
+	}
+	log, err := os.OpenFile(p.LogPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.Command(p.path, p.args...) //nolint:gosec,noctx // the programs of the plane; they outlive the context of their start
+	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, p.dir
+	cmd.Env = append(os.Environ(), p.env...)
+	cmd.SysProcAttr = childAttributes()
+	if err := startPinned(cmd); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	p.cmd, p.ended = cmd, ended
+	go func() {
+		err := cmd.Wait()
+		p.mu.Lock()
+		p.err = err
+		p.mu.Unlock()
+		close(ended)
+	}()
+	return nil
+}
+
+// WaitReady returns when the process is ready, and with the end of its log when
+// it ended instead.
+func (p *Process) WaitReady(ctx context.Context) error {
+	p.mu.Lock()
+	ended := p.ended
+	p.mu.Unlock()
+	if ended == nil {
+		return fmt.Errorf("%s: %w", p.name, errNotRunning)
+	}
+	if p.ready == nil {
+		return nil
+	}
+	return poll(ctx, 20*time.Millisecond, func(ctx context.Context) (bool, error) {
+		select {
+		case <-ended:
+			return false, fmt.Errorf("%s ended while starting: %w\n%s", p.name, p.exitError(), p.LogTail(20))
+		default:
+		}
+		if err := p.ready(ctx); err != nil {
+			return false, notYet("waiting for %s: %w", p.name, err)
+		}
+		return true, nil
+	})
+}
+
+func (p *Process) exitError() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		return errNotRunning
+	}
+	return p.err
+}
+
+// Stop ends the process: SIGTERM, and SIGKILL when that takes too long. Stopping
+// a process that does not run is a success.
+func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
+
+// Kill ends the process without a chance to clean up, as a crash would.
+func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
+
+func (p *Process) end(sig syscall.Signal) error {
+	p.mu.Lock()
+	cmd, ended := p.cmd, p.ended
+	p.mu.Unlock()
+	if cmd == nil {
+		return nil
+	}
+	if err := cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stopping %s: %w", p.name, err)
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(stopGrace):
+	}
+	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("killing %s: %w", p.name, err)
+	}
+	<-ended
+	return nil
+}
+
+// Restart kills the process as a crash would and starts it again.
+func (p *Process) Restart(ctx context.Context) error {
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	return p.Start(ctx)
+}
+
+// LogTail is the last lines that the process printed.
+func (p *Process) LogTail(lines int) string {
+	b, err := os.ReadFile(p.LogPath())
+	if err != nil {
+		return err.Error()
+	}
+	all := bytes.Split(bytes.TrimRight(b, "\n"), []byte("\n"))
+	if len(all) > lines {
+		all = all[len(all)-lines:]
+	}
+	return string(bytes.Join(all, []byte("\n")))
+}
+
+// starts carries commands to the one thread that starts them.
+var (
+	starts     = make(chan startRequest)
+	startsOnce sync.Once
+)
+
+type startRequest struct {
+	cmd  *exec.Cmd
+	done chan error
+}
+
+// startPinned starts cmd from a thread that lives as long as this process. The
+// kernel sends the parent-death signal when the *thread* that forked ends, and
+// the Go runtime ends threads as it likes: see prctl(2), PR_SET_PDEATHSIG.
+func startPinned(cmd *exec.Cmd) error {
+	startsOnce.Do(func() {
+		go func() {
+			runtime.LockOSThread()
+			for r := range starts {
+				r.done <- r.cmd.Start()
+			}
+		}()
+	})
+	r := startRequest{cmd: cmd, done: make(chan error, 1)}
+	starts <- r
+	return <-r.done
+}
