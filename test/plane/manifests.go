@@ -158,4 +158,3 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) error {
 	}
 	return errors.New("not established")
 }
-

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/controlplane/v1beta1"
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+)
+
+// WorkloadOptions describe a workload cluster.
+type WorkloadOptions struct {
+	// Namespace in the management cluster; empty means "default". It is made if
+	// it does not exist.
+	Namespace string
+	// Name of the Cluster.
+	Name string
+	// NodeLeaseSeconds is how long simulated Nodes may be silent; they renew at a
+	// quarter of it. 0 means 40. Raise it, and NodeMonitorGrace, for many Nodes.
+	NodeLeaseSeconds int32
+	// ClusterOptions describe its control plane.
+	ClusterOptions
+	// Mutate changes the Cluster before it is made.
+	Mutate func(*clusterv1.Cluster)
+}
+
+// A Workload is a workload cluster that Cluster API manages, on a control plane
+// of its own.
+type Workload struct {
+	*Cluster
+	// Key is the Cluster's, in the management cluster.
+	Key client.ObjectKey
+}
+
+// NewWorkload starts a control plane, makes a Cluster for it, and returns when
+// Cluster API is connected. It needs the Infrastructure component.
+func (p *Plane) NewWorkload(ctx context.Context, o WorkloadOptions) (*Workload, error) {
+	if o.Namespace == "" {
+		o.Namespace = metav1.NamespaceDefault
+	}
+	c, err := p.NewCluster(ctx, o.Namespace+"-"+o.Name, o.ClusterOptions)
+	if err != nil {
+		return nil, err
+	}
+	w := &Workload{Cluster: c, Key: client.ObjectKey{Namespace: o.Namespace, Name: o.Name}}
+	if err := p.Management.EnsureNamespace(ctx, o.Namespace); err != nil {
+		return nil, err
+	}
+	secret, err := c.KubeconfigSecret(w.Key)
+	if err != nil {
+		return nil, err
+	}
+	infra, err := w.infrastructure(o)
+	if err != nil {
+		return nil, err
+	}
+	cluster := w.object()
+	if o.Mutate != nil {
+		o.Mutate(cluster)
+	}
+	for _, obj := range []client.Object{secret, infra, &controlplanev1.PlaneControlPlane{ObjectMeta: w.meta()}, cluster} {
+		if err := p.Management.Client.Create(ctx, obj); err != nil {
+			return nil, fmt.Errorf("creating %T of cluster %s: %w", obj, w.Key, err)
+		}
+	}
+	if o.Mutate != nil && cluster.Spec.Paused != nil && *cluster.Spec.Paused {
+		return w, nil
+	}
+	return w, p.Management.Wait(ctx, cluster, func() error { return connected(cluster) })
+}
+
+func (w *Workload) meta() metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: w.Key.Namespace, Name: w.Key.Name, Labels: map[string]string{clusterv1.ClusterNameLabel: w.Key.Name}}
+}
+
+func (w *Workload) object() *clusterv1.Cluster {
+	return &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Key.Namespace, Name: w.Key.Name},
+		Spec: clusterv1.ClusterSpec{
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "PlaneCluster", Name: w.Key.Name},
+			ControlPlaneRef:   clusterv1.ContractVersionedObjectReference{APIGroup: controlplanev1.GroupVersion.Group, Kind: "PlaneControlPlane", Name: w.Key.Name},
+		},
+	}
+}
+
+func (w *Workload) infrastructure(o WorkloadOptions) (*infrav1.PlaneCluster, error) {
+	u, err := url.Parse(w.URL)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.ParseInt(u.Port(), 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &infrav1.PlaneCluster{ObjectMeta: w.meta(), Spec: infrav1.PlaneClusterSpec{
+		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: u.Hostname(), Port: int32(port)}, NodeLeaseSeconds: o.NodeLeaseSeconds,
+	}}, nil
+}
+
+// KubeconfigSecret is the Secret by which Cluster API reaches a cluster, for
+// those who make their Cluster themselves. It is not created.
+func (c *Cluster) KubeconfigSecret(cluster client.ObjectKey) (*corev1.Secret, error) {
+	creds, err := c.ca.client("cluster-api", "system:masters")
+	if err != nil {
+		return nil, err
+	}
+	raw, err := clientcmd.Write(c.kubeconfig("cluster-api", creds))
+	if err != nil {
+		return nil, err
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
+		},
+		Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{"value": raw},
+	}, nil
+}
+
+// EnsureNamespace makes a namespace that does not exist.
+func (c *Cluster) EnsureNamespace(ctx context.Context, name string) error {
+	err := c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// connected says why Cluster API does not reach a Cluster, or nil.
+func connected(c *clusterv1.Cluster) error {
+	if c.Status.Initialization.ControlPlaneInitialized == nil || !*c.Status.Initialization.ControlPlaneInitialized {
+		return errors.New("its control plane is not initialized")
+	}
+	for _, cond := range c.Status.Conditions {
+		if cond.Type == clusterv1.ClusterRemoteConnectionProbeCondition {
+			if cond.Status == metav1.ConditionTrue {
+				return nil
+			}
+			return fmt.Errorf("%s: %s", cond.Reason, cond.Message)
+		}
+	}
+	return errors.New("it has not been probed yet")
+}
