@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
@@ -70,16 +71,23 @@ func New(client Client, node string, log *slog.Logger, apply func(reclaim.Config
 func (s *Source) Run(ctx context.Context) {
 	wait := firstRetry
 	for ctx.Err() == nil {
-		err := s.follow(ctx, func() { wait = firstRetry })
+		// One that lasted was no failure to begin with.
+		var lasted atomic.Bool
+		timer := time.AfterFunc(lastRetry, func() { lasted.Store(true) })
+		err := s.follow(ctx)
+		timer.Stop()
 		if ctx.Err() != nil {
 			return
+		}
+		if lasted.Load() {
+			wait = firstRetry
 		}
 		pause := wait
 		switch code := kubeapi.Code(err); {
 		case err == nil:
 			// A watch that ended in order. The pause guards against a server
 			// that ends them all at once.
-			wait, pause = firstRetry, firstRetry
+			wait = min(2*wait, lastRetry)
 		case code == http.StatusGone:
 			// What was to be watched from is too old: list again.
 		case code != 0:
@@ -95,7 +103,7 @@ func (s *Source) Run(ctx context.Context) {
 
 // follow lists and then watches until the watch ends. Where listing is refused
 // it reads the one ConfigMap instead.
-func (s *Source) follow(ctx context.Context, reached func()) error {
+func (s *Source) follow(ctx context.Context) error {
 	version, err := s.list(ctx)
 	if err != nil {
 		if kubeapi.Code(err) == 0 {
@@ -108,7 +116,6 @@ func (s *Source) follow(ctx context.Context, reached func()) error {
 		s.see(found)
 		return err
 	}
-	reached()
 	s.recovered()
 	return s.watch(ctx, version)
 }

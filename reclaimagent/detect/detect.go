@@ -101,7 +101,7 @@ func (d *Detector) Run(ctx context.Context, m *match.Matcher, interval time.Dura
 	}
 	defer func() { _ = table.Close() }()
 	defer d.o.Metrics.SetDetector("")
-	j := newJudge(table, m, d.o.Metrics, emit)
+	j := d.judge(table, m, emit)
 	if d.o.Mode == Poll {
 		_, err := d.poll(ctx, j, interval, nil)
 		return err
@@ -121,7 +121,7 @@ func (d *Detector) Scan(m *match.Matcher) ([]Match, error) {
 	}
 	defer func() { _ = table.Close() }()
 	var found []Match
-	j := newJudge(table, m, d.o.Metrics, func(m Match) { found = append(found, m) })
+	j := d.judge(table, m, func(m Match) { found = append(found, m) })
 	j.detector = Poll
 	return found, d.rescan(j)
 }

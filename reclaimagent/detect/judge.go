@@ -5,6 +5,7 @@ package detect
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
@@ -29,7 +30,10 @@ type judge struct {
 	matcher  *match.Matcher
 	metrics  *metrics.Set
 	emit     func(Match)
+	log      *slog.Logger
 	detector Mode
+	// complained says that an unreadable process was logged in this run.
+	complained bool
 
 	scan match.Scan
 	// event is what announced the process at hand, nil during a walk.
@@ -41,8 +45,8 @@ type judge struct {
 	visit process.Visit
 }
 
-func newJudge(t *process.Table, m *match.Matcher, s *metrics.Set, emit func(Match)) *judge {
-	j := &judge{table: t, matcher: m, metrics: s, emit: emit, seen: map[identity]uint64{}}
+func (d *Detector) judge(t *process.Table, m *match.Matcher, emit func(Match)) *judge {
+	j := &judge{table: t, matcher: m, metrics: d.o.Metrics, log: d.o.Log, emit: emit, seen: map[identity]uint64{}}
 	j.visit = j.look
 	return j
 }
@@ -117,7 +121,10 @@ func (j *judge) confirm(pid int, hit match.Hit) {
 	case errors.Is(err, fs.ErrNotExist):
 		j.metrics.Vanished.Add(1)
 		return
-	case err != nil, standing.Contained:
+	case err != nil:
+		j.complain(pid, err)
+		return
+	case standing.Contained:
 		j.metrics.Excluded.Add(1)
 		return
 	}
@@ -136,4 +143,13 @@ func (j *judge) confirm(pid int, hit match.Hit) {
 	}
 	j.metrics.Matches.Add(1)
 	j.emit(m)
+}
+
+// complain says that a process matches but cannot be told from a workload's. It
+// does so once: the next poll meets the same process.
+func (j *judge) complain(pid int, err error) {
+	if !j.complained {
+		j.complained = true
+		j.log.Error("Ignoring a match of unknown standing", "pid", pid, "err", err)
+	}
 }

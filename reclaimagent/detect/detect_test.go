@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detect_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/detect"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/procevents"
+)
+
+const (
+	ownerCgroup = "0::/user.slice/user-1000.slice/session-2.scope\n"
+	podCgroup   = "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-ab.scope\n"
+	agentPID    = 4
+)
+
+// machine is a /proc that changes while it is read.
+type machine struct {
+	mu     sync.Mutex
+	fsys   fstest.MapFS
+	broken bool
+}
+
+func newMachine() *machine {
+	m := &machine{fsys: fstest.MapFS{}}
+	m.start(agentPID, "reclaim-agent", "reclaim-agent --node-name java", ownerCgroup)
+	return m
+}
+
+// start puts a process there, or execs one in place. A blank separates arguments.
+func (m *machine) start(pid int, comm, argv, cgroup string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	put := func(name, text string) { m.fsys[fmt.Sprintf("%d/%s", pid, name)] = &fstest.MapFile{Data: []byte(text)} }
+	put("comm", comm+"\n")
+	if argv != "" {
+		argv = strings.ReplaceAll(argv, " ", "\x00") + "\x00"
+	}
+	put("cmdline", argv)
+	put("cgroup", cgroup)
+	put("stat", fmt.Sprintf("%d (%s) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 %d 0\n", pid, comm, 1000+pid))
+}
+
+func (m *machine) exit(pid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.fsys {
+		if strings.HasPrefix(name, fmt.Sprintf("%d/", pid)) {
+			delete(m.fsys, name)
+		}
+	}
+}
+
+func (m *machine) Open(name string) (fs.File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.broken {
+		return nil, fs.ErrPermission
+	}
+	if name == "." {
+		return maps.Clone(m.fsys).Open(name)
+	}
+	f, err := m.fsys.Open(name)
+	return &live{File: f, m: m, name: name}, err
+}
+
+// live is a file of /proc: it shows the process as it is at the time of reading.
+type live struct {
+	fs.File
+	m    *machine
+	name string
+}
+
+func (l *live) ReadAt(b []byte, off int64) (int, error) {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	f, ok := l.m.fsys[l.name]
+	if !ok {
+		return 0, syscall.ESRCH
+	}
+	return bytes.NewReader(f.Data).ReadAt(b, off)
+}
+
+// events is a subscription by channel, in synctest's time.
+type events struct {
+	in     chan any
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newEvents() *events { return &events{in: make(chan any, 64), closed: make(chan struct{})} }
+
+func (e *events) Next(until time.Time) ([]procevents.Event, error) {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-e.closed:
+		return nil, net.ErrClosed
+	case <-timer.C:
+		return nil, nil
+	case got := <-e.in:
+		if err, ok := got.(error); ok {
+			return nil, err
+		}
+		return []procevents.Event{got.(procevents.Event)}, nil
+	}
+}
+
+func (e *events) Close() error { e.once.Do(func() { close(e.closed) }); return nil }
+
+func exec(pid int) procevents.Event {
+	return procevents.Event{Kind: procevents.Exec, PID: pid, TGID: pid}
+}
+
+// renamed makes the event as the kernel would send it.
+func renamed(t *testing.T, pid int, comm string) procevents.Event {
+	t.Helper()
+	b := make([]byte, 76)
+	for offset, v := range map[int]uint32{0: 76, 16: 1, 20: 1, 32: 40, 36: 0x200, 52: uint32(pid), 56: uint32(pid)} {
+		binary.NativeEndian.PutUint32(b[offset:], v)
+	}
+	copy(b[60:], comm)
+	e, _, err := procevents.Parse(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+type found struct {
+	PID      int
+	Pattern  string
+	Source   match.Source
+	Detector detect.Mode
+}
+
+// run is a detector at work.
+type run struct {
+	mu     sync.Mutex
+	found  []found
+	err    error
+	ended  chan struct{}
+	counts metrics.Set
+}
+
+func (r *run) got() []found {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.found)
+}
+
+func start(t *testing.T, m *machine, mode detect.Mode, dial func() (detect.Events, error)) *run {
+	t.Helper()
+	r := &run{ended: make(chan struct{})}
+	d := detect.New(detect.Options{
+		Mode: mode, Dial: dial, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now, Metrics: &r.counts,
+		Open: func() (*process.Table, error) { return process.FromFS(m, agentPID), nil },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(r.ended)
+		r.err = d.Run(ctx, match.New([]string{"java"}, []string{"java", "idea"}), 250*time.Millisecond, func(m detect.Match) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.found = append(r.found, found{m.PID, m.Pattern, m.Source, m.Detector})
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-r.ended })
+	synctest.Wait()
+	return r
+}
+
+func dialing(e *events) func() (detect.Events, error) {
+	return func() (detect.Events, error) { return e, nil }
+}
+
+func noConnector() (detect.Events, error) {
+	return nil, fmt.Errorf("%w: it needs the network namespace of the host", procevents.ErrUnavailable)
+}
+
+// TestBothDetectors plays the same story to both: what they find must be the same.
+func TestBothDetectors(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		before func(m *machine)
+		after  func(m *machine, announce func(pid int))
+		want   []found
+	}{
+		"RunsAlready": {
+			reason: "A process that was there before is found.",
+			before: func(m *machine) { m.start(10, "java", "java -jar x", ownerCgroup) },
+			want:   []found{{10, "java", match.Comm, ""}},
+		},
+		"Appears": {
+			reason: "So is one that appears.",
+			after: func(m *machine, announce func(int)) {
+				m.start(11, "bash", "/opt/idea/bin/idea.sh", ownerCgroup)
+				announce(11)
+			},
+			want: []found{{11, "idea", match.Argv, ""}},
+		},
+		"ExecInPlace": {
+			reason: "Exec keeps pid and start time.",
+			before: func(m *machine) { m.start(12, "bash", "bash", ownerCgroup) },
+			after:  func(m *machine, announce func(int)) { m.start(12, "java", "java", ownerCgroup); announce(12) },
+			want:   []found{{12, "java", match.Comm, ""}},
+		},
+		"Once": {
+			reason: "The same process is announced once, however often it is met.",
+			before: func(m *machine) { m.start(13, "java", "java", ownerCgroup) },
+			after:  func(_ *machine, announce func(int)) { announce(13); announce(13) },
+			want:   []found{{13, "java", match.Comm, ""}},
+		},
+		"Workload": {
+			reason: "A pod must not eject its own node.",
+			before: func(m *machine) { m.start(14, "java", "java", podCgroup) },
+			after:  func(m *machine, announce func(int)) { m.start(15, "java", "java", podCgroup); announce(15) },
+		},
+		"TheAgentItself": {
+			reason: "Its arguments name patterns.",
+			after:  func(_ *machine, announce func(int)) { announce(agentPID) },
+		},
+		"AnotherAgent": {
+			reason: "So do those of a check run by hand.",
+			after: func(m *machine, announce func(int)) {
+				m.start(16, "reclaim-agent", "reclaim-agent check --config java.toml", ownerCgroup)
+				announce(16)
+			},
+		},
+		"KernelThread": {
+			reason: "Without arguments nothing is found in them.",
+			after:  func(m *machine, announce func(int)) { m.start(17, "kworker/0:1", "", "0::/\n"); announce(17) },
+		},
+		"GoneBeforeRead": {
+			reason: "What is gone is counted, and is no failure.",
+			after:  func(_ *machine, announce func(int)) { announce(18) },
+		},
+	}
+	for name, tc := range cases {
+		for _, mode := range []detect.Mode{detect.Netlink, detect.Poll} {
+			t.Run(name+"/"+string(mode), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m, e := newMachine(), newEvents()
+					if tc.before != nil {
+						tc.before(m)
+					}
+					r := start(t, m, mode, dialing(e))
+					if tc.after != nil {
+						tc.after(m, func(pid int) { e.in <- exec(pid) })
+					}
+					time.Sleep(time.Second)
+					want := slices.Clone(tc.want)
+					for i := range want {
+						want[i].Detector = mode
+					}
+					if diff := cmp.Diff(want, r.got()); diff != "" {
+						t.Errorf("%s\nfound: -want, +got:\n%s", tc.reason, diff)
+					}
+					if got := r.counts.Detector(); got != string(mode) {
+						t.Errorf("detector in use is %q, want %q", got, mode)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestDetectorsAgree plays random stories.
+func TestDetectorsAgree(t *testing.T) {
+	type step struct {
+		PID          int
+		Comm, Argv   string
+		Pod, Exiting bool
+	}
+	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
+		return step{
+			PID:     rapid.IntRange(10, 14).Draw(t, "pid"),
+			Comm:    rapid.SampledFrom([]string{"java", "bash", "reclaim-agent"}).Draw(t, "comm"),
+			Argv:    rapid.SampledFrom([]string{"", "java", "x idea y", "sh -c true"}).Draw(t, "argv"),
+			Pod:     rapid.Bool().Draw(t, "pod"),
+			Exiting: rapid.Bool().Draw(t, "exiting"),
+		}
+	}), 1, 12)
+	rapid.Check(t, func(rt *rapid.T) {
+		story := steps.Draw(rt, "story")
+		verdict := map[detect.Mode][]int{}
+		for _, mode := range []detect.Mode{detect.Netlink, detect.Poll} {
+			synctest.Test(t, func(t *testing.T) {
+				m, e := newMachine(), newEvents()
+				r := start(t, m, mode, dialing(e))
+				for _, s := range story {
+					cgroup := ownerCgroup
+					if s.Pod {
+						cgroup = podCgroup
+					}
+					m.start(s.PID, s.Comm, s.Argv, cgroup)
+					e.in <- exec(s.PID)
+					time.Sleep(time.Second)
+					if s.Exiting {
+						m.exit(s.PID)
+						time.Sleep(time.Second)
+					}
+				}
+				for _, f := range r.got() {
+					verdict[mode] = append(verdict[mode], f.PID)
+				}
+				slices.Sort(verdict[mode])
+				verdict[mode] = slices.Compact(verdict[mode])
+			})
+		}
+		if diff := cmp.Diff(verdict[detect.Poll], verdict[detect.Netlink]); diff != "" {
+			rt.Fatalf("the detectors disagree: -poll, +netlink:\n%s", diff)
+		}
+	})
+}
+
+func TestRenameIsMatchedByTheEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, e := newMachine(), newEvents()
+		m.start(20, "bash", "bash", ownerCgroup)
+		r := start(t, m, detect.Netlink, dialing(e))
+		// By the time anyone reads, /proc has another name.
+		e.in <- renamed(t, 20, "java")
+		e.in <- renamed(t, agentPID, "java")
+		time.Sleep(time.Second)
+		if diff := cmp.Diff([]found{{20, "java", match.Comm, detect.Netlink}}, r.got()); diff != "" {
+			t.Errorf("The event says the name.\n-want, +got:\n%s", diff)
+		}
+	})
+}
+
+func TestNothingIsLost(t *testing.T) {
+	java := []found{{30, "java", match.Comm, detect.Netlink}}
+	cases := map[string]struct {
+		reason string
+		event  any
+		within time.Duration
+		count  func(s *metrics.Set) uint64
+	}{
+		"Overrun":     {"Lost events are made up for at once.", procevents.ErrOverrun, time.Millisecond, func(s *metrics.Set) uint64 { return s.Overruns.Load() }},
+		"Silence":     {"So is a listener that was forgotten.", procevents.ErrSilent, time.Millisecond, func(s *metrics.Set) uint64 { return s.Silences.Load() }},
+		"SocketFails": {"And one that broke after a while.", errors.New("broken"), time.Millisecond, func(s *metrics.Set) uint64 { return s.Rescans.Load() - 1 }},
+		"Unannounced": {"What nothing announces is found by the slow pass.", nil, passed, func(s *metrics.Set) uint64 { return s.Rescans.Load() - 1 }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine()
+				var last atomic.Pointer[events]
+				r := start(t, m, detect.Netlink, func() (detect.Events, error) {
+					last.Store(newEvents())
+					return last.Load(), nil
+				})
+				time.Sleep(10 * time.Second)
+				m.start(30, "java", "java", ownerCgroup)
+				if tc.event != nil {
+					last.Load().in <- tc.event
+				}
+				time.Sleep(tc.within)
+				if diff := cmp.Diff(java, r.got()); diff != "" {
+					t.Errorf("%s\nfound: -want, +got:\n%s", tc.reason, diff)
+				}
+				if n := tc.count(&r.counts); n == 0 {
+					t.Errorf("%s\nIt is not counted.", tc.reason)
+				}
+			})
+		})
+	}
+}
+
+const passed = 61 * time.Second
+
+func TestNetlinkWithoutConnectorFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newMachine(), detect.Netlink, noConnector)
+		<-r.ended
+		if !errors.Is(r.err, procevents.ErrUnavailable) || !strings.Contains(r.err.Error(), "network namespace") {
+			t.Errorf("Run() = %v, want ErrUnavailable that says what is missing", r.err)
+		}
+	})
+}
+
+func TestAutoFallsBackAndReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, e := newMachine(), newEvents()
+		var there atomic.Bool
+		r := start(t, m, detect.Auto, func() (detect.Events, error) {
+			if there.Load() {
+				return e, nil
+			}
+			return noConnector()
+		})
+		m.start(40, "java", "java", ownerCgroup)
+		time.Sleep(time.Second)
+		there.Store(true)
+		time.Sleep(6 * time.Minute)
+		m.start(41, "java", "java", ownerCgroup)
+		e.in <- exec(41)
+		time.Sleep(time.Second)
+		// The subscription breaks and cannot be had again.
+		there.Store(false)
+		e.in <- procevents.ErrSilent
+		time.Sleep(time.Second)
+		m.start(42, "java", "java", ownerCgroup)
+		time.Sleep(time.Second)
+		want := []found{{40, "java", match.Comm, detect.Poll}, {41, "java", match.Comm, detect.Netlink}, {42, "java", match.Comm, detect.Poll}}
+		if diff := cmp.Diff(want, r.got()); diff != "" {
+			t.Errorf("Polling takes over and gives back, and announces nobody twice.\n-want, +got:\n%s", diff)
+		}
+	})
+}
+
+func TestBrokenSubscriptionsDoNotSpin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dials atomic.Int64
+		start(t, newMachine(), detect.Auto, func() (detect.Events, error) {
+			dials.Add(1)
+			e := newEvents()
+			e.in <- errors.New("broken")
+			return e, nil
+		})
+		time.Sleep(time.Hour)
+		if n := dials.Load(); n > 20 {
+			t.Errorf("subscribed %d times in an hour, want once every 5 minutes", n)
+		}
+	})
+}
+
+// slow takes a second of synctest's time to list the processes.
+type slow struct{ *machine }
+
+func (s slow) Open(name string) (fs.File, error) {
+	if name == "." {
+		time.Sleep(time.Second)
+	}
+	return s.machine.Open(name)
+}
+
+func TestPollingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var counts metrics.Set
+		d := detect.New(detect.Options{
+			Mode: detect.Poll, Log: slog.New(slog.DiscardHandler), Now: time.Now, Metrics: &counts,
+			Open: func() (*process.Table, error) { return process.FromFS(slow{newMachine()}, agentPID), nil },
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		if err := d.Run(ctx, match.New(nil, []string{"java"}), 250*time.Millisecond, func(detect.Match) {}); err != nil {
+			t.Fatal(err)
+		}
+		if n := counts.Polls.Load(); n < 29 || n > 32 {
+			t.Errorf("%d polls of a second each in 10 minutes, want 5 %% of the time", n)
+		}
+	})
+}
+
+func TestScan(t *testing.T) {
+	m := newMachine()
+	m.start(51, "bash", "x idea", ownerCgroup)
+	m.start(50, "java", "java", ownerCgroup)
+	m.start(49, "java", "java", podCgroup)
+	d := detect.New(detect.Options{
+		Mode: detect.Poll, Log: slog.New(slog.DiscardHandler), Now: time.Now, Metrics: &metrics.Set{},
+		Open: func() (*process.Table, error) { return process.FromFS(m, agentPID), nil },
+	})
+	matches, err := d.Scan(match.New([]string{"java"}, []string{"idea"}))
+	if err != nil || len(matches) != 2 || matches[0].PID != 50 || matches[1].PID != 51 || matches[0].Start != 1050 {
+		t.Errorf("Scan() = %+v, %v, want 50 and 51", matches, err)
+	}
+	m.broken = true
+	if _, err := d.Scan(match.New(nil, nil)); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("Scan() = %v, want the error of the proc root", err)
+	}
+}
+
+func TestParseMode(t *testing.T) {
+	for _, good := range []string{"auto", "netlink", "poll"} {
+		if m, err := detect.ParseMode(good); err != nil || string(m) != good {
+			t.Errorf("ParseMode(%q) = %q, %v", good, m, err)
+		}
+	}
+	if _, err := detect.ParseMode("ebpf"); err == nil || !strings.Contains(err.Error(), "ebpf") {
+		t.Errorf("ParseMode(ebpf) = %v, want an error that names it", err)
+	}
+}

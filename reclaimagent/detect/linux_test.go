@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package detect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/detect"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/procevents"
+)
+
+// program copies sleep under a name that no other process has.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	from, err := osexec.LookPath("sleep")
+	if err != nil {
+		t.Skipf("no program to copy: %v", err)
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	path := filepath.Join(t.TempDir(), name)
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func spawn(t *testing.T, name string, args ...string) *osexec.Cmd {
+	t.Helper()
+	cmd := osexec.Command(name, args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd
+}
+
+// watch runs a detector over the real kernel and returns what it finds. It
+// skips where there is no connector.
+func watch(t *testing.T, mode detect.Mode, commands, substrings []string) <-chan detect.Match {
+	t.Helper()
+	d := detect.New(detect.Options{
+		Mode: mode, Log: slog.New(slog.DiscardHandler), Now: time.Now, Metrics: &metrics.Set{},
+		Open: func() (*process.Table, error) { return process.Open("/proc") },
+	})
+	if mode == detect.Netlink {
+		conn, err := procevents.Dial(procevents.Options{Now: time.Now})
+		if err != nil {
+			t.Skipf("no proc connector here: %v", err)
+		}
+		_ = conn.Close()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	found, ended := make(chan detect.Match, 100), make(chan error, 1)
+	go func() {
+		ended <- d.Run(ctx, match.New(commands, substrings), 50*time.Millisecond, func(m detect.Match) { found <- m })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("Run() = %v", err)
+		}
+	})
+	return found
+}
+
+func await(t *testing.T, found <-chan detect.Match, pid int, source match.Source) {
+	t.Helper()
+	select {
+	case m := <-found:
+		if m.PID != pid || m.Source != source {
+			t.Errorf("found %+v, want pid %d by %s", m, pid, source)
+		}
+	case <-time.After(10 * time.Second):
+		t.Errorf("process %d was not found within 10 s", pid)
+	}
+}
+
+func modes(t *testing.T, f func(t *testing.T, mode detect.Mode)) {
+	t.Helper()
+	for _, mode := range []detect.Mode{detect.Netlink, detect.Poll} {
+		t.Run(string(mode), func(t *testing.T) { f(t, mode) })
+	}
+}
+
+func TestIntegrationRunsAlready(t *testing.T) {
+	modes(t, func(t *testing.T, mode detect.Mode) {
+		name := fmt.Sprintf("5s-a-%d", os.Getpid())
+		cmd := spawn(t, program(t, name), "60")
+		await(t, watch(t, mode, []string{name}, nil), cmd.Process.Pid, match.Comm)
+	})
+}
+
+func TestIntegrationAppears(t *testing.T) {
+	modes(t, func(t *testing.T, mode detect.Mode) {
+		name := fmt.Sprintf("5s-b-%d", os.Getpid())
+		found := watch(t, mode, []string{name}, nil)
+		cmd := spawn(t, program(t, name), "60")
+		await(t, found, cmd.Process.Pid, match.Comm)
+	})
+}
+
+func TestIntegrationByArguments(t *testing.T) {
+	modes(t, func(t *testing.T, mode detect.Mode) {
+		name := fmt.Sprintf("a-name-of-more-than-15-bytes-%d", os.Getpid())
+		found := watch(t, mode, []string{name}, []string{name})
+		cmd := spawn(t, program(t, name), "60")
+		await(t, found, cmd.Process.Pid, match.Argv)
+	})
+}
+
+// TestIntegrationExecInPlace starts a shell that becomes the program: pid and
+// start time stay.
+func TestIntegrationExecInPlace(t *testing.T) {
+	modes(t, func(t *testing.T, mode detect.Mode) {
+		name := fmt.Sprintf("5s-c-%d", os.Getpid())
+		path := program(t, name)
+		cmd := osexec.Command("sh", "-c", `read line; exec "$(cat "$0")" 60`, write(t, path))
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Skipf("no sh to start: %v", err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		found := watch(t, mode, []string{name}, nil)
+		<-time.After(200 * time.Millisecond) // several polls see the shell
+		if _, err := io.WriteString(in, "go\n"); err != nil {
+			t.Fatal(err)
+		}
+		await(t, found, cmd.Process.Pid, match.Comm)
+	})
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "path")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestIntegrationShortLived runs programs that live 20 ms, less than any poll.
+func TestIntegrationShortLived(t *testing.T) {
+	name := fmt.Sprintf("5s-d-%d", os.Getpid())
+	found := watch(t, detect.Netlink, []string{name}, nil)
+	path := program(t, name)
+	for range 20 {
+		cmd := spawn(t, path, "0.02")
+		await(t, found, cmd.Process.Pid, match.Comm)
+		_ = cmd.Wait()
+	}
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaimagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/detect"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
+)
+
+// firstRetry and lastRetry bound the time between two tries to read the Node
+// when the agent starts, before jitter.
+const (
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 10 * time.Second
+)
+
+type detector interface {
+	Run(ctx context.Context, m *match.Matcher, interval time.Duration, emit func(detect.Match)) error
+	Scan(m *match.Matcher) ([]detect.Match, error)
+}
+
+type reporter interface {
+	Requested(ctx context.Context) (bool, error)
+	Deliver(ctx context.Context, reason string, at time.Time) error
+	AwaitCleared(ctx context.Context) error
+	KeepWarm(ctx context.Context)
+}
+
+// loop is the life of the agent: quiet while the Node carries a request, idle
+// while nothing is asked for, watching otherwise.
+type loop struct {
+	log      *slog.Logger
+	now      func() time.Time
+	counts   *metrics.Set
+	detector detector
+	reporter reporter
+	configs  mailbox
+	// config is the last that was taken.
+	config reclaim.Config
+}
+
+func (l *loop) run(ctx context.Context) error {
+	requested := l.inspect(ctx)
+	for ctx.Err() == nil {
+		var err error
+		switch {
+		case requested:
+			l.log.Info("Waiting until the request is cleared")
+			err = l.reporter.AwaitCleared(ctx)
+			requested = false
+		case l.config.Inert():
+			l.idle(ctx)
+		default:
+			requested, err = l.watch(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inspect reads the Node before anything is written, so that a request which
+// stands already is not written again. It repeats while the server cannot be
+// reached; a server that refuses the reading may still accept a report.
+func (l *loop) inspect(ctx context.Context) (requested bool) {
+	for wait := firstRetry; ctx.Err() == nil; wait = min(2*wait, lastRetry) {
+		requested, err := l.reporter.Requested(ctx)
+		switch {
+		case err == nil:
+			return requested
+		case errors.Is(err, report.ErrHostIdentity):
+			l.log.Error("A match will not be reported", "err", err)
+			return requested
+		case kubeapi.Code(err) != 0:
+			l.log.Error("Starting without having read the Node", "err", err)
+			return false
+		case ctx.Err() == nil:
+			l.log.Warn("Reading the Node", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // nobody gains by guessing it
+		}
+	}
+	return false
+}
+
+// idle waits for something to be asked for.
+func (l *loop) idle(ctx context.Context) {
+	l.log.Debug("Nothing is asked for")
+	select {
+	case <-ctx.Done():
+	case l.config = <-l.configs:
+	}
+}
+
+// watch looks for a match until there is one, which it reports, or the Config
+// changes, which it takes.
+func (l *loop) watch(ctx context.Context) (reported bool, err error) {
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	found, ended := make(chan detect.Match, 1), make(chan error, 1)
+	l.log.Info("Watching processes", "matchCommands", l.config.MatchCommands,
+		"matchArgvSubstrings", l.config.MatchArgvSubstrings, "pollInterval", l.config.Interval().String())
+	matcher, interval := compile(l.config, l.log), l.config.Interval()
+	go func() {
+		ended <- l.detector.Run(inner, matcher, interval, func(m detect.Match) {
+			select {
+			case found <- m:
+			default: // one request is enough
+			}
+		})
+	}()
+	select {
+	case m := <-found:
+		// Reported first: stopping the detector takes time that the owner waits.
+		reported, err = l.report(ctx, m)
+		cancel()
+		<-ended
+		return reported, err
+	case l.config = <-l.configs:
+		cancel()
+		err = <-ended
+	case err = <-ended:
+	}
+	// What matched before counts, whatever is asked for from now on.
+	select {
+	case m := <-found:
+		return l.report(ctx, m)
+	default:
+		return false, err
+	}
+}
+
+// report tells the Node. A match is logged without the arguments of the process,
+// which may hold secrets.
+func (l *loop) report(ctx context.Context, m detect.Match) (bool, error) {
+	at := l.now()
+	l.log.Info("Process matches", "pid", m.PID, "pattern", m.Pattern, "source", string(m.Source),
+		"detector", string(m.Detector), "latency", m.Latency.String())
+	err := l.reporter.Deliver(ctx, reclaim.Reason(m.Pattern), at)
+	switch {
+	case errors.Is(err, report.ErrHostIdentity):
+		l.counts.Refusals.Add(1)
+		return false, fmt.Errorf("refusing to report: %w", err)
+	case err != nil:
+		return false, err
+	}
+	l.counts.Reports.Add(1)
+	l.log.Info("Requested the machine back", "reason", reclaim.Reason(m.Pattern), "took", l.now().Sub(at).String())
+	return true, nil
+}
+
+// once looks once. It returns [ErrNothing] if nothing is asked for or nothing
+// matches.
+func (l *loop) once(ctx context.Context, read func(context.Context) (reclaim.Config, error)) error {
+	c, err := read(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Inert() {
+		return fmt.Errorf("%w: no patterns are configured", ErrNothing)
+	}
+	requested, err := l.reporter.Requested(ctx)
+	if err != nil || requested {
+		return err
+	}
+	matches, err := l.detector.Scan(compile(c, l.log))
+	if err != nil {
+		return err
+	}
+	if len(matches) == 0 {
+		return fmt.Errorf("%w: no process matches", ErrNothing)
+	}
+	ctx, cancel := context.WithTimeout(ctx, oneshotPatience)
+	defer cancel()
+	_, err = l.report(ctx, matches[0])
+	return err
+}

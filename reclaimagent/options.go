@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaimagent
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/detect"
+)
+
+// Options are what the agent is told when it starts.
+type Options struct {
+	// NodeName is the Node that is this machine. It is required.
+	NodeName string
+	// ProcRoot is where the processes of the machine are.
+	ProcRoot string
+	// MachineIDPath is the file with the identity of the machine.
+	MachineIDPath string
+	// SkipHostIDCheck reports to the Node without comparing identities.
+	SkipHostIDCheck bool
+	// Detector is how processes are found: auto, netlink or poll.
+	Detector string
+	// Oneshot looks once, reports, and ends.
+	Oneshot bool
+	// Kubeconfig is the file that names the API server; "" means that of the pod.
+	Kubeconfig string
+	// MetricsAddress is where metrics are served; "" means nowhere.
+	MetricsAddress string
+	// Verbosity is how much is logged; above zero also what does not happen.
+	Verbosity int
+}
+
+// environment maps flags to the variables that set them where the flag is not
+// given.
+var environment = []struct{ flag, variable string }{
+	{"node-name", "NODE_NAME"},
+	{"proc-root", "RECLAIM_PROC_ROOT"},
+	{"machine-id-path", "MACHINE_ID_PATH"},
+	{"skip-host-id-check", "SKIP_HOST_ID_CHECK"},
+	{"detector", "RECLAIM_DETECTOR"},
+}
+
+// AddFlags adds the flags of the agent to fs. Their defaults are those of a
+// process on the machine itself; a pod gives the paths of its mounts.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.NodeName, "node-name", "", "Name of the Node that is this machine (NODE_NAME). Required.")
+	fs.StringVar(&o.ProcRoot, "proc-root", "/proc", "Where the processes of the machine are (RECLAIM_PROC_ROOT).")
+	fs.StringVar(&o.MachineIDPath, "machine-id-path", "/etc/machine-id", "File with the identity of the machine (MACHINE_ID_PATH).")
+	fs.BoolVar(&o.SkipHostIDCheck, "skip-host-id-check", false, "Report to the Node without comparing its machine id with this machine's (SKIP_HOST_ID_CHECK).")
+	fs.StringVar(&o.Detector, "detector", string(detect.Auto), "How processes are found (RECLAIM_DETECTOR): netlink, poll, or auto, which listens to the kernel where it can and polls where it cannot.")
+	fs.BoolVar(&o.Oneshot, "oneshot", false, "Look once, report a match, and end: 0 if reported, 1 if nothing matches or nothing is asked for.")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "File that names the API server. Empty means that of the pod.")
+	fs.StringVar(&o.MetricsAddress, "metrics-address", "", "Where /metrics and /healthz are served, such as 127.0.0.1:9797. Empty means nowhere.")
+	fs.IntVarP(&o.Verbosity, "verbosity", "v", 0, "How much is logged. Above 0 also why nothing happens.")
+	fs.Lookup("verbosity").NoOptDefVal = "1"
+}
+
+// FromEnvironment sets the flags of fs that were not given from their variables.
+func FromEnvironment(fs *pflag.FlagSet, getenv func(string) string) error {
+	var errs []error
+	for _, e := range environment {
+		value := getenv(e.variable)
+		if value == "" || fs.Lookup(e.flag) == nil || fs.Changed(e.flag) {
+			continue
+		}
+		if err := fs.Set(e.flag, value); err != nil {
+			errs = append(errs, fmt.Errorf("reading %s: %w", e.variable, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Validate reports everything that is wrong with o.
+func (o *Options) Validate() error {
+	var errs []error
+	if o.NodeName == "" {
+		errs = append(errs, errors.New("node name is missing: set --node-name or NODE_NAME"))
+	}
+	if _, err := detect.ParseMode(o.Detector); err != nil {
+		errs = append(errs, fmt.Errorf("--detector: %w", err))
+	}
+	if o.ProcRoot == "" {
+		errs = append(errs, errors.New("--proc-root is empty"))
+	}
+	if o.MachineIDPath == "" && !o.SkipHostIDCheck {
+		errs = append(errs, errors.New("--machine-id-path is empty"))
+	}
+	if o.Verbosity < 0 {
+		errs = append(errs, fmt.Errorf("--verbosity is %d, want 0 or more", o.Verbosity))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
+)
+
+var at = time.Date(2026, 4, 20, 23, 45, 0, 0, time.FixedZone("CEST", 7200))
+
+// request is what a report leaves on a Node that had the annotation kept.
+func request(kept ...string) map[string]any {
+	want := map[string]any{
+		reclaim.RequestedAnnotation:   "true",
+		reclaim.ReasonAnnotation:      "process-match: java",
+		reclaim.RequestedAtAnnotation: "2026-04-20T21:45:00Z",
+	}
+	for _, key := range kept {
+		want[key] = "kept"
+	}
+	return want
+}
+
+func TestReport(t *testing.T) {
+	const patch, get = "PATCH /api/v1/nodes/ws?fieldManager=5spot-reclaim-agent", "GET /api/v1/nodes/ws"
+	kept := func() map[string]any { return map[string]any{"kept": "kept"} }
+	cases := map[string]struct {
+		reason   string
+		server   *server
+		tweak    func(s *server)
+		host     string
+		want     map[string]any
+		err      error
+		requests []string
+	}{
+		"OneRequest": {
+			reason: "Check and write are one request.",
+			server: newServer(machineID, kept()), host: machineID,
+			want: request("kept"), requests: []string{patch},
+		},
+		"NoAnnotations": {
+			reason: "Then the map itself is added, guarded by the version.",
+			server: newServer(machineID, nil), host: machineID,
+			want: request(), requests: []string{patch, get, patch},
+		},
+		"AnotherMachine": {
+			reason: "A mismatch writes nothing.",
+			server: newServer("ffffffffffffffffffffffffffffffff", kept()), host: machineID,
+			want: kept(), err: report.ErrHostIdentity, requests: []string{patch, get},
+		},
+		"NodeWithoutIdentity": {
+			reason: "An empty identity proves nothing.",
+			server: newServer("", kept()), host: machineID,
+			want: kept(), err: report.ErrHostIdentity, requests: []string{patch, get},
+		},
+		"NodeWithWhiteSpace": {
+			reason: "Identities are compared without white space.",
+			server: newServer(machineID+"\n", kept()), host: machineID,
+			want: request("kept"), requests: []string{patch, get, patch},
+		},
+		"Skipped": {
+			reason: "The check can be skipped.",
+			server: newServer("anything", kept()), host: "",
+			want: request("kept"), requests: []string{patch},
+		},
+		"SkippedWithoutAnnotations": {
+			reason: "What is skipped is the comparison, not the guard.",
+			server: newServer("anything", nil), host: "",
+			want: request(), requests: []string{patch, get, patch},
+		},
+		"NoJSONPatch": {
+			reason: "A server that refuses JSON Patch gets a merge patch.",
+			server: newServer(machineID, kept()), host: machineID,
+			tweak: func(s *server) { s.noJSONPatch = true },
+			want:  request("kept"), requests: []string{patch, get, patch},
+		},
+		"NoJSONPatchNoAnnotations": {
+			reason: "A merge makes the map.",
+			server: newServer(machineID, nil), host: machineID,
+			tweak: func(s *server) { s.noJSONPatch = true },
+			want:  request(), requests: []string{patch, get, patch},
+		},
+		"NoJSONPatchAnotherMachine": {
+			reason: "The identity counts there too.",
+			server: newServer("other", kept()), host: machineID,
+			tweak: func(s *server) { s.noJSONPatch = true },
+			want:  kept(), err: report.ErrHostIdentity, requests: []string{patch, get},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.tweak != nil {
+				tc.tweak(tc.server)
+			}
+			err := reporter(t, tc.server, tc.host).Report(t.Context(), "process-match: java", at)
+			if !errors.Is(err, tc.err) {
+				t.Errorf("%s\nReport() = %v, want %v", tc.reason, err, tc.err)
+			}
+			if diff := cmp.Diff(tc.want, tc.server.annotations()); diff != "" {
+				t.Errorf("%s\nannotations: -want, +got:\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.requests, tc.server.requests); diff != "" {
+				t.Errorf("%s\nrequests: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestNothingIsLostInARace(t *testing.T) {
+	cases := map[string]struct {
+		reason      string
+		noJSONPatch bool
+	}{
+		"JSONPatch":  {"The first annotations of a Node are somebody else's.", false},
+		"MergePatch": {"The version guards a merge.", true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(machineID, nil)
+			s.noJSONPatch = tc.noJSONPatch
+			patches := 0
+			s.before = func(s *server, r *http.Request) int {
+				if r.Method == http.MethodPatch {
+					if patches++; patches == 2 {
+						s.annotate("kept", "kept")
+					}
+				}
+				return 0
+			}
+			if err := reporter(t, s, machineID).Deliver(t.Context(), "process-match: java", at); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(request("kept"), s.annotations()); diff != "" {
+				t.Errorf("%s\nannotations: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestDeliverOutlastsFailures(t *testing.T) {
+	for name, code := range map[string]int{
+		"ServerDown": 503, "TooManyRequests": 429, "Forbidden": 403, "NodeNotYetThere": 404, "Unauthorized": 401, "Broken": 500,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(machineID, map[string]any{"kept": "kept"})
+			left := 3
+			s.before = func(*server, *http.Request) int {
+				if left--; left >= 0 {
+					return code
+				}
+				return 0
+			}
+			start := time.Now()
+			if err := reporter(t, s, machineID).Deliver(t.Context(), "process-match: java", at); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(request("kept"), s.annotations()); diff != "" {
+				t.Errorf("The match is kept, with the time at which it was found.\n-want, +got:\n%s", diff)
+			}
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("three failures took %v, want less than a second", took)
+			}
+		})
+	}
+}
+
+func TestRequested(t *testing.T) {
+	cases := map[string]struct {
+		reason      string
+		annotations map[string]any
+		id          string
+		want        bool
+		err         error
+	}{
+		"Standing": {"A request that stands is not written again.", map[string]any{reclaim.RequestedAnnotation: "true"}, machineID, true, nil},
+		"Other":    {"Only the literal counts.", map[string]any{reclaim.RequestedAnnotation: "True"}, machineID, false, nil},
+		"None":     {"Nothing was asked.", nil, machineID, false, nil},
+		"Mismatch": {"Told at once, not at the moment of need.", map[string]any{reclaim.RequestedAnnotation: "true"}, "other", true, report.ErrHostIdentity},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := reporter(t, newServer(tc.id, tc.annotations), machineID).Requested(t.Context())
+			if got != tc.want || !errors.Is(err, tc.err) {
+				t.Errorf("%s\nRequested() = %v, %v, want %v, %v", tc.reason, got, err, tc.want, tc.err)
+			}
+		})
+	}
+}
+
+func TestHostIdentityVectors(t *testing.T) {
+	raw, err := os.ReadFile("testdata/host_identity.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors []struct {
+		Host  *string
+		Node  string
+		Skip  bool
+		Patch bool
+		Fails string `json:"fails_at"`
+	}
+	if err := json.Unmarshal(raw, &vectors); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range vectors {
+		path := filepath.Join(t.TempDir(), "machine-id")
+		if v.Host != nil {
+			if err := os.WriteFile(path, []byte(*v.Host), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		host := ""
+		if !v.Skip {
+			if host, err = report.ReadMachineID(path); (err != nil) != (v.Fails == "start") {
+				t.Errorf("%+v: ReadMachineID() = %v", v, err)
+			}
+			if err != nil {
+				continue
+			}
+		}
+		s := newServer(v.Node, map[string]any{})
+		err := reporter(t, s, host).Report(t.Context(), "process-match: java", at)
+		if (err == nil) != v.Patch || (len(s.annotations()) > 0) != v.Patch {
+			t.Errorf("%+v: Report() = %v, annotations %v", v, err, s.annotations())
+		}
+	}
+}
+
+// scripted answers from a list, and then repeats the last. It runs in synctest's
+// time, where a real connection would not.
+type scripted struct {
+	answers     []func(into any) error
+	requests    []kubeapi.Request
+	multiplexed bool
+}
+
+func (s *scripted) Do(_ context.Context, r kubeapi.Request, into any) error {
+	s.requests = append(s.requests, r)
+	answer := s.answers[0]
+	if len(s.answers) > 1 {
+		s.answers = s.answers[1:]
+	}
+	return answer(into)
+}
+
+func (s *scripted) Multiplexed() bool { return s.multiplexed }
+
+func node(requested string) func(into any) error {
+	return func(into any) error {
+		return json.Unmarshal([]byte(`{"metadata":{"annotations":{"`+reclaim.RequestedAnnotation+`":"`+requested+`"}}}`), into)
+	}
+}
+
+func status(code int) func(any) error {
+	return func(any) error { return &kubeapi.StatusError{Code: code} }
+}
+
+func TestAwaitCleared(t *testing.T) {
+	cases := map[string]struct {
+		reason  string
+		answers []func(any) error
+		asked   int
+	}{
+		"Cleared":    {"The controller clears the request last.", []func(any) error{node("true"), node("true"), node("")}, 3},
+		"NodeGone":   {"A Node that is gone carries nothing.", []func(any) error{node("true"), status(404)}, 2},
+		"ServerAway": {"Not knowing is not being cleared.", []func(any) error{status(503), status(403), node("false")}, 3},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &scripted{answers: tc.answers}
+				start := time.Now()
+				if err := fake(t, s).AwaitCleared(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if len(s.requests) != tc.asked || s.requests[0].Accept != kubeapi.MetadataOnly {
+					t.Errorf("%s\nasked %d times, want %d", tc.reason, len(s.requests), tc.asked)
+				}
+				if took := time.Since(start); took > time.Duration(tc.asked)*8*time.Second {
+					t.Errorf("took %v for %d answers", took, tc.asked)
+				}
+			})
+		})
+	}
+}
+
+func TestRetriesAreQuickThenKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answers: []func(any) error{status(503)}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := fake(t, s).Deliver(ctx, "x", at); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Deliver() = %v", err)
+		}
+		if n := len(s.requests); n < 3 {
+			t.Errorf("%d tries in the first second, want at least 3", n)
+		}
+		s.requests = nil
+		ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_ = fake(t, s).Deliver(ctx, "x", at)
+		if n := len(s.requests); n < 240 || n > 800 {
+			t.Errorf("%d tries in an hour, want one every 5 to 15 seconds", n)
+		}
+	})
+}
+
+func TestKeepWarm(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason      string
+		multiplexed bool
+		least, most int
+	}{
+		"HTTP1": {"A second connection would idle out.", false, 50, 160},
+		"HTTP2": {"The watch keeps the only connection open.", true, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &scripted{answers: []func(any) error{node("")}, multiplexed: tc.multiplexed}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				fake(t, s).KeepWarm(ctx)
+				if n := len(s.requests); n < tc.least || n > tc.most {
+					t.Errorf("%s\n%d requests in an hour, want %d to %d", tc.reason, n, tc.least, tc.most)
+				}
+			})
+		})
+	}
+}
