@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/plan"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
+)
+
+// planOptions are the flags of plan.
+type planOptions struct {
+	files  []string
+	at     instant
+	length span
+	output format
+}
+
+func newPlan(o Options, config clientcmd.ClientConfig) *cobra.Command {
+	p := planOptions{length: span(7 * 24 * time.Hour), output: text}
+	cmd := &cobra.Command{
+		Use:   "plan {-f FILE | NAME...}",
+		Short: "Foretell when windows open and close",
+		Long: `Foretell when the windows of ScheduledMachines open and close.
+
+With -f nothing but the files is read: no cluster is needed. The answer is that
+of the schedule alone. An unreadable schedule is reported as the API would, with
+exit code 2, so plan also checks files before they are applied.`,
+		Example: `  kubectl 5spot plan -f office-hours.yaml
+  kubectl 5spot plan -f - --at 2025-03-08T00:00:00Z --for 2w < office-hours.yaml
+  kubectl 5spot plan office-hours --for 36h -o json`,
+		Args: func(_ *cobra.Command, names []string) error {
+			if (len(names) > 0) == (len(p.files) > 0) {
+				return errors.New("give either -f FILE or the NAME of a ScheduledMachine in the cluster")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return p.run(cmd.Context(), o, config, names)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&p.files, "filename", "f", nil, "YAML or JSON `file` with ScheduledMachines; - is standard input; may be repeated")
+	flags.Var(&p.at, "at", "begin at this time, in RFC 3339 (default now)")
+	flags.Var(&p.length, "for", "length of the plan: a whole number and w, d, h, m or s; at most 366d")
+	flags.VarP(&p.output, "output", "o", strings.Join(formats, " or "))
+	return cmd
+}
+
+func (p *planOptions) run(ctx context.Context, o Options, config clientcmd.ClientConfig, names []string) error {
+	machines, err := p.machines(ctx, o, config, names)
+	if err != nil {
+		return err
+	}
+	plans, err := p.plan(machines, p.at.or(o.Now))
+	if err != nil {
+		return err
+	}
+	if p.output == asJSON {
+		return failed("writing", plan.WriteJSON(o.Out, plans))
+	}
+	var b strings.Builder
+	if err := plan.WriteText(&b, plans); err != nil {
+		return err
+	}
+	return write(o.Out, b.String())
+}
+
+func (p *planOptions) machines(ctx context.Context, o Options, config clientcmd.ClientConfig, names []string) ([]plan.Machine, error) {
+	if len(p.files) > 0 {
+		return readFiles(p.files, o.In)
+	}
+	c, err := connect(config)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := c.get(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	machines := make([]plan.Machine, len(objects))
+	for i := range objects {
+		machines[i] = planned(&objects[i])
+	}
+	return machines, nil
+}
+
+// plan reports every unreadable schedule before it plans any.
+func (p *planOptions) plan(machines []plan.Machine, at time.Time) ([]plan.Plan, error) {
+	plans := make([]plan.Plan, len(machines))
+	var errs []error
+	for i, m := range machines {
+		var err error
+		plans[i], err = plan.New(m, at, time.Duration(p.length))
+		for _, bad := range schedule.FieldErrors(err) {
+			errs = append(errs, fmt.Errorf("%s: spec.schedule.%w", m.Name, bad))
+		}
+	}
+	return plans, errors.Join(errs...)
+}
+
+// planned is what a plan needs of an object in the cluster.
+func planned(m *v1alpha1.ScheduledMachine) plan.Machine {
+	s := m.Spec.Schedule
+	return plan.Machine{
+		Name:       m.Name,
+		Schedule:   schedule.Spec{DaysOfWeek: s.DaysOfWeek, HoursOfDay: s.HoursOfDay, Timezone: s.Timezone},
+		Enabled:    m.ScheduleEnabled(),
+		KillSwitch: m.Spec.KillSwitch,
+	}
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	strictjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/plan"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
+)
+
+const kind = "ScheduledMachine"
+
+// readFiles returns the ScheduledMachines of some files; "-" is in. Other objects
+// are passed over, but no ScheduledMachine at all is an error.
+func readFiles(paths []string, in io.Reader) ([]plan.Machine, error) {
+	var machines []plan.Machine
+	var errs []error
+	for _, path := range paths {
+		data, err := readFile(path, in)
+		if err != nil {
+			return nil, err
+		}
+		found, err := readMachines(path, data)
+		if err != nil {
+			errs = append(errs, err)
+		} else if len(found) == 0 {
+			errs = append(errs, fmt.Errorf("%s: no %s of %s in it", path, kind, v1alpha1.GroupVersion))
+		}
+		machines = append(machines, found...)
+	}
+	return machines, errors.Join(errs...)
+}
+
+func readFile(path string, in io.Reader) ([]byte, error) {
+	if path == "-" {
+		data, err := io.ReadAll(in)
+		if err != nil {
+			return nil, fmt.Errorf("reading standard input: %w", err)
+		}
+		return data, nil
+	}
+	return os.ReadFile(path) // its error says what it was doing
+}
+
+// readMachines reads every document of a file.
+func readMachines(path string, data []byte) ([]plan.Machine, error) {
+	docs, err := split(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var machines []plan.Machine
+	var errs []error
+	for i, doc := range docs {
+		found, err := readDocument(doc)
+		if err != nil {
+			if !errors.As(err, new(machineError)) {
+				err = fmt.Errorf("%s, document %d: %w", path, i+1, err)
+			}
+			errs = append(errs, err)
+		}
+		machines = append(machines, found...)
+	}
+	return machines, errors.Join(errs...)
+}
+
+// split returns the documents of a JSON stream or else of a YAML one.
+func split(data []byte) ([][]byte, error) {
+	var docs [][]byte
+	stream := json.NewDecoder(bytes.NewReader(data))
+	for {
+		var doc json.RawMessage
+		err := stream.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return docs, nil
+		}
+		if err != nil {
+			break
+		}
+		docs = append(docs, doc)
+	}
+	docs = nil
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		doc, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return docs, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading YAML: %w", err)
+		}
+		docs = append(docs, doc)
+	}
+}
+
+// readDocument reads one object or list.
+func readDocument(doc []byte) ([]plan.Machine, error) {
+	raw, repeated := yaml.YAMLToJSONStrict(doc)
+	if repeated != nil {
+		// Only a ScheduledMachine has to be without repeated keys. Everything else
+		// that is wrong is wrong for everybody.
+		var err error
+		if raw, err = yaml.YAMLToJSON(doc); err != nil {
+			return nil, err
+		}
+	}
+	machines, err := readObject(raw, "", "")
+	if repeated != nil && (len(machines) > 0 || err != nil) {
+		return nil, errors.Join(repeated, err)
+	}
+	return machines, err
+}
+
+// head is what tells objects apart.
+type head struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Items      []json.RawMessage `json:"items"`
+}
+
+// readObject reads an object, or the items of a list. The items of a typed list
+// need not repeat apiVersion and kind.
+func readObject(raw []byte, apiVersion, objectKind string) ([]plan.Machine, error) {
+	h := head{APIVersion: apiVersion, Kind: objectKind}
+	if err := json.Unmarshal(raw, &h); err != nil {
+		return nil, nil //nolint:nilerr // not an object of the Kubernetes API, so not for us
+	}
+	switch group := schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).Group; {
+	case h.Kind == "List" && h.APIVersion == "v1":
+		return readItems(h.Items, "", "")
+	case group != v1alpha1.GroupVersion.Group:
+		return nil, nil
+	case h.Kind == kind+"List":
+		return readItems(h.Items, h.APIVersion, kind)
+	case h.Kind != kind:
+		return nil, nil
+	case h.APIVersion != v1alpha1.GroupVersion.String():
+		return nil, fmt.Errorf("apiVersion: %s is not known to this program, only %s", h.APIVersion, v1alpha1.GroupVersion)
+	}
+	m, err := readMachine(raw)
+	if err != nil {
+		return nil, err
+	}
+	return []plan.Machine{m}, nil
+}
+
+func readItems(items []json.RawMessage, apiVersion, itemKind string) ([]plan.Machine, error) {
+	var machines []plan.Machine
+	var errs []error
+	for _, item := range items {
+		found, err := readObject(item, apiVersion, itemKind)
+		machines, errs = append(machines, found...), append(errs, err)
+	}
+	return machines, errors.Join(errs...)
+}
+
+// manifest is the part of a ScheduledMachine that a plan needs. Whatever else is
+// wrong with the object is not for this program to say.
+type manifest struct {
+	Metadata struct {
+		Name         string `json:"name"`
+		GenerateName string `json:"generateName"`
+	} `json:"metadata"`
+	Spec struct {
+		Schedule *struct {
+			v1alpha1.Schedule `json:",inline"`
+
+			// Timezone tells an absent zone, which is UTC, from an empty one, which is
+			// an error.
+			Timezone *string `json:"timezone"`
+		} `json:"schedule"`
+		KillSwitch bool `json:"killSwitch"`
+	} `json:"spec"`
+}
+
+// machineError is an error that names its machine.
+type machineError struct {
+	name string
+	error
+}
+
+func (e machineError) Error() string { return e.name + ": " + e.error.Error() }
+func (e machineError) Unwrap() error { return e.error }
+
+// readMachine reads one ScheduledMachine as the API would, defaults included.
+func readMachine(raw []byte) (plan.Machine, error) {
+	var m manifest
+	wrongType := json.Unmarshal(raw, &m) // words its errors better than the strict reader, but knows no case
+	m = manifest{Metadata: m.Metadata}
+	unknown, err := strictjson.UnmarshalStrict(raw, &m)
+	name := m.Metadata.Name
+	if name == "" {
+		name = m.Metadata.GenerateName + "(no name)"
+	}
+	if err != nil {
+		return plan.Machine{}, machineError{name, typeError(wrongType, err)}
+	}
+	if err := scheduleErrors(name, unknown); err != nil {
+		return plan.Machine{}, err
+	}
+	s := m.Spec.Schedule
+	if s == nil {
+		return plan.Machine{}, machineError{name, errors.New("spec.schedule: Required value")}
+	}
+	zone := "UTC"
+	if s.Timezone != nil {
+		zone = *s.Timezone
+	}
+	return plan.Machine{
+		Name:       name,
+		Schedule:   schedule.Spec{DaysOfWeek: s.DaysOfWeek, HoursOfDay: s.HoursOfDay, Timezone: zone},
+		Enabled:    s.Enabled == nil || *s.Enabled,
+		KillSwitch: m.Spec.KillSwitch,
+	}, nil
+}
+
+// typeError words the commonest mistake: an hour that YAML takes for a number.
+func typeError(err, otherwise error) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return otherwise
+	}
+	help := ""
+	if wrong.Type.String() == "string" {
+		help = ": put it in quotes"
+	}
+	path := strings.Replace(wrong.Field, "schedule.Schedule.", "schedule.", 1)
+	return fmt.Errorf("%s: Invalid value: %s, want %s%s", path, wrong.Value, wrong.Type, help)
+}
+
+// scheduleErrors keeps the strict reader's errors about the schedule. Elsewhere
+// the manifest knows only what it needs.
+func scheduleErrors(name string, all []error) error {
+	var errs []error
+	for _, err := range all {
+		var field strictjson.FieldError
+		if errors.As(err, &field) && strings.HasPrefix(field.FieldPath(), "spec.schedule") {
+			errs = append(errs, machineError{name, fmt.Errorf("%w; spec.schedule has daysOfWeek, hoursOfDay, timezone and enabled", err)})
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kubectl answers, at a terminal: what are my machines doing, what comes
+// next, and why? It reads files or one cluster and changes nothing. It knows
+// nothing about how a schedule is judged; it asks internal/plan and the status
+// that the controllers wrote.
+package kubectl
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Exit codes: 2 says that the command line or a file must change first, 1 that
+// the same command may succeed another time.
+const (
+	exitOK = iota
+	exitFailure
+	exitInput
+)
+
+// Options is the world around the commands.
+type Options struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Now      func() time.Time
+	Version  string
+}
+
+// New returns the kubectl-5spot command, which also runs as kubectl 5spot.
+func New(o Options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:                "kubectl-5spot",
+		Short:              "See what scheduled machines do, what comes next and why",
+		Annotations:        map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl 5spot"},
+		SilenceErrors:      true, // Report prints them
+		DisableSuggestions: true, // they come as further lines of the error
+		SilenceUsage:       true,
+	}
+	cmd.SetIn(o.In)
+	cmd.SetOut(o.Out)
+	cmd.SetErr(o.Err)
+	config := addClusterFlags(cmd.PersistentFlags())
+	cmd.AddCommand(newPlan(o, config), newStatus(o, config), newVersion(o))
+	return cmd
+}
+
+// addClusterFlags adds the flags that choose a cluster, as kubectl has them. Help
+// shows the few that people use.
+func addClusterFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	overrides := &clientcmd.ConfigOverrides{}
+	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "`file` that says how to reach clusters")
+	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	flags.VisitAll(func(f *pflag.Flag) {
+		f.Hidden = f.Name != "namespace" && f.Name != "kubeconfig" && f.Name != "context"
+	})
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+}
+
+// failure is an error of the world: the cluster's, or that of whoever should have
+// taken the output. All other errors are the caller's.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
+// failed marks err, if there is one, as the world's.
+func failed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return failure{fmt.Errorf("%s: %w", doing, err)}
+}
+
+// ExitCode returns the exit code that goes with err: 0, 1 for an error of the
+// cluster, or 2 for one of the command line or a file.
+func ExitCode(err error) int {
+	var f failure
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &f):
+		return exitFailure
+	default:
+		return exitInput
+	}
+}
+
+// Report prints err, one line for each error that it joins.
+func Report(w io.Writer, err error) {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		_, _ = fmt.Fprintf(w, "error: %s\n", tame(line)) // there is no third place to complain to
+	}
+}
+
+// write prints text for people.
+func write(w io.Writer, text string) error {
+	_, err := io.WriteString(w, tame(text))
+	return failed("writing", err)
+}
+
+// tame replaces what would control the terminal: text may come from a file that
+// somebody sent, or from a cluster that somebody else writes to.
+func tame(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// statusOptions are the flags of status.
+type statusOptions struct {
+	allNamespaces bool
+	output        format
+}
+
+func newStatus(o Options, config clientcmd.ClientConfig) *cobra.Command {
+	s := statusOptions{output: text}
+	cmd := &cobra.Command{
+		Use:   "status [NAME...]",
+		Short: "See what scheduled machines do, what comes next and why",
+		Example: `  kubectl 5spot status
+  kubectl 5spot status -A
+  kubectl 5spot status office-hours`,
+		Args: func(_ *cobra.Command, names []string) error {
+			if len(names) > 0 && s.allNamespaces {
+				return errors.New("a NAME is in one namespace: give either NAME or --all-namespaces")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return s.run(cmd.Context(), o, config, names)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "list the machines of all namespaces")
+	flags.VarP(&s.output, "output", "o", strings.Join(formats, " or "))
+	return cmd
+}
+
+func (s *statusOptions) run(ctx context.Context, o Options, config clientcmd.ClientConfig, names []string) error {
+	c, err := connect(config)
+	if err != nil {
+		return err
+	}
+	objects, err := s.read(ctx, c, names)
+	if err != nil {
+		return err
+	}
+	views := make([]view, len(objects))
+	for i := range objects {
+		views[i] = viewOf(&objects[i])
+	}
+	now := o.Now().Truncate(time.Second)
+	switch {
+	case s.output == asJSON:
+		e := json.NewEncoder(o.Out)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return failed("writing", e.Encode(views))
+	case len(views) == 0:
+		return write(o.Err, "No ScheduledMachines found"+s.where(c)+".\n")
+	case len(names) == 0:
+		return write(o.Out, table(views, s.allNamespaces, now))
+	}
+	var details []string
+	for i := range views {
+		details = append(details, views[i].detail(now))
+	}
+	return write(o.Out, strings.Join(details, "\n"))
+}
+
+func (s *statusOptions) read(ctx context.Context, c *cluster, names []string) ([]v1alpha1.ScheduledMachine, error) {
+	switch {
+	case len(names) > 0:
+		return c.get(ctx, names)
+	case s.allNamespaces:
+		return c.list(ctx, "")
+	default:
+		return c.list(ctx, c.namespace)
+	}
+}
+
+func (s *statusOptions) where(c *cluster) string {
+	if s.allNamespaces {
+		return ""
+	}
+	return fmt.Sprintf(" in namespace %s", c.namespace)
+}

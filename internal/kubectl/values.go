@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/plan"
+)
+
+// span is a flag for a length of time. Days and weeks are 24 and 168 hours.
+type span time.Duration
+
+var errSpan = errors.New("write a whole number and w, d, h, m or s, such as 7d, at most 366d")
+
+var units = map[byte]time.Duration{
+	'w': 7 * 24 * time.Hour,
+	'd': 24 * time.Hour,
+	'h': time.Hour,
+	'm': time.Minute,
+	's': time.Second,
+}
+
+// Set implements pflag.Value.
+func (s *span) Set(text string) error {
+	if text == "" {
+		return errSpan
+	}
+	number, unit := text[:len(text)-1], units[text[len(text)-1]]
+	n, err := strconv.ParseUint(number, 10, 32) // times a week fits 64 bits
+	if err != nil || unit == 0 || time.Duration(n) > plan.Longest/unit {
+		return errSpan
+	}
+	*s = span(time.Duration(n) * unit)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (*span) Type() string { return "length" }
+
+// String implements pflag.Value.
+func (s *span) String() string {
+	if d := time.Duration(*s); d%units['d'] == 0 {
+		return strconv.FormatInt(int64(d/units['d']), 10) + "d"
+	}
+	return time.Duration(*s).String()
+}
+
+// instant is a flag for a moment. The zero value stands for now.
+type instant struct{ time.Time }
+
+// Set implements pflag.Value.
+func (i *instant) Set(text string) error {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return errors.New("write RFC 3339 with a zone, such as 2025-01-15T09:00:00Z or 2025-01-15T09:00:00+01:00")
+	}
+	i.Time = t
+	return nil
+}
+
+// Type implements pflag.Value.
+func (*instant) Type() string { return "time" }
+
+// String implements pflag.Value.
+func (i *instant) String() string {
+	if i.IsZero() {
+		return ""
+	}
+	return i.Format(time.RFC3339Nano)
+}
+
+// or returns the moment, or now to the second.
+func (i *instant) or(now func() time.Time) time.Time {
+	if i.IsZero() {
+		return now().Truncate(time.Second)
+	}
+	return i.Time
+}
+
+// format is a flag for the form of the output.
+type format string
+
+const (
+	text   format = "text"
+	asJSON format = "json"
+)
+
+var formats = []string{string(text), string(asJSON)}
+
+// Set implements pflag.Value.
+func (f *format) Set(s string) error {
+	if !slices.Contains(formats, s) {
+		return errors.New("write " + strings.Join(formats, " or "))
+	}
+	*f = format(s)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (*format) Type() string { return "format" }
+
+// String implements pflag.Value.
+func (f *format) String() string { return string(*f) }
