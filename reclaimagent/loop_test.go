@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaimagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/detect"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/procevents"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
+)
+
+// workstation is all that the loop talks to, by functions and in synctest's time.
+type workstation struct {
+	mu sync.Mutex
+	// running are the processes, by name.
+	running []string
+	// broken is what the detector fails with.
+	broken error
+	armed  []string
+
+	requested bool
+	// refusals are what the Node answers first, to reading and to reporting.
+	reading, reporting []error
+	reports            []string
+	cleared            chan struct{}
+}
+
+func (w *workstation) Run(ctx context.Context, m *match.Matcher, interval time.Duration, emit func(detect.Match)) error {
+	w.mu.Lock()
+	w.armed = append(w.armed, interval.String())
+	w.mu.Unlock()
+	for ctx.Err() == nil {
+		w.mu.Lock()
+		err := w.broken
+		w.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		found, _ := w.Scan(m)
+		for _, f := range found {
+			emit(f)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(interval):
+		}
+	}
+	return nil
+}
+
+func (w *workstation) Scan(m *match.Matcher) ([]detect.Match, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var found []detect.Match
+	for i, name := range w.running {
+		if hit, ok := m.Match([]byte(name), nil); ok {
+			found = append(found, detect.Match{PID: i + 1, Hit: hit})
+		}
+	}
+	return found, nil
+}
+
+func (w *workstation) Requested(context.Context) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.reading) > 0 {
+		err := w.reading[0]
+		w.reading = w.reading[1:]
+		return false, err
+	}
+	return w.requested, nil
+}
+
+func (w *workstation) Deliver(ctx context.Context, reason string, at time.Time) error {
+	for {
+		w.mu.Lock()
+		if len(w.reporting) == 0 {
+			w.reports = append(w.reports, reason+" "+at.UTC().Format(time.TimeOnly))
+			w.requested = true
+			w.mu.Unlock()
+			return nil
+		}
+		err := w.reporting[0]
+		if !errors.Is(err, report.ErrHostIdentity) {
+			w.reporting = w.reporting[1:]
+		}
+		w.mu.Unlock()
+		if errors.Is(err, report.ErrHostIdentity) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Minute):
+		}
+	}
+}
+
+func (w *workstation) AwaitCleared(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.cleared:
+		w.mu.Lock()
+		w.requested = false
+		w.mu.Unlock()
+		return nil
+	}
+}
+
+func (*workstation) KeepWarm(ctx context.Context) { <-ctx.Done() }
+
+func (w *workstation) set(f func(w *workstation)) { w.mu.Lock(); f(w); w.mu.Unlock(); synctest.Wait() }
+
+func (w *workstation) runs(names ...string) { w.set(func(w *workstation) { w.running = names }) }
+
+func (w *workstation) loop() *loop {
+	return &loop{
+		log: slog.New(slog.DiscardHandler), now: time.Now, counts: &metrics.Set{},
+		detector: w, reporter: w, configs: make(mailbox, 1),
+	}
+}
+
+var (
+	java = reclaim.ConfigFor([]string{"java"})
+	idea = reclaim.ConfigFor([]string{"idea"})
+)
+
+func TestLoop(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		w      *workstation
+		story  func(w *workstation, configs mailbox)
+		want   []string
+		err    error
+	}{
+		"Inert": {
+			reason: "Without a configuration nothing is watched.",
+			story:  func(w *workstation, _ mailbox) { w.runs("java"); time.Sleep(time.Hour) },
+		},
+		"EmptyConfig": {
+			reason: "Nor with an empty one.",
+			story:  func(w *workstation, c mailbox) { w.runs("java"); c.put(reclaim.Config{}); time.Sleep(time.Hour) },
+		},
+		"ProcessThenConfig": {
+			reason: "What runs already counts.",
+			story:  func(w *workstation, c mailbox) { w.runs("java"); c.put(java); time.Sleep(time.Second) },
+			want:   []string{"process-match: java 00:00:00"},
+		},
+		"ConfigThenProcess": {
+			reason: "So does what starts later.",
+			story: func(w *workstation, c mailbox) {
+				c.put(java)
+				time.Sleep(time.Hour)
+				w.runs("java")
+				time.Sleep(time.Second)
+			},
+			want: []string{"process-match: java 01:00:00"},
+		},
+		"ReportedOnce": {
+			reason: "The agent stays alive and quiet.",
+			story: func(w *workstation, c mailbox) {
+				c.put(java)
+				w.runs("java")
+				time.Sleep(time.Hour)
+				c.put(idea)
+				time.Sleep(time.Hour)
+			},
+			want: []string{"process-match: java 00:00:00"},
+		},
+		"ClearedWhileItRuns": {
+			reason: "Re-enabling while the process runs ejects again.",
+			story: func(w *workstation, c mailbox) {
+				c.put(java)
+				w.runs("java")
+				time.Sleep(time.Hour)
+				w.cleared <- struct{}{}
+				time.Sleep(time.Second)
+			},
+			want: []string{"process-match: java 00:00:00", "process-match: java 01:00:00"},
+		},
+		"ConfigChangesWhileQuiet": {
+			reason: "The newest configuration counts once the request is cleared.",
+			story: func(w *workstation, c mailbox) {
+				c.put(java)
+				w.runs("java", "idea")
+				time.Sleep(time.Minute)
+				c.put(java)
+				c.put(idea)
+				w.cleared <- struct{}{}
+				time.Sleep(time.Second)
+			},
+			want: []string{"process-match: java 00:00:00", "process-match: idea 00:01:00"},
+		},
+		"RequestStands": {
+			reason: "A request from before the start is not written again.",
+			w:      &workstation{requested: true},
+			story:  func(w *workstation, c mailbox) { c.put(java); w.runs("java"); time.Sleep(time.Hour) },
+		},
+		"ChangeRearms": {
+			reason: "A change counts at once.",
+			story: func(w *workstation, c mailbox) {
+				c.put(java)
+				w.runs("idea")
+				time.Sleep(time.Minute)
+				c.put(idea)
+				synctest.Wait()
+			},
+			want: []string{"process-match: idea 00:01:00"},
+		},
+		"Disarmed": {
+			reason: "A deleted configuration stops the watch.",
+			story: func(w *workstation, c mailbox) {
+				c.put(java)
+				time.Sleep(time.Minute)
+				c.put(reclaim.Config{})
+				synctest.Wait()
+				w.runs("java")
+				time.Sleep(time.Hour)
+			},
+		},
+		"ServerAway": {
+			reason: "The match is kept, with its time, although the process ends.",
+			w:      &workstation{reporting: []error{errors.New("refused"), errors.New("refused")}},
+			story:  func(w *workstation, c mailbox) { c.put(java); w.runs("java"); w.runs(); time.Sleep(time.Hour) },
+			want:   []string{"process-match: java 00:00:00"},
+		},
+		"ServerAwayAtTheStart": {
+			reason: "Reading the Node is repeated until the server is there.",
+			w:      &workstation{reading: []error{errors.New("refused"), errors.New("refused")}},
+			story:  func(w *workstation, c mailbox) { c.put(java); w.runs("java"); time.Sleep(5 * time.Second) },
+			want:   []string{"process-match: java 00:00:00"},
+		},
+		"ReadingForbidden": {
+			reason: "Who may not read may still write.",
+			w:      &workstation{reading: []error{&kubeapi.StatusError{Code: 403}}},
+			story:  func(w *workstation, c mailbox) { c.put(java); w.runs("java"); time.Sleep(time.Second) },
+			want:   []string{"process-match: java 00:00:00"},
+		},
+		"AnotherMachine": {
+			reason: "Nothing is written, and the agent ends loudly.",
+			w:      &workstation{reporting: []error{fmt.Errorf("%w: x", report.ErrHostIdentity)}},
+			story:  func(w *workstation, c mailbox) { c.put(java); w.runs("java"); time.Sleep(time.Hour) },
+			err:    report.ErrHostIdentity,
+		},
+		"NoConnector": {
+			reason: "The agent ends with what is missing.",
+			w:      &workstation{broken: procevents.ErrUnavailable},
+			story:  func(_ *workstation, c mailbox) { c.put(java); time.Sleep(time.Second) },
+			err:    procevents.ErrUnavailable,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := tc.w
+				if w == nil {
+					w = &workstation{}
+				}
+				w.cleared = make(chan struct{})
+				l := w.loop()
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- l.run(ctx) }()
+				synctest.Wait()
+				tc.story(w, l.configs)
+				synctest.Wait()
+				cancel()
+				if err := <-ended; !errors.Is(err, tc.err) {
+					t.Errorf("%s\nrun() = %v, want %v", tc.reason, err, tc.err)
+				}
+				// Retries are jittered, so a report may be late, but not its time.
+				if name == "ServerAwayAtTheStart" {
+					for i := range w.reports {
+						w.reports[i] = w.reports[i][:len("process-match: java ")] + "00:00:00"
+					}
+				}
+				if diff := cmp.Diff(tc.want, w.reports); diff != "" {
+					t.Errorf("%s\nreports: -want, +got:\n%s", tc.reason, diff)
+				}
+			})
+		})
+	}
+}
+
+func TestOnce(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		w      *workstation
+		config reclaim.Config
+		read   error
+		want   []string
+		err    error
+	}{
+		"Match":       {"It is reported.", &workstation{running: []string{"bash", "java"}}, java, nil, []string{"process-match: java 00:00:00"}, nil},
+		"NoMatch":     {"There is nothing to report.", &workstation{running: []string{"bash"}}, java, nil, nil, ErrNothing},
+		"NoConfig":    {"Nothing is asked for.", &workstation{running: []string{"java"}}, reclaim.Config{}, nil, nil, ErrNothing},
+		"Unreadable":  {"It is not known what is asked for.", &workstation{}, java, errors.ErrUnsupported, nil, errors.ErrUnsupported},
+		"Stands":      {"It was reported already.", &workstation{requested: true, running: []string{"java"}}, java, nil, nil, nil},
+		"NotThisNode": {"Nothing is written.", &workstation{reading: []error{report.ErrHostIdentity}, running: []string{"java"}}, java, nil, nil, report.ErrHostIdentity},
+		"ServerAway": {
+			"Patience ends.",
+			&workstation{running: []string{"java"}, reporting: slices.Repeat([]error{errors.New("refused")}, 9)},
+			java, nil, nil, context.DeadlineExceeded,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := tc.w
+				err := w.loop().once(t.Context(), func(context.Context) (reclaim.Config, error) { return tc.config, tc.read })
+				if diff := cmp.Diff(tc.want, w.reports); diff != "" || !errors.Is(err, tc.err) {
+					t.Errorf("%s\nonce() = %v, want %v. reports: -want, +got:\n%s", tc.reason, err, tc.err, diff)
+				}
+			})
+		})
+	}
+}
