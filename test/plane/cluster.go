@@ -160,12 +160,15 @@ func (c *Cluster) newAPIServer(o ClusterOptions, etcdURL string, port int) error
 		"secure-port":  fmt.Sprint(port),
 		// A loopback address may not be advertised. Nobody connects to this one
 		// (TEST-NET-1): the kubernetes Service has no endpoints here.
-		"advertise-address":                "192.0.2.1",
-		"endpoint-reconciler-type":         "none",
-		"service-cluster-ip-range":         c.serviceIP.Mask(net.CIDRMask(24, 32)).String() + "/24",
-		"tls-cert-file":                    c.path("serving/tls.crt"),
-		"tls-private-key-file":             c.path("serving/tls.key"),
-		"client-ca-file":                   c.path("ca.crt"),
+		"advertise-address":        "192.0.2.1",
+		"endpoint-reconciler-type": "none",
+		"service-cluster-ip-range": c.serviceIP.Mask(net.CIDRMask(24, 32)).String() + "/24",
+		"tls-cert-file":            c.path("serving/tls.crt"),
+		"tls-private-key-file":     c.path("serving/tls.key"),
+		"client-ca-file":           c.path("ca.crt"),
+		// Nobody signs with it; controllers complain when it is absent.
+		"requestheader-client-ca-file":     c.path("ca.crt"),
+		"requestheader-allowed-names":      "front-proxy",
 		"kubelet-client-certificate":       c.path("kubelet-client/tls.crt"),
 		"kubelet-client-key":               c.path("kubelet-client/tls.key"),
 		"kubelet-preferred-address-types":  "InternalIP",

@@ -15,6 +15,10 @@ type managerOptions struct {
 	args, env []string
 	// plain managers have no webhooks and their metrics address is 0.
 	plain bool
+	// path is the program; empty means the one of that name among the plane's.
+	path string
+	// groups are those of its user; nil means that it may do everything.
+	groups []string
 }
 
 // newManager prepares a manager: its user, its webhook certificate, its
@@ -24,7 +28,13 @@ func (p *Plane) newManager(ctx context.Context, c *Cluster, o managerOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	user, err := c.User(o.name, "system:masters")
+	if o.groups == nil {
+		o.groups = []string{"system:masters"}
+	}
+	if o.path == "" {
+		o.path = filepath.Join(p.bin, o.name)
+	}
+	user, err := c.User(o.name, o.groups...)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +56,7 @@ func (p *Plane) newManager(ctx context.Context, c *Cluster, o managerOptions) (*
 	}
 	url := "http://" + hostPort(free[0]) + "/readyz"
 	return &Process{
-		name: o.name, path: filepath.Join(p.bin, o.name), dir: c.Dir,
+		name: o.name, path: o.path, dir: c.Dir,
 		args: append(args, o.args...), env: o.env,
 		ready: func(ctx context.Context) error { return get(ctx, insecureClient, url) },
 	}, nil

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+)
+
+// AddonOptions describe a provider's manager that is not one of Cluster API's.
+type AddonOptions struct {
+	// Name is its name, also in the audit log.
+	Name string
+	// Path is its program. It has the flags of Cluster API's managers.
+	Path string
+	// Manifests are YAML documents. Its CRDs and webhooks are installed; its webhooks
+	// are called on this machine.
+	Manifests [][]byte
+	// Groups are those of its user. What they may do is the caller's to grant.
+	Groups []string
+	// Args are appended to its command line.
+	Args []string
+}
+
+// NewAddon installs a provider in the management cluster and returns its manager,
+// not started yet. It shares the plane's life.
+func (p *Plane) NewAddon(ctx context.Context, o AddonOptions) (*Process, error) {
+	manifests, err := parseManifests(bytes.Join(o.Manifests, []byte("\n---\n")))
+	if err != nil {
+		return nil, fmt.Errorf("reading manifests of %s: %w", o.Name, err)
+	}
+	proc, err := p.newManager(ctx, p.Management, managerOptions{
+		name: o.Name, path: o.Path, manifests: manifests, groups: o.Groups,
+		args: append([]string{"--insecure-diagnostics=true"}, o.Args...),
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.components[Component(o.Name)] = proc
+	return proc, nil
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"bufio"
+	"context"
+	_ "embed" // the objects of an in-memory Cluster
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed inmemory.yaml
+var inMemoryCluster string
+
+//go:embed inmemorymachine.yaml
+var inMemoryMachine string
+
+// A MemoryCluster is a workload cluster inside Cluster API's dev provider. It
+// has Nodes and Pods, and knows no eviction, server-side apply or authorization.
+type MemoryCluster struct {
+	// Key is the Cluster's, in the management cluster.
+	Key client.ObjectKey
+	// Config and Client reach it.
+	Config *rest.Config
+	Client client.WithWatch
+}
+
+// NewInMemory makes a Cluster with one in-memory control plane Machine and
+// returns when Cluster API is connected. It needs the InMemory components. An
+// empty namespace means "default".
+func (p *Plane) NewInMemory(ctx context.Context, namespace, name string) (*MemoryCluster, error) {
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	if err := p.Management.EnsureNamespace(ctx, namespace); err != nil {
+		return nil, err
+	}
+	if err := p.Management.create(ctx, inMemoryCluster, "NAMESPACE", namespace, "NAME", name, "VERSION", Version); err != nil {
+		return nil, fmt.Errorf("making in-memory cluster %s/%s: %w", namespace, name, err)
+	}
+	m := &MemoryCluster{Key: client.ObjectKey{Namespace: namespace, Name: name}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := p.Management.Wait(ctx, cluster, func() error { return connected(cluster) }); err != nil {
+		return nil, err
+	}
+	secret := &corev1.Secret{}
+	if err := p.Management.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name + "-kubeconfig"}, secret); err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	var err error
+	if m.Config, err = clientcmd.RESTConfigFromKubeConfig(secret.Data["value"]); err != nil {
+		return nil, fmt.Errorf("parsing kubeconfig: %w", err)
+	}
+	m.Config.QPS = -1
+	m.Client, err = client.NewWithWatch(m.Config, client.Options{Scheme: Scheme()})
+	return m, err
+}
+
+// NewInMemoryMachine makes a worker Machine of a KubeadmConfig and a DevMachine,
+// all of one name. It does not wait.
+func (p *Plane) NewInMemoryMachine(ctx context.Context, c *MemoryCluster, name string) (*clusterv1.Machine, error) {
+	err := p.Management.create(ctx, inMemoryMachine, "NAMESPACE", c.Key.Namespace, "NAME", name, "VERSION", Version, "CLUSTER", c.Key.Name)
+	if err != nil {
+		return nil, fmt.Errorf("making in-memory machine %s: %w", name, err)
+	}
+	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.Key.Namespace, Name: name}}, nil
+}
+
+// create makes the objects of a YAML stream, in which words are replaced by others.
+func (c *Cluster) create(ctx context.Context, docs string, replacements ...string) error {
+	docs = strings.NewReplacer(replacements...).Replace(docs)
+	for r := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(docs))); ; {
+		doc, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(doc, &obj.Object); err != nil {
+			return err
+		}
+		if err := c.Client.Create(ctx, obj); err != nil {
+			return fmt.Errorf("creating %s %s: %w", obj.GetKind(), obj.GetName(), err)
+		}
+	}
+}

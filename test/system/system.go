@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package system runs 5-Spot on the local plane: the manager as the process that
+// ships, with exactly the rights that ship, and the reclaim agent. Tests, the demo
+// and the benchmarks build on it; it asserts nothing.
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+)
+
+// ManagerName is the user of the manager, as the audit log shows it.
+const ManagerName = "5spot-controller-manager"
+
+// group is that of the manager's user; the shipped role is bound to it.
+const group = "5spot:managers"
+
+// Options say how to run 5-Spot. The zero value is good.
+type Options struct {
+	// Plane is the local plane to start.
+	Plane plane.Options
+	// Bin holds manager, reclaim-agent and kubectl-5spot; empty means $FIVESPOT_BIN,
+	// or else bin of the repository.
+	Bin string
+	// ManagerArgs are appended to the manager's command line.
+	ManagerArgs []string
+}
+
+// A System is 5-Spot on a local plane.
+type System struct {
+	*plane.Plane
+	// Manager is the manager's process.
+	Manager *plane.Process
+
+	bin string
+}
+
+// Start starts a local plane and 5-Spot on it. Stop it with Stop.
+func Start(ctx context.Context, o Options) (*System, error) {
+	p, err := plane.Start(ctx, o.Plane)
+	if err != nil {
+		return nil, err
+	}
+	s, err := install(ctx, p, o)
+	if err != nil {
+		return nil, errors.Join(err, p.Stop())
+	}
+	return s, nil
+}
+
+func install(ctx context.Context, p *plane.Plane, o Options) (*System, error) {
+	s := &System{Plane: p, bin: o.Bin}
+	if s.bin == "" {
+		s.bin = DefaultBin()
+	}
+	if _, err := os.Stat(s.Program("manager")); err != nil {
+		return nil, fmt.Errorf("the programs of 5-Spot are not in %s: run `make build` or set FIVESPOT_BIN: %w", s.bin, err)
+	}
+	if err := v1alpha1.AddToScheme(p.Management.Client.Scheme()); err != nil {
+		return nil, err
+	}
+	manifests, err := readAll("config/crd/bases/5spot.finos.org_scheduledmachines.yaml", "config/webhook/manifests.yaml")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.grant(ctx); err != nil {
+		return nil, fmt.Errorf("granting the manager its rights: %w", err)
+	}
+	s.Manager, err = p.NewAddon(ctx, plane.AddonOptions{
+		Name: ManagerName, Path: s.Program("manager"), Manifests: manifests, Groups: []string{group},
+		Args: o.ManagerArgs,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, s.Manager.Start(ctx)
+}
+
+// grant binds the role that ships to the manager's user, and nothing else.
+func (s *System) grant(ctx context.Context) error {
+	docs, err := readAll("config/rbac/role.yaml")
+	if err != nil {
+		return err
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(docs[0], role); err != nil {
+		return err
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}},
+	}
+	for _, err := range []error{s.Management.Client.Create(ctx, role), s.Management.Client.Create(ctx, binding)} {
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Program returns the path of one of 5-Spot's programs.
+func (s *System) Program(name string) string { return filepath.Join(s.bin, name) }
+
+// DefaultBin is $FIVESPOT_BIN, or else bin of the repository.
+func DefaultBin() string {
+	if bin := os.Getenv("FIVESPOT_BIN"); bin != "" {
+		return bin
+	}
+	return filepath.Join(Repository(), "bin")
+}
+
+// Repository is the root of the repository that this was built from.
+func Repository() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+func readAll(paths ...string) ([][]byte, error) {
+	var docs [][]byte
+	for _, path := range paths {
+		b, err := os.ReadFile(filepath.Join(Repository(), path))
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, b)
+	}
+	return docs, nil
+}
