@@ -195,3 +195,32 @@ func ours(obj client.Object, sm *v1alpha1.ScheduledMachine) bool {
 	return err == nil && gv.Group == clusterv1.GroupVersion.Group &&
 		ref.Kind == MachineKind.Kind && ref.Name == NamesOf(sm.Name).Machine
 }
+
+// ControlPlaneVersion returns spec.version of the Cluster's control plane, empty
+// where its kind has none or it does not exist yet.
+func (r Reader) ControlPlaneVersion(ctx context.Context, cluster *clusterv1.Cluster) (string, error) {
+	ref := cluster.Spec.ControlPlaneRef
+	mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
+	if err != nil {
+		return "", fmt.Errorf("looking up %s: %w", ref.Kind, err)
+	}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(mapping.GroupVersionKind)
+	if _, err := r.get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, obj, false); err != nil {
+		return "", err
+	}
+	version, _, err := unstructured.NestedString(obj.Object, "spec", "version")
+	return version, err
+}
+
+// Existing are the bootstrap config and the infrastructure machine, as far as
+// they exist.
+func (s Set) Existing() []client.Object {
+	var objs []client.Object
+	for _, u := range []*unstructured.Unstructured{s.Bootstrap, s.Infrastructure} {
+		if u != nil {
+			objs = append(objs, u)
+		}
+	}
+	return objs
+}

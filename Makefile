@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := /usr/bin/env bash -o pipefail
+.DEFAULT_GOAL := help
+
+BIN   := $(CURDIR)/bin
+TOOLS := $(BIN)/tools
+
+# A version in the name of the file: a bump here is the whole upgrade.
+CONTROLLER_GEN := $(TOOLS)/controller-gen-v0.23.0
+GOLANGCI_LINT  := $(TOOLS)/golangci-lint-v2.15.0
+KUSTOMIZE      := $(TOOLS)/kustomize-v5.8.1
+
+MODULES  := . test
+COMMANDS := manager reclaim-agent kubectl-5spot
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+FUZZTIME ?= 10s
+SEED     ?=
+
+include hack/plane.mk
+
+.PHONY: help
+help: ## Show the targets.
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-20s %s\n", $$1, $$2}'
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Generate deepcopy, CRDs, RBAC, webhook manifests and reference docs.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
+	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) webhook paths=./internal/webhooks/... output:webhook:dir=config/webhook
+	go run ./hack/reference docs/reference
+
+.PHONY: build
+build: ## Build the binaries into bin/.
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/ $(COMMANDS:%=./cmd/%)
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Run golangci-lint on both modules.
+	@for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run ./...) || exit; done
+
+.PHONY: test
+test: test-unit test-system ## Run every test.
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no API server.
+	go test -race -shuffle=on ./...
+
+.PHONY: test-system
+test-system: build plane-binaries plane-node-deps ## Run the tests that run on the local plane.
+	cd test && go test -timeout 30m -p 1 ./...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz test for FUZZTIME.
+	@grep -rlE --include='*_test.go' '^func Fuzz' api internal reclaimagent | xargs -n1 dirname | sort -u | while read -r dir; do \
+		for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go | cut -c6-); do \
+			echo "$$dir $$f"; go test ./$$dir -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) || exit; \
+		done; done
+
+.PHONY: verify
+verify: generate ## Check that generated files and go.mod are up to date.
+	@for m in $(MODULES) hack/kube hack/capi hack/containerd; do (cd $$m && go mod tidy) || exit; done
+	@git diff --exit-code || { echo 'run `make generate` and `go mod tidy`, and commit what they change'; exit 1; }
+
+.PHONY: check
+check: verify lint test ## What every change must pass.
+
+.PHONY: demo
+demo: build plane-binaries ## Watch a machine join, its owner come back, and the machine go.
+	cd test && go run ./demo --bin $(BIN)
+
+.PHONY: bench
+bench: build plane-binaries ## Measure, side by side with peers and limits.
+	cd test && go run ./bench --bin $(BIN) $(BENCH)
+
+.PHONY: release-manifests
+release-manifests: $(KUSTOMIZE) ## Write addon-components.yaml and metadata.yaml into out/.
+	@mkdir -p out
+	$(KUSTOMIZE) build config/default > out/addon-components.yaml
+	cp metadata.yaml out/
+
+.PHONY: docker-build
+docker-build: build ## Build the image of the manager and the agent.
+	docker build -t $(or $(IMAGE),5spot:$(VERSION)) .
+
+$(TOOLS)/controller-gen-%: PKG = sigs.k8s.io/controller-tools/cmd/controller-gen
+$(TOOLS)/golangci-lint-%: PKG = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(TOOLS)/kustomize-%: PKG = sigs.k8s.io/kustomize/kustomize/v5
+$(TOOLS)/controller-gen-% $(TOOLS)/golangci-lint-% $(TOOLS)/kustomize-%:
+	@mkdir -p $(@D)/tmp-$(@F)
+	GOBIN=$(@D)/tmp-$(@F) GOFLAGS= go install $(PKG)@$*
+	@mv $(@D)/tmp-$(@F)/* $@ && rmdir $(@D)/tmp-$(@F)

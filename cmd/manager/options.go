@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/feature"
+	"sigs.k8s.io/cluster-api/util/flags"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers"
+)
+
+// Options are the flags of the manager. They are named, and default, as those of
+// Cluster API's managers.
+type Options struct {
+	leaderElect                         bool
+	leaseDuration, renewDeadline, retry time.Duration
+	namespace                           string
+	profilerAddress                     string
+	healthAddress                       string
+	syncPeriod                          time.Duration
+	qps                                 float32
+	burst                               int
+	webhookPort                         int
+	webhookCertDir                      string
+	webhookCertName, webhookKeyName     string
+
+	controllers controllers.Options
+	diagnostics flags.ManagerOptions
+	logs        *logs.Options
+}
+
+func newOptions() *Options { return &Options{logs: logs.NewOptions()} }
+
+// AddFlags adds every flag of the manager to fs.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	logsv1.AddFlags(o.logs, fs)
+	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Run the controllers only while holding the lease, so that several replicas can run.")
+	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long replicas wait before they take over from a leader that fell silent.")
+	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long the leader tries to renew its lease before it gives up.")
+	fs.DurationVar(&o.retry, "leader-elect-retry-period", 2*time.Second, "How long to wait between tries to take or renew the lease.")
+	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch; empty watches all.")
+	fs.StringVar(&o.controllers.WatchFilter, "watch-filter", "", fmt.Sprintf("Only objects whose label %s has this value are reconciled; empty reconciles all.", clusterv1.WatchLabel))
+	fs.StringVar(&o.profilerAddress, "profiler-address", "", "Address of the pprof endpoint, such as localhost:6060; empty is off.")
+	fs.StringVar(&o.healthAddress, "health-addr", ":9440", "Address of the health endpoint.")
+	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute, "How often the caches deliver every object again. A settled object is not written because of it.")
+	fs.Float32Var(&o.qps, "kube-api-qps", 100, "Requests per second to the management cluster. Emergency reclaims are not limited.")
+	fs.IntVar(&o.burst, "kube-api-burst", 200, "Requests to the management cluster in one burst.")
+	fs.Float32Var(&o.controllers.ClusterCacheQPS, "clustercache-client-qps", 20, "Requests per second to each workload cluster.")
+	fs.IntVar(&o.controllers.ClusterCacheBurst, "clustercache-client-burst", 30, "Requests to each workload cluster in one burst.")
+	fs.IntVar(&o.controllers.ClusterCacheConcurrency, "clustercache-concurrency", 100, "Workload clusters connected at the same time.")
+	fs.IntVar(&o.controllers.ScheduledMachineConcurrency, "scheduledmachine-concurrency", 100, "ScheduledMachines reconciled at the same time.")
+	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the webhook server.")
+	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key.")
+	fs.StringVar(&o.webhookCertName, "webhook-cert-name", "tls.crt", "File of the webhook server's certificate, below --webhook-cert-dir.")
+	fs.StringVar(&o.webhookKeyName, "webhook-key-name", "tls.key", "File of the webhook server's key, below --webhook-cert-dir.")
+	flags.AddManagerOptions(fs, &o.diagnostics)
+	feature.MutableGates.AddFlag(fs)
+}
+
+// Validate names the first flag that cannot be used.
+func (o *Options) Validate() error {
+	switch {
+	case o.controllers.ScheduledMachineConcurrency < 1:
+		return fmt.Errorf("--scheduledmachine-concurrency=%d: must be at least 1", o.controllers.ScheduledMachineConcurrency)
+	case o.controllers.ClusterCacheConcurrency < 1:
+		return fmt.Errorf("--clustercache-concurrency=%d: must be at least 1", o.controllers.ClusterCacheConcurrency)
+	case o.syncPeriod <= 0:
+		return fmt.Errorf("--sync-period=%s: must be positive, such as 10m", o.syncPeriod)
+	case o.renewDeadline >= o.leaseDuration:
+		return fmt.Errorf("--leader-elect-renew-deadline=%s: must be shorter than --leader-elect-lease-duration=%s", o.renewDeadline, o.leaseDuration)
+	default:
+		return nil
+	}
+}
+
+// manager are controller-runtime's options for these flags.
+func (o *Options) manager(scheme *runtime.Scheme) (ctrl.Options, error) {
+	tls, metrics, err := flags.GetManagerOptions(o.diagnostics)
+	if err != nil {
+		return ctrl.Options{}, fmt.Errorf("reading diagnostics flags: %w", err)
+	}
+	ofClusters, err := labels.NewRequirement(clusterv1.ClusterNameLabel, "exists", nil)
+	if err != nil {
+		return ctrl.Options{}, err
+	}
+	caches := cache.Options{
+		SyncPeriod: &o.syncPeriod,
+		// Cluster API labels the kubeconfigs of workload clusters; no other Secret is read.
+		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {Label: labels.NewSelector().Add(*ofClusters)}},
+	}
+	if o.namespace != "" {
+		caches.DefaultNamespaces = map[string]cache.Config{o.namespace: {}}
+	}
+	return ctrl.Options{
+		Scheme:                        scheme,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              "controller-leader-election-5spot",
+		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &o.leaseDuration,
+		RenewDeadline:                 &o.renewDeadline,
+		RetryPeriod:                   &o.retry,
+		HealthProbeBindAddress:        o.healthAddress,
+		PprofBindAddress:              o.profilerAddress,
+		Metrics:                       *metrics,
+		Cache:                         caches,
+		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Port: o.webhookPort, CertDir: o.webhookCertDir,
+			CertName: o.webhookCertName, KeyName: o.webhookKeyName, TLSOpts: tls,
+		}),
+	}, nil
+}
+

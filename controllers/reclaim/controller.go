@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reclaim answers one question: did the Node of a machine ask for its
+// owner, and what is the next step of giving it back? It has its own queue and its
+// own client without a rate limit: nothing else may make an owner wait.
+package reclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+)
+
+// Reconciler gives machines back to owners who ask for them.
+type Reconciler struct {
+	// Clock tells the time, for metrics only: no decision here depends on it.
+	Clock clock.PassiveClock
+	// Reader reads ScheduledMachines, Machines and Clusters from the manager's cache.
+	Reader client.Reader
+	// Children reads what is to be removed.
+	Children children.Reader
+	// Actuate writes to the management cluster, without a client-side rate limit.
+	Actuate *actuate.Actuator
+	// ClusterCache reaches the Nodes.
+	ClusterCache clustercache.ClusterCache
+	// Recorder records events.
+	Recorder events.EventRecorder
+
+	nodes nodeWatcher
+}
+
+// nodeWatcher watches the Nodes of a connected workload cluster; it is idempotent.
+type nodeWatcher interface {
+	watch(ctx context.Context, cluster client.ObjectKey) error
+}
+
+// scope holds what one reconcile reads.
+type scope struct {
+	scheduled *v1alpha1.ScheduledMachine
+	// node is nil if there is none, or if it cannot be seen.
+	node *corev1.Node
+	// children are what is to be removed.
+	children children.Set
+}
+
+// Reconcile moves an emergency reclaim one step on. Without one it does nothing.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	sm := &v1alpha1.ScheduledMachine{}
+	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	s, err := r.observe(ctx, sm)
+	if err != nil || s == nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.act(ctx, s, lifecycle.DecideReclaim(s.facts())); err != nil {
+		if apierrors.IsConflict(err) {
+			return ctrl.Result{RequeueAfter: 1}, nil // A newer object is on its way to the cache.
+		}
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, nil
+}
+
+// observe returns nil for an object that is paused.
+func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
+	key := client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}
+	cluster := &clusterv1.Cluster{}
+	switch err := r.Reader.Get(ctx, key, cluster); {
+	case apierrors.IsNotFound(err):
+		cluster = nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Cluster: %w", err)
+	}
+	if cluster != nil && annotations.IsPaused(cluster, sm) || annotations.HasPaused(sm) {
+		return nil, nil
+	}
+	s := &scope{scheduled: sm}
+	var err error
+	if s.children, err = r.Children.Read(ctx, sm, s.remembered()); err != nil {
+		return nil, fmt.Errorf("reading children: %w", err)
+	}
+	s.node, err = r.observeNode(ctx, key, s.nodeName())
+	return s, err
+}
+
+// observeNode watches the Nodes of the cluster and returns the one of that name.
+// A cluster that is not connected shows none: its connection wakes us.
+func (r *Reconciler) observeNode(ctx context.Context, cluster client.ObjectKey, name string) (*corev1.Node, error) {
+	if err := r.nodes.watch(ctx, cluster); err != nil {
+		return nil, ignoreNotConnected(err)
+	}
+	if name == "" {
+		return nil, nil
+	}
+	reader, err := r.ClusterCache.GetReader(ctx, cluster)
+	if err != nil {
+		return nil, ignoreNotConnected(err)
+	}
+	node := &corev1.Node{}
+	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Node %s: %w", name, err)
+	}
+	return node, nil
+}
+
+func ignoreNotConnected(err error) error {
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return nil
+	}
+	return err
+}
+
+// nodeName is the Node of the Machine; without a Machine, the Node whose request
+// was served last and may have to be cleared.
+func (s *scope) nodeName() string {
+	if m := s.children.Machine; m != nil {
+		return m.Status.NodeRef.Name
+	}
+	return s.served().Node
+}
+
+func (s *scope) remembered() bool {
+	_, ok := s.scheduled.Annotations[v1alpha1.EmergencyReclaimAnnotation]
+	return ok
+}
+
+// served is the request that turned the schedule off, zero if there is none.
+func (s *scope) served() v1alpha1.ReclaimRecord {
+	value, ok := s.scheduled.Annotations[v1alpha1.ReclaimedAnnotation]
+	if !ok {
+		return v1alpha1.ReclaimRecord{}
+	}
+	return v1alpha1.ParseReclaimRecord(value)
+}
+
+// facts is the border between Kubernetes and the decision.
+func (s *scope) facts() lifecycle.ReclaimFacts {
+	f := lifecycle.ReclaimFacts{
+		Remembered: s.remembered(),
+		Request:    judge(s.node, s.children.Machine, s.served()),
+		Ejected:    s.children.Removed(),
+	}
+	if m := s.children.Machine; m != nil {
+		f.Machine = lifecycle.Present
+		if !m.DeletionTimestamp.IsZero() {
+			f.Machine = lifecycle.Leaving
+		}
+	}
+	return f
+}

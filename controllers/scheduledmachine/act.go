@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+)
+
+// errUnusable reports that a child cannot be made as the spec names it.
+var errUnusable = errors.New("references cannot be used")
+
+// act carries out exactly one action.
+func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) error {
+	switch d.Action {
+	case lifecycle.Hold:
+		return nil
+	case lifecycle.Ensure:
+		return r.ensure(ctx, s)
+	case lifecycle.Depart:
+		observeLag(s, r.Clock.Now())
+		return r.Actuate.Depart(ctx, s.children.Children)
+	case lifecycle.Expedite:
+		return r.Actuate.Expedite(ctx, s.children.Children)
+	case lifecycle.Remove:
+		return r.Actuate.Remove(ctx, s.children.Children)
+	case lifecycle.Release:
+		return r.release(ctx, s.scheduled)
+	default:
+		return fmt.Errorf("unknown action %q", d.Action)
+	}
+}
+
+func (r *Reconciler) release(ctx context.Context, sm *v1alpha1.ScheduledMachine) error {
+	before := sm.DeepCopy()
+	controllerutil.RemoveFinalizer(sm, v1alpha1.ScheduledMachineFinalizer)
+	return r.Actuate.PatchLocked(ctx, sm, before)
+}
+
+// ensure makes the children that are missing, the Machine last: core looks for
+// the objects that a Machine refers to only every 30 s. What exists is left as it
+// is, but for the Machine's metadata and timeouts.
+func (r *Reconciler) ensure(ctx context.Context, s *scope) error {
+	if err := s.unusable(); err != nil {
+		return err
+	}
+	if s.children.Machine == nil {
+		observeLag(s, r.Clock.Now())
+	}
+	var err error
+	if s.children.Bootstrap, err = r.make(ctx, s, s.children.Bootstrap, s.scheduled.Spec.BootstrapSpec, children.Bootstrap); err != nil {
+		return err
+	}
+	if s.children.Infrastructure, err = r.make(ctx, s, s.children.Infrastructure, s.scheduled.Spec.InfrastructureSpec, children.Infrastructure); err != nil {
+		return err
+	}
+	if s.children.Bootstrap == nil || s.children.Infrastructure == nil {
+		return nil // What was made from an older spec is on its way out; its going wakes us.
+	}
+	return r.ensureMachine(ctx, s)
+}
+
+// unusable reports why the children cannot be made. A Machine that lives needs
+// nothing made.
+func (s *scope) unusable() error {
+	if s.children.Machine != nil {
+		return nil
+	}
+	if msg := s.referenceProblems(); msg != "" {
+		return fmt.Errorf("%w: %s", errUnusable, msg)
+	}
+	return nil
+}
+
+type buildFunc func(*v1alpha1.ScheduledMachine) (*unstructured.Unstructured, error)
+
+// make returns the child, made if it is missing. One that was made from an older
+// spec is replaced as long as there is no Machine that uses it.
+func (r *Reconciler) make(ctx context.Context, s *scope, live *unstructured.Unstructured, spec v1alpha1.EmbeddedObject, build buildFunc) (*unstructured.Unstructured, error) {
+	if live != nil {
+		if s.children.Machine != nil || live.GetAnnotations()[v1alpha1.SpecHashAnnotation] == children.SpecHash(spec) {
+			return live, nil
+		}
+		return nil, r.Actuate.Delete(ctx, live)
+	}
+	obj, err := build(s.scheduled)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Actuate.Create(ctx, obj); err != nil {
+		return nil, err
+	}
+	return obj, r.Watcher.Watch(obj)
+}
+
+func (r *Reconciler) ensureMachine(ctx context.Context, s *scope) error {
+	live := s.children.Machine
+	version := ""
+	if live == nil {
+		var err error
+		if version, err = r.version(ctx, s.cluster); err != nil {
+			return err
+		}
+	}
+	desired, err := children.Machine(s.scheduled, version, live)
+	if err != nil {
+		return err
+	}
+	switch {
+	case live == nil:
+		err = r.Actuate.Create(ctx, desired)
+	case !live.DeletionTimestamp.IsZero(), !children.Outdated(live, desired):
+		return nil
+	default:
+		err = r.Actuate.Update(ctx, desired)
+	}
+	if err != nil {
+		return err
+	}
+	s.children.Machine = &clusterv1.Machine{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, s.children.Machine); err != nil {
+		return fmt.Errorf("reading applied Machine: %w", err)
+	}
+	return nil
+}
+
+// version is the Kubernetes version of the Cluster: that of its topology, else
+// that of its control plane, else empty. Bootstrap providers such as kubeadm's
+// need it on the Machine.
+func (r *Reconciler) version(ctx context.Context, cluster *clusterv1.Cluster) (string, error) {
+	if v := cluster.Spec.Topology.Version; v != "" {
+		return v, nil
+	}
+	if !cluster.Spec.ControlPlaneRef.IsDefined() {
+		return "", nil
+	}
+	v, err := r.Children.ControlPlaneVersion(ctx, cluster)
+	if err != nil {
+		return "", fmt.Errorf("reading the control plane's version: %w", err)
+	}
+	return v, nil
+}

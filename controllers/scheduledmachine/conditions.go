@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+)
+
+var machineAPIVersion = clusterv1.GroupVersion.String()
+
+// reportConditions writes every condition of the object and its message.
+func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Time) {
+	ready := s.ready(d, actErr)
+	for _, c := range []metav1.Condition{
+		ready, s.scheduledCondition(now), s.machineReady(), s.referencesValid(), s.reachable(),
+	} {
+		c.Message = clip(c.Message)
+		c.LastTransitionTime = metav1.NewTime(now)
+		conditions.Set(s.scheduled, c)
+	}
+	s.scheduled.Status.Message = clip(ready.Message)
+}
+
+// settled are the reasons of a decision that say the object is where its spec
+// wants it to be.
+var settled = map[lifecycle.Reason]string{
+	lifecycle.MachineRunning:   "Machine is healthy and running",
+	lifecycle.OutsideSchedule:  "Outside the schedule: nothing runs",
+	lifecycle.ScheduleDisabled: "Schedule is disabled: nothing is started, and an existing Machine stays as it is",
+	lifecycle.KillSwitchOn:     "Machine is removed until spec.killSwitch is false again",
+}
+
+// underway are the reasons that say it is on the way, or blocked.
+var underway = map[lifecycle.Reason]string{
+	lifecycle.MachineNotReady:  "Machine exists and is not ready yet",
+	lifecycle.MachineCreating:  "Machine is being created",
+	lifecycle.KillSwitchActing: "Kill switch: Machine is being removed without drain",
+	lifecycle.GracefulShutdown: "Machine is leaving: drain, volumes, infrastructure",
+	lifecycle.ClusterDeleting:  "The Cluster is being deleted: nothing is started",
+	lifecycle.Unreadable:       "The schedule cannot be read: everything stays as it is",
+	lifecycle.NoCluster:        "The Cluster does not exist",
+	lifecycle.Judging:          "The schedule is being judged",
+}
+
+func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: string(d.Reason)}
+	if actErr != nil {
+		c.Reason, c.Message = v1alpha1.ReconcileFailedReason, actErr.Error()
+		return c
+	}
+	if msg, ok := settled[d.Reason]; ok {
+		c.Status, c.Message = metav1.ConditionTrue, msg
+	} else {
+		c.Message = underway[d.Reason]
+	}
+	switch d.Reason {
+	case lifecycle.EmergencyReclaim:
+		record, _ := s.record(v1alpha1.EmergencyReclaimAnnotation)
+		c.Message = record.Where()
+	case lifecycle.MachineNotReady, lifecycle.GracefulShutdown, lifecycle.KillSwitchActing:
+		c.Message = withDetail(c.Message, s.machineReady().Message)
+	case lifecycle.NoCluster:
+		c.Message = s.referenceProblems()
+	case lifecycle.ScheduleDisabled:
+		if record, ok := s.record(v1alpha1.ReclaimedAnnotation); ok {
+			c.Message = disabledBy(record)
+		}
+	}
+	if edits := s.pendingEdits(); edits != "" && s.children.Machine != nil {
+		c.Message = withDetail(c.Message, edits)
+	}
+	return c
+}
+
+func withDetail(message, detail string) string {
+	if detail == "" {
+		return message
+	}
+	return message + ": " + detail
+}
+
+func (s *scope) scheduledCondition(now time.Time) metav1.Condition {
+	sm := s.scheduled
+	c := metav1.Condition{Type: v1alpha1.ScheduledCondition, Status: metav1.ConditionFalse}
+	record, reclaimed := s.record(v1alpha1.ReclaimedAnnotation)
+	active, _ := s.answer(now)
+	switch {
+	case !sm.ScheduleEnabled() && reclaimed:
+		c.Reason = v1alpha1.EmergencyReclaimDisabledScheduleReason
+		c.Message = disabledBy(record)
+	case !sm.ScheduleEnabled():
+		c.Reason, c.Message = v1alpha1.ScheduleDisabledReason, "Schedule is disabled"
+	case s.scheduleErr != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, s.unreadableReason(), strings.Join(s.problemsOf(true), "; ")
+	case active:
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ScheduleActiveReason
+		c.Message = "Current time is within schedule: " + s.schedule.String()
+	default:
+		c.Reason = v1alpha1.ScheduleInactiveReason
+		c.Message = "Current time is outside schedule: " + s.schedule.String()
+	}
+	return c
+}
+
+func disabledBy(r v1alpha1.ReclaimRecord) string {
+	return fmt.Sprintf("Schedule auto-disabled by emergency reclaim (%s). Re-enable with kubectl patch when ready.", r.Why())
+}
+
+// problemsOf returns what is wrong with the schedule, or with everything else in
+// the spec.
+func (s *scope) problemsOf(schedule bool) []string {
+	var problems []string
+	for _, e := range s.invalid {
+		if strings.HasPrefix(e.Field, "spec.schedule.") == schedule {
+			problems = append(problems, e.Error())
+		}
+	}
+	return problems
+}
+
+// unreadableReason tells a zone that this build does not know from everything
+// else: a newer build may know it.
+func (s *scope) unreadableReason() string {
+	for _, e := range s.invalid {
+		if strings.HasPrefix(e.Field, "spec.schedule.") && e.Field != "spec.schedule.timezone" {
+			return v1alpha1.ScheduleUnreadableReason
+		}
+	}
+	return v1alpha1.TimezoneUnavailableReason
+}
+
+// record returns what is remembered under an annotation.
+func (s *scope) record(annotation string) (v1alpha1.ReclaimRecord, bool) {
+	value, ok := s.scheduled.Annotations[annotation]
+	if !ok {
+		return v1alpha1.ReclaimRecord{}, false
+	}
+	return v1alpha1.ParseReclaimRecord(value), true
+}
+
+// machineReady mirrors the Machine: while it is being deleted, what the deletion
+// waits for, which names the pods that block a drain.
+func (s *scope) machineReady() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.MachineReadyCondition, Status: metav1.ConditionFalse}
+	m := s.children.Machine
+	if m == nil {
+		c.Reason, c.Message = v1alpha1.MachineAbsentReason, "There is no Machine"
+		return c
+	}
+	source := conditions.Get(m, clusterv1.ReadyCondition)
+	if deleting := conditions.Get(m, clusterv1.MachineDeletingCondition); deleting != nil && deleting.Status == metav1.ConditionTrue {
+		c.Reason, c.Message = deleting.Reason, deleting.Message
+		return c
+	}
+	switch {
+	case source == nil:
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.MachineNotReadyReason
+		c.Message = "Cluster API has not reported on the Machine yet"
+	case source.Status == metav1.ConditionTrue:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.MachineReadyReason, "CAPI Machine is in Running state"
+	default:
+		c.Status, c.Reason, c.Message = source.Status, source.Reason, source.Message
+	}
+	return c
+}
+
+func (s *scope) referencesValid() metav1.Condition {
+	c := metav1.Condition{
+		Type: v1alpha1.ReferencesValidCondition, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReferencesValidReason, Message: s.pendingEdits(),
+	}
+	if msg := s.referenceProblems(); msg != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReferencesInvalidReason, msg
+	}
+	return c
+}
+
+// referenceProblems says what of the spec cannot be used, and the way out; empty
+// if everything can.
+func (s *scope) referenceProblems() string {
+	problems := s.problemsOf(false)
+	if s.cluster == nil {
+		problems = append(problems, fmt.Sprintf("spec.clusterName: Cluster %s does not exist in namespace %s: create it, or make a ScheduledMachine for another",
+			s.scheduled.Spec.ClusterName, s.scheduled.Namespace))
+	}
+	for _, p := range s.children.Problems {
+		problems = append(problems, "spec."+p.Field+": "+p.Message)
+	}
+	return strings.Join(problems, "; ")
+}
+
+// pendingEdits says which edits wait for the next window.
+func (s *scope) pendingEdits() string {
+	if s.children.Machine == nil {
+		return ""
+	}
+	var edited []string
+	if b := s.children.Bootstrap; b != nil && b.GetAnnotations()[v1alpha1.SpecHashAnnotation] != children.SpecHash(s.scheduled.Spec.BootstrapSpec) {
+		edited = append(edited, "spec.bootstrapSpec")
+	}
+	if i := s.children.Infrastructure; i != nil && i.GetAnnotations()[v1alpha1.SpecHashAnnotation] != children.SpecHash(s.scheduled.Spec.InfrastructureSpec) {
+		edited = append(edited, "spec.infrastructureSpec")
+	}
+	if len(edited) == 0 {
+		return ""
+	}
+	return "edits of " + strings.Join(edited, " and ") + " apply at the next window"
+}
+
+func (s *scope) reachable() metav1.Condition {
+	c := metav1.Condition{
+		Type: v1alpha1.WorkloadClusterReachableCondition, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ConnectedReason, Message: "The Nodes of the workload cluster are watched",
+	}
+	if !s.connected {
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.NotConnectedReason
+		c.Message = "The workload cluster is not connected: requests of owners cannot be seen"
+	}
+	return c
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scheduledmachine answers one question: what should this machine be
+// doing now, and when does that change? It makes children when a window opens and
+// lets Cluster API take them out when it closes. What an owner asks for in an
+// emergency is done by package reclaim; here it is only shown.
+package scheduledmachine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+)
+
+const (
+	// firstRetry and longestRetry bound the back-off of a failing object. The
+	// contract says five minutes at most.
+	firstRetry   = time.Second
+	longestRetry = 5 * time.Minute
+	// quietRetry is for a write that met a newer object: the cache catches up within
+	// milliseconds, and nobody needs to hear of it.
+	quietRetry = 50 * time.Millisecond
+)
+
+// Reconciler moves ScheduledMachines towards what their schedules ask.
+type Reconciler struct {
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Reader reads ScheduledMachines and Clusters from the manager's cache.
+	Reader client.Reader
+	// Children reads what a ScheduledMachine has brought into being.
+	Children children.Reader
+	// Actuate is the only way to write.
+	Actuate *actuate.Actuator
+	// ClusterCache says which workload clusters are connected.
+	ClusterCache clustercache.ClusterCache
+	// Recorder records events.
+	Recorder events.EventRecorder
+	// Watcher starts watches on kinds of children, which are only known at run time.
+	Watcher Watcher
+	// Backoff says how long to wait after a failure; nil is the contract's.
+	Backoff workqueue.TypedRateLimiter[ctrl.Request]
+}
+
+// A Watcher makes the objects of a child's kind wake their ScheduledMachine. It
+// is idempotent.
+type Watcher interface {
+	Watch(obj client.Object) error
+}
+
+// Reconcile moves one ScheduledMachine one step towards what its schedule asks.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	sm := &v1alpha1.ScheduledMachine{}
+	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
+		r.Backoff.Forget(req)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	s, d, err := r.reconcile(ctx, sm)
+	if err == nil {
+		r.Backoff.Forget(req)
+		return recheck(d.Recheck, r.Clock.Now()), nil
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) && s == nil {
+		return ctrl.Result{RequeueAfter: quietRetry}, nil
+	}
+	ctrl.LoggerFrom(ctx).Error(err, "Reconciling ScheduledMachine")
+	failures.Inc()
+	retry := r.Clock.Now().Add(r.Backoff.When(req))
+	if next := d.Recheck; !next.IsZero() && next.After(r.Clock.Now()) && next.Before(retry) {
+		retry = next // A window's edge does not wait for a back-off.
+	}
+	return recheck(retry, r.Clock.Now()), nil
+}
+
+// reconcile observes, decides, acts and reports. The scope is nil if nothing was
+// decided.
+func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, lifecycle.Decision, error) {
+	s, err := r.observe(ctx, sm)
+	if err != nil {
+		return nil, lifecycle.Decision{}, fmt.Errorf("observing: %w", err)
+	}
+	if err := r.claim(ctx, s); err != nil {
+		return nil, lifecycle.Decision{}, err
+	}
+	if isPaused, err := r.Actuate.Paused(ctx, s.cluster, sm); err != nil || isPaused {
+		return nil, lifecycle.Decision{}, err
+	}
+	s.before = sm.DeepCopy()
+	now := r.Clock.Now()
+	f := s.facts(now)
+	evaluations.Inc()
+	d := lifecycle.Decide(f)
+	actErr := r.act(ctx, s, d)
+	if d.Action == lifecycle.Release && actErr == nil {
+		return s, d, nil
+	}
+	return s, d, errors.Join(actErr, r.report(ctx, s, d, actErr))
+}
+
+// claim makes the object findable before anything is made for it: the finalizer
+// keeps it until its children are gone, the owner reference carries it along with
+// its Cluster in clusterctl move, the label is Cluster API's.
+func (r *Reconciler) claim(ctx context.Context, s *scope) error {
+	sm := s.scheduled
+	if !sm.DeletionTimestamp.IsZero() || s.paused() {
+		return nil
+	}
+	before := sm.DeepCopy()
+	controllerutil.AddFinalizer(sm, v1alpha1.ScheduledMachineFinalizer)
+	if sm.Labels == nil {
+		sm.Labels = map[string]string{}
+	}
+	sm.Labels[clusterv1.ClusterNameLabel] = sm.Spec.ClusterName
+	if s.cluster != nil {
+		sm.OwnerReferences = withOwner(sm.OwnerReferences, metav1.OwnerReference{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster",
+			Name: s.cluster.Name, UID: s.cluster.UID,
+		})
+	}
+	if sm.ScheduleEnabled() {
+		// Whoever turned the schedule on again has read why it was off.
+		delete(sm.Annotations, v1alpha1.ReclaimedAnnotation)
+	}
+	return r.Actuate.PatchLocked(ctx, sm, before)
+}
+
+// withOwner replaces an owner of the same kind and name, whatever its UID and
+// version, or adds it.
+func withOwner(refs []metav1.OwnerReference, want metav1.OwnerReference) []metav1.OwnerReference {
+	for i, ref := range refs {
+		if ref.Kind == want.Kind && ref.Name == want.Name {
+			if ref.UID == want.UID {
+				return refs
+			}
+			refs[i] = want
+			return refs
+		}
+	}
+	return append(refs, want)
+}
+
+// paused reports whether the object or its Cluster is paused.
+func (s *scope) paused() bool {
+	if s.cluster != nil {
+		return annotations.IsPaused(s.cluster, s.scheduled)
+	}
+	return annotations.HasPaused(s.scheduled)
+}
+
+// recheck turns an instant into a requeue. A past instant requeues at once rather
+// than never, because a zero RequeueAfter means "do not requeue".
+func recheck(at, now time.Time) ctrl.Result {
+	if at.IsZero() {
+		return ctrl.Result{}
+	}
+	return ctrl.Result{RequeueAfter: max(at.Sub(now), time.Millisecond)}
+}

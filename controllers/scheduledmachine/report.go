@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+)
+
+// maxMessage is the bound of status.message and of a condition's message, in
+// bytes; the API counts characters, which are never more.
+const maxMessage = 10240
+
+// report writes status at most once, and says what changed only after the write.
+// Everything in it comes from this run: nothing an earlier run wrote is trusted.
+func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision, actErr error) error {
+	if apierrors.IsConflict(actErr) {
+		return nil // The next run sees the newer object; there is nothing to tell.
+	}
+	now := r.Clock.Now()
+	st := &s.scheduled.Status
+	from := st.Phase
+	st.Phase = v1alpha1.Phase(d.Phase)
+	if actErr != nil {
+		st.Phase = v1alpha1.PhaseError
+	}
+	st.ObservedGeneration = s.scheduled.Generation
+	s.reportSchedule(now)
+	s.reportChildren()
+	s.reportConditions(d, actErr, now)
+
+	if err := r.Actuate.PatchStatus(ctx, s.scheduled, s.before); err != nil {
+		return err
+	}
+	r.announce(ctx, s.scheduled, from)
+	return nil
+}
+
+// reportSchedule writes the schedule's answer and its next changes.
+func (s *scope) reportSchedule(now time.Time) {
+	st := &s.scheduled.Status
+	active, change := s.answer(now)
+	var after time.Time
+	if !change.IsZero() {
+		_, after = s.schedule.At(change)
+	}
+	st.InSchedule = active
+	opens, closes := change, after
+	if active {
+		opens, closes = after, change
+	}
+	st.NextActivation, st.NextCleanup = instant(opens), instant(closes)
+	st.NextTransition = ""
+	switch {
+	case change.IsZero():
+	case active:
+		st.NextTransition = "closes " + change.Format(time.RFC3339)
+	default:
+		st.NextTransition = "opens " + change.Format(time.RFC3339)
+	}
+}
+
+func instant(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(metav1.NewTime(t.UTC()))
+}
+
+// reportChildren writes what exists; what is gone has no reference.
+func (s *scope) reportChildren() {
+	st := &s.scheduled.Status
+	c := s.children
+	st.BootstrapRef, st.InfrastructureRef, st.MachineRef, st.NodeRef, st.ProviderID = nil, nil, nil, nil, ""
+	if c.Bootstrap != nil {
+		st.BootstrapRef = childReference(c.Bootstrap, c.Bootstrap.GetAPIVersion(), c.Bootstrap.GetKind())
+	}
+	if c.Infrastructure != nil {
+		st.InfrastructureRef = childReference(c.Infrastructure, c.Infrastructure.GetAPIVersion(), c.Infrastructure.GetKind())
+	}
+	m := c.Machine
+	if m == nil {
+		return
+	}
+	st.MachineRef = childReference(m, machineAPIVersion, "Machine")
+	st.ProviderID = m.Spec.ProviderID
+	if m.Status.NodeRef.IsDefined() {
+		st.NodeRef = &v1alpha1.NodeReference{Name: m.Status.NodeRef.Name}
+	}
+	st.LastScheduledTime = m.CreationTimestamp.DeepCopy()
+}
+
+func childReference(obj client.Object, apiVersion, kind string) *v1alpha1.ChildReference {
+	return &v1alpha1.ChildReference{APIVersion: apiVersion, Kind: kind, Name: obj.GetName(), Namespace: obj.GetNamespace()}
+}
+
+// clip keeps a message inside the API's bound.
+func clip(message string) string {
+	const more = " …"
+	if len(message) <= maxMessage {
+		return message
+	}
+	return message[:maxMessage-len(more)] + more
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
+)
+
+// scope holds what one reconcile reads. It is filled by observe.
+type scope struct {
+	// scheduled is the object being reconciled, and before what it was when its
+	// status began to be rewritten.
+	scheduled, before *v1alpha1.ScheduledMachine
+
+	// cluster is nil while there is no Cluster of that name.
+	cluster *clusterv1.Cluster
+
+	// children are what exists. act keeps them up to date.
+	children children.Set
+
+	// schedule is the zero value, which is never active, if scheduleErr is set.
+	schedule    schedule.Schedule
+	scheduleErr error
+
+	// invalid is everything in the spec that can never be carried out.
+	invalid field.ErrorList
+
+	// connected says that the workload cluster can be seen.
+	connected bool
+}
+
+func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
+	s := &scope{scheduled: sm, invalid: validation.ScheduledMachine(sm)}
+	s.schedule, s.scheduleErr = schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule))
+
+	cluster := &clusterv1.Cluster{}
+	key := client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}
+	switch err := r.Reader.Get(ctx, key, cluster); {
+	case err == nil:
+		s.cluster = cluster
+	case !apierrors.IsNotFound(err):
+		return nil, err
+	}
+	_, err := r.ClusterCache.GetReader(ctx, key)
+	if err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return nil, err
+	}
+	s.connected = err == nil
+
+	if s.children, err = r.Children.Read(ctx, sm, s.mustBeSure(r.Clock.Now())); err != nil {
+		return nil, err
+	}
+	return s, r.watchChildren(s)
+}
+
+// mustBeSure reports whether a child that the cache does not have is looked up
+// live: before anything is made, so that nobody's object is overwritten; before
+// the object itself goes, so that nothing is left behind; and while a Machine is
+// there, so that it is not replaced because of a cache that is late.
+func (s *scope) mustBeSure(now time.Time) bool {
+	active, _ := s.answer(now)
+	return active || !s.scheduled.DeletionTimestamp.IsZero() || s.scheduled.Status.MachineRef != nil
+}
+
+// watchChildren watches the kinds that exist, which includes those that are about
+// to be made once they are.
+func (r *Reconciler) watchChildren(s *scope) error {
+	var errs []error
+	for _, obj := range s.children.Existing() {
+		errs = append(errs, r.Watcher.Watch(obj))
+	}
+	return errors.Join(errs...)
+}
+
+// answer is the schedule's, and never a yes while the schedule is disabled.
+func (s *scope) answer(now time.Time) (active bool, change time.Time) {
+	if !s.scheduled.ScheduleEnabled() || s.scheduleErr != nil {
+		return false, time.Time{}
+	}
+	return s.schedule.At(now)
+}
+
+// facts is the border between Kubernetes and the decision.
+func (s *scope) facts(now time.Time) lifecycle.Facts {
+	sm := s.scheduled
+	_, reclaiming := s.record(v1alpha1.EmergencyReclaimAnnotation)
+	f := lifecycle.Facts{
+		Now:            now,
+		Phase:          lifecycle.Phase(sm.Status.Phase),
+		Deleting:       !sm.DeletionTimestamp.IsZero(),
+		KillSwitch:     sm.Spec.KillSwitch,
+		Reclaim:        reclaiming,
+		Enabled:        sm.ScheduleEnabled(),
+		Readable:       s.scheduleErr == nil,
+		Infrastructure: presence(s.children.Infrastructure, s.children.Infrastructure == nil),
+		Bootstrap:      presence(s.children.Bootstrap, s.children.Bootstrap == nil),
+		Machine:        presence(s.children.Machine, s.children.Machine == nil),
+		Expedited:      s.children.Expedited(),
+	}
+	f.Wanted, f.Change = s.answer(now)
+	if s.cluster != nil {
+		f.Cluster = lifecycle.ClusterPresent
+		if !s.cluster.DeletionTimestamp.IsZero() {
+			f.Cluster = lifecycle.ClusterLeaving
+		}
+	}
+	if m := s.children.Machine; m != nil {
+		// Cluster API patches conditions before the rest of the status.
+		f.MachineReady = conditions.IsTrue(m, clusterv1.ReadyCondition) && m.Status.NodeRef.IsDefined()
+		f.MachineFailed = conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) && m.DeletionTimestamp.IsZero()
+		if !m.DeletionTimestamp.IsZero() {
+			f.Deadline = m.DeletionTimestamp.Add(children.GraceOf(sm))
+		}
+	}
+	return f
+}
+
+func presence(obj client.Object, absent bool) lifecycle.Presence {
+	switch {
+	case absent:
+		return lifecycle.Absent
+	case obj.GetDeletionTimestamp().IsZero():
+		return lifecycle.Present
+	default:
+		return lifecycle.Leaving
+	}
+}

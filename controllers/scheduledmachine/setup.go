@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/external"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// ClusterNameIndex finds the ScheduledMachines of a Cluster in the cache.
+const ClusterNameIndex = "spec.clusterName"
+
+// AddIndexes adds the indexes that this controller and its siblings read by.
+func AddIndexes(ctx context.Context, mgr ctrl.Manager) error {
+	return mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.ScheduledMachine{}, ClusterNameIndex, func(o client.Object) []string {
+		return []string{o.(*v1alpha1.ScheduledMachine).Spec.ClusterName}
+	})
+}
+
+// SetupWithManager adds the controller to mgr. watchFilter is the value of
+// Cluster API's watch label, empty for everything.
+//
+// This is controller-runtime's own builder, not Cluster API's: that one
+// reconciles an object once a second at most, which an owner would have to wait
+// for.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
+	log := mgr.GetLogger().WithValues("controller", "scheduledmachine")
+	if r.Backoff == nil {
+		r.Backoff = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry)
+	}
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named("scheduledmachine").
+		For(&v1alpha1.ScheduledMachine{}, builder.WithPredicates(
+			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter),
+			// Our own status writes are no news to us.
+			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
+		)).
+		Owns(&clusterv1.Machine{}).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("scheduledmachine", r.ofCluster)).
+		WithOptions(opts).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("building scheduledmachine controller: %w", err)
+	}
+	r.Watcher = childWatcher{&external.ObjectTracker{
+		Controller: c, Cache: mgr.GetCache(), Scheme: mgr.GetScheme(), PredicateLogger: &log,
+	}, mgr}
+	return registerMetrics(mgr.GetCache())
+}
+
+// ofCluster returns the ScheduledMachines of a Cluster.
+func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
+	list := &v1alpha1.ScheduledMachineList{}
+	if err := r.Reader.List(ctx, list, client.InNamespace(cluster.GetNamespace()),
+		client.MatchingFields{ClusterNameIndex: cluster.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of Cluster")
+		return nil
+	}
+	requests := make([]ctrl.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// childWatcher watches kinds of children once each.
+type childWatcher struct {
+	tracker *external.ObjectTracker
+	mgr     ctrl.Manager
+}
+
+// Watch implements Watcher. The label names the ScheduledMachine: our owner
+// reference may have been dropped since.
+func (w childWatcher) Watch(obj client.Object) error {
+	return w.tracker.Watch(w.mgr.GetLogger(), obj, handler.EnqueueRequestsFromMapFunc(
+		func(_ context.Context, o client.Object) []ctrl.Request {
+			name := o.GetLabels()[v1alpha1.ScheduledMachineLabel]
+			if name == "" {
+				return nil
+			}
+			return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+		}), predicates.ResourceIsChanged(w.mgr.GetScheme(), w.mgr.GetLogger()))
+}

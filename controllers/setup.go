@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controllers is the one list of everything that runs in the manager.
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/controllers/remote"
+	"sigs.k8s.io/cluster-api/util/index"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/webhooks"
+)
+
+// ManagerName is the name of the manager in user agents and events.
+const ManagerName = "5spot-controller-manager"
+
+// reclaimConcurrency is how many machines are given back at once. An owner's
+// request never waits for a free worker: each costs three writes.
+const reclaimConcurrency = 100
+
+// Options are what may differ between two managers.
+type Options struct {
+	// WatchFilter is the value of Cluster API's watch label, empty for everything.
+	WatchFilter string
+	// ScheduledMachineConcurrency is how many ScheduledMachines are reconciled at once.
+	ScheduledMachineConcurrency int
+	// ClusterCacheConcurrency is how many workload clusters are connected at once.
+	ClusterCacheConcurrency int
+	// ClusterCacheQPS and ClusterCacheBurst limit requests to each workload cluster.
+	ClusterCacheQPS   float32
+	ClusterCacheBurst int
+}
+
+// SetupWithManager adds everything to mgr.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	if err := scheduledmachine.AddIndexes(ctx, mgr); err != nil {
+		return fmt.Errorf("indexing ScheduledMachines: %w", err)
+	}
+	if err := index.ByMachineNode(ctx, mgr); err != nil {
+		return fmt.Errorf("indexing Machines: %w", err)
+	}
+	clusterCache, err := newClusterCache(ctx, mgr, o)
+	if err != nil {
+		return fmt.Errorf("connecting workload clusters: %w", err)
+	}
+	unlimited, err := unlimitedClient(mgr)
+	if err != nil {
+		return fmt.Errorf("creating client of the emergency lane: %w", err)
+	}
+	read := children.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper()}
+	recorder := mgr.GetEventRecorder(ManagerName)
+
+	if err := (&scheduledmachine.Reconciler{
+		Clock: clock.RealClock{}, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()),
+		ClusterCache: clusterCache, Recorder: recorder,
+	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: o.ScheduledMachineConcurrency}); err != nil {
+		return err
+	}
+	if err := (&reclaim.Reconciler{
+		Clock: clock.RealClock{}, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(unlimited),
+		ClusterCache: clusterCache, Recorder: recorder,
+	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, controller.Options{MaxConcurrentReconciles: reclaimConcurrency}); err != nil {
+		return err
+	}
+	return (&webhooks.ScheduledMachine{}).SetupWithManager(mgr)
+}
+
+// newClusterCache caches Nodes only, and of those only what is read.
+func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clustercache.ClusterCache, error) {
+	secrets, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(),
+		Cache:      &client.CacheOptions{Reader: mgr.GetCache()},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+		SecretClient:     secrets,
+		WatchFilterValue: o.WatchFilter,
+		Cache: clustercache.CacheOptions{
+			ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: reclaim.TrimNode}},
+		},
+		Client: clustercache.ClientOptions{
+			QPS: o.ClusterCacheQPS, Burst: o.ClusterCacheBurst,
+			UserAgent: remote.DefaultClusterAPIUserAgent(ManagerName),
+		},
+	}, controller.Options{MaxConcurrentReconciles: o.ClusterCacheConcurrency})
+}
+
+// unlimitedClient writes without a client-side rate limit: a thousand machines
+// that leave at five must not make one owner wait.
+func unlimitedClient(mgr ctrl.Manager) (client.Client, error) {
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.QPS, config.RateLimiter = -1, nil
+	return client.New(config, client.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		Cache: &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true},
+	})
+}
