@@ -123,7 +123,7 @@ func TestPlanReadsFiles(t *testing.T) {
 
 func TestPlanRefusesFiles(t *testing.T) {
 	t.Parallel()
-	in := func(old, new string) string { return strings.Replace(office, old, new, 1) }
+	in := func(was, is string) string { return strings.Replace(office, was, is, 1) }
 	cases := map[string]struct {
 		reason string
 		stdin  string
@@ -257,4 +257,18 @@ func TestPlanReadsTheCluster(t *testing.T) {
 	if diff := cmp.Diff(want, run("", "plan", "office", "-n", "barn", config)); diff != "" {
 		t.Errorf("the flag's namespace: -want, +got:\n%s", diff)
 	}
+}
+
+func FuzzPlanReadsAnything(f *testing.F) {
+	f.Add(office)
+	f.Add(office + "---\n" + office)
+	f.Add(`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"5spot.finos.org/v1alpha1","kind":"ScheduledMachine","spec":{"schedule":null}}]}`)
+	f.Add("kind: ScheduledMachine\napiVersion: 5spot.finos.org/v1alpha1\nmetadata: 3\nspec: []\n")
+	f.Add("a: &a [*a]\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		got := run(text, "plan", "-f", "-")
+		if got.Code == 0 && (got.Out == "" || got.Err != "") || got.Code != 0 && (got.Code != 2 || got.Out != "" || got.Err == "") {
+			t.Fatalf("%+v", got)
+		}
+	})
 }

@@ -39,15 +39,14 @@ func (e *FieldError) Detail() string {
 
 // FieldErrors returns the errors of which err, from this package, is made.
 func FieldErrors(err error) []*FieldError {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // this takes err apart
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []*FieldError
 		for _, e := range joined.Unwrap() {
 			all = append(all, FieldErrors(e)...)
 		}
 		return all
 	}
-	var one *FieldError
-	if errors.As(err, &one) {
+	if one, ok := errors.AsType[*FieldError](err); ok {
 		return []*FieldError{one}
 	}
 	return nil

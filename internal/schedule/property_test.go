@@ -13,7 +13,7 @@ import (
 )
 
 // zoneNames lists every zone of the database that is linked in.
-func zoneNames(t testing.TB) []string {
+func zoneNames(t *testing.T) []string {
 	t.Helper()
 	files, err := zoneFiles()
 	if err != nil {

@@ -13,20 +13,20 @@ import (
 )
 
 // mustParse is for schedules that are right by construction.
-func mustParse(t testing.TB, days, hours, zone string) schedule.Schedule {
-	t.Helper()
+func mustParse(tb testing.TB, days, hours, zone string) schedule.Schedule {
+	tb.Helper()
 	s, err := schedule.Parse(schedule.Spec{DaysOfWeek: []string{days}, HoursOfDay: []string{hours}, Timezone: zone})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }
 
-func instant(t testing.TB, text string) time.Time {
-	t.Helper()
+func instant(tb testing.TB, text string) time.Time {
+	tb.Helper()
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return at
 }
@@ -290,10 +290,11 @@ func TestString(t *testing.T) {
 
 func TestSchedulesOfTheSameWordsAreEqual(t *testing.T) {
 	t.Parallel()
-	if mustParse(t, "mon", "9", "Europe/Zurich") != mustParse(t, "mon", "9", "Europe/Zurich") {
+	one, same := mustParse(t, "mon", "9", "Europe/Zurich"), mustParse(t, "mon", "9", "Europe/Zurich")
+	if one != same {
 		t.Error("two Schedules of the same words differ")
 	}
-	if mustParse(t, "mon", "9", "Europe/Zurich") == mustParse(t, "mon", "9", "Europe/Vaduz") {
+	if one == mustParse(t, "mon", "9", "Europe/Vaduz") {
 		t.Error("Schedules of different zones are equal")
 	}
 }
