@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
@@ -16,6 +15,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
 )
 
 // firstRetry and lastRetry bound the time between two tries to read the Node
@@ -75,7 +75,7 @@ func (l *loop) run(ctx context.Context) error {
 // stands already is not written again. It repeats while the server cannot be
 // reached; a server that refuses the reading may still accept a report.
 func (l *loop) inspect(ctx context.Context) (requested bool) {
-	for wait := firstRetry; ctx.Err() == nil; wait = min(2*wait, lastRetry) {
+	for backoff := (retry.Backoff{First: firstRetry, Last: lastRetry}); ctx.Err() == nil; {
 		requested, err := l.reporter.Requested(ctx)
 		switch {
 		case err == nil:
@@ -89,10 +89,7 @@ func (l *loop) inspect(ctx context.Context) (requested bool) {
 		case ctx.Err() == nil:
 			l.log.Warn("Reading the Node", "err", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // nobody gains by guessing it
-		}
+		_ = retry.Sleep(ctx, backoff.Next())
 	}
 	return false
 }
@@ -128,8 +125,7 @@ func (l *loop) watch(ctx context.Context) (reported bool, err error) {
 		// Reported first: stopping the detector takes time that the owner waits.
 		reported, err = l.report(ctx, m)
 		cancel()
-		<-ended
-		return reported, err
+		return reported, errors.Join(err, <-ended)
 	case l.config = <-l.configs:
 		cancel()
 		err = <-ended

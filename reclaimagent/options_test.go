@@ -40,7 +40,8 @@ func TestOptions(t *testing.T) {
 		"Environment": {
 			"Every variable is read.", nil,
 			map[string]string{"NODE_NAME": "ws", "RECLAIM_PROC_ROOT": "/host/proc", "MACHINE_ID_PATH": "/host/id", "SKIP_HOST_ID_CHECK": "true", "RECLAIM_DETECTOR": "poll"},
-			reclaimagent.Options{NodeName: "ws", ProcRoot: "/host/proc", MachineIDPath: "/host/id", SkipHostIDCheck: true, Detector: "poll"}, "",
+			reclaimagent.Options{NodeName: "ws", ProcRoot: "/host/proc", MachineIDPath: "/host/id", SkipHostIDCheck: true, Detector: "poll"},
+			"",
 		},
 		"FlagBeatsEnvironment": {"What is said last and here wins.", []string{"--node-name", "ws", "--detector=netlink"}, map[string]string{"NODE_NAME": "other", "RECLAIM_DETECTOR": "poll"}, with(func(o *reclaimagent.Options) { o.Detector = "netlink" }), ""},
 		"SkipTrue":             {"In its long form.", []string{"--node-name=ws", "--skip-host-id-check=true"}, nil, with(func(o *reclaimagent.Options) { o.SkipHostIDCheck = true }), ""},

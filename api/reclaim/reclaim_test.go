@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reclaim_test
+package reclaim
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 )
 
 func TestRequested(t *testing.T) {
@@ -18,21 +15,21 @@ func TestRequested(t *testing.T) {
 		in     map[string]string
 		want   bool
 	}{
-		"Literal":       {"The one value that counts.", map[string]string{reclaim.RequestedAnnotation: "true"}, true},
-		"Absent":        {"No annotation, no request.", map[string]string{reclaim.ReasonAnnotation: "process-match: java"}, false},
+		"Literal":       {"The one value that counts.", map[string]string{RequestedAnnotation: "true"}, true},
+		"Absent":        {"No annotation, no request.", map[string]string{ReasonAnnotation: "process-match: java"}, false},
 		"NoAnnotations": {"A Node without annotations asks for nothing.", nil, false},
-		"False":         {"A refusal is not a request.", map[string]string{reclaim.RequestedAnnotation: "false"}, false},
-		"Zero":          {"Numbers are not the literal.", map[string]string{reclaim.RequestedAnnotation: "0"}, false},
-		"One":           {"Numbers are not the literal.", map[string]string{reclaim.RequestedAnnotation: "1"}, false},
-		"Empty":         {"A half-written request does not eject.", map[string]string{reclaim.RequestedAnnotation: ""}, false},
-		"Capital":       {"Case counts.", map[string]string{reclaim.RequestedAnnotation: "True"}, false},
-		"Yes":           {"Synonyms do not count.", map[string]string{reclaim.RequestedAnnotation: "yes"}, false},
-		"LeadingBlank":  {"Nothing is trimmed.", map[string]string{reclaim.RequestedAnnotation: " true"}, false},
-		"TrailingBlank": {"Nothing is trimmed.", map[string]string{reclaim.RequestedAnnotation: "true "}, false},
+		"False":         {"A refusal is not a request.", map[string]string{RequestedAnnotation: "false"}, false},
+		"Zero":          {"Numbers are not the literal.", map[string]string{RequestedAnnotation: "0"}, false},
+		"One":           {"Numbers are not the literal.", map[string]string{RequestedAnnotation: "1"}, false},
+		"Empty":         {"A half-written request does not eject.", map[string]string{RequestedAnnotation: ""}, false},
+		"Capital":       {"Case counts.", map[string]string{RequestedAnnotation: "True"}, false},
+		"Yes":           {"Synonyms do not count.", map[string]string{RequestedAnnotation: "yes"}, false},
+		"LeadingBlank":  {"Nothing is trimmed.", map[string]string{RequestedAnnotation: " true"}, false},
+		"TrailingBlank": {"Nothing is trimmed.", map[string]string{RequestedAnnotation: "true "}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := reclaim.Requested(tc.in); got != tc.want {
+			if got := Requested(tc.in); got != tc.want {
 				t.Errorf("%s\nRequested(%v) = %v, want %v", tc.reason, tc.in, got, tc.want)
 			}
 		})
@@ -40,16 +37,16 @@ func TestRequested(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	got := []string{reclaim.ConfigMapName("ws-01"), reclaim.Reason("java")}
-	if diff := cmp.Diff([]string{"reclaim-agent-ws-01", "process-match: java"}, got); diff != "" {
-		t.Errorf("Names are a contract with the agent.\n-want, +got:\n%s", diff)
+	got := []string{ConfigMapName("ws-01"), Reason("java")}
+	if want := []string{"reclaim-agent-ws-01", "process-match: java"}; !slices.Equal(got, want) {
+		t.Errorf("Names are a contract with the agent: %q, want %q", got, want)
 	}
 }
 
 func TestText(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		in     reclaim.Config
+		in     Config
 		want   string
 	}{
 		"Inert": {
@@ -58,30 +55,30 @@ func TestText(t *testing.T) {
 		},
 		"KillIfCommandsFillBoth": {
 			reason: "A command is looked for by name and in the arguments.",
-			in:     reclaim.ConfigFor([]string{"java", "", "idea"}),
+			in:     ConfigFor([]string{"java", "", "idea"}),
 			want:   "match_commands = [\"java\", \"idea\"]\nmatch_argv_substrings = [\"java\", \"idea\"]\npoll_interval_ms = 250\n",
 		},
 		"EscapesWhatTOMLWants": {
 			reason: "Quotes, backslashes and control characters must not end or bend the string.",
-			in:     reclaim.Config{MatchCommands: []string{"a\"b\\c\n\x00\x7f\tö\xff"}, PollInterval: 5 * time.Millisecond},
+			in:     Config{MatchCommands: []string{"a\"b\\c\n\x00\x7f\tö\xff"}, PollInterval: 5 * time.Millisecond},
 			want:   "match_commands = [\"a\\\"b\\\\c\\u000A\\u0000\\u007F\\u0009ö\uFFFD\"]\nmatch_argv_substrings = []\npoll_interval_ms = 5\n",
 		},
 		"IntervalStaysParsable": {
 			reason: "What we write must be accepted by what reads it.",
-			in:     reclaim.Config{PollInterval: time.Hour},
+			in:     Config{PollInterval: time.Hour},
 			want:   "match_commands = []\nmatch_argv_substrings = []\npoll_interval_ms = 60000\n",
 		},
 		"IntervalRoundsUp": {
 			reason: "Zero milliseconds is refused by the reader.",
-			in:     reclaim.Config{PollInterval: time.Microsecond},
+			in:     Config{PollInterval: time.Microsecond},
 			want:   "match_commands = []\nmatch_argv_substrings = []\npoll_interval_ms = 1\n",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, got, _ := strings.Cut(tc.in.Text(), "\n")
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s\nText(): -want, +got:\n%s", tc.reason, diff)
+			if got != tc.want {
+				t.Errorf("%s\nText():\n-%s+%s", tc.reason, tc.want, got)
 			}
 		})
 	}
@@ -90,13 +87,13 @@ func TestText(t *testing.T) {
 func TestInert(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		in     reclaim.Config
+		in     Config
 		want   bool
 	}{
-		"Zero":        {"Absent means inert.", reclaim.Config{}, true},
-		"OnlyEmpty":   {"Empty commands are none.", reclaim.ConfigFor([]string{""}), true},
-		"Command":     {"One name is enough.", reclaim.Config{MatchCommands: []string{"java"}}, false},
-		"ArgvPattern": {"One substring is enough.", reclaim.Config{MatchArgvSubstrings: []string{"java"}}, false},
+		"Zero":        {"Absent means inert.", Config{}, true},
+		"OnlyEmpty":   {"Empty commands are none.", ConfigFor([]string{""}), true},
+		"Command":     {"One name is enough.", Config{MatchCommands: []string{"java"}}, false},
+		"ArgvPattern": {"One substring is enough.", Config{MatchArgvSubstrings: []string{"java"}}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -109,11 +106,11 @@ func TestInert(t *testing.T) {
 
 func TestConfigForDoesNotAlias(t *testing.T) {
 	in := []string{"", "java", "idea"}
-	c := reclaim.ConfigFor(in)
+	c := ConfigFor(in)
 	c.MatchCommands[0] = "changed"
 	want := []string{"", "java", "idea"}
-	if diff := cmp.Diff(want, in); diff != "" {
-		t.Errorf("The caller's slice belongs to a spec in a cache.\n-want, +got:\n%s", diff)
+	if !slices.Equal(in, want) {
+		t.Errorf("The caller's slice belongs to a spec in a cache: %q, want %q", in, want)
 	}
 	if c.MatchArgvSubstrings[0] != "java" {
 		t.Errorf("The two lists share memory: %v", c.MatchArgvSubstrings)

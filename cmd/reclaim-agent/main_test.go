@@ -113,13 +113,19 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		a.patches = append(a.patches, string(body))
 		a.changed <- struct{}{}
-		_ = json.NewEncoder(w).Encode(node)
+		answer(w, node)
 	case strings.HasPrefix(r.URL.Path, "/api/v1/nodes/"):
-		_ = json.NewEncoder(w).Encode(node)
+		answer(w, node)
 	case strings.HasSuffix(r.URL.Path, "/configmaps"):
-		_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{configMap}})
+		answer(w, map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{configMap}})
 	default:
-		_ = json.NewEncoder(w).Encode(configMap)
+		answer(w, configMap)
+	}
+}
+
+func answer(w io.Writer, object any) {
+	if err := json.NewEncoder(w).Encode(object); err != nil {
+		panic(err) // maps of strings have JSON
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/config"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
 )
 
 const (
@@ -69,7 +69,7 @@ func New(client Client, node string, log *slog.Logger, apply func(reclaim.Config
 // Run follows the ConfigMap until ctx is done. While the server cannot be
 // reached, the last Config stays.
 func (s *Source) Run(ctx context.Context) {
-	wait := firstRetry
+	backoff := retry.Backoff{First: firstRetry, Last: lastRetry}
 	for ctx.Err() == nil {
 		// One that lasted was no failure to begin with.
 		var lasted atomic.Bool
@@ -80,24 +80,22 @@ func (s *Source) Run(ctx context.Context) {
 			return
 		}
 		if lasted.Load() {
-			wait = firstRetry
+			backoff.Reset()
 		}
-		pause := wait
+		pause := backoff.Next()
 		switch code := kubeapi.Code(err); {
 		case err == nil:
 			// A watch that ended in order. The pause guards against a server
 			// that ends them all at once.
-			wait = min(2*wait, lastRetry)
 		case code == http.StatusGone:
 			// What was to be watched from is too old: list again.
 		case code != 0:
 			s.complain(err)
-			pause = pollEvery
+			pause = retry.Jitter(pollEvery)
 		default:
 			s.complain(err)
-			wait = min(2*wait, lastRetry)
 		}
-		sleep(ctx, pause/2+rand.N(pause)) //nolint:gosec // nobody gains by guessing it
+		_ = retry.Sleep(ctx, pause)
 	}
 }
 
@@ -176,14 +174,5 @@ func (s *Source) recovered() {
 	if s.failing != "" {
 		s.failing = ""
 		s.log.Info("Following ConfigMap again", "ConfigMap", s.name)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -30,12 +31,11 @@ const (
 
 // object renders a ConfigMap. An empty text is one without data.
 func object(name, text string) string {
-	o := map[string]any{"metadata": map[string]any{"name": name, "resourceVersion": "5"}}
+	data := ""
 	if text != "" {
-		o["data"] = map[string]string{reclaim.ConfigMapKey: text}
+		data = fmt.Sprintf(`,"data":{%q:%q}`, reclaim.ConfigMapKey, text)
 	}
-	raw, _ := json.Marshal(o)
-	return string(raw)
+	return fmt.Sprintf(`{"metadata":{"name":%q,"resourceVersion":"5"}%s}`, name, data)
 }
 
 func mine(text string) string { return object("reclaim-agent-ws", text) }

@@ -108,7 +108,7 @@ func (d *Detector) Run(ctx context.Context, m *match.Matcher, interval time.Dura
 	}
 	err = d.listenOrPoll(ctx, j, interval)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // closing the subscription is how waiting ends
+		return nil
 	}
 	return err
 }
@@ -145,7 +145,7 @@ func (d *Detector) listenOrPoll(ctx context.Context, j *judge, interval time.Dur
 		begun := d.o.Now()
 		lost := d.listen(ctx, j, conn)
 		if ctx.Err() != nil {
-			return nil
+			break
 		}
 		if !errors.Is(lost, procevents.ErrSilent) && d.o.Now().Sub(begun) < shortLived {
 			err = lost // subscribing again at once would spin
@@ -154,7 +154,10 @@ func (d *Detector) listenOrPoll(ctx context.Context, j *judge, interval time.Dur
 		d.o.Log.Warn("Subscribing again", "err", lost)
 		conn, err = d.o.Dial()
 	}
-	return nil
+	if err == nil {
+		_ = conn.Close() // it may have come too late to be listened to
+	}
+	return ctx.Err()
 }
 
 // warn says once why polling takes the place of listening.

@@ -13,6 +13,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,45 +25,45 @@ import (
 )
 
 // program copies sleep under a name that no other process has.
-func program(t *testing.T, name string) string {
-	t.Helper()
+func program(tb testing.TB, name string) string {
+	tb.Helper()
 	from, err := osexec.LookPath("sleep")
 	if err != nil {
-		t.Skipf("no program to copy: %v", err)
+		tb.Skipf("no program to copy: %v", err)
 	}
 	in, err := os.Open(from)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer in.Close()
-	path := filepath.Join(t.TempDir(), name)
+	path := filepath.Join(tb.TempDir(), name)
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := out.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return path
 }
 
-func spawn(t *testing.T, name string, args ...string) *osexec.Cmd {
-	t.Helper()
+func spawn(tb testing.TB, name string, args ...string) *osexec.Cmd {
+	tb.Helper()
 	cmd := osexec.Command(name, args...)
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	tb.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return cmd
 }
 
 // watch runs a detector over the real kernel and returns what it finds. It
 // skips where there is no connector.
-func watch(t *testing.T, mode detect.Mode, commands, substrings []string) <-chan detect.Match {
-	t.Helper()
+func watch(tb testing.TB, mode detect.Mode, commands, substrings []string) <-chan detect.Match {
+	tb.Helper()
 	d := detect.New(detect.Options{
 		Mode: mode, Log: slog.New(slog.DiscardHandler), Now: time.Now, Metrics: &metrics.Set{},
 		Open: func() (*process.Table, error) { return process.Open("/proc") },
@@ -70,19 +71,19 @@ func watch(t *testing.T, mode detect.Mode, commands, substrings []string) <-chan
 	if mode == detect.Netlink {
 		conn, err := procevents.Dial(procevents.Options{Now: time.Now})
 		if err != nil {
-			t.Skipf("no proc connector here: %v", err)
+			tb.Skipf("no proc connector here: %v", err)
 		}
 		_ = conn.Close()
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(tb.Context())
 	found, ended := make(chan detect.Match, 100), make(chan error, 1)
 	go func() {
 		ended <- d.Run(ctx, match.New(commands, substrings), 50*time.Millisecond, func(m detect.Match) { found <- m })
 	}()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("Run() = %v", err)
+			tb.Errorf("Run() = %v", err)
 		}
 	})
 	return found
@@ -109,6 +110,7 @@ func modes(t *testing.T, f func(t *testing.T, mode detect.Mode)) {
 
 func TestIntegrationRunsAlready(t *testing.T) {
 	modes(t, func(t *testing.T, mode detect.Mode) {
+		t.Helper()
 		name := fmt.Sprintf("5s-a-%d", os.Getpid())
 		cmd := spawn(t, program(t, name), "60")
 		await(t, watch(t, mode, []string{name}, nil), cmd.Process.Pid, match.Comm)
@@ -117,6 +119,7 @@ func TestIntegrationRunsAlready(t *testing.T) {
 
 func TestIntegrationAppears(t *testing.T) {
 	modes(t, func(t *testing.T, mode detect.Mode) {
+		t.Helper()
 		name := fmt.Sprintf("5s-b-%d", os.Getpid())
 		found := watch(t, mode, []string{name}, nil)
 		cmd := spawn(t, program(t, name), "60")
@@ -126,6 +129,7 @@ func TestIntegrationAppears(t *testing.T) {
 
 func TestIntegrationByArguments(t *testing.T) {
 	modes(t, func(t *testing.T, mode detect.Mode) {
+		t.Helper()
 		name := fmt.Sprintf("a-name-of-more-than-15-bytes-%d", os.Getpid())
 		found := watch(t, mode, []string{name}, []string{name})
 		cmd := spawn(t, program(t, name), "60")
@@ -137,6 +141,7 @@ func TestIntegrationByArguments(t *testing.T) {
 // start time stay.
 func TestIntegrationExecInPlace(t *testing.T) {
 	modes(t, func(t *testing.T, mode detect.Mode) {
+		t.Helper()
 		name := fmt.Sprintf("5s-c-%d", os.Getpid())
 		path := program(t, name)
 		cmd := osexec.Command("sh", "-c", `read line; exec "$(cat "$0")" 60`, write(t, path))
@@ -175,5 +180,29 @@ func TestIntegrationShortLived(t *testing.T) {
 		cmd := spawn(t, path, "0.02")
 		await(t, found, cmd.Process.Pid, match.Comm)
 		_ = cmd.Wait()
+	}
+}
+
+// BenchmarkDecision reports how long it takes from the kernel's own timestamp of
+// an exec, and from the call that starts a process, to the decision.
+func BenchmarkDecision(b *testing.B) {
+	name := fmt.Sprintf("5s-e-%d", os.Getpid())
+	path := program(b, name)
+	found := watch(b, detect.Netlink, []string{"java", "steam"}, []string{"idea", name})
+	var kernel, call []time.Duration
+	for b.Loop() {
+		cmd := osexec.Command(path, "0.01")
+		begun := time.Now()
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		m := <-found
+		kernel, call = append(kernel, m.Latency), append(call, time.Since(begun))
+		_ = cmd.Wait()
+	}
+	for what, took := range map[string][]time.Duration{"event": kernel, "call": call} {
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Microseconds()), what+"-p50-us")
+		b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), what+"-p99-us")
 	}
 }

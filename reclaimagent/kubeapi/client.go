@@ -100,7 +100,8 @@ func (c *Client) Do(ctx context.Context, r Request, into any) error {
 	if err != nil {
 		return err
 	}
-	defer finish(resp.Body)
+	defer func() { _ = resp.Body.Close() }()
+	defer drain(resp.Body)
 	if into == nil {
 		return nil
 	}
@@ -140,7 +141,7 @@ func (c *Client) attempt(ctx context.Context, r Request, fresh bool) (*http.Resp
 	}
 	c.one.Store(resp.ProtoMajor >= 2)
 	if resp.StatusCode >= http.StatusMultipleChoices {
-		defer finish(resp.Body)
+		defer func() { _ = resp.Body.Close() }()
 		return nil, refusal(resp)
 	}
 	return resp, nil
@@ -181,7 +182,7 @@ func (c *Client) build(ctx context.Context, r Request, fresh bool) (*http.Reques
 
 // refusal reads a Status, or the text that takes its place.
 func refusal(resp *http.Response) error {
-	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // half a reason is better than none
 	var status struct{ Message string }
 	if json.Unmarshal(raw, &status) != nil || status.Message == "" {
 		status.Message = strings.TrimSpace(string(raw[:min(len(raw), 200)]))
@@ -189,11 +190,8 @@ func refusal(resp *http.Response) error {
 	return &StatusError{Code: resp.StatusCode, Message: status.Message}
 }
 
-// finish reads what is left, so that the connection can be used again.
-func finish(body io.ReadCloser) {
-	_, _ = io.Copy(io.Discard, io.LimitReader(body, maxErrorBody))
-	_ = body.Close()
-}
+// drain reads what is left, so that the connection can be used again.
+func drain(body io.Reader) { _, _ = io.Copy(io.Discard, io.LimitReader(body, maxErrorBody)) }
 
 // Times after which a connection that says nothing is given up. The watch keeps
 // one open at all times; over HTTP/2 the report shares it, and pings find out

@@ -227,14 +227,14 @@ func TestRefusals(t *testing.T) {
 		text   string
 	}{
 		"Status": {"The server says why.", func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(403)
+			w.WriteHeader(http.StatusForbidden)
 			_, _ = w.Write([]byte(`{"message":"no right"}`))
 		}, 403, "no right"},
 		"Text": {"Proxies answer in text.", func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(502)
+			w.WriteHeader(http.StatusBadGateway)
 			_, _ = w.Write([]byte("bad gateway\n"))
 		}, 502, "bad gateway"},
-		"Nothing":  {"Some say nothing.", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, 500, "Internal Server Error"},
+		"Nothing":  {"Some say nothing.", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, 500, "Internal Server Error"},
 		"Redirect": {"A token is not carried elsewhere.", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, 302, "Found"},
 		"Garbage":  {"What is no JSON is no answer.", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, 0, "decoding"},
 	}

@@ -61,7 +61,7 @@ func compile(patterns []string) *automaton {
 	var sorted []ranked
 	for i, p := range patterns {
 		if p != "" && !strings.ContainsRune(p, 0) {
-			sorted = append(sorted, ranked{text: p, place: int32(min(i, none-1))}) //nolint:gosec // bounded by min
+			sorted = append(sorted, ranked{text: p, place: int32(min(i, none-1))})
 		}
 	}
 	slices.SortFunc(sorted, func(a, b ranked) int {
@@ -92,7 +92,7 @@ func (a *automaton) classify(sorted []ranked) int {
 	width := 1
 	for b := range used {
 		if used[b] && width < 256 {
-			a.class[b] = uint8(width) //nolint:gosec // below 256: a NUL is never used
+			a.class[b] = uint8(width)
 			width++
 		}
 	}

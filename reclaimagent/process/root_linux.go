@@ -100,14 +100,14 @@ func (r *dirRoot) open(pid int32, name string) (handle, error) {
 		if errno != 0 {
 			return handle{}, errno
 		}
-		return handle{fd: int(fd)}, nil //nolint:gosec // the kernel returns an int
+		return handle{fd: int(fd)}, nil
 	}
 }
 
 func (*dirRoot) pread(h handle, buf []byte, off int64) (int, error) {
 	for {
 		n, err := unix.Pread(h.fd, buf, off)
-		if err == unix.EINTR { //nolint:errorlint // an Errno is never wrapped here
+		if err == unix.EINTR {
 			continue
 		}
 		return max(n, 0), err

@@ -125,7 +125,7 @@ func (k *keeper) keep(r root, pid int32) (*kept, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, gone(pid, err)
 		}
-		return nil, nil //nolint:nilerr // most likely EMFILE; the lean way finds out
+		return nil, nil // most likely EMFILE; the lean way finds out
 	}
 	e := &kept{cmdline: h}
 	if k.comms < maxKeptComm {

@@ -107,8 +107,8 @@ func (s *netlinkSocket) drain(deadline time.Time, buf []byte, take func([]byte) 
 // when there is something to read.
 func (s *netlinkSocket) readAll(fd uintptr) bool {
 	for {
-		n, err := unix.Read(int(fd), s.buf) //nolint:gosec // a descriptor fits
-		switch err {                        //nolint:errorlint // an Errno is never wrapped here
+		n, err := unix.Read(int(fd), s.buf)
+		switch err {
 		case nil:
 			s.got = true
 			if !s.take(s.buf[:n]) {
@@ -130,7 +130,7 @@ func (s *netlinkSocket) readAll(fd uintptr) bool {
 func (s *netlinkSocket) send(b []byte) error {
 	var sent error
 	err := s.raw.Write(func(fd uintptr) bool {
-		_, sent = unix.Write(int(fd), b) //nolint:gosec // a descriptor fits
+		_, sent = unix.Write(int(fd), b)
 		return true
 	})
 	return errors.Join(err, os.NewSyscallError("write", sent))

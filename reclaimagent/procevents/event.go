@@ -98,7 +98,7 @@ func Parse(b []byte) (e Event, rest []byte, err error) {
 		return Event{}, nil, fmt.Errorf("%w: length %d in a datagram of %d bytes", ErrMalformed, length, len(b))
 	}
 	// Messages are aligned to 4 bytes (NLMSG_ALIGN).
-	rest = b[min(uint64(length)+3&^3, uint64(len(b))):]
+	rest = b[min((uint64(length)+3)&^3, uint64(len(b))):]
 	e, err = parseMessage(b[:length])
 	if err != nil {
 		rest = nil

@@ -15,23 +15,23 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-func vectors(t testing.TB) map[string][]byte {
-	t.Helper()
+func vectors(tb testing.TB) map[string][]byte {
+	tb.Helper()
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		t.Skip("the recorded messages are little-endian")
+		tb.Skip("the recorded messages are little-endian")
 	}
 	raw, err := os.ReadFile("testdata/netlink.json")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var list []struct{ ID, Hex string }
 	if err := json.Unmarshal(raw, &list); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	byID := map[string][]byte{}
 	for _, v := range list {
 		if byID[v.ID], err = hex.DecodeString(v.Hex); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return byID

@@ -8,10 +8,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
+	"net/http"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
 )
 
 const (
@@ -80,7 +81,7 @@ func (r *Reporter) Requested(ctx context.Context) (bool, error) {
 // error of a ctx that is done, or nil.
 func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) error {
 	log := r.newComplaints("Reporting to Node")
-	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+	for backoff := (retry.Backoff{First: firstRetry, Last: lastRetry}); ; {
 		err := r.Report(ctx, reason, at)
 		if err == nil || errors.Is(err, ErrHostIdentity) {
 			return err
@@ -89,7 +90,7 @@ func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) err
 			return ctx.Err()
 		}
 		log.complain(err)
-		if err := sleep(ctx, jitter(wait)); err != nil {
+		if err := retry.Sleep(ctx, backoff.Next()); err != nil {
 			return err
 		}
 	}
@@ -100,12 +101,12 @@ func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) err
 func (r *Reporter) AwaitCleared(ctx context.Context) error {
 	log := r.newComplaints("Looking whether the request was cleared")
 	for {
-		if err := sleep(ctx, jitter(clearedEvery)); err != nil {
+		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
 			return err
 		}
 		n, err := r.get(ctx, kubeapi.MetadataOnly)
 		switch {
-		case kubeapi.Code(err) == 404, err == nil && !n.requested():
+		case kubeapi.Code(err) == http.StatusNotFound, err == nil && !n.requested():
 			return nil
 		case err != nil && ctx.Err() == nil:
 			log.complain(err)
@@ -116,27 +117,10 @@ func (r *Reporter) AwaitCleared(ctx context.Context) error {
 // KeepWarm keeps a connection open until ctx is done, so that a report takes one
 // round trip. Over HTTP/2 the watch of the ConfigMap does that at no cost.
 func (r *Reporter) KeepWarm(ctx context.Context) {
-	for sleep(ctx, jitter(warmEvery)) == nil {
+	for retry.Sleep(ctx, retry.Jitter(warmEvery)) == nil {
 		if !r.o.Client.Multiplexed() {
 			_, _ = r.get(ctx, kubeapi.MetadataOnly)
 		}
-	}
-}
-
-// jitter spreads d over half to one and a half of it, so that a hundred agents
-// that lost the same server do not come back at the same instant.
-func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d) //nolint:gosec // nobody gains by guessing it
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }
 

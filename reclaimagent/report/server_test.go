@@ -95,12 +95,15 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func refuse(w http.ResponseWriter, code int, message string) {
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "code": code, "message": message})
+	fmt.Fprintf(w, `{"kind":"Status","code":%d,"message":%q}`, code, message)
 }
 
 func (s *server) document() []byte {
 	s.node["metadata"].(map[string]any)["resourceVersion"] = fmt.Sprint(s.version)
-	raw, _ := json.Marshal(s.node)
+	raw, err := json.Marshal(s.node)
+	if err != nil {
+		panic(err) // a document that came from JSON goes back
+	}
 	return raw
 }
 
