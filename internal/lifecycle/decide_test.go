@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+)
+
+var (
+	noon    = time.Date(2025, time.January, 15, 12, 0, 0, 0, time.UTC)
+	evening = noon.Add(6 * time.Hour)
+)
+
+// running is a machine in its window that is where it should be.
+func running(change func(*lifecycle.Facts)) lifecycle.Facts {
+	f := lifecycle.Facts{
+		Now: noon, Phase: lifecycle.Active, Enabled: true, Readable: true, Wanted: true, Change: evening,
+		Cluster: lifecycle.ClusterPresent, Bootstrap: lifecycle.Present, Infrastructure: lifecycle.Present,
+		Machine: lifecycle.Present, MachineReady: true,
+	}
+	if change != nil {
+		change(&f)
+	}
+	return f
+}
+
+// nothing is a machine of which nothing exists.
+func nothing(f *lifecycle.Facts) {
+	f.Bootstrap, f.Infrastructure, f.Machine = lifecycle.Absent, lifecycle.Absent, lifecycle.Absent
+	f.MachineReady = false
+}
+
+// leaving is a machine in the middle of a graceful departure.
+func leaving(f *lifecycle.Facts) {
+	f.Machine, f.MachineReady, f.Deadline = lifecycle.Leaving, false, noon.Add(5*time.Minute)
+}
+
+func TestDecide(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		facts  lifecycle.Facts
+		want   lifecycle.Decision
+	}{
+		"RunningIsLeftAlone": {
+			reason: "In the window with everything there, the only thing to do is to look again at its end.",
+			facts:  running(nil),
+			want:   lifecycle.Decision{Phase: lifecycle.Active, Action: lifecycle.Ensure, Reason: lifecycle.MachineRunning, Recheck: evening},
+		},
+		"NewIsJudgedFirst": {
+			reason: "A new object says Pending before anything is made for it.",
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = "" }),
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Judging, Recheck: noon},
+		},
+		"PendingInTheWindowIsMade": {
+			reason: "The window is open.",
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Pending }),
+			want:   lifecycle.Decision{Phase: lifecycle.Active, Action: lifecycle.Ensure, Reason: lifecycle.MachineCreating, Recheck: evening},
+		},
+		"InactiveJoinsWhenTheWindowOpens": {
+			reason: "Inactive goes straight to Active.",
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Inactive }),
+			want:   lifecycle.Decision{Phase: lifecycle.Active, Action: lifecycle.Ensure, Reason: lifecycle.MachineCreating, Recheck: evening},
+		},
+		"PendingOutsideIsInactive": {
+			reason: "Nothing runs and nothing should.",
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase, f.Wanted = lifecycle.Pending, false }),
+			want:   lifecycle.Decision{Phase: lifecycle.Inactive, Action: lifecycle.Hold, Reason: lifecycle.OutsideSchedule, Recheck: evening},
+		},
+		"WindowEnds": {
+			reason: "The Machine is given to Cluster API to delete.",
+			facts:  running(func(f *lifecycle.Facts) { f.Wanted = false }),
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+		},
+		"LeavingIsWaitedForUntilItsDeadline": {
+			reason: "Cluster API drains; we look again when the budget is over, which is before the next edge.",
+			facts:  running(func(f *lifecycle.Facts) { leaving(f); f.Wanted = false }),
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Hold, Reason: lifecycle.GracefulShutdown, Recheck: noon.Add(5 * time.Minute)},
+		},
+		"DeadlineIsInclusive": {
+			reason: "At the deadline itself waiting ends.",
+			facts:  running(func(f *lifecycle.Facts) { leaving(f); f.Wanted, f.Deadline = false, noon }),
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Expedite, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+		},
+		"ExpeditedIsNotExpeditedAgain": {
+			reason: "Acting twice is acting once: nothing is left to hasten.",
+			facts:  running(func(f *lifecycle.Facts) { leaving(f); f.Wanted, f.Deadline, f.Expedited = false, noon, true }),
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Hold, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+		},
+		"WindowReopensWhileLeaving": {
+			reason: "A departure is finished before the machine joins again.",
+			facts:  running(leaving),
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Hold, Reason: lifecycle.GracefulShutdown, Recheck: noon.Add(5 * time.Minute)},
+		},
+		"LeftoversWithoutMachineAreDeleted": {
+			reason: "Without a Machine nobody else deletes what was made for it.",
+			facts: running(func(f *lifecycle.Facts) {
+				nothing(f)
+				f.Wanted, f.Bootstrap = false, lifecycle.Present
+			}),
+			want: lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+		},
+		"VanishedInfrastructureReplacesTheMachine": {
+			reason: "Cluster API does not mend a Machine whose infrastructure went away.",
+			facts:  running(func(f *lifecycle.Facts) { f.Infrastructure = lifecycle.Absent }),
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+		},
+		"VanishedBootstrapIsMadeAgain": {
+			reason: "A bootstrap config has done its work; its going must not cost the Node.",
+			facts:  running(func(f *lifecycle.Facts) { f.Bootstrap = lifecycle.Leaving }),
+			want:   lifecycle.Decision{Phase: lifecycle.Active, Action: lifecycle.Ensure, Reason: lifecycle.MachineRunning, Recheck: evening},
+		},
+		"FailedMachineIsReplaced": {
+			reason: "A health check asks the owner of the Machine to replace it.",
+			facts:  running(func(f *lifecycle.Facts) { f.MachineFailed = true }),
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+		},
+		"KillSwitchBeatsSchedule": {
+			reason: "An operator's stop wins even in the middle of a window.",
+			facts:  running(func(f *lifecycle.Facts) { f.KillSwitch = true }),
+			want:   lifecycle.Decision{Phase: lifecycle.Terminated, Action: lifecycle.Remove, Reason: lifecycle.KillSwitchActing, Recheck: evening},
+		},
+		"KillSwitchBeatsDrain": {
+			reason: "A graceful departure under way is cut short.",
+			facts:  running(func(f *lifecycle.Facts) { leaving(f); f.KillSwitch = true }),
+			want:   lifecycle.Decision{Phase: lifecycle.Terminated, Action: lifecycle.Remove, Reason: lifecycle.KillSwitchActing, Recheck: evening},
+		},
+		"KillSwitchDone": {
+			reason: "Nothing is left to remove, and nothing comes back.",
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.KillSwitch, f.Phase = true, lifecycle.Terminated }),
+			want:   lifecycle.Decision{Phase: lifecycle.Terminated, Action: lifecycle.Hold, Reason: lifecycle.KillSwitchOn, Recheck: evening},
+		},
+		"KillSwitchOff": {
+			reason: "The way back leads through Pending.",
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Terminated }),
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Judging, Recheck: noon},
+		},
+		"ReclaimBeatsSchedule": {
+			reason: "The emergency lane acts; here it is shown.",
+			facts:  running(func(f *lifecycle.Facts) { f.Reclaim = true }),
+			want:   lifecycle.Decision{Phase: lifecycle.EmergencyRemove, Action: lifecycle.Hold, Reason: lifecycle.EmergencyReclaim, Recheck: evening},
+		},
+		"DisabledLeavesTheMachine": {
+			reason: "Turning the schedule off moves nothing.",
+			facts:  running(func(f *lifecycle.Facts) { f.Enabled, f.Wanted, f.Change = false, false, time.Time{} }),
+			want:   lifecycle.Decision{Phase: lifecycle.Disabled, Action: lifecycle.Hold, Reason: lifecycle.ScheduleDisabled},
+		},
+		"DisabledKeepsTheDeadlineOfADeparture": {
+			reason: "What has begun ends in its budget, whatever is turned off meanwhile.",
+			facts: running(func(f *lifecycle.Facts) {
+				leaving(f)
+				f.Enabled, f.Wanted, f.Change, f.Deadline = false, false, time.Time{}, noon
+			}),
+			want: lifecycle.Decision{Phase: lifecycle.Disabled, Action: lifecycle.Expedite, Reason: lifecycle.ScheduleDisabled},
+		},
+		"EnabledAgain": {
+			reason: "Disabled goes to Pending, where the schedule is judged anew.",
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Disabled }),
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Judging, Recheck: noon},
+		},
+		"UnreadableIsNotOutside": {
+			reason: "Unknown is not \"no\": a running machine is left running.",
+			facts:  running(func(f *lifecycle.Facts) { f.Readable, f.Wanted, f.Change = false, false, time.Time{} }),
+			want:   lifecycle.Decision{Phase: lifecycle.Active, Action: lifecycle.Hold, Reason: lifecycle.Unreadable},
+		},
+		"UnreadableStartsNothing": {
+			reason: "Nor is it \"yes\".",
+			facts: running(func(f *lifecycle.Facts) {
+				nothing(f)
+				f.Phase, f.Readable, f.Wanted, f.Change = "", false, false, time.Time{}
+			}),
+			want: lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Unreadable},
+		},
+		"MissingClusterWaits": {
+			reason: "There is nothing to join; the Cluster's appearance wakes us.",
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase, f.Cluster = lifecycle.Pending, lifecycle.ClusterMissing }),
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.NoCluster, Recheck: evening},
+		},
+		"ClusterLeavingTakesTheMachine": {
+			reason: "Cluster API waits for Machines that somebody else controls.",
+			facts:  running(func(f *lifecycle.Facts) { f.Cluster = lifecycle.ClusterLeaving }),
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.ClusterDeleting, Recheck: evening},
+		},
+		"ClusterLeavingStartsNothing": {
+			reason: "A Cluster that goes is joined by nobody.",
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Cluster = lifecycle.ClusterLeaving }),
+			want:   lifecycle.Decision{Phase: lifecycle.Inactive, Action: lifecycle.Hold, Reason: lifecycle.ClusterDeleting, Recheck: evening},
+		},
+		"DeletionDepartsGracefully": {
+			reason: "Deleting the object is no emergency.",
+			facts:  running(func(f *lifecycle.Facts) { f.Deleting = true }),
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+		},
+		"DeletionWhileDisabledDeparts": {
+			reason: "In every phase: a disabled object does not leave its Machine behind.",
+			facts:  running(func(f *lifecycle.Facts) { f.Deleting, f.Enabled, f.Phase = true, false, lifecycle.Disabled }),
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+		},
+		"DeletionWithKillSwitchRemoves": {
+			reason: "Either asks for no grace.",
+			facts:  running(func(f *lifecycle.Facts) { f.Deleting, f.KillSwitch = true, true }),
+			want:   lifecycle.Decision{Phase: lifecycle.Terminated, Action: lifecycle.Remove, Reason: lifecycle.KillSwitchActing, Recheck: evening},
+		},
+		"DeletionReleasesLast": {
+			reason: "The finalizer goes when nothing is left.",
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Deleting = true }),
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Release, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+		},
+		"ErrorTriesAgainOnItsWayToPending": {
+			reason: "Error ends only with success, and success leads to Pending.",
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Error }),
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Ensure, Reason: lifecycle.Judging, Recheck: noon},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, lifecycle.Decide(tc.facts)); diff != "" {
+				t.Errorf("%s\nDecide(...): -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestDecideReclaim(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		facts  lifecycle.ReclaimFacts
+		want   lifecycle.Step
+	}{
+		"NothingAsked":             {"Nobody asks.", lifecycle.ReclaimFacts{Machine: lifecycle.Present}, lifecycle.Rest},
+		"AskedIsRememberedFirst":   {"A crash must not lose the request.", lifecycle.ReclaimFacts{Request: lifecycle.FreshRequest, Machine: lifecycle.Present}, lifecycle.Remember},
+		"AskedInTheMiddleOfADrain": {"A departure under way is cut short.", lifecycle.ReclaimFacts{Request: lifecycle.FreshRequest, Machine: lifecycle.Leaving}, lifecycle.Remember},
+		"AskedWithoutMachine":      {"There is nothing to give back.", lifecycle.ReclaimFacts{Request: lifecycle.FreshRequest}, lifecycle.Rest},
+		"RememberedIsEjected":      {"Also after a restart.", lifecycle.ReclaimFacts{Remembered: true, Machine: lifecycle.Present}, lifecycle.Eject},
+		"EjectedIsAwaited":         {"Nothing is left to hasten.", lifecycle.ReclaimFacts{Remembered: true, Machine: lifecycle.Leaving, Ejected: true}, lifecycle.Await},
+		"GoneIsDisarmed":           {"The schedule goes off when the machine is gone, whatever the Node says by then.", lifecycle.ReclaimFacts{Remembered: true, Request: lifecycle.StaleRequest, Ejected: true}, lifecycle.Disarm},
+		"ServedIsCleared":          {"Last of all.", lifecycle.ReclaimFacts{Request: lifecycle.StaleRequest}, lifecycle.Clear},
+		"StaleIsCleared":           {"The agent asks again if its reason still holds.", lifecycle.ReclaimFacts{Request: lifecycle.StaleRequest, Machine: lifecycle.Present}, lifecycle.Clear},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := lifecycle.DecideReclaim(tc.facts); got != tc.want {
+				t.Errorf("%s\nDecideReclaim(%+v) = %s, want %s", tc.reason, tc.facts, got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+)
+
+var (
+	phases    = []lifecycle.Phase{"", lifecycle.Pending, lifecycle.Active, lifecycle.ShuttingDown, lifecycle.Inactive, lifecycle.Disabled, lifecycle.Terminated, lifecycle.EmergencyRemove, lifecycle.Error}
+	presences = []lifecycle.Presence{lifecycle.Absent, lifecycle.Present, lifecycle.Leaving}
+	clusters  = []lifecycle.ClusterState{lifecycle.ClusterMissing, lifecycle.ClusterPresent, lifecycle.ClusterLeaving}
+)
+
+// facts draws any facts that can be observed.
+func facts(t *rapid.T) lifecycle.Facts {
+	b := func(label string) bool { return rapid.Bool().Draw(t, label) }
+	p := func(label string) lifecycle.Presence { return rapid.SampledFrom(presences).Draw(t, label) }
+	f := lifecycle.Facts{
+		Now: noon, Phase: rapid.SampledFrom(phases).Draw(t, "phase"),
+		Deleting: b("deleting"), KillSwitch: b("killSwitch"), Reclaim: b("reclaim"), Enabled: b("enabled"),
+		Readable: b("readable"), Cluster: rapid.SampledFrom(clusters).Draw(t, "cluster"),
+		Bootstrap: p("bootstrap"), Infrastructure: p("infrastructure"), Machine: p("machine"),
+	}
+	if f.Enabled && f.Readable {
+		f.Wanted = b("wanted")
+		if b("changes") {
+			f.Change = noon.Add(time.Duration(rapid.IntRange(1, 1000).Draw(t, "change")) * time.Minute)
+		}
+	}
+	switch f.Machine {
+	case lifecycle.Present:
+		f.MachineReady, f.MachineFailed = b("ready"), b("failed")
+	case lifecycle.Leaving:
+		f.Deadline = noon.Add(time.Duration(rapid.IntRange(-10, 10).Draw(t, "deadline")) * time.Minute)
+		f.Expedited = b("expedited")
+	}
+	return f
+}
+
+func TestNothingIsMadeWhileItMustNotBe(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := facts(t)
+		d := lifecycle.Decide(f)
+		forbidden := f.KillSwitch || f.Reclaim || !f.Enabled || f.Deleting || !f.Readable || !f.Wanted || f.Cluster != lifecycle.ClusterPresent
+		if forbidden && d.Action == lifecycle.Ensure {
+			t.Fatalf("Decide(%+v) = %+v", f, d)
+		}
+	})
+}
+
+func TestPrecedence(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := facts(t)
+		d := lifecycle.Decide(f)
+		switch {
+		case f.Deleting:
+		case f.KillSwitch && d.Phase != lifecycle.Terminated,
+			!f.KillSwitch && f.Reclaim && d.Phase != lifecycle.EmergencyRemove:
+			t.Fatalf("Decide(%+v) = %+v", f, d)
+		}
+	})
+}
+
+func TestAMachineStaysUnlessSomebodyWantsItGone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := facts(t)
+		d := lifecycle.Decide(f)
+		starts := d.Action == lifecycle.Depart || d.Action == lifecycle.Remove
+		asked := f.Deleting || f.KillSwitch || f.Cluster == lifecycle.ClusterLeaving ||
+			f.Enabled && f.Readable && (!f.Wanted || f.MachineFailed || f.Infrastructure != lifecycle.Present)
+		if f.Machine == lifecycle.Present && starts && !asked {
+			t.Fatalf("Decide(%+v) = %+v", f, d)
+		}
+	})
+}
+
+func TestGraceIsNeverCutShortWithoutCause(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := facts(t)
+		d := lifecycle.Decide(f)
+		if d.Action == lifecycle.Expedite && f.Now.Before(f.Deadline) {
+			t.Fatalf("expedited before the deadline: Decide(%+v) = %+v", f, d)
+		}
+		if d.Action == lifecycle.Remove && !f.KillSwitch && !f.Reclaim {
+			t.Fatalf("removed without kill switch or owner: Decide(%+v) = %+v", f, d)
+		}
+	})
+}
+
+func TestRecheckIsTheFirstInstantThatMatters(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := facts(t)
+		d := lifecycle.Decide(f)
+		if !f.Change.IsZero() && (d.Recheck.IsZero() || d.Recheck.After(f.Change)) {
+			t.Fatalf("sleeps over the edge at %v: Decide(%+v) = %+v", f.Change, f, d)
+		}
+		if f.Machine == lifecycle.Leaving && !f.Expedited && d.Action == lifecycle.Hold && !f.KillSwitch && !f.Reclaim &&
+			f.Now.Before(f.Deadline) && (d.Recheck.IsZero() || d.Recheck.After(f.Deadline)) {
+			t.Fatalf("sleeps over the deadline at %v: Decide(%+v) = %+v", f.Deadline, f, d)
+		}
+	})
+}
+
+// apply is the world after an action: everything that was asked for has happened.
+func apply(f lifecycle.Facts, d lifecycle.Decision) lifecycle.Facts {
+	f.Phase = d.Phase
+	gone := func(p lifecycle.Presence) lifecycle.Presence {
+		if p == lifecycle.Leaving || d.Action == lifecycle.Depart || d.Action == lifecycle.Remove || d.Action == lifecycle.Expedite {
+			return lifecycle.Absent
+		}
+		return p
+	}
+	machine := f.Machine
+	f.Machine = gone(machine)
+	if machine == lifecycle.Absent || machine == lifecycle.Leaving || f.Machine == lifecycle.Absent {
+		f.Infrastructure, f.Bootstrap = gone(f.Infrastructure), gone(f.Bootstrap)
+	}
+	if machine != lifecycle.Absent && f.Machine == lifecycle.Absent {
+		f.Infrastructure, f.Bootstrap = lifecycle.Absent, lifecycle.Absent // Cluster API deletes both first
+	}
+	if f.Bootstrap == lifecycle.Leaving {
+		f.Bootstrap = lifecycle.Absent
+	}
+	if f.Machine == lifecycle.Absent {
+		f.Deadline, f.Expedited, f.MachineReady, f.MachineFailed = time.Time{}, false, false, false
+	}
+	if d.Action == lifecycle.Ensure {
+		f.Bootstrap, f.Infrastructure, f.Machine = lifecycle.Present, lifecycle.Present, lifecycle.Present
+	}
+	return f
+}
+
+func TestEveryPhaseHasAnExitAndEveryStateSettles(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := facts(t)
+		var last lifecycle.Decision
+		for range 12 {
+			d := lifecycle.Decide(f)
+			if d.Action == lifecycle.Release {
+				return
+			}
+			next := apply(f, d)
+			if next == f && d == last {
+				if want := settled(f); !slices.Contains(want, d.Phase) {
+					t.Fatalf("settled in %s, want %v: %+v", d.Phase, want, f)
+				}
+				return
+			}
+			f, last = next, d
+		}
+		t.Fatalf("does not settle: %+v, last decision %+v", f, last)
+	})
+}
+
+// settled is where a machine of which everything asked for has happened may be.
+func settled(f lifecycle.Facts) []lifecycle.Phase {
+	switch {
+	case f.KillSwitch:
+		return []lifecycle.Phase{lifecycle.Terminated}
+	case f.Reclaim:
+		return []lifecycle.Phase{lifecycle.EmergencyRemove}
+	case f.Cluster == lifecycle.ClusterLeaving:
+		return []lifecycle.Phase{lifecycle.Inactive}
+	case !f.Enabled:
+		return []lifecycle.Phase{lifecycle.Disabled}
+	case !f.Readable: // everything stays as it is
+		return []lifecycle.Phase{lifecycle.Pending, lifecycle.Active, lifecycle.ShuttingDown, lifecycle.Inactive}
+	case !f.Wanted:
+		return []lifecycle.Phase{lifecycle.Inactive}
+	case f.Cluster == lifecycle.ClusterMissing && f.Machine != lifecycle.Present:
+		return []lifecycle.Phase{lifecycle.Pending}
+	default:
+		return []lifecycle.Phase{lifecycle.Active}
+	}
+}
+
+func TestActingTwiceIsActingOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := facts(t)
+		d := lifecycle.Decide(f)
+		if again := lifecycle.Decide(f); again != d {
+			t.Fatalf("Decide(%+v) = %+v, then %+v", f, d, again)
+		}
+	})
+}
