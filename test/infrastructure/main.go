@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -21,10 +22,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/controllers"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/realnode"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/remote"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/simulation"
-
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // options are the flags of the command.
@@ -34,6 +34,10 @@ type options struct {
 }
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == "node" {
+		exitOn(realnode.Warden(os.Args[2], os.Stdin))
+		return
+	}
 	var o options
 	flag.StringVar(&o.health, "health-addr", ":9440", "Address of the health endpoint.")
 	flag.StringVar(&o.metrics, "diagnostics-address", "0", "Address of the metrics endpoint, served in the clear; 0 for none.")
@@ -43,7 +47,11 @@ func main() {
 	klog.InitFlags(nil)
 	flag.Parse()
 	ctrl.SetLogger(klog.Background())
-	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
+	exitOn(run(ctrl.SetupSignalHandler(), o))
+}
+
+func exitOn(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "plane-infrastructure:", err)
 		os.Exit(1)
 	}
@@ -68,10 +76,13 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("making manager: %w", err)
 	}
 	kubeconfigs := &remote.Kubeconfigs{Reader: mgr.GetAPIReader()}
+	nodes := &realnode.Backend{Bin: o.bin, Dir: o.dir, Kubeconfigs: kubeconfigs}
+	defer nodes.Close()
 	err = controllers.SetupWithManager(mgr, controllers.Options{
 		Concurrency: o.concurrency, Kubeconfigs: kubeconfigs,
 		Backends: map[infrav1.Backend]controllers.Backend{
 			infrav1.Simulated: &simulation.Backend{Context: ctx, Kubeconfigs: kubeconfigs},
+			infrav1.Real:      nodes,
 		},
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/crd"
 )
@@ -34,6 +35,9 @@ func InMemory() []Component { return []Component{Core, KubeadmBootstrap, Kubeadm
 // Everything is all of them.
 func Everything() []Component { return append(InMemory(), Infrastructure) }
 
+// nodeGrace is how long the provider may take to take real nodes down.
+const nodeGrace = 25 * time.Second
+
 func (p *Plane) startComponents(ctx context.Context, o Options) error {
 	for _, name := range o.Components {
 		proc, err := p.prepareComponent(ctx, name, o)
@@ -44,6 +48,9 @@ func (p *Plane) startComponents(ctx context.Context, o Options) error {
 			return fmt.Errorf("starting %s: %w", name, err)
 		}
 		p.components[name] = proc
+		if name == Infrastructure {
+			proc.grace = nodeGrace
+		}
 	}
 	for _, proc := range p.components {
 		if err := proc.WaitReady(ctx); err != nil {

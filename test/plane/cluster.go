@@ -125,6 +125,13 @@ func (c *Cluster) prepare() error {
 	if err := os.WriteFile(c.path("ca.crt"), c.ca.pem, 0o600); err != nil {
 		return err
 	}
+	key, err := encodeKey(c.ca.key)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.path("ca.key"), key, 0o600); err != nil {
+		return err
+	}
 	return c.writeServiceAccountKey()
 }
 
@@ -234,6 +241,9 @@ func controllerManagerFlags(c *Cluster, o ClusterOptions) map[string]string {
 	f := map[string]string{
 		"service-account-private-key-file": c.path("sa.key"),
 		"root-ca-file":                     c.path("ca.crt"),
+		// Kubelets of real nodes ask for their certificates.
+		"cluster-signing-cert-file": c.path("ca.crt"),
+		"cluster-signing-key-file":  c.path("ca.key"),
 		// Each controller under its own name, in the audit log too.
 		"use-service-account-credentials": "true",
 		"kube-api-qps":                    "400",

@@ -3,7 +3,6 @@
 package plane
 
 import (
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -21,7 +20,7 @@ import (
 // authority is a certificate authority that exists for one cluster.
 type authority struct {
 	cert *x509.Certificate
-	key  crypto.Signer
+	key  *ecdsa.PrivateKey
 	pem  []byte
 }
 

@@ -29,6 +29,8 @@ type Process struct {
 	name, path, dir string
 	args, env       []string
 	ready           func(context.Context) error
+	// grace overrides stopGrace.
+	grace time.Duration
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -164,7 +166,7 @@ func (p *Process) end(sig syscall.Signal) error {
 	select {
 	case <-ended:
 		return nil
-	case <-time.After(stopGrace):
+	case <-time.After(max(p.grace, stopGrace)):
 	}
 	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("killing %s: %w", p.name, err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,9 @@ type WorkloadOptions struct {
 	// NodeLeaseSeconds is how long simulated Nodes may be silent; they renew at a
 	// quarter of it. 0 means 40. Raise it, and NodeMonitorGrace, for many Nodes.
 	NodeLeaseSeconds int32
+	// RealNodes makes the kubernetes Service reachable for pods of real nodes on
+	// this machine. See RealNodes for what it takes.
+	RealNodes bool
 	// ClusterOptions describe its control plane.
 	ClusterOptions
 	// Mutate changes the Cluster before it is made.
@@ -53,6 +57,11 @@ func (p *Plane) NewWorkload(ctx context.Context, o WorkloadOptions) (*Workload, 
 	c, err := p.NewCluster(ctx, o.Namespace+"-"+o.Name, o.ClusterOptions)
 	if err != nil {
 		return nil, err
+	}
+	if o.RealNodes {
+		if c.forward, err = newForwarder(ctx, c.serviceIP, strings.TrimPrefix(c.URL, "https://")); err != nil {
+			return nil, fmt.Errorf("making the kubernetes Service reachable: %w", err)
+		}
 	}
 	w := &Workload{Cluster: c, Key: client.ObjectKey{Namespace: o.Namespace, Name: o.Name}}
 	if err := p.Management.EnsureNamespace(ctx, o.Namespace); err != nil {

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command pause holds the namespaces of a pod and waits to be told to go. The
+// container runtime of real nodes uses it as sandbox image, and tests as a
+// workload that does nothing.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
+	<-stop
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package realnode
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/controllers"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/image"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/remote"
+)
+
+// Backend makes real nodes.
+type Backend struct {
+	// Bin holds the programs. Dir holds image archives (images/) and a link to
+	// the directory of every node (nodes/<namespace>-<name>).
+	Bin, Dir string
+	// Kubeconfigs reach the workload clusters.
+	Kubeconfigs *remote.Kubeconfigs
+
+	mu    sync.Mutex
+	nodes map[string]*node
+}
+
+// node is a warden that was started.
+type node struct {
+	dir   string
+	stdin io.Closer
+	out   *bytes.Buffer
+	ended chan struct{}
+}
+
+func (n *node) running() bool {
+	select {
+	case <-n.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Ensure implements controllers.Backend.
+func (b *Backend) Ensure(ctx context.Context, h controllers.Host) (string, error) {
+	if err := Supported(b.Bin); err != nil {
+		return "", err
+	}
+	addr, err := address()
+	if err != nil {
+		return "", err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n, ok := b.nodes[h.ID]
+	switch {
+	case !ok:
+		if err := b.start(ctx, h, addr); err != nil {
+			return "", fmt.Errorf("starting node %s: %w", h.NodeName, err)
+		}
+		return "", fmt.Errorf("%w: starting", controllers.ErrNotYet)
+	case !n.running():
+		delete(b.nodes, h.ID)
+		return "", fmt.Errorf("node %s ended: %s", h.NodeName, strings.TrimSpace(n.out.String()))
+	}
+	if _, err := os.Stat(filepath.Join(n.dir, readyFile)); err != nil {
+		return "", fmt.Errorf("%w: waiting for the kubelet", controllers.ErrNotYet)
+	}
+	return addr.String(), nil
+}
+
+func (b *Backend) start(ctx context.Context, h controllers.Host, addr net.IP) error {
+	dir, err := os.MkdirTemp("", "pn-")
+	if err != nil {
+		return err
+	}
+	s, err := b.spec(dir, h, addr)
+	if err != nil {
+		return err
+	}
+	cfg, err := b.Kubeconfigs.Config(ctx, h.Cluster)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.path("ca.crt"), cfg.CAData, 0o600); err != nil {
+		return err
+	}
+	if err := s.writeCredentials(ctx, cfg); err != nil {
+		return err
+	}
+	if err := s.write(); err != nil {
+		return err
+	}
+	n, err := launch(dir)
+	if err != nil {
+		return err
+	}
+	if b.nodes == nil {
+		b.nodes = map[string]*node{}
+	}
+	b.nodes[h.ID] = n
+	return b.link(h.ID, dir)
+}
+
+func (b *Backend) spec(dir string, h controllers.Host, addr net.IP) (Spec, error) {
+	ports, err := freePorts(2)
+	if err != nil {
+		return Spec{}, err
+	}
+	runc, err := exec.LookPath("runc")
+	if err != nil {
+		return Spec{}, err
+	}
+	images := filepath.Join(b.Dir, "images")
+	if err := b.ensurePause(images); err != nil {
+		return Spec{}, err
+	}
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(dir))
+	return Spec{
+		Dir: dir, Bin: b.Bin, Images: images, NodeName: h.NodeName, ProviderID: h.ProviderID, Address: addr.String(),
+		Cgroup: "/plane-" + filepath.Base(dir), Subnet: fmt.Sprintf("10.%d.%d", 200+sum.Sum32()%50, sum.Sum32()>>8&0xff),
+		KubeletPort: ports[0], HealthPort: ports[1], Runc: runc,
+	}, nil
+}
+
+func (b *Backend) ensurePause(dir string) error {
+	file := filepath.Join(dir, "pause.tar")
+	if _, err := os.Stat(file); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var buf bytes.Buffer
+	if err := image.Write(&buf, pauseImage, filepath.Join(b.Bin, "pause")); err != nil {
+		return err
+	}
+	return os.WriteFile(file, buf.Bytes(), 0o600)
+}
+
+func (b *Backend) link(id, dir string) error {
+	name := filepath.Join(b.Dir, "nodes", strings.ReplaceAll(id, "/", "-"))
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	_ = os.Remove(name)
+	return os.Symlink(dir, name)
+}
+
+// Remove implements controllers.Backend.
+func (b *Backend) Remove(ctx context.Context, h controllers.Host, deleteNode bool) error {
+	b.mu.Lock()
+	n, ok := b.nodes[h.ID]
+	b.mu.Unlock()
+	if ok {
+		_ = n.stdin.Close()
+		if n.running() {
+			return fmt.Errorf("%w: stopping", controllers.ErrNotYet)
+		}
+		b.mu.Lock()
+		delete(b.nodes, h.ID)
+		b.mu.Unlock()
+		_ = os.Remove(filepath.Join(b.Dir, "nodes", strings.ReplaceAll(h.ID, "/", "-")))
+	}
+	if !deleteNode {
+		return nil
+	}
+	cfg, err := b.Kubeconfigs.Config(ctx, h.Cluster)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	if err := client.CoreV1().Nodes().Delete(ctx, h.NodeName, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting node %s: %w", h.NodeName, err)
+	}
+	return nil
+}
+
+// Close takes all nodes down and waits for it.
+func (b *Backend) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range b.nodes {
+		_ = n.stdin.Close()
+	}
+	for _, n := range b.nodes {
+		<-n.ended
+	}
+}
+
+func freePorts(n int) ([]int, error) {
+	out := make([]int, n)
+	for i := range out {
+		l, err := net.Listen("tcp", ":0") //nolint:gosec,noctx // a kubelet listens on all addresses
+		if err != nil {
+			return nil, err
+		}
+		// Held until all are known, so that they differ.
+		defer func() { _ = l.Close() }()
+		if a, ok := l.Addr().(*net.TCPAddr); ok {
+			out[i] = a.Port
+		}
+	}
+	return out, nil
+}

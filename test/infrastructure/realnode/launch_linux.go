@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package realnode
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// launch runs this program again as the warden of dir, in a mount namespace and
+// a session of its own: it must outlive us for as long as it takes to clean up.
+func launch(dir string) (*node, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, "node", dir) //nolint:gosec,noctx // ended by closing its input
+	n := &node{dir: dir, out: &bytes.Buffer{}, ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = n.out, n.out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS}
+	if n.stdin, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = cmd.Wait()
+		close(n.ended)
+	}()
+	return n, nil
+}

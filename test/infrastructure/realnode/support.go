@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package realnode
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+)
+
+// Programs are what a real node runs, from the directory of the plane.
+func programs() []string {
+	return []string{"kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "pause", "cni/ptp", "cni/host-local", "cni/loopback"}
+}
+
+// Supported says why real nodes cannot run here, or nil. bin is the directory of
+// the plane's programs.
+func Supported(bin string) error {
+	if runtime.GOOS != "linux" {
+		return errors.New("real nodes need Linux")
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("real nodes need root")
+	}
+	for _, p := range programs() {
+		if _, err := os.Stat(filepath.Join(bin, p)); err != nil {
+			return fmt.Errorf("real nodes need `make plane-binaries`: %w", err)
+		}
+	}
+	for _, p := range []string{"runc", "ip"} {
+		if _, err := exec.LookPath(p); err != nil {
+			return fmt.Errorf("real nodes need %s, try `make plane-node-deps`: %w", p, err)
+		}
+	}
+	if _, err := address(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// address is what the Node is called on the network: a kubelet refuses loopback.
+func address() (net.IP, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("listing addresses: %w", err)
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil && !onLoopback(n) {
+			return n.IP.To4(), nil
+		}
+	}
+	return nil, errors.New("real nodes need an IPv4 address that is not loopback")
+}
+
+// onLoopback tells Service addresses, which are /32 on the loopback interface.
+func onLoopback(n *net.IPNet) bool {
+	ones, bits := n.Mask.Size()
+	return ones == bits
+}
