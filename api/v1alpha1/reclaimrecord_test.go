@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+func TestReclaimTexts(t *testing.T) {
+	b, err := os.ReadFile("testdata/vectors.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct {
+		Texts []struct{ Reason, At, Node, Event, Condition string } `json:"reclaim_texts"`
+	}
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatal(err)
+	}
+	if len(v.Texts) == 0 {
+		t.Fatal("no cases")
+	}
+	for _, c := range v.Texts {
+		r := v1alpha1.ReclaimRecord{Node: c.Node, Reason: c.Reason, RequestedAt: c.At}
+		if diff := cmp.Diff([]string{c.Event, c.Condition}, []string{r.Requested(), r.Where()}); diff != "" {
+			t.Errorf("%+v: -want, +got:\n%s", r, diff)
+		}
+	}
+}
+
+func FuzzParseReclaimRecord(f *testing.F) {
+	f.Add(v1alpha1.ReclaimRecord{Node: "n1", Reason: "process-match: java"}.String())
+	f.Add("")
+	f.Add("{")
+	f.Add("java\n\x1b[31m")
+	f.Fuzz(func(t *testing.T, value string) {
+		r := v1alpha1.ParseReclaimRecord(value)
+		if again := v1alpha1.ParseReclaimRecord(r.String()); again.Node != strings.ToValidUTF8(r.Node, "\uFFFD") {
+			t.Errorf("%q: %+v, read again %+v", value, r, again)
+		}
+		s := r.Screened()
+		if len([]rune(s.Reason)) > 256 || strings.ContainsFunc(s.Reason, unicode.IsControl) {
+			t.Errorf("%q: not screened: %q", value, s.Reason)
+		}
+	})
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validation_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
+)
+
+// good is a ScheduledMachine with which nothing is wrong.
+func good(change func(*v1alpha1.ScheduledMachine)) *v1alpha1.ScheduledMachine {
+	m := &v1alpha1.ScheduledMachine{}
+	m.Name = "box"
+	m.Spec = v1alpha1.ScheduledMachineSpec{
+		Schedule:           v1alpha1.Schedule{DaysOfWeek: []string{"mon-fri"}, HoursOfDay: []string{"9-17"}, Timezone: "Europe/Zurich"},
+		ClusterName:        "lab",
+		BootstrapSpec:      v1alpha1.EmbeddedObject{APIVersion: "bootstrap.cluster.x-k8s.io/v1beta2", Kind: "KubeadmConfig"},
+		InfrastructureSpec: v1alpha1.EmbeddedObject{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta2", Kind: "DevMachine"},
+	}
+	if change != nil {
+		change(m)
+	}
+	return m
+}
+
+func TestScheduledMachine(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		change func(*v1alpha1.ScheduledMachine)
+		want   []string
+	}{
+		"Good":                   {"Nothing is wrong.", nil, nil},
+		"DefaultsMayBeMissing":   {"The API server fills them in; topology variables do not.", func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.Timezone = "" }, nil},
+		"EmptyScheduleIsAllowed": {"It means never.", func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.DaysOfWeek = nil }, nil},
+		"DisabledHidesNothing": {
+			"A bad value must not wait for the morning it is turned on.",
+			func(m *v1alpha1.ScheduledMachine) {
+				m.Spec.Schedule.Enabled, m.Spec.Schedule.DaysOfWeek = new(false), []string{"someday"}
+			},
+			[]string{`spec.schedule.daysOfWeek[0]: Invalid value: "someday": Failed to parse weekdays: Invalid day: someday`},
+		},
+		"EveryProblemAtOnce": {
+			"A person should not meet them one by one.",
+			func(m *v1alpha1.ScheduledMachine) {
+				m.Spec.Schedule.HoursOfDay = []string{"9-17", "25"}
+				m.Spec.Schedule.Timezone = "Mars/Olympus"
+				m.Spec.NodeDrainTimeout = "5d"
+				m.Spec.Priority = new(int32(256))
+			},
+			[]string{
+				`spec.schedule.hoursOfDay[1]: Invalid value: "25": Failed to parse hours: Hour must be 0-23, got: 25`,
+				`spec.schedule.timezone: Invalid value: "Mars/Olympus": Invalid timezone: Mars/Olympus`,
+				`spec.priority: Invalid value: 256: must be between 0 and 255`,
+				`spec.nodeDrainTimeout: Invalid value: "5d": Invalid duration unit: 'd'`,
+			},
+		},
+		"NameTooLong": {
+			"It becomes a label's value.", func(m *v1alpha1.ScheduledMachine) { m.Name = strings.Repeat("a", 64) },
+			[]string{"metadata.name: Too long: may not be more than 63 bytes"},
+		},
+		"LabelValue": {
+			"The Machine would be refused at 9 a.m.",
+			func(m *v1alpha1.ScheduledMachine) { m.Spec.MachineTemplate.Labels = map[string]string{"team": "no spaces"} },
+			[]string{`spec.machineTemplate.labels[team]: Invalid value: "no spaces"`},
+		},
+		"AnnotationKey": {
+			"Reserved for this project.",
+			func(m *v1alpha1.ScheduledMachine) {
+				m.Spec.MachineTemplate.Annotations = map[string]string{"5spot.finos.org/x": ""}
+			},
+			[]string{"spec.machineTemplate.annotations[5spot.finos.org/x]: Forbidden: keys that begin with 5spot.finos.org/ are reserved"},
+		},
+		"NoKind": {
+			"There is nothing to make.", func(m *v1alpha1.ScheduledMachine) { m.Spec.BootstrapSpec.Kind = "" },
+			[]string{"spec.bootstrapSpec.kind: Required value"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			errs := validation.ScheduledMachine(good(tc.change))
+			if len(errs) != len(tc.want) {
+				t.Fatalf("%s\ngot %d problems, want %d: %v", tc.reason, len(errs), len(tc.want), errs)
+			}
+			for i, want := range tc.want {
+				if !strings.HasPrefix(errs[i].Error(), want) {
+					t.Errorf("%s\ngot:  %s\nwant: %s…", tc.reason, errs[i].Error(), want)
+				}
+			}
+		})
+	}
+}
+
+type vectors struct {
+	TemplateKey []struct {
+		Key     string
+		Allowed bool
+	} `json:"template_key"`
+	APIGroup []struct {
+		Side, APIVersion string
+		Allowed          bool
+	} `json:"api_group"`
+	ClusterName []struct {
+		Name  string
+		Label bool
+	} `json:"cluster_name"`
+	KillIfCommands []struct {
+		Value         []string
+		Count         int
+		ItemLen       int `json:"item_len"`
+		Valid         bool
+		ErrorMentions string `json:"error_mentions"`
+	} `json:"kill_if_commands"`
+}
+
+func load(t *testing.T) vectors {
+	t.Helper()
+	b, err := os.ReadFile("testdata/vectors.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v vectors
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestVectors(t *testing.T) {
+	v := load(t)
+	check := func(what string, valid bool, m *v1alpha1.ScheduledMachine) {
+		t.Helper()
+		errs := validation.ScheduledMachine(m)
+		if diff := cmp.Diff(valid, len(errs) == 0); diff != "" {
+			t.Errorf("%s: valid: -want, +got:\n%s%v", what, diff, errs)
+		}
+	}
+	for _, c := range v.TemplateKey {
+		check("label "+c.Key, c.Allowed, good(func(m *v1alpha1.ScheduledMachine) {
+			m.Spec.MachineTemplate.Labels = map[string]string{c.Key: "x"}
+		}))
+		check("annotation "+c.Key, c.Allowed, good(func(m *v1alpha1.ScheduledMachine) {
+			m.Spec.MachineTemplate.Annotations = map[string]string{c.Key: "x"}
+		}))
+	}
+	for _, c := range v.APIGroup {
+		check(c.Side+" "+c.APIVersion, c.Allowed, good(func(m *v1alpha1.ScheduledMachine) {
+			if c.Side == "bootstrap" {
+				m.Spec.BootstrapSpec.APIVersion = c.APIVersion
+			} else {
+				m.Spec.InfrastructureSpec.APIVersion = c.APIVersion
+			}
+		}))
+	}
+	for _, c := range v.ClusterName {
+		name := c.Name
+		if rest, ok := strings.CutPrefix(name, "a*"); ok {
+			name = strings.Repeat("a", map[string]int{"63": 63, "64": 64}[rest])
+		}
+		check("cluster "+c.Name, c.Label, good(func(m *v1alpha1.ScheduledMachine) { m.Spec.ClusterName = name }))
+	}
+	for _, c := range v.KillIfCommands {
+		patterns := c.Value
+		for range c.Count {
+			patterns = append(patterns, "java")
+		}
+		if c.ItemLen > 0 {
+			patterns = []string{strings.Repeat("x", c.ItemLen)}
+		}
+		m := good(func(m *v1alpha1.ScheduledMachine) { m.Spec.KillIfCommands = patterns })
+		check("killIfCommands", c.Valid, m)
+		if c.ErrorMentions != "" && !strings.Contains(validation.ScheduledMachine(m).ToAggregate().Error(), c.ErrorMentions) {
+			t.Errorf("does not mention %s: %v", c.ErrorMentions, validation.ScheduledMachine(m))
+		}
+	}
+}
