@@ -16,6 +16,8 @@ const maxReclaimReason = 256
 
 // ReclaimRecord is what is remembered of an emergency reclaim: which Node asked,
 // why and when, in the Node's own words. It lives in an annotation.
+//
+// +kubebuilder:object:generate=false
 type ReclaimRecord struct {
 	// Node is the name of the Node that asked.
 	Node string `json:"node"`

@@ -126,4 +126,3 @@ func (o *Options) manager(scheme *runtime.Scheme) (ctrl.Options, error) {
 		}),
 	}, nil
 }
-

@@ -75,6 +75,7 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 		if record, ok := s.record(v1alpha1.ReclaimedAnnotation); ok {
 			c.Message = disabledBy(record)
 		}
+	default:
 	}
 	if edits := s.pendingEdits(); edits != "" && s.children.Machine != nil {
 		c.Message = withDetail(c.Message, edits)

@@ -6,11 +6,11 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
-	"sigs.k8s.io/cluster-api/util/conditions"
 )
 
 // maxNote is the bound of an event's note in the events API, in bytes.
@@ -34,6 +34,7 @@ func (r *Reconciler) announce(ctx context.Context, sm *v1alpha1.ScheduledMachine
 	switch lifecycle.Phase(to) {
 	case lifecycle.Error, lifecycle.Terminated, lifecycle.EmergencyRemove:
 		kind = corev1.EventTypeWarning
+	default:
 	}
 	note := string(from) + " -> " + string(to) + ": " + sm.Status.Message
 	r.Recorder.Eventf(sm, nil, kind, conditions.GetReason(sm, v1alpha1.ReadyCondition),

@@ -215,7 +215,7 @@ func (r Reader) ControlPlaneVersion(ctx context.Context, cluster *clusterv1.Clus
 
 // Existing are the bootstrap config and the infrastructure machine, as far as
 // they exist.
-func (s Set) Existing() []client.Object {
+func (s *Set) Existing() []client.Object {
 	var objs []client.Object
 	for _, u := range []*unstructured.Unstructured{s.Bootstrap, s.Infrastructure} {
 		if u != nil {

@@ -99,6 +99,7 @@ func unreadable(f Facts) (Decision, bool) {
 	switch f.Phase {
 	case Active, ShuttingDown, Inactive:
 		d.Phase = f.Phase
+	default:
 	}
 	return d, true
 }

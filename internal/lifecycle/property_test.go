@@ -40,6 +40,7 @@ func facts(t *rapid.T) lifecycle.Facts {
 	case lifecycle.Leaving:
 		f.Deadline = noon.Add(time.Duration(rapid.IntRange(-10, 10).Draw(t, "deadline")) * time.Minute)
 		f.Expedited = b("expedited")
+	case lifecycle.Absent:
 	}
 	return f
 }

@@ -7,7 +7,6 @@
 package validation
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -81,27 +80,13 @@ func ScheduleSpec(s *v1alpha1.Schedule) schedule.Spec {
 	return spec
 }
 
-// fieldErrors translates every *schedule.FieldError that err joins.
+// fieldErrors translates every problem of a schedule.
 func fieldErrors(err error, path *field.Path) field.ErrorList {
-	if err == nil {
-		return nil
+	var errs field.ErrorList
+	for _, bad := range schedule.FieldErrors(err) {
+		errs = append(errs, field.Invalid(path.Child(bad.Field), bad.Value, bad.Detail()))
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // a join is taken apart, not searched
-		var errs field.ErrorList
-		for _, e := range joined.Unwrap() {
-			errs = append(errs, fieldErrors(e, path)...)
-		}
-		return errs
-	}
-	var bad *schedule.FieldError
-	if !errors.As(err, &bad) {
-		return field.ErrorList{field.InternalError(path, err)}
-	}
-	at := path
-	if bad.Field != "" {
-		at = path.Child(bad.Field)
-	}
-	return field.ErrorList{field.Invalid(at, bad.Value, bad.Detail())}
+	return errs
 }
 
 func clusterName(name string, path *field.Path) field.ErrorList {

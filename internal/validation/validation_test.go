@@ -67,7 +67,9 @@ func TestScheduledMachine(t *testing.T) {
 		},
 		"LabelValue": {
 			"The Machine would be refused at 9 a.m.",
-			func(m *v1alpha1.ScheduledMachine) { m.Spec.MachineTemplate.Labels = map[string]string{"team": "no spaces"} },
+			func(m *v1alpha1.ScheduledMachine) {
+				m.Spec.MachineTemplate.Labels = map[string]string{"team": "no spaces"}
+			},
 			[]string{`spec.machineTemplate.labels[team]: Invalid value: "no spaces"`},
 		},
 		"AnnotationKey": {
