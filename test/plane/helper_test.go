@@ -3,25 +3,101 @@
 package plane_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// helperEnv makes this test binary start a plane in the given directory and wait.
+// helperEnv makes this test binary start a plane in the given directory, with a
+// real node where that is possible, and wait.
 const helperEnv = "PLANE_TEST_HELPER_DIR"
 
+// helperReady is what the helper prints when it waits to be killed.
+const helperReady = "ready"
+
 func helper() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	p, err := plane.Start(ctx, plane.Options{Dir: os.Getenv(helperEnv), Components: []plane.Component{plane.Core}})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	if err := startHelper(); err != nil {
+		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println("ready", p.Management.URL)
+	fmt.Println(helperReady)
 	select {}
+}
+
+func startHelper() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	p, err := plane.Start(ctx, plane.Options{Dir: os.Getenv(helperEnv)})
+	if err != nil || p.RealNodes() != nil {
+		return err
+	}
+	w, err := p.NewWorkload(ctx, plane.WorkloadOptions{Name: "helper", RealNodes: true})
+	if err != nil {
+		return err
+	}
+	m, err := p.NewMachine(ctx, w, "helper", func(_ *clusterv1.Machine, pm *infrav1.PlaneMachine) { pm.Spec.Backend = infrav1.Real })
+	if err != nil {
+		return err
+	}
+	return p.WaitMachine(ctx, m, clusterv1.MachinePhaseRunning)
+}
+
+func TestEverythingDiesWithItsParent(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), helperEnv+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if lines.Scan(); lines.Text() != helperReady {
+		_ = cmd.Process.Kill()
+		t.Fatalf("the helper must start: %s", lines.Text())
+	}
+	running := len(processes(t, dir))
+	if running < 5 {
+		t.Fatalf("the helper must run etcd, API server, controller manager and two managers, found %d processes", running)
+	}
+	node, err := filepath.EvalSymlinks(filepath.Join(dir, "nodes", "default-helper"))
+	if err != nil {
+		t.Log("without a real node:", err)
+		node = dir
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	begin := time.Now()
+	err = plane.Until(timeout(t, 30*time.Second), func(context.Context) error {
+		if left := processes(t, dir); len(left) > 0 {
+			return fmt.Errorf("processes survive: %s", strings.Join(left, "\n"))
+		}
+		if node == dir {
+			return nil
+		}
+		if left := traces(t, node); len(left) > 0 {
+			return fmt.Errorf("the real node leaves %s", strings.Join(left, "\n"))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d processes gone %v after SIGKILL of their parent", running, time.Since(begin))
 }

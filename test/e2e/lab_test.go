@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	controlplanev1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/controlplane/v1beta1"
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+const (
+	// patience is how long one step may take. It is generous, because a step that
+	// is late on a busy machine is no bug; a drain that core defers takes 20 s.
+	patience = 90 * time.Second
+	// longPatience is for what waits for several steps of Cluster API.
+	longPatience = 3 * time.Minute
+)
+
+// A lab is the namespace and the Cluster of one test. All Clusters are made of
+// the same control plane, so names of Nodes, and of ScheduledMachines, have to
+// be unique among all tests.
+type lab struct {
+	*plane.Workload
+
+	t testing.TB
+}
+
+// newLab makes a namespace with a Cluster that Cluster API is connected to.
+func newLab(t testing.TB, name string) *lab {
+	t.Helper()
+	l := newNamespace(t, name)
+	l.newCluster()
+	return l
+}
+
+// newNamespace makes a namespace without a Cluster.
+func newNamespace(t testing.TB, name string) *lab {
+	t.Helper()
+	l := &lab{t: t, Workload: &plane.Workload{Cluster: workload, Key: client.ObjectKey{Namespace: name, Name: name}}}
+	ctx := timeout(t, patience)
+	l.must(shared.Management.EnsureNamespace(ctx, name))
+	l.must(workload.EnsureNamespace(ctx, name))
+	t.Cleanup(func() { l.explain() })
+	return l
+}
+
+func (l *lab) newCluster() *clusterv1.Cluster {
+	l.t.Helper()
+	ctx := timeout(l.t, patience)
+	meta := metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: l.Key.Name, Labels: map[string]string{clusterv1.ClusterNameLabel: l.Key.Name}}
+	secret, err := workload.KubeconfigSecret(l.Key)
+	l.must(err)
+	endpoint, err := url.Parse(workload.URL)
+	l.must(err)
+	port, err := strconv.ParseInt(endpoint.Port(), 10, 32)
+	l.must(err)
+	cluster := &clusterv1.Cluster{ObjectMeta: *meta.DeepCopy(), Spec: clusterv1.ClusterSpec{
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "PlaneCluster", Name: l.Key.Name},
+		ControlPlaneRef:   clusterv1.ContractVersionedObjectReference{APIGroup: controlplanev1.GroupVersion.Group, Kind: "PlaneControlPlane", Name: l.Key.Name},
+	}}
+	l.create(secret)
+	l.create(&infrav1.PlaneCluster{ObjectMeta: *meta.DeepCopy(), Spec: infrav1.PlaneClusterSpec{
+		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: endpoint.Hostname(), Port: int32(port)}, NodeLeaseSeconds: 400,
+	}})
+	l.create(&controlplanev1.PlaneControlPlane{ObjectMeta: *meta.DeepCopy()})
+	l.create(cluster)
+	l.must(shared.Management.Wait(ctx, cluster, func() error {
+		for _, c := range cluster.Status.Conditions {
+			if c.Type == clusterv1.ClusterRemoteConnectionProbeCondition && c.Status == metav1.ConditionTrue {
+				return nil
+			}
+		}
+		return errors.New("Cluster API is not connected")
+	}))
+	return cluster
+}
+
+// scheduledMachine is one that is always in its window, not created yet. Its name
+// begins with that of the lab.
+func (l *lab) scheduledMachine(name string, infra infrav1.PlaneMachineSpec) *v1alpha1.ScheduledMachine {
+	return system.ScheduledMachine(l.Workload, l.Key.Name+"-"+name, infra)
+}
+
+// running makes a ScheduledMachine and waits until its machine runs.
+func (l *lab) running(name string, mutate func(*v1alpha1.ScheduledMachine), infra ...infrav1.PlaneMachineSpec) *v1alpha1.ScheduledMachine {
+	l.t.Helper()
+	sm := l.started(name, mutate, infra...)
+	l.waitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
+	return sm
+}
+
+// started makes a ScheduledMachine and does not wait.
+func (l *lab) started(name string, mutate func(*v1alpha1.ScheduledMachine), infra ...infrav1.PlaneMachineSpec) *v1alpha1.ScheduledMachine {
+	l.t.Helper()
+	var spec infrav1.PlaneMachineSpec
+	if len(infra) > 0 {
+		spec = infra[0]
+	}
+	sm := l.scheduledMachine(name, spec)
+	if mutate != nil {
+		mutate(sm)
+	}
+	l.create(sm)
+	return sm
+}
+
+func (l *lab) create(obj client.Object) {
+	l.t.Helper()
+	if err := shared.Management.Client.Create(timeout(l.t, patience), obj); err != nil {
+		l.t.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)
+	}
+}
+
+// edit changes an object as kubectl patch would: only what differs is sent, and
+// nobody else's newer value is undone.
+func (l *lab) edit(obj client.Object, mutate func()) {
+	l.t.Helper()
+	l.must(l.tryEdit(obj, mutate))
+}
+
+func (l *lab) tryEdit(obj client.Object, mutate func()) error {
+	ctx := timeout(l.t, patience)
+	if err := shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+		return err
+	}
+	before, ok := obj.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("%T is no object", obj)
+	}
+	mutate()
+	return shared.Management.Client.Patch(ctx, obj, client.MergeFrom(before))
+}
+
+func (l *lab) delete(obj client.Object, opts ...client.DeleteOption) {
+	l.t.Helper()
+	l.must(shared.Management.Client.Delete(timeout(l.t, patience), obj, opts...))
+}
+
+func (l *lab) must(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// node is the Node of a ScheduledMachine, as its status names it.
+func (l *lab) node(sm *v1alpha1.ScheduledMachine) *corev1.Node {
+	l.t.Helper()
+	if sm.Status.NodeRef == nil {
+		l.t.Fatalf("ScheduledMachine %s has no nodeRef in phase %s", sm.Name, sm.Status.Phase)
+	}
+	node := &corev1.Node{}
+	l.must(workload.Client.Get(timeout(l.t, patience), client.ObjectKey{Name: sm.Status.NodeRef.Name}, node))
+	return node
+}
+
+// timeout is a context for one step of a test.
+func timeout(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

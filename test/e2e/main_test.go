@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// parallel is how many tests run at once. They wait for Cluster API most of the
+// time, so it is more than there are cores.
+const parallel = 16
+
+// startTimeout bounds the start of everything; a busy machine takes a while.
+const startTimeout = 3 * time.Minute
+
+// The one system of this binary, and the one workload cluster that all Clusters
+// of the tests are made of.
+var (
+	shared   *system.System
+	workload *plane.Cluster
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := atLeast("test.parallel", parallel); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	var err error
+	shared, err = system.Start(ctx, system.Options{Plane: plane.Options{
+		Management: plane.ClusterOptions{
+			AuditBodies: []string{v1alpha1.GroupVersion.Group, clusterv1.GroupVersion.Group, infrav1.GroupVersion.Group},
+			NoScheduler: true,
+		},
+	}})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "Starting 5-Spot:", err)
+		return 1
+	}
+	code := 1
+	if workload, err = shared.NewCluster(ctx, "workload", plane.ClusterOptions{AuditBodies: []string{""}}); err != nil {
+		fmt.Fprintln(os.Stderr, "Starting the workload cluster:", err)
+	} else {
+		code = m.Run()
+	}
+	if err := shared.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "Stopping 5-Spot:", err)
+		return 1
+	}
+	return code
+}
+
+// atLeast raises a flag whose value is a number, unless the command line set it.
+func atLeast(name string, n int) error {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	if given {
+		return nil
+	}
+	return flag.Set(name, fmt.Sprint(n))
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+)
+
+// waitPhase waits for a phase and, unless it is empty, a status of Ready that
+// answer the newest spec.
+func (l *lab) waitPhase(sm *v1alpha1.ScheduledMachine, phase v1alpha1.Phase, ready metav1.ConditionStatus) {
+	l.t.Helper()
+	l.waitFor(sm, func() error {
+		if sm.Status.ObservedGeneration != sm.Generation {
+			return fmt.Errorf("generation %d is not observed yet", sm.Generation)
+		}
+		if sm.Status.Phase != phase {
+			return fmt.Errorf("its phase is %q, not %s: %s", sm.Status.Phase, phase, sm.Status.Message)
+		}
+		if c := condition(sm, v1alpha1.ReadyCondition); ready != "" && c.Status != ready {
+			return fmt.Errorf("Ready is %s, not %s: %s: %s", c.Status, ready, c.Reason, c.Message)
+		}
+		return nil
+	})
+}
+
+// waitCondition waits for a condition whose message contains all of parts.
+func (l *lab) waitCondition(sm *v1alpha1.ScheduledMachine, kind string, status metav1.ConditionStatus, reason string, parts ...string) {
+	l.t.Helper()
+	l.waitFor(sm, func() error {
+		c := condition(sm, kind)
+		if c.Status != status || reason != "" && c.Reason != reason {
+			return fmt.Errorf("%s is %s/%s, not %s/%s: %s", kind, c.Status, c.Reason, status, reason, c.Message)
+		}
+		for _, part := range parts {
+			if !strings.Contains(c.Message, part) {
+				return fmt.Errorf("the message of %s does not say %q: %s", kind, part, c.Message)
+			}
+		}
+		return nil
+	})
+}
+
+func (l *lab) waitFor(obj client.Object, cond func() error) {
+	l.t.Helper()
+	if err := shared.Management.Wait(timeout(l.t, patience), obj, cond); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lab) waitGone(objs ...client.Object) {
+	l.t.Helper()
+	ctx := timeout(l.t, longPatience)
+	for _, obj := range objs {
+		l.must(shared.Management.WaitGone(ctx, obj))
+	}
+}
+
+func (l *lab) until(cond func(context.Context) error) {
+	l.t.Helper()
+	l.must(plane.Until(timeout(l.t, patience), cond))
+}
+
+// holds checks that something stays as it is for a while. There is no event to
+// wait for when nothing is to happen.
+func holds(t testing.TB, d time.Duration, cond func(context.Context) error) {
+	t.Helper()
+	ctx := timeout(t, d)
+	err := plane.Until(ctx, func(ctx context.Context) error {
+		if err := cond(ctx); err != nil && ctx.Err() == nil {
+			t.Fatalf("it did not stay as it was for %v: %v", d, err)
+		}
+		return errStillHolds
+	})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+}
+
+var errStillHolds = errors.New("it still holds")
+
+// condition returns a condition of a ScheduledMachine, empty if it has none.
+func condition(sm *v1alpha1.ScheduledMachine, kind string) metav1.Condition {
+	for _, c := range sm.Status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return metav1.Condition{Type: kind, Status: "missing"}
+}
