@@ -4,9 +4,11 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,7 +28,7 @@ func (l *lab) follow(sm *v1alpha1.ScheduledMachine) *history {
 	l.t.Helper()
 	h := &history{}
 	w, err := shared.Management.Client.Watch(l.t.Context(), &v1alpha1.ScheduledMachineList{}, client.InNamespace(sm.Namespace),
-		client.MatchingFields{"metadata.name": sm.Name}, &client.ListOptions{Raw: listFrom(sm.ResourceVersion)})
+		client.MatchingFields{"metadata.name": sm.Name}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: sm.ResourceVersion}})
 	l.must(err)
 	h.add(sm.Status.Phase)
 	go h.record(w)
@@ -57,7 +59,7 @@ func (h *history) want(l *lab, phases ...v1alpha1.Phase) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if !slices.Equal(h.phases, phases) {
-			return wrongPhasesError{got: slices.Clone(h.phases), want: phases}
+			return fmt.Errorf("the phases were %v, not %v", h.phases, phases)
 		}
 		return nil
 	})

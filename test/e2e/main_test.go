@@ -48,7 +48,6 @@ func run(m *testing.M) int {
 	shared, err = system.Start(ctx, system.Options{Plane: plane.Options{
 		Management: plane.ClusterOptions{
 			AuditBodies: []string{v1alpha1.GroupVersion.Group, clusterv1.GroupVersion.Group, infrav1.GroupVersion.Group},
-			NoScheduler: true,
 		},
 	}})
 	if err != nil {
