@@ -4,9 +4,11 @@ package plane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/crd"
@@ -39,20 +41,25 @@ func Everything() []Component { return append(InMemory(), Infrastructure) }
 const nodeGrace = 25 * time.Second
 
 func (p *Plane) startComponents(ctx context.Context, o Options) error {
-	for _, name := range o.Components {
-		proc, err := p.prepareComponent(ctx, name, o)
-		if err != nil {
-			return err
-		}
-		if err := proc.launch(); err != nil {
+	// Installing is mostly waiting for CRDs, so all do it at once.
+	procs := make([]*Process, len(o.Components))
+	errs := make([]error, len(o.Components))
+	var wg sync.WaitGroup
+	for i, name := range o.Components {
+		wg.Go(func() { procs[i], errs[i] = p.prepareComponent(ctx, name, o) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("preparing components: %w", err)
+	}
+	// Managers end when they miss the kinds of another, so none starts earlier.
+	for i, name := range o.Components {
+		p.components[name] = procs[i]
+		if err := procs[i].launch(); err != nil {
 			return fmt.Errorf("starting %s: %w", name, err)
 		}
-		p.components[name] = proc
-		if name == Infrastructure {
-			proc.grace = nodeGrace
-		}
 	}
-	for _, proc := range p.components {
+	for _, proc := range procs {
 		if err := proc.WaitReady(ctx); err != nil {
 			return err
 		}
@@ -89,7 +96,11 @@ func (p *Plane) prepareComponent(ctx context.Context, name Component, o Options)
 	case Infrastructure:
 	}
 	m.args = append(m.args, o.Args[name]...)
-	return p.newManager(ctx, p.Management, m)
+	proc, err := p.newManager(ctx, p.Management, m)
+	if err == nil && name == Infrastructure {
+		proc.grace = nodeGrace
+	}
+	return proc, err
 }
 
 // gates is the value of --feature-gates. Core gets them all; the others know
