@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+)
+
+func TestOwnerGetsTheBoxBackInOrder(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "owner")
+	sm := l.running("box", nil)
+	h := l.follow(sm)
+	pod, _ := l.runPinned(sm, "owner-work")
+	node := l.node(sm)
+	l.keepNode(node)
+	mark := l.mark()
+	l.askBack(node, "java")
+	l.wantReclaimed(sm, "java")
+	l.waitCleared(node)
+	h.want(l, active, emergency, disabled)
+	l.wantNoEviction(pod)
+	l.wantEvents(sm, "Warning EmergencyReclaim Emergency reclaim requested", "process-match: java",
+		"Warning EmergencyReclaimDisabledSchedule", "kubectl -n "+sm.Namespace+" patch scheduledmachine/"+sm.Name)
+	l.wantEmergencyOrder(sm, l.writes(mark), node)
+}
+
+// wantEmergencyOrder checks the order of an emergency's writes in the audit logs.
+func (l *lab) wantEmergencyOrder(sm *v1alpha1.ScheduledMachine, writes []auditv1.Event, node *corev1.Node) {
+	l.t.Helper()
+	find := func(what, verb, resource, text string) int {
+		l.t.Helper()
+		i := slices.IndexFunc(writes, func(e auditv1.Event) bool {
+			return accepted(e) && e.Verb == verb && e.ObjectRef.Resource == resource && e.ObjectRef.Subresource == "" &&
+				strings.Contains(body(e), text)
+		})
+		if i < 0 {
+			l.t.Fatalf("there is no write that %s:\n%s", what, describeAll(writes))
+		}
+		return i
+	}
+	steps := []int{
+		find("remembers the request", "patch", "scheduledmachines", v1alpha1.EmergencyReclaimAnnotation),
+		find("tells the Machine to skip its drain", "patch", "machines", "exclude-node-draining"),
+		find("deletes the Machine", "delete", "machines", ""),
+		find("deletes the infrastructure", "delete", "planemachines", ""),
+		find("turns the schedule off", "patch", "scheduledmachines", `"enabled":false`),
+	}
+	if !slices.IsSorted(steps) {
+		l.t.Errorf("remember, skip drain, delete Machine, delete infrastructure, turn off: in this order, got %v:\n%s", steps, describeAll(writes))
+	}
+	disarm := body(writes[steps[4]])
+	if !strings.Contains(disarm, `"`+v1alpha1.EmergencyReclaimAnnotation+`":null`) {
+		l.t.Errorf("turning the schedule off and forgetting the request must be one write: %s", disarm)
+	}
+	before := 0
+	for _, e := range writes[:steps[2]] {
+		if e.ObjectRef.Resource != "events" && e.ObjectRef.Subresource != "status" {
+			before++
+		}
+	}
+	if before > 2 {
+		l.t.Errorf("at most three writes may come between the request and the Machine's deletion:\n%s", describeAll(writes[:steps[2]+1]))
+	}
+	l.wantClearedLast(node, writes[steps[4]])
+}
+
+// wantClearedLast checks that the Node was written after the schedule was off.
+func (l *lab) wantClearedLast(node *corev1.Node, disarm auditv1.Event) {
+	l.t.Helper()
+	for _, e := range l.audit(workload) {
+		if !isWrite(e) || e.ObjectRef == nil || e.ObjectRef.Resource != "nodes" || e.ObjectRef.Name != node.Name ||
+			!strings.Contains(body(e), `"`+reclaim.RequestedAnnotation+`":null`) {
+			continue
+		}
+		if e.RequestReceivedTimestamp.Time.Before(disarm.StageTimestamp.Time) {
+			l.t.Errorf("the request must be cleared after the schedule is off, not before: %v, %v", e.RequestReceivedTimestamp, disarm.StageTimestamp)
+		}
+		return
+	}
+	l.t.Error("nobody cleared the request on the Node")
+}
+
+func body(e auditv1.Event) string {
+	if e.RequestObject == nil {
+		return ""
+	}
+	return string(e.RequestObject.Raw)
+}
+
+// wantEvents waits until the events of sm contain all texts, each in the form
+// "type reason note".
+func (l *lab) wantEvents(sm *v1alpha1.ScheduledMachine, texts ...string) {
+	l.t.Helper()
+	l.until(func(ctx context.Context) error {
+		out, err := shared.Management.Kubectl(ctx, "get", "events.events.k8s.io", "-n", sm.Namespace,
+			"--field-selector", "regarding.name="+sm.Name, "-o", `jsonpath={range .items[*]}{.type} {.reason} {.note}{"\n"}{end}`)
+		if err != nil {
+			return err
+		}
+		for _, want := range texts {
+			if !strings.Contains(out, want) {
+				return fmt.Errorf("no event says %q among\n%s", want, out)
+			}
+		}
+		return nil
+	})
+}
+
+func TestEmergencyInTheMiddleOfADrain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "emergdrain")
+	sm := l.running("box", nil)
+	h := l.follow(sm)
+	pod, _ := l.runPinned(sm, "emergdrain-work")
+	node, infra := l.node(sm), l.family(sm).infra
+	l.closeWindow(sm)
+	l.waitCondition(sm, v1alpha1.MachineReadyCondition, metav1.ConditionFalse, "DrainingNode", pod.Name)
+	begin := time.Now()
+	l.askBack(node, "blender")
+	l.waitGone(infra)
+	if took := time.Since(begin); took > 12*time.Second {
+		t.Errorf("an owner must not wait for Cluster API's next look at a drain; the infrastructure took %v", took)
+	}
+	l.wantReclaimed(sm, "blender")
+	h.want(l, active, leaving, emergency, disabled)
+}
+
+func TestOnlyTheLiteralTrueEjects(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "literal")
+	sm := l.running("box", nil)
+	node, before := l.node(sm), l.family(sm)
+	for _, value := range []string{"false", "0", "", "True", "TRUE", "1", "yes", " true", "true ", "true\n"} {
+		l.annotate(node, map[string]string{reclaim.RequestedAnnotation: value, reclaim.ReasonAnnotation: "process-match: java"})
+		holds(t, 300*time.Millisecond, func(ctx context.Context) error { return unchanged(ctx, before.objects()...) })
+	}
+	holds(t, 2*time.Second, func(ctx context.Context) error { return unchanged(ctx, before.objects()...) })
+	l.waitPhase(sm, active, metav1.ConditionTrue)
+	l.annotate(node, map[string]string{reclaim.RequestedAnnotation: "true"})
+	l.wantReclaimed(sm, "java")
+}
+
+func TestReEnablingWhileTheOwnerIsThereEjectsAgain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "again")
+	sm := l.running("box", nil)
+	for range 2 {
+		machine := l.family(sm).machine
+		l.askBack(l.node(sm), "steam")
+		l.wantReclaimed(sm, "steam")
+		l.waitGone(machine)
+		l.enable(sm, true)
+		l.waitPhase(sm, active, metav1.ConditionTrue)
+		if c := condition(sm, v1alpha1.ScheduledCondition); c.Reason != "ScheduleActive" {
+			t.Errorf("whoever turns the schedule on again has read why it was off, got %s", c.Reason)
+		}
+	}
+}
+
+func TestRequestOlderThanTheMachineIsClearedAndDoesNotEject(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "stale")
+	node := l.ownNode("box")
+	l.annotate(node, map[string]string{
+		reclaim.RequestedAnnotation: "true", reclaim.ReasonAnnotation: "process-match: old",
+		reclaim.RequestedAtAnnotation: time.Now().Add(-time.Hour).UTC().Format(time.RFC3339),
+	})
+	waitNextSecond(t) // creation timestamps have whole seconds
+	sm := l.running("box", nil)
+	l.waitCleared(node)
+	before := l.family(sm)
+	holds(t, 2*time.Second, func(ctx context.Context) error { return unchanged(ctx, before.objects()...) })
+	l.askBack(node, "new")
+	l.wantReclaimed(sm, "new")
+}
+
+func TestClockOfTheNodeDoesNotCostTheOwnerTheBox(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "clock")
+	for name, at := range map[string]string{
+		"ahead":      time.Now().Add(48 * time.Hour).UTC().Format(time.RFC3339),
+		"behind":     time.Now().Add(-48 * time.Hour).UTC().Format(time.RFC3339),
+		"unreadable": "yesterday",
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := *l
+			l.t = t
+			sm := l.running(name, nil)
+			l.annotate(l.node(sm), map[string]string{
+				reclaim.RequestedAnnotation: "true", reclaim.ReasonAnnotation: "process-match: java", reclaim.RequestedAtAnnotation: at,
+			})
+			l.wantReclaimed(sm, "java")
+		})
+	}
+}
+
+func TestRequestWithoutAReasonCounts(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "noreason")
+	sm := l.running("box", nil)
+	l.annotate(l.node(sm), map[string]string{reclaim.RequestedAnnotation: "true"})
+	l.waitPhase(sm, disabled, metav1.ConditionTrue)
+	l.waitCondition(sm, v1alpha1.ScheduledCondition, metav1.ConditionFalse, "EmergencyReclaimDisabledSchedule",
+		"Schedule auto-disabled by emergency reclaim (reclaim trigger on Node)")
+}
+
+func TestSlowInfrastructureKeepsTheScheduleOn(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "slow")
+	sm := l.running("box", nil, infrav1.PlaneMachineSpec{Faults: infrav1.Faults{Deletion: infrav1.Hang}})
+	node, f := l.node(sm), l.family(sm)
+	l.askBack(node, "java")
+	l.waitPhase(sm, emergency, metav1.ConditionFalse)
+	l.waitCondition(sm, v1alpha1.ReadyCondition, metav1.ConditionFalse, "EmergencyReclaim", "Emergency reclaim on node "+node.Name, "process-match: java")
+	holds(t, 2*time.Second, func(ctx context.Context) error {
+		if err := shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(sm), sm); err != nil {
+			return err
+		}
+		if !sm.ScheduleEnabled() {
+			return fmt.Errorf("the schedule is off before the Machine is gone")
+		}
+		return nil
+	})
+	// An operator's "off" in the middle must not end the emergency.
+	l.enable(sm, false)
+	l.edit(f.infra, func() { f.infra.Spec.Faults.Deletion = "" })
+	l.wantReclaimed(sm, "java")
+}
+
+// waitNextSecond returns in a later second of the clock.
+func waitNextSecond(t testing.TB) {
+	t.Helper()
+	now := time.Now().Unix()
+	holds(t, 1100*time.Millisecond, func(context.Context) error { return nil })
+	if time.Now().Unix() == now {
+		t.Fatal("the clock stands still")
+	}
+}
