@@ -43,8 +43,8 @@ lint: $(GOLANGCI_LINT) ## Run golangci-lint on both modules.
 test: test-unit test-system ## Run every test.
 
 .PHONY: test-unit
-test-unit: ## Run the tests that need no API server.
-	go test -race -shuffle=on ./...
+test-unit: plane-kube ## Run the tests that need no more than an API server.
+	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$(PLANE_BIN)} go test -race -shuffle=on ./...
 
 .PHONY: test-system
 test-system: build plane-binaries plane-node-deps ## Run the tests that run on the local plane.

@@ -42,7 +42,7 @@ var settled = map[lifecycle.Reason]string{
 
 // underway are the reasons that say it is on the way, or blocked.
 var underway = map[lifecycle.Reason]string{
-	lifecycle.MachineNotReady:  "Machine exists and is not ready yet",
+	lifecycle.MachineNotReady:  "Machine is not ready yet",
 	lifecycle.MachineCreating:  "Machine is being created",
 	lifecycle.KillSwitchActing: "Kill switch: Machine is being removed without drain",
 	lifecycle.GracefulShutdown: "Machine is leaving: drain, volumes, infrastructure",
@@ -58,12 +58,16 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReconcileFailedReason, actErr.Error()
 		return c
 	}
-	if msg, ok := settled[d.Reason]; ok {
+	if d.Reason == lifecycle.MachineCreating && s.children.Machine != nil {
+		c.Reason = v1alpha1.MachineNotReadyReason // It has just been made.
+	}
+	reason := lifecycle.Reason(c.Reason)
+	if msg, ok := settled[reason]; ok {
 		c.Status, c.Message = metav1.ConditionTrue, msg
 	} else {
-		c.Message = underway[d.Reason]
+		c.Message = underway[reason]
 	}
-	switch d.Reason {
+	switch reason {
 	case lifecycle.EmergencyReclaim:
 		record, _ := s.record(v1alpha1.EmergencyReclaimAnnotation)
 		c.Message = record.Where()

@@ -73,12 +73,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Backoff.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	s, d, err := r.reconcile(ctx, sm)
+	d, err := r.reconcile(ctx, sm)
 	if err == nil {
 		r.Backoff.Forget(req)
+		if d.Again {
+			d.Recheck = r.Clock.Now()
+		}
 		return recheck(d.Recheck, r.Clock.Now()), nil
 	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) && s == nil {
+	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: quietRetry}, nil
 	}
 	ctrl.LoggerFrom(ctx).Error(err, "Reconciling ScheduledMachine")
@@ -90,29 +93,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return recheck(retry, r.Clock.Now()), nil
 }
 
-// reconcile observes, decides, acts and reports. The scope is nil if nothing was
-// decided.
-func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, lifecycle.Decision, error) {
+// reconcile observes, decides, acts and reports. The decision is zero if none was
+// made.
+func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachine) (lifecycle.Decision, error) {
 	s, err := r.observe(ctx, sm)
 	if err != nil {
-		return nil, lifecycle.Decision{}, fmt.Errorf("observing: %w", err)
+		return lifecycle.Decision{}, fmt.Errorf("observing: %w", err)
 	}
 	if err := r.claim(ctx, s); err != nil {
-		return nil, lifecycle.Decision{}, err
+		return lifecycle.Decision{}, err
 	}
 	if isPaused, err := r.Actuate.Paused(ctx, s.cluster, sm); err != nil || isPaused {
-		return nil, lifecycle.Decision{}, err
+		return lifecycle.Decision{}, err
 	}
 	s.before = sm.DeepCopy()
-	now := r.Clock.Now()
-	f := s.facts(now)
 	evaluations.Inc()
-	d := lifecycle.Decide(f)
+	d := lifecycle.Decide(s.facts(r.Clock.Now()))
 	actErr := r.act(ctx, s, d)
 	if d.Action == lifecycle.Release && actErr == nil {
-		return s, d, nil
+		return d, nil
 	}
-	return s, d, errors.Join(actErr, r.report(ctx, s, d, actErr))
+	return d, errors.Join(actErr, r.report(ctx, s, d, actErr))
 }
 
 // claim makes the object findable before anything is made for it: the finalizer

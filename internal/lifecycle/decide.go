@@ -202,6 +202,6 @@ func viaPending(f Facts, d Decision) Decision {
 	default:
 		return d
 	}
-	d.Phase, d.Reason, d.Recheck = Pending, Judging, f.Now
+	d.Phase, d.Reason, d.Again = Pending, Judging, true
 	return d
 }

@@ -54,7 +54,7 @@ func TestDecide(t *testing.T) {
 		"NewIsJudgedFirst": {
 			reason: "A new object says Pending before anything is made for it.",
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = "" }),
-			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Judging, Recheck: noon},
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Judging, Recheck: evening, Again: true},
 		},
 		"PendingInTheWindowIsMade": {
 			reason: "The window is open.",
@@ -137,7 +137,7 @@ func TestDecide(t *testing.T) {
 		"KillSwitchOff": {
 			reason: "The way back leads through Pending.",
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Terminated }),
-			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Judging, Recheck: noon},
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Judging, Recheck: evening, Again: true},
 		},
 		"ReclaimBeatsSchedule": {
 			reason: "The emergency lane acts; here it is shown.",
@@ -160,7 +160,7 @@ func TestDecide(t *testing.T) {
 		"EnabledAgain": {
 			reason: "Disabled goes to Pending, where the schedule is judged anew.",
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Disabled }),
-			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Judging, Recheck: noon},
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Judging, Recheck: evening, Again: true},
 		},
 		"UnreadableIsNotOutside": {
 			reason: "Unknown is not \"no\": a running machine is left running.",
@@ -213,7 +213,7 @@ func TestDecide(t *testing.T) {
 		"ErrorTriesAgainOnItsWayToPending": {
 			reason: "Error ends only with success, and success leads to Pending.",
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Error }),
-			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Ensure, Reason: lifecycle.Judging, Recheck: noon},
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Ensure, Reason: lifecycle.Judging, Recheck: evening, Again: true},
 		},
 	}
 	for name, tc := range cases {

@@ -135,6 +135,8 @@ type Decision struct {
 	// Recheck is the next instant at which time alone changes the decision; zero is
 	// never.
 	Recheck time.Time
+	// Again says that the next decision follows at once.
+	Again bool
 }
 
 // anything reports whether any child is left.

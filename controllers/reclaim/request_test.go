@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+)
+
+var noon = time.Date(2025, time.January, 15, 12, 0, 0, 0, time.UTC)
+
+// asking is a Node that was made at born and asks since asked by its own clock.
+func asking(born, asked time.Time, change func(*corev1.Node)) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "n1", UID: "u1", CreationTimestamp: metav1.NewTime(born),
+		Annotations: map[string]string{
+			reclaimapi.RequestedAnnotation:   "true",
+			reclaimapi.ReasonAnnotation:      "process-match: java",
+			reclaimapi.RequestedAtAnnotation: asked.Format(time.RFC3339),
+		},
+	}}
+	if change != nil {
+		change(n)
+	}
+	return n
+}
+
+func TestJudge(t *testing.T) {
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon)}}
+	before, after := noon.Add(-time.Hour), noon.Add(time.Hour)
+	cases := map[string]struct {
+		reason  string
+		node    *corev1.Node
+		machine *clusterv1.Machine
+		served  v1alpha1.ReclaimRecord
+		want    lifecycle.Request
+	}{
+		"NoNode":      {"A Node that cannot be seen asks for nothing.", nil, machine, v1alpha1.ReclaimRecord{}, lifecycle.NoRequest},
+		"NotAsking":   {"Only the literal true asks.", asking(after, after, func(n *corev1.Node) { n.Annotations[reclaimapi.RequestedAnnotation] = "True" }), machine, v1alpha1.ReclaimRecord{}, lifecycle.NoRequest},
+		"Fresh":       {"The Node is of this Machine.", asking(after, after, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest},
+		"ClockBehind": {"A Node younger than the Machine cannot carry an older request, whatever its clock says.", asking(after, before, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest},
+		"ClockAhead":  {"A clock that runs ahead must not cost the owner the box.", asking(before, after.Add(24*time.Hour), nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest},
+		"Older":       {"Left behind by an earlier Machine.", asking(before, before, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.StaleRequest},
+		"ServerClockBeatsNodeClock": {
+			"The API server saw the request written during the Machine's life.",
+			asking(before, before, func(n *corev1.Node) { n.ManagedFields = written(after) }), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest,
+		},
+		"ServerClockTellsOld": {
+			"The Node's clock runs ahead, the API server's does not.",
+			asking(before, after, func(n *corev1.Node) { n.ManagedFields = written(before) }), machine, v1alpha1.ReclaimRecord{}, lifecycle.StaleRequest,
+		},
+		"NoTime": {
+			"Where it cannot be told, the owner wins.",
+			asking(before, before, func(n *corev1.Node) { delete(n.Annotations, reclaimapi.RequestedAtAnnotation) }), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest,
+		},
+		"Served": {
+			"It has been answered; all that is left is to take it off.",
+			asking(after, after, nil), nil,
+			v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u1", RequestedAt: after.Format(time.RFC3339)}, lifecycle.StaleRequest,
+		},
+		"ServedOnAnotherNode": {
+			"Another Node of the same name is another Node.",
+			asking(after, after, nil), machine,
+			v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u0", RequestedAt: after.Format(time.RFC3339)}, lifecycle.FreshRequest,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := reclaim.Judge(tc.node, tc.machine, tc.served); got != tc.want {
+				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
+			}
+			if tc.node == nil {
+				return
+			}
+			trimmed, err := reclaim.TrimNode(tc.node.DeepCopy())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := reclaim.Judge(trimmed.(*corev1.Node), tc.machine, tc.served); got != tc.want {
+				t.Errorf("from the cache, whose Nodes are trimmed: got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// written are the managed fields of an agent that wrote its request at t.
+func written(t time.Time) []metav1.ManagedFieldsEntry {
+	return []metav1.ManagedFieldsEntry{
+		{Manager: "kubelet", Time: new(metav1.NewTime(t.Add(-1000 * time.Hour))), FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
+		{Manager: reclaimapi.FieldManager, Time: new(metav1.NewTime(t)), FieldsV1: metav1.NewFieldsV1(
+			`{"f:metadata":{"f:annotations":{"f:5spot.finos.org/reclaim-requested":{}}}}`)},
+	}
+}

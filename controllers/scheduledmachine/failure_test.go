@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+func requestFor(sm *v1alpha1.ScheduledMachine) ctrl.Request {
+	return ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}
+}
+
+func TestForeignObjectIsNeverTouched(t *testing.T) {
+	for _, name := range []string{"box-bootstrap", "box-infra", "box-machine"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			foreign := foreignObject(w, name)
+			w.must(server.Client.Create(t.Context(), foreign))
+			version := foreign.GetResourceVersion()
+			w.clock.SetTime(monday.Add(time.Hour))
+			w.settle()
+			w.want(v1alpha1.PhaseError, v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, v1alpha1.ReferencesInvalidReason)
+			if got := conditions.GetMessage(w.sm, v1alpha1.ReferencesValidCondition); !strings.Contains(got, name) {
+				t.Errorf("the object is not named: %q", got)
+			}
+			w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
+			w.settle()
+			if !w.read(foreign) || foreign.GetResourceVersion() != version || !foreign.GetDeletionTimestamp().IsZero() {
+				t.Errorf("touched: %+v", foreign)
+			}
+			w.must(server.Client.Delete(t.Context(), foreign))
+			w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = false })
+			w.settle()
+			w.want(v1alpha1.PhaseActive, v1alpha1.ReferencesValidCondition, metav1.ConditionTrue, v1alpha1.ReferencesValidReason)
+		})
+	}
+}
+
+func foreignObject(w *world, name string) client.Object {
+	if name == "box-machine" {
+		m, _ := w.machine()
+		m.Labels = map[string]string{clusterv1.ClusterNameLabel: "lab"}
+		m.Spec.ClusterName = "lab"
+		m.Spec.Bootstrap.DataSecretName = new("secret")
+		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "X", Name: "x"}
+		return m
+	}
+	spec := w.sm.Spec.BootstrapSpec
+	if name == "box-infra" {
+		spec = w.sm.Spec.InfrastructureSpec
+	}
+	u, _ := w.child(spec, name)
+	return u
+}
+
+func TestKindThatIsNotInstalled(t *testing.T) {
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "NoSuchMachine" })
+	w.clock.SetTime(monday.Add(time.Hour))
+	if next := w.settle(); next != time.Second {
+		t.Errorf("first retry in %v, want 1s", next)
+	}
+	w.want(v1alpha1.PhaseError, v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, v1alpha1.ReferencesInvalidReason)
+	got := conditions.GetMessage(w.sm, v1alpha1.ReferencesValidCondition)
+	if want := "spec.infrastructureSpec: kind NoSuchMachine.infrastructure.cluster.x-k8s.io is not installed"; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, ok := w.bootstrap(); ok {
+		t.Error("half of it was made")
+	}
+}
+
+func TestBackoffDoublesToFiveMinutesAndNeverPassesAnEdge(t *testing.T) {
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "NoSuchMachine" })
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.settle()
+	for _, want := range []time.Duration{2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
+		if got := w.reconcile().RequeueAfter; got != want*time.Second {
+			t.Fatalf("retry in %v, want %v", got, want*time.Second)
+		}
+	}
+	w.clock.SetTime(monday.Add(9 * time.Hour)) // one second before the window ends
+	if got := w.reconcile().RequeueAfter; got != time.Second {
+		t.Errorf("retry in %v, want the edge in 1s", got)
+	}
+	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
+	w.settle()
+	w.want(v1alpha1.PhaseInactive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.InactiveReason)
+}
+
+func TestEditsApplyAtTheNextWindow(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	i, _ := w.infra()
+	w.edit(func(sm *v1alpha1.ScheduledMachine) {
+		sm.Spec.InfrastructureSpec.Spec = runtime.RawExtension{Raw: []byte(`{"address":"192.0.2.2"}`)}
+	})
+	w.settle()
+	w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
+	if got := w.sm.Status.Message; !strings.Contains(got, "edits of spec.infrastructureSpec apply at the next window") {
+		t.Errorf("the status does not say so: %q", got)
+	}
+	if again, _ := w.infra(); again.GetResourceVersion() != i.GetResourceVersion() {
+		t.Error("applied at once")
+	}
+}
+
+func TestEditOfTheKindOrphansNothing(t *testing.T) {
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "NoSuchMachine" })
+	old := w.sm.Spec.BootstrapSpec
+	w.clock.SetTime(monday.Add(time.Hour))
+	// The bootstrap config was made before the infrastructure's kind went missing.
+	b, _ := w.bootstrap()
+	b.SetLabels(map[string]string{v1alpha1.ScheduledMachineLabel: "box"})
+	w.must(server.Client.Create(t.Context(), b))
+	w.settle()
+	if w.sm.Status.BootstrapRef == nil {
+		t.Fatal("what exists is not reported")
+	}
+	w.edit(func(sm *v1alpha1.ScheduledMachine) {
+		sm.Spec.BootstrapSpec = v1alpha1.EmbeddedObject{APIVersion: "k0smotron.io/v1beta1", Kind: "GenericBootstrapConfig"}
+		sm.Spec.InfrastructureSpec.Kind = "GenericInfrastructureMachine"
+	})
+	w.settle()
+	w.edit(func(sm *v1alpha1.ScheduledMachine) {
+		sm.Spec.BootstrapSpec = v1alpha1.EmbeddedObject{APIVersion: old.APIVersion, Kind: old.Kind, Spec: runtime.RawExtension{Raw: []byte(`{"x":1}`)}}
+	})
+	w.settle()
+	w.want(v1alpha1.PhaseActive, v1alpha1.ReferencesValidCondition, metav1.ConditionTrue, v1alpha1.ReferencesValidReason)
+	if again, _ := w.bootstrap(); again.GetUID() == b.GetUID() {
+		t.Error("the bootstrap config of the older spec is used")
+	}
+}
+
+func TestMissingClusterWaits(t *testing.T) {
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.ClusterName = "later" })
+	w.clock.SetTime(monday.Add(time.Hour))
+	if next := w.settle(); next != 8*time.Hour+time.Second {
+		t.Errorf("polls for the Cluster: next look in %v", next)
+	}
+	w.want(v1alpha1.PhasePending, v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, v1alpha1.ReferencesInvalidReason)
+	if got, want := w.sm.Status.Message, "spec.clusterName: Cluster later does not exist"; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestSettledWritesNothing(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.ScheduledMachine){
+		"Active":     nil,
+		"Inactive":   func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"22"} },
+		"Disabled":   func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(false) },
+		"Terminated": func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, change)
+			if change == nil {
+				w.running()
+			}
+			w.clock.SetTime(monday.Add(time.Hour))
+			w.settle()
+			writes := 0
+			w.r = w.reconciler(counting(&writes, nil))
+			for range 3 {
+				w.clock.SetTime(w.clock.Now().Add(10 * time.Minute))
+				w.reconcile()
+			}
+			if writes != 0 {
+				t.Errorf("%d writes", writes)
+			}
+		})
+	}
+}
+
+// counting counts the writes through a client. fail, if not nil, is asked before
+// each: an error from before keeps the write from happening, one from after loses
+// its reply.
+func counting(writes *int, fail func(n int) (before, after error)) client.Client {
+	do := func(write func() error) error {
+		n := *writes
+		*writes++
+		if fail == nil {
+			return write()
+		}
+		before, after := fail(n)
+		if before != nil {
+			return before
+		}
+		if err := write(); err != nil {
+			return err
+		}
+		return after
+	}
+	return interceptor.NewClient(server.Client, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return do(func() error { return c.Create(ctx, obj, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return do(func() error { return c.Delete(ctx, obj, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return do(func() error { return c.Patch(ctx, obj, p, opts...) })
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return do(func() error { return c.Apply(ctx, obj, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return do(func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
+		},
+	})
+}
+
+// TestCrashPoints stops the controller before each of its writes, and after each
+// with the reply lost, in the life of a machine from joining to the kill switch,
+// and starts it anew. Every run ends as the run without a crash.
+func TestCrashPoints(t *testing.T) {
+	want, writes := life(t, nil)
+	if writes < 8 {
+		t.Fatalf("only %d writes: the life of a machine has more", writes)
+	}
+	for n := range writes {
+		for _, when := range []string{"before", "after"} {
+			t.Run(fmt.Sprintf("%d-%s", n, when), func(t *testing.T) {
+				got, _ := life(t, func(i int) (before, after error) {
+					switch {
+					case i != n:
+						return nil, nil
+					case when == "before":
+						return apierrors.NewInternalError(errLost), nil
+					default:
+						return nil, errLost
+					}
+				})
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("-without a crash, +with one:\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// life leads a machine through its life and tells what was seen at each station.
+func life(t *testing.T, fail func(int) (error, error)) (stations []string, writes int) {
+	t.Helper()
+	w := newWorld(t, nil)
+	run := func() {
+		for range 12 {
+			w.r = w.reconciler(counting(&writes, func(n int) (error, error) {
+				if fail == nil {
+					return nil, nil
+				}
+				return fail(n)
+			}))
+			if next := w.settle(); next != time.Second {
+				return // neither at once nor after a failure
+			}
+		}
+		t.Fatalf("does not settle: %+v", w.sm.Status)
+	}
+	tell := func() {
+		m, machine := w.machine()
+		_, infra := w.infra()
+		_, bootstrap := w.bootstrap()
+		stations = append(stations, fmt.Sprintf("%s %s machine=%t leaving=%t infra=%t bootstrap=%t finalizers=%v",
+			w.sm.Status.Phase, conditions.GetReason(w.sm, v1alpha1.ReadyCondition), machine, !m.DeletionTimestamp.IsZero(), infra, bootstrap, w.sm.Finalizers))
+	}
+	w.clock.SetTime(monday.Add(time.Hour))
+	run()
+	tell()
+	m, _ := w.machine()
+	w.hold(m)
+	i, _ := w.infra()
+	w.hold(i)
+	w.clock.SetTime(monday.Add(10 * time.Hour))
+	run()
+	tell()
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
+	run()
+	tell()
+	w.gone()
+	run()
+	tell()
+	return stations, writes
+}
+

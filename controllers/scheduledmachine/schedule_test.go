@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+func TestJoinsAtTheEdgeAndNotBefore(t *testing.T) {
+	w := newWorld(t, nil)
+	if next := w.settle(); next != time.Second {
+		t.Errorf("at 08:59:59 the next look is in %v, want 1s", next)
+	}
+	w.want(v1alpha1.PhaseInactive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.InactiveReason)
+	if _, ok := w.machine(); ok {
+		t.Fatal("a Machine before nine")
+	}
+	got := []any{w.sm.Status.InSchedule, w.sm.Status.NextActivation.UTC(), w.sm.Status.NextCleanup.UTC(), w.sm.Status.NextTransition}
+	nine, six := monday.Add(time.Second), monday.Add(9*time.Hour+time.Second)
+	if diff := cmp.Diff([]any{false, nine, six, "opens 2025-01-20T09:00:00Z"}, got); diff != "" {
+		t.Errorf("status before nine: -want, +got:\n%s", diff)
+	}
+
+	w.clock.SetTime(nine)
+	if next := w.settle(); next != 9*time.Hour {
+		t.Errorf("at 09:00:00 the next look is in %v, want 9h", next)
+	}
+	w.want(v1alpha1.PhaseActive, v1alpha1.ScheduledCondition, metav1.ConditionTrue, v1alpha1.ScheduleActiveReason)
+	if got, want := conditions.GetMessage(w.sm, v1alpha1.ScheduledCondition), "Current time is within schedule: mon-fri 9-17"; got != want {
+		t.Errorf("Scheduled: %q, want %q", got, want)
+	}
+	tomorrow := nine.Add(24 * time.Hour)
+	got = []any{w.sm.Status.InSchedule, w.sm.Status.NextActivation.UTC(), w.sm.Status.NextCleanup.UTC(), w.sm.Status.NextTransition}
+	if diff := cmp.Diff([]any{true, tomorrow, six, "closes 2025-01-20T18:00:00Z"}, got); diff != "" {
+		t.Errorf("status at nine: -want, +got:\n%s", diff)
+	}
+}
+
+func TestChildrenAreOwnedInAWayThatClusterAPICanLiveWith(t *testing.T) {
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
+		sm.Spec.InfrastructureSpec.Spec.Raw = []byte(`{"address":"192.0.2.1"}`)
+		sm.Spec.MachineTemplate.Labels = map[string]string{"team": "lab"}
+		sm.Spec.NodeDrainTimeout = "90s"
+	})
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.settle()
+	m, ok := w.machine()
+	if !ok {
+		t.Fatalf("no Machine: %+v", w.sm.Status)
+	}
+	if !metav1.IsControlledBy(m, w.sm) {
+		t.Errorf("Machine is not controlled by its ScheduledMachine: %+v", m.OwnerReferences)
+	}
+	if got := m.Spec.Deletion.NodeDrainTimeoutSeconds; got == nil || *got != 90 {
+		t.Errorf("nodeDrainTimeoutSeconds: %v, want 90", got)
+	}
+	wantRefs := []clusterv1.ContractVersionedObjectReference{
+		{APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "GenericBootstrapConfig", Name: "box-bootstrap"},
+		{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "GenericInfrastructureMachine", Name: "box-infra"},
+	}
+	if diff := cmp.Diff(wantRefs, []clusterv1.ContractVersionedObjectReference{m.Spec.Bootstrap.ConfigRef, m.Spec.InfrastructureRef}); diff != "" {
+		t.Errorf("references: -want, +got:\n%s", diff)
+	}
+	i, _ := w.infra()
+	if ref := metav1.GetControllerOf(i); ref != nil {
+		t.Errorf("infrastructure has a controller, which stops core for ever: %+v", ref)
+	}
+	if refs := i.GetOwnerReferences(); len(refs) != 1 || refs[0].UID != w.sm.UID {
+		t.Errorf("infrastructure is not owned: %+v", refs)
+	}
+	if got := i.Object["spec"].(map[string]any)["address"]; got != "192.0.2.1" {
+		t.Errorf("spec was not copied: %v", i.Object["spec"])
+	}
+	want := map[string]string{clusterv1.ClusterNameLabel: "lab", v1alpha1.ScheduledMachineLabel: "box"}
+	for _, obj := range []client.Object{i, must(w.bootstrap())} {
+		if diff := cmp.Diff(want, obj.GetLabels()); diff != "" {
+			t.Errorf("labels of %s: -want, +got:\n%s", obj.GetName(), diff)
+		}
+	}
+	want["team"] = "lab"
+	if diff := cmp.Diff(want, m.Labels); diff != "" {
+		t.Errorf("labels of Machine: -want, +got:\n%s", diff)
+	}
+	if refs := w.sm.OwnerReferences; len(refs) != 1 || refs[0].UID != w.cluster.UID || refs[0].Controller != nil {
+		t.Errorf("ScheduledMachine would not move with its Cluster: %+v", refs)
+	}
+}
+
+func must[T any](v T, _ bool) T { return v }
+
+func TestDepartureIsBounded(t *testing.T) {
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "10m" })
+	w.running()
+	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
+	w.settle()
+	w.want(v1alpha1.PhaseShuttingDown, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ShuttingDownReason)
+	m, _ := w.machine()
+	if m.DeletionTimestamp.IsZero() {
+		t.Fatal("Machine is not being deleted")
+	}
+	if _, ok := m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; ok {
+		t.Error("a graceful departure skips the drain")
+	}
+	w.report(m, clusterv1.MachineDeletingCondition, metav1.ConditionTrue, "DrainingNode", "Pod default/db-0: cannot evict")
+	// Deletion happened by the API server's clock, so the rest of this departure is told in it.
+	deadline := m.DeletionTimestamp.Add(10 * time.Minute)
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.DaysOfWeek = nil })
+	w.clock.SetTime(deadline.Add(-3 * time.Second))
+	if next := w.settle(); next != 3*time.Second {
+		t.Errorf("three seconds before the deadline the next look is in %v", next)
+	}
+	if got := conditions.GetMessage(w.sm, v1alpha1.ReadyCondition); !strings.Contains(got, "default/db-0") {
+		t.Errorf("what blocks the drain is not shown: %q", got)
+	}
+	w.clock.SetTime(deadline)
+	w.settle()
+	m, _ = w.machine()
+	if _, ok := m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; !ok {
+		t.Error("the drain is not skipped at the deadline")
+	}
+	if i, _ := w.infra(); i.GetDeletionTimestamp().IsZero() {
+		t.Error("core would look at the drain again up to 20 s later")
+	}
+	w.gone()
+	w.settle()
+	w.want(v1alpha1.PhaseInactive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.InactiveReason)
+	if s := w.sm.Status; s.MachineRef != nil || s.BootstrapRef != nil || s.InfrastructureRef != nil || s.NodeRef != nil {
+		t.Errorf("references to what is gone: %+v", s)
+	}
+}
+
+func TestWindowReopensWhileLeaving(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"22"} })
+	w.settle()
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"9-17"} })
+	w.settle()
+	w.want(v1alpha1.PhaseShuttingDown, v1alpha1.ScheduledCondition, metav1.ConditionTrue, v1alpha1.ScheduleActiveReason)
+	old, _ := w.machine()
+	w.gone()
+	w.settle()
+	m, ok := w.machine()
+	if !ok || m.UID == old.UID {
+		t.Fatalf("did not join again: %v %+v", ok, w.sm.Status)
+	}
+	w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.MachineNotReadyReason)
+}
+
+func TestKillSwitchSkipsEverything(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
+	w.settle()
+	w.want(v1alpha1.PhaseTerminated, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.TerminatingReason)
+	m, _ := w.machine()
+	for _, key := range []string{clusterv1.ExcludeNodeDrainingAnnotation, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation} {
+		if _, ok := m.Annotations[key]; !ok {
+			t.Errorf("%s is missing", key)
+		}
+	}
+	if i, _ := w.infra(); m.DeletionTimestamp.IsZero() || i.GetDeletionTimestamp().IsZero() {
+		t.Error("not everything is being deleted")
+	}
+	w.gone()
+	w.settle()
+	w.want(v1alpha1.PhaseTerminated, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.TerminatedReason)
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = false })
+	w.reconcile()
+	if w.sm.Status.Phase != v1alpha1.PhasePending {
+		t.Errorf("after the kill switch: %s, want Pending", w.sm.Status.Phase)
+	}
+	w.settle()
+	w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.MachineNotReadyReason)
+}
+
+func TestDeletionReleasesLast(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	w.must(server.Client.Delete(t.Context(), w.sm))
+	w.settle()
+	if !w.read(w.sm) {
+		t.Fatal("the object went before its Machine")
+	}
+	if m, _ := w.machine(); m.DeletionTimestamp.IsZero() {
+		t.Fatal("the Machine stays")
+	}
+	w.gone()
+	_, err := w.r.Reconcile(t.Context(), requestFor(w.sm))
+	w.must(err)
+	if w.read(w.sm) {
+		t.Errorf("the object stays: %+v", w.sm.Finalizers)
+	}
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/test/builder"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+var server *testenv.Server
+
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
+}
+
+// monday is a Monday morning, one second before nine.
+var monday = time.Date(2025, time.January, 20, 8, 59, 59, 0, time.UTC)
+
+// world is one ScheduledMachine in a namespace of its own, a clock that is stepped
+// by hand, and nobody but the reconciler under test. Cluster API's part is played
+// by the test.
+type world struct {
+	*testing.T
+	clock    *clocktesting.FakePassiveClock
+	r        *scheduledmachine.Reconciler
+	recorder *events.FakeRecorder
+	sm       *v1alpha1.ScheduledMachine
+	cluster  *clusterv1.Cluster
+}
+
+type noWatch struct{}
+
+func (noWatch) Watch(client.Object) error { return nil }
+
+// newWorld makes a Cluster and a ScheduledMachine for mon-fri 9-17, changed by change.
+func newWorld(t *testing.T, change func(*v1alpha1.ScheduledMachine)) *world {
+	t.Helper()
+	ns := server.Namespace(t)
+	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(monday), recorder: events.NewFakeRecorder(100)}
+	w.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "lab"}}
+	w.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "lab.test", Port: 6443}
+	w.must(server.Client.Create(t.Context(), w.cluster))
+	w.sm = &v1alpha1.ScheduledMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "box"},
+		Spec: v1alpha1.ScheduledMachineSpec{
+			ClusterName:        "lab",
+			Schedule:           v1alpha1.Schedule{DaysOfWeek: []string{"mon-fri"}, HoursOfDay: []string{"9-17"}},
+			BootstrapSpec:      v1alpha1.EmbeddedObject{APIVersion: builder.BootstrapGroupVersion.String(), Kind: builder.GenericBootstrapConfigKind},
+			InfrastructureSpec: v1alpha1.EmbeddedObject{APIVersion: builder.InfrastructureGroupVersion.String(), Kind: builder.GenericInfrastructureMachineKind},
+		},
+	}
+	if change != nil {
+		change(w.sm)
+	}
+	w.must(server.Client.Create(t.Context(), w.sm))
+	w.r = w.reconciler(server.Client)
+	return w
+}
+
+// reconciler returns one that writes with c.
+func (w *world) reconciler(c client.Client) *scheduledmachine.Reconciler {
+	return &scheduledmachine.Reconciler{
+		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Watcher: noWatch{},
+		Children:     children.Reader{Cached: c, Live: c, Mapper: c.RESTMapper()},
+		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster)),
+		Backoff:      workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Second, 5*time.Minute),
+	}
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// reconcile runs one reconcile and reads the result back.
+func (w *world) reconcile() ctrl.Result {
+	w.Helper()
+	res, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+	w.must(err)
+	w.read(w.sm)
+	return res
+}
+
+// settle reconciles until there is nothing to do now, and returns when there is.
+func (w *world) settle() time.Duration {
+	w.Helper()
+	for range 10 {
+		if res := w.reconcile(); res.RequeueAfter == 0 || res.RequeueAfter > 100*time.Millisecond {
+			return res.RequeueAfter
+		}
+	}
+	w.Fatal("does not settle")
+	return 0
+}
+
+// read reads obj again; it reports whether it exists.
+func (w *world) read(obj client.Object) bool {
+	w.Helper()
+	err := server.Client.Get(w.Context(), client.ObjectKeyFromObject(obj), obj)
+	if err != nil && !apierrors.IsNotFound(err) {
+		w.Fatal(err)
+	}
+	return err == nil
+}
+
+func (w *world) machine() (*clusterv1.Machine, bool) {
+	m := &clusterv1.Machine{}
+	m.Namespace, m.Name = w.sm.Namespace, "box-machine"
+	return m, w.read(m)
+}
+
+func (w *world) child(o v1alpha1.EmbeddedObject, name string) (*unstructured.Unstructured, bool) {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(o.APIVersion)
+	u.SetKind(o.Kind)
+	u.SetNamespace(w.sm.Namespace)
+	u.SetName(name)
+	return u, w.read(u)
+}
+
+func (w *world) bootstrap() (*unstructured.Unstructured, bool) {
+	return w.child(w.sm.Spec.BootstrapSpec, "box-bootstrap")
+}
+
+func (w *world) infra() (*unstructured.Unstructured, bool) {
+	return w.child(w.sm.Spec.InfrastructureSpec, "box-infra")
+}
+
+// held keeps an object until the test lets it go, as Cluster API and providers do.
+func (w *world) hold(obj client.Object) {
+	w.Helper()
+	before := obj.DeepCopyObject().(client.Object)
+	obj.SetFinalizers(append(obj.GetFinalizers(), "test/hold"))
+	w.must(server.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
+}
+
+func (w *world) letGo(obj client.Object) {
+	w.Helper()
+	if !w.read(obj) {
+		w.Fatalf("%s is gone already", obj.GetName())
+	}
+	before := obj.DeepCopyObject().(client.Object)
+	obj.SetFinalizers(nil)
+	w.must(server.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
+}
+
+// edit changes the ScheduledMachine's spec as a person would.
+func (w *world) edit(change func(*v1alpha1.ScheduledMachine)) {
+	w.Helper()
+	w.read(w.sm)
+	before := w.sm.DeepCopy()
+	change(w.sm)
+	w.must(server.Client.Patch(w.Context(), w.sm, client.MergeFrom(before)))
+}
+
+// want checks phase and one condition.
+func (w *world) want(phase v1alpha1.Phase, condition string, status metav1.ConditionStatus, reason string) {
+	w.Helper()
+	c := conditions.Get(w.sm, condition)
+	if c == nil {
+		w.Fatalf("no condition %s: %+v", condition, w.sm.Status)
+	}
+	if w.sm.Status.Phase != phase || c.Status != status || c.Reason != reason {
+		w.Fatalf("phase %s, %s=%s/%s (%s), want phase %s, %s/%s",
+			w.sm.Status.Phase, condition, c.Status, c.Reason, c.Message, phase, status, reason)
+	}
+}
+
+// running brings the machine up, with Cluster API's finalizer on the Machine and
+// a provider's on the infrastructure.
+func (w *world) running() {
+	w.Helper()
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.settle()
+	m, ok := w.machine()
+	if !ok {
+		w.Fatalf("no Machine: %+v", w.sm.Status)
+	}
+	w.hold(m)
+	i, _ := w.infra()
+	w.hold(i)
+	w.report(m, clusterv1.ReadyCondition, metav1.ConditionTrue, "Ready", "")
+	w.settle()
+	w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
+}
+
+// report sets a condition on the Machine, as Cluster API would.
+func (w *world) report(m *clusterv1.Machine, condition string, status metav1.ConditionStatus, reason, message string) {
+	w.Helper()
+	w.read(m)
+	before := m.DeepCopy()
+	conditions.Set(m, metav1.Condition{Type: condition, Status: status, Reason: reason, Message: message})
+	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: "box-node"}
+	w.must(server.Client.Status().Patch(w.Context(), m, client.MergeFrom(before)))
+}
+
+// gone plays Cluster API's end of a Machine: infrastructure, bootstrap, Machine.
+func (w *world) gone() {
+	w.Helper()
+	i, ok := w.infra()
+	if ok {
+		w.must(client.IgnoreNotFound(server.Client.Delete(w.Context(), i)))
+		w.letGo(i)
+	}
+	b, ok := w.bootstrap()
+	if ok {
+		w.must(client.IgnoreNotFound(server.Client.Delete(w.Context(), b)))
+	}
+	m, ok := w.machine()
+	if ok {
+		w.letGo(m)
+	}
+}
+
+var errLost = errors.New("reply lost")

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package testenv gives tests a real API server that serves the kinds this
+// project works with. It is for tests only.
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/test/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// assets is the variable that names the directory of etcd and kube-apiserver, as
+// envtest reads it.
+const assets = "KUBEBUILDER_ASSETS"
+
+// A Server is a running API server.
+type Server struct {
+	// Config reaches it as a cluster administrator.
+	Config *rest.Config
+	// Client reads what it has, without a cache.
+	Client client.WithWatch
+}
+
+// Main runs the tests of a package with a Server, for TestMain. Without binaries
+// the tests are skipped, and it says so: `make test` brings them.
+func Main(m *testing.M, use func(*Server), options ...func(*envtest.Environment)) int {
+	if os.Getenv(assets) == "" {
+		_, _ = fmt.Fprintln(os.Stderr, "SKIP: "+assets+" does not name a directory with etcd and kube-apiserver; `make test` sets it")
+		return 0
+	}
+	env, s, err := start(options)
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "Starting the API server:", err)
+		return 1
+	}
+	use(s)
+	code := m.Run()
+	if err := env.Stop(); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "Stopping the API server:", err)
+		return 1
+	}
+	return code
+}
+
+func start(options []func(*envtest.Environment)) (*envtest.Environment, *Server, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, nil, err
+		}
+	}
+	root, capi, err := directories()
+	if err != nil {
+		return nil, nil, err
+	}
+	env := &envtest.Environment{
+		ErrorIfCRDPathMissing: true,
+		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd", "bases"), filepath.Join(capi, "core", "config", "crd", "bases")},
+		CRDs: []*apiextensionsv1.CustomResourceDefinition{
+			builder.GenericBootstrapConfigCRD.DeepCopy(), builder.GenericInfrastructureMachineCRD.DeepCopy(), builder.GenericControlPlaneCRD.DeepCopy(),
+		},
+	}
+	for _, option := range options {
+		option(env)
+	}
+	config, err := env.Start()
+	if err != nil {
+		return nil, nil, errors.Join(err, env.Stop())
+	}
+	config.QPS = -1
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, nil, errors.Join(err, env.Stop())
+	}
+	return env, &Server{Config: config, Client: c}, nil
+}
+
+// directories are those of this module and of Cluster API, where the CRDs are.
+func directories() (root, capi string, err error) {
+	out, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/finos/cluster-api-addon-provider-5spot", "sigs.k8s.io/cluster-api").Output()
+	if err != nil {
+		return "", "", fmt.Errorf("finding modules: %w", err)
+	}
+	dirs := strings.Fields(string(out))
+	if len(dirs) != 2 {
+		return "", "", fmt.Errorf("finding modules: %q", out)
+	}
+	return dirs[0], dirs[1], nil
+}
+
+// Namespace makes a namespace of its own for a test.
+func (s *Server) Namespace(t *testing.T) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := s.Client.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	return ns.Name
+}
