@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const reasonsIntro = `The words that the controllers and the agent use towards people and programs. They are an
+API: scripts and alerts may depend on them.
+
+What a condition means for you and what to do: [guide](../guide.md#troubleshooting).`
+
+// A constant is one name of the API.
+type constant struct{ name, value, doc string }
+
+// A group is a declaration of constants that belong together.
+type group struct {
+	doc       string
+	constants []constant
+}
+
+func reasonsPage(root string) (string, error) {
+	names, err := constantsOf(filepath.Join(root, "api/v1alpha1/names.go"))
+	if err != nil {
+		return "", err
+	}
+	types, err := constantsOf(filepath.Join(root, "api/v1alpha1/scheduledmachine_types.go"))
+	if err != nil {
+		return "", err
+	}
+	node, err := constantsOf(filepath.Join(root, "api/reclaim/reclaim.go"))
+	if err != nil {
+		return "", err
+	}
+	return renderReasons(names, types, node)
+}
+
+// A table of constants.
+type section struct {
+	title, intro, head string
+	groups             []group
+	want               func(constant) bool
+}
+
+func renderReasons(names, types, node []group) (string, error) {
+	all := []section{
+		{"Phases", "", "Phase", types, func(c constant) bool { return strings.HasPrefix(c.name, "Phase") }},
+		{"Conditions", "`Paused` is Cluster API's own.", "Condition", names, isA("Condition")},
+	}
+	for _, g := range names {
+		if strings.HasPrefix(g.doc, "Reasons of ") && !slices.ContainsFunc(g.constants, isA("Event")) {
+			title := strings.TrimSuffix(strings.Join(strings.Fields(g.doc), " "), ".")
+			all = append(all, section{title, introOf(title), "Reason", []group{g}, isA("")})
+		}
+	}
+	all = append(
+		all,
+		section{"Events", eventsIntro, "Reason", names, isA("Event")},
+		section{"In the management cluster", "Annotations, labels and finalizers.", "Key", names, isA("Annotation", "Label", "Finalizer")},
+		section{"In the workload cluster", "Annotations and labels of Nodes.", "Key", node, isA("Annotation", "Label")},
+		section{"Field managers", "", "Name", slices.Concat(names, node), isA("FieldManager")},
+	)
+	var d document
+	d.title("Phases, conditions, reasons and annotations", reasonsIntro)
+	for _, s := range all {
+		rows, err := s.rows()
+		if err != nil {
+			return "", err
+		}
+		d.section(s.title, s.intro)
+		d.table([]string{s.head, "Meaning"}, rows)
+	}
+	return d.String(), nil
+}
+
+func (s section) rows() ([][]string, error) {
+	var rows [][]string
+	for _, g := range s.groups {
+		for _, c := range g.constants {
+			if !s.want(c) {
+				continue
+			}
+			if c.doc == "" {
+				return nil, fmt.Errorf("%s: no doc comment", c.name)
+			}
+			rows = append(rows, []string{code(c.value), sentence(c, s.groups)})
+		}
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("%s: no constants", s.title)
+	}
+	return rows, nil
+}
+
+const eventsIntro = "Every change of phase is an event `Old -> New: message`, with the reason of `Ready` as its\n" +
+	"reason: Warning for `Error`, `Terminated` and `EmergencyRemove`, Normal otherwise. Besides:"
+
+// introOf says which reasons come from elsewhere.
+func introOf(title string) string {
+	switch {
+	case strings.Contains(title, "Ready condition"):
+		return "Also `ScheduleUnreadable` and `ReferencesInvalid`, as below, and `Pending`: the schedule is\nbeing judged, which ends with the next look."
+	case strings.Contains(title, "MachineReady"):
+		return "While there is a Machine, `MachineReady` otherwise carries the reason and message of the\nMachine's own `Ready` condition, or of `Deleting` while it leaves."
+	default:
+		return ""
+	}
+}
+
+// isA selects constants by the ends of their names.
+func isA(suffixes ...string) func(constant) bool {
+	return func(c constant) bool {
+		return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(c.name, s) })
+	}
+}
+
+// seeAlso refers to Go code, which is not on the page.
+var seeAlso = regexp.MustCompile(` See \[\w+\]\.`)
+
+// sentence is the doc comment in words of somebody who does not read Go: without
+// the name of the constant, and with the values of others.
+func sentence(c constant, groups []group) string {
+	text := strings.Join(strings.Fields(c.doc), " ")
+	for _, prefix := range []string{c.name + " means that ", c.name + " means ", c.name + " is ", c.name + " "} {
+		if rest, ok := strings.CutPrefix(text, prefix); ok {
+			text = rest
+			break
+		}
+	}
+	text = seeAlso.ReplaceAllString(text, "")
+	for _, g := range groups {
+		for _, other := range g.constants {
+			text = strings.ReplaceAll(text, "["+other.name+"]", code(other.value))
+		}
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// constantsOf returns the declared constants of a file whose values are strings.
+func constantsOf(path string) ([]group, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	var groups []group
+	for _, decl := range file.Decls {
+		d, ok := decl.(*ast.GenDecl)
+		if !ok || d.Tok != token.CONST {
+			continue
+		}
+		g := group{doc: strings.TrimSpace(d.Doc.Text())}
+		for _, spec := range d.Specs {
+			if c, ok := constantOf(spec); ok {
+				g.constants = append(g.constants, c)
+			}
+		}
+		groups = append(groups, g)
+	}
+	return groups, nil
+}
+
+func constantOf(spec ast.Spec) (constant, bool) {
+	v, ok := spec.(*ast.ValueSpec)
+	if !ok || len(v.Values) != 1 {
+		return constant{}, false
+	}
+	value := text(v.Values[0])
+	return constant{v.Names[0].Name, value, v.Doc.Text()}, value != ""
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+)
+
+const root = "../.."
+
+func TestPagesAreUpToDate(t *testing.T) {
+	for name, render := range pages {
+		t.Run(name, func(t *testing.T) {
+			if name == "flags.md" && testing.Short() {
+				t.Skip("it builds the manager")
+			}
+			want, err := render(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(filepath.Join(root, "docs", "reference", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, string(got)); diff != "" {
+				t.Errorf("run `make generate`: -should be, +is:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMetricsFollowPrometheusConventions(t *testing.T) {
+	manager, err := managerMetrics(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := agentMetrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.New(strings.NewReader(exposition(append(manager, agent...)))).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// TestNoMetricIsMissed looks for what the reading of declarations cannot see, such
+// as a metric outside metrics.go or a name put together at run time.
+func TestNoMetricIsMissed(t *testing.T) {
+	page, err := metricsPage(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`"(fivespot_[a-z_]*)`)
+	for _, dir := range []string{"controllers", "internal", "cmd"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, e os.DirEntry, err error) error {
+			if err != nil || e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range name.FindAllStringSubmatch(string(text), -1) {
+				if !strings.Contains(page, "`"+m[1]+"`") {
+					t.Errorf("%s: %s is not documented", path, m[1])
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestReasonsOfDecisionsAreDocumented covers the reasons that the conditions take
+// over from package lifecycle.
+func TestReasonsOfDecisionsAreDocumented(t *testing.T) {
+	page, err := reasonsPage(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := constantsOf(filepath.Join(root, "internal/lifecycle/lifecycle.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, g := range groups {
+		if !strings.HasPrefix(g.doc, "The reasons of a decision") {
+			continue
+		}
+		found = true
+		for _, c := range g.constants {
+			if !strings.Contains(page, "`"+c.value+"`") {
+				t.Errorf("%s is not documented", c.value)
+			}
+		}
+	}
+	if !found {
+		t.Error("the reasons of decisions are not where they were")
+	}
+}
+
+func TestWhatHasNoDescriptionIsAnError(t *testing.T) {
+	documented := []group{{doc: "Reasons of x.", constants: []constant{
+		{"XCondition", "X", "XCondition is x."},
+		{"XReason", "X", "XReason means x."},
+		{"XAnnotation", "x", "x."},
+		{"FieldManager", "x", "x."},
+		{"PhaseX", "X", "x."},
+	}}, {constants: []constant{{"XEvent", "X", "x."}}}}
+	if _, err := renderReasons(documented, documented, documented); err != nil {
+		t.Errorf("everything is documented: %v", err)
+	}
+	bare := []group{{constants: []constant{{"XCondition", "X", ""}}}}
+	if _, err := renderReasons(bare, documented, documented); err == nil {
+		t.Error("a condition without a doc comment is no error")
+	}
+	if _, err := fields("spec", schema{Properties: map[string]schema{"x": {Type: "string"}}}); err == nil {
+		t.Error("a field without a description is no error")
+	}
+}
+
+func TestParseHelp(t *testing.T) {
+	const help = `Usage of x:
+      --address string   Where it listens. (default ":8443")
+      --on               Turns it on.
+      --choice string    One of
+                         a, b. (default "a")
+  -v, --v Level          How much is logged
+`
+	want := []flagDoc{
+		{name: "address", kind: "string", value: ":8443", usage: "Where it listens."},
+		{name: "on", kind: "bool", usage: "Turns it on."},
+		{name: "choice", kind: "string", value: "a", usage: "One of"},
+		{name: "v", shorthand: "v", kind: "Level", usage: "How much is logged"},
+	}
+	got, err := parseHelp(help)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(flagDoc{})); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+	if _, err := parseHelp("no flags here"); err == nil {
+		t.Error("a help without flags is no error")
+	}
+}
