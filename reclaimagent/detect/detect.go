@@ -132,15 +132,9 @@ func (d *Detector) listenOrPoll(ctx context.Context, j *judge, interval time.Dur
 	conn, err := d.o.Dial()
 	for ctx.Err() == nil {
 		if err != nil {
-			if d.o.Mode == Netlink {
+			if conn, err = d.fallBack(ctx, j, interval, err); err != nil || conn == nil {
 				return err
 			}
-			d.warn(err)
-			if conn, err = d.poll(ctx, j, interval, d.redial); err != nil || conn == nil {
-				return err
-			}
-			d.warned = false
-			d.o.Log.Info("Listening to the kernel again")
 		}
 		begun := d.o.Now()
 		lost := d.listen(ctx, j, conn)
@@ -160,12 +154,22 @@ func (d *Detector) listenOrPoll(ctx context.Context, j *judge, interval time.Dur
 	return ctx.Err()
 }
 
-// warn says once why polling takes the place of listening.
-func (d *Detector) warn(err error) {
+// fallBack polls until there is a subscription, unless the mode is Netlink. It
+// says why, once.
+func (d *Detector) fallBack(ctx context.Context, j *judge, interval time.Duration, cause error) (Events, error) {
+	if d.o.Mode == Netlink {
+		return nil, cause
+	}
 	if !d.warned {
 		d.warned = true
-		d.o.Log.Warn("Polling, because the kernel does not announce processes", "err", err, "retryEvery", retryEvery.String())
+		d.o.Log.Warn("Polling, because the kernel does not announce processes", "err", cause, "retryEvery", retryEvery.String())
 	}
+	conn, err := d.poll(ctx, j, interval, d.redial)
+	if conn != nil {
+		d.warned = false
+		d.o.Log.Info("Listening to the kernel again")
+	}
+	return conn, err
 }
 
 // listen looks at all processes, then at what the kernel announces, until the

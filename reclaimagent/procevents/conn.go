@@ -46,6 +46,9 @@ const (
 	stormEvents = 4
 	stormSpan   = 8 * time.Millisecond
 	stormPause  = 2 * time.Millisecond
+	// stormLulls pauses without an event end a storm. Falling asleep and waking
+	// in between costs the Go runtime some fifty wake-ups of its own.
+	stormLulls = 4
 
 	// maxBatch bounds what one Next returns, hence its memory.
 	maxBatch = 512
@@ -113,7 +116,7 @@ func Dial(o Options) (*Conn, error) {
 }
 
 func dial(o Options, filtered bool) (*Conn, error) {
-	sock, err := open(filtered)
+	sock, err := open(o, filtered)
 	if err != nil {
 		return nil, err
 	}
@@ -191,9 +194,7 @@ func (c *Conn) firstBeat() error {
 // comes with the events that were not lost; [ErrSilent] and errors of the socket
 // end the Conn.
 func (c *Conn) Next(until time.Time) ([]Event, error) {
-	if c.storm.raging() && !c.full {
-		c.sock.pause(stormPause)
-	}
+	coalesce := c.storm.raging() && !c.full
 	c.batch, c.full = c.batch[:0], false
 	if !c.now().Before(c.beatAt) {
 		if c.awaited {
@@ -206,6 +207,12 @@ func (c *Conn) Next(until time.Time) ([]Event, error) {
 	}
 	if c.beatAt.Before(until) {
 		until = c.beatAt
+	}
+	for lulls := 0; coalesce && lulls < stormLulls; lulls++ {
+		c.sock.pause(stormPause)
+		if err := c.receive(time.Time{}); err != nil || len(c.batch) > 0 {
+			return c.batch, err
+		}
 	}
 	err := c.receive(until)
 	return c.batch, err

@@ -292,7 +292,7 @@ func TestStormIsCoalesced(t *testing.T) {
 		gap    time.Duration
 		want   int
 	}{
-		"Storm": {"Many events, few wake-ups.", 300 * time.Microsecond, 1},
+		"Storm": {"Many events, few wake-ups, and a few more before it is over.", 300 * time.Microsecond, stormLulls},
 		"Calm":  {"A lone exec is not delayed.", 10 * time.Millisecond, 0},
 	}
 	for name, tc := range cases {

@@ -5,9 +5,10 @@ package procevents
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
-	"syscall"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -21,119 +22,144 @@ const receiveBuffer = 4 << 20
 
 // open returns a socket that has joined the group of the proc connector. The
 // filter is in place before the first event can arrive.
-func open(filtered bool) (socket, error) {
+func open(o Options, filtered bool) (socket, error) {
 	nl, err := netlink.Dial(unix.NETLINK_CONNECTOR, nil)
 	if err != nil {
 		return nil, unavailable(missing(err), err)
 	}
-	s := &netlinkSocket{nl: nl}
-	if err := s.prepare(filtered); err != nil {
-		_ = nl.Close()
+	s, err := prepare(nl, filtered)
+	if err = errors.Join(err, nl.Close()); err != nil {
+		if s != nil {
+			_ = s.close()
+		}
 		return nil, unavailable(missing(err), err)
 	}
+	s.now = o.Now
 	return s, nil
 }
 
-// netlinkSocket reads by read(2) on the library's descriptor: the library's own
-// Receive peeks, allocates and copies, which costs ten times as much.
-type netlinkSocket struct {
-	nl  *netlink.Conn
-	raw syscall.RawConn
-	// deadline is the one that is set, to set it only when it changes.
-	deadline time.Time
-
-	// What follows belongs to one drain; reading is readAll, made once.
-	reading func(fd uintptr) bool
-	buf     []byte
-	take    func([]byte) bool
-	wait    bool
-	got     bool
-	overrun bool
-	err     error
-}
-
-func (s *netlinkSocket) prepare(filtered bool) error {
+// prepare sets the options of the socket, and takes it over.
+func prepare(nl *netlink.Conn, filtered bool) (*netlinkSocket, error) {
 	if filtered {
 		program, err := filter(os.Getpid())
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := s.nl.SetBPF(program); err != nil {
-			return fmt.Errorf("attaching filter: %w", err)
+		if err := nl.SetBPF(program); err != nil {
+			return nil, fmt.Errorf("attaching filter: %w", err)
 		}
 	}
 	// The library forces the size where it may and else takes what it gets. A
 	// small buffer overruns more often, which is noticed and repaired.
-	_ = s.nl.SetReadBuffer(receiveBuffer)
-	if err := s.nl.JoinGroup(idxProc); err != nil {
-		return fmt.Errorf("joining group: %w", err)
+	_ = nl.SetReadBuffer(receiveBuffer)
+	if err := nl.JoinGroup(idxProc); err != nil {
+		return nil, fmt.Errorf("joining group: %w", err)
 	}
-	raw, err := s.nl.SyscallConn()
+	return takeOver(nl)
+}
+
+// takeOver duplicates the descriptor of the library's connection, which is then
+// closed. The library's Receive peeks, allocates and copies, at ten times the
+// cost; and as long as its descriptor is with the runtime's poller, every event
+// wakes a thread there, also while we pause in order not to be woken.
+func takeOver(nl *netlink.Conn) (*netlinkSocket, error) {
+	raw, err := nl.SyscallConn()
 	if err != nil {
-		return fmt.Errorf("reaching descriptor: %w", err)
+		return nil, fmt.Errorf("reaching descriptor: %w", err)
 	}
-	s.raw, s.reading = raw, s.readAll
-	return nil
+	var fd int
+	var dupErr error
+	if err := raw.Control(func(original uintptr) {
+		fd, dupErr = unix.FcntlInt(original, unix.F_DUPFD_CLOEXEC, 0)
+	}); err != nil || dupErr != nil {
+		return nil, fmt.Errorf("duplicating descriptor: %w", errors.Join(err, dupErr))
+	}
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, os.NewSyscallError("eventfd", err)
+	}
+	s := &netlinkSocket{fd: fd, wake: wake}
+	s.ready[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}   //nolint:gosec // a descriptor fits
+	s.ready[1] = unix.PollFd{Fd: int32(wake), Events: unix.POLLIN} //nolint:gosec // a descriptor fits
+	return s, nil
+}
+
+// netlinkSocket waits by poll(2) and reads by read(2), without blocking.
+type netlinkSocket struct {
+	now func() time.Time
+	fd  int
+	// wake is readable once the socket is to be closed.
+	wake int
+
+	// mu is held by who uses the descriptors, so that they are not closed, and
+	// their numbers given to others, under a reader.
+	mu     sync.Mutex
+	ready  [2]unix.PollFd
+	closed bool
+
+	// pauses counts the pauses, which only the reader makes.
+	pauses uint
 }
 
 func (s *netlinkSocket) drain(deadline time.Time, buf []byte, take func([]byte) bool) error {
-	s.buf, s.take, s.got, s.overrun, s.err = buf, take, false, false, nil
-	s.wait = !deadline.IsZero()
-	if !deadline.Equal(s.deadline) {
-		if err := s.nl.SetReadDeadline(deadline); err != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.closed {
+		got, err := s.readAll(buf, take)
+		if got || err != nil {
 			return err
 		}
-		s.deadline = deadline
+		if err := s.await(deadline); err != nil {
+			return err
+		}
 	}
-	err := s.raw.Read(s.reading)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		// The runtime does not even try once the time has come.
-		return s.drain(time.Time{}, buf, take)
-	}
-	switch {
-	case err != nil:
-		return err
-	case s.err != nil:
-		return s.err
-	case s.overrun:
-		return ErrOverrun
-	case !s.got && !s.wait:
-		return os.ErrDeadlineExceeded
-	}
-	return nil
+	return net.ErrClosed
 }
 
-// readAll reads until the queue is empty. It returns false to be called again
-// when there is something to read.
-func (s *netlinkSocket) readAll(fd uintptr) bool {
+// readAll reads until the queue is empty or take refuses.
+func (s *netlinkSocket) readAll(buf []byte, take func([]byte) bool) (got bool, err error) {
 	for {
-		n, err := unix.Read(int(fd), s.buf)
-		switch err {
+		n, errno := unix.Read(s.fd, buf)
+		switch errno {
 		case nil:
-			s.got = true
-			if !s.take(s.buf[:n]) {
-				return true
+			got = true
+			if !take(buf[:n]) {
+				return got, err
 			}
 		case unix.EAGAIN:
-			return s.got || s.overrun || !s.wait
+			return got, err
 		case unix.EINTR:
 		case unix.ENOBUFS:
 			// Reported once for an overflow; what is still queued is sound.
-			s.overrun = true
+			err = ErrOverrun
 		default:
-			s.err = os.NewSyscallError("read", err)
-			return true
+			return got, os.NewSyscallError("read", errno)
 		}
 	}
 }
 
+// await waits until there is something to read, the deadline, or close.
+func (s *netlinkSocket) await(deadline time.Time) error {
+	left := time.Duration(0)
+	if !deadline.IsZero() {
+		left = deadline.Sub(s.now())
+	}
+	if left <= 0 {
+		return os.ErrDeadlineExceeded
+	}
+	// Rounded up: waking a little early would spin.
+	ms := min((left+time.Millisecond-1)/time.Millisecond, time.Hour/time.Millisecond)
+	if _, err := unix.Poll(s.ready[:], int(ms)); err != nil && !errors.Is(err, unix.EINTR) {
+		return os.NewSyscallError("poll", err)
+	}
+	s.closed = s.ready[1].Revents != 0
+	return nil
+}
+
 func (s *netlinkSocket) send(b []byte) error {
-	var sent error
-	err := s.raw.Write(func(fd uintptr) bool {
-		_, sent = unix.Write(int(fd), b)
-		return true
-	})
-	return errors.Join(err, os.NewSyscallError("write", sent))
+	_, err := unix.Write(s.fd, b)
+	return os.NewSyscallError("write", err)
 }
 
 // rename sets the name that the thread already has, so nobody sees a change; the
@@ -151,13 +177,27 @@ func (*netlinkSocket) rename() error {
 	return nil
 }
 
-// pause sleeps in the kernel: a timer of the runtime would wake another thread.
-func (*netlinkSocket) pause(d time.Duration) {
+// pause sleeps in the kernel without telling the runtime, and every third time
+// tells the scheduler that it still runs. A timer would wake another thread. A
+// sleep that the runtime knows of has its monitor look every 20 us whether to
+// take the processor away, and so has a goroutine that does not yield for 10 ms
+// (runtime, retake). At 500 pauses a second either costs more than the events do.
+func (s *netlinkSocket) pause(d time.Duration) {
+	if s.pauses++; s.pauses%3 == 0 {
+		runtime.Gosched()
+	}
 	ts := unix.NsecToTimespec(int64(d))
-	_ = unix.Nanosleep(&ts, nil)
+	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0) //nolint:gosec // nanosleep(2) takes a pointer to a timespec
 }
 
-func (s *netlinkSocket) close() error { return s.nl.Close() }
+// close unblocks a drain, and waits for it.
+func (s *netlinkSocket) close() error {
+	_, err := unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 1})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return errors.Join(err, unix.Close(s.fd), unix.Close(s.wake))
+}
 
 // Inodes of the initial namespaces, <linux/proc_ns.h>. Elsewhere the kernel
 // ignores requests without a word.
