@@ -53,6 +53,11 @@ type loop struct {
 func (l *loop) run(ctx context.Context) error {
 	requested := l.inspect(ctx)
 	for ctx.Err() == nil {
+		// What was asked for while nobody listened comes first.
+		select {
+		case l.config = <-l.configs:
+		default:
+		}
 		var err error
 		switch {
 		case requested:

@@ -207,6 +207,18 @@ func TestLoop(t *testing.T) {
 			},
 			want: []string{"process-match: java 00:00:00", "process-match: idea 00:01:00"},
 		},
+		"DisarmedWhileQuiet": {
+			reason: "What is no longer asked for is not looked for, not even for a moment.",
+			story: func(w *workstation, c mailbox) {
+				c.put(java)
+				w.runs("java")
+				time.Sleep(time.Minute)
+				c.put(reclaim.Config{})
+				w.cleared <- struct{}{}
+				time.Sleep(time.Hour)
+			},
+			want: []string{"process-match: java 00:00:00"},
+		},
 		"RequestStands": {
 			reason: "A request from before the start is not written again.",
 			w:      &workstation{requested: true},
