@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/index"
@@ -21,6 +20,7 @@ import (
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
 // SetupWithManager adds the controller to mgr. clusterIndex is the index of
@@ -36,7 +36,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter),
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
 		)).
-		Owns(&clusterv1.Machine{}).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.ofCluster),
 			builder.WithPredicates(predicates.ClusterPausedTransitions(mgr.GetScheme(), log))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("reclaim", mapper.ofCluster)).
@@ -70,6 +70,15 @@ func (n clusterNodes) watch(ctx context.Context, cluster client.ObjectKey) error
 	}))
 }
 
+// ofMachine returns the ScheduledMachine of a Machine.
+func ofMachine(_ context.Context, machine client.Object) []ctrl.Request {
+	name := children.ParentOf(machine)
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.GetNamespace(), Name: name}}}
+}
+
 // mapper finds the ScheduledMachines that an event concerns, in the manager's cache.
 type mapper struct {
 	reader       client.Reader
@@ -91,10 +100,10 @@ func (m mapper) ofNode(ctx context.Context, cluster client.ObjectKey, node clien
 		return nil
 	}
 	for i := range list.Items {
-		machine := &list.Items[i]
-		owner := metav1.GetControllerOf(machine)
-		if machine.Spec.ClusterName == cluster.Name && owner != nil && owner.Kind == "ScheduledMachine" {
-			return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: owner.Name}}}
+		if machine := &list.Items[i]; machine.Spec.ClusterName == cluster.Name {
+			if found := ofMachine(ctx, machine); len(found) > 0 {
+				return found
+			}
 		}
 	}
 	return m.requests(ctx, cluster, func(sm *v1alpha1.ScheduledMachine) bool {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
 // ClusterNameIndex finds the ScheduledMachines of a Cluster in the cache.
@@ -49,7 +50,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 			// Our own status writes are no news to us.
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, resync()),
 		)).
-		Owns(&clusterv1.Machine{}).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofChild)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("scheduledmachine", r.ofCluster)).
 		WithOptions(opts).
@@ -92,21 +93,22 @@ func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []ctr
 	return requests
 }
 
+// ofChild returns the ScheduledMachine of a child.
+func ofChild(_ context.Context, child client.Object) []ctrl.Request {
+	name := children.ParentOf(child)
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: child.GetNamespace(), Name: name}}}
+}
+
 // childWatcher watches kinds of children once each.
 type childWatcher struct {
 	tracker *external.ObjectTracker
 	mgr     ctrl.Manager
 }
 
-// Watch implements Watcher. The label names the ScheduledMachine: our owner
-// reference may have been dropped since.
+// Watch implements Watcher.
 func (w childWatcher) Watch(obj client.Object) error {
-	return w.tracker.Watch(w.mgr.GetLogger(), obj, handler.EnqueueRequestsFromMapFunc(
-		func(_ context.Context, o client.Object) []ctrl.Request {
-			name := o.GetLabels()[v1alpha1.ScheduledMachineLabel]
-			if name == "" {
-				return nil
-			}
-			return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
-		}), predicates.ResourceIsChanged(w.mgr.GetScheme(), w.mgr.GetLogger()))
+	return w.tracker.Watch(w.mgr.GetLogger(), obj, handler.EnqueueRequestsFromMapFunc(ofChild), predicates.ResourceIsChanged(w.mgr.GetScheme(), w.mgr.GetLogger()))
 }

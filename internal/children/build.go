@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -75,7 +76,7 @@ func Machine(sm *v1alpha1.ScheduledMachine, version string, live *clusterv1.Mach
 	u.SetName(NamesOf(sm.Name).Machine)
 	u.SetLabels(l)
 	u.SetAnnotations(annotations)
-	u.SetOwnerReferences([]metav1.OwnerReference{owner(sm, true)})
+	u.SetOwnerReferences(append([]metav1.OwnerReference{owner(sm, true)}, clusterOwner(sm)...))
 	return stamped(u)
 }
 
@@ -133,6 +134,20 @@ func owner(sm *v1alpha1.ScheduledMachine, controller bool) metav1.OwnerReference
 		ref.Controller, ref.BlockOwnerDeletion = new(true), new(true)
 	}
 	return ref
+}
+
+// clusterOwner is the Cluster, if sm belongs to it already. It keeps the garbage
+// collector from deleting the Machine when its ScheduledMachine is deleted in the
+// foreground: that would delete the infrastructure under a Machine that is being
+// drained. The collector spares an object that has an owner left.
+func clusterOwner(sm *v1alpha1.ScheduledMachine) []metav1.OwnerReference {
+	for _, ref := range sm.OwnerReferences {
+		gv, err := schema.ParseGroupVersion(ref.APIVersion)
+		if err == nil && gv.Group == clusterv1.GroupVersion.Group && ref.Kind == "Cluster" && ref.Name == sm.Spec.ClusterName {
+			return []metav1.OwnerReference{{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: ref.UID}}
+		}
+	}
+	return nil
 }
 
 // orDefault is the API's default of a timeout, for objects that no API server

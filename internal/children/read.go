@@ -162,6 +162,23 @@ func versions(gvk schema.GroupVersionKind) []string {
 	return []string{gvk.Version}
 }
 
+// Look returns the object that is about to be made, if it exists already, from
+// the API server. One that is not ours is a Problem of s and no object.
+func (r Reader) Look(ctx context.Context, s *Set, sm *v1alpha1.ScheduledMachine, field string, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(desired.GroupVersionKind())
+	switch err := r.Live.Get(ctx, client.ObjectKeyFromObject(desired), obj); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("looking for %s %s: %w", desired.GetKind(), desired.GetName(), err)
+	case !ours(obj, sm):
+		s.foreign(field, desired.GetKind(), desired.GetName())
+		return nil, nil
+	}
+	return obj, nil
+}
+
 func (r Reader) get(ctx context.Context, key client.ObjectKey, obj client.Object, sure bool) (bool, error) {
 	err := r.Cached.Get(ctx, key, obj)
 	if sure && apierrors.IsNotFound(err) {
@@ -194,6 +211,20 @@ func ours(obj client.Object, sm *v1alpha1.ScheduledMachine) bool {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	return err == nil && gv.Group == clusterv1.GroupVersion.Group &&
 		ref.Kind == MachineKind.Kind && ref.Name == NamesOf(sm.Name).Machine
+}
+
+// ParentOf returns the name of the ScheduledMachine that obj says it is a child of,
+// empty if none. The label says so, because the garbage collector takes our owner
+// references off in a deletion in the foreground; the controller does where
+// somebody took the label off.
+func ParentOf(obj client.Object) string {
+	if name := obj.GetLabels()[v1alpha1.ScheduledMachineLabel]; name != "" {
+		return name
+	}
+	if ref := metav1.GetControllerOf(obj); ref != nil && ref.Kind == "ScheduledMachine" {
+		return ref.Name
+	}
+	return ""
 }
 
 // ControlPlaneVersion returns spec.version of the Cluster's control plane, empty
