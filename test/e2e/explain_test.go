@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -28,6 +29,7 @@ func (l *lab) explain() {
 		}
 		l.t.Logf("kubectl %s:\n%s", strings.Join(args, " "), out)
 	}
+	l.explainDeletions()
 	var ours []string
 	for _, line := range strings.Split(shared.Manager.LogTail(2000), "\n") {
 		if strings.Contains(line, l.Key.Namespace) || strings.Contains(line, "panic") {
@@ -35,4 +37,23 @@ func (l *lab) explain() {
 		}
 	}
 	l.t.Logf("log of the manager:\n%s", strings.Join(ours[max(0, len(ours)-60):], "\n"))
+}
+
+// explainDeletions prints who deleted what, and who took which finalizer away.
+func (l *lab) explainDeletions() {
+	events, err := shared.Management.AuditEvents()
+	if err != nil {
+		l.t.Log(err)
+		return
+	}
+	var lines []string
+	for _, e := range events {
+		if e.ObjectRef == nil || e.ObjectRef.Namespace != l.Key.Namespace || !isWrite(e) {
+			continue
+		}
+		if e.Verb == "delete" || strings.Contains(body(e), "inalizers") {
+			lines = append(lines, fmt.Sprintf("%s %s: %.300s", e.RequestReceivedTimestamp.Format("15:04:05.000"), e.User.Username, describe(e)))
+		}
+	}
+	l.t.Logf("deletions:\n%s", strings.Join(lines, "\n"))
 }

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+func TestDepartureEvictsAndNamesWhoBlocksIt(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "blocked")
+	sm := l.running("box", nil)
+	pod, pdb := l.runPinned(sm, "blocked-work")
+	free := l.runPod(sm, "free-work")
+	node := l.node(sm)
+	l.closeWindow(sm)
+	l.waitPhase(sm, leaving, metav1.ConditionFalse)
+	l.waitCondition(sm, v1alpha1.MachineReadyCondition, metav1.ConditionFalse, "DrainingNode", pod.Name)
+	l.waitCondition(sm, v1alpha1.ReadyCondition, metav1.ConditionFalse, "ShuttingDown", pod.Name)
+	l.must(workload.WaitGone(timeout(t, patience), free))
+	l.survives(pod)
+	l.must(workload.Wait(timeout(t, patience), node, func() error {
+		if !node.Spec.Unschedulable {
+			return errors.New("it is not cordoned")
+		}
+		return nil
+	}))
+	l.must(workload.Client.Delete(timeout(t, patience), pdb))
+	l.waitPhase(sm, inactive, metav1.ConditionTrue)
+	l.wantNothing(sm)
+	l.wantEvicted(pod)
+	l.wantEvicted(free)
+	l.must(workload.WaitGone(timeout(t, patience), node))
+}
+
+func TestGraceIsOverAndWhatIsLeftIsSkipped(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "grace")
+	const grace = 8 * time.Second
+	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "8s" })
+	pod, _ := l.runPinned(sm, "grace-work")
+	infra := l.family(sm).infra
+	begin := time.Now()
+	l.closeWindow(sm)
+	l.waitGone(infra)
+	if took := time.Since(begin); took < grace-time.Second || took > 3*grace {
+		t.Errorf("the infrastructure must go when the grace of %v is over, it took %v", grace, took)
+	}
+	l.waitPhase(sm, inactive, metav1.ConditionTrue)
+	l.wantNothing(sm)
+	for _, e := range l.podRequests(pod) {
+		if e.ObjectRef.Subresource == "eviction" && accepted(e) {
+			t.Errorf("the budget of the pod must hold to the end: %s", describe(e))
+		}
+	}
+}
+
+func TestDrainTimeoutIsClusterAPIs(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "draintime")
+	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.NodeDrainTimeout = "2m" })
+	machine := l.family(sm).machine
+	if got := machine.Spec.Deletion.NodeDrainTimeoutSeconds; got == nil || *got != 120 {
+		t.Errorf("nodeDrainTimeout 2m must be 120 seconds on the Machine, got %v", got)
+	}
+	pod, _ := l.runPinned(sm, "draintime-work")
+	l.edit(sm, func() { sm.Spec.NodeDrainTimeout = "4s" })
+	l.waitFor(machine, func() error {
+		if got := machine.Spec.Deletion.NodeDrainTimeoutSeconds; got == nil || *got != 4 {
+			return fmt.Errorf("nodeDrainTimeoutSeconds is %v, not 4", got)
+		}
+		return nil
+	})
+	l.closeWindow(sm)
+	l.waitPhase(sm, inactive, metav1.ConditionTrue)
+	l.wantNothing(sm)
+	if len(l.podRequests(pod)) == 0 {
+		t.Error("the drain must have been tried before its time was over")
+	}
+}
+
+func TestZeroDrainTimeoutIsNoDrain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "nodrain")
+	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.NodeDrainTimeout = "0s" })
+	pod, _ := l.runPinned(sm, "nodrain-work")
+	machine := l.family(sm).machine
+	if _, ok := machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; !ok || machine.Spec.Deletion.NodeDrainTimeoutSeconds != nil {
+		t.Errorf("0s is no drain to us and for ever to Cluster API; the Machine has %v and %v", machine.Annotations, machine.Spec.Deletion)
+	}
+	l.closeWindow(sm)
+	l.waitPhase(sm, inactive, metav1.ConditionTrue)
+	l.wantNoEviction(pod)
+}
+
+func TestDrainCanBeTurnedOnAgain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "drainon")
+	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.NodeDrainTimeout = "0s" })
+	machine := l.family(sm).machine
+	l.edit(sm, func() { sm.Spec.NodeDrainTimeout = "5m" })
+	l.waitFor(machine, func() error {
+		if _, ok := machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; ok {
+			return errors.New("it still is not to be drained")
+		}
+		return nil
+	})
+	pod := l.runPod(sm, "drainon-work")
+	l.closeWindow(sm)
+	l.waitPhase(sm, inactive, metav1.ConditionTrue)
+	l.wantEvicted(pod)
+}
+
+func TestTemplateOfTheMachineIsKept(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "template")
+	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) {
+		sm.Spec.MachineTemplate = v1alpha1.MachineTemplate{
+			Labels: map[string]string{"team": "desk"}, Annotations: map[string]string{"example.com/note": "a"},
+		}
+	})
+	machine := l.family(sm).machine
+	if machine.Labels["team"] != "desk" || machine.Annotations["example.com/note"] != "a" {
+		t.Errorf("labels and annotations of the template must be on the Machine: %v %v", machine.Labels, machine.Annotations)
+	}
+	l.edit(sm, func() {
+		sm.Spec.MachineTemplate.Labels = map[string]string{"team": "lab"}
+		sm.Spec.MachineTemplate.Annotations = nil
+	})
+	l.waitFor(machine, func() error {
+		if _, ok := machine.Annotations["example.com/note"]; ok || machine.Labels["team"] != "lab" {
+			return fmt.Errorf("an edit of the template must reach the Machine: %v %v", machine.Labels, machine.Annotations)
+		}
+		return nil
+	})
+	l.edit(machine, func() { delete(machine.Labels, "team") })
+	l.waitFor(machine, func() error {
+		if machine.Labels["team"] != "lab" {
+			return errors.New("a label taken off by hand must come back")
+		}
+		return nil
+	})
+}
+
+// wantEvicted checks that a pod was evicted, and that nobody but its kubelet
+// deleted it.
+func (l *lab) wantEvicted(pod *corev1.Pod) {
+	l.t.Helper()
+	l.until(func(context.Context) error {
+		evicted := false
+		for _, e := range l.podRequests(pod) {
+			switch {
+			case e.ObjectRef.Subresource == "eviction" && accepted(e):
+				evicted = true
+			case e.Verb == "delete" && !evicted:
+				l.t.Errorf("pod %s must be evicted, not deleted: %s by %s", pod.Name, describe(e), e.User.Username)
+			}
+		}
+		if !evicted {
+			return fmt.Errorf("pod %s was not evicted:\n%s", pod.Name, describeAll(l.podRequests(pod)))
+		}
+		return nil
+	})
+}
