@@ -58,10 +58,10 @@ func (r *Reconciler) ensure(ctx context.Context, s *scope) error {
 		observeLag(s, r.Clock.Now())
 	}
 	var err error
-	if s.children.Bootstrap, err = r.make(ctx, s, s.children.Bootstrap, s.scheduled.Spec.BootstrapSpec, children.Bootstrap); err != nil {
+	if s.children.Bootstrap, err = r.make(ctx, s, bootstrap); err != nil {
 		return err
 	}
-	if s.children.Infrastructure, err = r.make(ctx, s, s.children.Infrastructure, s.scheduled.Spec.InfrastructureSpec, children.Infrastructure); err != nil {
+	if s.children.Infrastructure, err = r.make(ctx, s, infrastructure); err != nil {
 		return err
 	}
 	if s.children.Bootstrap == nil || s.children.Infrastructure == nil {
@@ -82,25 +82,63 @@ func (s *scope) unusable() error {
 	return nil
 }
 
-type buildFunc func(*v1alpha1.ScheduledMachine) (*unstructured.Unstructured, error)
+// part is one of the two children that are made from an embedded object.
+type part struct {
+	field string
+	live  func(*scope) *unstructured.Unstructured
+	spec  func(*v1alpha1.ScheduledMachine) v1alpha1.EmbeddedObject
+	build func(*v1alpha1.ScheduledMachine) (*unstructured.Unstructured, error)
+}
+
+var (
+	bootstrap = part{
+		field: "bootstrapSpec",
+		live:  func(s *scope) *unstructured.Unstructured { return s.children.Bootstrap },
+		spec:  func(sm *v1alpha1.ScheduledMachine) v1alpha1.EmbeddedObject { return sm.Spec.BootstrapSpec },
+		build: children.Bootstrap,
+	}
+	infrastructure = part{
+		field: "infrastructureSpec",
+		live:  func(s *scope) *unstructured.Unstructured { return s.children.Infrastructure },
+		spec:  func(sm *v1alpha1.ScheduledMachine) v1alpha1.EmbeddedObject { return sm.Spec.InfrastructureSpec },
+		build: children.Infrastructure,
+	}
+)
 
 // make returns the child, made if it is missing. One that was made from an older
 // spec is replaced as long as there is no Machine that uses it.
-func (r *Reconciler) make(ctx context.Context, s *scope, live *unstructured.Unstructured, spec v1alpha1.EmbeddedObject, build buildFunc) (*unstructured.Unstructured, error) {
-	if live != nil {
-		if s.children.Machine != nil || live.GetAnnotations()[v1alpha1.SpecHashAnnotation] == children.SpecHash(spec) {
-			return live, nil
-		}
-		return nil, r.Actuate.Delete(ctx, live)
-	}
-	obj, err := build(s.scheduled)
+func (r *Reconciler) make(ctx context.Context, s *scope, p part) (*unstructured.Unstructured, error) {
+	desired, err := p.build(s.scheduled)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Actuate.Create(ctx, obj); err != nil {
+	live := p.live(s)
+	if live == nil {
+		if live, err = r.create(ctx, s, p.field, desired); err != nil {
+			return nil, err
+		}
+		if err := r.Watcher.Watch(live); err != nil {
+			return nil, err
+		}
+	}
+	if s.children.Machine != nil || live.GetAnnotations()[v1alpha1.SpecHashAnnotation] == children.SpecHash(p.spec(s.scheduled)) {
+		return live, nil
+	}
+	return nil, r.Actuate.Delete(ctx, live)
+}
+
+// create makes desired, unless it exists: server-side apply would take over
+// somebody else's object of that name, so it is looked for first, where no cache
+// can be late.
+func (r *Reconciler) create(ctx context.Context, s *scope, field string, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	live, err := r.Children.Look(ctx, &s.children, s.scheduled, field, desired)
+	if live != nil || err != nil {
+		return live, err
+	}
+	if err := s.unusable(); err != nil {
 		return nil, err
 	}
-	return obj, r.Watcher.Watch(obj)
+	return desired, r.Actuate.Create(ctx, desired)
 }
 
 func (r *Reconciler) ensureMachine(ctx context.Context, s *scope) error {
@@ -118,7 +156,7 @@ func (r *Reconciler) ensureMachine(ctx context.Context, s *scope) error {
 	}
 	switch {
 	case live == nil:
-		err = r.Actuate.Create(ctx, desired)
+		desired, err = r.create(ctx, s, "machineTemplate", desired)
 	case !live.DeletionTimestamp.IsZero(), !children.Outdated(live, desired):
 		return nil
 	default:

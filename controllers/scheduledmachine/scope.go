@@ -62,19 +62,18 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	}
 	s.connected = err == nil
 
-	if s.children, err = r.Children.Read(ctx, sm, s.mustBeSure(r.Clock.Now())); err != nil {
+	if s.children, err = r.Children.Read(ctx, sm, s.mustBeSure()); err != nil {
 		return nil, err
 	}
 	return s, r.watchChildren(s)
 }
 
 // mustBeSure reports whether a child that the cache does not have is looked up
-// live: before anything is made, so that nobody's object is overwritten; before
-// the object itself goes, so that nothing is left behind; and while a Machine is
-// there, so that it is not replaced because of a cache that is late.
-func (s *scope) mustBeSure(now time.Time) bool {
-	active, _ := s.answer(now)
-	return active || !s.scheduled.DeletionTimestamp.IsZero() || s.scheduled.Status.MachineRef != nil
+// live: before the object itself goes, so that nothing is left behind, and while a
+// Machine is there, so that it is not replaced because of a cache that is late.
+// What is about to be made is looked up then.
+func (s *scope) mustBeSure() bool {
+	return !s.scheduled.DeletionTimestamp.IsZero() || s.scheduled.Status.MachineRef != nil
 }
 
 // watchChildren watches the kinds that exist, which includes those that are about
