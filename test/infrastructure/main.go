@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/controllers"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/crd"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/realnode"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/remote"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/simulation"
@@ -34,9 +34,15 @@ type options struct {
 }
 
 func main() {
+	if err := dispatch(); err != nil {
+		fmt.Fprintln(os.Stderr, "plane-infrastructure:", err)
+		os.Exit(1) //nolint:forbidigo // this is main
+	}
+}
+
+func dispatch() error {
 	if len(os.Args) == 3 && os.Args[1] == "node" {
-		exitOn(realnode.Warden(os.Args[2], os.Stdin))
-		return
+		return realnode.Warden(os.Args[2], os.Stdin)
 	}
 	var o options
 	flag.StringVar(&o.health, "health-addr", ":9440", "Address of the health endpoint.")
@@ -47,14 +53,7 @@ func main() {
 	klog.InitFlags(nil)
 	flag.Parse()
 	ctrl.SetLogger(klog.Background())
-	exitOn(run(ctrl.SetupSignalHandler(), o))
-}
-
-func exitOn(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "plane-infrastructure:", err)
-		os.Exit(1)
-	}
+	return run(ctrl.SetupSignalHandler(), o)
 }
 
 func run(ctx context.Context, o options) error {
@@ -64,7 +63,7 @@ func run(ctx context.Context, o options) error {
 	}
 	cfg.QPS, cfg.UserAgent = -1, "plane-infrastructure"
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, api.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, crd.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -97,7 +98,7 @@ const clusterPorts = 3
 // all of them share its loopback interface.
 func serviceIP(apiServerPort int) net.IP {
 	i := (apiServerPort - firstBlock) / clusterPorts
-	return net.IPv4(100, byte(64+i>>8), byte(i), 1).To4()
+	return net.IPv4(100, byte(64+i>>8), byte(i), 1).To4() //nolint:gosec // fewer than 2^14 planes fit into the ports
 }
 
 func (c *Cluster) prepare() error {
@@ -270,9 +271,7 @@ func (c *Cluster) controller(name string, u User, port int, extra map[string]str
 		"secure-port":               fmt.Sprint(port),
 		"profiling":                 "false",
 	}
-	for k, v := range extra {
-		f[k] = v
-	}
+	maps.Copy(f, extra)
 	return &Process{
 		name: name, path: filepath.Join(c.bin, name), dir: c.Dir, args: flags(f),
 		ready: func(ctx context.Context) error {

@@ -5,11 +5,13 @@ package plane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os/exec"
 	"strings"
 	"sync"
+	"time"
 )
 
 // forwarder makes the kubernetes Service of a cluster reachable from the pods of
@@ -18,23 +20,56 @@ type forwarder struct {
 	listener net.Listener
 	address  string
 	target   string
-	conns    sync.WaitGroup
+	stop     context.CancelFunc
+	tasks    sync.WaitGroup
 }
+
+// The address has a lifetime that is renewed, so that the kernel removes it
+// should we die without a chance to.
+const (
+	addressLifetime = "30"
+	addressRenewal  = 10 * time.Second
+)
 
 // newForwarder gives the loopback interface the Service's address and passes
 // what arrives there on to target. That needs root.
 func newForwarder(ctx context.Context, ip net.IP, target string) (*forwarder, error) {
 	f := &forwarder{address: ip.String() + "/32", target: target}
-	if out, err := exec.CommandContext(ctx, "ip", "address", "replace", f.address, "dev", "lo").CombinedOutput(); err != nil { //nolint:gosec // our own address
-		return nil, errors.New("adding the Service's address: " + strings.TrimSpace(string(out)) + ": " + err.Error())
+	if err := f.addAddress(); err != nil {
+		return nil, err
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(ip.String(), "443"))
 	if err != nil {
 		return nil, errors.Join(err, f.removeAddress())
 	}
 	f.listener = l
-	f.conns.Go(f.serve)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	f.stop = stop
+	f.tasks.Go(f.serve)
+	f.tasks.Go(func() { f.keepAddress(running) })
 	return f, nil
+}
+
+func (f *forwarder) addAddress() error {
+	out, err := exec.Command("ip", "address", "replace", f.address, "dev", "lo", "valid_lft", addressLifetime, "preferred_lft", addressLifetime).CombinedOutput() //nolint:gosec,noctx // our own address
+	if err != nil {
+		return fmt.Errorf("adding the Service's address: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+func (f *forwarder) keepAddress(ctx context.Context) {
+	tick := time.NewTicker(addressRenewal)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			// Two more chances before it expires.
+			_ = f.addAddress()
+		}
+	}
 }
 
 func (f *forwarder) serve() {
@@ -73,7 +108,8 @@ func (f *forwarder) close() error {
 	if f == nil {
 		return nil
 	}
+	f.stop()
 	err := f.listener.Close()
-	f.conns.Wait()
+	f.tasks.Wait()
 	return errors.Join(err, f.removeAddress())
 }

@@ -5,6 +5,7 @@ package plane
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -52,11 +53,11 @@ func (p *Plane) WaitMachine(ctx context.Context, m *clusterv1.Machine, phase clu
 
 // why lists the conditions that are not True.
 func why(conditions []metav1.Condition) string {
-	s := ""
+	var out []string
 	for _, c := range conditions {
 		if c.Status != metav1.ConditionTrue {
-			s += fmt.Sprintf("%s=%s %s %q; ", c.Type, c.Status, c.Reason, c.Message)
+			out = append(out, fmt.Sprintf("%s=%s %s %q", c.Type, c.Status, c.Reason, c.Message))
 		}
 	}
-	return s
+	return strings.Join(out, "; ")
 }

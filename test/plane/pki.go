@@ -15,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // authority is a certificate authority that exists for one cluster.
@@ -76,16 +78,15 @@ func (a *authority) issue(tmpl *x509.Certificate) (pair, error) {
 }
 
 func template(subject pkix.Name) *x509.Certificate {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		serial = big.NewInt(time.Now().UnixNano())
-	}
+	now := clock.RealClock{}.Now()
+	serial := make([]byte, 15)
+	_, _ = rand.Read(serial) // never fails, see its documentation
 	return &x509.Certificate{
-		SerialNumber: serial,
+		SerialNumber: new(big.Int).SetBytes(serial),
 		Subject:      subject,
 		// An hour of slack: tests move clocks, and so do virtual machines.
-		NotBefore: time.Now().Add(-time.Hour),
-		NotAfter:  time.Now().AddDate(1, 0, 0),
+		NotBefore: now.Add(-time.Hour),
+		NotAfter:  now.AddDate(1, 0, 0),
 		KeyUsage:  x509.KeyUsageDigitalSignature,
 	}
 }

@@ -35,7 +35,7 @@ type ports struct {
 }
 
 func claimBlock() (*portBlock, error) {
-	for _, i := range rand.Perm(blocks) {
+	for _, i := range rand.Perm(blocks) { //nolint:gosec // nothing to guess
 		first := firstBlock + i*blockSize
 		l, err := listen(first)
 		if err == nil {
@@ -46,7 +46,7 @@ func claimBlock() (*portBlock, error) {
 }
 
 func listen(port int) (net.Listener, error) {
-	return net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port))) //nolint:gosec,noctx // servers of the plane listen on all addresses, so the test does
+	return net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port))) //nolint:noctx // servers of the plane listen on all addresses, so the test does
 }
 
 // take returns a port that nobody listens on.

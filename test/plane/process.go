@@ -163,10 +163,12 @@ func (p *Process) end(sig syscall.Signal) error {
 	if err := cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stopping %s: %w", p.name, err)
 	}
+	timer := time.NewTimer(max(p.grace, stopGrace))
+	defer timer.Stop()
 	select {
 	case <-ended:
 		return nil
-	case <-time.After(max(p.grace, stopGrace)):
+	case <-timer.C:
 	}
 	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("killing %s: %w", p.name, err)

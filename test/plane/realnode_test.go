@@ -97,7 +97,7 @@ func traces(t *testing.T, dir string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range strings.Split(string(mounts), "\n") {
+	for line := range strings.SplitSeq(string(mounts), "\n") {
 		if strings.Contains(line, dir) {
 			out = append(out, line)
 		}

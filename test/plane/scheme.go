@@ -15,7 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
-	infraapi "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/crd"
 )
 
 // Scheme knows Kubernetes, Cluster API and the infrastructure of the tests. It
@@ -24,7 +24,7 @@ var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme,
-		controlplanev1.AddToScheme, addonsv1.AddToScheme, runtimev1.AddToScheme, infraapi.AddToScheme,
+		controlplanev1.AddToScheme, addonsv1.AddToScheme, runtimev1.AddToScheme, crd.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
 	}

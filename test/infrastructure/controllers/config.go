@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,7 +22,10 @@ import (
 )
 
 // configReconciler makes the bootstrap Secret of a PlaneConfig.
-type configReconciler struct{ client client.Client }
+type configReconciler struct {
+	client client.Client
+	clock  clock.PassiveClock
+}
 
 // Reconcile implements reconcile.Reconciler.
 func (r *configReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -33,7 +37,7 @@ func (r *configReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err != nil || machine == nil || !pc.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if wait := remaining(pc.CreationTimestamp, pc.Spec.DelaySeconds); wait > 0 {
+	if wait := remaining(r.clock.Now(), pc.CreationTimestamp, pc.Spec.DelaySeconds); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if err := r.ensureSecret(ctx, pc, machine.Spec.ClusterName); err != nil {
@@ -68,9 +72,9 @@ func (r *configReconciler) ensureSecret(ctx context.Context, pc *bootstrapv1.Pla
 }
 
 // remaining is what is left of a delay that began at since.
-func remaining(since metav1.Time, seconds int32) time.Duration {
+func remaining(now time.Time, since metav1.Time, seconds int32) time.Duration {
 	if seconds == 0 {
 		return 0
 	}
-	return time.Until(since.Add(time.Duration(seconds) * time.Second))
+	return since.Add(time.Duration(seconds) * time.Second).Sub(now)
 }

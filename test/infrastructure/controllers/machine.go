@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -56,6 +57,7 @@ var ErrNotYet = errors.New("in progress")
 // machineReconciler takes PlaneMachines up and down.
 type machineReconciler struct {
 	client   client.Client
+	clock    clock.PassiveClock
 	backends map[infrav1.Backend]Backend
 }
 
@@ -107,7 +109,7 @@ func (r *machineReconciler) reconcile(ctx context.Context, pm *infrav1.PlaneMach
 	if machine.Spec.Bootstrap.DataSecretName == nil {
 		return outcome{reason: "WaitingForBootstrapData"}, nil
 	}
-	if out, stopped := provisionFault(pm); stopped {
+	if out, stopped := provisionFault(r.clock.Now(), pm); stopped {
 		return out, nil
 	}
 	host, err := r.host(ctx, pm, machine, cluster)
@@ -156,7 +158,7 @@ func (r *machineReconciler) reconcileDelete(ctx context.Context, pm *infrav1.Pla
 	if f.Deletion != "" {
 		return outcome{reason: "DeletionFault", message: "asked to " + string(f.Deletion)}, nil
 	}
-	if wait := remaining(*pm.DeletionTimestamp, f.DeletionSeconds); wait > 0 {
+	if wait := remaining(r.clock.Now(), *pm.DeletionTimestamp, f.DeletionSeconds); wait > 0 {
 		return outcome{reason: "Deleting", again: wait}, nil
 	}
 	host := Host{
@@ -177,12 +179,12 @@ func (r *machineReconciler) reconcileDelete(ctx context.Context, pm *infrav1.Pla
 }
 
 // provisionFault reports whether a fault keeps the Machine from coming up.
-func provisionFault(pm *infrav1.PlaneMachine) (outcome, bool) {
+func provisionFault(now time.Time, pm *infrav1.PlaneMachine) (outcome, bool) {
 	if pm.Status.NodeName != "" {
 		return outcome{}, false
 	}
 	f := pm.Spec.Faults
-	if wait := remaining(pm.CreationTimestamp, f.ProvisionSeconds); wait > 0 {
+	if wait := remaining(now, pm.CreationTimestamp, f.ProvisionSeconds); wait > 0 {
 		return outcome{reason: "Provisioning", again: wait}, true
 	}
 	switch f.Provision {

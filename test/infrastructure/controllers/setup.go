@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,9 +47,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		"PlaneControlPlane": ctrl.NewControllerManagedBy(mgr).For(&controlplanev1.PlaneControlPlane{}).WithOptions(opts).
 			Complete(&controlPlaneReconciler{client: c, kubeconfigs: o.Kubeconfigs}),
 		"PlaneConfig": ctrl.NewControllerManagedBy(mgr).For(&bootstrapv1.PlaneConfig{}).WithOptions(opts).
-			Watches(&clusterv1.Machine{}, configs).Complete(&configReconciler{client: c}),
+			Watches(&clusterv1.Machine{}, configs).Complete(&configReconciler{client: c, clock: clock.RealClock{}}),
 		"PlaneMachine": ctrl.NewControllerManagedBy(mgr).For(&infrav1.PlaneMachine{}).WithOptions(opts).
-			Watches(&clusterv1.Machine{}, machines).Complete(&machineReconciler{client: c, backends: o.Backends}),
+			Watches(&clusterv1.Machine{}, machines).Complete(&machineReconciler{client: c, clock: clock.RealClock{}, backends: o.Backends}),
 	} {
 		if err != nil {
 			return fmt.Errorf("adding reconciler of %s: %w", name, err)

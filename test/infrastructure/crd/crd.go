@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crd answers one question: which CustomResourceDefinitions does the
-// infrastructure provider of the tests need? controller-gen makes them from the
-// types in ../api.
+// Package crd answers one question: which kinds does the infrastructure provider
+// of the tests serve? controller-gen makes their definitions from the types in
+// ../api.
 package crd
 
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	bootstrapv1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/bootstrap/v1beta1"
+	controlplanev1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/controlplane/v1beta1"
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
 //go:generate sh -c "cd .. && go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object paths=./api/... crd output:crd:dir=./crd"
@@ -16,7 +23,12 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// All returns them as one stream of YAML documents.
+// AddToScheme registers all kinds.
+func AddToScheme(s *runtime.Scheme) error {
+	return errors.Join(infrav1.AddToScheme(s), bootstrapv1.AddToScheme(s), controlplanev1.AddToScheme(s))
+}
+
+// All returns the definitions as one stream of YAML documents.
 func All() []byte {
 	entries, err := files.ReadDir(".")
 	if err != nil {

@@ -19,8 +19,11 @@ import (
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// cleanUpTimeout bounds how long processes may take to die of SIGKILL.
-const cleanUpTimeout = 20 * time.Second
+// Processes die of SIGKILL in their own time, but not for longer than 20 s.
+const (
+	killTries = 1000
+	killPause = 20 * time.Millisecond
+)
 
 // mounts makes room for files whose place cannot be chosen. The namespace is the
 // warden's own, so nobody else sees them, and they go with it.
@@ -76,10 +79,8 @@ func (s Spec) makeCgroups() error {
 
 // cleanUp ends every process below the warden and removes what they left.
 func (s Spec) cleanUp() error {
-	for deadline := time.Now().Add(cleanUpTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if !killDescendants(os.Getpid()) {
-			break
-		}
+	for try := 0; try < killTries && killDescendants(os.Getpid()); try++ {
+		<-time.NewTimer(killPause).C
 	}
 	var errs []error
 	for _, m := range slices.Backward(mountsBelow(s.Dir)) {

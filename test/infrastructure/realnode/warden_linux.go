@@ -92,7 +92,7 @@ func (s Spec) start(ended chan<- error, name string, args ...string) error {
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(filepath.Join(s.Bin, name), args...) //nolint:gosec,noctx // ended by cleanUp
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), "PATH="+s.Bin+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "PATH="+s.Bin+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", name, err)

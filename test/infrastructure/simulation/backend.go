@@ -67,7 +67,7 @@ func (b *Backend) cluster(ctx context.Context, key client.ObjectKey) (*Cluster, 
 	if err != nil {
 		return nil, err
 	}
-	c, err := Start(b.Context, cfg)
+	c, err := Start(b.Context, cfg) //nolint:contextcheck // it outlives this call
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -32,6 +33,7 @@ const workers = 8
 // called from any goroutine.
 type Cluster struct {
 	client kubernetes.Interface
+	clock  clock.PassiveClock
 	pods   cache.Indexer
 	queue  workqueue.TypedRateLimitingInterface[string]
 
@@ -55,7 +57,7 @@ func Start(ctx context.Context, cfg *rest.Config) (*Cluster, error) {
 		return nil, fmt.Errorf("making client: %w", err)
 	}
 	c := &Cluster{
-		client: client, nodes: map[string]*state{},
+		client: client, clock: clock.RealClock{}, nodes: map[string]*state{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 10*time.Second)),
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -118,7 +120,7 @@ func (c *Cluster) Ensure(ctx context.Context, n Node) error {
 		return fmt.Errorf("registering node %s: %w", n.Name, err)
 	}
 	c.mu.Lock()
-	c.nodes[n.Name] = &state{Node: n, lease: lease, due: time.Now().Add(renewal(n.LeaseSeconds))}
+	c.nodes[n.Name] = &state{Node: n, lease: lease, due: c.clock.Now().Add(renewal(n.LeaseSeconds))}
 	c.mu.Unlock()
 	pods, err := c.pods.ByIndex(byNode, n.Name)
 	for _, obj := range pods {
@@ -141,12 +143,12 @@ func (c *Cluster) register(ctx context.Context, n Node) (*coordinationv1.Lease, 
 	if node.Spec.ProviderID != n.ProviderID {
 		return nil, fmt.Errorf("the name is taken by %q", node.Spec.ProviderID)
 	}
-	node.Status = n.status(metav1.Now())
+	node.Status = n.status(metav1.NewTime(c.clock.Now()))
 	if _, err := nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 		return nil, err
 	}
 	leases := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	lease, err := leases.Create(ctx, n.lease(node, time.Now()), metav1.CreateOptions{})
+	lease, err := leases.Create(ctx, n.lease(node, c.clock.Now()), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return leases.Get(ctx, n.Name, metav1.GetOptions{})
 	}
@@ -223,7 +225,7 @@ func (c *Cluster) due(now time.Time) []*coordinationv1.Lease {
 
 func (c *Cluster) renew(ctx context.Context, lease *coordinationv1.Lease) {
 	leases := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	now := metav1.NowMicro()
+	now := metav1.NewMicroTime(c.clock.Now())
 	lease.Spec.RenewTime = &now
 	updated, err := leases.Update(ctx, lease, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) {

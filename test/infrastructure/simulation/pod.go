@@ -66,7 +66,7 @@ func (c *Cluster) stop(ctx context.Context, pod *corev1.Pod) (time.Duration, err
 	if !ends {
 		return 0, nil
 	}
-	if wait := time.Until(at); wait > 0 {
+	if wait := at.Sub(c.clock.Now()); wait > 0 {
 		return wait, nil
 	}
 	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
@@ -93,7 +93,7 @@ func stopsAt(pod *corev1.Pod) (at time.Time, ends bool) {
 }
 
 func (c *Cluster) run(ctx context.Context, pod *corev1.Pod) error {
-	patch, err := json.Marshal(map[string]any{"status": running(pod, metav1.Now())})
+	patch, err := json.Marshal(map[string]any{"status": running(pod, metav1.NewTime(c.clock.Now()))})
 	if err != nil {
 		return err
 	}
@@ -105,8 +105,8 @@ func (c *Cluster) run(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func running(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
-	key, ip := cache.MetaObjectToName(pod).String(), ""
-	if ip = Address(244, key); pod.Spec.HostNetwork {
+	ip := Address(244, cache.MetaObjectToName(pod).String())
+	if pod.Spec.HostNetwork {
 		ip = Address(10, pod.Spec.NodeName)
 	}
 	s := corev1.PodStatus{

@@ -52,7 +52,7 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "capi-dev:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // this is main
 	}
 }
 

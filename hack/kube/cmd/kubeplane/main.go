@@ -15,17 +15,15 @@ import (
 	"github.com/spf13/cobra"
 	etcdmain "go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
+	// What the commands register besides: JSON logs and client metrics.
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
-
-	// kubectl's client-go credential plugins are not wanted here; logs and
-	// metrics registrations are.
-	_ "k8s.io/component-base/logs/json/register"
-	_ "k8s.io/component-base/metrics/prometheus/clientgo"
-	_ "k8s.io/component-base/metrics/prometheus/version"
 )
 
 func main() {
@@ -33,7 +31,7 @@ func main() {
 	if name == "kubeplane" {
 		if len(args) == 0 {
 			fmt.Fprintln(os.Stderr, "usage: kubeplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kubectl [flags]")
-			os.Exit(2)
+			os.Exit(2) //nolint:forbidigo // this is main
 		}
 		name, args = args[0], args[1:]
 	}
@@ -55,7 +53,7 @@ func main() {
 		cmd = kubectl.NewDefaultKubectlCommand()
 	default:
 		fmt.Fprintf(os.Stderr, "kubeplane: unknown command %q\n", name)
-		os.Exit(2)
+		os.Exit(2) //nolint:forbidigo // this is main
 	}
-	os.Exit(cli.Run(cmd))
+	os.Exit(cli.Run(cmd)) //nolint:forbidigo // this is main
 }
