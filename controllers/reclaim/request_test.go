@@ -52,25 +52,33 @@ func TestJudge(t *testing.T) {
 		"Older":       {"Left behind by an earlier Machine.", asking(before, before, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.StaleRequest},
 		"ServerClockBeatsNodeClock": {
 			"The API server saw the request written during the Machine's life.",
-			asking(before, before, func(n *corev1.Node) { n.ManagedFields = written(after) }), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest,
+			asking(before, before, func(n *corev1.Node) { n.ManagedFields = written(after) }), machine,
+			v1alpha1.ReclaimRecord{},
+			lifecycle.FreshRequest,
 		},
 		"ServerClockTellsOld": {
 			"The Node's clock runs ahead, the API server's does not.",
-			asking(before, after, func(n *corev1.Node) { n.ManagedFields = written(before) }), machine, v1alpha1.ReclaimRecord{}, lifecycle.StaleRequest,
+			asking(before, after, func(n *corev1.Node) { n.ManagedFields = written(before) }), machine,
+			v1alpha1.ReclaimRecord{},
+			lifecycle.StaleRequest,
 		},
 		"NoTime": {
 			"Where it cannot be told, the owner wins.",
-			asking(before, before, func(n *corev1.Node) { delete(n.Annotations, reclaimapi.RequestedAtAnnotation) }), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest,
+			asking(before, before, func(n *corev1.Node) { delete(n.Annotations, reclaimapi.RequestedAtAnnotation) }), machine,
+			v1alpha1.ReclaimRecord{},
+			lifecycle.FreshRequest,
 		},
 		"Served": {
 			"It has been answered; all that is left is to take it off.",
 			asking(after, after, nil), nil,
-			v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u1", RequestedAt: after.Format(time.RFC3339)}, lifecycle.StaleRequest,
+			v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u1", RequestedAt: after.Format(time.RFC3339)},
+			lifecycle.StaleRequest,
 		},
 		"ServedOnAnotherNode": {
 			"Another Node of the same name is another Node.",
 			asking(after, after, nil), machine,
-			v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u0", RequestedAt: after.Format(time.RFC3339)}, lifecycle.FreshRequest,
+			v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u0", RequestedAt: after.Format(time.RFC3339)},
+			lifecycle.FreshRequest,
 		},
 	}
 	for name, tc := range cases {

@@ -89,9 +89,9 @@ func TestBackoffDoublesToFiveMinutesAndNeverPassesAnEdge(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "NoSuchMachine" })
 	w.clock.SetTime(monday.Add(time.Hour))
 	w.settle()
-	for _, want := range []time.Duration{2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
-		if got := w.reconcile().RequeueAfter; got != want*time.Second {
-			t.Fatalf("retry in %v, want %v", got, want*time.Second)
+	for _, want := range []float64{2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
+		if got := w.reconcile().RequeueAfter.Seconds(); got != want {
+			t.Fatalf("retry in %v s, want %v s", got, want)
 		}
 	}
 	w.clock.SetTime(monday.Add(9 * time.Hour)) // one second before the window ends
@@ -296,4 +296,3 @@ func life(t *testing.T, fail func(int) (error, error)) (stations []string, write
 	tell()
 	return stations, writes
 }
-
