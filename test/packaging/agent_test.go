@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package packaging
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// What the guide calls the agent's identity, its Node, and one of its programs.
+const (
+	account = "reclaim-agent-desk-42"
+	desk    = "desk-42"
+	program = "matlab"
+)
+
+// TestAgentOfTheGuide runs the agent with the identity and the ConfigMap that the
+// guide says to create, and nothing else.
+func TestAgentOfTheGuide(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	createFromGuide(ctx, t)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: desk}}
+	if err := shared.Management.Client.Create(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	const machineID = "0123456789abcdef0123456789abcdef"
+	node.Status.NodeInfo.MachineID = machineID
+	if err := shared.Management.Client.Status().Update(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	id := filepath.Join(dir, "machine-id")
+	if err := os.WriteFile(id, []byte(machineID+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	agent := exec.CommandContext(ctx, filepath.Join(system.DefaultBin(), "reclaim-agent"),
+		"--node-name", desk, "--kubeconfig", kubeconfig(ctx, t, dir), "--machine-id-path", id, "--detector=poll")
+	agent.Stderr = os.Stderr
+	start(t, agent)
+	start(t, theProgram(ctx, t, dir))
+	err := shared.Management.Wait(ctx, node, func() error {
+		if !reclaim.Requested(node.Annotations) {
+			return errors.New("it does not ask for its owner")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := node.Annotations[reclaim.ReasonAnnotation], reclaim.Reason(program); got != want {
+		t.Errorf("its reason is %q, want %q", got, want)
+	}
+	nothingRefused(t)
+}
+
+// createFromGuide creates the objects of the guide that are the agent's.
+func createFromGuide(ctx context.Context, t *testing.T) {
+	t.Helper()
+	guide, err := os.ReadFile(filepath.Join(system.Repository(), "docs", "guide.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(string(guide), -1) {
+		if !strings.Contains(m[1], account) {
+			continue
+		}
+		for _, u := range decode(t, []byte(m[1])) {
+			if err := shared.Management.Client.Create(ctx, u); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatalf("creating %s %s: %v", u.GetKind(), u.GetName(), err)
+			}
+		}
+	}
+}
+
+// kubeconfig is what the guide's commands make of the account's Secret.
+func kubeconfig(ctx context.Context, t *testing.T, dir string) string {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
+	if err := shared.Management.Wait(ctx, secret, func() error {
+		if len(secret.Data["token"]) == 0 {
+			return errors.New("it has no token")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["batch"] = &clientcmdapi.Cluster{Server: shared.Management.URL, CertificateAuthorityData: secret.Data["ca.crt"]}
+	config.AuthInfos["agent"] = &clientcmdapi.AuthInfo{Token: string(secret.Data["token"])}
+	config.Contexts["agent"] = &clientcmdapi.Context{Cluster: "batch", AuthInfo: "agent"}
+	config.CurrentContext = "agent"
+	path := filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// theProgram is one that only has the name.
+func theProgram(ctx context.Context, t *testing.T, dir string) *exec.Cmd {
+	t.Helper()
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skipf("no program to start: %v", err)
+	}
+	b, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, program)
+	if err := os.WriteFile(path, b, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return exec.CommandContext(ctx, path, "60")
+}
+
+// start runs cmd until the test ends.
+func start(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+}
+
+// nothingRefused looks for requests of the agent that it has no right to.
+func nothingRefused(t *testing.T) {
+	t.Helper()
+	events, err := shared.Management.AuditEvents()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for i := range events {
+		e := &events[i]
+		if e.User.Username != "system:serviceaccount:"+namespace+":"+account {
+			continue
+		}
+		seen++
+		if e.ResponseStatus != nil && e.ResponseStatus.Code == 403 {
+			t.Errorf("refused: %s %s", e.Verb, e.RequestURI)
+		}
+	}
+	if seen == 0 {
+		t.Error("no request of the agent")
+	}
+}
