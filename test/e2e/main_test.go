@@ -55,7 +55,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := 1
-	if workload, err = shared.NewCluster(ctx, "workload", plane.ClusterOptions{AuditBodies: []string{""}}); err != nil {
+	if workload, err = shared.NewCluster(ctx, "workload", plane.ClusterOptions{
+		// Leases are long, see newCluster: a hundred Nodes would keep a core busy.
+		AuditBodies: []string{""}, NodeMonitorGrace: 10 * time.Minute,
+	}); err != nil {
 		fmt.Fprintln(os.Stderr, "Starting the workload cluster:", err)
 	} else {
 		code = m.Run()
