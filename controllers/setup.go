@@ -34,6 +34,8 @@ const reclaimConcurrency = 100
 
 // Options are what may differ between two managers.
 type Options struct {
+	// Clock tells the time; nil is the machine's.
+	Clock clock.PassiveClock
 	// WatchFilter is the value of Cluster API's watch label, empty for everything.
 	WatchFilter string
 	// ScheduledMachineConcurrency is how many ScheduledMachines are reconciled at once.
@@ -63,15 +65,18 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	}
 	read := children.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper()}
 	recorder := mgr.GetEventRecorder(ManagerName)
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
 
 	if err := (&scheduledmachine.Reconciler{
-		Clock: clock.RealClock{}, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()),
+		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()),
 		ClusterCache: clusterCache, Recorder: recorder,
 	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: o.ScheduledMachineConcurrency}); err != nil {
 		return err
 	}
 	if err := (&reclaim.Reconciler{
-		Clock: clock.RealClock{}, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(unlimited),
+		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(unlimited),
 		ClusterCache: clusterCache, Recorder: recorder,
 	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, controller.Options{MaxConcurrentReconciles: reclaimConcurrency}); err != nil {
 		return err
