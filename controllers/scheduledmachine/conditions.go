@@ -222,7 +222,13 @@ func (s *scope) pendingEdits() string {
 	return "edits of " + strings.Join(edited, " and ") + " apply at the next window"
 }
 
+// reachable says whether the Nodes can be seen. A manager that starts has not
+// tried yet: what was reported stays, or every restart would rewrite every status
+// twice.
 func (s *scope) reachable() metav1.Condition {
+	if last := conditions.Get(s.scheduled, v1alpha1.WorkloadClusterReachableCondition); last != nil && !s.tried && s.cluster != nil {
+		return *last
+	}
 	c := metav1.Condition{
 		Type: v1alpha1.WorkloadClusterReachableCondition, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ConnectedReason, Message: "The Nodes of the workload cluster are watched",

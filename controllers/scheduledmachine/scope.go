@@ -40,8 +40,9 @@ type scope struct {
 	// invalid is everything in the spec that can never be carried out.
 	invalid field.ErrorList
 
-	// connected says that the workload cluster can be seen.
-	connected bool
+	// connected says that the workload cluster can be seen, and tried that a
+	// connection was tried. Before, nobody knows.
+	connected, tried bool
 }
 
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
@@ -61,6 +62,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 		return nil, err
 	}
 	s.connected = err == nil
+	s.tried = s.connected || !r.ClusterCache.GetHealthCheckingState(ctx, key).LastProbeTime.IsZero()
 
 	if s.children, err = r.Children.Read(ctx, sm, s.mustBeSure()); err != nil {
 		return nil, err

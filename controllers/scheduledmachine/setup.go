@@ -5,9 +5,11 @@ package scheduledmachine
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,6 +23,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
+
+// unreachableAfter is how long a connection may fail before it is reported. One
+// that was never made is reported at its first failure.
+const unreachableAfter = time.Minute
 
 // ClusterNameIndex finds the ScheduledMachines of a Cluster in the cache.
 const ClusterNameIndex = "spec.clusterName"
@@ -52,7 +58,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofChild)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("scheduledmachine", r.ofCluster)).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("scheduledmachine", r.ofCluster, clustercache.WatchForProbeFailure(unreachableAfter))).
 		WithOptions(opts).
 		Build(r)
 	if err != nil {
