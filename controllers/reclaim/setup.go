@@ -5,8 +5,10 @@ package reclaim
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/index"
@@ -23,6 +25,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
+// firstRetry and longestRetry bound the back-off of a reclaim that fails. An owner
+// who has waited for the end of an outage does not wait for a back-off after it.
+const (
+	firstRetry   = 5 * time.Millisecond
+	longestRetry = time.Second
+)
+
 // SetupWithManager adds the controller to mgr. clusterIndex is the index of
 // ScheduledMachines by the name of their Cluster; Machines are indexed by Node as
 // Cluster API does. It uses controller-runtime's own builder: Cluster API's
@@ -30,6 +39,7 @@ import (
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterIndex string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "reclaim")
 	mapper := mapper{reader: r.Reader, clusterIndex: clusterIndex}
+	opts.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry)
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("reclaim").
 		For(&v1alpha1.ScheduledMachine{}, builder.WithPredicates(
