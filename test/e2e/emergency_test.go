@@ -18,6 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
 func TestOwnerGetsTheBoxBackInOrder(t *testing.T) {
@@ -249,5 +250,32 @@ func waitNextSecond(t testing.TB) {
 	holds(t, 1100*time.Millisecond, func(context.Context) error { return nil })
 	if time.Now().Unix() == now {
 		t.Fatal("the clock stands still")
+	}
+}
+
+func TestOwnerDoesNotWaitForTheBackOffOfAnOutage(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "outage")
+	sm := l.running("box", nil)
+	f, node := l.family(sm), l.node(sm)
+	lift := l.refuse("cluster.x-k8s.io", "machines", "the webhook of Cluster API is down", "UPDATE")
+	l.must(plane.Until(timeout(t, patience), func(ctx context.Context) error {
+		patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"e2e":"probe"}}}`))
+		if err := shared.Management.Client.Patch(ctx, f.machine.DeepCopy(), patch, client.DryRunAll); err == nil {
+			return fmt.Errorf("updates of Machines are not refused yet")
+		}
+		return nil
+	}))
+	l.askBack(node, "java")
+	l.waitPhase(sm, emergency, "")
+	pause(t, 22*time.Second)
+	if err := unchanged(timeout(t, patience), f.machine); err != nil {
+		t.Errorf("the Machine must not be deleted before it is told to skip its drain: %v", err)
+	}
+	lift()
+	begin := time.Now()
+	l.wantReclaimed(sm, "java")
+	if took := time.Since(begin); took > 12*time.Second {
+		t.Errorf("an owner who waited for an outage must not wait for a back-off after it: %v", took)
 	}
 }

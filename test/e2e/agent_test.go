@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+)
+
+// agentCannot is what the agent exits with when the kernel does not announce
+// processes to it.
+const agentCannot = 4
+
+func TestAgentGivesTheBoxBackWhenItsOwnerStartsAProcess(t *testing.T) {
+	t.Parallel()
+	id, err := os.ReadFile("/etc/machine-id")
+	if err != nil {
+		t.Skipf("this machine has no identity for the agent to compare: %v", err)
+	}
+	for _, detector := range []string{"netlink", "poll"} {
+		t.Run(detector, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, "agent"+detector)
+			command := "e2e-" + detector // at most 15 bytes are in comm
+			sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillIfCommands = []string{command} },
+				infrav1.PlaneMachineSpec{MachineID: strings.TrimSpace(string(id))})
+			l.giveToOwner(sm, detector, command)
+		})
+	}
+}
+
+// TestAgentOnARealNode is the same where the Node is a kubelet on this machine.
+func TestAgentOnARealNode(t *testing.T) {
+	t.Parallel()
+	if err := shared.RealNodes(); err != nil {
+		t.Skip(err)
+	}
+	l := newLab(t, "agentreal")
+	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillIfCommands = []string{"e2e-realnode"} },
+		infrav1.PlaneMachineSpec{Backend: infrav1.Real})
+	l.giveToOwner(sm, "auto", "e2e-realnode")
+}
+
+// giveToOwner runs an agent for the Node of sm, starts a process that is called
+// command, and waits for the machine to be given back.
+func (l *lab) giveToOwner(sm *v1alpha1.ScheduledMachine, detector, command string) {
+	l.t.Helper()
+	node := l.node(sm)
+	l.configureAgent(node, command)
+	agent := l.startAgent(node, detector)
+	before := l.family(sm)
+	holds(l.t, 2*shortly, func(ctx context.Context) error { return unchanged(ctx, before.machine) })
+
+	begin := time.Now()
+	owner := l.startOwner(command)
+	l.wantReclaimed(sm, command)
+	l.t.Logf("from the start of %s to the end of the reclaim: %v", command, time.Since(begin).Round(time.Millisecond))
+	if err := owner.Process.Signal(syscall.Signal(0)); err != nil {
+		l.t.Errorf("the owner's process must never be touched: %v", err)
+	}
+	l.wantEvents(sm, "Warning EmergencyReclaim", "process-match: "+command)
+	if agent.PID() == 0 {
+		l.t.Logf("the agent ended after its Node was gone:\n%s", agent.LogTail(5))
+	}
+}
+
+// configureAgent writes the ConfigMap of a Node's agent.
+func (l *lab) configureAgent(node *corev1.Node, command string) {
+	l.t.Helper()
+	ctx := timeout(l.t, patience)
+	l.must(workload.EnsureNamespace(ctx, reclaim.Namespace))
+	l.must(workload.Client.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: reclaim.Namespace, Name: reclaim.ConfigMapName(node.Name),
+			Labels: map[string]string{"app.kubernetes.io/name": "5spot", "app.kubernetes.io/component": "reclaim-agent"},
+		},
+		Data: map[string]string{reclaim.ConfigMapKey: reclaim.ConfigFor([]string{command}).Text()},
+	}))
+}
+
+// startAgent runs the agent that ships as a user who may do what it needs and
+// nothing else. It skips the test where the kernel does not answer.
+func (l *lab) startAgent(node *corev1.Node, detector string) *plane.Process {
+	l.t.Helper()
+	name := "agent-" + l.Key.Name
+	user, err := workload.User(name)
+	l.must(err)
+	l.grantAgent(name)
+	agent := shared.NewProcess(name, shared.Program("reclaim-agent"),
+		[]string{"--node-name=" + node.Name, "--detector=" + detector, "--kubeconfig=" + user.Kubeconfig, "-v"}, nil, nil)
+	l.must(agent.Start(timeout(l.t, patience)))
+	l.t.Cleanup(func() {
+		if l.t.Failed() {
+			l.t.Logf("log of the agent:\n%s", agent.LogTail(40))
+		}
+		if err := agent.Stop(); err != nil {
+			l.t.Error(err)
+		}
+	})
+	pause(l.t, shortly)
+	if agent.PID() == 0 {
+		if log := agent.LogTail(5); strings.Contains(log, "exitCode=4") {
+			l.t.Skipf("the kernel does not announce processes to the agent here (exit code %d): %s", agentCannot, log)
+		}
+		l.t.Fatalf("the agent must run:\n%s", agent.LogTail(20))
+	}
+	return agent
+}
+
+// grantAgent gives a user the rights of an agent: its Node and the ConfigMaps.
+func (l *lab) grantAgent(user string) {
+	l.t.Helper()
+	ctx := timeout(l.t, patience)
+	meta := metav1.ObjectMeta{Name: user}
+	inNamespace := metav1.ObjectMeta{Namespace: reclaim.Namespace, Name: user}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
+	for _, err := range []error{
+		workload.Client.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}},
+		}}),
+		workload.Client.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user}}),
+		workload.Client.Create(ctx, &rbacv1.Role{ObjectMeta: inNamespace, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
+		}}),
+		workload.Client.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: inNamespace, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user}}),
+	} {
+		l.must(err)
+	}
+}
+
+// startOwner runs a real process under a name that nobody else has.
+func (l *lab) startOwner(command string) *exec.Cmd {
+	l.t.Helper()
+	sleep, err := exec.LookPath("sleep")
+	l.must(err)
+	program := filepath.Join(l.t.TempDir(), command)
+	l.must(copyProgram(sleep, program))
+	// The argument of a multi-call binary would be lost with the name; sleep of
+	// coreutils does not care what it is called.
+	cmd := exec.Command(program, "600")
+	l.must(cmd.Start())
+	l.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+func copyProgram(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o700)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

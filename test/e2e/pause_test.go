@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+func TestPausedClusterMovesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "paused")
+	closes, killed, owned := l.running("closes", nil), l.running("killed", nil), l.running("owned", nil)
+	goes, opens := l.running("goes", nil), l.started("opens", outside)
+	l.waitPhase(opens, inactive, "")
+	all := []*v1alpha1.ScheduledMachine{closes, killed, owned, goes, opens}
+	alive := []family{l.family(closes), l.family(killed), l.family(owned), l.family(goes)}
+	node := l.node(owned)
+
+	l.pauseCluster(true)
+	for _, sm := range all {
+		l.waitCondition(sm, clusterv1.PausedCondition, metav1.ConditionTrue, "Paused")
+	}
+	mark := l.mark()
+	l.closeWindow(closes)
+	l.killSwitch(killed, true)
+	l.askBack(node, "java")
+	l.delete(goes)
+	l.openWindow(opens)
+	fresh := l.started("fresh", nil)
+	holds(t, 4*shortly, func(ctx context.Context) error {
+		for _, f := range alive {
+			if err := unchanged(ctx, f.objects()...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	l.wantOnlyPauseReported(mark)
+	l.nothingLeft(opens)
+	l.nothingLeft(fresh)
+
+	l.pauseCluster(false)
+	l.waitPhase(closes, inactive, metav1.ConditionTrue)
+	l.waitPhase(killed, terminated, metav1.ConditionTrue)
+	l.wantReclaimed(owned, "java")
+	l.waitGone(goes)
+	l.waitPhase(opens, active, metav1.ConditionTrue)
+	l.waitPhase(fresh, active, metav1.ConditionTrue)
+	l.waitCondition(opens, clusterv1.PausedCondition, metav1.ConditionFalse, "NotPaused")
+}
+
+func TestPausedAnnotationMovesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "annotated")
+	sm, owned := l.running("box", nil), l.running("owned", nil)
+	alive, node := []family{l.family(sm), l.family(owned)}, l.node(owned)
+	for _, m := range []*v1alpha1.ScheduledMachine{sm, owned} {
+		l.edit(m, func() { metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.PausedAnnotation, "") })
+		l.waitCondition(m, clusterv1.PausedCondition, metav1.ConditionTrue, "Paused")
+	}
+	mark := l.mark()
+	l.closeWindow(sm)
+	l.askBack(node, "java")
+	holds(t, 3*shortly, func(ctx context.Context) error {
+		for _, f := range alive {
+			if err := unchanged(ctx, f.objects()...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	l.wantOnlyPauseReported(mark)
+	for _, m := range []*v1alpha1.ScheduledMachine{sm, owned} {
+		l.edit(m, func() { delete(m.Annotations, clusterv1.PausedAnnotation) })
+	}
+	l.waitPhase(sm, inactive, metav1.ConditionTrue)
+	l.wantReclaimed(owned, "java")
+}
+
+// pauseCluster pauses the Cluster of the lab, or lets it go on.
+func (l *lab) pauseCluster(paused bool) {
+	l.t.Helper()
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: l.Key.Name}}
+	l.edit(cluster, func() { cluster.Spec.Paused = &paused })
+}
+
+// wantOnlyPauseReported checks that the manager wrote nothing but the Paused
+// condition.
+func (l *lab) wantOnlyPauseReported(since int) {
+	l.t.Helper()
+	for _, w := range l.writes(since) {
+		if w.ObjectRef.Resource != "scheduledmachines" || w.ObjectRef.Subresource != "status" {
+			l.t.Errorf("a pause must stop every write but that of the Paused condition: %s", describe(w))
+		}
+	}
+}
