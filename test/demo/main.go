@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command demo shows 5-Spot at work on this machine: a machine joins a cluster
+// when its window opens, its owner starts a program, and the machine goes. It
+// needs no root, no container runtime and no network.
+//
+//	make demo
+//
+// Everything runs for real: etcd, API servers, Cluster API, 5-Spot's manager, and
+// its agent, which watches the processes of this machine. Only the Node is
+// simulated. It ends, and cleans up, at Ctrl-C; with --exit when the story is
+// told. It exits with 1 if a step fails or takes too long.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// patience bounds one step. It is generous: a busy machine is slow.
+const patience = 2 * time.Minute
+
+// logLines is how much of every log is shown when a step fails.
+const logLines = 15
+
+type options struct {
+	bin, detector string
+	exit          bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.bin, "bin", system.DefaultBin(), "Directory with manager, reclaim-agent and kubectl-5spot, from `make build`.")
+	flag.StringVar(&o.detector, "detector", "auto", "How the agent finds processes: `auto`, netlink or poll. auto listens to the kernel where that is possible, and polls elsewhere.")
+	flag.BoolVar(&o.exit, "exit", false, "End when the story is told, instead of waiting for Ctrl-C.")
+	flag.Usage = usage
+	flag.Parse()
+	ctrl.SetLogger(klog.Background())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1) //nolint:forbidigo // this is main
+	}
+}
+
+func usage() {
+	out := flag.CommandLine.Output()
+	_, _ = fmt.Fprint(out, `Shows 5-Spot at work on this machine: a machine joins a cluster when its window
+opens, its owner starts a program, and the machine goes. Afterwards the clusters
+stay up, to be explored, until Ctrl-C.
+
+Run it with `+"`make demo`"+`, which builds what it needs; PLANE_BIN moves the programs
+of the local plane elsewhere.
+
+Flags:
+`)
+	flag.PrintDefaults()
+}
+
+// run tells the story and removes all traces of it.
+func run(ctx context.Context, o options, out io.Writer) (err error) {
+	if o.bin, err = filepath.Abs(o.bin); err != nil {
+		return err
+	}
+	if err := complete(o.bin); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "5spot-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s := &story{timeline: newTimeline(out), options: o, dir: dir}
+	start, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s.say("Starting etcd, an API server, Cluster API and 5-Spot in %s", dir)
+	s.System, err = system.Start(start, system.Options{Bin: o.bin, Plane: plane.Options{Dir: dir}})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		s.say("Stopping everything and removing %s", dir)
+		err = errors.Join(err, s.Stop())
+	}()
+	if err := s.tell(ctx); err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return errors.New("interrupted")
+		}
+		s.DumpLogs(os.Stderr, logLines)
+		return err
+	}
+	if !o.exit {
+		s.explore(ctx)
+	}
+	return nil
+}
+
+// complete says which programs are missing and how to get them.
+func complete(bin string) error {
+	for _, name := range []string{"manager", "reclaim-agent", "kubectl-5spot"} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			return fmt.Errorf("%s is not in %s: run `make build`, or `make demo`, which does: %w", name, bin, err)
+		}
+	}
+	for _, name := range []string{"kube-apiserver", "capi-core", "plane-infrastructure", "pause"} {
+		if _, err := os.Stat(filepath.Join(plane.DefaultBin(), name)); err != nil {
+			return fmt.Errorf("%s is not in %s: run `make plane-binaries`, or `make demo`, which does: %w", name, plane.DefaultBin(), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// What the story is about.
+const (
+	namespace  = "demo"
+	clusterKey = "lab"
+	nodeName   = "workstation"
+)
+
+// A story is one run of the demo.
+type story struct {
+	*timeline
+	*system.System
+	options
+
+	dir      string
+	workload *plane.Workload
+	agent    *plane.Process
+	// identity is the file with the machine id, of this machine and of the Node.
+	identity string
+	// game is the owner's program. Its name is this run's own, so that demos side by
+	// side do not see each other's.
+	game *plane.Process
+
+	seen    chan event
+	pending []event
+}
+
+// tell tells all of it.
+func (s *story) tell(ctx context.Context) error {
+	s.say("Local plane is up: etcd, kube-apiserver, kube-controller-manager, Cluster API, 5-Spot")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, chapter := range []func(context.Context) error{s.join, s.watchOver, s.returns} {
+		if err := chapter(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join brings a machine into the cluster, because its window is open.
+func (s *story) join(ctx context.Context) (err error) {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s.workload, err = s.NewWorkload(limited, plane.WorkloadOptions{Namespace: namespace, Name: clusterKey})
+	if err != nil {
+		return err
+	}
+	s.say("Workload cluster is up and Cluster API connected: Cluster %s/%s", namespace, clusterKey)
+	id, err := s.machineID()
+	if err != nil {
+		return err
+	}
+	if err := s.prepareGame(); err != nil {
+		return err
+	}
+	if err := s.follow(ctx); err != nil {
+		return err
+	}
+	yaml := manifest(s.clock.Now().UTC(), id, s.game.Name())
+	if _, err := s.Management.KubectlInput(limited, yaml, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	s.say("kubectl apply of a ScheduledMachine whose window is open now:")
+	s.quote(yaml)
+	return s.await(ctx, machineCreated, nodeRegistered, nodeReady, running)
+}
+
+// prepareGame makes the owner's program, without starting it. Its name is at most
+// 15 bytes long, which is what the kernel keeps of one.
+func (s *story) prepareGame() error {
+	name := fmt.Sprintf("owners-game-%03x", rand.N(0x1000)) //nolint:gosec // nothing to guess
+	program := filepath.Join(s.dir, name)
+	if err := os.Symlink(s.Bin("pause"), program); err != nil {
+		return err
+	}
+	s.game = s.NewProcess(name, program, nil, nil, nil)
+	return nil
+}
+
+// machineID is the identity of this machine, which the Node carries too. Where it
+// cannot be read, one is made up.
+func (s *story) machineID() (string, error) {
+	s.identity = "/etc/machine-id"
+	if b, err := os.ReadFile(s.identity); err == nil && len(strings.TrimSpace(string(b))) > 0 {
+		return strings.TrimSpace(string(b)), nil
+	}
+	s.say("%s cannot be read: this machine gets an identity for the demo", s.identity)
+	s.identity = filepath.Join(s.dir, "machine-id")
+	id := fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()) //nolint:gosec // nothing to guess
+	return id, os.WriteFile(s.identity, []byte(id+"\n"), 0o600)
+}
+
+// manifest is a ScheduledMachine whose window is open now and for three hours more.
+func manifest(now time.Time, machineID, pattern string) string {
+	day := func(t time.Time) string { return strings.ToLower(t.Format("Mon")) }
+	return fmt.Sprintf(`apiVersion: 5spot.finos.org/v1alpha1
+kind: ScheduledMachine
+metadata:
+  namespace: %s
+  name: %s
+spec:
+  clusterName: %s
+  schedule:
+    daysOfWeek: [%s-%s]
+    hoursOfDay: [%d-%d]
+    timezone: UTC
+  killIfCommands: [%s]
+  bootstrapSpec:
+    apiVersion: bootstrap.cluster.x-k8s.io/v1beta1
+    kind: PlaneConfig
+    spec: {}
+  infrastructureSpec:
+    apiVersion: infrastructure.cluster.x-k8s.io/v1beta1
+    kind: PlaneMachine
+    spec:
+      nodeName: %s
+      machineID: %q
+`, namespace, nodeName, clusterKey, day(now), day(now.AddDate(0, 0, 1)), now.Hour(), (now.Hour()+3)%24, pattern, nodeName, machineID)
+}
+
+// watchOver starts the agent on this machine.
+func (s *story) watchOver(ctx context.Context) (err error) {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s.agent, err = s.StartAgent(limited, s.workload, system.AgentOptions{
+		Node: nodeName, Patterns: []string{s.game.Name()}, MachineIDPath: s.identity, Args: []string{"--detector=" + s.detector},
+	})
+	if err != nil {
+		return err
+	}
+	s.say("reclaim-agent runs on this machine, pid %d, for Node %s. It read ConfigMap %s/%s",
+		s.agent.PID(), nodeName, reclaim.Namespace, reclaim.ConfigMapName(nodeName))
+	s.say("  (the demo started it and wrote the ConfigMap: a later version's controller will)")
+	select { // The kernel answers within a fifth of this, if it announces processes.
+	case <-time.After(time.Second): //nolint:forbidigo // for people, who see what comes
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	how := "the kernel announces every program that starts (netlink)"
+	if s.detector == "poll" || strings.Contains(s.agent.LogTail(50), `msg="Polling, because`) {
+		how = "it polls /proc four times a second (poll): that the kernel announces them is not possible here, or not asked for"
+	}
+	if s.agent.PID() == 0 {
+		return fmt.Errorf("the reclaim agent ended: %s", s.agent.LogTail(1))
+	}
+	s.say("reclaim-agent looks for %s: %s", s.game.Name(), how)
+	return nil
+}
+
+// returns lets the owner come back.
+func (s *story) returns(ctx context.Context) error {
+	go s.readAgent(ctx)
+	at := s.clock.Now()
+	if err := s.game.Start(ctx); err != nil {
+		return err
+	}
+	s.tellAt(at, "The owner starts "+s.game.Name())
+	s.executed(at)
+	if err := s.await(ctx, matched); err != nil {
+		return err
+	}
+	err := s.await(ctx, annotated, remembered, emergency, deleting, nodeGone, machineGone, disabled)
+	s.executed(time.Time{})
+	return err
+}

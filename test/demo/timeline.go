@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// A timeline tells what happens, with the time since the start, since the line
+// before and, once there is one, since the owner's program was started.
+type timeline struct {
+	out         io.Writer
+	clock       clock.PassiveClock
+	start, last time.Time
+	exec        time.Time
+}
+
+func newTimeline(out io.Writer) *timeline {
+	t := &timeline{out: out, clock: clock.RealClock{}}
+	t.start = t.clock.Now()
+	t.last = t.start
+	_, _ = fmt.Fprintf(out, "%10s %10s\n", "since", "since step")
+	_, _ = fmt.Fprintf(out, "%10s %10s\n", "start", "before")
+	return t
+}
+
+// say tells what happened just now.
+func (t *timeline) say(format string, args ...any) {
+	t.tellAt(t.clock.Now(), fmt.Sprintf(format, args...))
+}
+
+// tellAt tells what happened then.
+func (t *timeline) tellAt(when time.Time, text string) {
+	prefix := fmt.Sprintf("%8.2f s %+8.2f s  ", when.Sub(t.start).Seconds(), when.Sub(t.last).Seconds())
+	if !t.exec.IsZero() {
+		prefix += fmt.Sprintf("%9.1f ms  ", float64(when.Sub(t.exec).Microseconds())/1000)
+	}
+	_, _ = fmt.Fprintf(t.out, "%s%s\n", prefix, text)
+	t.last = when
+}
+
+// executed starts the count of milliseconds; executed(zero) ends it.
+func (t *timeline) executed(at time.Time) {
+	t.exec = at
+	if !at.IsZero() {
+		_, _ = fmt.Fprintf(t.out, "%36s\n", "since exec")
+	}
+}
+
+// quote shows a text as it is, indented.
+func (t *timeline) quote(text string) {
+	_, _ = fmt.Fprintln(t.out)
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		_, _ = fmt.Fprint(t.out, "      ", line)
+	}
+	_, _ = fmt.Fprint(t.out, "\n\n")
+}
