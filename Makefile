@@ -48,7 +48,8 @@ test-unit: plane-kube ## Run the tests that need no more than an API server.
 
 .PHONY: test-system
 test-system: build plane-binaries plane-node-deps ## Run the tests that run on the local plane.
-	cd test && go test -timeout 30m -p 1 ./...
+	# Programs and manifests are no inputs that Go's test cache knows.
+	cd test && go test -count=1 -timeout 30m -p 1 ./...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME.

@@ -6,8 +6,8 @@ const (
 	// ScheduledMachineFinalizer holds a ScheduledMachine until its children are gone.
 	ScheduledMachineFinalizer = "5spot.finos.org/scheduledmachine"
 
-	// ScheduledMachineLabel is on every child and names its ScheduledMachine, as
-	// Cluster API's labels do: a name over 63 characters is shortened with a hash.
+	// ScheduledMachineLabel is on every child and names its ScheduledMachine, whose
+	// name is therefore no longer than a label's value may be.
 	ScheduledMachineLabel = "5spot.finos.org/scheduled-machine"
 
 	// SpecHashAnnotation is on the bootstrap config and infrastructure machine and
@@ -69,6 +69,8 @@ const (
 	EmergencyReclaimReason = "EmergencyReclaim"
 	// ClusterDeletingReason means that the Cluster is being deleted.
 	ClusterDeletingReason = "ClusterDeleting"
+	// PendingReason means that the schedule is being judged.
+	PendingReason = "Pending"
 	// ReconcileFailedReason means that a step failed; the message says which.
 	ReconcileFailedReason = "ReconcileFailed"
 )

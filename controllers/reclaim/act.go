@@ -70,7 +70,7 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 
 // disarm turns the schedule off and forgets the request in one write: between the
 // two, the machine would be taken away again, or come back. What happened stays
-// on record, so that a person can read it a week later.
+// on record, so that a person can read it a week later. See ADR 0003.
 func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	sm, record := s.scheduled, s.request()
 	before := sm.DeepCopy()

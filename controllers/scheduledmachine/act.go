@@ -129,7 +129,7 @@ func (r *Reconciler) make(ctx context.Context, s *scope, p part) (*unstructured.
 
 // create makes desired, unless it exists: server-side apply would take over
 // somebody else's object of that name, so it is looked for first, where no cache
-// can be late.
+// can be late (ADR 0008).
 func (r *Reconciler) create(ctx context.Context, s *scope, field string, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live, err := r.Children.Look(ctx, &s.children, s.scheduled, field, desired)
 	if live != nil || err != nil {

@@ -3,6 +3,7 @@
 package scheduledmachine
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -56,6 +57,9 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: string(d.Reason)}
 	if actErr != nil {
 		c.Reason, c.Message = v1alpha1.ReconcileFailedReason, actErr.Error()
+		if errors.Is(actErr, errUnusable) {
+			c.Reason = v1alpha1.ReferencesInvalidReason
+		}
 		return c
 	}
 	if d.Reason == lifecycle.MachineCreating && s.children.Machine != nil {

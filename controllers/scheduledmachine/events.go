@@ -38,5 +38,5 @@ func (r *Reconciler) announce(ctx context.Context, sm *v1alpha1.ScheduledMachine
 	}
 	note := string(from) + " -> " + string(to) + ": " + sm.Status.Message
 	r.Recorder.Eventf(sm, nil, kind, conditions.GetReason(sm, v1alpha1.ReadyCondition),
-		"PhaseTransitionTo"+string(to), "%s", note[:min(len(note), maxNote)])
+		"PhaseTransitionTo"+string(to), "%s", shorten(note, maxNote))
 }

@@ -4,6 +4,7 @@ package scheduledmachine
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,9 +104,14 @@ func childReference(obj client.Object, apiVersion, kind string) *v1alpha1.ChildR
 
 // clip keeps a message inside the API's bound.
 func clip(message string) string {
+	return shorten(message, maxMessage)
+}
+
+// shorten cuts s to at most size bytes, between characters.
+func shorten(s string, size int) string {
 	const more = " …"
-	if len(message) <= maxMessage {
-		return message
+	if len(s) <= size {
+		return s
 	}
-	return message[:maxMessage-len(more)] + more
+	return strings.ToValidUTF8(s[:size-len(more)], "") + more
 }

@@ -43,7 +43,7 @@ func AddIndexes(ctx context.Context, mgr ctrl.Manager) error {
 //
 // This is controller-runtime's own builder, not Cluster API's: that one
 // reconciles an object once a second at most, which an owner would have to wait
-// for.
+// for (ADR 0005).
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "scheduledmachine")
 	if r.Backoff == nil {

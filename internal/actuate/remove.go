@@ -73,7 +73,8 @@ func (a *Actuator) Expedite(ctx context.Context, c Children) error {
 // Remove takes the machine out without drain or grace, also in the middle of a
 // graceful departure. The Machine is told to skip its waits first, so that
 // deletion never begins with them, and the infrastructure is deleted last, once
-// the Machine is going: providers that clean a host look for its deletion.
+// the Machine is going: providers that clean a host look for its deletion. See
+// ADR 0004.
 func (a *Actuator) Remove(ctx context.Context, c Children) error {
 	if c.Machine == nil {
 		return a.deleteRest(ctx, c)

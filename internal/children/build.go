@@ -42,7 +42,7 @@ func embedded(sm *v1alpha1.ScheduledMachine, o v1alpha1.EmbeddedObject, name str
 	u.SetLabels(labels(sm))
 	u.SetAnnotations(map[string]string{v1alpha1.SpecHashAnnotation: SpecHash(o)})
 	// Not the controller: Cluster API's machine controller makes the Machine that,
-	// and fails for ever on an object that has another.
+	// and fails for ever on an object that has another (ADR 0002).
 	u.SetOwnerReferences([]metav1.OwnerReference{owner(sm, false)})
 	return u, nil
 }

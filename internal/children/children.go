@@ -33,7 +33,7 @@ func NamesOf(name string) Names {
 }
 
 // childName appends suffix, and shortens name with a hash of the whole of it
-// where the result would be too long.
+// where the result would be too long (ADR 0008).
 func childName(name, suffix string) string {
 	if len(name)+len(suffix) <= maxNameLength {
 		return name + suffix
