@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -29,6 +30,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 		return r.ensure(ctx, s)
 	case lifecycle.Depart:
 		observeLag(s, r.Clock.Now())
+		s.pending = waits
 		return r.Actuate.Depart(ctx, s.children.Children)
 	case lifecycle.Expedite:
 		return r.Actuate.Expedite(ctx, s.children.Children)
@@ -49,7 +51,8 @@ func (r *Reconciler) release(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 
 // ensure makes the children that are missing, the Machine last: core looks for
 // the objects that a Machine refers to only every 30 s. What exists is left as it
-// is, but for the Machine's metadata and timeouts.
+// is, but for the Machine's metadata and timeouts. After the first object it
+// stops, and the rest follows behind the first objects of everybody else.
 func (r *Reconciler) ensure(ctx context.Context, s *scope) error {
 	if err := s.unusable(); err != nil {
 		return err
@@ -58,7 +61,7 @@ func (r *Reconciler) ensure(ctx context.Context, s *scope) error {
 		observeLag(s, r.Clock.Now())
 	}
 	var err error
-	if s.children.Bootstrap, err = r.make(ctx, s, bootstrap); err != nil {
+	if s.children.Bootstrap, err = r.make(ctx, s, bootstrap); err != nil || s.pending != nothing {
 		return err
 	}
 	if s.children.Infrastructure, err = r.make(ctx, s, infrastructure); err != nil {
@@ -121,24 +124,46 @@ func (r *Reconciler) make(ctx context.Context, s *scope, p part) (*unstructured.
 			return nil, err
 		}
 	}
+	if s.children.Machine == nil && !live.GetDeletionTimestamp().IsZero() {
+		return nil, nil // An older one on its way out, which the cache had not seen.
+	}
 	if s.children.Machine != nil || live.GetAnnotations()[v1alpha1.SpecHashAnnotation] == children.SpecHash(p.spec(s.scheduled)) {
 		return live, nil
 	}
 	return nil, r.Actuate.Delete(ctx, live)
 }
 
-// create makes desired, unless it exists: server-side apply would take over
-// somebody else's object of that name, so it is looked for first, where no cache
-// can be late (ADR 0008).
+// create makes desired, or returns the one of ours that exists. It is a plain
+// create, which never touches somebody else's object of that name; these objects
+// are not changed again (ADR 0008).
 func (r *Reconciler) create(ctx context.Context, s *scope, field string, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	err := r.Actuate.Create(ctx, desired)
+	if err == nil {
+		s.pending = follows
+		return desired, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return nil, err
+	}
 	live, err := r.Children.Look(ctx, &s.children, s.scheduled, field, desired)
+	if live == nil && err == nil {
+		err = fmt.Errorf("%w: %s", errUnusable, s.referenceProblems())
+	}
+	return live, err
+}
+
+// apply makes the Machine, which is kept up to date later. Server-side apply would
+// take over somebody else's object of that name, so it is looked for first, where
+// no cache can be late.
+func (r *Reconciler) apply(ctx context.Context, s *scope, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	live, err := r.Children.Look(ctx, &s.children, s.scheduled, "machineTemplate", desired)
 	if live != nil || err != nil {
 		return live, err
 	}
 	if err := s.unusable(); err != nil {
 		return nil, err
 	}
-	return desired, r.Actuate.Create(ctx, desired)
+	return desired, r.Actuate.Apply(ctx, desired)
 }
 
 func (r *Reconciler) ensureMachine(ctx context.Context, s *scope) error {
@@ -156,7 +181,7 @@ func (r *Reconciler) ensureMachine(ctx context.Context, s *scope) error {
 	}
 	switch {
 	case live == nil:
-		desired, err = r.create(ctx, s, "machineTemplate", desired)
+		desired, err = r.apply(ctx, s, desired)
 	case !live.DeletionTimestamp.IsZero(), !children.Outdated(live, desired):
 		return nil
 	default:

@@ -20,6 +20,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -58,6 +59,8 @@ type Reconciler struct {
 	Watcher Watcher
 	// Backoff says how long to wait after a failure; nil is the contract's.
 	Backoff workqueue.TypedRateLimiter[ctrl.Request]
+
+	watchFilter string
 }
 
 // A Watcher makes the objects of a child's kind wake their ScheduledMachine. It
@@ -72,6 +75,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
 		r.Backoff.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
+		return ctrl.Result{}, nil // Its Cluster or a child woke us; it is another manager's.
 	}
 	d, err := r.reconcile(ctx, sm)
 	if err == nil {
@@ -110,7 +116,8 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	evaluations.Inc()
 	d := lifecycle.Decide(s.facts(r.Clock.Now()))
 	actErr := r.act(ctx, s, d)
-	if d.Action == lifecycle.Release && actErr == nil {
+	if actErr == nil && (d.Action == lifecycle.Release || s.pending != nothing) {
+		d.Again = s.pending == follows
 		return d, nil
 	}
 	return d, errors.Join(actErr, r.report(ctx, s, d, actErr))

@@ -40,10 +40,27 @@ type scope struct {
 	// invalid is everything in the spec that can never be carried out.
 	invalid field.ErrorList
 
+	// pending is what act left for later.
+	pending pending
+
 	// connected says that the workload cluster can be seen, and tried that a
 	// connection was tried. Before, nobody knows.
 	connected, tried bool
 }
+
+// pending is what follows an action that has only begun. Nothing is reported then:
+// at the edge of a shared window everybody's first write comes before anybody's
+// second.
+type pending int
+
+const (
+	// nothing follows.
+	nothing pending = iota
+	// follows: the rest of the action is for the next look, at once.
+	follows
+	// waits: what was done wakes us.
+	waits
+)
 
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	s := &scope{scheduled: sm, invalid: validation.ScheduledMachine(sm)}

@@ -46,6 +46,7 @@ func AddIndexes(ctx context.Context, mgr ctrl.Manager) error {
 // for (ADR 0005).
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "scheduledmachine")
+	r.watchFilter = watchFilter
 	if r.Backoff == nil {
 		r.Backoff = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry)
 	}

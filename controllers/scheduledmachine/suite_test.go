@@ -104,11 +104,16 @@ func (w *world) reconcile() ctrl.Result {
 	return res
 }
 
-// settle reconciles until there is nothing to do now, and returns when there is.
+// settle reconciles until there is nothing to do now, and returns when there is. A
+// Machine that changed wakes the reconciler, as the watch on it does.
 func (w *world) settle() time.Duration {
 	w.Helper()
 	for range 10 {
-		if res := w.reconcile(); res.RequeueAfter == 0 || res.RequeueAfter > 100*time.Millisecond {
+		before, _ := w.machine()
+		res := w.reconcile()
+		after, _ := w.machine()
+		woken := before.ResourceVersion != after.ResourceVersion
+		if !woken && (res.RequeueAfter == 0 || res.RequeueAfter > 100*time.Millisecond) {
 			return res.RequeueAfter
 		}
 	}

@@ -31,10 +31,18 @@ func New(c client.Client) *Actuator {
 	return &Actuator{client: c}
 }
 
-// Create applies obj, which must not exist as somebody else's: fields that
-// another manager set are a conflict, never overwritten. obj becomes what the
-// server answered.
+// Create creates obj. One of that name that exists is an AlreadyExists error and
+// not touched. obj becomes what the server answered.
 func (a *Actuator) Create(ctx context.Context, obj *unstructured.Unstructured) error {
+	if err := a.client.Create(ctx, obj, client.FieldOwner(v1alpha1.FieldManager)); err != nil {
+		return fmt.Errorf("creating %s %s: %w", obj.GetKind(), obj.GetName(), err)
+	}
+	return nil
+}
+
+// Apply applies obj, which is not known to exist: fields that another manager set
+// are a conflict, never overwritten. obj becomes what the server answered.
+func (a *Actuator) Apply(ctx context.Context, obj *unstructured.Unstructured) error {
 	return a.apply(ctx, obj)
 }
 
