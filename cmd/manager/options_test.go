@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestValidateNamesTheFlag(t *testing.T) {
+	cases := map[string]string{
+		"":                                 "",
+		"--scheduledmachine-concurrency=0": "--scheduledmachine-concurrency=0: must be at least 1",
+		"--clustercache-concurrency=-1":    "--clustercache-concurrency=-1: must be at least 1",
+		"--sync-period=0s":                 "--sync-period=0s: must be positive",
+		"--leader-elect-renew-deadline=1m": "--leader-elect-renew-deadline=1m0s: must be shorter than --leader-elect-lease-duration=15s",
+	}
+	for arg, want := range cases {
+		t.Run(arg, func(t *testing.T) {
+			o, fs := newOptions(), pflag.NewFlagSet("manager", pflag.ContinueOnError)
+			o.AddFlags(fs)
+			if err := fs.Parse(strings.Fields(arg)); err != nil {
+				t.Fatal(err)
+			}
+			err := o.Validate()
+			if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+				t.Errorf("got %v, want %s…", err, want)
+			}
+		})
+	}
+}
