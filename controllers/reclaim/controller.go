@@ -17,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,7 +42,8 @@ type Reconciler struct {
 	// Recorder records events.
 	Recorder events.EventRecorder
 
-	nodes nodeWatcher
+	nodes       nodeWatcher
+	watchFilter string
 }
 
 // nodeWatcher watches the Nodes of a connected workload cluster; it is idempotent.
@@ -63,6 +65,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
+		return ctrl.Result{}, nil // Its Cluster, Machine or Node woke us; it is another manager's.
 	}
 	s, err := r.observe(ctx, sm)
 	if err != nil || s == nil {

@@ -39,6 +39,7 @@ const (
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterIndex string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "reclaim")
 	mapper := mapper{reader: r.Reader, clusterIndex: clusterIndex}
+	r.watchFilter = watchFilter
 	opts.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry)
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("reclaim").
