@@ -173,6 +173,7 @@ func TestDeletionOfTheClusterTakesItsScheduledMachinesAlong(t *testing.T) {
 func TestForegroundDeletionDepartsGracefully(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "foreground")
+	l.waitCollector()
 	sm := l.running("box", nil)
 	pod, pdb := l.runPinned(sm, "foreground-work")
 	l.delete(sm, client.PropagationPolicy(metav1.DeletePropagationForeground))
@@ -198,6 +199,7 @@ func TestDeletionOfTheNamespaceEnds(t *testing.T) {
 func TestChildWithoutItsScheduledMachineIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "orphan")
+	l.waitCollector()
 	sm := l.running("box", nil)
 	before := l.family(sm)
 	// Somebody removes the finalizer by force and keeps the children.
@@ -219,4 +221,20 @@ func TestChildWithoutItsScheduledMachineIsLeftAlone(t *testing.T) {
 	}
 	l.delete(before.machine)
 	l.waitGone(before.machine)
+}
+
+// waitCollector waits until the garbage collector knows the kinds of a new
+// management cluster, which it looks for every 30 s.
+func (l *lab) waitCollector() {
+	l.t.Helper()
+	owner := l.started("owner", outside)
+	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: l.Key.Namespace, Name: "owned",
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScheduledMachine", Name: owner.Name, UID: owner.UID,
+		}},
+	}}
+	l.create(owned)
+	l.delete(owner)
+	l.waitGone(owner, owned)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
 func TestDepartureEvictsAndNamesWhoBlocksIt(t *testing.T) {
@@ -171,4 +173,50 @@ func (l *lab) wantEvicted(pod *corev1.Pod) {
 		}
 		return nil
 	})
+}
+
+func TestNoGraceIsNoWaiting(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "nograce")
+	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "0s" })
+	l.runPinned(sm, "nograce-work")
+	infra := l.family(sm).infra
+	begin := time.Now()
+	l.closeWindow(sm)
+	l.waitGone(infra)
+	if took := time.Since(begin); took > 15*time.Second {
+		t.Errorf("without grace there is nothing to wait for, the infrastructure took %v", took)
+	}
+	l.waitPhase(sm, inactive, metav1.ConditionTrue)
+}
+
+func TestGraceCanBeCutShort(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "cutshort")
+	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "24h" })
+	pod, _ := l.runPinned(sm, "cutshort-work")
+	infra := l.family(sm).infra
+	l.closeWindow(sm)
+	l.waitCondition(sm, v1alpha1.MachineReadyCondition, metav1.ConditionFalse, "DrainingNode", pod.Name)
+	begin := time.Now()
+	l.edit(sm, func() { sm.Spec.GracefulShutdownTimeout = "1s" })
+	l.waitGone(infra)
+	if took := time.Since(begin); took > 12*time.Second {
+		t.Errorf("a shorter grace must count at once, the infrastructure took %v", took)
+	}
+	l.waitPhase(sm, inactive, metav1.ConditionTrue)
+}
+
+func TestLongestNameWorks(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "longname")
+	sm := l.scheduledMachine(strings.Repeat("n", 63-len("longname-")), infrav1.PlaneMachineSpec{})
+	l.create(sm)
+	l.waitPhase(sm, active, metav1.ConditionTrue)
+	if name := sm.Status.MachineRef.Name; len(name) > 63 || !strings.HasSuffix(name, "-machine") {
+		t.Errorf("the name of the Machine must be shortened, got %s", name)
+	}
+	l.delete(sm)
+	l.waitGone(sm)
+	l.nothingLeft(sm)
 }

@@ -186,7 +186,11 @@ func TestRequestOlderThanTheMachineIsClearedAndDoesNotEject(t *testing.T) {
 	l.waitCleared(node)
 	before := l.family(sm)
 	holds(t, 2*time.Second, func(ctx context.Context) error { return unchanged(ctx, before.objects()...) })
-	l.askBack(node, "new")
+	// The clock of the box is behind; that of the API server counts.
+	l.annotate(node, map[string]string{
+		reclaim.RequestedAnnotation: "true", reclaim.ReasonAnnotation: "process-match: new",
+		reclaim.RequestedAtAnnotation: time.Now().Add(-time.Minute * 30).UTC().Format(time.RFC3339),
+	})
 	l.wantReclaimed(sm, "new")
 }
 
@@ -277,5 +281,70 @@ func TestOwnerDoesNotWaitForTheBackOffOfAnOutage(t *testing.T) {
 	l.wantReclaimed(sm, "java")
 	if took := time.Since(begin); took > 12*time.Second {
 		t.Errorf("an owner who waited for an outage must not wait for a back-off after it: %v", took)
+	}
+}
+
+func TestOwnerOfADisabledMachineGetsTheBoxBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "disowner")
+	sm := l.running("box", nil)
+	h := l.follow(sm)
+	node := l.node(sm)
+	l.enable(sm, false)
+	l.waitPhase(sm, disabled, "")
+	l.askBack(node, "java")
+	l.waitFor(sm, func() error {
+		if sm.Status.MachineRef != nil {
+			return fmt.Errorf("its Machine is still there")
+		}
+		return nil
+	})
+	l.wantReclaimed(sm, "java")
+	h.want(l, active, disabled, emergency, disabled)
+}
+
+func TestKillSwitchBeatsAnEmergencyAndBothEnd(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "both")
+	sm := l.running("box", nil, infrav1.PlaneMachineSpec{Faults: infrav1.Faults{DeletionSeconds: 4}})
+	h := l.follow(sm)
+	l.askBack(l.node(sm), "java")
+	l.waitPhase(sm, emergency, "")
+	l.killSwitch(sm, true)
+	l.waitPhase(sm, terminated, metav1.ConditionTrue)
+	l.waitFor(sm, func() error {
+		if sm.ScheduleEnabled() {
+			return fmt.Errorf("its schedule is still on")
+		}
+		return nil
+	})
+	l.killSwitch(sm, false)
+	l.wantReclaimed(sm, "java")
+	h.want(l, active, emergency, terminated, disabled)
+}
+
+func TestRequestBeforeTheMachineHasItsNodeCounts(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "early")
+	node := l.ownNode("box")
+	sm := l.started("box", nil, infrav1.PlaneMachineSpec{Faults: infrav1.Faults{ProvisionSeconds: 6}})
+	l.waitPhase(sm, active, metav1.ConditionFalse)
+	waitNextSecond(t)
+	l.askBack(node, "java")
+	l.wantReclaimed(sm, "java")
+}
+
+func TestNodeCannotSmuggleTextIntoTheManagementCluster(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "smuggle")
+	sm := l.running("box", nil)
+	l.annotate(l.node(sm), map[string]string{
+		reclaim.RequestedAnnotation: "true",
+		reclaim.ReasonAnnotation:    "process-match: a\x1b[31mb\n" + strings.Repeat("x", 5000),
+	})
+	l.waitPhase(sm, disabled, metav1.ConditionTrue)
+	c := condition(sm, v1alpha1.ScheduledCondition)
+	if strings.ContainsAny(c.Message, "\x1b\n") || len(c.Message) > 400 {
+		t.Errorf("control characters and excess must be taken out of what a Node says: %d bytes, %q", len(c.Message), c.Message)
 	}
 }

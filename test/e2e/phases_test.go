@@ -144,6 +144,7 @@ func TestKillSwitchTakesTheMachineOutWithoutDrain(t *testing.T) {
 	l.wantNothing(sm)
 	l.wantNoEviction(pod)
 	l.waitGone(machine)
+	l.wantEvents(sm, "Warning Terminating Active -> Terminated")
 	l.killSwitch(sm, false)
 	l.waitPhase(sm, active, metav1.ConditionTrue)
 	h.want(l, active, terminated, pending, active)
