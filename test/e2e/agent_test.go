@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
@@ -135,13 +135,17 @@ func (l *lab) grantAgent(user string) {
 		workload.Client.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}},
 		}}),
-		workload.Client.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user}}),
+		workload.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		}),
 		workload.Client.Create(ctx, &rbacv1.Role{ObjectMeta: inNamespace, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
 		}}),
-		workload.Client.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: inNamespace, Subjects: subjects,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user}}),
+		workload.Client.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: inNamespace, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+		}),
 	} {
 		l.must(err)
 	}

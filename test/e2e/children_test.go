@@ -4,14 +4,13 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	bootstrapv1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/bootstrap/v1beta1"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
@@ -82,19 +81,4 @@ func (l *lab) nothingLeft(sm *v1alpha1.ScheduledMachine) {
 	if len(left) > 0 {
 		l.t.Errorf("nothing of ScheduledMachine %s may be left in phase %q: %v", sm.Name, sm.Status.Phase, left)
 	}
-}
-
-// waitMade waits until all children exist and none is being deleted.
-func (l *lab) waitMade(sm *v1alpha1.ScheduledMachine) family {
-	l.t.Helper()
-	f := familyOf(sm)
-	for _, obj := range f.objects() {
-		l.waitFor(obj, func() error {
-			if !obj.GetDeletionTimestamp().IsZero() {
-				return errors.New("it is being deleted")
-			}
-			return nil
-		})
-	}
-	return f
 }

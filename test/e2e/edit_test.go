@@ -8,12 +8,12 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	bootstrapv1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/bootstrap/v1beta1"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
@@ -130,7 +130,7 @@ func (l *lab) wantNone(plural string) {
 	}
 }
 
-func encode(t testing.TB, spec any) []byte {
+func encode(t *testing.T, spec any) []byte {
 	t.Helper()
 	b, err := json.Marshal(spec)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
@@ -37,11 +37,11 @@ func TestOwnerGetsTheBoxBackInOrder(t *testing.T) {
 	l.wantNoEviction(pod)
 	l.wantEvents(sm, "Warning EmergencyReclaim Emergency reclaim requested", "process-match: java",
 		"Warning EmergencyReclaimDisabledSchedule", "kubectl -n "+sm.Namespace+" patch scheduledmachine/"+sm.Name)
-	l.wantEmergencyOrder(sm, l.writes(mark), node)
+	l.wantEmergencyOrder(l.writes(mark), node)
 }
 
 // wantEmergencyOrder checks the order of an emergency's writes in the audit logs.
-func (l *lab) wantEmergencyOrder(sm *v1alpha1.ScheduledMachine, writes []auditv1.Event, node *corev1.Node) {
+func (l *lab) wantEmergencyOrder(writes []auditv1.Event, node *corev1.Node) {
 	l.t.Helper()
 	find := func(what, verb, resource, text string) int {
 		l.t.Helper()
@@ -203,6 +203,7 @@ func TestClockOfTheNodeDoesNotCostTheOwnerTheBox(t *testing.T) {
 		"unreadable": "yesterday",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l := *l
 			l.t = t
 			sm := l.running(name, nil)
@@ -248,7 +249,7 @@ func TestSlowInfrastructureKeepsTheScheduleOn(t *testing.T) {
 }
 
 // waitNextSecond returns in a later second of the clock.
-func waitNextSecond(t testing.TB) {
+func waitNextSecond(t *testing.T) {
 	t.Helper()
 	now := time.Now().Unix()
 	holds(t, 1100*time.Millisecond, func(context.Context) error { return nil })

@@ -31,7 +31,7 @@ func (l *lab) explain() {
 	}
 	l.explainDeletions()
 	var ours []string
-	for _, line := range strings.Split(shared.Manager.LogTail(2000), "\n") {
+	for line := range strings.SplitSeq(shared.Manager.LogTail(2000), "\n") {
 		if strings.Contains(line, l.Key.Namespace) || strings.Contains(line, "panic") {
 			ours = append(ours, line)
 		}

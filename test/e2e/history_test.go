@@ -8,11 +8,10 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
 // A history is every phase that a ScheduledMachine has been in, also those too

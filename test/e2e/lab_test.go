@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	controlplanev1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/controlplane/v1beta1"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
@@ -26,7 +26,7 @@ import (
 const (
 	// patience is how long one step may take. It is generous, because a step that
 	// is late on a busy machine is no bug; a drain that core defers takes 20 s.
-	patience = 90 * time.Second
+	patience = 2 * time.Minute
 	// longPatience is for what waits for several steps of Cluster API.
 	longPatience = 3 * time.Minute
 )
@@ -37,11 +37,11 @@ const (
 type lab struct {
 	*plane.Workload
 
-	t testing.TB
+	t *testing.T
 }
 
 // newLab makes a namespace with a Cluster that Cluster API is connected to.
-func newLab(t testing.TB, name string) *lab {
+func newLab(t *testing.T, name string) *lab {
 	t.Helper()
 	l := newNamespace(t, name)
 	l.newCluster()
@@ -49,7 +49,7 @@ func newLab(t testing.TB, name string) *lab {
 }
 
 // newNamespace makes a namespace without a Cluster.
-func newNamespace(t testing.TB, name string) *lab {
+func newNamespace(t *testing.T, name string) *lab {
 	t.Helper()
 	l := &lab{t: t, Workload: &plane.Workload{Cluster: workload, Key: client.ObjectKey{Namespace: name, Name: name}}}
 	ctx := timeout(t, patience)
@@ -59,7 +59,7 @@ func newNamespace(t testing.TB, name string) *lab {
 	return l
 }
 
-func (l *lab) newCluster() *clusterv1.Cluster {
+func (l *lab) newCluster() {
 	l.t.Helper()
 	ctx := timeout(l.t, patience)
 	meta := metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: l.Key.Name, Labels: map[string]string{clusterv1.ClusterNameLabel: l.Key.Name}}
@@ -87,7 +87,6 @@ func (l *lab) newCluster() *clusterv1.Cluster {
 		}
 		return errors.New("Cluster API is not connected")
 	}))
-	return cluster
 }
 
 // scheduledMachine is one that is always in its window, not created yet. Its name
@@ -170,7 +169,7 @@ func (l *lab) node(sm *v1alpha1.ScheduledMachine) *corev1.Node {
 }
 
 // timeout is a context for one step of a test.
-func timeout(t testing.TB, d time.Duration) context.Context {
+func timeout(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)

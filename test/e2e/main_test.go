@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"

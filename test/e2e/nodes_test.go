@@ -5,16 +5,16 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
 // askBack writes a request on a Node, as the agent does.
@@ -34,9 +34,7 @@ func (l *lab) annotate(node *corev1.Node, annotations map[string]string) {
 	if node.Annotations == nil {
 		node.Annotations = map[string]string{}
 	}
-	for k, v := range annotations {
-		node.Annotations[k] = v
-	}
+	maps.Copy(node.Annotations, annotations)
 	l.must(workload.Client.Patch(timeout(l.t, patience), node, patch))
 }
 
@@ -78,7 +76,7 @@ func (l *lab) keepNode(node *corev1.Node) {
 	l.t.Cleanup(func() { removeFinalizers(l.t, node) })
 }
 
-func removeFinalizers(t testing.TB, node *corev1.Node) {
+func removeFinalizers(t *testing.T, node *corev1.Node) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

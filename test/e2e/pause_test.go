@@ -6,10 +6,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
 func TestPausedClusterMovesNothing(t *testing.T) {

@@ -5,13 +5,12 @@ package e2e
 import (
 	"errors"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
 // runPod runs a pod on the Node of sm.

@@ -7,17 +7,18 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
@@ -182,10 +183,8 @@ func (l *lab) withoutWebhooks(f func()) {
 func guards(config *admissionv1.ValidatingWebhookConfiguration, group string) bool {
 	for _, w := range config.Webhooks {
 		for _, r := range w.Rules {
-			for _, g := range r.APIGroups {
-				if g == group {
-					return true
-				}
+			if slices.Contains(r.APIGroups, group) {
+				return true
 			}
 		}
 	}
@@ -207,7 +206,7 @@ func seeded(t *testing.T) *rand.Rand {
 }
 
 // pause lets time pass in which others work.
-func pause(t testing.TB, d time.Duration) {
+func pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	holds(t, d, func(context.Context) error { return nil })
 }

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
@@ -74,7 +74,7 @@ func (l *lab) until(cond func(context.Context) error) {
 
 // holds checks that something stays as it is for a while. There is no event to
 // wait for when nothing is to happen.
-func holds(t testing.TB, d time.Duration, cond func(context.Context) error) {
+func holds(t *testing.T, d time.Duration, cond func(context.Context) error) {
 	t.Helper()
 	ctx := timeout(t, d)
 	err := plane.Until(ctx, func(ctx context.Context) error {
