@@ -61,6 +61,7 @@ type Reconciler struct {
 	Backoff workqueue.TypedRateLimiter[ctrl.Request]
 
 	watchFilter string
+	fresh       freshness
 }
 
 // A Watcher makes the objects of a child's kind wake their ScheduledMachine. It
@@ -74,12 +75,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
 		r.Backoff.Forget(req)
+		r.fresh.forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
 		return ctrl.Result{}, nil // Its Cluster or a child woke us; it is another manager's.
 	}
+	read := sm.ResourceVersion
+	if wait := r.fresh.wait(req, read); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	d, err := r.reconcile(ctx, sm)
+	r.fresh.wrote(req, read, sm.ResourceVersion)
 	if err == nil {
 		r.Backoff.Forget(req)
 		if d.Again {
