@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	bootstrapv1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/bootstrap/v1beta1"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
@@ -49,7 +49,7 @@ func (s *System) WaitPhase(ctx context.Context, sm *v1alpha1.ScheduledMachine, p
 		}
 		for _, c := range sm.Status.Conditions {
 			if ready != "" && c.Type == v1alpha1.ReadyCondition && c.Status != ready {
-				return fmt.Errorf("Ready is %s, not %s: %s: %s", c.Status, ready, c.Reason, c.Message)
+				return fmt.Errorf("its Ready is %s, not %s: %s: %s", c.Status, ready, c.Reason, c.Message)
 			}
 		}
 		return nil

@@ -13,12 +13,12 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
@@ -117,7 +117,7 @@ func (s *System) Program(name string) string { return filepath.Join(s.bin, name)
 
 // DefaultBin is $FIVESPOT_BIN, or else bin of the repository.
 func DefaultBin() string {
-	if bin := os.Getenv("FIVESPOT_BIN"); bin != "" {
+	if bin := os.Getenv("FIVESPOT_BIN"); bin != "" { //nolint:forbidigo // where the programs are is the caller's to say
 		return bin
 	}
 	return filepath.Join(Repository(), "bin")
@@ -132,7 +132,7 @@ func Repository() string {
 func readAll(paths ...string) ([][]byte, error) {
 	var docs [][]byte
 	for _, path := range paths {
-		b, err := os.ReadFile(filepath.Join(Repository(), path))
+		b, err := os.ReadFile(filepath.Join(Repository(), path)) //nolint:gosec // files of this repository
 		if err != nil {
 			return nil, err
 		}
