@@ -46,7 +46,9 @@ type Reader struct {
 }
 
 // Read returns the children of sm. What the cache does not have is looked up live
-// if sure is set, so that "absent" is never the answer of a cache that is late.
+// if sure is set, so that "absent" is never the answer of a cache that is late. A
+// Machine that leaves takes the other two with it, and nothing depends on whether
+// they have gone before: then the cache will do for them.
 func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bool) (Set, error) {
 	var s Set
 	names := NamesOf(sm.Name)
@@ -60,6 +62,7 @@ func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bo
 	case found:
 		s.foreign("machineTemplate", MachineKind.Kind, names.Machine)
 	}
+	sure = sure && (s.Machine == nil || s.Machine.DeletionTimestamp.IsZero())
 	kinds := kindsOf(sm, s.Machine)
 	for _, c := range []struct {
 		field, name string

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package children_test
+
+import (
+	"context"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+)
+
+// store is a cache, or an API server, that has one Machine or nothing. It counts
+// what is asked for.
+type store struct {
+	client.Reader
+
+	machine *clusterv1.Machine
+	asked   int
+}
+
+func (s *store) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	s.asked++
+	if m, ok := obj.(*clusterv1.Machine); ok && s.machine != nil {
+		s.machine.DeepCopyInto(m)
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+func TestWhatIsLookedUpLive(t *testing.T) {
+	sm := machineOf(nil)
+	present := live(t, sm)
+	leaving := present.DeepCopy()
+	leaving.DeletionTimestamp = new(metav1.NewTime(metav1.Unix(1, 0).Time))
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, o := range []v1alpha1.EmbeddedObject{sm.Spec.BootstrapSpec, sm.Spec.InfrastructureSpec} {
+		mapper.Add(children.Kind(o), meta.RESTScopeNamespace)
+	}
+	cases := map[string]struct {
+		reason  string
+		machine *clusterv1.Machine
+		sure    bool
+		want    int
+	}{
+		"NotSure": {"A cache will do for who is about to look again anyway.", nil, false, 0},
+		"Nothing": {"Before something counts as gone, the API server says so.", nil, true, 3},
+		"Present": {"Whether a Machine that lives has lost its infrastructure decides about its life.", present, true, 2},
+		"Leaving": {"A departure wakes us many times, and each would ask for what is gone already.", leaving, true, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			server := &store{}
+			r := children.Reader{Cached: &store{machine: tc.machine}, Live: server, Mapper: mapper}
+			if _, err := r.Read(t.Context(), sm, tc.sure); err != nil {
+				t.Fatal(err)
+			}
+			if server.asked != tc.want {
+				t.Errorf("%s\nasked the API server %d times, want %d", tc.reason, server.asked, tc.want)
+			}
+		})
+	}
+}
