@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/bootstrap/v1beta1"
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+)
+
+const (
+	// goalEdge is how late the first write may be, p99 in milliseconds.
+	goalEdge = 1000
+	// lead is how long before an edge the manager is started again.
+	lead = 30 * time.Second
+	// managerWorkers is how many ScheduledMachines the manager reconciles at once.
+	managerWorkers = 250
+	// back is how far the manager's clock is set back at least. It never runs ahead:
+	// deadlines count from the API server's timestamps.
+	back = 3 * time.Hour
+)
+
+// An edgeBench lets windows open and close.
+type edgeBench struct {
+	*fleet
+
+	names []string
+	opens time.Time
+	// creates and deletes are how late a bare client's writes are that all begin
+	// at once.
+	creates, deletes figure
+}
+
+// benchEdge measures how long after a window's edge each of many ScheduledMachines
+// is first written to. The manager's clock is shifted, so that the edge comes when
+// the fleet has settled; it runs at its real speed.
+func benchEdge(ctx context.Context, b *bench) error {
+	if _, err := b.build(ctx, "./bench/shifted", "manager"); err != nil {
+		return err
+	}
+	opens := clk.Now().UTC().Truncate(time.Hour).Add(-back)
+	args, err := shippedLimits(ctx, filepath.Join(b.bin, "manager"))
+	if err != nil {
+		return err
+	}
+	far := fmt.Sprintf("--clock-offset=%v", opens.Add(-30*time.Minute).Sub(clk.Now()).Truncate(time.Second))
+	return b.with(ctx, b.dir, append(args, far), func(ctx context.Context, l *lab) error {
+		f, err := l.follow(ctx)
+		if err != nil {
+			return err
+		}
+		e := &edgeBench{fleet: f, opens: opens}
+		if err := e.measureLimits(ctx); err != nil {
+			return fmt.Errorf("measuring the limit: %w", err)
+		}
+		if err := e.open(ctx); err != nil {
+			return fmt.Errorf("opening: %w", err)
+		}
+		if err := e.close(ctx); err != nil {
+			return fmt.Errorf("closing: %w", err)
+		}
+		return nil
+	})
+}
+
+// shippedLimits are the arguments that give the shifted manager the limits with
+// which the manager ships.
+func shippedLimits(ctx context.Context, manager string) ([]string, error) {
+	help, err := exec.CommandContext(ctx, manager, "--help").CombinedOutput()
+	if err != nil {
+		return nil, err
+	}
+	var args []string
+	for _, name := range []string{"kube-api-qps", "kube-api-burst", "scheduledmachine-concurrency"} {
+		found := regexp.MustCompile(`--` + name + ` .*\(default (\d+)\)`).FindSubmatch(help)
+		if found == nil {
+			return nil, fmt.Errorf("the manager's help does not tell the default of --%s", name)
+		}
+		args = append(args, fmt.Sprintf("--%s=%s", name, found[1]))
+	}
+	return args, nil
+}
+
+// patient bounds what the whole fleet does.
+func (e *edgeBench) patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 2*patience+time.Duration(e.lab.machines)*1500*time.Millisecond)
+}
+
+// open makes the fleet, and lets its window open.
+func (e *edgeBench) open(ctx context.Context) (err error) {
+	ctx, cancel := e.patient(ctx)
+	defer cancel()
+	l := e.lab
+	e.names, err = l.create(ctx, "edge", l.machines, infrav1.PlaneMachineSpec{}, func(sm *v1alpha1.ScheduledMachine) {
+		sm.Spec.Schedule.HoursOfDay = []string{fmt.Sprint(e.opens.Hour())}
+	})
+	if err != nil {
+		return err
+	}
+	if err := e.settle(ctx, e.names, v1alpha1.PhaseInactive); err != nil {
+		return err
+	}
+	l.note("%d ScheduledMachines are Inactive; load %s", len(e.names), load())
+	edge, err := e.approach(ctx, e.opens)
+	if err != nil {
+		return err
+	}
+	if err := e.settle(ctx, e.names, v1alpha1.PhaseActive); err != nil {
+		return err
+	}
+	took := clk.Now().Sub(edge)
+	requests, err := l.management.next()
+	if err != nil {
+		return err
+	}
+	if err := e.judge("opens", requests, edge, e.creates); err != nil {
+		return err
+	}
+	l.add(spread("opens: edge → Machine created", e.lateness(requests, edge, "machines")))
+	l.add(one("opens: edge → all Active and Ready", "s", len(e.names), took.Seconds()))
+	return nil
+}
+
+// close lets the window of a fleet that runs close.
+func (e *edgeBench) close(ctx context.Context) error {
+	ctx, cancel := e.patient(ctx)
+	defer cancel()
+	edge, err := e.approach(ctx, e.opens.Add(time.Hour))
+	if err != nil {
+		return err
+	}
+	if err := e.settle(ctx, e.names, v1alpha1.PhaseInactive); err != nil {
+		return err
+	}
+	took := clk.Now().Sub(edge)
+	requests, err := e.lab.management.next()
+	if err != nil {
+		return err
+	}
+	if err := e.judge("closes", requests, edge, e.deletes); err != nil {
+		return err
+	}
+	e.lab.add(one("closes: edge → all Inactive", "s", len(e.names), took.Seconds()))
+	return nil
+}
+
+// approach starts the manager again with a clock that reaches edge in a moment,
+// waits for it with everything quiet, and returns its instant on the real clock.
+func (e *edgeBench) approach(ctx context.Context, edge time.Time) (time.Time, error) {
+	m := e.lab.Manager
+	if err := e.lab.quiet(ctx, 3*time.Second); err != nil {
+		return time.Time{}, err
+	}
+	if err := m.Stop(); err != nil {
+		return time.Time{}, err
+	}
+	instant := clk.Now().Add(e.lead())
+	m.AddArgs(fmt.Sprintf("--clock-offset=%v", edge.Sub(instant)))
+	if err := m.Start(ctx); err != nil {
+		return time.Time{}, err
+	}
+	if err := pause(ctx, instant.Sub(clk.Now())-time.Second); err != nil {
+		return time.Time{}, err
+	}
+	before, err := e.lab.management.next()
+	if err != nil {
+		return time.Time{}, err
+	}
+	for _, q := range before {
+		if q.ours() && q.lifecycle() && clk.Now().Sub(q.StageTimestamp) < 2*time.Second {
+			return time.Time{}, errors.New("the manager was still busy when the edge came: " + q.what())
+		}
+	}
+	e.lab.note("edge in a second; load %s", load())
+	return instant, nil
+}
+
+// lead is how long the manager has to look at all of the fleet.
+func (e *edgeBench) lead() time.Duration {
+	return lead + time.Duration(len(e.names))*10*time.Millisecond
+}
+
+// judge makes a figure of the first writes.
+func (e *edgeBench) judge(what string, requests []request, edge time.Time, limit figure) error {
+	late := e.lateness(requests, edge, "")
+	if len(late) != len(e.names) {
+		return fmt.Errorf("%d of %d ScheduledMachines were written to after the edge", len(late), len(e.names))
+	}
+	f := spread(what+": edge → first write", late)
+	e.lab.add(f.against("limit", limit).goal(fmt.Sprintf("p99 < %d", goalEdge), f.P99 < goalEdge))
+	counts := map[string]int{}
+	ours := 0
+	for _, q := range requests {
+		if q.ours() && !q.StageTimestamp.Before(edge) {
+			counts[q.outcome()]++
+			ours++
+		}
+	}
+	e.lab.add(one(what+": requests of the manager, each", "requests", len(e.names), float64(ours)/float64(len(e.names))))
+	e.lab.note("%s: requests of the manager: %v", what, counts)
+	return e.early(requests, edge)
+}
+
+// early complains of writes before the edge.
+func (e *edgeBench) early(requests []request, edge time.Time) error {
+	for _, q := range requests {
+		if q.ours() && q.lifecycle() && q.StageTimestamp.Before(edge) {
+			return fmt.Errorf("%s %s came %v before the edge", q.what(), q.ObjectRef.Name, edge.Sub(q.StageTimestamp))
+		}
+	}
+	return nil
+}
+
+// lateness is, for each ScheduledMachine, how long after the edge the manager's
+// first write to it, or to a child of it, was carried out. resource may be empty.
+func (e *edgeBench) lateness(requests []request, edge time.Time, resource string) []time.Duration {
+	first := map[string]time.Duration{}
+	for _, q := range requests {
+		if !q.ours() || !q.isWrite() || q.isEvent() || !q.accepted() || resource != "" && q.ObjectRef.Resource != resource {
+			continue
+		}
+		name := q.ObjectRef.Name
+		for _, suffix := range []string{"-bootstrap", "-infra", "-machine"} {
+			name = strings.TrimSuffix(name, suffix)
+		}
+		if late := q.StageTimestamp.Sub(edge); late >= 0 && (first[name] == 0 || late < first[name]) {
+			first[name] = late
+		}
+	}
+	out := make([]time.Duration, 0, len(first))
+	for _, name := range e.names {
+		if late, ok := first[name]; ok {
+			out = append(out, late)
+		}
+	}
+	return out
+}
+
+// measureLimits has a bare client create and delete as many objects as the fleet
+// has, with as many workers as the manager, and nobody reacting.
+func (e *edgeBench) measureLimits(ctx context.Context) (err error) {
+	c := e.lab.Management.Client
+	object := func(name string) client.Object {
+		return &bootstrapv1.PlaneConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	e.creates, err = bareWrites("limit: a bare client creates as many objects", e.lab.machines, func(name string) error {
+		return c.Create(ctx, object(name))
+	})
+	if err != nil {
+		return err
+	}
+	e.lab.add(e.creates)
+	e.deletes, err = bareWrites("limit: a bare client deletes as many objects", e.lab.machines, func(name string) error {
+		return c.Delete(ctx, object(name))
+	})
+	e.lab.add(e.deletes)
+	return err
+}
+
+// bareWrites is how long after a common start each of n writes was done.
+func bareWrites(what string, n int, write func(string) error) (figure, error) {
+	var mu sync.Mutex
+	var late []time.Duration
+	start := clk.Now()
+	err := each(numbered("bare", n), managerWorkers, func(name string) error {
+		err := write(name)
+		mu.Lock()
+		defer mu.Unlock()
+		late = append(late, clk.Now().Sub(start))
+		return err
+	})
+	return spread(what, late), err
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures 5-Spot through real API servers, side by side with its
+// peers and limits.
+//
+//	make bench
+//	make bench BENCH='--only reclaim,edge --runs 50'
+//
+// It measures on this machine: compare within one run, not between machines.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+type options struct {
+	bin, json string
+	only      []string
+	runs      int
+	machines  int
+	settled   time.Duration
+	fleet     int
+	scale     int
+	seed      uint64
+	args      []string
+}
+
+// sampled is what --sample measures: enough to see that all of it works.
+var sampled = options{runs: 10, machines: 50, settled: time.Minute, fleet: 20, scale: 10}
+
+// A section measures one thing on a plane of its own.
+type section struct {
+	name, about string
+	run         func(context.Context, *bench) error
+}
+
+func sections() []section {
+	return []section{
+		{"reclaim", "an owner's program starts until the Machine is being deleted", benchReclaim},
+		{"edge", "a window opens, and closes, for many ScheduledMachines at once", benchEdge},
+		{"settled", "requests of a fleet in which nothing happens", benchSettled},
+		{"scale", "machines come and go, against a MachineDeployment and a bare loop", benchScale},
+	}
+}
+
+func main() {
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		ctrl.SetLogger(klog.Background())
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err = run(ctx, o, os.Stdout)
+		stop()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1) //nolint:forbidigo // this is main
+	}
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	var only, manager string
+	var sample bool
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.StringVar(&o.bin, "bin", system.DefaultBin(), "Directory with manager and reclaim-agent, from `make build`.")
+	fs.StringVar(&o.json, "json", "", "Also write the figures to this `file`, as JSON.")
+	fs.StringVar(&only, "only", "", "Measure only these, separated by commas: "+names()+".")
+	fs.IntVar(&o.runs, "runs", 200, "reclaim: runs with each detector.")
+	fs.IntVar(&o.machines, "machines", 1000, "edge: ScheduledMachines that share the edge.")
+	fs.DurationVar(&o.settled, "settled", 10*time.Minute, "settled: how long to look.")
+	fs.IntVar(&o.fleet, "fleet", 100, "settled: ScheduledMachines, a quarter each Active, Inactive, Disabled and Terminated.")
+	fs.IntVar(&o.scale, "scale", 50, "scale: machines that come and go.")
+	fs.Uint64Var(&o.seed, "seed", 1, "Seed of what is random.")
+	fs.StringVar(&manager, "manager-args", "", "Arguments of the manager, separated by blanks, such as '--kube-api-qps=500'.")
+	fs.BoolVar(&sample, "sample", false, "Measure little, to see that all of it works. Flags that are given count.")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	o.args = strings.Fields(manager)
+	if only != "" {
+		o.only = strings.Split(only, ",")
+	}
+	for _, name := range o.only {
+		if !slices.ContainsFunc(sections(), func(s section) bool { return s.name == name }) {
+			return o, fmt.Errorf("--only: %q is none of %s", name, names())
+		}
+	}
+	if sample {
+		o.shrink(fs)
+	}
+	if o.runs < 1 || o.machines < 1 || o.fleet < 4 || o.scale < 1 || o.settled <= 0 {
+		return o, errors.New("--runs, --machines, --scale and --settled must be positive, --fleet at least 4")
+	}
+	var err error
+	o.bin, err = filepath.Abs(o.bin)
+	return o, err
+}
+
+// shrink takes what was not asked for from sampled.
+func (o *options) shrink(fs *flag.FlagSet) {
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for name, n := range map[string]struct{ to, from *int }{
+		"runs": {&o.runs, &sampled.runs}, "machines": {&o.machines, &sampled.machines},
+		"fleet": {&o.fleet, &sampled.fleet}, "scale": {&o.scale, &sampled.scale},
+	} {
+		if !given[name] {
+			*n.to = *n.from
+		}
+	}
+	if !given["settled"] {
+		o.settled = sampled.settled
+	}
+}
+
+func names() string {
+	all := sections()
+	out := make([]string, len(all))
+	for i, s := range all {
+		out[i] = s.name
+	}
+	return strings.Join(out, ", ")
+}
+
+// run measures what o asks for, and prints each section as it is done.
+func run(ctx context.Context, o options, out io.Writer) error {
+	for _, program := range []string{filepath.Join(o.bin, "manager"), filepath.Join(plane.DefaultBin(), "kube-apiserver")} {
+		if _, err := os.Stat(program); err != nil {
+			return fmt.Errorf("programs are missing: run `make build plane-binaries`, or `make bench`, which does: %w", err)
+		}
+	}
+	b := &bench{options: o, out: out, report: report{Host: host(), Seed: o.seed}}
+	defer b.close()
+	b.note("%s", b.report.Host)
+	b.note("seed %d", o.seed)
+	for _, s := range sections() {
+		if len(o.only) > 0 && !slices.Contains(o.only, s.name) {
+			continue
+		}
+		b.begin(s)
+		err := s.run(ctx, b)
+		b.end()
+		if err != nil {
+			return fmt.Errorf("measuring %s: %w", s.name, err)
+		}
+	}
+	if o.json == "" {
+		return nil
+	}
+	return b.report.write(o.json)
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+)
+
+const (
+	// pool bounds the machines that reclaims take turns with.
+	pool = 60
+	// Goals of the reclaim path, in milliseconds and writes.
+	goalP50, goalP99, goalWrites = 40, 100, 3
+)
+
+// detectors are measured in turn, so that both see the same machine.
+var detectors = []string{"netlink", "poll"}
+
+// A reclaimBench reclaims machines, one at a time.
+type reclaimBench struct {
+	*fleet
+
+	random            *rand.Rand
+	launcher, target  string
+	pattern, identity string
+	names, ready      []string
+	byDetector        map[string][]reclaimed
+}
+
+// benchReclaim measures from the exec of an owner's program to the deletion of
+// the Machine.
+func benchReclaim(ctx context.Context, b *bench) error {
+	launcher, err := b.build(ctx, "./bench/launcher", "launcher")
+	if err != nil {
+		return err
+	}
+	return b.with(ctx, b.bin, nil, func(ctx context.Context, l *lab) error {
+		f, err := l.follow(ctx)
+		if err != nil {
+			return err
+		}
+		r := &reclaimBench{fleet: f, random: b.random(), launcher: launcher, byDetector: map[string][]reclaimed{}}
+		if err := r.prepare(ctx); err != nil {
+			return err
+		}
+		for range b.runs {
+			for _, detector := range detectors {
+				if err := r.once(ctx, detector); err != nil {
+					return fmt.Errorf("reclaiming by %s: %w", detector, err)
+				}
+			}
+		}
+		r.summarize()
+		return nil
+	})
+}
+
+// prepare makes machines that are this machine, as far as agents can tell.
+func (r *reclaimBench) prepare(ctx context.Context) error {
+	r.pattern = fmt.Sprintf("bench-%08x", r.random.Uint32())
+	r.target = filepath.Join(r.lab.dir, r.pattern)
+	if err := os.Symlink(r.lab.Bin("pause"), r.target); err != nil {
+		return err
+	}
+	id := fmt.Sprintf("%016x%016x", r.random.Uint64(), r.random.Uint64())
+	r.identity = filepath.Join(r.lab.dir, "machine-id")
+	if err := os.WriteFile(r.identity, []byte(id+"\n"), 0o600); err != nil {
+		return err
+	}
+	n := min(r.lab.runs*len(detectors), pool)
+	var err error
+	r.names, err = r.lab.create(ctx, "box", n, infrav1.PlaneMachineSpec{MachineID: id}, nil)
+	if err != nil {
+		return err
+	}
+	return r.refill(ctx)
+}
+
+// refill waits until all machines are there, and everything is quiet.
+func (r *reclaimBench) refill(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience+time.Duration(len(r.names))*time.Second)
+	defer cancel()
+	if err := r.settle(ctx, r.names, v1alpha1.PhaseActive); err != nil {
+		return err
+	}
+	r.ready = r.names
+	return r.lab.quiet(ctx, 2*time.Second)
+}
+
+// next is a machine that is there.
+func (r *reclaimBench) next(ctx context.Context) (string, error) {
+	if len(r.ready) == 0 {
+		if err := r.lab.patch(ctx, r.names, `{"spec":{"schedule":{"enabled":true}}}`); err != nil {
+			return "", err
+		}
+		if err := r.refill(ctx); err != nil {
+			return "", err
+		}
+	}
+	name := r.ready[0]
+	r.ready = r.ready[1:]
+	return name, nil
+}
+
+// summarize turns the runs into figures.
+func (r *reclaimBench) summarize() {
+	polled := spread("poll: exec → Machine deleted", pick(r.byDetector["poll"], total))
+	runs := r.byDetector["netlink"]
+	sum := spread("netlink: exec → Machine deleted", pick(runs, total)).against("poll", polled)
+	sum = sum.goal(fmt.Sprintf("p50 ≤ %d, p99 ≤ %d", goalP50, goalP99), sum.P50 <= goalP50 && sum.P99 <= goalP99)
+	r.lab.add(sum)
+	r.lab.add(polled)
+	for _, stage := range stages {
+		r.lab.add(spread("netlink: "+stage.name, pick(runs, stage.of)).against("poll", spread("", pick(r.byDetector["poll"], stage.of))))
+	}
+	counts := func(of func(reclaimed) int) []float64 {
+		values := make([]float64, len(runs))
+		for i, run := range runs {
+			values[i] = float64(of(run))
+		}
+		return values
+	}
+	writes := spreadOf("writes from annotation to deletion", "writes", counts(func(r reclaimed) int { return r.writes }))
+	r.lab.add(writes.goal(fmt.Sprintf("≤ %d", goalWrites), writes.Max <= goalWrites))
+	r.lab.add(spreadOf("Events and status writes besides", "writes", counts(func(r reclaimed) int { return r.besides })))
+}
+
+func pick(runs []reclaimed, of func(reclaimed) time.Duration) []time.Duration {
+	out := make([]time.Duration, len(runs))
+	for i, run := range runs {
+		out[i] = of(run)
+	}
+	return out
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// A report is everything that was measured.
+type report struct {
+	Host    string   `json:"host"`
+	Seed    uint64   `json:"seed"`
+	Figures []figure `json:"figures"`
+}
+
+// A figure is a distribution, or one number, which then is Max alone.
+type figure struct {
+	Section string `json:"section"`
+	What    string `json:"what"`
+	Unit    string `json:"unit"`
+	N       int    `json:"n"`
+
+	P50 float64 `json:"p50,omitempty"`
+	P90 float64 `json:"p90,omitempty"`
+	P99 float64 `json:"p99,omitempty"`
+	Max float64 `json:"max"`
+
+	// Goal says what it should be, and Met whether it is.
+	Goal string `json:"goal,omitempty"`
+	Met  *bool  `json:"met,omitempty"`
+	// Peer is what it is compared with, and Ratio its share of that.
+	Peer  string  `json:"peer,omitempty"`
+	Ratio float64 `json:"ratio,omitempty"`
+}
+
+// spread is the distribution of durations, in milliseconds.
+func spread(what string, ds []time.Duration) figure {
+	values := make([]float64, len(ds))
+	for i, d := range ds {
+		values[i] = float64(d) / float64(time.Millisecond)
+	}
+	return spreadOf(what, "ms", values)
+}
+
+func spreadOf(what, unit string, values []float64) figure {
+	values = slices.Sorted(slices.Values(values))
+	return figure{
+		What: what, Unit: unit, N: len(values),
+		P50: quantile(values, .5), P90: quantile(values, .9), P99: quantile(values, .99), Max: quantile(values, 1),
+	}
+}
+
+// one is a single number.
+func one(what, unit string, n int, value float64) figure {
+	return figure{What: what, Unit: unit, N: n, Max: value}
+}
+
+// quantile is the smallest of sorted values that a share q of them does not
+// exceed.
+func quantile(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
+}
+
+// goal notes what a figure should be.
+func (f figure) goal(text string, met bool) figure {
+	f.Goal, f.Met = text, &met
+	return f
+}
+
+// against compares the figure with a peer's: medians, or the numbers.
+func (f figure) against(peer string, other figure) figure {
+	mine, theirs := f.Max, other.Max
+	if f.P50 > 0 && other.P50 > 0 {
+		mine, theirs = f.P50, other.P50
+	}
+	if theirs > 0 {
+		f.Peer, f.Ratio = peer, mine/theirs
+	}
+	return f
+}
+
+// printTable writes figures for people.
+func printTable(out io.Writer, figures []figure) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprint(w, "what\tunit\tn\tp50\tp90\tp99\tmax\tgoal\tpeer\n")
+	for _, f := range figures {
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t", f.What, f.Unit, f.N)
+		if f.P50+f.P90+f.P99 > 0 {
+			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t", number(f.P50), number(f.P90), number(f.P99))
+		} else {
+			_, _ = fmt.Fprint(w, "\t\t\t")
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", number(f.Max), f.judged(), f.compared())
+	}
+	_ = w.Flush()
+	_, _ = fmt.Fprintln(out)
+}
+
+func (f figure) judged() string {
+	switch {
+	case f.Met == nil:
+		return f.Goal
+	case *f.Met:
+		return f.Goal + ": met"
+	default:
+		return f.Goal + ": MISSED"
+	}
+}
+
+func (f figure) compared() string {
+	if f.Peer == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s × %s", number(f.Ratio), f.Peer)
+}
+
+// number has three digits that count.
+func number(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "-"
+	case v == math.Trunc(v) || math.Abs(v) >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case math.Abs(v) >= 10:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.3g", v)
+	}
+}
+
+func (r report) write(path string) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o600)
+}
