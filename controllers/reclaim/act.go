@@ -26,7 +26,11 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 		if err := r.remember(ctx, s); err != nil {
 			return err
 		}
-		return r.eject(ctx, s)
+		err := r.eject(ctx, s)
+		// Only now: an Event takes the API server's time, for which the owner waits.
+		record := s.request()
+		r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimEvent, "EmergencyReclaim", "%s", record.Requested())
+		return err
 	case lifecycle.Eject:
 		return r.eject(ctx, s)
 	case lifecycle.Disarm:
@@ -53,7 +57,6 @@ func (r *Reconciler) remember(ctx context.Context, s *scope) error {
 	reclaims.WithLabelValues(sm.Namespace + "/" + sm.Spec.ClusterName).Inc()
 	r.observeStage(record, stageSeen)
 	ctrl.LoggerFrom(ctx).Info("Reclaiming machine for its owner", "Node", record.Node, "reason", record.Why())
-	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimEvent, "EmergencyReclaim", "%s", record.Requested())
 	return nil
 }
 
