@@ -61,9 +61,12 @@ func (b *bench) end() {
 	printTable(b.out, b.report.Figures[b.first:])
 }
 
+// add keeps a figure for the table, and tells it at once: a run that is cut short
+// has measured something too.
 func (b *bench) add(f figure) {
 	f.Section = b.section.name
 	b.report.Figures = append(b.report.Figures, f)
+	b.note("%s", f)
 }
 
 // random is the same for the same seed.

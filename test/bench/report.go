@@ -106,6 +106,18 @@ func printTable(out io.Writer, figures []figure) {
 	_, _ = fmt.Fprintln(out)
 }
 
+// String is the figure in one line.
+func (f figure) String() string {
+	s := fmt.Sprintf("%s: max %s %s", f.What, number(f.Max), f.Unit)
+	if f.P50+f.P90+f.P99 > 0 {
+		s = fmt.Sprintf("%s: p50 %s, p99 %s, max %s %s", f.What, number(f.P50), number(f.P99), number(f.Max), f.Unit)
+	}
+	if f.Goal != "" {
+		s += "; goal " + f.judged()
+	}
+	return s
+}
+
 func (f figure) judged() string {
 	switch {
 	case f.Met == nil:
