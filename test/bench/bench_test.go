@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
 func TestQuantile(t *testing.T) {
@@ -51,7 +53,7 @@ func TestLatenessIsThatOfTheFirstWriteOfEach(t *testing.T) {
 	edge := time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
 	write := func(after time.Duration, verb, resource, name string, code int) request {
 		q := request{Verb: verb, StageTimestamp: edge.Add(after)}
-		q.User.Username, q.ObjectRef.Resource, q.ObjectRef.Name, q.ResponseStatus.Code = "5spot-controller-manager", resource, name, code
+		q.User.Username, q.ObjectRef.Resource, q.ObjectRef.Name, q.ResponseStatus.Code = system.ManagerUser, resource, name, code
 		return q
 	}
 	e := &edgeBench{names: []string{"a", "b"}}
@@ -64,10 +66,10 @@ func TestLatenessIsThatOfTheFirstWriteOfEach(t *testing.T) {
 		write(9*time.Millisecond, "create", "machines", "a-machine", 201),
 		write(7*time.Millisecond, "delete", "machines", "b-machine", 200),
 	}
-	if got := e.lateness(requests, edge, ""); len(got) != 2 || got[0] != 5*time.Millisecond || got[1] != 7*time.Millisecond {
+	if got := e.lateness(requests, edge, "", done); len(got) != 2 || got[0] != 5*time.Millisecond || got[1] != 7*time.Millisecond {
 		t.Errorf("first writes came after %v, want 5 ms and 7 ms", got)
 	}
-	if got := e.lateness(requests, edge, "machines"); len(got) != 2 || got[0] != 9*time.Millisecond {
+	if got := e.lateness(requests, edge, "machines", done); len(got) != 2 || got[0] != 9*time.Millisecond {
 		t.Errorf("first writes to Machines came after %v, want 9 ms and 7 ms", got)
 	}
 }

@@ -105,7 +105,7 @@ func (l *lab) countSettled() error {
 // fromCore reports whether Cluster API's core manager sent it. The user agent
 // tells it from 5-Spot in a workload cluster.
 func fromCore(q request) bool {
-	return q.User.Username == "capi-core" || q.User.Username == "cluster-api" && !q.ours() && strings.Contains(q.UserAgent, "cluster-api")
+	return q.User.Username == "system:serviceaccount:plane-system:capi-core" || q.User.Username == "cluster-api" && !q.ours() && strings.Contains(q.UserAgent, "cluster-api")
 }
 
 // A count is how many requests of each sort there were.

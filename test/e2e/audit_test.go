@@ -26,7 +26,7 @@ func (l *lab) writes(since int) []auditv1.Event {
 	l.t.Helper()
 	var writes []auditv1.Event
 	for _, e := range l.audit(shared.Management)[since:] {
-		if e.User.Username == system.ManagerName && isWrite(e) && e.ObjectRef != nil && e.ObjectRef.Namespace == l.Key.Namespace {
+		if e.User.Username == system.ManagerUser && isWrite(e) && e.ObjectRef != nil && e.ObjectRef.Namespace == l.Key.Namespace {
 			writes = append(writes, e)
 		}
 	}

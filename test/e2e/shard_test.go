@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
 // TestWatchFilterShardsTheFleet runs a manager of one shard instead of the one of
@@ -24,7 +25,7 @@ func TestWatchFilterShardsTheFleet(t *testing.T) {
 	l.must(shared.Manager.Stop())
 	defer func() { l.must(shared.Manager.Start(timeout(t, patience))) }()
 	shard, err := shared.NewAddon(timeout(t, patience), plane.AddonOptions{
-		Name: "5spot-shard", Path: shared.Program("manager"), Groups: []string{"5spot:managers"}, Args: []string{"--watch-filter=mine"},
+		Name: "5spot-shard", Path: shared.Program("manager"), ServiceAccount: system.ManagerAccount, Args: []string{"--watch-filter=mine"},
 	})
 	l.must(err)
 	l.must(shard.Start(timeout(t, patience)))
@@ -49,7 +50,7 @@ func TestWatchFilterShardsTheFleet(t *testing.T) {
 		holds(t, 3*shortly, func(ctx context.Context) error { return unchanged(ctx, before.objects()...) })
 	})
 	for _, e := range l.audit(shared.Management) {
-		if e.User.Username == "5spot-shard" && isWrite(e) && e.ObjectRef != nil && e.ObjectRef.Name == others.Name {
+		if e.User.Username == system.ManagerUser && isWrite(e) && e.ObjectRef != nil && e.ObjectRef.Name == others.Name {
 			t.Errorf("an object of another shard must not be written: %s", describe(e))
 		}
 	}

@@ -6,19 +6,21 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // AddonOptions describe a provider's manager that is not one of Cluster API's.
 type AddonOptions struct {
-	// Name is its name, also in the audit log.
+	// Name is its name.
 	Name string
 	// Path is its program. It has the flags of Cluster API's managers.
 	Path string
 	// Manifests are YAML documents. Its CRDs and webhooks are installed; its webhooks
 	// are called on this machine.
 	Manifests [][]byte
-	// Groups are those of its user. What they may do is the caller's to grant.
-	Groups []string
+	// ServiceAccount is what it runs as. What it may do is the caller's to grant.
+	ServiceAccount client.ObjectKey
 	// Args are appended to its command line.
 	Args []string
 }
@@ -31,7 +33,7 @@ func (p *Plane) NewAddon(ctx context.Context, o AddonOptions) (*Process, error) 
 		return nil, fmt.Errorf("reading manifests of %s: %w", o.Name, err)
 	}
 	proc, err := p.newManager(ctx, p.Management, managerOptions{
-		name: o.Name, path: o.Path, manifests: manifests, groups: o.Groups,
+		name: o.Name, path: o.Path, manifests: manifests, account: o.ServiceAccount,
 		args: append([]string{"--insecure-diagnostics=true"}, o.Args...),
 	})
 	if err != nil {

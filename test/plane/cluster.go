@@ -191,7 +191,9 @@ func (c *Cluster) newAPIServer(o ClusterOptions, etcdURL string, port int) error
 		"audit-policy-file":         c.path("audit-policy.yaml"),
 		"audit-log-path":            c.auditPath(),
 		"audit-log-mode":            "blocking",
-		"profiling":                 "false",
+		// Whoever reads the log while it is written must not lose its beginning.
+		"audit-log-maxsize": "10240",
+		"profiling":         "false",
 	})
 	c.APIServer = &Process{
 		name: "kube-apiserver", path: filepath.Join(c.bin, "kube-apiserver"), dir: c.Dir,

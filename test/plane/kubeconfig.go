@@ -9,13 +9,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A User is somebody an API server knows by certificate.
+// A User is somebody an API server knows by certificate or token.
 type User struct {
 	// Config is ready for client libraries. It has no client-side rate limit.
 	Config *rest.Config
@@ -24,29 +30,61 @@ type User struct {
 }
 
 // User makes credentials for a name and its groups. What it may do is up to RBAC;
-// the group system:masters may do everything. Service accounts are users too:
-// system:serviceaccount:<namespace>:<name>, with the groups
-// system:serviceaccounts and system:serviceaccounts:<namespace>.
+// the group system:masters may do everything.
 func (c *Cluster) User(name string, groups ...string) (User, error) {
-	creds, err := c.ca.client(name, groups...)
+	info, err := c.certificate(name, groups...)
 	if err != nil {
 		return User{}, err
 	}
-	file := filepath.Join(c.Dir, strings.ReplaceAll(name, ":", "-")+".kubeconfig")
-	if err := clientcmd.WriteToFile(c.kubeconfig(name, creds), file); err != nil {
-		return User{}, fmt.Errorf("writing kubeconfig: %w", err)
-	}
-	return User{Kubeconfig: file, Config: &rest.Config{
-		Host:            c.URL,
-		QPS:             -1,
-		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.pem, CertData: creds.cert, KeyData: creds.key},
-	}}, nil
+	return c.user(name, info)
 }
 
-func (c *Cluster) kubeconfig(user string, creds pair) clientcmdapi.Config {
+func (c *Cluster) certificate(name string, groups ...string) (*clientcmdapi.AuthInfo, error) {
+	creds, err := c.ca.client(name, groups...)
+	return &clientcmdapi.AuthInfo{ClientCertificateData: creds.cert, ClientKeyData: creds.key}, err
+}
+
+// ServiceAccount makes a token of a service account, which is created if there is
+// none, and its namespace. The API server remembers a token that it has checked,
+// but checks a certificate with every request.
+func (c *Cluster) ServiceAccount(ctx context.Context, key client.ObjectKey) (User, error) {
+	if err := c.EnsureNamespace(ctx, key.Namespace); err != nil {
+		return User{}, err
+	}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	if err := c.Client.Create(ctx, sa); err != nil && !apierrors.IsAlreadyExists(err) {
+		return User{}, fmt.Errorf("creating service account: %w", err)
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(24 * time.Hour / time.Second))}}
+	if err := c.Client.SubResource("token").Create(ctx, sa, request); err != nil {
+		return User{}, fmt.Errorf("requesting token of service account %s: %w", key, err)
+	}
+	return c.user(ServiceAccountName(key), &clientcmdapi.AuthInfo{Token: request.Status.Token})
+}
+
+// ServiceAccountName is how an API server calls a service account.
+func ServiceAccountName(key client.ObjectKey) string {
+	return "system:serviceaccount:" + key.Namespace + ":" + key.Name
+}
+
+func (c *Cluster) user(name string, info *clientcmdapi.AuthInfo) (User, error) {
+	cfg := c.kubeconfig(name, info)
+	file := filepath.Join(c.Dir, strings.ReplaceAll(name, ":", "-")+".kubeconfig")
+	if err := clientcmd.WriteToFile(cfg, file); err != nil {
+		return User{}, fmt.Errorf("writing kubeconfig: %w", err)
+	}
+	config, err := clientcmd.NewDefaultClientConfig(cfg, nil).ClientConfig()
+	if err != nil {
+		return User{}, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	return User{Kubeconfig: file, Config: config}, nil
+}
+
+func (c *Cluster) kubeconfig(user string, info *clientcmdapi.AuthInfo) clientcmdapi.Config {
 	cfg := clientcmdapi.NewConfig()
 	cfg.Clusters[c.Name] = &clientcmdapi.Cluster{Server: c.URL, CertificateAuthorityData: c.ca.pem}
-	cfg.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: creds.cert, ClientKeyData: creds.key}
+	cfg.AuthInfos[user] = info
 	cfg.Contexts[user] = &clientcmdapi.Context{Cluster: c.Name, AuthInfo: user}
 	cfg.CurrentContext = user
 	return *cfg

@@ -6,6 +6,11 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // managerOptions describe a manager that works for a cluster from this machine.
@@ -17,8 +22,9 @@ type managerOptions struct {
 	plain bool
 	// path is the program; empty means the one of that name among the plane's.
 	path string
-	// groups are those of its user; nil means that it may do everything.
-	groups []string
+	// account is the service account that it runs as; zero means one that may do
+	// everything.
+	account client.ObjectKey
 }
 
 // newManager prepares a manager: its user, its webhook certificate, its
@@ -28,13 +34,16 @@ func (p *Plane) newManager(ctx context.Context, c *Cluster, o managerOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	if o.groups == nil {
-		o.groups = []string{"system:masters"}
-	}
 	if o.path == "" {
 		o.path = filepath.Join(p.bin, o.name)
 	}
-	user, err := c.User(o.name, o.groups...)
+	if o.account.Name == "" {
+		o.account = client.ObjectKey{Namespace: "plane-system", Name: o.name}
+		if err := c.grantAll(ctx, o.account); err != nil {
+			return nil, fmt.Errorf("granting %s everything: %w", o.name, err)
+		}
+	}
+	user, err := c.ServiceAccount(ctx, o.account)
 	if err != nil {
 		return nil, err
 	}
@@ -60,4 +69,16 @@ func (p *Plane) newManager(ctx context.Context, c *Cluster, o managerOptions) (*
 		args: append(args, o.args...), env: o.env,
 		ready: func(ctx context.Context) error { return get(ctx, insecureClient, url) },
 	}, nil
+}
+
+func (c *Cluster) grantAll(ctx context.Context, account client.ObjectKey) error {
+	err := c.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account.Namespace + "-" + account.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
+	})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
 }

@@ -121,11 +121,11 @@ func (w *Workload) infrastructure(o WorkloadOptions) (*infrav1.PlaneCluster, err
 // KubeconfigSecret is the Secret by which Cluster API reaches a cluster, for
 // those who make their Cluster themselves. It is not created.
 func (c *Cluster) KubeconfigSecret(cluster client.ObjectKey) (*corev1.Secret, error) {
-	creds, err := c.ca.client("cluster-api", "system:masters")
+	info, err := c.certificate("cluster-api", "system:masters")
 	if err != nil {
 		return nil, err
 	}
-	raw, err := clientcmd.Write(c.kubeconfig("cluster-api", creds))
+	raw, err := clientcmd.Write(c.kubeconfig("cluster-api", info))
 	if err != nil {
 		return nil, err
 	}

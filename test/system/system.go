@@ -17,16 +17,20 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// ManagerName is the user of the manager, as the audit log shows it.
+// ManagerName is the name of the manager, as its user agent shows it.
 const ManagerName = "5spot-controller-manager"
 
-// group is that of the manager's user; the shipped role is bound to it.
-const group = "5spot:managers"
+// ManagerAccount is the service account of the manager, as it ships.
+var ManagerAccount = client.ObjectKey{Namespace: "5spot-system", Name: "fivespot-manager"}
+
+// ManagerUser is the user of the manager, as the audit log shows it.
+var ManagerUser = plane.ServiceAccountName(ManagerAccount)
 
 // Options say how to run 5-Spot. The zero value is good.
 type Options struct {
@@ -80,7 +84,7 @@ func install(ctx context.Context, p *plane.Plane, o Options) (*System, error) {
 		return nil, fmt.Errorf("granting the manager its rights: %w", err)
 	}
 	s.Manager, err = p.NewAddon(ctx, plane.AddonOptions{
-		Name: ManagerName, Path: s.Program("manager"), Manifests: manifests, Groups: []string{group},
+		Name: ManagerName, Path: s.Program("manager"), Manifests: manifests, ServiceAccount: ManagerAccount,
 		Args: o.ManagerArgs,
 	})
 	if err != nil {
@@ -89,7 +93,8 @@ func install(ctx context.Context, p *plane.Plane, o Options) (*System, error) {
 	return s, s.Manager.Start(ctx)
 }
 
-// grant binds the role that ships to the manager's user, and nothing else.
+// grant binds the role that ships to the manager's service account, and nothing
+// else.
 func (s *System) grant(ctx context.Context) error {
 	docs, err := readAll("config/rbac/role.yaml")
 	if err != nil {
@@ -102,7 +107,7 @@ func (s *System) grant(ctx context.Context) error {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ManagerAccount.Namespace, Name: ManagerAccount.Name}},
 	}
 	for _, err := range []error{s.Management.Client.Create(ctx, role), s.Management.Client.Create(ctx, binding)} {
 		if err != nil && !apierrors.IsAlreadyExists(err) {
