@@ -20,6 +20,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,14 +86,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if wait := r.fresh.wait(req, read); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	d, err := r.reconcile(ctx, sm)
+	next, err := r.reconcile(ctx, sm)
 	r.fresh.wrote(req, read, sm.ResourceVersion)
 	if err == nil {
 		r.Backoff.Forget(req)
-		if d.Again {
-			d.Recheck = r.Clock.Now()
-		}
-		return recheck(d.Recheck, r.Clock.Now()), nil
+		return next.result(r.Clock.Now()), nil
 	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: quietRetry}, nil
@@ -100,34 +98,37 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	ctrl.LoggerFrom(ctx).Error(err, "Reconciling ScheduledMachine")
 	failures.Inc()
 	retry := r.Clock.Now().Add(r.Backoff.When(req))
-	if next := d.Recheck; !next.IsZero() && next.After(r.Clock.Now()) && next.Before(retry) {
-		retry = next // A window's edge does not wait for a back-off.
+	if !next.at.After(r.Clock.Now()) || retry.Before(next.at) {
+		next.at = retry // But a window's edge does not wait for a back-off.
 	}
-	return recheck(retry, r.Clock.Now()), nil
+	return next.result(r.Clock.Now()), nil
 }
 
-// reconcile observes, decides, acts and reports. The decision is zero if none was
-// made.
-func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachine) (lifecycle.Decision, error) {
+// reconcile observes, decides, acts and reports, and says when to look again.
+func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachine) (wakeUp, error) {
 	s, err := r.observe(ctx, sm)
 	if err != nil {
-		return lifecycle.Decision{}, fmt.Errorf("observing: %w", err)
+		return wakeUp{}, fmt.Errorf("observing: %w", err)
 	}
 	if err := r.claim(ctx, s); err != nil {
-		return lifecycle.Decision{}, err
+		return wakeUp{}, err
 	}
 	if isPaused, err := r.Actuate.Paused(ctx, s.cluster, sm); err != nil || isPaused {
-		return lifecycle.Decision{}, err
+		return wakeUp{}, err
 	}
 	s.before = sm.DeepCopy()
 	evaluations.Inc()
 	d := lifecycle.Decide(s.facts(r.Clock.Now()))
 	actErr := r.act(ctx, s, d)
 	if actErr == nil && (d.Action == lifecycle.Release || s.pending != nothing) {
-		d.Again = s.pending == follows
-		return d, nil
+		return r.wakeUp(d.Recheck, s.pending == follows), nil
 	}
-	return d, errors.Join(actErr, r.report(ctx, s, d, actErr))
+	err = errors.Join(actErr, r.report(ctx, s, d, actErr))
+	next := r.wakeUp(d.Recheck, d.Again && err == nil)
+	if conditions.IsTrue(sm, v1alpha1.ReadyCondition) {
+		next.priority = onTime
+	}
+	return next, err
 }
 
 // claim makes the object findable before anything is made for it: the finalizer
@@ -180,11 +181,36 @@ func (s *scope) paused() bool {
 	return annotations.HasPaused(s.scheduled)
 }
 
-// recheck turns an instant into a requeue. A past instant requeues at once rather
+// Priorities in the queue. Without one, an object keeps that of its last event,
+// which after a start of the manager is below every other's: at an edge that many
+// machines share, the second steps of some would come before the first steps of
+// the rest.
+const (
+	// underWay is for an object that is not yet where it should be, as for any event.
+	underWay = iota
+	// onTime is for an object that only waits for an instant.
+	onTime
+)
+
+// A wakeUp is when to look at an object again; the zero value is never.
+type wakeUp struct {
+	at       time.Time
+	priority int
+}
+
+// wakeUp is at the given instant, or at once.
+func (r *Reconciler) wakeUp(at time.Time, again bool) wakeUp {
+	if again {
+		at = r.Clock.Now()
+	}
+	return wakeUp{at: at}
+}
+
+// result turns an instant into a requeue. A past instant requeues at once rather
 // than never, because a zero RequeueAfter means "do not requeue".
-func recheck(at, now time.Time) ctrl.Result {
-	if at.IsZero() {
+func (w wakeUp) result(now time.Time) ctrl.Result {
+	if w.at.IsZero() {
 		return ctrl.Result{}
 	}
-	return ctrl.Result{RequeueAfter: max(at.Sub(now), time.Millisecond)}
+	return ctrl.Result{RequeueAfter: max(w.at.Sub(now), time.Millisecond), Priority: &w.priority}
 }

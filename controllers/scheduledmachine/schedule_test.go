@@ -46,6 +46,19 @@ func TestJoinsAtTheEdgeAndNotBefore(t *testing.T) {
 	}
 }
 
+// At an edge that many machines share, nobody's second write may come before
+// somebody's first: the queue knows by the priority.
+func TestFirstStepsComeBeforeSecondSteps(t *testing.T) {
+	w := newWorld(t, nil)
+	w.settle()
+	waiting := w.reconcile().Priority
+	w.clock.SetTime(monday.Add(time.Second))
+	begun := w.reconcile().Priority
+	if waiting == nil || begun == nil || *waiting <= *begun {
+		t.Errorf("while it waits for nine its priority is %v, with one child made %v: want the former higher", waiting, begun)
+	}
+}
+
 func TestChildrenAreOwnedInAWayThatClusterAPICanLiveWith(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		sm.Spec.InfrastructureSpec.Spec.Raw = []byte(`{"address":"192.0.2.1"}`)
