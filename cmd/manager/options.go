@@ -63,7 +63,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Float32Var(&o.controllers.ClusterCacheQPS, "clustercache-client-qps", 20, "Requests per second to each workload cluster.")
 	fs.IntVar(&o.controllers.ClusterCacheBurst, "clustercache-client-burst", 30, "Requests to each workload cluster in one burst.")
 	fs.IntVar(&o.controllers.ClusterCacheConcurrency, "clustercache-concurrency", 100, "Workload clusters connected at the same time.")
-	fs.IntVar(&o.controllers.ScheduledMachineConcurrency, "scheduledmachine-concurrency", 250, "ScheduledMachines reconciled at the same time.")
+	fs.IntVar(&o.controllers.ScheduledMachineConcurrency, "scheduledmachine-concurrency", 80, "ScheduledMachines reconciled at the same time. Together with watches and emergencies, more than the API server takes on one connection, 100, only open more connections.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the webhook server.")
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key.")
 	fs.StringVar(&o.webhookCertName, "webhook-cert-name", "tls.crt", "File of the webhook server's certificate, below --webhook-cert-dir.")

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,8 +27,6 @@ const (
 	goalEdge = 1000
 	// lead is how long before an edge the manager is started again.
 	lead = 30 * time.Second
-	// managerWorkers is how many ScheduledMachines the manager reconciles at once.
-	managerWorkers = 250
 	// back is how far the manager's clock is set back at least. It never runs ahead:
 	// deadlines count from the API server's timestamps.
 	back = 3 * time.Hour
@@ -37,8 +36,10 @@ const (
 type edgeBench struct {
 	*fleet
 
-	names []string
-	opens time.Time
+	// workers is how many ScheduledMachines the manager reconciles at once.
+	workers int
+	names   []string
+	opens   time.Time
 	// creates and deletes are how late a bare client's writes are that all begin
 	// at once.
 	creates, deletes figure
@@ -52,7 +53,7 @@ func benchEdge(ctx context.Context, b *bench) error {
 		return err
 	}
 	opens := clk.Now().UTC().Truncate(time.Hour).Add(-back)
-	args, err := shippedLimits(ctx, filepath.Join(b.bin, "manager"))
+	args, workers, err := shippedLimits(ctx, filepath.Join(b.bin, "manager"))
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func benchEdge(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		e := &edgeBench{fleet: f, opens: opens}
+		e := &edgeBench{fleet: f, workers: workers, opens: opens}
 		if err := e.measureLimits(ctx); err != nil {
 			return fmt.Errorf("measuring the limit: %w", err)
 		}
@@ -77,21 +78,23 @@ func benchEdge(ctx context.Context, b *bench) error {
 }
 
 // shippedLimits are the arguments that give the shifted manager the limits with
-// which the manager ships.
-func shippedLimits(ctx context.Context, manager string) ([]string, error) {
+// which the manager ships, and how many ScheduledMachines it reconciles at once.
+func shippedLimits(ctx context.Context, manager string) (args []string, workers int, err error) {
 	help, err := exec.CommandContext(ctx, manager, "--help").CombinedOutput()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var args []string
 	for _, name := range []string{"kube-api-qps", "kube-api-burst", "scheduledmachine-concurrency"} {
 		found := regexp.MustCompile(`--` + name + ` .*\(default (\d+)\)`).FindSubmatch(help)
 		if found == nil {
-			return nil, fmt.Errorf("the manager's help does not tell the default of --%s", name)
+			return nil, 0, fmt.Errorf("the manager's help does not tell the default of --%s", name)
 		}
 		args = append(args, fmt.Sprintf("--%s=%s", name, found[1]))
+		if name == "scheduledmachine-concurrency" {
+			workers, err = strconv.Atoi(string(found[1]))
+		}
 	}
-	return args, nil
+	return args, workers, err
 }
 
 // patient bounds what the whole fleet does.
@@ -263,26 +266,26 @@ func (e *edgeBench) measureLimits(ctx context.Context) (err error) {
 	object := func(name string) client.Object {
 		return &bootstrapv1.PlaneConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
-	e.creates, err = bareWrites("limit: a bare client creates as many objects", e.lab.machines, func(name string) error {
+	e.creates, err = e.bareWrites("limit: a bare client creates as many objects", func(name string) error {
 		return c.Create(ctx, object(name))
 	})
 	if err != nil {
 		return err
 	}
 	e.lab.add(e.creates)
-	e.deletes, err = bareWrites("limit: a bare client deletes as many objects", e.lab.machines, func(name string) error {
+	e.deletes, err = e.bareWrites("limit: a bare client deletes as many objects", func(name string) error {
 		return c.Delete(ctx, object(name))
 	})
 	e.lab.add(e.deletes)
 	return err
 }
 
-// bareWrites is how long after a common start each of n writes was done.
-func bareWrites(what string, n int, write func(string) error) (figure, error) {
+// bareWrites is how long after a common start each of as many writes was done.
+func (e *edgeBench) bareWrites(what string, write func(string) error) (figure, error) {
 	var mu sync.Mutex
 	var late []time.Duration
 	start := clk.Now()
-	err := each(numbered("bare", n), managerWorkers, func(name string) error {
+	err := each(numbered("bare", e.lab.machines), e.workers, func(name string) error {
 		err := write(name)
 		mu.Lock()
 		defer mu.Unlock()

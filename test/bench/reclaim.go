@@ -52,7 +52,10 @@ func benchReclaim(ctx context.Context, b *bench) error {
 		if err := r.prepare(ctx); err != nil {
 			return err
 		}
-		for range b.runs {
+		for i := range b.runs {
+			if i > 0 && i%50 == 0 {
+				l.note("%d of %d runs; load %s", i, b.runs, load())
+			}
 			for _, detector := range detectors {
 				if err := r.once(ctx, detector); err != nil {
 					return fmt.Errorf("reclaiming by %s: %w", detector, err)
