@@ -52,19 +52,27 @@ func benchReclaim(ctx context.Context, b *bench) error {
 		if err := r.prepare(ctx); err != nil {
 			return err
 		}
-		for i := range b.runs {
-			if i > 0 && i%50 == 0 {
-				l.note("%d of %d runs; load %s", i, b.runs, load())
-			}
-			for _, detector := range detectors {
-				if err := r.once(ctx, detector); err != nil {
-					return fmt.Errorf("reclaiming by %s: %w", detector, err)
-				}
-			}
+		if err := r.measure(ctx); err != nil {
+			return err
 		}
 		r.summarize()
 		return nil
 	})
+}
+
+// measure takes the detectors in turn.
+func (r *reclaimBench) measure(ctx context.Context) error {
+	for i := range r.lab.runs {
+		if i > 0 && i%50 == 0 {
+			r.lab.note("%d of %d runs; load %s", i, r.lab.runs, load())
+		}
+		for _, detector := range detectors {
+			if err := r.once(ctx, detector); err != nil {
+				return fmt.Errorf("reclaiming by %s: %w", detector, err)
+			}
+		}
+	}
+	return nil
 }
 
 // prepare makes machines that are this machine, as far as agents can tell.
