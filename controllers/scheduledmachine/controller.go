@@ -203,7 +203,7 @@ func (r *Reconciler) wakeUp(at time.Time, again bool) wakeUp {
 	if again {
 		at = r.Clock.Now()
 	}
-	return wakeUp{at: at}
+	return wakeUp{at: at, priority: underWay}
 }
 
 // result turns an instant into a requeue. A past instant requeues at once rather
