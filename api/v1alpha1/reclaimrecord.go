@@ -5,6 +5,7 @@ package v1alpha1
 import (
 	"encoding/json"
 	"strings"
+	"time"
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -14,21 +15,40 @@ import (
 // a pattern has at most as many.
 const maxReclaimReason = 256
 
+// askedByPerson begins the reason of a request that no Node made.
+const askedByPerson = "asked by a person"
+
 // ReclaimRecord is what is remembered of an emergency reclaim: which Node asked,
-// why and when, in the Node's own words. It lives in an annotation.
+// why and when, in the Node's own words. It lives in an annotation. A person who
+// asks writes it there too; then no Node asked, and nodeUID is empty.
 //
 // +kubebuilder:object:generate=false
 type ReclaimRecord struct {
-	// Node is the name of the Node that asked.
+	// Node is the name of the Node that asked, or that a person asked for; empty if
+	// there was none.
 	Node string `json:"node"`
 	// NodeUID tells the Node from a later one of the same name.
 	NodeUID types.UID `json:"nodeUID,omitempty"`
-	// Reason is what the agent wrote, empty when it wrote nothing.
+	// Reason is what the agent or the person wrote, empty when it wrote nothing.
 	Reason string `json:"reason,omitempty"`
 	// RequestedAt is what the agent wrote, empty when it wrote nothing. It is for
 	// people, and tells one request from the next; no decision trusts its clock.
 	RequestedAt string `json:"requestedAt,omitempty"`
 }
+
+// PersonsRequest is the record of a person who asks for a machine, whose Node is
+// empty if it has none. Who asks is not known here; why they ask may be empty.
+func PersonsRequest(node, why string, at time.Time) ReclaimRecord {
+	reason := askedByPerson
+	if why != "" {
+		reason += ": " + why
+	}
+	return ReclaimRecord{Node: node, Reason: reason, RequestedAt: at.UTC().Format(time.RFC3339)}
+}
+
+// ByPerson reports whether a person wrote the request on the ScheduledMachine:
+// what a Node asks always names the Node's UID.
+func (r ReclaimRecord) ByPerson() bool { return r.NodeUID == "" }
 
 // Screened returns the record without what a Node could smuggle into events and
 // conditions: control characters and excessive length.
@@ -68,7 +88,10 @@ func (r ReclaimRecord) Requested() string {
 
 // Where is the sentence of the status while an emergency reclaim is under way.
 func (r ReclaimRecord) Where() string {
-	s := "Emergency reclaim on node " + r.Node
+	s := "Emergency reclaim"
+	if r.Node != "" {
+		s += " on node " + r.Node
+	}
 	if r.RequestedAt != "" {
 		s += " at " + r.RequestedAt
 	}

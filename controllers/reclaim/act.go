@@ -28,11 +28,16 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 		}
 		err := r.eject(ctx, s)
 		// Only now: an Event takes the API server's time, for which the owner waits.
-		record := s.request()
-		r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimEvent, "EmergencyReclaim", "%s", record.Requested())
+		r.tell(s)
 		return err
 	case lifecycle.Eject:
-		return r.eject(ctx, s)
+		// A person wrote the request down, and nobody has told of it yet.
+		begins := s.remembered() && s.request().ByPerson() && !s.deleted()
+		if err := r.eject(ctx, s); err != nil || !begins {
+			return err
+		}
+		r.tell(s)
+		return nil
 	case lifecycle.Disarm:
 		return r.disarm(ctx, s)
 	case lifecycle.Clear:
@@ -54,14 +59,20 @@ func (r *Reconciler) remember(ctx context.Context, s *scope) error {
 	if err := r.Actuate.Patch(ctx, sm, before); err != nil {
 		return fmt.Errorf("remembering request: %w", err)
 	}
-	reclaims.WithLabelValues(sm.Namespace + "/" + sm.Spec.ClusterName).Inc()
 	r.observeStage(record, stageSeen)
 	ctrl.LoggerFrom(ctx).Info("Reclaiming machine for its owner", "Node", record.Node, "reason", record.Why())
 	return nil
 }
 
+// tell says that a reclaim begins.
+func (r *Reconciler) tell(s *scope) {
+	sm := s.scheduled
+	reclaims.WithLabelValues(sm.Namespace + "/" + sm.Spec.ClusterName).Inc()
+	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimEvent, "EmergencyReclaim", "%s", s.request().Requested())
+}
+
 func (r *Reconciler) eject(ctx context.Context, s *scope) error {
-	deleted := s.children.Machine != nil && !s.children.Machine.DeletionTimestamp.IsZero()
+	deleted := s.deleted()
 	if err := r.Actuate.Remove(ctx, s.children.Children); err != nil {
 		return fmt.Errorf("ejecting machine: %w", err)
 	}

@@ -148,6 +148,19 @@ func (s *scope) remembered() bool {
 	return ok
 }
 
+// returned reports whether there is a Machine although its owner has the box:
+// whoever made it had not yet seen the schedule go off. A person may ask at that
+// instant; a Node asks only when there is a Machine.
+func (s *scope) returned() bool {
+	_, reclaimed := s.scheduled.Annotations[v1alpha1.ReclaimedAnnotation]
+	return reclaimed && !s.scheduled.ScheduleEnabled() && s.children.Machine != nil
+}
+
+// deleted reports whether the Machine is being deleted.
+func (s *scope) deleted() bool {
+	return s.children.Machine != nil && !s.children.Machine.DeletionTimestamp.IsZero()
+}
+
 // served is the request that turned the schedule off, zero if there is none.
 func (s *scope) served() v1alpha1.ReclaimRecord {
 	value, ok := s.scheduled.Annotations[v1alpha1.ReclaimedAnnotation]
@@ -160,15 +173,15 @@ func (s *scope) served() v1alpha1.ReclaimRecord {
 // facts is the border between Kubernetes and the decision.
 func (s *scope) facts() lifecycle.ReclaimFacts {
 	f := lifecycle.ReclaimFacts{
-		Remembered: s.remembered(),
+		Remembered: s.remembered() || s.returned(),
 		Request:    judge(s.node, s.children.Machine, s.served()),
 		Ejected:    s.children.Removed(),
 	}
-	if m := s.children.Machine; m != nil {
+	switch {
+	case s.deleted():
+		f.Machine = lifecycle.Leaving
+	case s.children.Machine != nil:
 		f.Machine = lifecycle.Present
-		if !m.DeletionTimestamp.IsZero() {
-			f.Machine = lifecycle.Leaving
-		}
 	}
 	return f
 }

@@ -4,22 +4,31 @@ package kubectl
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
 const resource = "scheduledmachines"
 
-// cluster reads ScheduledMachines with one request each and no discovery.
+// manager is who, in managed fields, wrote what this program writes.
+const manager = "kubectl-5spot"
+
+// cluster reads and patches ScheduledMachines with one request each and no discovery.
 type cluster struct {
 	rest      rest.Interface
 	namespace string
@@ -66,4 +75,103 @@ func (c *cluster) list(ctx context.Context, namespace string) ([]v1alpha1.Schedu
 	var objects v1alpha1.ScheduledMachineList
 	err := c.rest.Get().Namespace(namespace).Resource(resource).Do(ctx).Into(&objects)
 	return objects.Items, failed("listing "+resource, err)
+}
+
+// change patches one object as want says, having read it: nil is "leave it". If
+// somebody else wrote meanwhile, it reads and asks again. It returns what is then
+// in the cluster.
+func (c *cluster) change(ctx context.Context, name string, want func(*v1alpha1.ScheduledMachine) (map[string]any, error)) (*v1alpha1.ScheduledMachine, error) {
+	var m *v1alpha1.ScheduledMachine
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		objects, err := c.get(ctx, []string{name})
+		if err != nil {
+			return err
+		}
+		m = &objects[0]
+		patch, err := want(m)
+		if err != nil || patch == nil {
+			return err
+		}
+		m, err = c.patch(ctx, m, patch)
+		return err
+	})
+	if apierrors.IsConflict(err) {
+		err = failed("changing "+name, err)
+	}
+	return m, err
+}
+
+// patch sends a merge patch that fails if m is not the newest version. Its
+// conflicts are bare, so that they can be retried.
+func (c *cluster) patch(ctx context.Context, m *v1alpha1.ScheduledMachine, patch map[string]any) (*v1alpha1.ScheduledMachine, error) {
+	metadata, ok := patch["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		patch["metadata"] = metadata
+	}
+	metadata["resourceVersion"] = m.ResourceVersion
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("building patch: %w", err)
+	}
+	changed := &v1alpha1.ScheduledMachine{}
+	err = c.rest.Patch(types.MergePatchType).Namespace(m.Namespace).Resource(resource).Name(m.Name).
+		Param("fieldManager", manager).Body(body).Do(ctx).Into(changed)
+	if err != nil && !apierrors.IsConflict(err) {
+		return nil, failed("changing "+m.Name, err)
+	}
+	return changed, err
+}
+
+// reconnect spaces out the watches of a server that keeps ending them.
+const reconnect = time.Second
+
+// follow shows seen every version of an object from now on, nil once it is gone,
+// until seen is done or fails. A watch that ends begins anew.
+func (c *cluster) follow(ctx context.Context, name string, seen func(*v1alpha1.ScheduledMachine) (done bool, err error)) error {
+	for {
+		m := &v1alpha1.ScheduledMachine{}
+		err := c.rest.Get().Namespace(c.namespace).Resource(resource).Name(name).Do(ctx).Into(m)
+		switch {
+		case apierrors.IsNotFound(err):
+			m = nil
+		case err != nil:
+			return failed("reading "+name, err)
+		}
+		if done, err := seen(m); done || err != nil {
+			return err
+		}
+		if done, err := c.watch(ctx, m, seen); done || err != nil {
+			return err
+		}
+		again := time.NewTimer(reconnect)
+		select {
+		case <-ctx.Done():
+			return failed("watching "+name, ctx.Err())
+		case <-again.C:
+		}
+	}
+}
+
+// watch is one watch of follow. It is not done when the server ends it.
+func (c *cluster) watch(ctx context.Context, m *v1alpha1.ScheduledMachine, seen func(*v1alpha1.ScheduledMachine) (bool, error)) (bool, error) {
+	w, err := c.rest.Get().Namespace(m.Namespace).Resource(resource).Param("watch", "true").
+		Param("fieldSelector", "metadata.name="+m.Name).Param("resourceVersion", m.ResourceVersion).Watch(ctx)
+	if err != nil {
+		return false, failed("watching "+m.Name, err)
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		newer, ok := event.Object.(*v1alpha1.ScheduledMachine)
+		if !ok { // an error, such as a version that is too old
+			return false, nil
+		}
+		if event.Type == watch.Deleted {
+			newer = nil
+		}
+		if done, err := seen(newer); done || err != nil {
+			return done, err
+		}
+	}
+	return false, nil
 }

@@ -5,17 +5,22 @@ package kubectl_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kubectl"
 )
 
@@ -49,23 +54,132 @@ func run(stdin string, args ...string) result {
 // cluster serves objects by path, and returns the flag that leads there.
 func cluster(t *testing.T, objects map[string]any) string {
 	t.Helper()
+	return (&api{objects: objects}).serve(t)
+}
+
+// path is where the API has a ScheduledMachine.
+func path(name string) string {
+	return "/apis/5spot.finos.org/v1alpha1/namespaces/farm/scheduledmachines/" + name
+}
+
+// api is an API server that knows only what these commands ask for.
+type api struct {
+	objects map[string]any
+	// rival, if set, writes before the next patch arrives.
+	rival func(*api)
+	// story is what a watch shows, one object after the other.
+	story []*v1alpha1.ScheduledMachine
+	// patches are the bodies that were accepted, with who sent them.
+	patches []string
+
+	mu sync.Mutex
+}
+
+func (a *api) serve(t *testing.T) string {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
-		object, ok := objects[r.URL.Path]
-		if !ok {
-			w.WriteHeader(http.StatusNotFound)
-			object = metav1.Status{
-				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-				Status:   metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
-				Message: `scheduledmachines.5spot.finos.org "` + filepath.Base(r.URL.Path) + `" not found`,
-			}
+		if r.URL.Query().Get("watch") == "true" {
+			a.watch(t, w, r)
+			return
 		}
+		code, object := http.StatusOK, a.objects[r.URL.Path]
+		switch {
+		case object == nil:
+			code, object = http.StatusNotFound, refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
+				`scheduledmachines.5spot.finos.org "`+filepath.Base(r.URL.Path)+`" not found`)
+		case r.Method == http.MethodPatch:
+			code, object = a.patch(t, r)
+		}
+		w.WriteHeader(code)
 		if err := json.NewEncoder(w).Encode(object); err != nil {
 			t.Error(err)
 		}
 	}))
+	t.Cleanup(server.CloseClientConnections)
 	t.Cleanup(server.Close)
 	return "--kubeconfig=" + kubeconfig(t, server.URL)
+}
+
+func refusal(code int32, reason metav1.StatusReason, message string) metav1.Status {
+	return metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}
+}
+
+// patch merges, and insists on the newest version as the API does.
+func (a *api) patch(t *testing.T, r *http.Request) (int, any) {
+	t.Helper()
+	if rival := a.rival; rival != nil {
+		a.rival = nil
+		rival(a)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	var change, object map[string]any
+	before, err := json.Marshal(a.objects[r.URL.Path])
+	if err := errors.Join(err, json.Unmarshal(body, &change), json.Unmarshal(before, &object)); err != nil {
+		t.Error(err)
+	}
+	if sent, _, _ := unstructured.NestedString(change, "metadata", "resourceVersion"); sent != version(object) {
+		return http.StatusConflict, refusal(http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified")
+	}
+	unstructured.RemoveNestedField(change, "metadata", "resourceVersion")
+	if metadata, ok := change["metadata"].(map[string]any); ok && len(metadata) == 0 {
+		delete(change, "metadata")
+	}
+	a.patches = append(a.patches, fmt.Sprintf("%s: %v", r.URL.Query().Get("fieldManager"), change))
+	merge(object, change)
+	a.objects[r.URL.Path] = object
+	a.touch(r.URL.Path)
+	return http.StatusOK, a.objects[r.URL.Path]
+}
+
+// touch gives an object a new version.
+func (a *api) touch(path string) {
+	var object map[string]any
+	before, _ := json.Marshal(a.objects[path])
+	_ = json.Unmarshal(before, &object)
+	_ = unstructured.SetNestedField(object, version(object)+"1", "metadata", "resourceVersion")
+	a.objects[path] = object
+}
+
+func version(object map[string]any) string {
+	v, _, _ := unstructured.NestedString(object, "metadata", "resourceVersion")
+	return v
+}
+
+func merge(into, change map[string]any) {
+	for key, value := range change {
+		below, isMap := value.(map[string]any)
+		if inner, ok := into[key].(map[string]any); ok && isMap {
+			merge(inner, below)
+		} else {
+			into[key] = value
+		}
+	}
+}
+
+// watch tells the story, and then keeps still until the client has heard enough.
+func (a *api) watch(t *testing.T, w http.ResponseWriter, r *http.Request) {
+	t.Helper()
+	if got := r.URL.Query().Get("fieldSelector"); !strings.HasPrefix(got, "metadata.name=") {
+		t.Errorf("a watch of %q, want one object", got)
+	}
+	for _, m := range a.story {
+		if err := json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": m}); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := http.NewResponseController(w).Flush(); err != nil {
+		t.Error(err)
+	}
+	<-r.Context().Done()
 }
 
 func kubeconfig(t *testing.T, url string) string {
@@ -130,6 +244,12 @@ func TestUsageErrors(t *testing.T) {
 		"NoUnit":          {"Seven what?", []string{"plan", "x", "--for", "7"}, "error: invalid argument \"7\" for \"--for\" flag: write a whole number and w, d, h, m or s, such as 7d, at most 366d\n"},
 		"NoLength":        {"Empty is not zero.", []string{"plan", "x", "--for", ""}, "error: invalid argument \"\" for \"--for\" flag: write a whole number and w, d, h, m or s, such as 7d, at most 366d\n"},
 		"TimeWithoutZone": {"Whose nine o'clock?", []string{"plan", "x", "--at", "2025-01-15T09:00:00"}, "error: invalid argument \"2025-01-15T09:00:00\" for \"--at\" flag: write RFC 3339 with a zone, such as 2025-01-15T09:00:00Z or 2025-01-15T09:00:00+01:00\n"},
+		"GiveBackWhat":    {"A machine that is taken away should be meant.", []string{"give-back"}, "error: give the NAME of one ScheduledMachine\n"},
+		"GiveBackTwo":     {"One at a time.", []string{"give-back", "x", "y"}, "error: give the NAME of one ScheduledMachine\n"},
+		"LongReason":      {"What is remembered is bounded; half a reason is none.", []string{"give-back", "x", "--reason", strings.Repeat("x", 238)}, "error: --reason: write one line of at most 237 characters, without spaces at its end\n"},
+		"ReasonOfLines":   {"It becomes part of events.", []string{"give-back", "x", "--reason", "a\nb"}, "error: --reason: write one line of at most 237 characters, without spaces at its end\n"},
+		"ResumeWhat":      {"A machine that joins should be meant, too.", []string{"resume"}, "error: give the NAME of one ScheduledMachine\n"},
+		"WhyWhat":         {"It explains one.", []string{"why"}, "error: give the NAME of one ScheduledMachine\n"},
 		"VersionOfWhat":   {"It takes no argument.", []string{"version", "x"}, "error: unknown command \"x\" for \"kubectl 5spot version\"\n"},
 	}
 	for name, tc := range cases {

@@ -101,11 +101,18 @@ func (p *planOptions) plan(machines []plan.Machine, at time.Time) ([]plan.Plan, 
 	for i, m := range machines {
 		var err error
 		plans[i], err = plan.New(m, at, time.Duration(p.length))
-		for _, bad := range schedule.FieldErrors(err) {
-			errs = append(errs, fmt.Errorf("%s: spec.schedule.%w", m.Name, bad))
-		}
+		errs = append(errs, unreadable(m.Name, err))
 	}
 	return plans, errors.Join(errs...)
+}
+
+// unreadable names the machine and the field of every error of a schedule.
+func unreadable(name string, err error) error {
+	var errs []error
+	for _, bad := range schedule.FieldErrors(err) {
+		errs = append(errs, fmt.Errorf("%s: spec.schedule.%w", name, bad))
+	}
+	return errors.Join(errs...)
 }
 
 // planned is what a plan needs of an object in the cluster.

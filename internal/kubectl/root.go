@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kubectl answers, at a terminal: what are my machines doing, what comes
-// next, and why? It reads files or one cluster and changes nothing. It knows
-// nothing about how a schedule is judged; it asks internal/plan and the status
-// that the controllers wrote.
+// next, and why? It reads files or one cluster. It writes two things only, and
+// only for a person who says so: that an owner wants a machine back, and that its
+// schedule is on again. It knows nothing about how a schedule is judged; it asks
+// internal/plan and the status that the controllers wrote.
 package kubectl
 
 import (
@@ -39,7 +40,7 @@ type Options struct {
 func New(o Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                "kubectl-5spot",
-		Short:              "See what scheduled machines do, what comes next and why",
+		Short:              "See what scheduled machines do and why; give them back, and lend them again",
 		Annotations:        map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl 5spot"},
 		SilenceErrors:      true, // Report prints them
 		DisableSuggestions: true, // they come as further lines of the error
@@ -49,7 +50,7 @@ func New(o Options) *cobra.Command {
 	cmd.SetOut(o.Out)
 	cmd.SetErr(o.Err)
 	config := addClusterFlags(cmd.PersistentFlags())
-	cmd.AddCommand(newPlan(o, config), newStatus(o, config), newVersion(o))
+	cmd.AddCommand(newPlan(o, config), newStatus(o, config), newWhy(o, config), newGiveBack(o, config), newResume(o, config), newVersion(o))
 	return cmd
 }
 
@@ -66,8 +67,8 @@ func addClusterFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }
 
-// failure is an error of the world: the cluster's, or that of whoever should have
-// taken the output. All other errors are the caller's.
+// failure is an error of the world: the cluster's, that of a machine that stands
+// otherwise than it should, or that of whoever should have taken the output. All other errors are the caller's.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
@@ -81,7 +82,7 @@ func failed(doing string, err error) error {
 }
 
 // ExitCode returns the exit code that goes with err: 0, 1 for an error of the
-// cluster, or 2 for one of the command line or a file.
+// cluster or a machine in it, or 2 for one of the command line, a file or a schedule.
 func ExitCode(err error) int {
 	var f failure
 	switch {

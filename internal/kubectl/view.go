@@ -5,7 +5,6 @@ package kubectl
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -37,6 +36,8 @@ type view struct {
 	zone *time.Location
 }
 
+const unreadableSchedule = "unreadable"
+
 // viewOf reads the spec and the controllers' own words. It judges nothing again:
 // where they differ from the clock, that is what there is to see.
 func viewOf(m *v1alpha1.ScheduledMachine) view {
@@ -67,7 +68,7 @@ func viewOf(m *v1alpha1.ScheduledMachine) view {
 	s, err := schedule.Parse(planned(m).Schedule)
 	v.zone, v.Schedule = s.Zone(), s.String()
 	if err != nil {
-		v.Schedule = "unreadable"
+		v.Schedule = unreadableSchedule
 	}
 	return v
 }
@@ -132,7 +133,7 @@ func (v *view) nothingNext() string {
 		return "nothing: the kill switch is on"
 	case !v.Enabled:
 		return "nothing: disabled"
-	case strings.TrimSpace(v.Schedule) == "unreadable":
+	case v.Schedule == unreadableSchedule:
 		return "unknown: the schedule is unreadable"
 	default:
 		return "never changes"

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// giveBackOptions are the flags of give-back.
+type giveBackOptions struct {
+	reason  string
+	wait    bool
+	timeout span
+}
+
+func newGiveBack(o Options, config clientcmd.ClientConfig) *cobra.Command {
+	g := giveBackOptions{timeout: span(5 * time.Minute)}
+	cmd := &cobra.Command{
+		Use:   "give-back NAME",
+		Short: "Give a machine back to its owner, now",
+		Long: `Give a machine back to its owner, now.
+
+It leaves the cluster without drain: what the cluster runs on it is lost. Then its
+schedule is turned off, so that it stays away until somebody lends it again with
+resume. This is what also happens when the owner starts a program of killIfCommands.
+No access to the workload cluster is needed, and nothing is asked back.
+
+A machine that is not in the cluster just now is given back all the same: its
+schedule is turned off. One that is being given back, or has been, is left alone.`,
+		Example: `  kubectl 5spot give-back office-hours
+  kubectl 5spot give-back office-hours --reason "fire drill" --wait`,
+		Args: func(cmd *cobra.Command, names []string) error {
+			if r := g.request("", time.Time{}); r != r.Screened() {
+				return errors.New("--reason: write one line of at most 237 characters, without spaces at its end")
+			}
+			return oneName(cmd, names)
+		},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return g.run(cmd.Context(), o, config, names[0])
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&g.reason, "reason", "", "why, for whoever reads it later: `text` of one line")
+	flags.BoolVar(&g.wait, "wait", false, "tell every step, until the machine is given back")
+	flags.Var(&g.timeout, "timeout", "how long to wait; the request stands after that, too")
+	return cmd
+}
+
+func (g *giveBackOptions) request(node string, at time.Time) v1alpha1.ReclaimRecord {
+	return v1alpha1.PersonsRequest(node, g.reason, at)
+}
+
+func (g *giveBackOptions) run(ctx context.Context, o Options, config clientcmd.ClientConfig, name string) error {
+	c, err := connect(config)
+	if err != nil {
+		return err
+	}
+	var before *v1alpha1.ScheduledMachine
+	after, err := c.change(ctx, name, func(m *v1alpha1.ScheduledMachine) (map[string]any, error) {
+		before = m
+		if _, asked := recordOf(m, v1alpha1.EmergencyReclaimAnnotation); asked || givenBack(m) {
+			return nil, nil
+		}
+		node := ""
+		if m.Status.NodeRef != nil {
+			node = m.Status.NodeRef.Name
+		}
+		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+			v1alpha1.EmergencyReclaimAnnotation: g.request(node, o.Now()).String(),
+		}}}, nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := write(o.Out, strings.Join(append(answer(before), pausedNotes(after)...), "\n")+"\n"); err != nil {
+		return err
+	}
+	if !g.wait || givenBack(before) {
+		return nil
+	}
+	return g.await(ctx, o, c, name)
+}
+
+// givenBack reports whether there is nothing left to give back.
+func givenBack(m *v1alpha1.ScheduledMachine) bool {
+	_, asked := m.Annotations[v1alpha1.EmergencyReclaimAnnotation]
+	return !asked && !m.ScheduleEnabled() && gone(m)
+}
+
+// answer is what give-back says at once.
+func answer(before *v1alpha1.ScheduledMachine) []string {
+	name := before.Name
+	if r, asked := recordOf(before, v1alpha1.EmergencyReclaimAnnotation); asked {
+		return []string{name + ": it is being given back already: " + r.sentence() + "."}
+	}
+	switch {
+	case givenBack(before):
+		return []string{name + ": nothing to give back: no machine of it is in the cluster, and its schedule is off."}
+	case gone(before):
+		return []string{name + ": asked. No machine of it is in the cluster now; its schedule is turned off, so that none joins."}
+	default:
+		return []string{name + ": asked. The machine leaves the cluster at once; when it is gone, its schedule is turned off."}
+	}
+}
+
+// await tells the steps as they are seen.
+func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(g.timeout))
+	defer cancel()
+	last := ""
+	err := c.follow(ctx, name, func(m *v1alpha1.ScheduledMachine) (bool, error) {
+		step, done, err := progress(m)
+		if err != nil {
+			return false, failed(name, err)
+		}
+		if step == last {
+			return false, nil
+		}
+		last = step
+		return done, write(o.Out, fmt.Sprintf("%s  %s\n", o.Now().Format(time.TimeOnly), step))
+	})
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return failed(name, fmt.Errorf("not given back after %s, and still asked for: %s; see kubectl 5spot why %s", &g.timeout, last, name))
+	}
+	return err
+}
+
+// progress is where a machine stands on its way back.
+func progress(m *v1alpha1.ScheduledMachine) (step string, done bool, err error) {
+	if m == nil {
+		return "given back: the ScheduledMachine itself is gone", true, nil
+	}
+	_, asked := m.Annotations[v1alpha1.EmergencyReclaimAnnotation]
+	switch {
+	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && m.Status.MachineRef != nil:
+		return "the machine is being taken out of the cluster", false, nil
+	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove:
+		return "the machine is out of the cluster", false, nil
+	case asked:
+		return "the request is written down", false, nil
+	case m.ScheduleEnabled():
+		return "", false, errors.New("somebody has withdrawn the request, or lent the machine again meanwhile")
+	case !gone(m):
+		return "the schedule is off", false, nil
+	default:
+		return "given back: the schedule is off, and nothing of the machine is in the cluster", true, nil
+	}
+}

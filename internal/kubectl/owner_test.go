@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// asked is a machine that somebody wants back.
+func asked(r v1alpha1.ReclaimRecord) func(*v1alpha1.ScheduledMachine) {
+	return func(m *v1alpha1.ScheduledMachine) {
+		m.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: r.String()}
+	}
+}
+
+// reclaimed is a machine that somebody has got back.
+func reclaimed(r v1alpha1.ReclaimRecord) func(*v1alpha1.ScheduledMachine) {
+	return func(m *v1alpha1.ScheduledMachine) {
+		disabled(m)
+		m.Status.ObservedGeneration = m.Generation
+		m.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: r.String()}
+	}
+}
+
+var (
+	java = v1alpha1.ReclaimRecord{Node: "worker-7", NodeUID: types.UID("u1"), Reason: "process-match: java", RequestedAt: "2025-01-15T14:00:00Z"}
+	ada  = v1alpha1.PersonsRequest("worker-7", "Ada needs it", now)
+)
+
+func taking(m *v1alpha1.ScheduledMachine) { m.Status.Phase = v1alpha1.PhaseEmergencyRemove }
+
+func away(m *v1alpha1.ScheduledMachine) {
+	m.Status.Phase, m.Status.InSchedule = v1alpha1.PhaseInactive, false
+	m.Status.MachineRef, m.Status.NodeRef = nil, nil
+}
+
+func pausedMachine(m *v1alpha1.ScheduledMachine) {
+	m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+}
+
+const takeBack = "office: asked. The machine leaves the cluster at once; when it is gone, its schedule is turned off.\n"
+
+func TestGiveBack(t *testing.T) {
+	t.Parallel()
+	const written = `kubectl-5spot: map[metadata:map[annotations:map[5spot.finos.org/emergency-reclaim:{"node":"worker-7","reason":"asked by a person: Ada needs it","requestedAt":"2025-01-15T17:00:00Z"}]]]`
+	cases := map[string]struct {
+		reason  string
+		object  *v1alpha1.ScheduledMachine
+		want    string
+		written []string
+	}{
+		"Running": {"The request is all that is written: the controller does the rest.", machine("office"), takeBack, []string{written}},
+		"Away": {
+			"The owner who asks before the window opens does not want the machine to join.", machine("office", away),
+			"office: asked. No machine of it is in the cluster now; its schedule is turned off, so that none joins.\n",
+			[]string{strings.Replace(written, "worker-7", "", 1)},
+		},
+		"OffButThere": {
+			"A schedule that is off leaves the machine in the cluster.",
+			machine("office", func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.Enabled = new(false) }),
+			takeBack, []string{written},
+		},
+		"Leaving": {"A drain is no reason to wait.", machine("office", leaving), takeBack, []string{written}},
+		"Asked": {
+			"The first request stands.", machine("office", asked(java)),
+			"office: it is being given back already: its owner started a program that matches java.\n", nil,
+		},
+		"GivenBack": {
+			"What is done is not done again.", machine("office", reclaimed(java)),
+			"office: nothing to give back: no machine of it is in the cluster, and its schedule is off.\n", nil,
+		},
+		"OffUnseen": {
+			"While the controller has not seen that it is off, a machine may be on its way.",
+			machine("office", disabled),
+			takeBack, []string{strings.Replace(written, "worker-7", "", 1)},
+		},
+		"Paused": {
+			"The request is remembered, and the owner is told why nothing happens.", machine("office", pausedMachine),
+			takeBack + "It is paused: nothing is done, not even for its owner, until somebody unpauses it or its Cluster.\n", []string{written},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &api{objects: map[string]any{path("office"): tc.object}}
+			config := server.serve(t)
+			if diff := cmp.Diff(result{Out: tc.want}, run("", "give-back", "office", "--reason", "Ada needs it", config)); diff != "" {
+				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.written, server.patches); diff != "" {
+				t.Errorf("%s\nwritten: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestGiveBackDecidesAnewWhenSomebodyElseWasFaster(t *testing.T) {
+	t.Parallel()
+	server := &api{objects: map[string]any{path("office"): machine("office")}}
+	server.rival = func(a *api) {
+		a.objects[path("office")] = machine("office", asked(java))
+		a.touch(path("office"))
+	}
+	got := run("", "give-back", "office", server.serve(t))
+	if got.Code != 0 || !strings.Contains(got.Out, "already: its owner started a program that matches java") || len(server.patches) != 0 {
+		t.Errorf("the request of another must not be written over: %+v, written %q", got, server.patches)
+	}
+}
+
+func TestGiveBackWaits(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		story  []*v1alpha1.ScheduledMachine
+		args   []string
+		want   result
+	}{
+		"ToTheEnd": {
+			"Every step once, with its time, until it is over.",
+			[]*v1alpha1.ScheduledMachine{
+				machine("office", asked(ada)), machine("office", asked(ada), taking), machine("office", asked(ada), taking),
+				machine("office", asked(ada), taking, func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = nil }),
+				machine("office", reclaimed(ada), func(m *v1alpha1.ScheduledMachine) { m.Status.ObservedGeneration-- }),
+				machine("office", reclaimed(ada)),
+			},
+			nil,
+			result{Out: takeBack +
+				"17:00:00  the request is written down\n" +
+				"17:00:00  the machine is being taken out of the cluster\n" +
+				"17:00:00  the machine is out of the cluster\n" +
+				"17:00:00  the schedule is off\n" +
+				"17:00:00  given back: the schedule is off, and nothing of the machine is in the cluster\n"},
+		},
+		"Withdrawn": {
+			"What no longer comes is not waited for.",
+			[]*v1alpha1.ScheduledMachine{machine("office")},
+			nil,
+			result{
+				Out: takeBack + "17:00:00  the request is written down\n",
+				Err: "error: office: somebody has withdrawn the request, or lent the machine again meanwhile\n", Code: 1,
+			},
+		},
+		"TooLong": {
+			"A script must not wait for ever, and must not believe that the request is gone.",
+			nil,
+			[]string{"--timeout=1s"},
+			result{
+				Out: takeBack + "17:00:00  the request is written down\n",
+				Err: "error: office: not given back after 1s, and still asked for: the request is written down; see kubectl 5spot why office\n", Code: 1,
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &api{objects: map[string]any{path("office"): machine("office")}, story: tc.story}
+			args := append([]string{"give-back", "office", "--wait", server.serve(t)}, tc.args...)
+			if diff := cmp.Diff(tc.want, run("", args...)); diff != "" {
+				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestResume(t *testing.T) {
+	t.Parallel()
+	written := []string{"kubectl-5spot: map[spec:map[schedule:map[enabled:true]]]"}
+	cases := map[string]struct {
+		reason  string
+		object  *v1alpha1.ScheduledMachine
+		want    result
+		written []string
+	}{
+		"InTheWindow": {
+			"It says what follows at once, and what would undo it.", machine("office", reclaimed(java)),
+			result{Out: "office: the schedule is on again. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\n" +
+				"If java still runs on the machine, the machine goes again: quit it first.\n"}, written,
+		},
+		"AskedByAPerson": {
+			"There is no program to quit.", machine("office", reclaimed(ada)),
+			result{Out: "office: the schedule is on again. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\n"}, written,
+		},
+		"OutsideTheWindow": {
+			"It says when.", machine("office", disabled, func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.HoursOfDay = []string{"19-20"} }),
+			result{Out: "office: the schedule is on again. The machine joins when its window opens: Wed 2025-01-15 19:00:00 EST.\n"}, written,
+		},
+		"Always": {
+			"A window without an end has none to tell.", machine("office", disabled, constant),
+			result{Out: "office: the schedule is on again. Its window is open and does not close: the machine joins now.\n"}, written,
+		},
+		"Never": {
+			"Nothing would come of it, and that is said.", machine("office", disabled, func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.HoursOfDay = nil }),
+			result{Out: "office: the schedule is on again. Its window does not open within a year: nothing joins.\n"}, written,
+		},
+		"On": {
+			"Nothing is written.", machine("office"),
+			result{Out: "office: the schedule is on already. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\n"}, nil,
+		},
+		"KillSwitch": {
+			"Turning the schedule on would do nothing.", machine("office", killed),
+			result{Err: "error: office: spec.killSwitch is true, so nothing runs whatever the schedule says: " +
+				"kubectl -n farm patch scheduledmachine/office --type merge -p '{\"spec\":{\"killSwitch\":false}}' first\n", Code: 1}, nil,
+		},
+		"UnderWay": {
+			"It would be turned off again.", machine("office", asked(java), taking),
+			result{Err: "error: office: it is still being given back, which ends with the schedule turned off: try again when it is done\n", Code: 1}, nil,
+		},
+		"Unreadable": {
+			"The API would refuse it; this says what to change.", machine("office", disabled, func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.HoursOfDay = []string{"25"} }),
+			result{Err: "error: office: spec.schedule.hoursOfDay[0]: Invalid value: \"25\": Failed to parse hours: Hour must be 0-23, got: 25; hours are 0-23, a range is 9-17\n", Code: 2}, nil,
+		},
+		"Deleted": {
+			"There will be nothing to lend.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(0) }),
+			result{Err: "error: office: it is being deleted: make a new ScheduledMachine to lend the machine again\n", Code: 1}, nil,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &api{objects: map[string]any{path("office"): tc.object}}
+			if diff := cmp.Diff(tc.want, run("", "resume", "office", server.serve(t))); diff != "" {
+				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.written, server.patches); diff != "" {
+				t.Errorf("%s\nwritten: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	broken := func(m *v1alpha1.ScheduledMachine) {
+		m.Status.Phase = v1alpha1.PhaseError
+		m.Status.Conditions = []metav1.Condition{condition("Ready", metav1.ConditionFalse, "ReconcileFailed", "creating Machine: forbidden")}
+	}
+	blocked := func(m *v1alpha1.ScheduledMachine) {
+		m.Status.Phase = v1alpha1.PhasePending
+		m.Status.Conditions = []metav1.Condition{condition("ReferencesValid", metav1.ConditionFalse, "ReferencesInvalid", "Cluster prod does not exist")}
+	}
+	unreachable := func(m *v1alpha1.ScheduledMachine) {
+		m.Status.Conditions = append(m.Status.Conditions, condition("WorkloadClusterReachable", metav1.ConditionFalse, "NotConnected", "not connected"))
+	}
+	off := func(m *v1alpha1.ScheduledMachine) {
+		disabled(m)
+		m.Status.ObservedGeneration = m.Generation
+		m.ManagedFields = []metav1.ManagedFieldsEntry{
+			{Manager: "kubectl-create", Time: in(-48 * 3600e9), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:schedule":{"f:hoursOfDay":{}}}}`)},
+			{Manager: "kubectl-patch", Time: in(-2 * 3600e9), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:schedule":{"f:enabled":{}}}}`)},
+		}
+	}
+	none := func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = nil }
+	cases := map[string]struct {
+		reason string
+		object *v1alpha1.ScheduledMachine
+		state  string
+		want   []string // in the text
+	}{
+		"Returned": {
+			"Who, when, which program, on which Node, what next.", machine("office", reclaimed(java)), "Returned",
+			[]string{
+				"Because:   its owner started a program that matches java\n", "Asked:     2025-01-15T14:00:00Z\n", "Node:      worker-7\n", "Next:      nothing: disabled\n",
+				"Do:        kubectl 5spot -n farm resume office, to lend it again; quit java first, or the machine goes again\n",
+			},
+		},
+		"ReturnedToAPerson": {
+			"Their own words, and no program to quit.", machine("office", reclaimed(ada)), "Returned",
+			[]string{"Because:   asked by a person: Ada needs it\n", "Do:        kubectl 5spot -n farm resume office, to lend it again\n"},
+		},
+		"ReturnedByTheNode": {
+			"Anybody who may patch the Node can ask.", machine("office", reclaimed(v1alpha1.ReclaimRecord{Node: "worker-7", NodeUID: "u1", Reason: "fire"})), "Returned",
+			[]string{"Because:   asked on the Node: fire\n", "Asked:     -\n"},
+		},
+		"Returning":      {"Nothing of the schedule counts any more.", machine("office", asked(java), taking), "Returning", []string{"Next:      nothing: its schedule goes off\n"}},
+		"StillThere":     {"Off is not gone.", machine("office", reclaimed(java), func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = &v1alpha1.ChildReference{} }), "Returning", []string{"the machine is still leaving"}},
+		"Paused":         {"It stands above all else: not even the owner is served.", machine("office", pausedMachine), "Paused", []string{"not even for its owner", "Next:      nothing: paused\n"}},
+		"PausedAndAsked": {"The owner is told that the request is not lost.", machine("office", asked(java), func(m *v1alpha1.ScheduledMachine) { m.Annotations[clusterv1.PausedAnnotation] = "" }), "Paused", []string{"Note:      its owner has asked for it, which is remembered\n"}},
+		"KillSwitch":     {"By whom is not known, how to end it is.", machine("office", killed, none), "KillSwitch", []string{"stays away", `'{"spec":{"killSwitch":false}}'`, "Next:      nothing: the kill switch is on\n"}},
+		"Removing":       {"It is not gone yet.", machine("office", killed), "KillSwitch", []string{"is being removed"}},
+		"Off":            {"Kubernetes knows with what it was set, and when.", machine("office", off), "Off", []string{"Because:   somebody set spec.schedule.enabled to false\n", "Set by:    kubectl-patch, which wrote last 120m ago (2025-01-15T15:00:00Z)\n"}},
+		"OffButThere":    {"Off leaves the machine where it is.", machine("office", off, func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = &v1alpha1.ChildReference{} }), "Off", []string{"stays as it is", "give-back office, to have the machine\n"}},
+		"Waiting":        {"The next opening.", machine("office", away), "Waiting", []string{"opens in 21h: Thu 2025-01-16 09:00:00 EST"}},
+		"Running":        {"How to get it back.", machine("office"), "Running", []string{"closes in 6h", "give-back office, to have the machine now\n"}},
+		"Joining":        {"Not there yet.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.Status.Conditions = nil }), "Joining", nil},
+		"Leaving":        {"What blocks it.", machine("office", leaving), "Leaving", []string{"Because:   Waiting for the drain\n"}},
+		"Error":          {"Which step.", machine("office", broken), "Error", []string{"Because:   creating Machine: forbidden\n"}},
+		"Blocked":        {"What is missing.", machine("office", blocked), "Blocked", []string{"Because:   Cluster prod does not exist\n"}},
+		"Unreadable":     {"Unknown is not outside.", machine("office", unreadable), "Unreadable", []string{"Because:   Hour must be 0-23, got: 25\n", "Next:      unknown: the schedule is unreadable\n"}},
+		"Pending":        {"Nobody has looked.", machine("office", fresh), "Pending", []string{"no controller has looked at it yet"}},
+		"Deleting":       {"It goes for good.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(0) }), "Deleting", []string{"it goes for good"}},
+		"Unreachable":    {"A program is not seen; the command works.", machine("office", unreachable), "Running", []string{"Note:      the workload cluster cannot be reached", "give-back office works all the same\n"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := cluster(t, map[string]any{path("office"): tc.object})
+			got := run("", "why", "office", config)
+			for _, want := range append(tc.want, "Machine:   office in farm\n", "State:     "+tc.state+": ") {
+				if !strings.Contains(got.Out, want) {
+					t.Errorf("%s\n%q is not in:\n%s%s", tc.reason, want, got.Out, got.Err)
+				}
+			}
+			var e map[string]any
+			if err := json.Unmarshal([]byte(run("", "why", "office", "-o", "json", config).Out), &e); err != nil || e["state"] != tc.state {
+				t.Errorf("%v: as JSON the state is %v, want %s", err, e["state"], tc.state)
+			}
+		})
+	}
+}
+
+func TestWhyWritesJSON(t *testing.T) {
+	t.Parallel()
+	object := machine("office", reclaimed(java))
+	var got map[string]any
+	if err := json.Unmarshal([]byte(run("", "why", "office", "-o", "json", cluster(t, map[string]any{path("office"): object})).Out), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"namespace": "farm", "name": "office", "state": "Returned",
+		"what":    "it was given back to its owner, and its schedule is off",
+		"because": "its owner started a program that matches java",
+		"request": map[string]any{
+			"by": "program", "program": "java", "reason": "process-match: java", "node": "worker-7", "requestedAt": "2025-01-15T14:00:00Z",
+		},
+		"do":    []any{"kubectl 5spot -n farm resume office, to lend it again; quit java first, or the machine goes again"},
+		"notes": []any{},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// record is a request of an owner, as it was written down.
+type record struct{ v1alpha1.ReclaimRecord }
+
+// recordOf returns what is written down under an annotation.
+func recordOf(m *v1alpha1.ScheduledMachine, annotation string) (record, bool) {
+	value, ok := m.Annotations[annotation]
+	if !ok {
+		return record{}, false
+	}
+	return record{v1alpha1.ParseReclaimRecord(value)}, true
+}
+
+// program is the pattern of the program that asked; empty if none did.
+func (r record) program() string {
+	pattern, ok := strings.CutPrefix(r.Reason, reclaim.Reason(""))
+	if !ok || r.ByPerson() {
+		return ""
+	}
+	return pattern
+}
+
+// Who asked.
+const (
+	byProgram = "program"
+	byPerson  = "person"
+	byNode    = "node"
+)
+
+func (r record) by() string {
+	switch {
+	case r.ByPerson():
+		return byPerson
+	case r.program() != "":
+		return byProgram
+	default:
+		return byNode
+	}
+}
+
+// sentence says who asked and why.
+func (r record) sentence() string {
+	switch r.by() {
+	case byPerson:
+		return r.Why()
+	case byProgram:
+		return "its owner started a program that matches " + r.program()
+	default:
+		return "asked on the Node: " + r.Why()
+	}
+}
+
+// pausedNotes warns that nothing is done while the machine is paused.
+func pausedNotes(m *v1alpha1.ScheduledMachine) []string {
+	if !paused(m) {
+		return nil
+	}
+	return []string{"It is paused: nothing is done, not even for its owner, until somebody unpauses it or its Cluster."}
+}
+
+func paused(m *v1alpha1.ScheduledMachine) bool {
+	_, annotated := m.Annotations[clusterv1.PausedAnnotation]
+	return annotated || meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.PausedCondition)
+}
+
+// gone reports whether the controller has seen that nothing of the machine is in
+// the cluster.
+func gone(m *v1alpha1.ScheduledMachine) bool {
+	return m.Status.ObservedGeneration >= m.Generation && m.Status.MachineRef == nil && m.Status.InfrastructureRef == nil
+}
+
+// reachable is false only if the controller says so.
+func reachable(m *v1alpha1.ScheduledMachine) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.WorkloadClusterReachableCondition)
+	return c == nil || c.Status != metav1.ConditionFalse
+}

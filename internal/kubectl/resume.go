@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/plan"
+)
+
+func newResume(o Options, config clientcmd.ClientConfig) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Lend a machine again: turn its schedule on",
+		Long: `Lend a machine again: turn its schedule on, and say what follows and when.
+
+If the schedule is on already, nothing is written. While the machine is still being
+given back, or its kill switch is on, the command refuses, with exit code 1.`,
+		Example: `  kubectl 5spot resume office-hours`,
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return resume(cmd.Context(), o, config, names[0])
+		},
+	}
+}
+
+// oneName wants exactly one machine: what is done to it should be meant.
+func oneName(_ *cobra.Command, names []string) error {
+	if len(names) != 1 {
+		return errors.New("give the NAME of one ScheduledMachine")
+	}
+	return nil
+}
+
+func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name string) error {
+	c, err := connect(config)
+	if err != nil {
+		return err
+	}
+	now := o.Now().Truncate(time.Second)
+	var before *v1alpha1.ScheduledMachine
+	var next string
+	after, err := c.change(ctx, name, func(m *v1alpha1.ScheduledMachine) (map[string]any, error) {
+		before = m
+		if err := resumable(m); err != nil {
+			return nil, err
+		}
+		var err error
+		if next, err = prospect(m, now); err != nil || m.ScheduleEnabled() {
+			return nil, err
+		}
+		return map[string]any{"spec": map[string]any{"schedule": map[string]any{"enabled": true}}}, nil
+	})
+	if err != nil {
+		return err
+	}
+	said := "the schedule is on again"
+	if before.ScheduleEnabled() {
+		said = "the schedule is on already"
+	}
+	lines := []string{name + ": " + said + ". " + next}
+	if r, ok := recordOf(before, v1alpha1.ReclaimedAnnotation); ok && !before.ScheduleEnabled() && r.program() != "" {
+		lines = append(lines, fmt.Sprintf("If %s still runs on the machine, the machine goes again: quit it first.", r.program()))
+	}
+	return write(o.Out, strings.Join(append(lines, pausedNotes(after)...), "\n")+"\n")
+}
+
+// resumable refuses where turning the schedule on would do nothing, or be undone.
+func resumable(m *v1alpha1.ScheduledMachine) error {
+	_, leaving := m.Annotations[v1alpha1.EmergencyReclaimAnnotation]
+	switch {
+	case !m.DeletionTimestamp.IsZero():
+		return failed(m.Name, errors.New("it is being deleted: make a new ScheduledMachine to lend the machine again"))
+	case leaving:
+		return failed(m.Name, errors.New("it is still being given back, which ends with the schedule turned off: try again when it is done"))
+	case m.Spec.KillSwitch:
+		return failed(m.Name, fmt.Errorf("spec.killSwitch is true, so nothing runs whatever the schedule says: "+
+			`kubectl -n %s patch scheduledmachine/%s --type merge -p '{"spec":{"killSwitch":false}}' first`, m.Namespace, m.Name))
+	default:
+		return nil
+	}
+}
+
+// prospect says what the schedule does from now on, once it is on.
+func prospect(m *v1alpha1.ScheduledMachine, now time.Time) (string, error) {
+	wanted := planned(m)
+	wanted.Enabled = true
+	p, err := plan.New(wanted, now, plan.Longest)
+	if err != nil {
+		return "", unreadable(m.Name, err)
+	}
+	switch {
+	case p.Active && len(p.Transitions) == 0:
+		return "Its window is open and does not close: the machine joins now.", nil
+	case p.Active:
+		return fmt.Sprintf("Its window is open: the machine joins now, and leaves %s.", p.Transitions[0].Local), nil
+	case len(p.Transitions) == 0:
+		return "Its window does not open within a year: nothing joins.", nil
+	default:
+		return fmt.Sprintf("The machine joins when its window opens: %s.", p.Transitions[0].Local), nil
+	}
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+func newWhy(o Options, config clientcmd.ClientConfig) *cobra.Command {
+	output := text
+	cmd := &cobra.Command{
+		Use:   "why NAME",
+		Short: "Explain why a machine is where it is, and what to do about it",
+		Example: `  kubectl 5spot why office-hours
+  kubectl 5spot why office-hours -o json`,
+		Args: oneName,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return explainOne(cmd.Context(), o, config, names[0], output)
+		},
+	}
+	cmd.Flags().VarP(&output, "output", "o", strings.Join(formats, " or "))
+	return cmd
+}
+
+func explainOne(ctx context.Context, o Options, config clientcmd.ClientConfig, name string, output format) error {
+	c, err := connect(config)
+	if err != nil {
+		return err
+	}
+	objects, err := c.get(ctx, []string{name})
+	if err != nil {
+		return err
+	}
+	e := explain(&objects[0])
+	if output == asJSON {
+		encoder := json.NewEncoder(o.Out)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		return failed("writing", encoder.Encode(e))
+	}
+	return write(o.Out, e.text(o.Now().Truncate(time.Second)))
+}
+
+// state is where a machine stands, for its owner.
+type state string
+
+const (
+	stateDeleting   state = "Deleting"   // the ScheduledMachine is being deleted
+	statePaused     state = "Paused"     // nothing is done
+	stateKillSwitch state = "KillSwitch" // removed until the kill switch is off
+	stateReturning  state = "Returning"  // being given back to its owner
+	stateReturned   state = "Returned"   // given back; the schedule is off since
+	stateOff        state = "Off"        // somebody turned the schedule off
+	stateError      state = "Error"      // a step failed
+	stateUnreadable state = "Unreadable" // the schedule cannot be read
+	stateBlocked    state = "Blocked"    // something that the spec names is missing
+	stateLeaving    state = "Leaving"    // a graceful departure
+	stateWaiting    state = "Waiting"    // outside its window
+	stateRunning    state = "Running"    // lent
+	stateJoining    state = "Joining"    // on its way into the cluster
+	statePending    state = "Pending"    // not judged yet
+)
+
+// explanation is what why shows of a ScheduledMachine. Its JSON is an API.
+type explanation struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	State     state  `json:"state"`
+	// What is the state in one sentence, and Because what led to it.
+	What    string `json:"what"`
+	Because string `json:"because"`
+	// Request is the owner's, absent if none led here.
+	Request *request `json:"request,omitempty"`
+	// SetBy is who wrote the setting that led here, absent if that is unknown.
+	SetBy *writer `json:"setBy,omitempty"`
+	// Node is the machine's, empty if it has none.
+	Node           string       `json:"node,omitempty"`
+	NextActivation *metav1.Time `json:"nextActivation,omitempty"`
+	NextCleanup    *metav1.Time `json:"nextCleanup,omitempty"`
+	// Do is what to do, most useful first; Notes are what else one should know.
+	Do    []string `json:"do"`
+	Notes []string `json:"notes"`
+
+	view view
+}
+
+// request is who asked for a machine, and when by their own clock.
+type request struct {
+	By          string `json:"by"` // program, person or node
+	Program     string `json:"program,omitempty"`
+	Reason      string `json:"reason"`
+	Node        string `json:"node,omitempty"`
+	RequestedAt string `json:"requestedAt,omitempty"`
+}
+
+// writer is a program that wrote a setting, such as kubectl-patch, and when it last
+// wrote to the object.
+type writer struct {
+	Manager string       `json:"manager"`
+	At      *metav1.Time `json:"at,omitempty"`
+}
+
+// explain reads the spec, what is written down, and the controllers' own words.
+func explain(m *v1alpha1.ScheduledMachine) explanation {
+	v := viewOf(m)
+	e := explanation{
+		Namespace: m.Namespace, Name: m.Name, Node: v.Node, NextActivation: v.NextActivation, NextCleanup: v.NextCleanup,
+		Because: v.Why, Do: []string{}, Notes: []string{}, view: v,
+	}
+	for _, rule := range []func(*v1alpha1.ScheduledMachine, *explanation) bool{byOwner, byOperator, byTrouble, byClock} {
+		if rule(m, &e) {
+			break
+		}
+	}
+	e.note(m)
+	return e
+}
+
+func (e *explanation) set(s state, what string, do ...string) bool {
+	e.State, e.What, e.Do = s, what, append(e.Do, do...)
+	return true
+}
+
+// command is a command line of this program about the machine.
+func (e *explanation) command(verb string) string {
+	return fmt.Sprintf("kubectl 5spot -n %s %s %s", e.Namespace, verb, e.Name)
+}
+
+func (e *explanation) patch(spec string) string {
+	return fmt.Sprintf("kubectl -n %s patch scheduledmachine/%s --type merge -p '{\"spec\":%s}'", e.Namespace, e.Name, spec)
+}
+
+func (e *explanation) requested(r record) {
+	e.Because = r.sentence()
+	e.Request = &request{By: r.by(), Program: r.program(), Reason: r.Why(), Node: r.Node, RequestedAt: r.RequestedAt}
+}
+
+// byOwner explains what an owner's request did.
+func byOwner(m *v1alpha1.ScheduledMachine, e *explanation) bool {
+	if r, ok := recordOf(m, v1alpha1.EmergencyReclaimAnnotation); ok && !paused(m) && !m.Spec.KillSwitch {
+		e.requested(r)
+		return e.set(stateReturning, "it is being given back to its owner, without drain",
+			"wait: "+e.command("give-back")+" --wait tells every step")
+	}
+	r, ok := recordOf(m, v1alpha1.ReclaimedAnnotation)
+	if !ok || m.ScheduleEnabled() || m.Spec.KillSwitch {
+		return false
+	}
+	e.requested(r)
+	if !gone(m) {
+		return e.set(stateReturning, "its schedule is off, and the machine is still leaving", "wait, and look again")
+	}
+	again := e.command("resume") + ", to lend it again"
+	if p := r.program(); p != "" {
+		again += "; quit " + p + " first, or the machine goes again"
+	}
+	return e.set(stateReturned, "it was given back to its owner, and its schedule is off", again)
+}
+
+// byOperator explains what somebody set.
+func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
+	switch {
+	case paused(m):
+		e.Because = "the object has the annotation cluster.x-k8s.io/paused, or its Cluster is paused"
+		return e.set(statePaused, "it is paused: nothing is done, not even for its owner", "ask whoever runs the cluster to unpause it")
+	case !m.DeletionTimestamp.IsZero():
+		return e.set(stateDeleting, "the ScheduledMachine is being deleted, and the machine leaves for good", "wait")
+	case m.Spec.KillSwitch:
+		e.Because, e.SetBy = "somebody set spec.killSwitch", lastWriter(m, "killSwitch")
+		what := "the kill switch is on: the machine stays away"
+		if !gone(m) {
+			what = "the kill switch is on: the machine is being removed"
+		}
+		return e.set(stateKillSwitch, what, e.patch(`{"killSwitch":false}`)+", when whoever set it agrees")
+	case !m.ScheduleEnabled():
+		e.Because, e.SetBy = "somebody set spec.schedule.enabled to false", lastWriter(m, "enabled")
+		if gone(m) {
+			return e.set(stateOff, "its schedule is off, and it is not in the cluster", e.command("resume")+", to lend it again")
+		}
+		return e.set(stateOff, "its schedule is off, and the machine stays as it is",
+			e.command("resume")+", to let the schedule count again", e.command("give-back")+", to have the machine")
+	default:
+		return false
+	}
+}
+
+// byTrouble explains what the controllers cannot do.
+func byTrouble(m *v1alpha1.ScheduledMachine, e *explanation) bool {
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ScheduledCondition); c != nil && c.Status == metav1.ConditionUnknown || e.view.Schedule == unreadableSchedule {
+		return e.set(stateUnreadable, "its schedule cannot be read: everything stays as it is", "correct spec.schedule")
+	}
+	if m.Status.Phase == v1alpha1.PhaseError {
+		return e.set(stateError, "a step failed, and is tried again at least every 5 minutes", "tell whoever runs the cluster what stands under Because",
+			e.command("give-back")+", to have the machine meanwhile")
+	}
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ReferencesValidCondition); c != nil && c.Status == metav1.ConditionFalse {
+		e.Because = c.Message
+		return e.set(stateBlocked, "something that it needs is missing or belongs to somebody else", "tell whoever runs the cluster what stands under Because")
+	}
+	return false
+}
+
+// byClock explains what the schedule did.
+func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
+	have := e.command("give-back") + ", to have the machine now"
+	switch m.Status.Phase {
+	case v1alpha1.PhaseActive:
+		if meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ReadyCondition) {
+			return e.set(stateRunning, "it is lent: its window is open", have)
+		}
+		return e.set(stateJoining, "its window is open, and it is joining the cluster", have)
+	case v1alpha1.PhaseShuttingDown:
+		return e.set(stateLeaving, "it is leaving, and what runs on it may finish within its budget", e.command("give-back")+", to have it at once")
+	case v1alpha1.PhaseInactive:
+		return e.set(stateWaiting, "its window is closed, and it is not in the cluster", e.command("give-back")+", if it shall not join when the window opens")
+	default:
+		return e.set(statePending, "its schedule is being judged", "look again in a moment")
+	}
+}
+
+// note adds what holds in every state.
+func (e *explanation) note(m *v1alpha1.ScheduledMachine) {
+	if _, asked := recordOf(m, v1alpha1.EmergencyReclaimAnnotation); asked && e.State != stateReturning {
+		e.Notes = append(e.Notes, "its owner has asked for it, which is remembered")
+	}
+	if !reachable(m) {
+		e.Notes = append(e.Notes, "the workload cluster cannot be reached: a program that the owner starts is not seen; "+e.command("give-back")+" works all the same")
+	}
+	if e.view.Stale {
+		e.Notes = append(e.Notes, "the controller has not seen the latest change yet")
+	}
+}
+
+// lastWriter returns who set a field of the spec. Who else may have set it before
+// is not recorded.
+func lastWriter(m *v1alpha1.ScheduledMachine, field string) *writer {
+	var last *writer
+	for _, f := range m.ManagedFields {
+		if f.Subresource != "" || f.FieldsV1 == nil || !bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:`+field+`"`)) {
+			continue
+		}
+		if last == nil || last.At.Before(f.Time) {
+			last = &writer{Manager: f.Manager, At: f.Time}
+		}
+	}
+	return last
+}
+
+// text is the explanation for people.
+func (e *explanation) text(now time.Time) string {
+	lines := []string{
+		"Machine:\t" + e.Name + " in " + e.Namespace,
+		"State:\t" + string(e.State) + ": " + e.What,
+		"Because:\t" + indent(e.Because, "\t"),
+	}
+	if r := e.Request; r != nil {
+		lines = append(lines, "Asked:\t"+orDash(r.RequestedAt))
+	}
+	if w := e.SetBy; w != nil {
+		lines = append(lines, "Set by:\t"+w.text(now))
+	}
+	lines = append(lines, "Node:\t"+orDash(e.node()))
+	lines = append(lines, e.nextLines(now)...)
+	lines = append(lines, labelled("Do:", e.Do)...)
+	return columns(append(lines, labelled("Note:", e.Notes)...)...)
+}
+
+// nextLines are the next steps of the schedule, where anything follows from them.
+func (e *explanation) nextLines(now time.Time) []string {
+	switch e.State {
+	case stateReturning:
+		return []string{"Next:\tnothing: its schedule goes off"}
+	case statePaused:
+		return []string{"Next:\tnothing: paused"}
+	case stateDeleting:
+		return []string{"Next:\tnothing: it goes for good"}
+	default:
+		return e.view.nextLines(now)
+	}
+}
+
+// node is the machine's, or that of the request which took the machine away.
+func (e *explanation) node() string {
+	if e.Node == "" && e.Request != nil {
+		return e.Request.Node
+	}
+	return e.Node
+}
+
+func (w *writer) text(now time.Time) string {
+	if w.At == nil {
+		return w.Manager
+	}
+	return fmt.Sprintf("%s, which wrote last %s ago (%s)", w.Manager, duration.HumanDuration(now.Sub(w.At.Time)), w.At.UTC().Format(time.RFC3339))
+}
+
+// labelled puts a label before the first of some lines.
+func labelled(label string, texts []string) []string {
+	lines := make([]string, len(texts))
+	for i, t := range texts {
+		lines[i] = "\t" + t
+	}
+	if len(lines) > 0 {
+		lines[0] = label + lines[0]
+	}
+	return lines
+}
