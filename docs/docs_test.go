@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package docs_test answers one question: is what the documentation says still so?
-// The pages schedules.md and kubectl-plugin.md are run by internal/kubectl.
+// The pages schedules.md, kubectl-plugin.md and owners.md are run by internal/kubectl.
 package docs_test
 
 import (

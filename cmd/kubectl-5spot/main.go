@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The kubectl-5spot command, which kubectl also runs as "kubectl 5spot", shows
-// what scheduled machines do, what comes next and why.
+// what scheduled machines do, what comes next and why; it gives them back to their
+// owners, and lends them again.
 package main
 
 import (

@@ -241,6 +241,89 @@ func TestTheOwnerAsks(t *testing.T) {
 	}
 }
 
+// askAsPerson writes the request where a person does, and no Node asks.
+func (w *world) askAsPerson() {
+	w.Helper()
+	before := w.sm.DeepCopy()
+	w.sm.Annotations = map[string]string{
+		v1alpha1.EmergencyReclaimAnnotation: v1alpha1.PersonsRequest(w.node.Name, "Ada needs it", clock.RealClock{}.Now()).String(),
+	}
+	w.must(server.Client.Patch(w.Context(), w.sm, client.MergeFrom(before)))
+}
+
+func TestAPersonAsks(t *testing.T) {
+	w := newWorld(t)
+	w.askAsPerson()
+	w.settle()
+	want := []string{"patch *v1beta2.Machine", "delete *v1beta2.Machine", "delete *unstructured.Unstructured"}
+	if diff := cmp.Diff(want, w.writes); diff != "" {
+		t.Fatalf("writes until everything is on its way: -want, +got:\n%s", diff)
+	}
+	if got := len(w.recorder.Events); got != 1 {
+		t.Fatalf("%d events, want the one that says who asked", got)
+	}
+	if got := <-w.recorder.Events; !strings.HasPrefix(got, "Warning EmergencyReclaim ") || !strings.HasSuffix(got, "asked by a person: Ada needs it") {
+		t.Errorf("event %q", got)
+	}
+	w.writes = nil
+	w.gone()
+	w.settle()
+	if diff := cmp.Diff([]string{"patch *v1alpha1.ScheduledMachine"}, w.writes); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+	if w.sm.ScheduleEnabled() || v1alpha1.ParseReclaimRecord(w.sm.Annotations[v1alpha1.ReclaimedAnnotation]).Reason != "asked by a person: Ada needs it" {
+		t.Errorf("the schedule must be off, and say why: %v", w.sm.Annotations)
+	}
+}
+
+func TestAPersonAsksWhileTheNodeAsks(t *testing.T) {
+	w := newWorld(t)
+	w.askAsPerson()
+	w.ask("true")
+	w.settle()
+	w.gone()
+	w.settle()
+	if w.sm.ScheduleEnabled() || w.machine() != nil {
+		t.Error("the machine is not given back")
+	}
+	n := len(w.writes)
+	w.settle()
+	if len(w.writes) != n {
+		t.Errorf("it does not rest: %v", w.writes[n:])
+	}
+}
+
+// TestAMachineMadeWhileAPersonAskedGoes plays a controller that made the Machine
+// from an object that was not yet given back.
+func TestAMachineMadeWhileAPersonAskedGoes(t *testing.T) {
+	w := newWorld(t)
+	before := w.sm.DeepCopy()
+	w.sm.Spec.Schedule.Enabled = new(false)
+	w.sm.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: v1alpha1.PersonsRequest("", "", clock.RealClock{}.Now()).String()}
+	w.must(server.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
+	w.settle()
+	if w.machine().DeletionTimestamp.IsZero() || w.infra().GetDeletionTimestamp().IsZero() {
+		t.Error("the owner's machine stays in the cluster")
+	}
+	w.gone()
+	n := len(w.writes)
+	w.settle()
+	if len(w.writes) != n {
+		t.Errorf("there is nothing left to do: %v", w.writes[n:])
+	}
+}
+
+func TestAMachineOfAScheduleThatIsOffStays(t *testing.T) {
+	w := newWorld(t)
+	before := w.sm.DeepCopy()
+	w.sm.Spec.Schedule.Enabled = new(false)
+	w.must(server.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
+	w.settle()
+	if len(w.writes) != 0 {
+		t.Errorf("nobody asked for it: %v", w.writes)
+	}
+}
+
 func TestOnlyTheLiteralTrueAsks(t *testing.T) {
 	w := newWorld(t)
 	for _, value := range []string{"false", "0", "", "True", "1", "yes", " true", "true "} {

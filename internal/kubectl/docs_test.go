@@ -28,7 +28,7 @@ var block = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
 // its first line names, every command in a console block must print what follows
 // it. The clock stands still.
 func TestDocs(t *testing.T) {
-	for _, page := range []string{"schedules.md", "kubectl-plugin.md"} {
+	for _, page := range []string{"schedules.md", "kubectl-plugin.md", "owners.md"} {
 		t.Run(page, func(t *testing.T) { testPage(t, filepath.Join("..", "..", "docs", page)) })
 	}
 }
@@ -140,8 +140,10 @@ func farm(t *testing.T) string {
 		m.Spec.Schedule.Timezone, m.Status.NextCleanup, m.Status.NextActivation = "Europe/Zurich", in(24*time.Hour), in(15*time.Hour)
 		m.Status.NodeRef.Name = "rack-12"
 	})
-	const path = "/apis/5spot.finos.org/v1alpha1/namespaces/farm/scheduledmachines"
-	list := v1alpha1.ScheduledMachineList{Items: []v1alpha1.ScheduledMachine{*machine("office"), *rack, *machine("spare", disabled)}}
+	spare := machine("spare", reclaimed(v1alpha1.ReclaimRecord{Node: "spare", NodeUID: "u1", Reason: "process-match: java", RequestedAt: "2025-01-15T14:00:00Z"}))
+	list := v1alpha1.ScheduledMachineList{Items: []v1alpha1.ScheduledMachine{*machine("office"), *rack, *spare}}
 	list.APIVersion, list.Kind = v1alpha1.GroupVersion.String(), "ScheduledMachineList"
-	return cluster(t, map[string]any{path: list, path + "/office": machine("office"), path + "/rack-12": rack})
+	return cluster(t, map[string]any{
+		strings.TrimSuffix(path(""), "/"): list, path("office"): machine("office"), path("rack-12"): rack, path("spare"): spare,
+	})
 }

@@ -269,12 +269,12 @@ func TestWhy(t *testing.T) {
 			"Who, when, which program, on which Node, what next.", machine("office", reclaimed(java)), "Returned",
 			[]string{
 				"Because:   its owner started a program that matches java\n", "Asked:     2025-01-15T14:00:00Z\n", "Node:      worker-7\n", "Next:      nothing: disabled\n",
-				"Do:        kubectl 5spot -n farm resume office, to lend it again; quit java first, or the machine goes again\n",
+				"Do:        quit java before you lend it again, or it goes again\n           to lend it again: kubectl 5spot -n farm resume office\n",
 			},
 		},
 		"ReturnedToAPerson": {
 			"Their own words, and no program to quit.", machine("office", reclaimed(ada)), "Returned",
-			[]string{"Because:   asked by a person: Ada needs it\n", "Do:        kubectl 5spot -n farm resume office, to lend it again\n"},
+			[]string{"Because:   asked by a person: Ada needs it\n", "Do:        to lend it again: kubectl 5spot -n farm resume office\n"},
 		},
 		"ReturnedByTheNode": {
 			"Anybody who may patch the Node can ask.", machine("office", reclaimed(v1alpha1.ReclaimRecord{Node: "worker-7", NodeUID: "u1", Reason: "fire"})), "Returned",
@@ -287,9 +287,9 @@ func TestWhy(t *testing.T) {
 		"KillSwitch":     {"By whom is not known, how to end it is.", machine("office", killed, none), "KillSwitch", []string{"stays away", `'{"spec":{"killSwitch":false}}'`, "Next:      nothing: the kill switch is on\n"}},
 		"Removing":       {"It is not gone yet.", machine("office", killed), "KillSwitch", []string{"is being removed"}},
 		"Off":            {"Kubernetes knows with what it was set, and when.", machine("office", off), "Off", []string{"Because:   somebody set spec.schedule.enabled to false\n", "Set by:    kubectl-patch, which wrote last 120m ago (2025-01-15T15:00:00Z)\n"}},
-		"OffButThere":    {"Off leaves the machine where it is.", machine("office", off, func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = &v1alpha1.ChildReference{} }), "Off", []string{"stays as it is", "give-back office, to have the machine\n"}},
+		"OffButThere":    {"Off leaves the machine where it is.", machine("office", off, func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = &v1alpha1.ChildReference{} }), "Off", []string{"stays as it is", "to have the machine: kubectl 5spot -n farm give-back office\n"}},
 		"Waiting":        {"The next opening.", machine("office", away), "Waiting", []string{"opens in 21h: Thu 2025-01-16 09:00:00 EST"}},
-		"Running":        {"How to get it back.", machine("office"), "Running", []string{"closes in 6h", "give-back office, to have the machine now\n"}},
+		"Running":        {"How to get it back.", machine("office"), "Running", []string{"closes in 6h", "to have the machine now: kubectl 5spot -n farm give-back office\n"}},
 		"Joining":        {"Not there yet.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.Status.Conditions = nil }), "Joining", nil},
 		"Leaving":        {"What blocks it.", machine("office", leaving), "Leaving", []string{"Because:   Waiting for the drain\n"}},
 		"Error":          {"Which step.", machine("office", broken), "Error", []string{"Because:   creating Machine: forbidden\n"}},
@@ -297,7 +297,7 @@ func TestWhy(t *testing.T) {
 		"Unreadable":     {"Unknown is not outside.", machine("office", unreadable), "Unreadable", []string{"Because:   Hour must be 0-23, got: 25\n", "Next:      unknown: the schedule is unreadable\n"}},
 		"Pending":        {"Nobody has looked.", machine("office", fresh), "Pending", []string{"no controller has looked at it yet"}},
 		"Deleting":       {"It goes for good.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(0) }), "Deleting", []string{"it goes for good"}},
-		"Unreachable":    {"A program is not seen; the command works.", machine("office", unreachable), "Running", []string{"Note:      the workload cluster cannot be reached", "give-back office works all the same\n"}},
+		"Unreachable":    {"A program is not seen; the command works.", machine("office", unreachable), "Running", []string{"Note:      the workload cluster cannot be reached", "works all the same: kubectl 5spot -n farm give-back office\n"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -331,7 +331,7 @@ func TestWhyWritesJSON(t *testing.T) {
 		"request": map[string]any{
 			"by": "program", "program": "java", "reason": "process-match: java", "node": "worker-7", "requestedAt": "2025-01-15T14:00:00Z",
 		},
-		"do":    []any{"kubectl 5spot -n farm resume office, to lend it again; quit java first, or the machine goes again"},
+		"do":    []any{"quit java before you lend it again, or it goes again", "to lend it again: kubectl 5spot -n farm resume office"},
 		"notes": []any{},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -153,7 +153,7 @@ func byOwner(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	if r, ok := recordOf(m, v1alpha1.EmergencyReclaimAnnotation); ok && !paused(m) && !m.Spec.KillSwitch {
 		e.requested(r)
 		return e.set(stateReturning, "it is being given back to its owner, without drain",
-			"wait: "+e.command("give-back")+" --wait tells every step")
+			"to see every step: "+e.command("give-back")+" --wait")
 	}
 	r, ok := recordOf(m, v1alpha1.ReclaimedAnnotation)
 	if !ok || m.ScheduleEnabled() || m.Spec.KillSwitch {
@@ -163,11 +163,10 @@ func byOwner(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	if !gone(m) {
 		return e.set(stateReturning, "its schedule is off, and the machine is still leaving", "wait, and look again")
 	}
-	again := e.command("resume") + ", to lend it again"
 	if p := r.program(); p != "" {
-		again += "; quit " + p + " first, or the machine goes again"
+		e.Do = append(e.Do, "quit "+p+" before you lend it again, or it goes again")
 	}
-	return e.set(stateReturned, "it was given back to its owner, and its schedule is off", again)
+	return e.set(stateReturned, "it was given back to its owner, and its schedule is off", "to lend it again: "+e.command("resume"))
 }
 
 // byOperator explains what somebody set.
@@ -184,14 +183,14 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		if !gone(m) {
 			what = "the kill switch is on: the machine is being removed"
 		}
-		return e.set(stateKillSwitch, what, e.patch(`{"killSwitch":false}`)+", when whoever set it agrees")
+		return e.set(stateKillSwitch, what, "to turn it off, when whoever turned it on agrees: "+e.patch(`{"killSwitch":false}`))
 	case !m.ScheduleEnabled():
 		e.Because, e.SetBy = "somebody set spec.schedule.enabled to false", lastWriter(m, "enabled")
 		if gone(m) {
-			return e.set(stateOff, "its schedule is off, and it is not in the cluster", e.command("resume")+", to lend it again")
+			return e.set(stateOff, "its schedule is off, and it is not in the cluster", "to lend it again: "+e.command("resume"))
 		}
 		return e.set(stateOff, "its schedule is off, and the machine stays as it is",
-			e.command("resume")+", to let the schedule count again", e.command("give-back")+", to have the machine")
+			"to let the schedule count again: "+e.command("resume"), "to have the machine: "+e.command("give-back"))
 	default:
 		return false
 	}
@@ -204,7 +203,7 @@ func byTrouble(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	}
 	if m.Status.Phase == v1alpha1.PhaseError {
 		return e.set(stateError, "a step failed, and is tried again at least every 5 minutes", "tell whoever runs the cluster what stands under Because",
-			e.command("give-back")+", to have the machine meanwhile")
+			"to have the machine meanwhile: "+e.command("give-back"))
 	}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ReferencesValidCondition); c != nil && c.Status == metav1.ConditionFalse {
 		e.Because = c.Message
@@ -215,7 +214,7 @@ func byTrouble(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 
 // byClock explains what the schedule did.
 func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
-	have := e.command("give-back") + ", to have the machine now"
+	have := "to have the machine now: " + e.command("give-back")
 	switch m.Status.Phase {
 	case v1alpha1.PhaseActive:
 		if meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ReadyCondition) {
@@ -223,9 +222,9 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		}
 		return e.set(stateJoining, "its window is open, and it is joining the cluster", have)
 	case v1alpha1.PhaseShuttingDown:
-		return e.set(stateLeaving, "it is leaving, and what runs on it may finish within its budget", e.command("give-back")+", to have it at once")
+		return e.set(stateLeaving, "it is leaving, and what runs on it may finish within its budget", "to have it at once: "+e.command("give-back"))
 	case v1alpha1.PhaseInactive:
-		return e.set(stateWaiting, "its window is closed, and it is not in the cluster", e.command("give-back")+", if it shall not join when the window opens")
+		return e.set(stateWaiting, "its window is closed, and it is not in the cluster", "to keep it when the window opens: "+e.command("give-back"))
 	default:
 		return e.set(statePending, "its schedule is being judged", "look again in a moment")
 	}
@@ -237,7 +236,7 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine) {
 		e.Notes = append(e.Notes, "its owner has asked for it, which is remembered")
 	}
 	if !reachable(m) {
-		e.Notes = append(e.Notes, "the workload cluster cannot be reached: a program that the owner starts is not seen; "+e.command("give-back")+" works all the same")
+		e.Notes = append(e.Notes, "the workload cluster cannot be reached: a program that the owner starts is not seen; this works all the same: "+e.command("give-back"))
 	}
 	if e.view.Stale {
 		e.Notes = append(e.Notes, "the controller has not seen the latest change yet")
