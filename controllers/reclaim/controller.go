@@ -148,12 +148,12 @@ func (s *scope) remembered() bool {
 	return ok
 }
 
-// returned reports whether there is a Machine although its owner has the box:
-// whoever made it had not yet seen the schedule go off. A person may ask at that
-// instant; a Node asks only when there is a Machine.
+// returned reports whether something of the machine is there although its owner
+// has the box: whoever made it had not yet seen the schedule go off. A person may
+// ask at that instant; a Node asks only when there is a Machine.
 func (s *scope) returned() bool {
 	_, reclaimed := s.scheduled.Annotations[v1alpha1.ReclaimedAnnotation]
-	return reclaimed && !s.scheduled.ScheduleEnabled() && s.children.Machine != nil
+	return reclaimed && !s.scheduled.ScheduleEnabled() && (s.children.Machine != nil || s.children.Infrastructure != nil)
 }
 
 // deleted reports whether the Machine is being deleted.
@@ -173,7 +173,8 @@ func (s *scope) served() v1alpha1.ReclaimRecord {
 // facts is the border between Kubernetes and the decision.
 func (s *scope) facts() lifecycle.ReclaimFacts {
 	f := lifecycle.ReclaimFacts{
-		Remembered: s.remembered() || s.returned(),
+		Remembered: s.remembered(),
+		Returned:   s.returned(),
 		Request:    judge(s.node, s.children.Machine, s.served()),
 		Ejected:    s.children.Removed(),
 	}

@@ -313,6 +313,23 @@ func TestAMachineMadeWhileAPersonAskedGoes(t *testing.T) {
 	}
 }
 
+// TestAPersonAsksBeforeTheMachineIsMade leaves infrastructure without a Machine.
+func TestAPersonAsksBeforeTheMachineIsMade(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine()
+	m.SetFinalizers(nil)
+	w.must(server.Client.Update(t.Context(), m))
+	w.must(server.Client.Delete(t.Context(), m))
+	w.askAsPerson()
+	w.settle()
+	if w.sm.ScheduleEnabled() {
+		t.Error("the schedule is still on, and the Machine would be made")
+	}
+	if w.infra().GetDeletionTimestamp().IsZero() {
+		t.Error("what was made of the owner's machine stays")
+	}
+}
+
 func TestAMachineOfAScheduleThatIsOffStays(t *testing.T) {
 	w := newWorld(t)
 	before := w.sm.DeepCopy()

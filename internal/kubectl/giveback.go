@@ -128,7 +128,7 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, name
 		last = step
 		return done, write(o.Out, fmt.Sprintf("%s  %s\n", o.Now().Format(time.TimeOnly), step))
 	})
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return failed(name, fmt.Errorf("not given back after %s, and still asked for: %s; see kubectl 5spot why %s", &g.timeout, last, name))
 	}
 	return err

@@ -69,6 +69,9 @@ type api struct {
 	rival func(*api)
 	// story is what a watch shows, one object after the other.
 	story []*v1alpha1.ScheduledMachine
+	// cut ends a watch when the story is told; then watched, if set, is called.
+	cut     bool
+	watched func()
 	// patches are the bodies that were accepted, with who sent them.
 	patches []string
 
@@ -136,16 +139,21 @@ func (a *api) patch(t *testing.T, r *http.Request) (int, any) {
 	a.patches = append(a.patches, fmt.Sprintf("%s: %v", r.URL.Query().Get("fieldManager"), change))
 	merge(object, change)
 	a.objects[r.URL.Path] = object
-	a.touch(r.URL.Path)
+	a.touch(t, r.URL.Path)
 	return http.StatusOK, a.objects[r.URL.Path]
 }
 
 // touch gives an object a new version.
-func (a *api) touch(path string) {
+func (a *api) touch(t *testing.T, path string) {
+	t.Helper()
 	var object map[string]any
-	before, _ := json.Marshal(a.objects[path])
-	_ = json.Unmarshal(before, &object)
-	_ = unstructured.SetNestedField(object, version(object)+"1", "metadata", "resourceVersion")
+	before, err := json.Marshal(a.objects[path])
+	if err := errors.Join(err, json.Unmarshal(before, &object)); err != nil {
+		t.Error(err)
+	}
+	if err := unstructured.SetNestedField(object, version(object)+"1", "metadata", "resourceVersion"); err != nil {
+		t.Error(err)
+	}
 	a.objects[path] = object
 }
 
@@ -179,7 +187,12 @@ func (a *api) watch(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		t.Error(err)
 	}
-	<-r.Context().Done()
+	if !a.cut {
+		<-r.Context().Done()
+	}
+	if a.watched != nil {
+		a.watched()
+	}
 }
 
 func kubeconfig(t *testing.T, url string) string {

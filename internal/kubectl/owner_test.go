@@ -67,7 +67,8 @@ func TestGiveBack(t *testing.T) {
 		"OffButThere": {
 			"A schedule that is off leaves the machine in the cluster.",
 			machine("office", func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.Enabled = new(false) }),
-			takeBack, []string{written},
+			takeBack,
+			[]string{written},
 		},
 		"Leaving": {"A drain is no reason to wait.", machine("office", leaving), takeBack, []string{written}},
 		"Asked": {
@@ -81,11 +82,13 @@ func TestGiveBack(t *testing.T) {
 		"OffUnseen": {
 			"While the controller has not seen that it is off, a machine may be on its way.",
 			machine("office", disabled),
-			takeBack, []string{strings.Replace(written, "worker-7", "", 1)},
+			takeBack,
+			[]string{strings.Replace(written, "worker-7", "", 1)},
 		},
 		"Paused": {
 			"The request is remembered, and the owner is told why nothing happens.", machine("office", pausedMachine),
-			takeBack + "It is paused: nothing is done, not even for its owner, until somebody unpauses it or its Cluster.\n", []string{written},
+			takeBack + "It is paused: nothing is done, not even for its owner, until somebody unpauses it or its Cluster.\n",
+			[]string{written},
 		},
 	}
 	for name, tc := range cases {
@@ -108,7 +111,7 @@ func TestGiveBackDecidesAnewWhenSomebodyElseWasFaster(t *testing.T) {
 	server := &api{objects: map[string]any{path("office"): machine("office")}}
 	server.rival = func(a *api) {
 		a.objects[path("office")] = machine("office", asked(java))
-		a.touch(path("office"))
+		a.touch(t, path("office"))
 	}
 	got := run("", "give-back", "office", server.serve(t))
 	if got.Code != 0 || !strings.Contains(got.Out, "already: its owner started a program that matches java") || len(server.patches) != 0 {
@@ -171,6 +174,17 @@ func TestGiveBackWaits(t *testing.T) {
 	}
 }
 
+func TestGiveBackWatchesAnewWhenAWatchEnds(t *testing.T) {
+	t.Parallel()
+	server := &api{objects: map[string]any{path("office"): machine("office", asked(ada))}, cut: true}
+	server.story = []*v1alpha1.ScheduledMachine{machine("office", asked(ada), taking)}
+	server.watched = func() { server.objects[path("office")] = machine("office", reclaimed(ada)) }
+	got := run("", "give-back", "office", "--wait", server.serve(t))
+	if got.Code != 0 || !strings.HasSuffix(got.Out, "17:00:00  given back: the schedule is off, and nothing of the machine is in the cluster\n") {
+		t.Errorf("what happens between two watches must not be missed: %+v", got)
+	}
+}
+
 func TestResume(t *testing.T) {
 	t.Parallel()
 	written := []string{"kubectl-5spot: map[spec:map[schedule:map[enabled:true]]]"}
@@ -183,44 +197,54 @@ func TestResume(t *testing.T) {
 		"InTheWindow": {
 			"It says what follows at once, and what would undo it.", machine("office", reclaimed(java)),
 			result{Out: "office: the schedule is on again. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\n" +
-				"If java still runs on the machine, the machine goes again: quit it first.\n"}, written,
+				"If java still runs on the machine, the machine goes again: quit it first.\n"},
+			written,
 		},
 		"AskedByAPerson": {
 			"There is no program to quit.", machine("office", reclaimed(ada)),
-			result{Out: "office: the schedule is on again. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\n"}, written,
+			result{Out: "office: the schedule is on again. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\n"},
+			written,
 		},
 		"OutsideTheWindow": {
 			"It says when.", machine("office", disabled, func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.HoursOfDay = []string{"19-20"} }),
-			result{Out: "office: the schedule is on again. The machine joins when its window opens: Wed 2025-01-15 19:00:00 EST.\n"}, written,
+			result{Out: "office: the schedule is on again. The machine joins when its window opens: Wed 2025-01-15 19:00:00 EST.\n"},
+			written,
 		},
 		"Always": {
 			"A window without an end has none to tell.", machine("office", disabled, constant),
-			result{Out: "office: the schedule is on again. Its window is open and does not close: the machine joins now.\n"}, written,
+			result{Out: "office: the schedule is on again. Its window is open and does not close: the machine joins now.\n"},
+			written,
 		},
 		"Never": {
 			"Nothing would come of it, and that is said.", machine("office", disabled, func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.HoursOfDay = nil }),
-			result{Out: "office: the schedule is on again. Its window does not open within a year: nothing joins.\n"}, written,
+			result{Out: "office: the schedule is on again. Its window does not open within a year: nothing joins.\n"},
+			written,
 		},
 		"On": {
 			"Nothing is written.", machine("office"),
-			result{Out: "office: the schedule is on already. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\n"}, nil,
+			result{Out: "office: the schedule is on already. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\n"},
+			nil,
 		},
 		"KillSwitch": {
 			"Turning the schedule on would do nothing.", machine("office", killed),
 			result{Err: "error: office: spec.killSwitch is true, so nothing runs whatever the schedule says: " +
-				"kubectl -n farm patch scheduledmachine/office --type merge -p '{\"spec\":{\"killSwitch\":false}}' first\n", Code: 1}, nil,
+				"kubectl -n farm patch scheduledmachine/office --type merge -p '{\"spec\":{\"killSwitch\":false}}' first\n", Code: 1},
+			nil,
 		},
 		"UnderWay": {
 			"It would be turned off again.", machine("office", asked(java), taking),
-			result{Err: "error: office: it is still being given back, which ends with the schedule turned off: try again when it is done\n", Code: 1}, nil,
+			result{Err: "error: office: it is still being given back, which ends with the schedule turned off: try again when it is done\n", Code: 1},
+			nil,
 		},
 		"Unreadable": {
 			"The API would refuse it; this says what to change.", machine("office", disabled, func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.HoursOfDay = []string{"25"} }),
-			result{Err: "error: office: spec.schedule.hoursOfDay[0]: Invalid value: \"25\": Failed to parse hours: Hour must be 0-23, got: 25; hours are 0-23, a range is 9-17\n", Code: 2}, nil,
+			result{Err: "error: office: spec.schedule.hoursOfDay[0]: Invalid value: \"25\": Failed to parse hours: Hour must be 0-23, got: 25; hours are 0-23, a range is 9-17\n", Code: 2},
+			nil,
 		},
 		"Deleted": {
 			"There will be nothing to lend.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(0) }),
-			result{Err: "error: office: it is being deleted: make a new ScheduledMachine to lend the machine again\n", Code: 1}, nil,
+			result{Err: "error: office: it is being deleted: make a new ScheduledMachine to lend the machine again\n", Code: 1},
+			nil,
 		},
 	}
 	for name, tc := range cases {

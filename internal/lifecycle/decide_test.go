@@ -238,6 +238,9 @@ func TestDecideReclaim(t *testing.T) {
 		"RememberedIsEjected":      {"Also after a restart.", lifecycle.ReclaimFacts{Remembered: true, Machine: lifecycle.Present}, lifecycle.Eject},
 		"EjectedIsAwaited":         {"Nothing is left to hasten.", lifecycle.ReclaimFacts{Remembered: true, Machine: lifecycle.Leaving, Ejected: true}, lifecycle.Await},
 		"GoneIsDisarmed":           {"The schedule goes off when the machine is gone, whatever the Node says by then.", lifecycle.ReclaimFacts{Remembered: true, Request: lifecycle.StaleRequest, Ejected: true}, lifecycle.Disarm},
+		"ReturnedIsEjected":        {"A person may ask while the machine is being made.", lifecycle.ReclaimFacts{Returned: true, Machine: lifecycle.Present}, lifecycle.Eject},
+		"RestOfItIsEjected":        {"Its infrastructure may have been all that was made.", lifecycle.ReclaimFacts{Returned: true}, lifecycle.Eject},
+		"ReturnedIsNotTurnedOff":   {"The schedule is off already.", lifecycle.ReclaimFacts{Returned: true, Machine: lifecycle.Leaving, Ejected: true}, lifecycle.Rest},
 		"ServedIsCleared":          {"Last of all.", lifecycle.ReclaimFacts{Request: lifecycle.StaleRequest}, lifecycle.Clear},
 		"StaleIsCleared":           {"The agent asks again if its reason still holds.", lifecycle.ReclaimFacts{Request: lifecycle.StaleRequest, Machine: lifecycle.Present}, lifecycle.Clear},
 	}

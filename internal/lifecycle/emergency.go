@@ -40,6 +40,9 @@ const (
 type ReclaimFacts struct {
 	// Remembered says that a request has been written down and not been served yet.
 	Remembered bool
+	// Returned says that something of the machine is there although a request has
+	// been served and the schedule is off since: whoever made it had not seen that.
+	Returned bool
 	// Request is what the Node asks for now. A Node that cannot be seen asks for
 	// nothing.
 	Request Request
@@ -59,7 +62,7 @@ func DecideReclaim(f ReclaimFacts) Step {
 		return Disarm
 	case f.Remembered && f.Ejected:
 		return Await
-	case f.Remembered:
+	case f.Remembered, f.Returned && !f.Ejected:
 		return Eject
 	case f.Request == FreshRequest && f.Machine != Absent:
 		return Remember
