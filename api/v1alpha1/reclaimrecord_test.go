@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,6 +34,26 @@ func TestReclaimTexts(t *testing.T) {
 		if diff := cmp.Diff([]string{c.Event, c.Condition}, []string{r.Requested(), r.Where()}); diff != "" {
 			t.Errorf("%+v: -want, +got:\n%s", r, diff)
 		}
+	}
+}
+
+func TestRequestOfAPerson(t *testing.T) {
+	at := time.Date(2025, 1, 15, 12, 0, 0, 0, time.FixedZone("EST", -5*3600))
+	r := v1alpha1.ParseReclaimRecord(v1alpha1.PersonsRequest("", "Ada needs it", at).String())
+	if !r.ByPerson() {
+		t.Error("no Node asked")
+	}
+	if want := "Emergency reclaim at 2025-01-15T17:00:00Z: asked by a person: Ada needs it"; r.Where() != want {
+		t.Errorf("got %q, want %q", r.Where(), want)
+	}
+	if got := v1alpha1.PersonsRequest("n1", "", at).Why(); got != "asked by a person" {
+		t.Errorf("without a reason: %q", got)
+	}
+	if (v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u1"}).ByPerson() {
+		t.Error("a Node that asks is no person")
+	}
+	if !v1alpha1.ParseReclaimRecord("I need it").ByPerson() {
+		t.Error("what is no record was written by hand")
 	}
 }
 
