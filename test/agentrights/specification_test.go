@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agentrights
+
+import (
+	"strings"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+)
+
+// The Nodes: each has a label, a taint, a finalizer, an owner, and annotations of
+// others; asking also has a request.
+const (
+	own     = "own"     // the token's
+	asking  = "asking"  // also the token's holder's, with a request on it
+	other   = "other"   // somebody else's
+	renewed = "renewed" // has come back under its name, with another UID
+)
+
+// The tokens, all of the agent's service account.
+const (
+	bound   = "bound"   // to a pod on the Node own
+	served  = "served"  // to a pod on the Node asking
+	former  = "former"  // to a pod on the Node that was called renewed before
+	unbound = "unbound" // to nothing
+)
+
+// A change is what a request would make of a Node.
+type change struct {
+	what string
+	// set and remove are paths below the Node, each in parts.
+	path  []string
+	value any // nil removes
+	more  []change
+	// allowed is the specification: on the Node of the token, and nowhere else.
+	allowed bool
+	// asking is the specification where a request is on the Node already.
+	asking bool
+}
+
+func annotation(what, key string, value any, allowed, asking bool) change {
+	return change{what: what, path: []string{"metadata", "annotations", key}, value: value, allowed: allowed, asking: asking}
+}
+
+var long = strings.Repeat("x", 301)
+
+// changes are the rows of the specification.
+var changes = []change{
+	annotation("asks", reclaim.RequestedAnnotation, "true", true, true),
+	annotation("says why", reclaim.ReasonAnnotation, "process-match: java", true, true),
+	annotation("says the longest why", reclaim.ReasonAnnotation, long[:300], true, true),
+	annotation("says since when", reclaim.RequestedAtAnnotation, "2026-04-20T21:45:00Z", true, true),
+	{
+		what: "asks and says why and since when", path: []string{"metadata", "annotations", reclaim.RequestedAnnotation}, value: "true", allowed: true, asking: true,
+		more: []change{
+			annotation("", reclaim.ReasonAnnotation, "process-match: java", true, true),
+			annotation("", reclaim.RequestedAtAnnotation, "2026-04-20T21:45:00Z", true, true),
+		},
+	},
+	{
+		what: "asks, and labels besides", path: []string{"metadata", "annotations", reclaim.RequestedAnnotation}, value: "true",
+		more: []change{{path: []string{"metadata", "labels", "team"}, value: "mine"}},
+	},
+	annotation("asks with False", reclaim.RequestedAnnotation, "false", false, false),
+	annotation("asks with nothing", reclaim.RequestedAnnotation, "", false, false),
+	annotation("asks in capitals", reclaim.RequestedAnnotation, "TRUE", false, false),
+	annotation("says too long a why", reclaim.ReasonAnnotation, long, false, false),
+	annotation("says too long a when", reclaim.RequestedAtAnnotation, long, false, false),
+	annotation("adds an annotation", "example.org/new", "x", false, false),
+	annotation("adds one of ours that is not the agent's", "5spot.finos.org/applied-taints", "[]", false, false),
+	annotation("adds one that begins like the agent's", "5spot.finos.org/reclaim-requested-by", "x", false, false),
+	annotation("changes an annotation", "example.org/kept", "changed", false, false),
+	annotation("removes an annotation", "example.org/kept", nil, false, false),
+	annotation("changes the Machine of the Node", "cluster.x-k8s.io/machine", "another", false, false),
+	{what: "removes all annotations", path: []string{"metadata", "annotations"}},
+	{what: "adds a label", path: []string{"metadata", "labels", "example.org/new"}, value: "x"},
+	{what: "changes a label", path: []string{"metadata", "labels", "team"}, value: "mine"},
+	{what: "removes a label", path: []string{"metadata", "labels", "team"}},
+	{what: "opts the Node out", path: []string{"metadata", "labels", reclaim.AgentLabel}, value: "disabled"},
+	{what: "replaces finalizers", path: []string{"metadata", "finalizers"}, value: []any{"example.org/mine"}},
+	{what: "replaces owners", path: []string{"metadata", "ownerReferences"}, value: []any{
+		map[string]any{"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": "8a1e0b5f-2bb0-4b43-8a3b-9a5f2cf1c001"},
+	}},
+	{what: "cordons", path: []string{"spec", "unschedulable"}, value: true},
+	{what: "replaces taints", path: []string{"spec", "taints"}, value: []any{map[string]any{"key": "mine", "effect": "NoExecute"}}},
+	{what: "sets the provider's ID", path: []string{"spec", "providerID"}, value: "mine://1"},
+}
+
+// removals are changes that only a Node with a request on it can see.
+var removals = []change{
+	annotation("takes the request back", reclaim.RequestedAnnotation, nil, false, false),
+	annotation("takes the reason back", reclaim.ReasonAnnotation, nil, false, false),
+	annotation("takes the time back", reclaim.RequestedAtAnnotation, nil, false, false),
+}
+
+// allowed is the specification in one place: only the token of a pod on this very
+// Node, and only what the row says.
+func (c change) allows(token, node string) bool {
+	switch {
+	case token == bound && node == own:
+		return c.allowed
+	case token == served && node == asking:
+		return c.asking
+	default:
+		return false
+	}
+}
+
+// A call is a request that is not a change of a Node's own resource.
+type call struct {
+	verb, path string
+	allowed    bool
+}
+
+// calls are the rest of the specification, for every token alike: RBAC decides.
+func calls() []call {
+	var out []call
+	add := func(allowed bool, path string, verbs ...string) {
+		for _, verb := range verbs {
+			out = append(out, call{verb, path, allowed})
+		}
+	}
+	for _, node := range []string{own, asking, other, renewed} {
+		at := "/api/v1/nodes/" + node
+		add(true, at, "GET")
+		add(false, at, "PUT", "DELETE")
+		add(false, at+"/status", "GET", "PUT", "PATCH")
+		add(false, at+"/proxy/pods", "GET", "POST", "PUT", "DELETE")
+	}
+	add(false, "/api/v1/nodes", "GET", "POST", "DELETE")
+	add(false, "/api/v1/nodes?watch=true", "GET")
+	configMaps := "/api/v1/namespaces/5spot-system/configmaps"
+	add(true, configMaps, "GET")
+	add(true, configMaps+"/"+reclaim.ConfigMapName(own), "GET")
+	add(true, configMaps+"?watch=true&timeoutSeconds=1", "GET")
+	add(false, configMaps, "POST", "DELETE")
+	add(false, configMaps+"/"+reclaim.ConfigMapName(own), "PUT", "PATCH", "DELETE")
+	add(false, "/api/v1/namespaces/kube-system/configmaps", "GET", "POST", "DELETE")
+	add(false, "/api/v1/configmaps", "GET")
+	for _, resource := range []string{
+		"/api/v1/namespaces/5spot-system/secrets", "/api/v1/namespaces/5spot-system/pods", "/api/v1/namespaces/5spot-system/events",
+		"/api/v1/namespaces/5spot-system/serviceaccounts", "/apis/apps/v1/namespaces/5spot-system/daemonsets",
+		"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", "/api/v1/namespaces",
+		"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+		"/apis/certificates.k8s.io/v1/certificatesigningrequests",
+	} {
+		add(false, resource, "GET", "POST", "DELETE")
+		add(false, resource+"/any", "GET", "PUT", "PATCH", "DELETE")
+	}
+	add(false, "/api/v1/namespaces/5spot-system/serviceaccounts/reclaim-agent/token", "POST")
+	return out
+}
