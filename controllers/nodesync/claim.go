@@ -119,9 +119,14 @@ func (m *memory) forget(cluster client.ObjectKey) {
 	delete(m.clean, cluster)
 }
 
-func (m *memory) setClean(cluster client.ObjectKey) {
+// setClean says whether a Cluster is known to have nothing of ours.
+func (m *memory) setClean(cluster client.ObjectKey, clean bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !clean {
+		delete(m.clean, cluster)
+		return
+	}
 	if m.clean == nil {
 		m.clean = map[client.ObjectKey]bool{}
 	}

@@ -66,7 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	err = r.act(ctx, s)
 	switch {
 	case err == nil && s.use == unused:
-		r.memory.setClean(s.key)
+		r.memory.setClean(s.key, true)
 	case err == nil, errors.Is(err, clustercache.ErrClusterNotConnected):
 	case apierrors.IsConflict(err) && !errors.Is(err, errForeign):
 		return ctrl.Result{RequeueAfter: 1}, nil // A newer object is on its way to the cache.

@@ -371,6 +371,8 @@ func TestLastUserLeaves(t *testing.T) {
 	}
 	w.edit(w.sm, func() { w.sm.Spec.KillIfCommands = []string{"java"} })
 	w.want("and it comes back, into the Namespace that stayed", w.settle(), installs, optsIn)
+	w.edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
+	w.want("as often as it has to", w.settle(), optsOut, removes)
 }
 
 // TestLeftBehind is about a manager that was not there when the last user left.

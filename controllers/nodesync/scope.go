@@ -79,6 +79,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope,
 	if s.use == unused && r.memory.isClean(key) {
 		return nil, nil
 	}
+	r.memory.setClean(key, false)
 	if err := r.connect(ctx, s); err != nil {
 		return nil, err
 	}
