@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -98,9 +99,7 @@ func addLabels(u *unstructured.Unstructured, pairs map[string]string) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	for k, v := range pairs {
-		labels[k] = v
-	}
+	maps.Copy(labels, pairs)
 	u.SetLabels(labels)
 }
 
