@@ -67,7 +67,8 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope,
 		return nil, err
 	}
 	list := &v1alpha1.ScheduledMachineList{}
-	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{r.ClusterIndex: key.Name}); err != nil {
+	// Not copied, because they are only read: there may be thousands.
+	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{r.ClusterIndex: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing ScheduledMachines: %w", err)
 	}
 	s := &scope{key: key, cluster: cluster}

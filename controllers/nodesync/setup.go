@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -69,8 +70,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodesync").
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter), changed)).
-		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(ofScheduledMachine), builder.WithPredicates(changed)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine), builder.WithPredicates(machineMoved())).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(ofScheduledMachine), builder.WithPredicates(changed, concerned())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(machineMoved())).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("nodesync", itself)).
 		WithOptions(opts).
 		Build(r)
@@ -93,12 +94,30 @@ func ofScheduledMachine(_ context.Context, obj client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}}}
 }
 
-func ofMachine(_ context.Context, obj client.Object) []ctrl.Request {
+// concerned lets through ScheduledMachines that ask for the agent, asked for it, or
+// kept a Node from being touched. A fleet that does without costs nothing.
+func concerned() predicate.Predicate {
+	concerns := func(obj client.Object) bool {
+		sm, ok := obj.(*v1alpha1.ScheduledMachine)
+		return ok && (len(sm.Spec.KillIfCommands) > 0 || emergency(sm) || annotations.HasPaused(sm))
+	}
+	p := predicate.NewPredicateFuncs(concerns)
+	p.UpdateFunc = func(e event.UpdateEvent) bool { return concerns(e.ObjectOld) || concerns(e.ObjectNew) }
+	return p
+}
+
+// ofMachine returns the Cluster of a Machine of ours, unless it is known to have
+// nothing to do with the agent.
+func (r *Reconciler) ofMachine(_ context.Context, obj client.Object) []ctrl.Request {
 	machine, ok := obj.(*clusterv1.Machine)
 	if !ok || children.ParentOf(machine) == "" {
 		return nil
 	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}}}
+	cluster := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
+	if r.memory.isClean(cluster) {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: cluster}}
 }
 
 // machineMoved lets through what decides whether a Machine has a Node that stays.
