@@ -24,12 +24,13 @@ help: ## Show the targets.
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-20s %s\n", $$1, $$2}'
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Generate deepcopy, CRDs, RBAC, webhook manifests and reference docs.
+generate: $(CONTROLLER_GEN) ## Generate deepcopy, CRDs, RBAC, webhook manifests, templates and reference docs.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=config/rbac
 	$(CONTROLLER_GEN) webhook paths=./internal/webhooks/... output:webhook:dir=config/webhook
 	go run ./hack/reference docs/reference
+	go run ./hack/clusterresourceset templates/clusterresourceset-reclaim-agent.yaml
 
 .PHONY: build
 build: ## Build the binaries into bin/.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -18,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
@@ -32,6 +35,10 @@ const ManagerName = "5spot-controller-manager"
 // request never waits for a free worker: each costs three writes.
 const reclaimConcurrency = 100
 
+// nodesyncConcurrency is how many workload clusters are kept at once. One that
+// answers slowly must not hold up the others.
+const nodesyncConcurrency = 50
+
 // Options are what may differ between two managers.
 type Options struct {
 	// Clock tells the time; nil is the machine's.
@@ -45,7 +52,21 @@ type Options struct {
 	// ClusterCacheQPS and ClusterCacheBurst limit requests to each workload cluster.
 	ClusterCacheQPS   float32
 	ClusterCacheBurst int
+	// AgentInstall says who installs the reclaim agent in workload clusters.
+	AgentInstall AgentInstall
+	// ReclaimAgentImage is the image of the agent; empty is that of the manifests.
+	ReclaimAgentImage string
 }
+
+// AgentInstall says who installs the reclaim agent.
+type AgentInstall string
+
+const (
+	// AgentInstallEnabled means that the manager does.
+	AgentInstallEnabled AgentInstall = "enabled"
+	// AgentInstallDisabled means that somebody else does.
+	AgentInstallDisabled AgentInstall = "disabled"
+)
 
 // SetupWithManager adds everything to mgr.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
@@ -81,10 +102,32 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, controller.Options{MaxConcurrentReconciles: reclaimConcurrency}); err != nil {
 		return err
 	}
+	install, err := installation(o)
+	if err != nil {
+		return fmt.Errorf("reading manifests of the reclaim agent: %w", err)
+	}
+	if err := (&nodesync.Reconciler{
+		Reader: mgr.GetClient(), ClusterIndex: scheduledmachine.ClusterNameIndex, Children: read,
+		ClusterCache: clusterCache, Recorder: recorder, Manifests: install,
+	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: nodesyncConcurrency}); err != nil {
+		return err
+	}
 	return (&webhooks.ScheduledMachine{}).SetupWithManager(mgr)
 }
 
-// newClusterCache caches Nodes only, and of those only what is read.
+// installation is what the manager installs in workload clusters.
+func installation(o Options) ([]*unstructured.Unstructured, error) {
+	if o.AgentInstall == AgentInstallDisabled {
+		return nil, nil
+	}
+	objects, err := manifests.Objects()
+	if err != nil {
+		return nil, err
+	}
+	return manifests.WithImage(objects, o.ReclaimAgentImage)
+}
+
+// newClusterCache caches Nodes, of those only what is read, and what is ours.
 func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clustercache.ClusterCache, error) {
 	secrets, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(),
@@ -93,11 +136,13 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 	if err != nil {
 		return nil, err
 	}
+	byObject := nodesync.CacheByObject()
+	byObject[&corev1.Node{}] = cache.ByObject{Transform: reclaim.TrimNode}
 	return clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient:     secrets,
 		WatchFilterValue: o.WatchFilter,
 		Cache: clustercache.CacheOptions{
-			ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: reclaim.TrimNode}},
+			ByObject: byObject,
 		},
 		Client: clustercache.ClientOptions{
 			QPS: o.ClusterCacheQPS, Burst: o.ClusterCacheBurst,

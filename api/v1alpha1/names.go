@@ -30,6 +30,10 @@ const (
 
 	// FieldManager is the manager of the fields that the controllers apply.
 	FieldManager = "5spot-controller"
+
+	// InstallerFieldManager is the manager of the fields of what is installed in
+	// workload clusters.
+	InstallerFieldManager = "5spot-agent-installer"
 )
 
 // Condition types of a ScheduledMachine.
@@ -110,11 +114,14 @@ const (
 	NotConnectedReason = "NotConnected"
 )
 
-// Reasons of events on a ScheduledMachine, besides the names of conditions.
+// Reasons of events on a ScheduledMachine or its Cluster, besides the names of conditions.
 const (
 	// EmergencyReclaimEvent is the Warning at the start of an emergency reclaim.
 	EmergencyReclaimEvent = "EmergencyReclaim"
 	// EmergencyReclaimDisabledScheduleEvent is the Warning after an emergency reclaim
 	// turned the schedule off.
 	EmergencyReclaimDisabledScheduleEvent = "EmergencyReclaimDisabledSchedule"
+	// ReclaimAgentBlockedEvent is the Warning on a Cluster in which an object of
+	// somebody else has the name of one that the reclaim agent needs.
+	ReclaimAgentBlockedEvent = "ReclaimAgentBlocked"
 )

@@ -64,6 +64,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.controllers.ClusterCacheBurst, "clustercache-client-burst", 30, "Requests to each workload cluster in one burst.")
 	fs.IntVar(&o.controllers.ClusterCacheConcurrency, "clustercache-concurrency", 100, "Workload clusters connected at the same time.")
 	fs.IntVar(&o.controllers.ScheduledMachineConcurrency, "scheduledmachine-concurrency", 80, "ScheduledMachines reconciled at the same time. Together with watches and emergencies, more than the API server takes on one connection, 100, only open more connections.")
+	fs.StringVar((*string)(&o.controllers.AgentInstall), "agent-install", string(controllers.AgentInstallEnabled), "Who installs the reclaim agent in workload clusters: enabled, the manager, where a ScheduledMachine has killIfCommands; disabled, you. Labels of Nodes and their ConfigMaps are kept in either case.")
+	fs.StringVar(&o.controllers.ReclaimAgentImage, "reclaim-agent-image", "", "Image of the reclaim agent that the manager installs. Empty is the one in the manifests.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the webhook server.")
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key.")
 	fs.StringVar(&o.webhookCertName, "webhook-cert-name", "tls.crt", "File of the webhook server's certificate, below --webhook-cert-dir.")
@@ -83,6 +85,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--sync-period=%s: must be positive, such as 10m", o.syncPeriod)
 	case o.renewDeadline >= o.leaseDuration:
 		return fmt.Errorf("--leader-elect-renew-deadline=%s: must be shorter than --leader-elect-lease-duration=%s", o.renewDeadline, o.leaseDuration)
+	case o.controllers.AgentInstall != controllers.AgentInstallEnabled && o.controllers.AgentInstall != controllers.AgentInstallDisabled:
+		return fmt.Errorf("--agent-install=%s: must be %s or %s", o.controllers.AgentInstall, controllers.AgentInstallEnabled, controllers.AgentInstallDisabled)
 	default:
 		return nil
 	}

@@ -14,6 +14,8 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"":                                 "",
 		"--scheduledmachine-concurrency=0": "--scheduledmachine-concurrency=0: must be at least 1",
 		"--clustercache-concurrency=-1":    "--clustercache-concurrency=-1: must be at least 1",
+		"--agent-install=disabled":         "",
+		"--agent-install=never":            "--agent-install=never: must be enabled or disabled",
 		"--sync-period=0s":                 "--sync-period=0s: must be positive",
 		"--leader-elect-renew-deadline=1m": "--leader-elect-renew-deadline=1m0s: must be shorter than --leader-elect-lease-duration=15s",
 	}

@@ -25,17 +25,24 @@ import (
 // An Actuator writes to one API server. It is safe for concurrent use.
 type Actuator struct {
 	client client.Client
+	// owner is the manager of the fields that are created and applied.
+	owner string
 }
 
 // New returns an Actuator that writes with c.
 func New(c client.Client) *Actuator {
-	return &Actuator{client: c}
+	return &Actuator{client: c, owner: v1alpha1.FieldManager}
+}
+
+// As returns an Actuator that creates and applies as another field manager.
+func (a *Actuator) As(owner string) *Actuator {
+	return &Actuator{client: a.client, owner: owner}
 }
 
 // Create creates obj. One of that name that exists is an AlreadyExists error and
 // not touched. obj becomes what the server answered.
 func (a *Actuator) Create(ctx context.Context, obj *unstructured.Unstructured) error {
-	if err := a.client.Create(ctx, obj, client.FieldOwner(v1alpha1.FieldManager)); err != nil {
+	if err := a.client.Create(ctx, obj, client.FieldOwner(a.owner)); err != nil {
 		return fmt.Errorf("creating %s %s: %w", obj.GetKind(), obj.GetName(), err)
 	}
 	return nil
@@ -54,7 +61,7 @@ func (a *Actuator) Update(ctx context.Context, obj *unstructured.Unstructured) e
 }
 
 func (a *Actuator) apply(ctx context.Context, obj *unstructured.Unstructured, opts ...client.ApplyOption) error {
-	opts = append(opts, client.FieldOwner(v1alpha1.FieldManager))
+	opts = append(opts, client.FieldOwner(a.owner))
 	if err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), opts...); err != nil {
 		return fmt.Errorf("applying %s %s: %w", obj.GetKind(), obj.GetName(), err)
 	}

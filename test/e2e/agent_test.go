@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -63,7 +64,7 @@ func TestAgentOnARealNode(t *testing.T) {
 func (l *lab) giveToOwner(sm *v1alpha1.ScheduledMachine, detector, command string) {
 	l.t.Helper()
 	node := l.node(sm)
-	l.configureAgent(node, command)
+	l.waitConfigured(workload, node.Name, command)
 	agent := l.startAgent(node, detector)
 	before := l.family(sm)
 	holds(l.t, 2*shortly, func(ctx context.Context) error { return unchanged(ctx, before.machine) })
@@ -81,17 +82,25 @@ func (l *lab) giveToOwner(sm *v1alpha1.ScheduledMachine, detector, command strin
 	}
 }
 
-// configureAgent writes the ConfigMap of a Node's agent.
-func (l *lab) configureAgent(node *corev1.Node, command string) {
+// waitConfigured waits until the controller has opted a Node in, and its ConfigMap
+// says what to look for.
+func (l *lab) waitConfigured(c *plane.Cluster, node string, commands ...string) {
 	l.t.Helper()
 	ctx := timeout(l.t, patience)
-	l.must(workload.EnsureNamespace(ctx, reclaim.Namespace))
-	l.must(workload.Client.Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: reclaim.Namespace, Name: reclaim.ConfigMapName(node.Name),
-			Labels: map[string]string{"app.kubernetes.io/name": "5spot", "app.kubernetes.io/component": "reclaim-agent"},
-		},
-		Data: map[string]string{reclaim.ConfigMapKey: reclaim.ConfigFor([]string{command}).Text()},
+	want := reclaim.ConfigFor(commands).Text()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: reclaim.Namespace, Name: reclaim.ConfigMapName(node)}}
+	l.must(c.Wait(ctx, cm, func() error {
+		if got := cm.Data[reclaim.ConfigMapKey]; got != want {
+			return fmt.Errorf("it says %q, not %q", got, want)
+		}
+		return nil
+	}))
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	l.must(c.Wait(ctx, n, func() error {
+		if n.Labels[reclaim.AgentLabel] != reclaim.AgentLabelValue {
+			return errors.New("it is not opted in")
+		}
+		return nil
 	}))
 }
 

@@ -9,34 +9,38 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// What the guide calls the agent's identity, its Node, and one of its programs.
+// The agent's service account, and what the guide calls its Node and one of its
+// programs.
 const (
-	account = "reclaim-agent-desk-42"
+	account = "reclaim-agent"
 	desk    = "desk-42"
 	program = "matlab"
 )
 
-// TestAgentOfTheGuide runs the agent with the identity and the ConfigMap that the
-// guide says to create, and nothing else.
+// TestAgentOfTheGuide runs the agent with the identity that is installed, as a pod of
+// the DaemonSet has it, with the ConfigMap of the guide, and nothing else.
 func TestAgentOfTheGuide(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	dir := t.TempDir()
-	createFromGuide(ctx, t)
+	create(ctx, t, agentManifests(t)...)
+	create(ctx, t, configMapOfTheGuide(t))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: desk}}
 	if err := shared.Management.Client.Create(ctx, node); err != nil {
 		t.Fatal(err)
@@ -51,7 +55,7 @@ func TestAgentOfTheGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := exec.CommandContext(ctx, filepath.Join(system.DefaultBin(), "reclaim-agent"),
-		"--node-name", desk, "--kubeconfig", kubeconfig(ctx, t, dir), "--machine-id-path", id, "--detector=poll")
+		"--node-name", desk, "--kubeconfig", kubeconfig(ctx, t, dir, agentPod(t)), "--machine-id-path", id, "--detector=poll")
 	agent.Stderr = os.Stderr
 	start(t, agent)
 	start(t, theProgram(ctx, t, dir))
@@ -70,40 +74,64 @@ func TestAgentOfTheGuide(t *testing.T) {
 	nothingRefused(t)
 }
 
-// createFromGuide creates the objects of the guide that are the agent's.
-func createFromGuide(ctx context.Context, t *testing.T) {
+func create(ctx context.Context, t *testing.T, objects ...*unstructured.Unstructured) {
+	t.Helper()
+	c := client.WithFieldValidation(shared.Management.Client, metav1.FieldValidationStrict)
+	for _, u := range objects {
+		if err := c.Create(ctx, u); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatalf("creating %s %s: %v", u.GetKind(), u.GetName(), err)
+		}
+	}
+}
+
+// configMapOfTheGuide is the example of what the manager writes for a Node.
+func configMapOfTheGuide(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	guide, err := os.ReadFile(filepath.Join(system.Repository(), "docs", "guide.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(string(guide), -1) {
-		if !strings.Contains(m[1], account) {
-			continue
-		}
 		for _, u := range decode(t, []byte(m[1])) {
-			if err := shared.Management.Client.Create(ctx, u); err != nil && !apierrors.IsAlreadyExists(err) {
-				t.Fatalf("creating %s %s: %v", u.GetKind(), u.GetName(), err)
+			if u.GetName() == reclaim.ConfigMapName(desk) {
+				return u
 			}
 		}
 	}
+	t.Fatalf("the guide has no ConfigMap %s", reclaim.ConfigMapName(desk))
+	return nil
 }
 
-// kubeconfig is what the guide's commands make of the account's Secret.
-func kubeconfig(ctx context.Context, t *testing.T, dir string) string {
+// agentPod is the DaemonSet's pod on the desk.
+func agentPod(t *testing.T) *corev1.Pod {
 	t.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
-	if err := shared.Management.Wait(ctx, secret, func() error {
-		if len(secret.Data["token"]) == 0 {
-			return errors.New("it has no token")
-		}
-		return nil
-	}); err != nil {
+	template := agentDaemonSet(t).Spec.Template
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Namespace, pod.Name, pod.Spec.NodeName = namespace, account, desk
+	return pod
+}
+
+// kubeconfig has the token of a pod, as its kubelet would get it.
+func kubeconfig(ctx context.Context, t *testing.T, dir string, pod *corev1.Pod) string {
+	t.Helper()
+	c := shared.Management.Client
+	if err := c.Create(ctx, pod); err != nil {
+		t.Fatalf("running the agent as its pod: %v", err)
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
+	}}
+	owner := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
+	if err := c.SubResource("token").Create(ctx, owner, request); err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(shared.Management.Dir, "ca.crt"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["batch"] = &clientcmdapi.Cluster{Server: shared.Management.URL, CertificateAuthorityData: secret.Data["ca.crt"]}
-	config.AuthInfos["agent"] = &clientcmdapi.AuthInfo{Token: string(secret.Data["token"])}
+	config.Clusters["batch"] = &clientcmdapi.Cluster{Server: shared.Management.URL, CertificateAuthorityData: ca}
+	config.AuthInfos["agent"] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
 	config.Contexts["agent"] = &clientcmdapi.Context{Cluster: "batch", AuthInfo: "agent"}
 	config.CurrentContext = "agent"
 	path := filepath.Join(dir, "kubeconfig")

@@ -34,15 +34,19 @@ const (
 	namespace = "5spot-system"
 )
 
-// build runs kustomize, or kubectl where only the plane has been built.
-var build = sync.OnceValues(func() ([]byte, error) {
+// build is what is installed in a management cluster.
+var build = sync.OnceValues(func() ([]byte, error) { return kustomize("default") })
+
+// kustomize builds a directory of config, with kubectl where only the plane has been
+// built.
+func kustomize(directory string) ([]byte, error) {
 	command := []string{filepath.Join(plane.DefaultBin(), "kubectl"), "kustomize"}
 	tools, err := filepath.Glob(filepath.Join(system.Repository(), "bin", "tools", "kustomize-*"))
 	if err == nil && len(tools) > 0 {
 		command = []string{tools[0], "build"}
 	}
-	return output(append(command, filepath.Join(system.Repository(), "config", "default"))...)
-})
+	return output(append(command, filepath.Join(system.Repository(), "config", directory))...)
+}
 
 func output(command ...string) ([]byte, error) {
 	out, err := exec.CommandContext(context.Background(), command[0], command[1:]...).Output()

@@ -37,8 +37,8 @@ type AgentOptions struct {
 
 // StartAgent runs the reclaim agent on this machine for a Node of the workload
 // cluster, with the rights that it needs and no others, and waits until it is
-// armed. This version's controller does not install agents yet, so its ConfigMap
-// is written here.
+// armed. It stands for the pod that the controller installs, so its ConfigMap is
+// written here; the controller leaves it alone.
 func (s *System) StartAgent(ctx context.Context, w *plane.Workload, o AgentOptions) (*plane.Process, error) {
 	if err := s.prepareAgent(ctx, w, o); err != nil {
 		return nil, fmt.Errorf("preparing reclaim agent: %w", err)

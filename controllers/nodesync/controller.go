@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodesync answers one question: does the workload cluster have the reclaim
+// agent, and each of our Nodes its label and ConfigMap, exactly where they belong?
+//
+// One reconcile is for one Cluster, not for one ScheduledMachine. The installation is
+// the Cluster's, and one key means one worker for it, in order. What has to go often
+// belongs to no ScheduledMachine any more, and is found by looking at the workload
+// cluster and not by a finalizer that an unreachable one would hold for ever. What
+// is read comes from caches, so a Cluster of many Nodes costs memory reads.
+package nodesync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+)
+
+// Reconciler keeps workload clusters as their ScheduledMachines want them.
+type Reconciler struct {
+	// Reader reads ScheduledMachines and Clusters from the manager's cache.
+	Reader client.Reader
+	// ClusterIndex is the index of ScheduledMachines by the name of their Cluster.
+	ClusterIndex string
+	// Children reads the Machines of ScheduledMachines.
+	Children children.Reader
+	// ClusterCache reaches the workload clusters.
+	ClusterCache clustercache.ClusterCache
+	// Recorder records events.
+	Recorder events.EventRecorder
+	// Manifests are installed in their order. Without any, the installation is
+	// somebody else's, and only Nodes and ConfigMaps are kept.
+	Manifests []*unstructured.Unstructured
+
+	watches     watcher
+	watchFilter string
+	memory      memory
+}
+
+// A watcher makes objects of a connected workload cluster wake their Cluster. It is
+// idempotent.
+type watcher interface {
+	nodes(ctx context.Context, cluster client.ObjectKey) error
+	installed(ctx context.Context, cluster client.ObjectKey, obj *unstructured.Unstructured) error
+}
+
+// Reconcile brings one workload cluster to where it should be.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	s, err := r.observe(ctx, req.NamespacedName)
+	if err != nil || s == nil {
+		return ctrl.Result{}, ignoreNotConnected(err)
+	}
+	err = r.act(ctx, s)
+	switch {
+	case err == nil && s.use == unused:
+		r.memory.setClean(s.key, true)
+	case err == nil, errors.Is(err, clustercache.ErrClusterNotConnected):
+	case apierrors.IsConflict(err) && !errors.Is(err, errForeign):
+		return ctrl.Result{RequeueAfter: 1}, nil // A newer object is on its way to the cache.
+	default:
+		r.memory.forget(s.key)
+		if errors.Is(err, errForeign) {
+			r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.ReclaimAgentBlockedEvent, "InstallReclaimAgent", "%s", err)
+		}
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, nil
+}
+
+// act opts Nodes in after the agent is installed, and out before it goes. A Node
+// that fails does not hold up the others.
+func (r *Reconciler) act(ctx context.Context, s *scope) error {
+	var errs []error
+	if s.use == used {
+		errs = append(errs, r.install(ctx, s))
+	}
+	for _, n := range s.nodes {
+		for _, step := range r.steps() {
+			if err := step(ctx, s, n); err != nil {
+				errs = append(errs, fmt.Errorf("node %s: %w", n.name, err))
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil || s.use != unused {
+		return err
+	}
+	return r.uninstall(ctx, s)
+}
+
+// A nodeStep does one thing for one Node. It is idempotent, writes nothing where
+// nothing is to do, and leaves a Node that is held alone.
+type nodeStep func(ctx context.Context, s *scope, n *node) error
+
+// steps are all that is done for a Node.
+func (r *Reconciler) steps() []nodeStep { return []nodeStep{r.syncAgent} }
+
+func ignoreNotConnected(err error) error {
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return nil
+	}
+	return err
+}
+
+// readCluster returns nil for a Cluster that is gone, going, or paused.
+func (r *Reconciler) readCluster(ctx context.Context, key client.ObjectKey) (*clusterv1.Cluster, error) {
+	cluster := &clusterv1.Cluster{}
+	err := r.Reader.Get(ctx, key, cluster)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && !cluster.DeletionTimestamp.IsZero():
+		r.memory.forget(key)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Cluster: %w", err)
+	case annotations.IsPaused(cluster, cluster):
+		return nil, nil
+	}
+	return cluster, nil
+}

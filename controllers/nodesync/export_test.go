@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+type noWatches struct{}
+
+func (noWatches) nodes(context.Context, client.ObjectKey) error { return nil }
+
+func (noWatches) installed(context.Context, client.ObjectKey, *unstructured.Unstructured) error {
+	return nil
+}
+
+// WithoutWatches returns r for tests that call Reconcile themselves.
+func (r *Reconciler) WithoutWatches() *Reconciler {
+	r.watches = noWatches{}
+	return r
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+)
+
+// install brings the installation to what the manifests say, in their order, and
+// ends at the first that fails: no rights without the policy that narrows them, and
+// no agent without rights. See ADR 0012.
+func (r *Reconciler) install(ctx context.Context, s *scope) error {
+	for _, desired := range r.Manifests {
+		if err := r.sync(ctx, s, desired); err != nil {
+			return fmt.Errorf("installing reclaim agent: %w", err)
+		}
+		if err := r.watches.installed(ctx, s.key, desired); err != nil {
+			return fmt.Errorf("watching %s: %w", desired.GetKind(), err)
+		}
+	}
+	return nil
+}
+
+// uninstall takes the installation away, the other way round.
+func (r *Reconciler) uninstall(ctx context.Context, s *scope) error {
+	for _, desired := range slices.Backward(r.Manifests) {
+		if err := r.sync(ctx, s, desired); err != nil {
+			return fmt.Errorf("removing reclaim agent: %w", err)
+		}
+	}
+	return nil
+}
+
+// sync looks at one object of the installation and does what is decided.
+func (r *Reconciler) sync(ctx context.Context, s *scope, desired *unstructured.Unstructured) error {
+	id := identity{desired.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(desired)}
+	facts, live, err := r.look(ctx, s, id, desired)
+	if err != nil {
+		return err
+	}
+	log := ctrl.LoggerFrom(ctx).WithValues("kind", id.kind.Kind, "object", id.key)
+	switch verdict := DecideInstall(facts); verdict {
+	case Keep:
+		if live != nil && facts.Wanted && !facts.Leaving {
+			r.memory.leave(s.key, id, fingerprintOf(live))
+		}
+		return nil
+	case Install, Repair:
+		apply := s.installer.Apply
+		if verdict == Repair {
+			apply = s.installer.Update
+		}
+		applied := desired.DeepCopy()
+		claim(applied, s.key)
+		if err := apply(ctx, applied); err != nil {
+			return err
+		}
+		r.memory.leave(s.key, id, fingerprintOf(applied))
+		log.V(1).Info("Applied to workload cluster", "verdict", verdict)
+		return nil
+	case Uninstall:
+		log.Info("Removing from workload cluster")
+		return s.installer.Delete(ctx, live)
+	case Refuse:
+		return foreign(id.kind.Kind, id.key.Name)
+	default:
+		return fmt.Errorf("unknown verdict %q", verdict)
+	}
+}
+
+// look shows one object of the installation. What the cache shows is believed where
+// it is as it was left; anything else is looked up live before it is acted upon,
+// because the cache only has what is ours.
+func (r *Reconciler) look(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured) (InstallFacts, *metav1.PartialObjectMetadata, error) {
+	f := InstallFacts{Wanted: s.use == used, Shared: id.kind.Kind == "Namespace"}
+	left, known := r.memory.recall(s.key, id)
+	f.Known = known
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(desired.GroupVersionKind())
+	if known {
+		err := s.reader.Get(ctx, id.key, live)
+		if err == nil && fingerprintOf(live) == left {
+			return f.of(live, s.key, left), live, nil
+		}
+		if err != nil && !actuate.Gone(err) {
+			return f, nil, fmt.Errorf("reading %s %s: %w", id.kind.Kind, id.key.Name, err)
+		}
+	}
+	if err := s.live.Get(ctx, id.key, live); err != nil {
+		if actuate.Gone(err) {
+			return f, nil, nil
+		}
+		return f, nil, fmt.Errorf("looking at %s %s: %w", id.kind.Kind, id.key.Name, err)
+	}
+	return f.of(live, s.key, left), live, nil
+}
+
+// of adds what an object that exists shows.
+func (f InstallFacts) of(live *metav1.PartialObjectMetadata, cluster client.ObjectKey, left fingerprint) InstallFacts {
+	f.Presence = presenceOf(live, cluster)
+	f.Leaving = !live.DeletionTimestamp.IsZero()
+	f.AsLeft = f.Known && fingerprintOf(live) == left
+	return f
+}

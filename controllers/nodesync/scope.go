@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+)
+
+// use says what a Cluster needs the agent for.
+type use int
+
+const (
+	// unused: nobody asks for the agent.
+	unused use = iota
+	// used: a ScheduledMachine has programs to look for.
+	used
+	// lingering: nobody asks any more, but a Node may not be touched yet.
+	lingering
+)
+
+// scope holds what one reconcile reads.
+type scope struct {
+	key     client.ObjectKey
+	cluster *clusterv1.Cluster
+	use     use
+	// reader reads the workload cluster, from a cache where there is reason to have
+	// one; live reads what it has now.
+	reader client.Reader
+	live   client.Client
+	// write writes Nodes and ConfigMaps, installer the installation.
+	write, installer *actuate.Actuator
+	nodes            []*node
+}
+
+// node is one Node of a ScheduledMachine, or one that was.
+type node struct {
+	name string
+	// scheduled is nil for a Node that no ScheduledMachine has any more.
+	scheduled *v1alpha1.ScheduledMachine
+	// machine is nil if there is none.
+	machine *clusterv1.Machine
+	// live is nil if there is no such Node.
+	live *corev1.Node
+	// configMap is nil if there is none that is ours.
+	configMap *corev1.ConfigMap
+	// held says that nothing may be touched.
+	held bool
+}
+
+// observe returns nil where there is nothing to do.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope, error) {
+	cluster, err := r.readCluster(ctx, key)
+	if cluster == nil || err != nil {
+		return nil, err
+	}
+	list := &v1alpha1.ScheduledMachineList{}
+	// Not copied, because they are only read: there may be thousands.
+	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{r.ClusterIndex: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing ScheduledMachines: %w", err)
+	}
+	s := &scope{key: key, cluster: cluster}
+	for i := range list.Items {
+		if uses(&list.Items[i]) {
+			s.use = used
+		}
+	}
+	if s.use == unused && r.memory.isClean(key) {
+		return nil, nil
+	}
+	r.memory.setClean(key, false)
+	if err := r.connect(ctx, s); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if err := r.observeNode(ctx, s, &list.Items[i]); err != nil {
+			return nil, err
+		}
+	}
+	return s, r.observeConfigMaps(ctx, s)
+}
+
+// connect reads a Cluster that uses the agent through its cache, and one that does
+// not without: a look is all that it costs to know that nothing was left there.
+func (r *Reconciler) connect(ctx context.Context, s *scope) error {
+	var err error
+	if s.live, err = r.ClusterCache.GetUncachedClient(ctx, s.key); err != nil {
+		return err
+	}
+	s.write = actuate.New(s.live)
+	s.installer = s.write.As(v1alpha1.InstallerFieldManager)
+	if s.use == unused {
+		s.reader = s.live
+		return nil
+	}
+	if s.reader, err = r.ClusterCache.GetReader(ctx, s.key); err != nil {
+		return err
+	}
+	return r.watches.nodes(ctx, s.key)
+}
+
+// uses reports whether a ScheduledMachine asks for the agent.
+func uses(sm *v1alpha1.ScheduledMachine) bool {
+	if reclaimapi.ConfigFor(sm.Spec.KillIfCommands).Inert() {
+		return false
+	}
+	return sm.DeletionTimestamp.IsZero() || emergency(sm)
+}
+
+// emergency reports whether an owner is being given the machine back.
+func emergency(sm *v1alpha1.ScheduledMachine) bool {
+	_, ok := sm.Annotations[v1alpha1.EmergencyReclaimAnnotation]
+	return ok
+}
+
+// observeNode adds the Node of a ScheduledMachine: that of its Machine or, once the
+// Machine is gone, the one whose request is being served.
+func (r *Reconciler) observeNode(ctx context.Context, s *scope, sm *v1alpha1.ScheduledMachine) error {
+	machine, err := r.Children.Machine(ctx, sm)
+	if err != nil {
+		return err
+	}
+	n := &node{scheduled: sm, machine: machine}
+	switch {
+	case machine != nil:
+		n.name = machine.Status.NodeRef.Name
+	case emergency(sm):
+		n.name = v1alpha1.ParseReclaimRecord(sm.Annotations[v1alpha1.EmergencyReclaimAnnotation]).Node
+	}
+	if n.name == "" {
+		return nil
+	}
+	if err := s.readNode(ctx, n); err != nil {
+		return err
+	}
+	asked := n.live != nil && machine != nil && reclaimapi.Requested(n.live.Annotations)
+	n.held = asked || emergency(sm) || annotations.HasPaused(sm) ||
+		r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter)
+	s.nodes = append(s.nodes, n)
+	return nil
+}
+
+func (s *scope) readNode(ctx context.Context, n *node) error {
+	live := &corev1.Node{}
+	switch err := s.reader.Get(ctx, client.ObjectKey{Name: n.name}, live); {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("reading Node %s: %w", n.name, err)
+	default:
+		n.live = live
+	}
+	return nil
+}
+
+// observeConfigMaps adds our ConfigMaps to their Nodes, and the Nodes of those that
+// no ScheduledMachine has any more.
+func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope) error {
+	list := &corev1.ConfigMapList{}
+	if err := s.reader.List(ctx, list, client.InNamespace(reclaimapi.Namespace),
+		client.MatchingLabels{managedByLabel: managedBy, componentLabel: component}); err != nil {
+		return fmt.Errorf("listing ConfigMaps: %w", err)
+	}
+	byName := map[string]*node{}
+	for _, n := range s.nodes {
+		byName[reclaimapi.ConfigMapName(n.name)] = n
+	}
+	for i := range list.Items {
+		cm := &list.Items[i]
+		n := byName[cm.Name]
+		if n == nil && presenceOf(cm, s.key) == Ours {
+			n = &node{name: strings.TrimPrefix(cm.Name, reclaimapi.ConfigMapName(""))}
+			if err := s.readNode(ctx, n); err != nil {
+				return err
+			}
+			s.nodes = append(s.nodes, n)
+		}
+		if n != nil {
+			n.configMap = cm
+			if s.use == unused && n.held {
+				s.use = lingering
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+)
+
+// firstRetry and longestRetry bound the back-off of a workload cluster that refuses
+// what we write.
+const (
+	firstRetry   = time.Second
+	longestRetry = 5 * time.Minute
+)
+
+// CacheByObject is what the caches of workload clusters keep of the kinds that this
+// package watches: what is ours. The kinds of admission policies are not here, since
+// an API server that does not have them could not be connected at all; there are
+// few objects of them.
+func CacheByObject() map[client.Object]cache.ByObject {
+	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{managedByLabel: managedBy})}
+	ours.Transform = cache.TransformStripManagedFields()
+	configMaps := ours
+	configMaps.Namespaces = map[string]cache.Config{reclaimapi.Namespace: {}}
+	return map[client.Object]cache.ByObject{
+		&corev1.ConfigMap{}:          configMaps,
+		&corev1.Namespace{}:          ours,
+		&corev1.ServiceAccount{}:     ours,
+		&rbacv1.ClusterRole{}:        ours,
+		&rbacv1.ClusterRoleBinding{}: ours,
+		&rbacv1.Role{}:               ours,
+		&rbacv1.RoleBinding{}:        ours,
+		&appsv1.DaemonSet{}:          ours,
+	}
+}
+
+// SetupWithManager adds the controller to mgr. It uses controller-runtime's own
+// builder, as its siblings do.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
+	log := mgr.GetLogger().WithValues("controller", "nodesync")
+	r.watchFilter = watchFilter
+	opts.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry)
+	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named("nodesync").
+		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter), changed)).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(ofScheduledMachine), builder.WithPredicates(changed, concerned())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(machineMoved())).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("nodesync", itself)).
+		WithOptions(opts).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("building nodesync controller: %w", err)
+	}
+	r.watches = clusterWatches{r.ClusterCache, c}
+	return nil
+}
+
+func itself(_ context.Context, cluster client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
+}
+
+func ofScheduledMachine(_ context.Context, obj client.Object) []ctrl.Request {
+	sm, ok := obj.(*v1alpha1.ScheduledMachine)
+	if !ok {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}}}
+}
+
+// concerned lets through ScheduledMachines that ask for the agent, asked for it, or
+// kept a Node from being touched. A fleet that does without costs nothing.
+func concerned() predicate.Predicate {
+	concerns := func(obj client.Object) bool {
+		sm, ok := obj.(*v1alpha1.ScheduledMachine)
+		return ok && (len(sm.Spec.KillIfCommands) > 0 || emergency(sm) || annotations.HasPaused(sm))
+	}
+	p := predicate.NewPredicateFuncs(concerns)
+	p.UpdateFunc = func(e event.UpdateEvent) bool { return concerns(e.ObjectOld) || concerns(e.ObjectNew) }
+	return p
+}
+
+// ofMachine returns the Cluster of a Machine of ours, unless it is known to have
+// nothing to do with the agent.
+func (r *Reconciler) ofMachine(_ context.Context, obj client.Object) []ctrl.Request {
+	machine, ok := obj.(*clusterv1.Machine)
+	if !ok || children.ParentOf(machine) == "" {
+		return nil
+	}
+	cluster := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
+	if r.memory.isClean(cluster) {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: cluster}}
+}
+
+// machineMoved lets through what decides whether a Machine has a Node that stays.
+func machineMoved() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*clusterv1.Machine)
+		after, ok2 := e.ObjectNew.(*clusterv1.Machine)
+		return ok && ok2 && (before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+			children.ParentOf(before) != children.ParentOf(after))
+	}}
+}
+
+// nodeChanged lets through what this package reads of a Node. Kubelets report every
+// few minutes, which is no news here.
+func nodeChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+				e.ObjectOld.GetLabels()[reclaimapi.AgentLabel] != e.ObjectNew.GetLabels()[reclaimapi.AgentLabel] ||
+				reclaimapi.Requested(e.ObjectOld.GetAnnotations()) != reclaimapi.Requested(e.ObjectNew.GetAnnotations())
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false }, // Its ConfigMap goes with it.
+	}
+}
+
+// installedChanged lets through changes of what we apply, not of its status.
+func installedChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return fingerprintOf(e.ObjectOld) != fingerprintOf(e.ObjectNew)
+	}}
+}
+
+// clusterWatches watches through the ClusterCache.
+type clusterWatches struct {
+	cache      clustercache.ClusterCache
+	controller controller.Controller
+}
+
+func (w clusterWatches) nodes(ctx context.Context, cluster client.ObjectKey) error {
+	if err := w.watch(ctx, cluster, "nodesync-nodes", &corev1.Node{}, nodeChanged()); err != nil {
+		return err
+	}
+	return w.watch(ctx, cluster, "nodesync-configmaps", &corev1.ConfigMap{}, predicate.ResourceVersionChangedPredicate{})
+}
+
+// installed watches the kind of an object, and keeps of it no more than metadata.
+func (w clusterWatches) installed(ctx context.Context, cluster client.ObjectKey, obj *unstructured.Unstructured) error {
+	kind := &metav1.PartialObjectMetadata{}
+	kind.SetGroupVersionKind(obj.GroupVersionKind())
+	return w.watch(ctx, cluster, "nodesync-"+obj.GroupVersionKind().GroupKind().String(), kind, installedChanged())
+}
+
+func (w clusterWatches) watch(ctx context.Context, cluster client.ObjectKey, name string, kind client.Object, p predicate.Predicate) error {
+	return w.cache.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
+		Name:    name,
+		Watcher: w.controller,
+		Kind:    kind,
+		EventHandler: handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+			return []ctrl.Request{{NamespacedName: cluster}}
+		}),
+		Predicates: []predicate.TypedPredicate[client.Object]{p},
+	}))
+}

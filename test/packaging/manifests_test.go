@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package packaging
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// agentManifests are what kustomize makes of config/reclaim-agent.
+func agentManifests(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := kustomize("reclaim-agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, text)
+}
+
+func agentDaemonSet(t *testing.T) *appsv1.DaemonSet {
+	t.Helper()
+	ds := &appsv1.DaemonSet{}
+	for _, u := range agentManifests(t) {
+		if u.GetKind() != "DaemonSet" {
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, ds, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ds
+}
+
+// byName has objects by what identifies them.
+func byName(objects []*unstructured.Unstructured) map[string]any {
+	found := map[string]any{}
+	for _, u := range objects {
+		found[u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName()] = u.Object
+	}
+	return found
+}
+
+// TestTheAgentIsTheSameWhoeverInstallsIt compares what the manager installs and what
+// the template has with what kustomize makes of config/reclaim-agent.
+func TestTheAgentIsTheSameWhoeverInstallsIt(t *testing.T) {
+	want := byName(agentManifests(t))
+	if len(want) == 0 {
+		t.Fatal("nothing is installed")
+	}
+	embedded, err := manifests.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, normal(t, embedded)); diff != "" {
+		t.Errorf("-as kustomize builds it, +as the manager installs it:\n%s", diff)
+	}
+	text, err := os.ReadFile(filepath.Join(system.Repository(), "templates", "clusterresourceset-reclaim-agent.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), "${") {
+		t.Error("clusterctl would fill in a variable")
+	}
+	var applied []*unstructured.Unstructured
+	for _, u := range decode(t, text) {
+		data, _, _ := unstructured.NestedStringMap(u.Object, "data")
+		for _, key := range slices.Sorted(maps.Keys(data)) {
+			applied = append(applied, decode(t, []byte(data[key]))...)
+		}
+	}
+	if diff := cmp.Diff(want, byName(applied)); diff != "" {
+		t.Errorf("-as kustomize builds it, +as the template has it; run make generate:\n%s", diff)
+	}
+	for i, u := range embedded {
+		if u.GetKind() != applied[i].GetKind() {
+			t.Errorf("object %d is a %s in the template, and a %s as the manager installs it", i, applied[i].GetKind(), u.GetKind())
+		}
+	}
+}
+
+// normal has numbers as YAML is read here.
+func normal(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
+	t.Helper()
+	var found []*unstructured.Unstructured
+	for _, u := range objects {
+		text, err := u.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, decode(t, text)...)
+	}
+	return byName(found)
+}
+
+func TestAgentAsksForNothingItDoesNotNeed(t *testing.T) {
+	ds := agentDaemonSet(t)
+	pod := ds.Spec.Template.Spec
+	if len(pod.Containers) != 1 || len(pod.InitContainers) != 0 {
+		t.Fatalf("containers %v %v", pod.Containers, pod.InitContainers)
+	}
+	c := pod.Containers[0]
+	s := c.SecurityContext
+	if s.Privileged == nil || *s.Privileged || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
+		t.Errorf("security context %v", s)
+	}
+	if diff := cmp.Diff(&corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN"}}, s.Capabilities); diff != "" {
+		t.Errorf("capabilities: -want, +got:\n%s", diff)
+	}
+	if pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("seccomp %v", pod.SecurityContext)
+	}
+	paths := map[string]string{}
+	for _, v := range pod.Volumes {
+		if v.HostPath == nil {
+			t.Fatalf("volume %s is not on the host", v.Name)
+		}
+		paths[v.HostPath.Path] = string(*v.HostPath.Type)
+	}
+	if diff := cmp.Diff(map[string]string{"/proc": "Directory", "/etc/machine-id": "File"}, paths); diff != "" {
+		t.Errorf("of the host: -want, +got:\n%s", diff)
+	}
+	for _, m := range c.VolumeMounts {
+		if !m.ReadOnly {
+			t.Errorf("%s can be written", m.Name)
+		}
+	}
+	if !pod.HostPID || !pod.HostNetwork || pod.PriorityClassName != "system-node-critical" || *pod.TerminationGracePeriodSeconds != 5 {
+		t.Errorf("pod %v", pod)
+	}
+	if diff := cmp.Diff([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, pod.Tolerations); diff != "" {
+		t.Errorf("an owner counts on every Node: -want, +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"5spot.finos.org/reclaim-agent": "enabled"}, pod.NodeSelector); diff != "" {
+		t.Errorf("Nodes: -want, +got:\n%s", diff)
+	}
+}
+
+func TestFlagsOfTheAgentExist(t *testing.T) {
+	known, err := os.ReadFile(filepath.Join(system.Repository(), "docs", "reference", "flags.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arg := range agentDaemonSet(t).Spec.Template.Spec.Containers[0].Args {
+		if name, _, _ := strings.Cut(arg, "="); !strings.Contains(string(known), "`"+name+"`") {
+			t.Errorf("the agent has no flag %s", name)
+		}
+	}
+}
