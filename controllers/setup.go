@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodetaints"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
@@ -79,6 +80,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(unlimited),
 		ClusterCache: clusterCache, Recorder: recorder,
 	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, controller.Options{MaxConcurrentReconciles: reclaimConcurrency}); err != nil {
+		return err
+	}
+	if err := (&nodetaints.Reconciler{
+		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()), ClusterCache: clusterCache,
+	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, controller.Options{MaxConcurrentReconciles: o.ScheduledMachineConcurrency}); err != nil {
 		return err
 	}
 	return (&webhooks.ScheduledMachine{}).SetupWithManager(mgr)

@@ -81,6 +81,16 @@ func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bo
 	return s, nil
 }
 
+// Machine returns the Machine of sm as the cache has it, nil if there is none.
+func (r Reader) Machine(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*clusterv1.Machine, error) {
+	machine := &clusterv1.Machine{}
+	found, err := r.get(ctx, client.ObjectKey{Namespace: sm.Namespace, Name: NamesOf(sm.Name).Machine}, machine, false)
+	if err != nil || !found || !ours(machine, sm) {
+		return nil, err
+	}
+	return machine, nil
+}
+
 type candidates struct{ bootstrap, infrastructure []schema.GroupVersionKind }
 
 // kindsOf returns the kinds a child may be of: that which the Machine refers to,
