@@ -21,6 +21,7 @@ import (
 
 	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodetaints"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
@@ -110,6 +111,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		Reader: mgr.GetClient(), ClusterIndex: scheduledmachine.ClusterNameIndex, Children: read,
 		ClusterCache: clusterCache, Recorder: recorder, Manifests: install,
 	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: nodesyncConcurrency}); err != nil {
+		return err
+	}
+	if err := (&nodetaints.Reconciler{
+		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()), ClusterCache: clusterCache,
+	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, controller.Options{MaxConcurrentReconciles: o.ScheduledMachineConcurrency}); err != nil {
 		return err
 	}
 	return (&webhooks.ScheduledMachine{}).SetupWithManager(mgr)

@@ -28,6 +28,12 @@ const (
 	// JSON.
 	ReclaimedAnnotation = "5spot.finos.org/reclaimed"
 
+	// NodeAppliedTaintsAnnotation is on a Node and says which of its taints we
+	// applied: a list of key, value and effect in JSON. It is there and not in status,
+	// because it is written together with the taints, and because clusterctl move does
+	// not carry status.
+	NodeAppliedTaintsAnnotation = "5spot.finos.org/applied-taints"
+
 	// FieldManager is the manager of the fields that the controllers apply.
 	FieldManager = "5spot-controller"
 
@@ -49,6 +55,9 @@ const (
 	// WorkloadClusterReachableCondition is True when the workload cluster's Nodes
 	// are being watched. While it is not, reclaim requests cannot be seen.
 	WorkloadClusterReachableCondition = "WorkloadClusterReachable"
+	// NodeTaintedCondition is True when the Node has the taints of the spec. It is
+	// absent while there are none to apply and none to remove.
+	NodeTaintedCondition = "NodeTainted"
 )
 
 // Reasons of the Ready condition.
@@ -112,6 +121,24 @@ const (
 	ConnectedReason = "Connected"
 	// NotConnectedReason means that the workload cluster is not connected.
 	NotConnectedReason = "NotConnected"
+)
+
+// Reasons of the NodeTainted condition.
+const (
+	// TaintsAppliedReason means that the Node has every taint of the spec.
+	TaintsAppliedReason = "Applied"
+	// NoNodeYetReason means that there is no Node.
+	NoNodeYetReason = "NoNodeYet"
+	// NodeNotReadyReason means that the Node is not ready; its taints are changed when
+	// it is.
+	NodeNotReadyReason = "NodeNotReady"
+	// PatchFailedReason means that the workload cluster refused the taints, or did not
+	// answer; the message says why.
+	PatchFailedReason = "PatchFailed"
+	// TaintOwnershipConflictReason means that somebody else holds a taint of the spec
+	// with another value, or that it cannot be told which taints are ours; nothing is
+	// written.
+	TaintOwnershipConflictReason = "TaintOwnershipConflict"
 )
 
 // Reasons of events on a ScheduledMachine or its Cluster, besides the names of conditions.

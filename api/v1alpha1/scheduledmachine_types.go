@@ -3,6 +3,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -84,6 +85,46 @@ type MachineTemplate struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
+// NodeTaint is a taint of the Node. Key and effect tell one taint from another;
+// the value may change.
+type NodeTaint struct {
+	// key of the taint, such as example.org/borrowed.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*/)?[A-Za-z0-9]([-.A-Za-z0-9]{0,61}[A-Za-z0-9])?$') && self.indexOf('/') <= 253",message="must be a name of letters, digits, '-' and '.', at most 63 characters, that begins and ends with a letter or digit, optionally after a DNS domain and '/', such as example.org/borrowed"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('5spot.finos.org/') && !self.startsWith('kubernetes.io/') && !self.startsWith('node.kubernetes.io/') && !self.startsWith('node-role.kubernetes.io/') && !self.startsWith('node.cluster.x-k8s.io/')",message="must not begin with 5spot.finos.org/, kubernetes.io/, node.kubernetes.io/, node-role.kubernetes.io/ or node.cluster.x-k8s.io/: these are reserved"
+	Key string `json:"key"`
+
+	// value of the taint; absent and empty are the same.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?$')",message="must consist of letters, digits, '-', '_' or '.', and begin and end with a letter or digit"
+	Value string `json:"value,omitempty"`
+
+	// effect on pods that do not tolerate the taint. NoExecute evicts those that run.
+	// +required
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect corev1.TaintEffect `json:"effect"`
+}
+
+// AppliedNodeTaint is a taint that we applied. It is told as it is, whatever the
+// rules are by now.
+type AppliedNodeTaint struct {
+	// key of the taint.
+	// +required
+	// +kubebuilder:validation:MaxLength=317
+	Key string `json:"key"`
+	// value of the taint, absent if it is empty.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Value string `json:"value,omitempty"`
+	// effect on pods that do not tolerate the taint.
+	// +required
+	Effect corev1.TaintEffect `json:"effect"`
+}
+
 // ScheduledMachineSpec is what the user wants.
 type ScheduledMachineSpec struct {
 	// schedule says when the machine belongs to the cluster.
@@ -154,6 +195,15 @@ type ScheduledMachineSpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
 	KillIfCommands []string `json:"killIfCommands,omitempty"`
+
+	// nodeTaints are taints of the Node, applied once it is ready. A taint that is
+	// taken out of the list is taken off the Node; taints of others are never changed.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +listMapKey=effect
+	// +kubebuilder:validation:MaxItems=32
+	NodeTaints []NodeTaint `json:"nodeTaints,omitempty"`
 }
 
 // Phase is where a ScheduledMachine stands.
@@ -221,7 +271,7 @@ type NodeReference struct {
 // reference is cleared when its object is gone.
 type ScheduledMachineStatus struct {
 	// conditions are Ready, Scheduled, MachineReady, ReferencesValid,
-	// WorkloadClusterReachable and Paused.
+	// WorkloadClusterReachable, NodeTainted and Paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -262,6 +312,15 @@ type ScheduledMachineStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	ProviderID string `json:"providerID,omitempty"`
+
+	// appliedNodeTaints are the taints of the Node that we applied. A taint of the
+	// spec that somebody else had put there already is not among them.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +listMapKey=effect
+	// +kubebuilder:validation:MaxItems=64
+	AppliedNodeTaints []AppliedNodeTaint `json:"appliedNodeTaints,omitempty"`
 
 	// lastScheduledTime is when the Machine was last created.
 	// +optional

@@ -25,6 +25,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // Reconciler gives machines back to owners who ask for them.
@@ -48,7 +49,7 @@ type Reconciler struct {
 
 // nodeWatcher watches the Nodes of a connected workload cluster; it is idempotent.
 type nodeWatcher interface {
-	watch(ctx context.Context, cluster client.ObjectKey) error
+	Watch(ctx context.Context, cluster client.ObjectKey) error
 }
 
 // scope holds what one reconcile reads.
@@ -107,24 +108,14 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 // observeNode watches the Nodes of the cluster and returns the one of that name.
 // A cluster that is not connected shows none: its connection wakes us.
 func (r *Reconciler) observeNode(ctx context.Context, cluster client.ObjectKey, name string) (*corev1.Node, error) {
-	if err := r.nodes.watch(ctx, cluster); err != nil {
+	if err := r.nodes.Watch(ctx, cluster); err != nil {
 		return nil, ignoreNotConnected(err)
 	}
 	if name == "" {
 		return nil, nil
 	}
-	reader, err := r.ClusterCache.GetReader(ctx, cluster)
-	if err != nil {
-		return nil, ignoreNotConnected(err)
-	}
-	node := &corev1.Node{}
-	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading Node %s: %w", name, err)
-	}
-	return node, nil
+	node, err := workload.Node(ctx, r.ClusterCache, cluster, name)
+	return node, ignoreNotConnected(err)
 }
 
 func ignoreNotConnected(err error) error {

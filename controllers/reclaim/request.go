@@ -69,9 +69,10 @@ func recordOf(node *corev1.Node) v1alpha1.ReclaimRecord {
 	}.Screened()
 }
 
-// TrimNode drops what this package does not read, which is most of a Node. It is
-// a transform of the per-cluster caches: hundreds of clusters times hundreds of
-// Nodes live in them.
+// TrimNode drops what no controller reads, which is most of a Node: this package
+// reads annotations and who wrote them, package nodetaints the taints and whether
+// the Node is ready. It is a transform of the per-cluster caches: hundreds of
+// clusters times hundreds of Nodes live in them.
 func TrimNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -85,6 +86,12 @@ func TrimNode(obj any) (any, error) {
 		}
 	}
 	trimmed.Spec.ProviderID = node.Spec.ProviderID
+	trimmed.Spec.Taints = node.Spec.Taints
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			trimmed.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
 	trimmed.Status.NodeInfo.MachineID = node.Status.NodeInfo.MachineID
 	return trimmed, nil
 }

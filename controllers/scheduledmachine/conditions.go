@@ -14,6 +14,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
@@ -25,11 +26,11 @@ func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Ti
 	for _, c := range []metav1.Condition{
 		ready, s.scheduledCondition(now), s.machineReady(), s.referencesValid(), s.reachable(),
 	} {
-		c.Message = clip(c.Message)
+		c.Message = clip.Message(c.Message)
 		c.LastTransitionTime = metav1.NewTime(now)
 		conditions.Set(s.scheduled, c)
 	}
-	s.scheduled.Status.Message = clip(ready.Message)
+	s.scheduled.Status.Message = clip.Message(ready.Message)
 }
 
 // settled are the reasons of a decision that say the object is where its spec

@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
@@ -38,5 +39,5 @@ func (r *Reconciler) announce(ctx context.Context, sm *v1alpha1.ScheduledMachine
 	}
 	note := string(from) + " -> " + string(to) + ": " + sm.Status.Message
 	r.Recorder.Eventf(sm, nil, kind, conditions.GetReason(sm, v1alpha1.ReadyCondition),
-		"PhaseTransitionTo"+string(to), "%s", shorten(note, maxNote))
+		"PhaseTransitionTo"+string(to), "%s", clip.To(note, maxNote))
 }

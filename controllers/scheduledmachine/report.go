@@ -4,7 +4,6 @@ package scheduledmachine
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,10 +13,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
-
-// maxMessage is the bound of status.message and of a condition's message, in
-// bytes; the API counts characters, which are never more.
-const maxMessage = 10240
 
 // report writes status at most once, and says what changed only after the write.
 // Everything in it comes from this run: nothing an earlier run wrote is trusted.
@@ -100,18 +95,4 @@ func (s *scope) reportChildren() {
 
 func childReference(obj client.Object, apiVersion, kind string) *v1alpha1.ChildReference {
 	return &v1alpha1.ChildReference{APIVersion: apiVersion, Kind: kind, Name: obj.GetName(), Namespace: obj.GetNamespace()}
-}
-
-// clip keeps a message inside the API's bound.
-func clip(message string) string {
-	return shorten(message, maxMessage)
-}
-
-// shorten cuts s to at most size bytes, between characters.
-func shorten(s string, size int) string {
-	const more = " …"
-	if len(s) <= size {
-		return s
-	}
-	return strings.ToValidUTF8(s[:size-len(more)], "") + more
 }

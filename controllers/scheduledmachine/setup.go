@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // unreachableAfter is how long a connection may fail before it is reported. One
@@ -50,6 +50,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	if r.Backoff == nil {
 		r.Backoff = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry)
 	}
+	mapper := wake.Mapper{Reader: r.Reader, ClusterIndex: ClusterNameIndex}
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("scheduledmachine").
 		For(&v1alpha1.ScheduledMachine{}, builder.WithPredicates(
@@ -57,9 +58,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 			// Our own status writes are no news to us.
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, resync()),
 		)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofChild)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("scheduledmachine", r.ofCluster, clustercache.WatchForProbeFailure(unreachableAfter))).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster)).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("scheduledmachine", mapper.OfCluster, clustercache.WatchForProbeFailure(unreachableAfter))).
 		WithOptions(opts).
 		Build(r)
 	if err != nil {
@@ -85,30 +86,6 @@ func resync() predicate.Predicate {
 	}
 }
 
-// ofCluster returns the ScheduledMachines of a Cluster.
-func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
-	list := &v1alpha1.ScheduledMachineList{}
-	if err := r.Reader.List(ctx, list, client.InNamespace(cluster.GetNamespace()),
-		client.MatchingFields{ClusterNameIndex: cluster.GetName()}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of Cluster")
-		return nil
-	}
-	requests := make([]ctrl.Request, 0, len(list.Items))
-	for i := range list.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
-}
-
-// ofChild returns the ScheduledMachine of a child.
-func ofChild(_ context.Context, child client.Object) []ctrl.Request {
-	name := children.ParentOf(child)
-	if name == "" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: child.GetNamespace(), Name: name}}}
-}
-
 // childWatcher watches kinds of children once each.
 type childWatcher struct {
 	tracker *external.ObjectTracker
@@ -117,5 +94,5 @@ type childWatcher struct {
 
 // Watch implements Watcher.
 func (w childWatcher) Watch(obj client.Object) error {
-	return w.tracker.Watch(w.mgr.GetLogger(), obj, handler.EnqueueRequestsFromMapFunc(ofChild), predicates.ResourceIsChanged(w.mgr.GetScheme(), w.mgr.GetLogger()))
+	return w.tracker.Watch(w.mgr.GetLogger(), obj, handler.EnqueueRequestsFromMapFunc(wake.OfChild), predicates.ResourceIsChanged(w.mgr.GetScheme(), w.mgr.GetLogger()))
 }

@@ -111,10 +111,14 @@ func fields(path string, s schema) ([][]string, error) {
 		rows = append(rows, []string{
 			code(strings.TrimPrefix(at, "spec.")), f.kind(), code(string(f.Default)), f.rules(slices.Contains(s.Required, name)), f.Description,
 		})
-		if f.Items != nil && f.Items.Type == "object" {
-			continue // conditions are metav1.Condition, documented by Kubernetes
+		if isCondition(f.Items) {
+			continue // documented by Kubernetes
 		}
-		below, err := fields(at, f)
+		inside := f
+		if f.Items != nil {
+			at, inside = at+"[]", *f.Items
+		}
+		below, err := fields(at, inside)
 		if err != nil {
 			return nil, err
 		}
@@ -123,9 +127,18 @@ func fields(path string, s schema) ([][]string, error) {
 	return rows, nil
 }
 
+// isCondition reports whether s is metav1.Condition.
+func isCondition(s *schema) bool {
+	if s == nil {
+		return false
+	}
+	_, ok := s.Properties["lastTransitionTime"]
+	return ok
+}
+
 func (s schema) kind() string {
 	switch {
-	case s.Items != nil && s.Items.Type == "object":
+	case isCondition(s.Items):
 		return "[]Condition"
 	case s.Items != nil:
 		return "[]" + s.Items.kind()

@@ -64,8 +64,8 @@ func renderReasons(names, types, node []group) (string, error) {
 	all = append(
 		all,
 		section{"Events", eventsIntro, "Reason", names, isA("Event")},
-		section{"In the management cluster", "Annotations, labels and finalizers.", "Key", names, isA("Annotation", "Label", "Finalizer")},
-		section{"In the workload cluster", "Annotations and labels of Nodes.", "Key", node, isA("Annotation", "Label")},
+		section{"In the management cluster", "Annotations, labels and finalizers.", "Key", names, not(ofNodes, isA("Annotation", "Label", "Finalizer"))},
+		section{"In the workload cluster", "Annotations and labels of Nodes.", "Key", slices.Concat(node, only(names, ofNodes)), isA("Annotation", "Label")},
 		section{"Field managers", "", "Name", slices.Concat(names, node), isA("FieldManager")},
 	)
 	var d document
@@ -110,6 +110,8 @@ func introOf(title string) string {
 		return "Also `ScheduleUnreadable` and `ReferencesInvalid`, as below."
 	case strings.Contains(title, "MachineReady"):
 		return "While there is a Machine, `MachineReady` otherwise carries the reason and message of the\nMachine's own `Ready` condition, or of `Deleting` while it leaves."
+	case strings.Contains(title, "NodeTainted"):
+		return "Also `NotConnected`, as above: then the Node cannot be seen."
 	default:
 		return ""
 	}
@@ -120,6 +122,23 @@ func isA(suffixes ...string) func(constant) bool {
 	return func(c constant) bool {
 		return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(c.name, s) })
 	}
+}
+
+// ofNodes selects what is on Nodes by the beginnings of names.
+func ofNodes(c constant) bool { return strings.HasPrefix(c.name, "Node") }
+
+// not selects what one selects and the other does not.
+func not(other, one func(constant) bool) func(constant) bool {
+	return func(c constant) bool { return one(c) && !other(c) }
+}
+
+// only returns the groups with nothing but what is wanted.
+func only(groups []group, want func(constant) bool) []group {
+	var found []group
+	for _, g := range groups {
+		found = append(found, group{g.doc, slices.DeleteFunc(slices.Clone(g.constants), func(c constant) bool { return !want(c) })})
+	}
+	return found
 }
 
 // seeAlso refers to Go code, which is not on the page.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -152,6 +153,8 @@ func kind(obj client.Object) string {
 		return "Machine"
 	case *v1alpha1.ScheduledMachine:
 		return "ScheduledMachine"
+	case *corev1.Node:
+		return "Node"
 	default:
 		return fmt.Sprintf("%T", obj)
 	}

@@ -84,8 +84,8 @@ func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bo
 // Machine returns the Machine of sm as the cache has it, nil if there is none.
 func (r Reader) Machine(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*clusterv1.Machine, error) {
 	machine := &clusterv1.Machine{}
-	key := client.ObjectKey{Namespace: sm.Namespace, Name: NamesOf(sm.Name).Machine}
-	if found, err := r.get(ctx, key, machine, false); err != nil || !found || !ours(machine, sm) {
+	found, err := r.get(ctx, client.ObjectKey{Namespace: sm.Namespace, Name: NamesOf(sm.Name).Machine}, machine, false)
+	if err != nil || !found || !ours(machine, sm) {
 		return nil, err
 	}
 	return machine, nil

@@ -12,11 +12,13 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/nodetaints"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
@@ -26,6 +28,7 @@ const (
 	maxPatterns   = 100
 	maxPattern    = 256
 	maxPriority   = 255
+	maxTaints     = 32
 )
 
 // reservedPrefixes are the label and annotation domains that belong to
@@ -36,6 +39,8 @@ var (
 	bootstrapGroups      = []string{"bootstrap.cluster.x-k8s.io", "k0smotron.io"}
 	infrastructureGroups = []string{"infrastructure.cluster.x-k8s.io", "k0smotron.io"}
 )
+
+var taintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 
 // ScheduledMachine returns everything that is wrong with m, in the order of the
 // fields, or nil.
@@ -59,6 +64,7 @@ func Spec(s *v1alpha1.ScheduledMachineSpec, path *field.Path) field.ErrorList {
 		duration(s.GracefulShutdownTimeout, path.Child("gracefulShutdownTimeout")),
 		duration(s.NodeDrainTimeout, path.Child("nodeDrainTimeout")),
 		patterns(s.KillIfCommands, path.Child("killIfCommands")),
+		nodeTaints(s.NodeTaints, path.Child("nodeTaints")),
 	)
 }
 
@@ -174,6 +180,59 @@ func patterns(list []string, path *field.Path) field.ErrorList {
 		case len([]rune(p)) > maxPattern:
 			errs = append(errs, field.TooLong(path.Index(i), p, maxPattern))
 		}
+	}
+	return errs
+}
+
+func nodeTaints(list []v1alpha1.NodeTaint, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(list) > maxTaints {
+		errs = append(errs, field.TooMany(path, len(list), maxTaints))
+	}
+	type identity struct {
+		key    string
+		effect corev1.TaintEffect
+	}
+	seen := map[identity]bool{}
+	for i, t := range list {
+		at, id := path.Index(i), identity{t.Key, t.Effect}
+		errs = append(errs, taintKey(t.Key, at.Child("key"))...)
+		for _, msg := range validation.IsValidLabelValue(t.Value) {
+			errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
+		}
+		if !slices.Contains(taintEffects, t.Effect) {
+			errs = append(errs, field.NotSupported(at.Child("effect"), t.Effect, taintEffects))
+		}
+		if seen[id] {
+			errs = append(errs, field.Duplicate(at, t.Key+":"+string(t.Effect)))
+		}
+		seen[id] = true
+	}
+	return errs
+}
+
+// taintKey is narrower than Kubernetes: no '_' in the name, and every label of the
+// domain is one that DNS could hold.
+func taintKey(key string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range validation.IsQualifiedName(key) {
+		errs = append(errs, field.Invalid(path, key, msg))
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	if strings.Contains(key, "_") {
+		errs = append(errs, field.Invalid(path, key, "must not contain '_': use '-'"))
+	}
+	if domain, _, ok := strings.Cut(key, "/"); ok {
+		for label := range strings.SplitSeq(domain, ".") {
+			for _, msg := range validation.IsDNS1123Label(label) {
+				errs = append(errs, field.Invalid(path, key, "domain: "+msg))
+			}
+		}
+	}
+	if prefix := nodetaints.Reserved(key); prefix != "" {
+		errs = append(errs, field.Forbidden(path, fmt.Sprintf("keys that begin with %s are reserved; use another domain", prefix)))
 	}
 	return errs
 }

@@ -4,11 +4,15 @@ package validation_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
@@ -79,6 +83,29 @@ func TestScheduledMachine(t *testing.T) {
 			},
 			[]string{"spec.machineTemplate.annotations[5spot.finos.org/x]: Forbidden: keys that begin with 5spot.finos.org/ are reserved"},
 		},
+		"Taints": {
+			"Key and effect tell taints apart, and the same key may have two effects.",
+			func(m *v1alpha1.ScheduledMachine) {
+				m.Spec.NodeTaints = []v1alpha1.NodeTaint{{Key: "a", Effect: "NoSchedule"}, {Key: "a", Value: "x_y", Effect: "NoExecute"}}
+			},
+			nil,
+		},
+		"TaintTwice": {
+			"A Node cannot have it twice.",
+			func(m *v1alpha1.ScheduledMachine) {
+				m.Spec.NodeTaints = []v1alpha1.NodeTaint{{Key: "a", Value: "1", Effect: "NoSchedule"}, {Key: "a", Value: "2", Effect: "NoSchedule"}}
+			},
+			[]string{`spec.nodeTaints[1]: Duplicate value: "a:NoSchedule"`},
+		},
+		"TooManyTaints": {
+			"The list is bounded.",
+			func(m *v1alpha1.ScheduledMachine) {
+				for i := range 33 {
+					m.Spec.NodeTaints = append(m.Spec.NodeTaints, v1alpha1.NodeTaint{Key: fmt.Sprintf("a%d", i), Effect: "NoSchedule"})
+				}
+			},
+			[]string{"spec.nodeTaints: Too many: 33: must have at most 32 items"},
+		},
 		"NoKind": {
 			"There is nothing to make.", func(m *v1alpha1.ScheduledMachine) { m.Spec.BootstrapSpec.Kind = "" },
 			[]string{"spec.bootstrapSpec.kind: Required value"},
@@ -112,6 +139,18 @@ type vectors struct {
 		Name  string
 		Label bool
 	} `json:"cluster_name"`
+	TaintKey []struct {
+		Key   string
+		Valid bool
+	} `json:"taint_key"`
+	TaintValue []struct {
+		Value string
+		Valid bool
+	} `json:"taint_value"`
+	TaintList []struct {
+		Taints [][3]*string
+		Valid  bool
+	} `json:"taint_list"`
 	KillIfCommands []struct {
 		Value         []string
 		Count         int
@@ -167,6 +206,19 @@ func TestVectors(t *testing.T) {
 		}
 		check("cluster "+c.Name, c.Label, good(func(m *v1alpha1.ScheduledMachine) { m.Spec.ClusterName = name }))
 	}
+	for _, c := range v.TaintKey {
+		check("taint key "+c.Key, c.Valid, tainted(v1alpha1.NodeTaint{Key: spell(t, c.Key), Effect: "NoSchedule"}))
+	}
+	for _, c := range v.TaintValue {
+		check("taint value "+c.Value, c.Valid, tainted(v1alpha1.NodeTaint{Key: "a", Value: spell(t, c.Value), Effect: "NoSchedule"}))
+	}
+	for _, c := range v.TaintList {
+		var list []v1alpha1.NodeTaint
+		for _, v := range c.Taints {
+			list = append(list, v1alpha1.NodeTaint{Key: *v[0], Effect: corev1.TaintEffect(*v[2])})
+		}
+		check("taints", c.Valid, tainted(list...))
+	}
 	for _, c := range v.KillIfCommands {
 		patterns := c.Value
 		for range c.Count {
@@ -179,6 +231,38 @@ func TestVectors(t *testing.T) {
 		check("killIfCommands", c.Valid, m)
 		if c.ErrorMentions != "" && !strings.Contains(validation.ScheduledMachine(m).ToAggregate().Error(), c.ErrorMentions) {
 			t.Errorf("does not mention %s: %v", c.ErrorMentions, validation.ScheduledMachine(m))
+		}
+	}
+}
+
+func tainted(taints ...v1alpha1.NodeTaint) *v1alpha1.ScheduledMachine {
+	return good(func(m *v1alpha1.ScheduledMachine) { m.Spec.NodeTaints = taints })
+}
+
+// spell writes out what the vectors abbreviate: a*63, (a*63)/a.
+func spell(t *testing.T, s string) string {
+	t.Helper()
+	if s == "(254-char dns prefix)/a" {
+		return strings.Repeat("a.", 126) + "aa/a"
+	}
+	abbreviated := regexp.MustCompile(`\(?a\*(\d+)\)?`)
+	return abbreviated.ReplaceAllStringFunc(s, func(m string) string {
+		n, err := strconv.Atoi(abbreviated.FindStringSubmatch(m)[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Repeat("a", n)
+	})
+}
+
+func TestReservedTaintKeys(t *testing.T) {
+	for _, key := range []string{
+		"5spot.finos.org/x", "kubernetes.io/x", "node.kubernetes.io/unschedulable", "node-role.kubernetes.io/control-plane",
+		"node.cluster.x-k8s.io/uninitialized",
+	} {
+		errs := validation.ScheduledMachine(tainted(v1alpha1.NodeTaint{Key: key, Effect: "NoSchedule"}))
+		if len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), "spec.nodeTaints[0].key: Forbidden: keys that begin with ") {
+			t.Errorf("%s: got %v, want it refused as reserved", key, errs)
 		}
 	}
 }

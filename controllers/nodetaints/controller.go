@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodetaints answers one question: does the Node of a machine have the
+// taints of the spec, and none that we applied and the spec no longer names?
+// Package internal/nodetaints decides; this package reads the Node and writes it,
+// once, under a lock.
+//
+// It alone writes status.appliedNodeTaints and the NodeTainted condition, because
+// only it knows what became of a write. Package scheduledmachine writes everything
+// else of the status and passes these two on as it read them. Both write under the
+// object's lock, so neither takes back what the other wrote, and neither is woken
+// by a change of status, so they cannot keep each other busy.
+package nodetaints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/nodetaints"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// quietRetry is for a write that met a newer object: the cache catches up within
+// milliseconds, and nobody needs to hear of it.
+const quietRetry = 50 * time.Millisecond
+
+// nodesWatch is the name of this controller's watch on Nodes.
+const nodesWatch = "nodetaints-nodes"
+
+// Reconciler keeps the taints of Nodes.
+type Reconciler struct {
+	// Clock tells the time, for conditions only.
+	Clock clock.PassiveClock
+	// Reader reads ScheduledMachines and Clusters from the manager's cache.
+	Reader client.Reader
+	// Children reads Machines.
+	Children children.Reader
+	// Actuate writes status to the management cluster.
+	Actuate *actuate.Actuator
+	// ClusterCache reaches the Nodes.
+	ClusterCache clustercache.ClusterCache
+
+	nodes       workload.Nodes
+	watchFilter string
+}
+
+// scope holds what one reconcile reads.
+type scope struct {
+	scheduled *v1alpha1.ScheduledMachine
+	// cluster is the key of the Cluster.
+	cluster client.ObjectKey
+	// machine is nil if there is none.
+	machine *clusterv1.Machine
+	// node is nil if there is none, or if it cannot be seen.
+	node *corev1.Node
+	// connected says that the Node can be seen, if there is one.
+	connected bool
+}
+
+// Reconcile brings the taints of one Node to what the spec wants.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	sm := &v1alpha1.ScheduledMachine{}
+	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
+		return ctrl.Result{}, nil // Its Cluster, Machine or Node woke us; it is another manager's.
+	}
+	s, err := r.observe(ctx, sm)
+	if err != nil || s == nil {
+		return ctrl.Result{}, err
+	}
+	d := nodetaints.Decide(s.facts())
+	actErr := r.act(ctx, s, d)
+	switch {
+	case apierrors.IsConflict(actErr):
+		return ctrl.Result{RequeueAfter: quietRetry}, nil // A newer Node is on its way to the cache.
+	case actuate.Gone(actErr):
+		return ctrl.Result{}, nil // The end of the Node wakes us.
+	case errors.Is(actErr, clustercache.ErrClusterNotConnected):
+		d, actErr = nodetaints.Decision{Outcome: nodetaints.Unseen}, nil
+	}
+	if err := r.report(ctx, s, d, actErr); apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: quietRetry}, actErr
+	} else if err != nil {
+		return ctrl.Result{}, errors.Join(actErr, client.IgnoreNotFound(err))
+	}
+	return ctrl.Result{}, actErr
+}
+
+// observe returns nil for an object that is paused, and where nobody knows yet
+// whether the Node can be seen: a manager that starts leaves what was reported.
+func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
+	s := &scope{scheduled: sm, cluster: client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}, connected: true}
+	cluster := &clusterv1.Cluster{}
+	err := r.Reader.Get(ctx, s.cluster, cluster)
+	switch {
+	case apierrors.IsNotFound(err) && annotations.HasPaused(sm), err == nil && annotations.IsPaused(cluster, sm):
+		return nil, nil
+	case client.IgnoreNotFound(err) != nil:
+		return nil, fmt.Errorf("reading Cluster: %w", err)
+	}
+	if s.machine, err = r.Children.Machine(ctx, sm); err != nil {
+		return nil, err
+	}
+	if s.machine == nil || !s.machine.Status.NodeRef.IsDefined() {
+		return s, nil
+	}
+	err = r.observeNode(ctx, s)
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		s.connected, err = false, nil
+		if r.ClusterCache.GetHealthCheckingState(ctx, s.cluster).LastProbeTime.IsZero() {
+			return nil, nil // The first try wakes us, whatever comes of it.
+		}
+	}
+	return s, err
+}
+
+func (r *Reconciler) observeNode(ctx context.Context, s *scope) (err error) {
+	if err := r.nodes.Watch(ctx, s.cluster); err != nil {
+		return err
+	}
+	s.node, err = workload.Node(ctx, r.ClusterCache, s.cluster, s.machine.Status.NodeRef.Name)
+	return err
+}
+
+// facts is the border between Kubernetes and the decision.
+func (s *scope) facts() nodetaints.Facts {
+	f := nodetaints.Facts{Unseen: !s.connected, Leaving: s.leaving()}
+	for _, t := range s.scheduled.Spec.NodeTaints {
+		f.Desired = append(f.Desired, nodetaints.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	if s.node == nil {
+		return f
+	}
+	f.Node = &nodetaints.Node{}
+	for _, c := range s.node.Status.Conditions {
+		f.Node.Ready = f.Node.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}
+	for _, t := range s.node.Spec.Taints {
+		f.Node.Taints = append(f.Node.Taints, taintOf(t))
+	}
+	if record, ok := s.node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation]; ok {
+		f.Node.Record = &record
+	}
+	return f
+}
+
+func taintOf(t corev1.Taint) nodetaints.Taint {
+	return nodetaints.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}
+}
+
+// leaving reports whether the machine is on its way out: whoever waits for it does
+// not wait for taints.
+func (s *scope) leaving() bool {
+	sm := s.scheduled
+	_, reclaiming := sm.Annotations[v1alpha1.EmergencyReclaimAnnotation]
+	return reclaiming || sm.Spec.KillSwitch || !sm.DeletionTimestamp.IsZero() ||
+		s.machine != nil && !s.machine.DeletionTimestamp.IsZero()
+}
+
+// act writes taints and record to the Node in one patch. The lock refuses it when
+// anybody has changed the Node since it was read: a merge patch replaces the whole
+// list, and a taint that came in between would be lost.
+func (r *Reconciler) act(ctx context.Context, s *scope, d nodetaints.Decision) error {
+	if d.Outcome != nodetaints.Write {
+		return nil
+	}
+	remote, err := r.ClusterCache.GetClient(ctx, s.cluster)
+	if err != nil {
+		return err
+	}
+	before := s.node.DeepCopy()
+	s.node.Spec.Taints = merge(d.Plan.Taints, before.Spec.Taints)
+	if s.node.Annotations == nil {
+		s.node.Annotations = map[string]string{}
+	}
+	s.node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation] = nodetaints.Format(d.Plan.Applied)
+	if len(d.Plan.Applied) == 0 {
+		delete(s.node.Annotations, v1alpha1.NodeAppliedTaintsAnnotation)
+	}
+	if err := actuate.New(remote).PatchLocked(ctx, s.node, before); err != nil {
+		return fmt.Errorf("tainting: %w", err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Changed taints", "Node", s.node.Name, "applied", d.Plan.Applied)
+	return nil
+}
+
+// merge returns the planned taints, each with the time at which the Node got it.
+func merge(planned []nodetaints.Taint, current []corev1.Taint) []corev1.Taint {
+	var taints []corev1.Taint
+	for _, p := range planned {
+		t := corev1.Taint{Key: p.Key, Value: p.Value, Effect: corev1.TaintEffect(p.Effect)}
+		for i := range current {
+			if current[i].MatchTaint(&t) {
+				t.TimeAdded = current[i].TimeAdded
+			}
+		}
+		taints = append(taints, t)
+	}
+	return taints
+}

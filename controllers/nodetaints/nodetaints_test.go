@@ -1,0 +1,624 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetaints_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/test/builder"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodetaints"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+var server *testenv.Server
+
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
+}
+
+// world is a running machine whose Node lives in the same API server, and nobody
+// but the reconciler under test: Cluster API's part is played by the test.
+type world struct {
+	*testing.T
+	sm   *v1alpha1.ScheduledMachine
+	node *corev1.Node
+	// lost is how the workload cluster fails to be connected, nil while it is.
+	lost   clustercache.ClusterCache
+	writes []string
+	fail   func(n int) (before, after error)
+	// meanwhile runs after the Node was read and before it is written.
+	meanwhile func()
+}
+
+var (
+	batch  = v1alpha1.NodeTaint{Key: "example.org/borrowed", Value: "batch", Effect: corev1.TaintEffectNoSchedule}
+	other  = v1alpha1.NodeTaint{Key: "example.org/other", Effect: corev1.TaintEffectPreferNoSchedule}
+	theirs = corev1.Taint{Key: "admin", Value: "x", Effect: corev1.TaintEffectNoExecute}
+)
+
+func newWorld(t *testing.T, taints ...v1alpha1.NodeTaint) *world {
+	t.Helper()
+	w := &world{T: t}
+	ns := server.Namespace(t)
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "lab"}}
+	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "lab.test", Port: 6443}
+	w.sm = &v1alpha1.ScheduledMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "box"},
+		Spec: v1alpha1.ScheduledMachineSpec{
+			ClusterName:        "lab",
+			Schedule:           v1alpha1.Schedule{DaysOfWeek: []string{"mon-sun"}, HoursOfDay: []string{"0-23"}},
+			BootstrapSpec:      v1alpha1.EmbeddedObject{APIVersion: builder.BootstrapGroupVersion.String(), Kind: builder.GenericBootstrapConfigKind},
+			InfrastructureSpec: v1alpha1.EmbeddedObject{APIVersion: builder.InfrastructureGroupVersion.String(), Kind: builder.GenericInfrastructureMachineKind},
+			NodeTaints:         taints,
+		},
+	}
+	w.create(cluster, w.sm)
+	machine, err := children.Machine(w.sm, "", nil)
+	w.must(err)
+	machine.SetFinalizers([]string{clusterv1.MachineFinalizer})
+	w.create(machine)
+	return w
+}
+
+// withNode makes the machine's Node, ready or not, with taints of somebody else.
+func (w *world) withNode(ready bool, taints ...corev1.Taint) *world {
+	w.Helper()
+	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "box-"}, Spec: corev1.NodeSpec{Taints: taints}}
+	w.makeNode(ready)
+	m := w.machine()
+	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: w.node.Name}
+	w.must(server.Client.Status().Update(w.Context(), m))
+	return w
+}
+
+func (w *world) makeNode(ready bool) {
+	w.Helper()
+	taints := w.node.Spec.Taints
+	w.create(w.node)
+	// The API server adds one, which Kubernetes takes off when the Node is ready.
+	w.edit(w.node, func() { w.node.Spec.Taints = taints })
+	node := w.node
+	w.Cleanup(func() { _ = server.Client.Delete(context.WithoutCancel(w.Context()), node) })
+	w.setReady(ready)
+}
+
+func (w *world) setReady(ready bool) {
+	w.Helper()
+	w.read(w.node)
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	w.node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
+		{Type: corev1.NodeReady, Status: status},
+	}
+	w.must(server.Client.Status().Update(w.Context(), w.node))
+}
+
+func (w *world) create(objs ...client.Object) {
+	w.Helper()
+	for _, obj := range objs {
+		w.must(server.Client.Create(w.Context(), obj))
+	}
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) read(obj client.Object) {
+	w.Helper()
+	w.must(server.Client.Get(w.Context(), client.ObjectKeyFromObject(obj), obj))
+}
+
+func (w *world) machine() *clusterv1.Machine {
+	w.Helper()
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.sm.Namespace, Name: "box-machine"}}
+	w.read(m)
+	return m
+}
+
+// edit changes an object as a person would.
+func (w *world) edit(obj client.Object, change func()) {
+	w.Helper()
+	w.read(obj)
+	before := obj.DeepCopyObject().(client.Object)
+	change()
+	w.must(server.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
+}
+
+func (w *world) editTaints(taints ...v1alpha1.NodeTaint) {
+	w.Helper()
+	w.edit(w.sm, func() { w.sm.Spec.NodeTaints = taints })
+}
+
+// reconcile runs a new reconciler once, as after a restart.
+func (w *world) reconcile() (ctrl.Result, error) {
+	w.Helper()
+	c := w.client()
+	cache := w.lost
+	if cache == nil {
+		cache = clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, nodetaints.NodesWatch)
+	}
+	r := (&nodetaints.Reconciler{
+		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), ClusterCache: cache,
+		Children: children.Reader{Cached: c, Live: c, Mapper: c.RESTMapper()},
+	}).WithoutWatches()
+	res, err := r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+	w.read(w.sm)
+	return res, err
+}
+
+// settle reconciles until nothing is written.
+func (w *world) settle() {
+	w.Helper()
+	for range 10 {
+		n := len(w.writes)
+		res, err := w.reconcile()
+		if err == nil && res.IsZero() && len(w.writes) == n {
+			if w.node != nil {
+				if err := server.Client.Get(w.Context(), client.ObjectKeyFromObject(w.node), w.node); client.IgnoreNotFound(err) != nil {
+					w.Fatal(err)
+				}
+			}
+			return
+		}
+	}
+	w.Fatalf("does not settle: %v", w.writes)
+}
+
+// client tells its writes, fails when told to, and shows Nodes as the cache does.
+func (w *world) client() client.Client {
+	do := func(what string, write func() error) error {
+		n := len(w.writes)
+		w.writes = append(w.writes, what)
+		var before, after error
+		if w.fail != nil {
+			before, after = w.fail(n)
+		}
+		if before != nil {
+			return before
+		}
+		return errors.Join(write(), after)
+	}
+	return interceptor.NewClient(server.Client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if err := c.Get(ctx, key, obj, opts...); err != nil {
+				return err
+			}
+			if node, ok := obj.(*corev1.Node); ok {
+				trimmed, err := reclaim.TrimNode(node.DeepCopy())
+				if err != nil {
+					return err
+				}
+				trimmed.(*corev1.Node).DeepCopyInto(node)
+				if w.meanwhile != nil {
+					w.meanwhile()
+				}
+			}
+			return nil
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return do(fmt.Sprintf("patch %T", obj), func() error { return c.Patch(ctx, obj, p, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return do(fmt.Sprintf("patch %T %s", obj, sub), func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
+		},
+	})
+}
+
+// want checks the condition and what is said to be applied. No status is no
+// condition.
+func (w *world) want(status metav1.ConditionStatus, reason, message string, applied ...v1alpha1.NodeTaint) {
+	w.Helper()
+	c := conditions.Get(w.sm, v1alpha1.NodeTaintedCondition)
+	switch {
+	case c == nil && status == "":
+	case c == nil:
+		w.Errorf("there is no condition, want %s/%s", status, reason)
+	case c.Status != status || c.Reason != reason || !strings.Contains(c.Message, message):
+		w.Errorf("got %s/%s: %s, want %s/%s: %s", c.Status, c.Reason, c.Message, status, reason, message)
+	}
+	var want []v1alpha1.AppliedNodeTaint
+	for _, t := range applied {
+		want = append(want, v1alpha1.AppliedNodeTaint(t))
+	}
+	if diff := cmp.Diff(want, w.sm.Status.AppliedNodeTaints); diff != "" {
+		w.Errorf("applied: -want, +got:\n%s", diff)
+	}
+}
+
+// wantNode checks the Node's taints and our record.
+func (w *world) wantNode(record string, taints ...corev1.Taint) {
+	w.Helper()
+	if diff := cmp.Diff(taints, w.node.Spec.Taints); diff != "" {
+		w.Errorf("taints of the Node: -want, +got:\n%s", diff)
+	}
+	if got := w.node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation]; got != record {
+		w.Errorf("record %s, want %s", got, record)
+	}
+}
+
+const batchRecord = `[{"key":"example.org/borrowed","value":"batch","effect":"NoSchedule"}]`
+
+func onNode(t v1alpha1.NodeTaint) corev1.Taint {
+	return corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
+}
+
+// ours is a taint of ours as a Node has it.
+var ours = onNode(batch)
+
+func TestTaintsAreAppliedOnceTheNodeIsReady(t *testing.T) {
+	w := newWorld(t, batch)
+	w.settle()
+	w.want(metav1.ConditionUnknown, "NoNodeYet", "There is no Node yet")
+	w.withNode(false, theirs).settle()
+	w.want(metav1.ConditionFalse, "NodeNotReady", w.node.Name+" is not ready")
+	w.wantNode("", theirs)
+	w.setReady(true)
+	w.writes = nil
+	w.settle()
+	w.want(metav1.ConditionTrue, "Applied", w.node.Name, batch)
+	w.wantNode(batchRecord, theirs, ours)
+	if diff := cmp.Diff([]string{"patch *v1.Node", "patch *v1alpha1.ScheduledMachine status"}, w.writes); diff != "" {
+		t.Errorf("taints and record are one write: -want, +got:\n%s", diff)
+	}
+	w.writes = nil
+	w.settle()
+	if len(w.writes) != 0 {
+		t.Errorf("a settled Node is not written: %v", w.writes)
+	}
+}
+
+func TestNoTaintsNoWord(t *testing.T) {
+	w := newWorld(t).withNode(true, theirs)
+	w.settle()
+	w.lost = unreachable{}
+	w.settle()
+	if len(w.writes) != 0 {
+		t.Errorf("a machine without taints causes no write: %v", w.writes)
+	}
+	w.want("", "", "")
+}
+
+func TestValueOfOursChanges(t *testing.T) {
+	w := newWorld(t, batch).withNode(true, theirs)
+	w.settle()
+	added := metav1.Now().Rfc3339Copy()
+	w.edit(w.node, func() { w.node.Spec.Taints[1].TimeAdded = &added })
+	ml := batch
+	ml.Value = "ml"
+	w.editTaints(ml, other)
+	w.settle()
+	w.want(metav1.ConditionTrue, "Applied", "", ml, other)
+	changed := onNode(ml)
+	changed.TimeAdded = &added
+	w.wantNode(`[{"key":"example.org/borrowed","value":"ml","effect":"NoSchedule"},{"key":"example.org/other","value":"","effect":"PreferNoSchedule"}]`,
+		theirs, changed, onNode(other))
+}
+
+func TestListIsCleared(t *testing.T) {
+	w := newWorld(t, batch, other).withNode(true, theirs)
+	w.settle()
+	w.editTaints(batch)
+	w.settle()
+	w.want(metav1.ConditionTrue, "Applied", "", batch)
+	w.wantNode(batchRecord, theirs, ours)
+	w.editTaints()
+	w.settle()
+	w.want("", "", "")
+	w.wantNode("", theirs)
+}
+
+func TestForeignEqualTaintIsLeft(t *testing.T) {
+	w := newWorld(t, batch).withNode(true, ours)
+	w.settle()
+	w.want(metav1.ConditionTrue, "Applied", "")
+	w.wantNode("", ours)
+	w.editTaints()
+	w.settle()
+	w.wantNode("", ours)
+}
+
+func TestForeignValueIsAConflict(t *testing.T) {
+	held := corev1.Taint{Key: batch.Key, Value: "desktop", Effect: batch.Effect}
+	w := newWorld(t, other, batch).withNode(true, held)
+	w.settle()
+	w.want(metav1.ConditionFalse, "TaintOwnershipConflict",
+		"spec.nodeTaints wants example.org/borrowed=batch:NoSchedule, the Node has example.org/borrowed=desktop:NoSchedule, set by somebody else")
+	w.wantNode("", held)
+	w.edit(w.node, func() { w.node.Spec.Taints = nil })
+	w.settle()
+	w.want(metav1.ConditionTrue, "Applied", "", batch, other)
+}
+
+func TestSomebodyChangesOurs(t *testing.T) {
+	w := newWorld(t, batch).withNode(true)
+	w.settle()
+	w.edit(w.node, func() { w.node.Spec.Taints[0].Value = "desktop" })
+	held := corev1.Taint{Key: batch.Key, Value: "desktop", Effect: batch.Effect}
+	w.settle()
+	w.want(metav1.ConditionFalse, "TaintOwnershipConflict", "which somebody changed after 5-Spot had set example.org/borrowed=batch:NoSchedule")
+	w.wantNode(batchRecord, held)
+	w.editTaints()
+	w.settle()
+	w.want("", "", "")
+	w.wantNode("", held)
+}
+
+func TestSomebodyTakesOursOff(t *testing.T) {
+	w := newWorld(t, batch).withNode(true)
+	w.settle()
+	w.edit(w.node, func() { w.node.Spec.Taints = nil })
+	w.settle()
+	w.wantNode(batchRecord, ours)
+}
+
+func TestUnreadableRecordIsNotAnEmptyOne(t *testing.T) {
+	for _, record := range []string{"", "{", "null", `[{"key":"node-role.kubernetes.io/control-plane","effect":"NoSchedule"}]`} {
+		t.Run(record, func(t *testing.T) {
+			w := newWorld(t, batch).withNode(true)
+			w.settle()
+			w.edit(w.node, func() { w.node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation] = record })
+			w.editTaints()
+			w.settle()
+			w.want(metav1.ConditionFalse, "TaintOwnershipConflict", "annotation 5spot.finos.org/applied-taints of the Node cannot be read", batch)
+			w.wantNode(record, ours)
+			w.edit(w.node, func() { w.node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation] = batchRecord })
+			w.settle()
+			w.want("", "", "")
+			w.wantNode("")
+		})
+	}
+}
+
+func TestRecordOfAnOlderRuleIsTold(t *testing.T) {
+	old := v1alpha1.NodeTaint{Key: "old_key", Effect: corev1.TaintEffectNoSchedule}
+	w := newWorld(t, batch).withNode(false, onNode(old))
+	w.edit(w.node, func() {
+		w.node.Annotations = map[string]string{v1alpha1.NodeAppliedTaintsAnnotation: `[{"key":"old_key","value":"","effect":"NoSchedule"}]`}
+	})
+	w.settle()
+	w.want(metav1.ConditionFalse, "NodeNotReady", "", old)
+	w.setReady(true)
+	w.settle()
+	w.want(metav1.ConditionTrue, "Applied", "", batch)
+	w.wantNode(batchRecord, ours)
+}
+
+func TestNodeIsReplaced(t *testing.T) {
+	w := newWorld(t, batch).withNode(true)
+	w.settle()
+	name := w.node.Name
+	w.must(server.Client.Delete(t.Context(), w.node))
+	w.settle()
+	w.want(metav1.ConditionUnknown, "NoNodeYet", "")
+	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	w.makeNode(true)
+	w.settle()
+	w.want(metav1.ConditionTrue, "Applied", "", batch)
+	w.wantNode(batchRecord, ours)
+}
+
+func TestConcurrentTaintIsNotLost(t *testing.T) {
+	w := newWorld(t, batch).withNode(true)
+	w.meanwhile = func() {
+		w.meanwhile = nil
+		w.edit(w.node, func() { w.node.Spec.Taints = []corev1.Taint{theirs} })
+	}
+	w.settle()
+	w.want(metav1.ConditionTrue, "Applied", "", batch)
+	w.wantNode(batchRecord, theirs, ours)
+	if diff := cmp.Diff([]string{"patch *v1.Node", "patch *v1.Node", "patch *v1alpha1.ScheduledMachine status"}, w.writes); diff != "" {
+		t.Errorf("the first write is refused, and nobody hears of it: -want, +got:\n%s", diff)
+	}
+}
+
+func TestPatchIsRefused(t *testing.T) {
+	w := newWorld(t, batch).withNode(true)
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, w.node.Name, errors.New("hands off"))
+	w.fail = func(n int) (error, error) {
+		if w.writes[n] == "patch *v1.Node" {
+			return refused, nil
+		}
+		return nil, nil
+	}
+	for range 2 {
+		if _, err := w.reconcile(); !apierrors.IsForbidden(err) {
+			t.Fatalf("got %v, want the refusal, so that it is tried again", err)
+		}
+		w.want(metav1.ConditionFalse, "PatchFailed", "hands off")
+	}
+	if diff := cmp.Diff([]string{"patch *v1.Node", "patch *v1alpha1.ScheduledMachine status", "patch *v1.Node"}, w.writes); diff != "" {
+		t.Errorf("the same refusal is reported once: -want, +got:\n%s", diff)
+	}
+	w.fail = nil
+	w.settle()
+	w.want(metav1.ConditionTrue, "Applied", "", batch)
+}
+
+// unreachable is the cache of a cluster to which a connection was tried in vain.
+type unreachable struct{ clustercache.ClusterCache }
+
+func (unreachable) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
+	return clustercache.ErrClusterNotConnected
+}
+
+func (unreachable) GetHealthCheckingState(context.Context, client.ObjectKey) clustercache.HealthCheckingState {
+	return clustercache.HealthCheckingState{LastProbeTime: time.Unix(1, 0)}
+}
+
+func TestDisconnectedIsUnknown(t *testing.T) {
+	w := newWorld(t, batch).withNode(true)
+	w.settle()
+	w.lost = unreachable{}
+	w.settle()
+	w.want(metav1.ConditionUnknown, "NotConnected", "The workload cluster is not connected", batch)
+	w.editTaints()
+	w.settle()
+	w.want(metav1.ConditionUnknown, "NotConnected", "", batch)
+	w.wantNode(batchRecord, ours)
+	w.lost = nil
+	w.settle()
+	w.want("", "", "")
+	w.wantNode("")
+}
+
+func TestAManagerThatStartsLeavesWhatWasReported(t *testing.T) {
+	w := newWorld(t, batch).withNode(true)
+	w.settle()
+	w.lost, w.writes = clustercache.NewFakeEmptyClusterCache(), nil
+	w.settle()
+	if len(w.writes) != 0 {
+		t.Errorf("it has tried nothing yet; got %v", w.writes)
+	}
+	w.want(metav1.ConditionTrue, "Applied", "", batch)
+}
+
+// TestConnectionIsLostBeforeTheWrite sees the Node and cannot write it.
+func TestConnectionIsLostBeforeTheWrite(t *testing.T) {
+	w := newWorld(t, batch).withNode(true)
+	w.lost = readOnly{clustercache.NewFakeClusterCache(w.client(), client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, nodetaints.NodesWatch)}
+	w.settle()
+	w.want(metav1.ConditionUnknown, "NotConnected", "")
+	w.lost = nil
+	w.settle()
+	w.want(metav1.ConditionTrue, "Applied", "", batch)
+}
+
+type readOnly struct{ clustercache.ClusterCache }
+
+func (readOnly) GetClient(context.Context, client.ObjectKey) (client.Client, error) {
+	return nil, clustercache.ErrClusterNotConnected
+}
+
+func TestAMachineThatLeavesIsLeftAlone(t *testing.T) {
+	cases := map[string]func(*world){
+		"machine deleted": func(w *world) { w.must(server.Client.Delete(w.Context(), w.machine())) },
+		"kill switch":     func(w *world) { w.edit(w.sm, func() { w.sm.Spec.KillSwitch = true }) },
+		"owner asks": func(w *world) {
+			w.edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
+		},
+		"paused": func(w *world) {
+			w.edit(w.sm, func() { w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+		},
+	}
+	for name, leave := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, batch).withNode(true)
+			leave(w)
+			w.settle()
+			if len(w.writes) != 0 {
+				t.Errorf("%v", w.writes)
+			}
+		})
+	}
+}
+
+func TestMachineIsGone(t *testing.T) {
+	w := newWorld(t, batch).withNode(true)
+	w.settle()
+	m := w.machine()
+	w.must(server.Client.Delete(t.Context(), m))
+	w.edit(m, func() { m.Finalizers = nil })
+	w.settle()
+	w.want(metav1.ConditionUnknown, "NoNodeYet", "")
+}
+
+// TestCrashPoints stops the controller before each of its writes, and after each
+// with the reply lost, and starts it anew. Every run ends as the one without.
+func TestCrashPoints(t *testing.T) {
+	want, writes := story(t, nil)
+	if writes != 6 {
+		t.Fatalf("%d writes, want 6", writes)
+	}
+	lost := errors.New("reply lost")
+	for n := range writes {
+		for _, when := range []string{"before", "after"} {
+			t.Run(fmt.Sprintf("%d-%s", n, when), func(t *testing.T) {
+				got, _ := story(t, func(i int) (before, after error) {
+					switch {
+					case i != n:
+						return nil, nil
+					case when == "before":
+						return lost, nil
+					default:
+						return nil, lost
+					}
+				})
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("-without a crash, +with one:\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// story is the life of a Node's taints, told at three stations.
+func story(t *testing.T, fail func(int) (error, error)) (stations []string, writes int) {
+	t.Helper()
+	w := newWorld(t, batch).withNode(true, theirs)
+	w.fail = fail
+	tell := func() {
+		w.settle()
+		c := conditions.Get(w.sm, v1alpha1.NodeTaintedCondition)
+		s := fmt.Sprint(w.node.Spec.Taints, w.node.Annotations, w.sm.Status.AppliedNodeTaints, c != nil && c.Status == metav1.ConditionTrue)
+		stations = append(stations, s)
+	}
+	tell()
+	w.editTaints(other)
+	tell()
+	w.editTaints()
+	tell()
+	return stations, len(w.writes)
+}
+
+func TestHeartbeatsDoNotWake(t *testing.T) {
+	node := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{theirs}}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	changes := map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"heartbeat":    {func(n *corev1.Node) { n.ResourceVersion, n.Labels = "2", map[string]string{"a": "b"} }, false},
+		"another Node": {func(n *corev1.Node) { n.UID = "2" }, true},
+		"taints":       {func(n *corev1.Node) { n.Spec.Taints = nil }, true},
+		"readiness":    {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
+		"record":       {func(n *corev1.Node) { n.Annotations = map[string]string{v1alpha1.NodeAppliedTaintsAnnotation: ""} }, true},
+	}
+	for name, tc := range changes {
+		now := node.DeepCopy()
+		tc.change(now)
+		if got := nodetaints.NodeChanges().Update(event.UpdateEvent{ObjectOld: node, ObjectNew: now}); got != tc.want {
+			t.Errorf("%s: wakes %t, want %t", name, got, tc.want)
+		}
+	}
+}

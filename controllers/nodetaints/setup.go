@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetaints
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+const (
+	// firstRetry and longestRetry bound the back-off of a Node that refuses its
+	// taints. The contract says five minutes at most.
+	firstRetry   = time.Second
+	longestRetry = 5 * time.Minute
+
+	// unreachableAfter is how long a connection may fail before it is reported.
+	unreachableAfter = time.Minute
+)
+
+// SetupWithManager adds the controller to mgr. clusterIndex is the index of
+// ScheduledMachines by the name of their Cluster; Machines are indexed by Node as
+// Cluster API does.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterIndex string, opts controller.Options) error {
+	log := mgr.GetLogger().WithValues("controller", "nodetaints")
+	mapper := wake.Mapper{Reader: r.Reader, ClusterIndex: clusterIndex}
+	r.watchFilter = watchFilter
+	opts.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry)
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named("nodetaints").
+		For(&v1alpha1.ScheduledMachine{}, builder.WithPredicates(
+			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter),
+			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
+		)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild), builder.WithPredicates(machineChanges())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster),
+			builder.WithPredicates(predicates.ClusterPausedTransitions(mgr.GetScheme(), log))).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("nodetaints", mapper.OfCluster, clustercache.WatchForProbeFailure(unreachableAfter))).
+		WithOptions(opts).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("building nodetaints controller: %w", err)
+	}
+	r.nodes = workload.Nodes{Name: nodesWatch, Cache: r.ClusterCache, Controller: c, Map: mapper.OfNode, Predicate: nodeChanges()}
+	return nil
+}
+
+// machineChanges lets through what tells of another Node, or of none.
+func machineChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		old, isMachine := e.ObjectOld.(*clusterv1.Machine)
+		now, alsoMachine := e.ObjectNew.(*clusterv1.Machine)
+		return !isMachine || !alsoMachine || old.UID != now.UID ||
+			old.Status.NodeRef != now.Status.NodeRef || old.DeletionTimestamp.IsZero() != now.DeletionTimestamp.IsZero()
+	}}
+}
+
+// nodeChanges lets through what a decision depends on. Most changes of a Node are
+// heartbeats.
+func nodeChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(matters(e.ObjectOld), matters(e.ObjectNew))
+	}}
+}
+
+// matters returns all of a Node that a decision depends on.
+func matters(o client.Object) any {
+	node, ok := o.(*corev1.Node)
+	if !ok {
+		return o
+	}
+	s := scope{scheduled: &v1alpha1.ScheduledMachine{}, node: node, connected: true}
+	return []any{node.UID, s.facts()}
+}

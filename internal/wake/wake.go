@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wake answers one question: which ScheduledMachines does an event
+// concern? It reads from the manager's cache only, and trusts nothing that a Node
+// says of itself.
+package wake
+
+import (
+	"context"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/index"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+)
+
+// OfChild returns the ScheduledMachine of a child.
+func OfChild(_ context.Context, child client.Object) []ctrl.Request {
+	name := children.ParentOf(child)
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: child.GetNamespace(), Name: name}}}
+}
+
+// A Mapper finds ScheduledMachines in a cache.
+type Mapper struct {
+	// Reader is the cache. Machines are indexed by Node as Cluster API does.
+	Reader client.Reader
+	// ClusterIndex is the index of ScheduledMachines by the name of their Cluster.
+	ClusterIndex string
+}
+
+// OfCluster returns the ScheduledMachines of a Cluster.
+func (m Mapper) OfCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
+	return m.OfClusterIf(ctx, client.ObjectKeyFromObject(cluster), func(*v1alpha1.ScheduledMachine) bool { return true })
+}
+
+// OfClusterIf returns the wanted among the ScheduledMachines of a Cluster.
+func (m Mapper) OfClusterIf(ctx context.Context, cluster client.ObjectKey, wanted func(*v1alpha1.ScheduledMachine) bool) []ctrl.Request {
+	list := &v1alpha1.ScheduledMachineList{}
+	if err := m.Reader.List(ctx, list, client.InNamespace(cluster.Namespace),
+		client.MatchingFields{m.ClusterIndex: cluster.Name}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of Cluster")
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range list.Items {
+		if wanted(&list.Items[i]) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// OfNode returns the ScheduledMachine whose Machine has this Node of a workload
+// cluster.
+func (m Mapper) OfNode(ctx context.Context, cluster client.ObjectKey, node client.Object) []ctrl.Request {
+	list := &clusterv1.MachineList{}
+	if err := m.Reader.List(ctx, list, client.InNamespace(cluster.Namespace),
+		client.MatchingFields{index.MachineNodeNameField: node.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing Machines of Node", "Node", node.GetName())
+		return nil
+	}
+	for i := range list.Items {
+		if machine := &list.Items[i]; machine.Spec.ClusterName == cluster.Name {
+			if found := OfChild(ctx, machine); len(found) > 0 {
+				return found
+			}
+		}
+	}
+	return nil
+}
