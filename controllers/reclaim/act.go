@@ -73,7 +73,7 @@ func (r *Reconciler) tell(s *scope) {
 
 func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 	deleted := s.deleted()
-	if err := r.Actuate.Remove(ctx, s.children.Children); err != nil {
+	if err := r.Actuate.Remove(ctx, s.children.Children, r.Hooks); err != nil {
 		return fmt.Errorf("ejecting machine: %w", err)
 	}
 	if !deleted {

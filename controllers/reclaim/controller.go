@@ -41,6 +41,8 @@ type Reconciler struct {
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
 	Recorder events.EventRecorder
+	// Hooks says what a removal does about deletion hooks of others.
+	Hooks actuate.Hooks
 
 	nodes       nodeWatcher
 	watchFilter string
@@ -73,7 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || s == nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.act(ctx, s, lifecycle.DecideReclaim(s.facts())); err != nil {
+	if err := r.act(ctx, s, lifecycle.DecideReclaim(r.facts(s))); err != nil {
 		if apierrors.IsConflict(err) {
 			return ctrl.Result{RequeueAfter: 1}, nil // A newer object is on its way to the cache.
 		}
@@ -171,12 +173,12 @@ func (s *scope) served() v1alpha1.ReclaimRecord {
 }
 
 // facts is the border between Kubernetes and the decision.
-func (s *scope) facts() lifecycle.ReclaimFacts {
+func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	f := lifecycle.ReclaimFacts{
 		Remembered: s.remembered(),
 		Returned:   s.returned(),
 		Request:    judge(s.node, s.children.Machine, s.served()),
-		Ejected:    s.children.Removed(),
+		Ejected:    s.children.Removed(r.Hooks),
 	}
 	switch {
 	case s.deleted():

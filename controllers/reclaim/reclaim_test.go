@@ -47,11 +47,12 @@ type world struct {
 	recorder *events.FakeRecorder
 	writes   []string
 	fail     func(n int) (before, after error)
+	hooks    actuate.Hooks
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, recorder: events.NewFakeRecorder(20)}
+	w := &world{T: t, recorder: events.NewFakeRecorder(20), hooks: actuate.BypassHooks}
 	ns := server.Namespace(t)
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "lab"}}
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "lab.test", Port: 6443}
@@ -151,7 +152,7 @@ func (w *world) settle() {
 		n := len(w.writes)
 		c := w.client()
 		r := (&reclaim.Reconciler{
-			Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder,
+			Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Hooks: w.hooks,
 			Children:     children.Reader{Cached: c, Live: c, Mapper: c.RESTMapper()},
 			ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}),
 		}).WithoutWatches()
@@ -363,6 +364,49 @@ func TestTheOwnerAsksInTheMiddleOfADrain(t *testing.T) {
 	if w.infra().GetDeletionTimestamp().IsZero() {
 		t.Error("the infrastructure waits for the drain")
 	}
+}
+
+func TestHooksOfOthers(t *testing.T) {
+	const hook = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"
+	for name, tc := range map[string]struct {
+		reason string
+		hooks  actuate.Hooks
+		waits  bool
+	}{
+		"Bypassed": {"The Machine object waits, the owner does not.", actuate.BypassHooks, false},
+		"Honoured": {"Somebody decided that their hooks come first.", actuate.HonourHooks, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.hooks = tc.hooks
+			w.hook(hook, true)
+			w.ask("true")
+			w.settle()
+			if w.machine().DeletionTimestamp.IsZero() {
+				t.Error("the Machine is not being deleted")
+			}
+			if waits := w.infra().GetDeletionTimestamp().IsZero(); waits != tc.waits {
+				t.Errorf("%s\nthe infrastructure waits: %t, want %t", tc.reason, waits, tc.waits)
+			}
+			w.hook(hook, false)
+			w.settle()
+			if w.infra().GetDeletionTimestamp().IsZero() {
+				t.Error("the infrastructure waits for a hook that is gone")
+			}
+		})
+	}
+}
+
+// hook puts somebody else's deletion hook on the Machine, or takes it off.
+func (w *world) hook(key string, on bool) {
+	w.Helper()
+	m := w.machine()
+	before := m.DeepCopy()
+	delete(m.Annotations, key)
+	if on {
+		m.Annotations[key] = "somebody"
+	}
+	w.must(server.Client.Patch(w.Context(), m, client.MergeFrom(before)))
 }
 
 func TestPausedDoesNothing(t *testing.T) {
