@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -143,6 +144,8 @@ func kind(obj client.Object) string {
 	switch obj.(type) {
 	case *clusterv1.Machine:
 		return "Machine"
+	case *corev1.Node:
+		return "Node"
 	case *v1alpha1.ScheduledMachine:
 		return "ScheduledMachine"
 	default:
