@@ -46,6 +46,9 @@ type Options struct {
 	Clock clock.PassiveClock
 	// WatchFilter is the value of Cluster API's watch label, empty for everything.
 	WatchFilter string
+	// BypassForeignHooks lets the kill switch and an owner's request delete the
+	// infrastructure although somebody else's deletion hook is on the Machine.
+	BypassForeignHooks bool
 	// ScheduledMachineConcurrency is how many ScheduledMachines are reconciled at once.
 	ScheduledMachineConcurrency int
 	// ClusterCacheConcurrency is how many workload clusters are connected at once.
@@ -90,16 +93,20 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	hooks := actuate.HonourHooks
+	if o.BypassForeignHooks {
+		hooks = actuate.BypassHooks
+	}
 
 	if err := (&scheduledmachine.Reconciler{
 		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()),
-		ClusterCache: clusterCache, Recorder: recorder,
+		ClusterCache: clusterCache, Recorder: recorder, Hooks: hooks,
 	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: o.ScheduledMachineConcurrency}); err != nil {
 		return err
 	}
 	if err := (&reclaim.Reconciler{
 		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(unlimited),
-		ClusterCache: clusterCache, Recorder: recorder,
+		ClusterCache: clusterCache, Recorder: recorder, Hooks: hooks,
 	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, controller.Options{MaxConcurrentReconciles: reclaimConcurrency}); err != nil {
 		return err
 	}

@@ -34,6 +34,10 @@ const (
 	// not carry status.
 	NodeAppliedTaintsAnnotation = "5spot.finos.org/applied-taints"
 
+	// ReclaimTimesAnnotation is on a ScheduledMachine that was reclaimed and says when
+	// that began, for the last three times: so many inside ten minutes are reported.
+	ReclaimTimesAnnotation = "5spot.finos.org/reclaim-times"
+
 	// FieldManager is the manager of the fields that the controllers apply.
 	FieldManager = "5spot-controller"
 
@@ -151,4 +155,17 @@ const (
 	// ReclaimAgentBlockedEvent is the Warning on a Cluster in which an object of
 	// somebody else has the name of one that the reclaim agent needs.
 	ReclaimAgentBlockedEvent = "ReclaimAgentBlocked"
+	// RapidReReclaimEvent is the Warning when a machine is reclaimed for the third time
+	// inside ten minutes.
+	RapidReReclaimEvent = "RapidReReclaim"
+	// ReclaimRequestRefusedEvent is the Warning when a Node asks that is not the host of
+	// the Machine, or whose Machine is one of a control plane. Nothing is done.
+	ReclaimRequestRefusedEvent = "ReclaimRequestRefused"
+	// ReclaimRequestStaleEvent says that a Node carried a request that is older than
+	// its Machine. It is taken off.
+	ReclaimRequestStaleEvent = "ReclaimRequestStale"
+	// EmergencySurgeEvent is the Warning on a Cluster when more than three of its
+	// machines, and more than one in ten, are reclaimed inside ten minutes. It is
+	// repeated once a minute at most. Nothing is held up.
+	EmergencySurgeEvent = "EmergencySurge"
 )

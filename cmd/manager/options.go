@@ -66,6 +66,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.controllers.ScheduledMachineConcurrency, "scheduledmachine-concurrency", 80, "ScheduledMachines reconciled at the same time. Together with watches and emergencies, more than the API server takes on one connection, 100, only open more connections.")
 	fs.StringVar((*string)(&o.controllers.AgentInstall), "agent-install", string(controllers.AgentInstallEnabled), "Who installs the reclaim agent in workload clusters: enabled, the manager, where a ScheduledMachine has killIfCommands; disabled, you. Labels of Nodes and their ConfigMaps are kept in either case.")
 	fs.StringVar(&o.controllers.ReclaimAgentImage, "reclaim-agent-image", "", "Image of the reclaim agent that the manager installs. Empty is the one in the manifests.")
+	fs.BoolVar(&o.controllers.BypassForeignHooks, "emergency-bypass-foreign-hooks", true, "Delete the infrastructure at the kill switch and an owner's request although somebody else's deletion hook is on the Machine. Without it the infrastructure waits for the hooks, and the status names them.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the webhook server.")
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key.")
 	fs.StringVar(&o.webhookCertName, "webhook-cert-name", "tls.crt", "File of the webhook server's certificate, below --webhook-cert-dir.")

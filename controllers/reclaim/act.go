@@ -5,6 +5,7 @@ package reclaim
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,32 +17,41 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
+// nodeTimeout bounds one write to a Node. The next is tried after others had a turn.
+const nodeTimeout = 2 * time.Second
+
 // act carries out one step; a request that was written down is acted upon in the
 // same breath.
 func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) error {
 	switch step {
-	case lifecycle.Rest, lifecycle.Await:
+	case lifecycle.Rest, lifecycle.Await, lifecycle.Refuse:
 		return nil
 	case lifecycle.Remember:
-		if err := r.remember(ctx, s); err != nil {
+		rapid, err := r.remember(ctx, s)
+		if err != nil {
 			return err
 		}
-		err := r.eject(ctx, s)
-		// Only now: an Event takes the API server's time, for which the owner waits.
-		r.tell(s)
+		err = r.eject(ctx, s)
+		r.announce(ctx, s, rapid)
 		return err
+	case lifecycle.Forget:
+		return r.forget(ctx, s)
 	case lifecycle.Eject:
 		// A person wrote the request down, and nobody has told of it yet.
 		begins := s.remembered() && s.request().ByPerson() && !s.deleted()
 		if err := r.eject(ctx, s); err != nil || !begins {
 			return err
 		}
-		r.tell(s)
+		r.announce(ctx, s, false)
 		return nil
 	case lifecycle.Disarm:
 		return r.disarm(ctx, s)
+	case lifecycle.Evict:
+		return r.onNode(ctx, s, func(ctx context.Context, a *actuate.Actuator) error { return a.Evict(ctx, s.node) })
+	case lifecycle.DeleteNode:
+		return r.onNode(ctx, s, func(ctx context.Context, a *actuate.Actuator) error { return a.Delete(ctx, s.node) })
 	case lifecycle.Clear:
-		return r.clear(ctx, s)
+		return r.onNode(ctx, s, s.clear)
 	default:
 		return fmt.Errorf("unknown step %q", step)
 	}
@@ -49,31 +59,37 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 
 // remember writes the request down on the ScheduledMachine, where neither a crash
 // nor the Node's end nor clusterctl move loses it.
-func (r *Reconciler) remember(ctx context.Context, s *scope) error {
+// rapid says that it has been asked for too often.
+func (r *Reconciler) remember(ctx context.Context, s *scope) (rapid bool, err error) {
 	sm, record := s.scheduled, recordOf(s.node)
 	before := sm.DeepCopy()
 	if sm.Annotations == nil {
 		sm.Annotations = map[string]string{}
 	}
 	sm.Annotations[v1alpha1.EmergencyReclaimAnnotation] = record.String()
+	times, rapid := lifecycle.Reclaimed(sm.ReclaimTimes(), r.Clock.Now())
+	sm.SetReclaimTimes(times)
 	if err := r.Actuate.Patch(ctx, sm, before); err != nil {
-		return fmt.Errorf("remembering request: %w", err)
+		return false, fmt.Errorf("remembering request: %w", err)
 	}
 	r.observeStage(record, stageSeen)
 	ctrl.LoggerFrom(ctx).Info("Reclaiming machine for its owner", "Node", record.Node, "reason", record.Why())
-	return nil
+	return rapid, nil
 }
 
-// tell says that a reclaim begins.
-func (r *Reconciler) tell(s *scope) {
-	sm := s.scheduled
-	reclaims.WithLabelValues(sm.Namespace + "/" + sm.Spec.ClusterName).Inc()
-	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimEvent, "EmergencyReclaim", "%s", s.request().Requested())
+// forget drops a request that is not served.
+func (r *Reconciler) forget(ctx context.Context, s *scope) error {
+	before := s.scheduled.DeepCopy()
+	delete(s.scheduled.Annotations, v1alpha1.EmergencyReclaimAnnotation)
+	if err := r.Actuate.Patch(ctx, s.scheduled, before); err != nil {
+		return fmt.Errorf("forgetting request: %w", err)
+	}
+	return nil
 }
 
 func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 	deleted := s.deleted()
-	if err := r.Actuate.Remove(ctx, s.children.Children); err != nil {
+	if err := r.Actuate.Remove(ctx, s.children.Children, r.Hooks); err != nil {
 		return fmt.Errorf("ejecting machine: %w", err)
 	}
 	if !deleted {
@@ -108,22 +124,34 @@ func (s *scope) request() v1alpha1.ReclaimRecord {
 	return v1alpha1.ParseReclaimRecord(s.scheduled.Annotations[v1alpha1.EmergencyReclaimAnnotation])
 }
 
-// clear takes a request that needs no answer any more off its Node. The agent
-// asks again if its reason still holds, so nothing is lost; the lock keeps a
-// newer request from being taken off unseen.
-func (r *Reconciler) clear(ctx context.Context, s *scope) error {
+// onNode writes to the Node, in the workload cluster. The machine is on its way by
+// then, and the Node may be gone or its cluster out of reach: what is left to do
+// for the machine does not wait for it.
+func (r *Reconciler) onNode(ctx context.Context, s *scope, write func(context.Context, *actuate.Actuator) error) error {
 	key := client.ObjectKey{Namespace: s.scheduled.Namespace, Name: s.scheduled.Spec.ClusterName}
 	remote, err := r.ClusterCache.GetClient(ctx, key)
 	if err != nil {
 		return ignoreNotConnected(err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	if err := write(ctx, actuate.New(remote)); err != nil && !actuate.Gone(err) {
+		return err
+	}
+	return nil
+}
+
+// clear takes a request that needs no answer any more off its Node. The agent
+// asks again if its reason still holds, so nothing is lost; the lock keeps a
+// newer request from being taken off unseen.
+func (s *scope) clear(ctx context.Context, remote *actuate.Actuator) error {
 	before := s.node.DeepCopy()
 	for _, annotation := range []string{
 		reclaimapi.RequestedAnnotation, reclaimapi.ReasonAnnotation, reclaimapi.RequestedAtAnnotation,
 	} {
 		delete(s.node.Annotations, annotation)
 	}
-	if err := actuate.New(remote).PatchLocked(ctx, s.node, before); err != nil && !actuate.Gone(err) {
+	if err := remote.PatchLocked(ctx, s.node, before); err != nil {
 		return fmt.Errorf("clearing request: %w", err)
 	}
 	return nil

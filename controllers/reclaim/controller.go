@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,7 +32,7 @@ import (
 
 // Reconciler gives machines back to owners who ask for them.
 type Reconciler struct {
-	// Clock tells the time, for metrics only: no decision here depends on it.
+	// Clock tells the time, for reports only: no step depends on it.
 	Clock clock.PassiveClock
 	// Reader reads ScheduledMachines, Machines and Clusters from the manager's cache.
 	Reader client.Reader
@@ -42,9 +44,14 @@ type Reconciler struct {
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
 	Recorder events.EventRecorder
+	// Hooks says what a removal does about deletion hooks of others.
+	Hooks actuate.Hooks
 
 	nodes       nodeWatcher
 	watchFilter string
+	// told holds what was last said of a request that is not served, by ScheduledMachine.
+	told   sync.Map
+	surges once
 }
 
 // nodeWatcher watches the Nodes of a connected workload cluster; it is idempotent.
@@ -55,6 +62,8 @@ type nodeWatcher interface {
 // scope holds what one reconcile reads.
 type scope struct {
 	scheduled *v1alpha1.ScheduledMachine
+	// cluster is nil if there is none.
+	cluster *clusterv1.Cluster
 	// node is nil if there is none, or if it cannot be seen.
 	node *corev1.Node
 	// children are what is to be removed.
@@ -65,6 +74,7 @@ type scope struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
+		r.told.Delete(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
@@ -74,7 +84,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || s == nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.act(ctx, s, lifecycle.DecideReclaim(s.facts())); err != nil {
+	facts := r.facts(s)
+	step := lifecycle.DecideReclaim(facts)
+	r.reportScreened(ctx, s, screened(facts, step))
+	if err := r.act(ctx, s, step); err != nil {
 		if apierrors.IsConflict(err) {
 			return ctrl.Result{RequeueAfter: 1}, nil // A newer object is on its way to the cache.
 		}
@@ -96,7 +109,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	if cluster != nil && annotations.IsPaused(cluster, sm) || annotations.HasPaused(sm) {
 		return nil, nil
 	}
-	s := &scope{scheduled: sm}
+	s := &scope{scheduled: sm, cluster: cluster}
 	var err error
 	if s.children, err = r.Children.Read(ctx, sm, s.remembered()); err != nil {
 		return nil, fmt.Errorf("reading children: %w", err)
@@ -152,6 +165,14 @@ func (s *scope) deleted() bool {
 	return s.children.Machine != nil && !s.children.Machine.DeletionTimestamp.IsZero()
 }
 
+// asked is the request that is being served, or else was served last.
+func (s *scope) asked() v1alpha1.ReclaimRecord {
+	if s.remembered() {
+		return s.request()
+	}
+	return s.served()
+}
+
 // served is the request that turned the schedule off, zero if there is none.
 func (s *scope) served() v1alpha1.ReclaimRecord {
 	value, ok := s.scheduled.Annotations[v1alpha1.ReclaimedAnnotation]
@@ -162,18 +183,28 @@ func (s *scope) served() v1alpha1.ReclaimRecord {
 }
 
 // facts is the border between Kubernetes and the decision.
-func (s *scope) facts() lifecycle.ReclaimFacts {
+func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	f := lifecycle.ReclaimFacts{
 		Remembered: s.remembered(),
 		Returned:   s.returned(),
 		Request:    judge(s.node, s.children.Machine, s.served()),
-		Ejected:    s.children.Removed(),
+		Ejected:    s.children.Removed(r.Hooks),
+		// A kind that cannot be read is no proof of absence.
+		InfrastructureGone: s.children.Infrastructure == nil && len(s.children.Problems) == 0,
 	}
-	switch {
-	case s.deleted():
-		f.Machine = lifecycle.Leaving
-	case s.children.Machine != nil:
-		f.Machine = lifecycle.Present
+	if m := s.children.Machine; m != nil {
+		f.Machine, f.ControlPlane = presence(m), util.IsControlPlaneMachine(m)
+	}
+	// A person who asked did not know the Node's UID.
+	if uid := s.asked().NodeUID; s.node != nil && (uid == "" || uid == s.node.UID) {
+		f.Node, f.NodeAsked, f.Evicting = presence(s.node), uid != "", actuate.Evicting(s.node)
 	}
 	return f
+}
+
+func presence(obj client.Object) lifecycle.Presence {
+	if obj.GetDeletionTimestamp().IsZero() {
+		return lifecycle.Present
+	}
+	return lifecycle.Leaving
 }

@@ -23,6 +23,14 @@ var (
 		Name: "fivespot_emergency_reclaims_total",
 		Help: "Requests of owners that were taken up, by Cluster.",
 	}, []string{"cluster"})
+	rapidReReclaims = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "fivespot_rapid_re_reclaims_total",
+		Help: "Requests of owners that were at least the third for their machine inside ten minutes.",
+	})
+	screenedRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fivespot_reclaim_requests_screened_total",
+		Help: "Requests on Nodes that were not served: stale, foreign_host or control_plane.",
+	}, []string{"reason"})
 	latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "fivespot_reclaim_latency_seconds",
 		Help: "Time from an owner's request, by the Node's clock in whole seconds, until it was seen, until the Machine was deleted and until it was gone.",
@@ -33,7 +41,7 @@ var (
 )
 
 func registerMetrics() error {
-	for _, c := range []prometheus.Collector{reclaims, latency} {
+	for _, c := range []prometheus.Collector{reclaims, rapidReReclaims, screenedRequests, latency} {
 		if err := metrics.Registry.Register(c); err != nil {
 			return err
 		}

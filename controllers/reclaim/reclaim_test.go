@@ -7,16 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/test/builder"
@@ -47,11 +51,14 @@ type world struct {
 	recorder *events.FakeRecorder
 	writes   []string
 	fail     func(n int) (before, after error)
+	hooks    actuate.Hooks
+	clock    *clocktesting.FakePassiveClock
+	r        *reclaim.Reconciler
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, recorder: events.NewFakeRecorder(20)}
+	w := &world{T: t, recorder: events.NewFakeRecorder(20), hooks: actuate.BypassHooks, clock: clocktesting.NewFakePassiveClock(noon)}
 	ns := server.Namespace(t)
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "lab"}}
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "lab.test", Port: 6443}
@@ -137,31 +144,52 @@ func (w *world) ask(value string) {
 // gone plays Cluster API's end of the Machine.
 func (w *world) gone() {
 	w.Helper()
-	for _, obj := range []client.Object{w.infra(), w.machine()} {
-		before := obj.DeepCopyObject().(client.Object)
-		obj.SetFinalizers(nil)
-		w.must(server.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
-	}
+	w.release(w.infra())
+	w.release(w.machine())
+}
+
+func (w *world) release(obj client.Object) {
+	w.Helper()
+	before := obj.DeepCopyObject().(client.Object)
+	obj.SetFinalizers(nil)
+	w.must(server.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
 }
 
 // settle reconciles, each time with a new reconciler, until nothing is written.
 func (w *world) settle() {
 	w.Helper()
+	w.until(func() { w.r = nil })
+}
+
+// resync is settle with one reconciler, as long as nobody stops it.
+func (w *world) resync() {
+	w.Helper()
+	w.until(func() {})
+}
+
+func (w *world) until(before func()) {
+	w.Helper()
 	for range 15 {
 		n := len(w.writes)
-		c := w.client()
-		r := (&reclaim.Reconciler{
-			Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder,
-			Children:     children.Reader{Cached: c, Live: c, Mapper: c.RESTMapper()},
-			ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}),
-		}).WithoutWatches()
-		_, err := r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
-		if err == nil && len(w.writes) == n {
+		before()
+		if _, err := w.reconcile(); err == nil && len(w.writes) == n {
 			w.read(w.sm)
 			return
 		}
 	}
 	w.Fatal("does not settle")
+}
+
+func (w *world) reconcile() (ctrl.Result, error) {
+	if w.r == nil {
+		c := w.client()
+		w.r = (&reclaim.Reconciler{
+			Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Hooks: w.hooks,
+			Children:     children.Reader{Cached: c, Live: c, Mapper: c.RESTMapper()},
+			ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}),
+		}).WithoutWatches()
+	}
+	return w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
 }
 
 // client tells its writes, and fails when told to.
@@ -196,7 +224,7 @@ func TestTheOwnerAsks(t *testing.T) {
 	}
 	w.ask("true")
 	w.settle()
-	want := []string{"patch *v1alpha1.ScheduledMachine", "patch *v1beta2.Machine", "delete *v1beta2.Machine", "delete *unstructured.Unstructured"}
+	want := []string{"patch *v1alpha1.ScheduledMachine", "patch *v1beta2.Machine", "delete *v1beta2.Machine", "delete *unstructured.Unstructured", "patch *v1.Node"}
 	if diff := cmp.Diff(want, w.writes); diff != "" {
 		t.Fatalf("writes until everything is on its way: -want, +got:\n%s", diff)
 	}
@@ -215,8 +243,8 @@ func TestTheOwnerAsks(t *testing.T) {
 	w.writes = nil
 	w.gone()
 	w.settle()
-	if diff := cmp.Diff([]string{"patch *v1alpha1.ScheduledMachine", "patch *v1.Node"}, w.writes); diff != "" {
-		t.Errorf("the schedule goes off first, the Node is cleared last: -want, +got:\n%s", diff)
+	if diff := cmp.Diff([]string{"patch *v1alpha1.ScheduledMachine", "delete *v1.Node"}, w.writes); diff != "" {
+		t.Errorf("the schedule goes off first, the Node goes last: -want, +got:\n%s", diff)
 	}
 	if w.sm.ScheduleEnabled() {
 		t.Error("the schedule is still on")
@@ -224,13 +252,10 @@ func TestTheOwnerAsks(t *testing.T) {
 	if _, ok := w.sm.Annotations[v1alpha1.EmergencyReclaimAnnotation]; ok {
 		t.Error("the request is not forgotten")
 	}
-	if w.read(w.node); len(w.node.Annotations) != 0 {
-		t.Errorf("the Node is not cleared: %v", w.node.Annotations)
+	if w.read(w.node) {
+		t.Errorf("the Node outlives its machine: %v", w.node)
 	}
-	var notes []string
-	for len(w.recorder.Events) > 0 {
-		notes = append(notes, <-w.recorder.Events)
-	}
+	notes := w.events()
 	for i, want := range []string{
 		"Warning EmergencyReclaim Emergency reclaim requested (2026-04-20T21:45:00Z): process-match: java",
 		"Warning EmergencyReclaimDisabledSchedule Schedule turned off by emergency reclaim (process-match: java)",
@@ -255,7 +280,7 @@ func TestAPersonAsks(t *testing.T) {
 	w := newWorld(t)
 	w.askAsPerson()
 	w.settle()
-	want := []string{"patch *v1beta2.Machine", "delete *v1beta2.Machine", "delete *unstructured.Unstructured"}
+	want := []string{"patch *v1beta2.Machine", "delete *v1beta2.Machine", "delete *unstructured.Unstructured", "patch *v1.Node"}
 	if diff := cmp.Diff(want, w.writes); diff != "" {
 		t.Fatalf("writes until everything is on its way: -want, +got:\n%s", diff)
 	}
@@ -341,6 +366,227 @@ func TestAMachineOfAScheduleThatIsOffStays(t *testing.T) {
 	}
 }
 
+// events returns what was told since the last call.
+func (w *world) events() []string {
+	var notes []string
+	for len(w.recorder.Events) > 0 {
+		notes = append(notes, <-w.recorder.Events)
+	}
+	return notes
+}
+
+// keep holds the Node by a finalizer, as a slow cloud controller does.
+func (w *world) keep() {
+	w.Helper()
+	before := w.node.DeepCopy()
+	w.node.Finalizers = append(w.node.Finalizers, "test/keep")
+	w.must(server.Client.Patch(w.Context(), w.node, client.MergeFrom(before)))
+	w.Cleanup(func() {
+		_ = server.Client.Patch(context.WithoutCancel(w.Context()), w.node, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	})
+}
+
+func TestNodeThatStaysIsClearedLast(t *testing.T) {
+	w := newWorld(t)
+	w.keep()
+	w.taint(corev1.Taint{Key: "example.com/dedicated", Effect: corev1.TaintEffectNoSchedule})
+	w.ask("true")
+	w.settle()
+	w.gone()
+	w.writes = nil
+	w.settle()
+	if diff := cmp.Diff([]string{"patch *v1alpha1.ScheduledMachine", "delete *v1.Node", "patch *v1.Node"}, w.writes); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+	if w.read(w.node); len(w.node.Annotations) != 0 {
+		t.Errorf("the Node is not cleared: %v", w.node.Annotations)
+	}
+	if !w.tainted("example.com/dedicated") || !w.tainted(reclaimapi.NodeTaint) {
+		t.Errorf("taints are %v", w.node.Spec.Taints)
+	}
+}
+
+func (w *world) taint(taint corev1.Taint) {
+	w.Helper()
+	before := w.node.DeepCopy()
+	w.node.Spec.Taints = append(w.node.Spec.Taints, taint)
+	w.must(server.Client.Patch(w.Context(), w.node, client.MergeFrom(before)))
+}
+
+func (w *world) tainted(key string) bool {
+	return slices.ContainsFunc(w.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+}
+
+// TestNodeOutlivesItsInfrastructure has a Machine object that waits for something
+// while its machine is gone.
+func TestNodeOutlivesItsInfrastructure(t *testing.T) {
+	w := newWorld(t)
+	w.ask("true")
+	w.settle()
+	if w.read(w.node); !w.tainted(reclaimapi.NodeTaint) {
+		t.Error("pods are not started elsewhere")
+	}
+	w.release(w.infra())
+	w.settle()
+	if w.read(w.node) {
+		t.Error("the Node outlives its machine")
+	}
+	if w.machine() == nil || !w.sm.ScheduleEnabled() {
+		t.Error("the reclaim is not over yet")
+	}
+}
+
+// TestNodeOfTheSameName must not pay for the one that asked.
+func TestNodeOfTheSameName(t *testing.T) {
+	w := newWorld(t)
+	w.ask("true")
+	w.settle()
+	w.must(server.Client.Delete(t.Context(), w.node))
+	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node.Name}}
+	w.create(w.node)
+	w.settle()
+	w.gone()
+	w.settle()
+	if !w.read(w.node) || w.tainted(reclaimapi.NodeTaint) {
+		t.Errorf("touched: %+v", w.node)
+	}
+	if w.sm.ScheduleEnabled() {
+		t.Error("the reclaim does not end")
+	}
+}
+
+func TestUnreachableNodeHoldsNothingUp(t *testing.T) {
+	w := newWorld(t)
+	w.ask("true")
+	w.fail = func(n int) (before, after error) {
+		if strings.HasSuffix(w.writes[n], "v1.Node") {
+			return errors.New("no route to the workload cluster"), nil
+		}
+		return nil, nil
+	}
+	w.try()
+	if w.machine().DeletionTimestamp.IsZero() || w.infra().GetDeletionTimestamp().IsZero() {
+		t.Error("not everything is being deleted")
+	}
+	w.gone()
+	w.try()
+	if w.sm.ScheduleEnabled() {
+		t.Error("the schedule is still on")
+	}
+	w.fail = nil
+	w.settle()
+	if w.read(w.node) {
+		t.Error("the Node is forgotten")
+	}
+}
+
+// try reconciles a few times, whatever comes of it.
+func (w *world) try() {
+	w.Helper()
+	for range 5 {
+		w.r = nil
+		_, _ = w.reconcile()
+	}
+	w.read(w.sm)
+}
+
+func TestForgedRequest(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine()
+	before := m.DeepCopy()
+	m.Spec.ProviderID = "lab://box"
+	w.must(server.Client.Patch(t.Context(), m, client.MergeFrom(before)))
+	node := w.node.DeepCopy()
+	w.node.Spec.ProviderID = "lab://other"
+	w.must(server.Client.Patch(t.Context(), w.node, client.MergeFrom(node)))
+	w.refused(v1alpha1.ReclaimRequestRefusedEvent, "providerID")
+}
+
+func TestControlPlaneIsNotReclaimed(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine()
+	before := m.DeepCopy()
+	m.Labels[clusterv1.MachineControlPlaneLabel] = ""
+	w.must(server.Client.Patch(t.Context(), m, client.MergeFrom(before)))
+	w.refused(v1alpha1.ReclaimRequestRefusedEvent, "control plane")
+
+	t.Log("A mark made by hand is taken off.")
+	sm := w.sm.DeepCopy()
+	w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"}
+	w.must(server.Client.Patch(t.Context(), w.sm, client.MergeFrom(sm)))
+	w.settle()
+	if w.sm.Annotations[v1alpha1.EmergencyReclaimAnnotation] != "" || !w.machine().DeletionTimestamp.IsZero() {
+		t.Errorf("writes %v", w.writes)
+	}
+}
+
+// refused asks, and wants nothing done and people told once.
+func (w *world) refused(event, says string) {
+	w.Helper()
+	w.ask("true")
+	for range 3 {
+		w.resync()
+	}
+	if len(w.writes) != 0 {
+		w.Errorf("writes %v", w.writes)
+	}
+	if notes := w.events(); len(notes) != 1 || !strings.HasPrefix(notes[0], "Warning "+event) || !strings.Contains(notes[0], says) {
+		w.Errorf("events %q", notes)
+	}
+}
+
+func TestRapidReReclaim(t *testing.T) {
+	w := newWorld(t)
+	for i, tc := range []struct {
+		at    time.Duration
+		rapid bool
+	}{{0, false}, {time.Minute, false}, {11 * time.Minute, false}, {11*time.Minute + time.Second, false}, {20 * time.Minute, true}} {
+		w.clock.SetTime(noon.Add(tc.at))
+		before := w.sm.DeepCopy() // Somebody lends the machine again.
+		delete(w.sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
+		w.must(server.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
+		w.node.Annotations = nil
+		w.ask("true")
+		w.settle()
+		got := slices.ContainsFunc(w.events(), func(note string) bool {
+			return strings.HasPrefix(note, "Warning "+v1alpha1.RapidReReclaimEvent+" Reclaimed 3 times within 10m0s")
+		})
+		if got != tc.rapid {
+			t.Errorf("reclaim %d: told %t, want %t; %s", i, got, tc.rapid, w.sm.Annotations[v1alpha1.ReclaimTimesAnnotation])
+		}
+	}
+	if got, want := w.sm.Annotations[v1alpha1.ReclaimTimesAnnotation], "2025-01-15T12:11:00Z,2025-01-15T12:11:01Z,2025-01-15T12:20:00Z"; got != want {
+		t.Errorf("remembered %s, want %s", got, want)
+	}
+}
+
+func TestEmergencySurge(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		other := w.sm.DeepCopy()
+		other.ObjectMeta = metav1.ObjectMeta{
+			Namespace: w.sm.Namespace, Name: name,
+			Labels:      map[string]string{clusterv1.ClusterNameLabel: "lab"},
+			Annotations: map[string]string{v1alpha1.ReclaimTimesAnnotation: noon.Add(-time.Minute).Format(time.RFC3339)},
+		}
+		if name == "d" {
+			other.Annotations[v1alpha1.ReclaimTimesAnnotation] = noon.Add(-time.Hour).Format(time.RFC3339)
+		}
+		w.create(other)
+	}
+	before := w.sm.DeepCopy()
+	w.sm.Labels = map[string]string{clusterv1.ClusterNameLabel: "lab"}
+	w.must(server.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
+	w.ask("true")
+	w.settle()
+	notes := w.events()
+	if !slices.ContainsFunc(notes, func(note string) bool {
+		return strings.HasPrefix(note, "Warning "+v1alpha1.EmergencySurgeEvent+" 4 emergency reclaims within 10m0s among 4 machines")
+	}) {
+		t.Errorf("events %q", notes)
+	}
+}
+
 func TestOnlyTheLiteralTrueAsks(t *testing.T) {
 	w := newWorld(t)
 	for _, value := range []string{"false", "0", "", "True", "1", "yes", " true", "true "} {
@@ -365,6 +611,49 @@ func TestTheOwnerAsksInTheMiddleOfADrain(t *testing.T) {
 	}
 }
 
+func TestHooksOfOthers(t *testing.T) {
+	const hook = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"
+	for name, tc := range map[string]struct {
+		reason string
+		hooks  actuate.Hooks
+		waits  bool
+	}{
+		"Bypassed": {"The Machine object waits, the owner does not.", actuate.BypassHooks, false},
+		"Honoured": {"Somebody decided that their hooks come first.", actuate.HonourHooks, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.hooks = tc.hooks
+			w.hook(hook, true)
+			w.ask("true")
+			w.settle()
+			if w.machine().DeletionTimestamp.IsZero() {
+				t.Error("the Machine is not being deleted")
+			}
+			if waits := w.infra().GetDeletionTimestamp().IsZero(); waits != tc.waits {
+				t.Errorf("%s\nthe infrastructure waits: %t, want %t", tc.reason, waits, tc.waits)
+			}
+			w.hook(hook, false)
+			w.settle()
+			if w.infra().GetDeletionTimestamp().IsZero() {
+				t.Error("the infrastructure waits for a hook that is gone")
+			}
+		})
+	}
+}
+
+// hook puts somebody else's deletion hook on the Machine, or takes it off.
+func (w *world) hook(key string, on bool) {
+	w.Helper()
+	m := w.machine()
+	before := m.DeepCopy()
+	delete(m.Annotations, key)
+	if on {
+		m.Annotations[key] = "somebody"
+	}
+	w.must(server.Client.Patch(w.Context(), m, client.MergeFrom(before)))
+}
+
 func TestPausedDoesNothing(t *testing.T) {
 	w := newWorld(t)
 	before := w.sm.DeepCopy()
@@ -381,8 +670,8 @@ func TestPausedDoesNothing(t *testing.T) {
 // with the reply lost, and starts it anew. Every run ends as the one without.
 func TestCrashPoints(t *testing.T) {
 	want, writes := story(t, nil)
-	if writes != 6 {
-		t.Fatalf("%d writes in a reclaim, want 6", writes)
+	if writes != 7 {
+		t.Fatalf("%d writes in a reclaim, want 7", writes)
 	}
 	lost := errors.New("reply lost")
 	for n := range writes {
@@ -412,11 +701,11 @@ func story(t *testing.T, fail func(int) (error, error)) (stations []string, writ
 	w := newWorld(t)
 	w.fail = fail
 	tell := func() {
-		w.read(w.node)
+		exists := w.read(w.node)
 		m, i := w.machine(), w.infra()
-		stations = append(stations, fmt.Sprintf("enabled=%t annotations=%v machine=%t infra=%t asked=%t", w.sm.ScheduleEnabled(),
+		stations = append(stations, fmt.Sprintf("enabled=%t annotations=%v machine=%t infra=%t node=%t tainted=%t", w.sm.ScheduleEnabled(),
 			strings.ReplaceAll(fmt.Sprint(w.sm.Annotations), string(w.node.UID), "UID"),
-			m != nil && m.DeletionTimestamp.IsZero(), i != nil && i.GetDeletionTimestamp().IsZero(), reclaimapi.Requested(w.node.Annotations)))
+			m != nil && m.DeletionTimestamp.IsZero(), i != nil && i.GetDeletionTimestamp().IsZero(), exists, w.tainted(reclaimapi.NodeTaint)))
 		stations[len(stations)-1] = strings.ReplaceAll(stations[len(stations)-1], w.node.Name, "NODE")
 	}
 	w.ask("true")

@@ -16,18 +16,21 @@ import (
 )
 
 // judge says whether a Node asks for its owner, and whether it asks about this
-// Machine. A request is stale if it was served already, or is older than the
-// Machine. Where that cannot be told, the owner wins.
+// Machine, which a Node of another host and a request that is older than the
+// Machine do not. Where that cannot be told, the owner wins.
 func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.ReclaimRecord) lifecycle.Request {
 	if node == nil || !reclaimapi.Requested(node.Annotations) {
 		return lifecycle.NoRequest
 	}
 	asked := recordOf(node)
 	if served.Node == asked.Node && served.NodeUID == asked.NodeUID && served.RequestedAt == asked.RequestedAt {
-		return lifecycle.StaleRequest
+		return lifecycle.ServedRequest
 	}
 	if machine == nil {
 		return lifecycle.FreshRequest
+	}
+	if !sameHost(node, machine) {
+		return lifecycle.ForeignRequest
 	}
 	// A Node that is no older than the Machine cannot carry an older request.
 	if !node.CreationTimestamp.Before(&machine.CreationTimestamp) {
@@ -38,6 +41,20 @@ func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Reclai
 	}
 	return lifecycle.FreshRequest
 }
+
+// sameHost compares what the Node says of its host with what Cluster API holds of
+// the Machine's. The agent has compared already; whoever takes the name of a Node
+// has no agent.
+func sameHost(node *corev1.Node, machine *clusterv1.Machine) bool {
+	known := ""
+	if info := machine.Status.NodeInfo; info != nil {
+		known = info.MachineID
+	}
+	return agree(node.Spec.ProviderID, machine.Spec.ProviderID) && agree(node.Status.NodeInfo.MachineID, known)
+}
+
+// agree reports whether two values are the same, as far as both are known.
+func agree(a, b string) bool { return a == "" || b == "" || a == b }
 
 // askedAt is when the request was written: by the API server's clock where that
 // is known, else by the Node's. Zero is unknown.
@@ -85,8 +102,7 @@ func TrimNode(obj any) (any, error) {
 			trimmed.ManagedFields = append(trimmed.ManagedFields, f)
 		}
 	}
-	trimmed.Spec.ProviderID = node.Spec.ProviderID
-	trimmed.Spec.Taints = node.Spec.Taints
+	trimmed.Spec.ProviderID, trimmed.Spec.Taints = node.Spec.ProviderID, node.Spec.Taints
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			trimmed.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}

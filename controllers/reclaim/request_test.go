@@ -36,6 +36,8 @@ func asking(born, asked time.Time, change func(*corev1.Node)) *corev1.Node {
 
 func TestJudge(t *testing.T) {
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon)}}
+	machine.Spec.ProviderID = "lab://box"
+	machine.Status.NodeInfo = &corev1.NodeSystemInfo{MachineID: "0123"}
 	before, after := noon.Add(-time.Hour), noon.Add(time.Hour)
 	cases := map[string]struct {
 		reason  string
@@ -72,7 +74,34 @@ func TestJudge(t *testing.T) {
 			"It has been answered; all that is left is to take it off.",
 			asking(after, after, nil), nil,
 			v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u1", RequestedAt: after.Format(time.RFC3339)},
-			lifecycle.StaleRequest,
+			lifecycle.ServedRequest,
+		},
+		"AnotherHost": {
+			"Somebody else has taken the name.",
+			asking(after, after, func(n *corev1.Node) { n.Spec.ProviderID = "lab://other" }), machine,
+			v1alpha1.ReclaimRecord{},
+			lifecycle.ForeignRequest,
+		},
+		"AnotherMachineID": {
+			"The disk of the machine, or one that says so, is in another.",
+			asking(after, after, func(n *corev1.Node) { n.Status.NodeInfo.MachineID = "ffff" }), machine,
+			v1alpha1.ReclaimRecord{},
+			lifecycle.ForeignRequest,
+		},
+		"SameHost": {
+			"Both are those of the Machine.",
+			asking(after, after, func(n *corev1.Node) {
+				n.Spec.ProviderID, n.Status.NodeInfo.MachineID = "lab://box", "0123"
+			}), machine,
+			v1alpha1.ReclaimRecord{},
+			lifecycle.FreshRequest,
+		},
+		"HostUnknown": {
+			"Cluster API has not reported on the host: the owner wins.",
+			asking(after, after, func(n *corev1.Node) { n.Spec.ProviderID = "lab://other" }),
+			&clusterv1.Machine{ObjectMeta: machine.ObjectMeta},
+			v1alpha1.ReclaimRecord{},
+			lifecycle.FreshRequest,
 		},
 		"ServedOnAnotherNode": {
 			"Another Node of the same name is another Node.",

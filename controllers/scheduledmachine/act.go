@@ -35,7 +35,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 	case lifecycle.Expedite:
 		return r.Actuate.Expedite(ctx, s.children.Children)
 	case lifecycle.Remove:
-		return r.Actuate.Remove(ctx, s.children.Children)
+		return r.Actuate.Remove(ctx, s.children.Children, r.Hooks)
 	case lifecycle.Release:
 		return r.release(ctx, s.scheduled)
 	default:

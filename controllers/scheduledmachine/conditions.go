@@ -75,8 +75,10 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 	switch reason {
 	case lifecycle.EmergencyReclaim:
 		record, _ := s.record(v1alpha1.EmergencyReclaimAnnotation)
-		c.Message = record.Where()
-	case lifecycle.MachineNotReady, lifecycle.GracefulShutdown, lifecycle.KillSwitchActing:
+		c.Message = withDetail(record.Where(), s.hooksInTheWay())
+	case lifecycle.KillSwitchActing:
+		c.Message = withDetail(withDetail(c.Message, s.hooksInTheWay()), s.machineReady().Message)
+	case lifecycle.MachineNotReady, lifecycle.GracefulShutdown:
 		c.Message = withDetail(c.Message, s.machineReady().Message)
 	case lifecycle.NoCluster:
 		c.Message = s.referenceProblems()
@@ -97,6 +99,15 @@ func withDetail(message, detail string) string {
 		return message
 	}
 	return message + ": " + detail
+}
+
+// hooksInTheWay says what a removal waits for, and the way out; empty if nothing.
+func (s *scope) hooksInTheWay() string {
+	if len(s.waitsFor) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the infrastructure waits for deletion hooks of others on Machine %s: %s; finish or remove them",
+		s.children.Machine.Name, strings.Join(s.waitsFor, ", "))
 }
 
 func (s *scope) scheduledCondition(now time.Time) metav1.Condition {

@@ -58,6 +58,9 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Watcher starts watches on kinds of children, which are only known at run time.
 	Watcher Watcher
+	// Hooks says what the kill switch does about deletion hooks of others; status says
+	// of a reclaim, too, what it waits for.
+	Hooks actuate.Hooks
 	// Backoff says how long to wait after a failure; nil is the contract's.
 	Backoff workqueue.TypedRateLimiter[ctrl.Request]
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
 func TestJoinsAtTheEdgeAndNotBefore(t *testing.T) {
@@ -213,5 +214,25 @@ func TestDeletionReleasesLast(t *testing.T) {
 	w.must(err)
 	if w.read(w.sm) {
 		t.Errorf("the object stays: %+v", w.sm.Finalizers)
+	}
+}
+
+func TestKillSwitchNamesTheHooksItWaitsFor(t *testing.T) {
+	const hook = clusterv1.PreDrainDeleteHookAnnotationPrefix + "/backup"
+	w := newWorld(t, nil)
+	w.r.Hooks = actuate.HonourHooks
+	w.running()
+	m, _ := w.machine()
+	before := m.DeepCopy()
+	m.Annotations[hook] = "somebody"
+	w.must(server.Client.Patch(t.Context(), m, client.MergeFrom(before)))
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
+	w.settle()
+	w.want(v1alpha1.PhaseTerminated, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.TerminatingReason)
+	if got := conditions.GetMessage(w.sm, v1alpha1.ReadyCondition); !strings.Contains(got, hook) {
+		t.Errorf("what is waited for must be named: %q", got)
+	}
+	if i, found := w.infra(); !found || !i.GetDeletionTimestamp().IsZero() {
+		t.Error("the infrastructure goes before the hook is done")
 	}
 }

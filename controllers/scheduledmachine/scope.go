@@ -40,6 +40,9 @@ type scope struct {
 	// invalid is everything in the spec that can never be carried out.
 	invalid field.ErrorList
 
+	// waitsFor are the deletion hooks of others that a removal waits for.
+	waitsFor []string
+
 	// pending is what act left for later.
 	pending pending
 
@@ -84,6 +87,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	if s.children, err = r.Children.Read(ctx, sm, s.mustBeSure()); err != nil {
 		return nil, err
 	}
+	s.waitsFor = s.children.WaitsFor(r.Hooks)
 	return s, r.watchChildren(s)
 }
 

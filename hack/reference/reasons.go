@@ -65,7 +65,7 @@ func renderReasons(names, types, node []group) (string, error) {
 		all,
 		section{"Events", eventsIntro, "Reason", names, isA("Event")},
 		section{"In the management cluster", "Annotations, labels and finalizers.", "Key", names, not(ofNodes, isA("Annotation", "Label", "Finalizer"))},
-		section{"In the workload cluster", "Annotations and labels of Nodes.", "Key", slices.Concat(node, only(names, ofNodes)), isA("Annotation", "Label")},
+		section{"In the workload cluster", "Annotations, labels and taints of Nodes.", "Key", slices.Concat(node, only(names, ofNodes)), isA("Annotation", "Label", "Taint")},
 		section{"Field managers", "", "Name", slices.Concat(names, node), isA("FieldManager")},
 	)
 	var d document

@@ -151,10 +151,10 @@ func kind(obj client.Object) string {
 	switch obj.(type) {
 	case *clusterv1.Machine:
 		return "Machine"
-	case *v1alpha1.ScheduledMachine:
-		return "ScheduledMachine"
 	case *corev1.Node:
 		return "Node"
+	case *v1alpha1.ScheduledMachine:
+		return "ScheduledMachine"
 	default:
 		return fmt.Sprintf("%T", obj)
 	}

@@ -5,6 +5,7 @@ package actuate
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,9 +27,37 @@ type Children struct {
 	Bootstrap, Infrastructure *unstructured.Unstructured
 }
 
+// Hooks says what a removal does about the deletion hooks that others put on the
+// Machine. The zero value honours them.
+type Hooks string
+
+const (
+	// HonourHooks leaves the infrastructure to Cluster API while there is one.
+	HonourHooks Hooks = ""
+	// BypassHooks does not wait for them: the Machine object does, the box does not.
+	BypassHooks Hooks = "Bypass"
+)
+
 // Removed reports whether Remove has nothing left to do but wait.
-func (c Children) Removed() bool {
-	return c.Expedited() && going(c.Infrastructure) && (c.Machine != nil || going(c.Bootstrap))
+func (c Children) Removed(hooks Hooks) bool {
+	return c.Expedited() && (going(c.Infrastructure) || len(c.WaitsFor(hooks)) > 0) && (c.Machine != nil || going(c.Bootstrap))
+}
+
+// WaitsFor returns the deletion hooks, in the order of their names, that keep a
+// removal from deleting the infrastructure.
+func (c Children) WaitsFor(hooks Hooks) []string {
+	if c.Machine == nil || hooks == BypassHooks {
+		return nil
+	}
+	var found []string
+	for key := range c.Machine.Annotations {
+		if strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) ||
+			strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
+			found = append(found, key)
+		}
+	}
+	slices.Sort(found)
+	return found
 }
 
 // Expedited reports whether nothing makes the Machine wait any more.
@@ -64,7 +93,7 @@ func (a *Actuator) Expedite(ctx context.Context, c Children) error {
 	if err := a.skipWaits(ctx, c.Machine); err != nil {
 		return err
 	}
-	if hooked(c.Machine) || c.Infrastructure == nil {
+	if len(c.WaitsFor(HonourHooks)) > 0 || c.Infrastructure == nil {
 		return nil
 	}
 	return a.Delete(ctx, c.Infrastructure)
@@ -75,7 +104,7 @@ func (a *Actuator) Expedite(ctx context.Context, c Children) error {
 // deletion never begins with them, and the infrastructure is deleted last, once
 // the Machine is going: providers that clean a host look for its deletion. See
 // ADR 0004.
-func (a *Actuator) Remove(ctx context.Context, c Children) error {
+func (a *Actuator) Remove(ctx context.Context, c Children, hooks Hooks) error {
 	if c.Machine == nil {
 		return a.deleteRest(ctx, c)
 	}
@@ -85,7 +114,7 @@ func (a *Actuator) Remove(ctx context.Context, c Children) error {
 	if err := a.Delete(ctx, c.Machine); err != nil {
 		return err
 	}
-	if c.Infrastructure == nil {
+	if c.Infrastructure == nil || len(c.WaitsFor(hooks)) > 0 {
 		return nil
 	}
 	return a.Delete(ctx, c.Infrastructure)
@@ -112,18 +141,6 @@ func (a *Actuator) deleteRest(ctx context.Context, c Children) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// hooked reports whether somebody asked Cluster API to wait before it drains or
-// terminates the Machine.
-func hooked(m *clusterv1.Machine) bool {
-	for key := range m.Annotations {
-		if strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) ||
-			strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
-			return true
-		}
-	}
-	return false
 }
 
 func going(obj client.Object) bool {

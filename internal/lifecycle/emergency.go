@@ -11,9 +11,12 @@ const (
 	NoRequest Request = ""
 	// FreshRequest means that the Node asks, and asks about this Machine.
 	FreshRequest Request = "Fresh"
-	// StaleRequest means that the request is older than the Machine, or has been
-	// served already.
+	// StaleRequest means that the request is older than the Machine.
 	StaleRequest Request = "Stale"
+	// ServedRequest means that the request has been served already.
+	ServedRequest Request = "Served"
+	// ForeignRequest means that the Node is not the host that the Machine was made on.
+	ForeignRequest Request = "Foreign"
 )
 
 // Step is the next step of an emergency reclaim.
@@ -28,12 +31,20 @@ const (
 	Remember Step = "Remember"
 	// Eject takes the machine out at once.
 	Eject Step = "Eject"
+	// Evict makes the pods be started elsewhere: the Node's machine is going.
+	Evict Step = "Evict"
+	// DeleteNode deletes a Node whose machine is gone.
+	DeleteNode Step = "DeleteNode"
 	// Await waits for the machine to be gone.
 	Await Step = "Await"
 	// Disarm turns the schedule off and forgets the request, in one write.
 	Disarm Step = "Disarm"
 	// Clear takes the request off the Node.
 	Clear Step = "Clear"
+	// Refuse does nothing, and says so.
+	Refuse Step = "Refuse"
+	// Forget drops a request that was written down and must not be served.
+	Forget Step = "Forget"
 )
 
 // ReclaimFacts are what one look at a machine and its Node shows.
@@ -48,6 +59,18 @@ type ReclaimFacts struct {
 	Request Request
 	// Machine is the Machine.
 	Machine Presence
+	// ControlPlane says that the Machine is one of a control plane.
+	ControlPlane bool
+	// InfrastructureGone says that the Machine's infrastructure is known not to exist.
+	InfrastructureGone bool
+	// Node is the Node that asked, another of the same name not being it, or that of a
+	// Machine which a person asked for. A Node that cannot be seen is absent: nothing
+	// waits for it.
+	Node Presence
+	// NodeAsked says that it is known to be the one, by its UID.
+	NodeAsked bool
+	// Evicting says that the Node's pods are being started elsewhere already.
+	Evicting bool
 	// Ejected says that everything that can be done to hasten the Machine's going has
 	// been done.
 	Ejected bool
@@ -55,20 +78,57 @@ type ReclaimFacts struct {
 
 // DecideReclaim returns the next step. Remembering comes before ejecting, ejecting
 // before disarming, and disarming before clearing: after a crash between any two,
-// what is left behind leads on to the next.
+// what is left behind leads on to the next. A Node comes after everything that
+// gives the machine back, and a Machine of a control plane is never given back.
 func DecideReclaim(f ReclaimFacts) Step {
 	switch {
 	case f.Remembered && f.Machine == Absent:
 		return Disarm
-	case f.Remembered && f.Ejected:
-		return Await
-	case f.Remembered, f.Returned && !f.Ejected:
+	case f.Remembered && f.ControlPlane:
+		return Forget
+	case f.Remembered && !f.Ejected, f.Returned && !f.Ejected && !f.ControlPlane:
 		return Eject
-	case f.Request == FreshRequest && f.Machine != Absent:
-		return Remember
-	case f.Request == StaleRequest:
-		return Clear
+	case f.Remembered:
+		return leave(f)
 	default:
+		return answer(f)
+	}
+}
+
+// leave is what is left to do for the Node of a machine that is on its way.
+func leave(f ReclaimFacts) Step {
+	switch {
+	case f.Node == Present && f.NodeAsked && f.InfrastructureGone:
+		return DeleteNode
+	case f.Node != Absent && !f.Evicting:
+		return Evict
+	default:
+		return Await
+	}
+}
+
+// answer is the answer to what a Node asks while nothing is being served.
+func answer(f ReclaimFacts) Step {
+	switch f.Request {
+	case NoRequest:
 		return Rest
+	case ServedRequest:
+		if f.Machine == Absent && f.InfrastructureGone && f.Node == Present && f.NodeAsked {
+			return DeleteNode
+		}
+		return Clear
+	case StaleRequest:
+		return Clear
+	case ForeignRequest:
+		return Refuse
+	case FreshRequest:
+	}
+	switch {
+	case f.Machine == Absent:
+		return Rest
+	case f.ControlPlane:
+		return Refuse
+	default:
+		return Remember
 	}
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
@@ -64,9 +65,9 @@ func (l *lab) wantEmergencyOrder(writes []auditv1.Event, node *corev1.Node) {
 	if !slices.IsSorted(steps) {
 		l.t.Errorf("remember, skip drain, delete Machine, delete infrastructure, turn off: in this order, got %v:\n%s", steps, describeAll(writes))
 	}
-	disarm := body(writes[steps[4]])
-	if !strings.Contains(disarm, `"`+v1alpha1.EmergencyReclaimAnnotation+`":null`) {
-		l.t.Errorf("turning the schedule off and forgetting the request must be one write: %s", disarm)
+	disarm := writes[steps[4]]
+	if !strings.Contains(body(disarm), `"`+v1alpha1.EmergencyReclaimAnnotation+`":null`) {
+		l.t.Errorf("turning the schedule off and forgetting the request must be one write: %s", body(disarm))
 	}
 	before := 0
 	for _, e := range writes[:steps[2]] {
@@ -77,23 +78,25 @@ func (l *lab) wantEmergencyOrder(writes []auditv1.Event, node *corev1.Node) {
 	if before > 2 {
 		l.t.Errorf("at most three writes may come between the request and the Machine's deletion:\n%s", describeAll(writes[:steps[2]+1]))
 	}
-	l.wantClearedLast(node, writes[steps[4]])
+	l.wantNodeWritten(node, reclaim.NodeTaint, writes[steps[2]], "pods must be started elsewhere after the Machine is on its way")
+	l.wantNodeWritten(node, `"`+reclaim.RequestedAnnotation+`":null`, disarm, "the request must be cleared after the schedule is off")
 }
 
-// wantClearedLast checks that the Node was written after the schedule was off.
-func (l *lab) wantClearedLast(node *corev1.Node, disarm auditv1.Event) {
+// wantNodeWritten checks that a write to the Node which contains text came after
+// another write.
+func (l *lab) wantNodeWritten(node *corev1.Node, text string, after auditv1.Event, why string) {
 	l.t.Helper()
 	for _, e := range l.audit(workload) {
 		if !isWrite(e) || e.ObjectRef == nil || e.ObjectRef.Resource != "nodes" || e.ObjectRef.Name != node.Name ||
-			!strings.Contains(body(e), `"`+reclaim.RequestedAnnotation+`":null`) {
+			!strings.Contains(body(e), text) {
 			continue
 		}
-		if e.RequestReceivedTimestamp.Time.Before(disarm.StageTimestamp.Time) {
-			l.t.Errorf("the request must be cleared after the schedule is off, not before: %v, %v", e.RequestReceivedTimestamp, disarm.StageTimestamp)
+		if e.RequestReceivedTimestamp.Time.Before(after.StageTimestamp.Time) {
+			l.t.Errorf("%s, not before: %v, %v", why, e.RequestReceivedTimestamp, after.StageTimestamp)
 		}
 		return
 	}
-	l.t.Error("nobody cleared the request on the Node")
+	l.t.Errorf("%s: no write to Node %s contains %s", why, node.Name, text)
 }
 
 func body(e auditv1.Event) string {
@@ -160,7 +163,7 @@ func TestReEnablingWhileTheOwnerIsThereEjectsAgain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "again")
 	sm := l.running("box", nil)
-	for range 2 {
+	for range 3 {
 		machine := l.family(sm).machine
 		l.askBack(l.node(sm), "steam")
 		l.wantReclaimed(sm, "steam")
@@ -171,6 +174,7 @@ func TestReEnablingWhileTheOwnerIsThereEjectsAgain(t *testing.T) {
 			t.Errorf("whoever turns the schedule on again has read why it was off, got %s", c.Reason)
 		}
 	}
+	l.wantEvents(sm, "Warning RapidReReclaim Reclaimed 3 times within 10m0s")
 }
 
 func TestRequestOlderThanTheMachineIsClearedAndDoesNotEject(t *testing.T) {
@@ -348,4 +352,34 @@ func TestNodeCannotSmuggleTextIntoTheManagementCluster(t *testing.T) {
 	if strings.ContainsAny(c.Message, "\x1b\n") || len(c.Message) > 400 {
 		t.Errorf("control characters and excess must be taken out of what a Node says: %d bytes, %q", len(c.Message), c.Message)
 	}
+}
+
+func TestHookOfOthersHoldsUpTheMachineAndNotTheOwner(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "hooked")
+	sm := l.running("box", nil)
+	node, f := l.node(sm), l.family(sm)
+	const hook = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"
+	l.edit(f.machine, func() { f.machine.Annotations[hook] = "somebody" })
+	l.askBack(node, "java")
+	l.waitGone(f.infra)
+	l.must(workload.WaitGone(timeout(t, patience), node))
+	l.waitPhase(sm, emergency, metav1.ConditionFalse)
+	l.edit(f.machine, func() { delete(f.machine.Annotations, hook) })
+	l.wantReclaimed(sm, "java")
+}
+
+func TestControlPlaneIsNotReclaimed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "head")
+	sm := l.running("box", nil)
+	node, f := l.node(sm), l.family(sm)
+	l.edit(f.machine, func() { f.machine.Labels[clusterv1.MachineControlPlaneLabel] = "" })
+	l.askBack(node, "java")
+	l.wantEvents(sm, "Warning ReclaimRequestRefused Node "+node.Name)
+	if err := l.tryEdit(f.machine, func() {}); err != nil || !f.machine.DeletionTimestamp.IsZero() {
+		t.Errorf("a Machine of a control plane must stay: %v, %v", f.machine.DeletionTimestamp, err)
+	}
+	l.edit(f.machine, func() { delete(f.machine.Labels, clusterv1.MachineControlPlaneLabel) })
+	l.wantReclaimed(sm, "java")
 }

@@ -76,10 +76,15 @@ func install(ctx context.Context, p *plane.Plane, o Options) (*System, error) {
 	if err := v1alpha1.AddToScheme(p.Management.Client.Scheme()); err != nil {
 		return nil, err
 	}
-	manifests, err := readAll("config/crd/bases/5spot.finos.org_scheduledmachines.yaml", "config/webhook/manifests.yaml")
+	manifests, err := readAll("config/crd/bases/5spot.finos.org_scheduledmachines.yaml")
 	if err != nil {
 		return nil, err
 	}
+	webhook, err := p.Management.Kubectl(ctx, "kustomize", filepath.Join(Repository(), "config", "webhook"))
+	if err != nil {
+		return nil, fmt.Errorf("building the webhook's configuration: %w", err)
+	}
+	manifests = append(manifests, []byte(webhook))
 	if err := s.grant(ctx); err != nil {
 		return nil, fmt.Errorf("granting the manager its rights: %w", err)
 	}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+)
+
+// quiet is how long a Cluster is not told again of a surge.
+const quiet = time.Minute
+
+// Reasons of fivespot_reclaim_requests_screened_total, and what people are told.
+const (
+	screenedStale        = "stale"
+	screenedForeignHost  = "foreign_host"
+	screenedControlPlane = "control_plane"
+)
+
+var screenedNotes = map[string]string{
+	screenedStale: "Node %s carries a request that is older than its Machine: it is taken off, and the machine stays",
+	screenedForeignHost: "Node %s asks to be given back, but its providerID or machine ID is not that of the Machine: nothing is done. " +
+		"Is it another host that took the name? Compare them with spec.providerID and status.nodeInfo of the Machine",
+	screenedControlPlane: "Node %s asks to be given back, but its Machine is one of a control plane, which an owner's request never removes: " +
+		"delete the Machine to remove it",
+}
+
+// screened is the reason why a request is not served, empty if it is or if there is
+// none.
+func screened(f lifecycle.ReclaimFacts, step lifecycle.Step) string {
+	switch {
+	case step == lifecycle.Forget, step == lifecycle.Refuse && f.ControlPlane:
+		return screenedControlPlane
+	case step == lifecycle.Refuse:
+		return screenedForeignHost
+	case step == lifecycle.Clear && f.Request == lifecycle.StaleRequest:
+		return screenedStale
+	default:
+		return ""
+	}
+}
+
+// reportScreened tells of a request that is not served, once.
+func (r *Reconciler) reportScreened(ctx context.Context, s *scope, why string) {
+	if why == "" {
+		return
+	}
+	record := s.request()
+	if s.node != nil {
+		record = recordOf(s.node)
+	}
+	key := client.ObjectKeyFromObject(s.scheduled)
+	this := why + " " + record.String()
+	if last, ok := r.told.Swap(key, this); ok && last == this {
+		return
+	}
+	screenedRequests.WithLabelValues(why).Inc()
+	ctrl.LoggerFrom(ctx).Info("Did not serve a request", "Node", record.Node, "why", why, "reason", record.Why())
+	kind, reason := corev1.EventTypeWarning, v1alpha1.ReclaimRequestRefusedEvent
+	if why == screenedStale {
+		kind, reason = corev1.EventTypeNormal, v1alpha1.ReclaimRequestStaleEvent
+	}
+	r.Recorder.Eventf(s.scheduled, nil, kind, reason, "EmergencyReclaim", screenedNotes[why], record.Node)
+}
+
+// announce tells people of a reclaim that has begun. Nothing of it may come before
+// the Machine is on its way: an Event takes the API server's time, for which the
+// owner waits.
+func (r *Reconciler) announce(ctx context.Context, s *scope, rapid bool) {
+	sm, record := s.scheduled, s.request()
+	reclaims.WithLabelValues(sm.Namespace + "/" + sm.Spec.ClusterName).Inc()
+	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimEvent, "EmergencyReclaim", "%s", record.Requested())
+	if rapid {
+		rapidReReclaims.Inc()
+		r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.RapidReReclaimEvent, "EmergencyReclaim",
+			"Reclaimed %d times within %s, last for: %s. Its owner is there: leave the schedule off until they are done, or change spec.killIfCommands",
+			len(sm.ReclaimTimes()), lifecycle.RapidWindow, record.Why())
+	}
+	r.reportSurge(ctx, s)
+}
+
+// reportSurge tells the Cluster when many of its machines are reclaimed at once.
+// It counts what is written down on the ScheduledMachines, so that a restart
+// forgets nothing.
+func (r *Reconciler) reportSurge(ctx context.Context, s *scope) {
+	if s.cluster == nil {
+		return
+	}
+	list := &v1alpha1.ScheduledMachineList{}
+	if err := r.Reader.List(ctx, list, client.InNamespace(s.cluster.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Counting reclaims of Cluster")
+		return
+	}
+	now := r.Clock.Now()
+	reclaims, machines := 0, 0
+	for i := range list.Items {
+		sm := &list.Items[i]
+		if sm.Name == s.scheduled.Name {
+			sm = s.scheduled // The cache may not have this request yet.
+		}
+		recent := len(lifecycle.Recent(sm.ReclaimTimes(), now))
+		reclaims += recent
+		if recent > 0 || sm.Status.Phase == v1alpha1.PhaseActive {
+			machines++
+		}
+	}
+	if !lifecycle.Surge(reclaims, machines) || !r.surges.due(client.ObjectKeyFromObject(s.cluster), now) {
+		return
+	}
+	ctrl.LoggerFrom(ctx).Info("Many machines are being reclaimed", "reclaims", reclaims, "machines", machines)
+	r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.EmergencySurgeEvent, "EmergencyReclaim",
+		"%d emergency reclaims within %s among %d machines. Nothing is held up. "+
+			"Does an update or a roll-out start a program of spec.killIfCommands everywhere?", reclaims, lifecycle.RapidWindow, machines)
+}
+
+// once remembers when Clusters were told. The zero value is ready.
+type once struct {
+	mu   sync.Mutex
+	last map[client.ObjectKey]time.Time
+}
+
+// due reports whether the Cluster may be told at now, and remembers that it was.
+func (o *once) due(cluster client.ObjectKey, now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key, at := range o.last {
+		if now.Sub(at).Abs() >= quiet {
+			delete(o.last, key)
+		}
+	}
+	if _, told := o.last[cluster]; told {
+		return false
+	}
+	if o.last == nil {
+		o.last = map[client.ObjectKey]time.Time{}
+	}
+	o.last[cluster] = now
+	return true
+}
