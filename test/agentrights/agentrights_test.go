@@ -11,17 +11,18 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
@@ -58,7 +59,7 @@ func TestTheAgentsRights(t *testing.T) {
 		return
 	}
 
-	w.kubectl("delete", "validatingadmissionpolicybinding", policy)
+	w.kubectl(ctx, "delete", "validatingadmissionpolicybinding", policy)
 	w.eventually(ctx, func() bool { return !w.guarded(ctx) })
 	now := 0
 	for _, q := range byPolicy {
@@ -104,7 +105,7 @@ func newWorld(ctx context.Context, t *testing.T) *world {
 	}
 	w.must(shared.Management.EnsureNamespace(ctx, reclaim.Namespace))
 	for _, file := range []string{"policy.yaml", "rbac.yaml"} {
-		w.kubectl("apply", "-f", filepath.Join(system.Repository(), "config", "reclaim-agent", file))
+		w.kubectl(ctx, "apply", "-f", filepath.Join(system.Repository(), "config", "reclaim-agent", file))
 	}
 	w.createPod(ctx, bound, own)
 	w.createPod(ctx, served, asking)
@@ -126,9 +127,9 @@ func (w *world) must(err error) {
 	}
 }
 
-func (w *world) kubectl(args ...string) {
+func (w *world) kubectl(ctx context.Context, args ...string) {
 	w.Helper()
-	_, err := shared.Management.Kubectl(w.Context(), args...)
+	_, err := shared.Management.Kubectl(ctx, args...)
 	w.must(err)
 }
 
@@ -201,7 +202,7 @@ func (w *world) requests() []request {
 		for _, node := range []string{own, asking, other, renewed} {
 			rows := changes
 			if node == asking {
-				rows = append(rows[:len(rows):len(rows)], removals...)
+				rows = slices.Concat(rows, removals)
 			}
 			for _, c := range rows {
 				for _, form := range []types.PatchType{types.MergePatchType, types.StrategicMergePatchType, types.JSONPatchType} {

@@ -53,7 +53,7 @@ func TestWebhookThatIsDownDoesNotHoldUpAnEmergency(t *testing.T) {
 		return nil
 	}))
 	must(c.Create(ctx, config))
-	refused := func(patch string) error {
+	refusal := func(patch string) error {
 		err := c.Patch(ctx, sm.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
 		if err != nil && !strings.Contains(err.Error(), "failed calling webhook") {
 			t.Fatalf("%s: %v", patch, err)
@@ -63,12 +63,12 @@ func TestWebhookThatIsDownDoesNotHoldUpAnEmergency(t *testing.T) {
 	hours := `{"spec":{"schedule":{"hoursOfDay":["9-17"]}}}`
 	must(plane.Until(ctx, func(context.Context) error {
 		before := sm.DeepCopy()
-		if refused(hours) != nil {
-			return nil
+		if refusal(hours) == nil {
+			sm = before
+			hours = strings.Replace(hours, "9-17", "8-17", 1)
+			return errors.New("the webhook is not called yet")
 		}
-		sm = before
-		hours = strings.Replace(hours, "9-17", "8-17", 1)
-		return errors.New("the webhook is not called yet")
+		return nil
 	}))
 	for name, tc := range map[string]struct {
 		reason, patch string
@@ -84,7 +84,7 @@ func TestWebhookThatIsDownDoesNotHoldUpAnEmergency(t *testing.T) {
 		"OtherField": {"A field that was there before.", `{"spec":{"priority":7}}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := refused(tc.patch); (err != nil) != tc.asks {
+			if err := refusal(tc.patch); (err != nil) != tc.asks {
 				t.Errorf("%s\n%s: got %v, asked want %t", tc.reason, tc.patch, err, tc.asks)
 			}
 		})
