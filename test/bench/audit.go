@@ -69,7 +69,7 @@ func (a *auditLog) next() ([]request, error) {
 // ours reports whether the manager sent it. In a workload cluster it goes by the
 // name of Cluster API.
 func (q request) ours() bool {
-	return q.User.Username == system.ManagerUser || strings.HasPrefix(q.UserAgent, system.ManagerName)
+	return q.User.Username == system.ManagerUser || strings.Contains(q.UserAgent, system.ManagerName)
 }
 
 func (q request) isWrite() bool {
