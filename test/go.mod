@@ -5,6 +5,7 @@ module github.com/finos/cluster-api-addon-provider-5spot/test
 go 1.26.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	k8s.io/api v0.36.3
 	k8s.io/apiextensions-apiserver v0.36.3
 	k8s.io/apimachinery v0.36.3
@@ -19,7 +20,6 @@ require (
 
 require (
 	github.com/gobuffalo/flect v1.0.3 // indirect
-	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/onsi/gomega v1.42.1 // indirect
 	go.opentelemetry.io/otel v1.44.0 // indirect
 	go.opentelemetry.io/otel/trace v1.44.0 // indirect
