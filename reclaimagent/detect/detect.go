@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
@@ -68,8 +69,9 @@ type Options struct {
 	Mode Mode
 	// Open opens the processes for one run.
 	Open func() (*process.Table, error)
-	// Dial subscribes. Nil means [procevents.Dial].
-	Dial    func() (Events, error)
+	// Dial subscribes, with or without a socket filter. Nil means
+	// [procevents.Dial].
+	Dial    func(unfiltered bool) (Events, error)
 	Log     *slog.Logger
 	Now     func() time.Time
 	Metrics *metrics.Set
@@ -80,12 +82,17 @@ type Detector struct {
 	o Options
 	// warned says that the lack of a connector was logged.
 	warned bool
+	// silenced says that the kernel fell silent once. A filter may be what it
+	// cannot bear, see [procevents.Options]: from then on there is none.
+	silenced atomic.Bool
 }
 
 // New returns a Detector.
 func New(o Options) *Detector {
 	if o.Dial == nil {
-		o.Dial = func() (Events, error) { return procevents.Dial(procevents.Options{Now: o.Now}) }
+		o.Dial = func(unfiltered bool) (Events, error) {
+			return procevents.Dial(procevents.Options{Now: o.Now, Unfiltered: unfiltered})
+		}
 	}
 	return &Detector{o: o}
 }
@@ -129,7 +136,7 @@ func (d *Detector) Scan(m *match.Matcher) ([]Match, error) {
 // listenOrPoll listens for as long as it can, subscribing again whenever the
 // kernel falls silent.
 func (d *Detector) listenOrPoll(ctx context.Context, j *judge, interval time.Duration) error {
-	conn, err := d.o.Dial()
+	conn, err := d.dial()
 	for ctx.Err() == nil {
 		if err != nil {
 			if conn, err = d.fallBack(ctx, j, interval, err); err != nil || conn == nil {
@@ -146,7 +153,7 @@ func (d *Detector) listenOrPoll(ctx context.Context, j *judge, interval time.Dur
 			continue
 		}
 		d.o.Log.Warn("Subscribing again", "err", lost)
-		conn, err = d.o.Dial()
+		conn, err = d.dial()
 	}
 	if err == nil {
 		_ = conn.Close() // it may have come too late to be listened to
@@ -199,6 +206,7 @@ func (d *Detector) listen(ctx context.Context, j *judge, conn Events) error {
 			pass = time.Time{}
 		case errors.Is(err, procevents.ErrSilent):
 			d.o.Metrics.Silences.Add(1)
+			d.silenced.Store(true)
 			return err
 		case err != nil:
 			return err
@@ -206,6 +214,9 @@ func (d *Detector) listen(ctx context.Context, j *judge, conn Events) error {
 	}
 	return nil
 }
+
+// dial subscribes.
+func (d *Detector) dial() (Events, error) { return d.o.Dial(d.silenced.Load()) }
 
 func (d *Detector) rescan(j *judge) error {
 	d.o.Metrics.Rescans.Add(1)
@@ -223,7 +234,7 @@ func (d *Detector) redial(ctx context.Context, found chan<- Events) {
 			return
 		case <-ticker.C:
 		}
-		conn, err := d.o.Dial()
+		conn, err := d.dial()
 		if err != nil {
 			d.o.Log.Debug("Trying to listen to the kernel", "err", err)
 			continue

@@ -173,7 +173,7 @@ func (r *run) got() []found {
 	return slices.Clone(r.found)
 }
 
-func start(t *testing.T, m *machine, mode detect.Mode, dial func() (detect.Events, error)) *run {
+func start(t *testing.T, m *machine, mode detect.Mode, dial func(unfiltered bool) (detect.Events, error)) *run {
 	t.Helper()
 	r := &run{ended: make(chan struct{})}
 	d := detect.New(detect.Options{
@@ -194,11 +194,11 @@ func start(t *testing.T, m *machine, mode detect.Mode, dial func() (detect.Event
 	return r
 }
 
-func dialing(e *events) func() (detect.Events, error) {
-	return func() (detect.Events, error) { return e, nil }
+func dialing(e *events) func(bool) (detect.Events, error) {
+	return func(bool) (detect.Events, error) { return e, nil }
 }
 
-func noConnector() (detect.Events, error) {
+func noConnector(bool) (detect.Events, error) {
 	return nil, fmt.Errorf("%w: it needs the network namespace of the host", procevents.ErrUnavailable)
 }
 
@@ -371,7 +371,7 @@ func TestNothingIsLost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMachine()
 				var last atomic.Pointer[events]
-				r := start(t, m, detect.Netlink, func() (detect.Events, error) {
+				r := start(t, m, detect.Netlink, func(bool) (detect.Events, error) {
 					last.Store(newEvents())
 					return last.Load(), nil
 				})
@@ -408,11 +408,11 @@ func TestAutoFallsBackAndReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, e := newMachine(), newEvents()
 		var there atomic.Bool
-		r := start(t, m, detect.Auto, func() (detect.Events, error) {
+		r := start(t, m, detect.Auto, func(bool) (detect.Events, error) {
 			if there.Load() {
 				return e, nil
 			}
-			return noConnector()
+			return noConnector(false)
 		})
 		m.start(40, "java", "java", ownerCgroup)
 		time.Sleep(time.Second)
@@ -434,10 +434,35 @@ func TestAutoFallsBackAndReturns(t *testing.T) {
 	})
 }
 
+// TestSilenceGivesUpTheFilter: a kernel that cannot bear the filter answers the
+// first heartbeat and forgets us at the next fork, again and again.
+func TestSilenceGivesUpTheFilter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dialled := make(chan bool, 10)
+		subscription := make(chan *events, 10)
+		start(t, newMachine(), detect.Auto, func(unfiltered bool) (detect.Events, error) {
+			e := newEvents()
+			dialled <- unfiltered
+			subscription <- e
+			return e, nil
+		})
+		first := <-subscription
+		time.Sleep(time.Minute)
+		first.in <- procevents.ErrSilent
+		second := <-subscription
+		time.Sleep(time.Minute)
+		second.in <- errors.New("broken")
+		<-subscription
+		if got := []bool{<-dialled, <-dialled, <-dialled}; !slices.Equal(got, []bool{false, true, true}) {
+			t.Errorf("subscribed without a filter: %v, want from the first silence on", got)
+		}
+	})
+}
+
 func TestBrokenSubscriptionsDoNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dials atomic.Int64
-		start(t, newMachine(), detect.Auto, func() (detect.Events, error) {
+		start(t, newMachine(), detect.Auto, func(bool) (detect.Events, error) {
 			dials.Add(1)
 			e := newEvents()
 			e.in <- errors.New("broken")

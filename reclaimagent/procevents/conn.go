@@ -75,6 +75,10 @@ type socket interface {
 type Options struct {
 	// Now is the clock. It is required.
 	Now func() time.Time
+	// Unfiltered does without the socket filter. Some kernels (6.6.13-17,
+	// 6.7.1-5) forget the only listener as soon as a filter drops an event,
+	// which may be after the first heartbeat.
+	Unfiltered bool
 }
 
 // A Conn is a subscription to process events. One goroutine may call Next at a
@@ -103,11 +107,10 @@ type Conn struct {
 // from then on is announced; what did before is for the caller to look for.
 // Errors wrap [ErrUnavailable].
 func Dial(o Options) (*Conn, error) {
-	// Some kernels (6.6.13-17, 6.7.1-5) forget the only listener as soon as a
-	// filter drops an event; without one they are as good as others.
-	c, err := dial(o, true)
-	if errors.Is(err, ErrSilent) {
-		c, err = dial(o, false)
+	c, err := dial(o)
+	if errors.Is(err, ErrSilent) && !o.Unfiltered {
+		o.Unfiltered = true
+		c, err = dial(o)
 	}
 	if errors.Is(err, ErrSilent) {
 		err = unavailable("a kernel that announces processes: it acknowledged, and then announced nothing", nil)
@@ -115,8 +118,8 @@ func Dial(o Options) (*Conn, error) {
 	return c, err
 }
 
-func dial(o Options, filtered bool) (*Conn, error) {
-	sock, err := open(o, filtered)
+func dial(o Options) (*Conn, error) {
+	sock, err := open(o)
 	if err != nil {
 		return nil, err
 	}

@@ -22,12 +22,12 @@ const receiveBuffer = 4 << 20
 
 // open returns a socket that has joined the group of the proc connector. The
 // filter is in place before the first event can arrive.
-func open(o Options, filtered bool) (socket, error) {
+func open(o Options) (socket, error) {
 	nl, err := netlink.Dial(unix.NETLINK_CONNECTOR, nil)
 	if err != nil {
 		return nil, unavailable(missing(err), err)
 	}
-	s, err := prepare(nl, filtered)
+	s, err := prepare(nl, !o.Unfiltered)
 	if err = errors.Join(err, nl.Close()); err != nil {
 		if s != nil {
 			_ = s.close()

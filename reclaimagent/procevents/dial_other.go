@@ -7,6 +7,6 @@ package procevents
 import "errors"
 
 // open fails: only Linux has a proc connector.
-func open(Options, bool) (socket, error) { return nil, unavailable("Linux", errors.ErrUnsupported) }
+func open(Options) (socket, error) { return nil, unavailable("Linux", errors.ErrUnsupported) }
 
 func whySilent() string { return "Linux" }

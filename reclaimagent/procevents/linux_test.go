@@ -23,7 +23,12 @@ import (
 
 func dial(t *testing.T) *procevents.Conn {
 	t.Helper()
-	c, err := procevents.Dial(procevents.Options{Now: time.Now})
+	return dialWith(t, procevents.Options{Now: time.Now})
+}
+
+func dialWith(t *testing.T, o procevents.Options) *procevents.Conn {
+	t.Helper()
+	c, err := procevents.Dial(o)
 	if errors.Is(err, procevents.ErrUnavailable) {
 		t.Skipf("no proc connector here: %v", err)
 	}
@@ -80,7 +85,15 @@ func await(t *testing.T, c *procevents.Conn, wanted func(e *procevents.Event) bo
 }
 
 func TestIntegrationExecIsAnnounced(t *testing.T) {
-	c := dial(t)
+	for name, unfiltered := range map[string]bool{"Filtered": false, "Unfiltered": true} {
+		t.Run(name, func(t *testing.T) {
+			execIsAnnounced(t, dialWith(t, procevents.Options{Now: time.Now, Unfiltered: unfiltered}))
+		})
+	}
+}
+
+func execIsAnnounced(t *testing.T, c *procevents.Conn) {
+	t.Helper()
 	cmd := exec.Command(program(t, "5spot-ev"), "30")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
