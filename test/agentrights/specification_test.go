@@ -8,8 +8,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 )
 
-// The Nodes: each has a label, a taint, a finalizer, an owner, and annotations of
-// others; asking also has a request.
+// The Nodes: each has labels, a taint, and annotations of others; asking also has a
+// request.
 const (
 	own     = "own"     // the token's
 	asking  = "asking"  // also the token's holder's, with a request on it
@@ -28,10 +28,11 @@ const (
 // A change is what a request would make of a Node.
 type change struct {
 	what string
-	// set and remove are paths below the Node, each in parts.
+	// path is below the Node, in parts, and value what is put there; nil removes.
 	path  []string
-	value any // nil removes
-	more  []change
+	value any
+	// more are changed in the same request.
+	more []change
 	// allowed is the specification: on the Node of the token, and nowhere else.
 	allowed bool
 	// asking is the specification where a request is on the Node already.
@@ -93,7 +94,7 @@ var removals = []change{
 	annotation("takes the time back", reclaim.RequestedAtAnnotation, nil, false, false),
 }
 
-// allowed is the specification in one place: only the token of a pod on this very
+// allows is the specification in one place: only the token of a pod on this very
 // Node, and only what the row says.
 func (c change) allows(token, node string) bool {
 	switch {
