@@ -116,13 +116,7 @@ func uses(sm *v1alpha1.ScheduledMachine) bool {
 	if reclaimapi.ConfigFor(sm.Spec.KillIfCommands).Inert() {
 		return false
 	}
-	return sm.DeletionTimestamp.IsZero() || emergency(sm)
-}
-
-// emergency reports whether an owner is being given the machine back.
-func emergency(sm *v1alpha1.ScheduledMachine) bool {
-	_, ok := sm.Annotations[v1alpha1.EmergencyReclaimAnnotation]
-	return ok
+	return sm.DeletionTimestamp.IsZero() || sm.BeingReclaimed()
 }
 
 // observeNode adds the Node of a ScheduledMachine: that of its Machine or, once the
@@ -132,12 +126,10 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope, sm *v1alpha1.Sch
 	if err != nil {
 		return err
 	}
-	n := &node{scheduled: sm, machine: machine}
-	switch {
-	case machine != nil:
+	request, reclaiming := sm.ReclaimRequest()
+	n := &node{scheduled: sm, machine: machine, name: request.Node}
+	if machine != nil {
 		n.name = machine.Status.NodeRef.Name
-	case emergency(sm):
-		n.name = v1alpha1.ParseReclaimRecord(sm.Annotations[v1alpha1.EmergencyReclaimAnnotation]).Node
 	}
 	if n.name == "" {
 		return nil
@@ -146,7 +138,7 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope, sm *v1alpha1.Sch
 		return err
 	}
 	asked := n.live != nil && machine != nil && reclaimapi.Requested(n.live.Annotations)
-	n.held = asked || emergency(sm) || annotations.HasPaused(sm) ||
+	n.held = asked || reclaiming || annotations.HasPaused(sm) ||
 		r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter)
 	s.nodes = append(s.nodes, n)
 	return nil

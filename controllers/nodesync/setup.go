@@ -99,7 +99,7 @@ func ofScheduledMachine(_ context.Context, obj client.Object) []ctrl.Request {
 func concerned() predicate.Predicate {
 	concerns := func(obj client.Object) bool {
 		sm, ok := obj.(*v1alpha1.ScheduledMachine)
-		return ok && (len(sm.Spec.KillIfCommands) > 0 || emergency(sm) || annotations.HasPaused(sm))
+		return ok && (len(sm.Spec.KillIfCommands) > 0 || sm.BeingReclaimed() || annotations.HasPaused(sm))
 	}
 	p := predicate.NewPredicateFuncs(concerns)
 	p.UpdateFunc = func(e event.UpdateEvent) bool { return concerns(e.ObjectOld) || concerns(e.ObjectNew) }

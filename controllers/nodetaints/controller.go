@@ -169,8 +169,7 @@ func taintOf(t corev1.Taint) nodetaints.Taint {
 // not wait for taints.
 func (s *scope) leaving() bool {
 	sm := s.scheduled
-	_, reclaiming := sm.Annotations[v1alpha1.EmergencyReclaimAnnotation]
-	return reclaiming || sm.Spec.KillSwitch || !sm.DeletionTimestamp.IsZero() ||
+	return sm.BeingReclaimed() || sm.Spec.KillSwitch || !sm.DeletionTimestamp.IsZero() ||
 		s.machine != nil && !s.machine.DeletionTimestamp.IsZero()
 }
 

@@ -38,7 +38,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 		return r.forget(ctx, s)
 	case lifecycle.Eject:
 		// A person wrote the request down, and nobody has told of it yet.
-		begins := s.remembered() && s.request().ByPerson() && !s.deleted()
+		begins := s.scheduled.BeingReclaimed() && s.request().ByPerson() && !s.deleted()
 		if err := r.eject(ctx, s); err != nil || !begins {
 			return err
 		}
@@ -58,8 +58,8 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 }
 
 // remember writes the request down on the ScheduledMachine, where neither a crash
-// nor the Node's end nor clusterctl move loses it.
-// rapid says that it has been asked for too often.
+// nor the end of the Node nor clusterctl move loses it, and says whether the machine
+// has been asked for too often.
 func (r *Reconciler) remember(ctx context.Context, s *scope) (rapid bool, err error) {
 	sm, record := s.scheduled, recordOf(s.node)
 	before := sm.DeepCopy()
@@ -117,11 +117,6 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 			"To lend it again: kubectl -n %s patch scheduledmachine/%s --type merge -p '{\"spec\":{\"schedule\":{\"enabled\":true}}}'",
 		record.Why(), sm.Namespace, sm.Name)
 	return nil
-}
-
-// request is the request that is being served.
-func (s *scope) request() v1alpha1.ReclaimRecord {
-	return v1alpha1.ParseReclaimRecord(s.scheduled.Annotations[v1alpha1.EmergencyReclaimAnnotation])
 }
 
 // onNode writes to the Node, in the workload cluster. The machine is on its way by

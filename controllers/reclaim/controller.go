@@ -111,7 +111,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	}
 	s := &scope{scheduled: sm, cluster: cluster}
 	var err error
-	if s.children, err = r.Children.Read(ctx, sm, s.remembered()); err != nil {
+	if s.children, err = r.Children.Read(ctx, sm, s.scheduled.BeingReclaimed()); err != nil {
 		return nil, fmt.Errorf("reading children: %w", err)
 	}
 	s.node, err = r.observeNode(ctx, key, s.nodeName())
@@ -147,16 +147,11 @@ func (s *scope) nodeName() string {
 	return s.served().Node
 }
 
-func (s *scope) remembered() bool {
-	_, ok := s.scheduled.Annotations[v1alpha1.EmergencyReclaimAnnotation]
-	return ok
-}
-
 // returned reports whether something of the machine is there although its owner
 // has the box: whoever made it had not yet seen the schedule go off. A person may
 // ask at that instant; a Node asks only when there is a Machine.
 func (s *scope) returned() bool {
-	_, reclaimed := s.scheduled.Annotations[v1alpha1.ReclaimedAnnotation]
+	_, reclaimed := s.scheduled.ServedReclaim()
 	return reclaimed && !s.scheduled.ScheduleEnabled() && (s.children.Machine != nil || s.children.Infrastructure != nil)
 }
 
@@ -167,25 +162,28 @@ func (s *scope) deleted() bool {
 
 // asked is the request that is being served, or else was served last.
 func (s *scope) asked() v1alpha1.ReclaimRecord {
-	if s.remembered() {
-		return s.request()
+	if record, ok := s.scheduled.ReclaimRequest(); ok {
+		return record
 	}
 	return s.served()
 }
 
+// request is the request that is being served, zero if there is none.
+func (s *scope) request() v1alpha1.ReclaimRecord {
+	record, _ := s.scheduled.ReclaimRequest()
+	return record
+}
+
 // served is the request that turned the schedule off, zero if there is none.
 func (s *scope) served() v1alpha1.ReclaimRecord {
-	value, ok := s.scheduled.Annotations[v1alpha1.ReclaimedAnnotation]
-	if !ok {
-		return v1alpha1.ReclaimRecord{}
-	}
-	return v1alpha1.ParseReclaimRecord(value)
+	record, _ := s.scheduled.ServedReclaim()
+	return record
 }
 
 // facts is the border between Kubernetes and the decision.
 func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	f := lifecycle.ReclaimFacts{
-		Remembered: s.remembered(),
+		Remembered: s.scheduled.BeingReclaimed(),
 		Returned:   s.returned(),
 		Request:    judge(s.node, s.children.Machine, s.served()),
 		Ejected:    s.children.Removed(r.Hooks),

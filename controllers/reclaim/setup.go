@@ -72,7 +72,7 @@ func (m mapper) ofNode(ctx context.Context, cluster client.ObjectKey, node clien
 		return found
 	}
 	return m.OfClusterIf(ctx, cluster, func(sm *v1alpha1.ScheduledMachine) bool {
-		value, ok := sm.Annotations[v1alpha1.ReclaimedAnnotation]
-		return ok && v1alpha1.ParseReclaimRecord(value).Node == node.GetName()
+		served, ok := sm.ServedReclaim()
+		return ok && served.Node == node.GetName()
 	})
 }

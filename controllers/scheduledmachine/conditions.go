@@ -74,7 +74,7 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 	}
 	switch reason {
 	case lifecycle.EmergencyReclaim:
-		record, _ := s.record(v1alpha1.EmergencyReclaimAnnotation)
+		record, _ := s.scheduled.ReclaimRequest()
 		c.Message = withDetail(record.Where(), s.hooksInTheWay())
 	case lifecycle.KillSwitchActing:
 		c.Message = withDetail(withDetail(c.Message, s.hooksInTheWay()), s.machineReady().Message)
@@ -83,7 +83,7 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 	case lifecycle.NoCluster:
 		c.Message = s.referenceProblems()
 	case lifecycle.ScheduleDisabled:
-		if record, ok := s.record(v1alpha1.ReclaimedAnnotation); ok {
+		if record, ok := s.scheduled.ServedReclaim(); ok {
 			c.Message = disabledBy(record)
 		}
 	default:
@@ -113,7 +113,7 @@ func (s *scope) hooksInTheWay() string {
 func (s *scope) scheduledCondition(now time.Time) metav1.Condition {
 	sm := s.scheduled
 	c := metav1.Condition{Type: v1alpha1.ScheduledCondition, Status: metav1.ConditionFalse}
-	record, reclaimed := s.record(v1alpha1.ReclaimedAnnotation)
+	record, reclaimed := sm.ServedReclaim()
 	active, _ := s.answer(now)
 	switch {
 	case !sm.ScheduleEnabled() && reclaimed:
@@ -158,15 +158,6 @@ func (s *scope) unreadableReason() string {
 		}
 	}
 	return v1alpha1.TimezoneUnavailableReason
-}
-
-// record returns what is remembered under an annotation.
-func (s *scope) record(annotation string) (v1alpha1.ReclaimRecord, bool) {
-	value, ok := s.scheduled.Annotations[annotation]
-	if !ok {
-		return v1alpha1.ReclaimRecord{}, false
-	}
-	return v1alpha1.ParseReclaimRecord(value), true
 }
 
 // machineReady mirrors the Machine: while it is being deleted, what the deletion

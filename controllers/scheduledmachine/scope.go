@@ -120,13 +120,12 @@ func (s *scope) answer(now time.Time) (active bool, change time.Time) {
 // facts is the border between Kubernetes and the decision.
 func (s *scope) facts(now time.Time) lifecycle.Facts {
 	sm := s.scheduled
-	_, reclaiming := s.record(v1alpha1.EmergencyReclaimAnnotation)
 	f := lifecycle.Facts{
 		Now:            now,
 		Phase:          lifecycle.Phase(sm.Status.Phase),
 		Deleting:       !sm.DeletionTimestamp.IsZero(),
 		KillSwitch:     sm.Spec.KillSwitch,
-		Reclaim:        reclaiming,
+		Reclaim:        sm.BeingReclaimed(),
 		Enabled:        sm.ScheduleEnabled(),
 		Readable:       s.scheduleErr == nil,
 		Infrastructure: presence(s.children.Infrastructure, s.children.Infrastructure == nil),

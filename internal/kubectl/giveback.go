@@ -67,7 +67,7 @@ func (g *giveBackOptions) run(ctx context.Context, o Options, config clientcmd.C
 	var before *v1alpha1.ScheduledMachine
 	after, err := c.change(ctx, name, func(m *v1alpha1.ScheduledMachine) (map[string]any, error) {
 		before = m
-		if _, asked := recordOf(m, v1alpha1.EmergencyReclaimAnnotation); asked || givenBack(m) {
+		if m.BeingReclaimed() || givenBack(m) {
 			return nil, nil
 		}
 		node := ""
@@ -92,14 +92,13 @@ func (g *giveBackOptions) run(ctx context.Context, o Options, config clientcmd.C
 
 // givenBack reports whether there is nothing left to give back.
 func givenBack(m *v1alpha1.ScheduledMachine) bool {
-	_, asked := m.Annotations[v1alpha1.EmergencyReclaimAnnotation]
-	return !asked && !m.ScheduleEnabled() && gone(m)
+	return !m.BeingReclaimed() && !m.ScheduleEnabled() && gone(m)
 }
 
 // answer is what give-back says at once.
 func answer(before *v1alpha1.ScheduledMachine) []string {
 	name := before.Name
-	if r, asked := recordOf(before, v1alpha1.EmergencyReclaimAnnotation); asked {
+	if r, asked := requestOf(before); asked {
 		return []string{name + ": it is being given back already: " + r.sentence() + "."}
 	}
 	switch {
@@ -139,7 +138,7 @@ func progress(m *v1alpha1.ScheduledMachine) (step string, done bool, err error) 
 	if m == nil {
 		return "given back: the ScheduledMachine itself is gone", true, nil
 	}
-	_, asked := m.Annotations[v1alpha1.EmergencyReclaimAnnotation]
+	asked := m.BeingReclaimed()
 	switch {
 	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && m.Status.MachineRef != nil:
 		return "the machine is being taken out of the cluster", false, nil

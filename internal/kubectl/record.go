@@ -16,13 +16,16 @@ import (
 // record is a request of an owner, as it was written down.
 type record struct{ v1alpha1.ReclaimRecord }
 
-// recordOf returns what is written down under an annotation.
-func recordOf(m *v1alpha1.ScheduledMachine, annotation string) (record, bool) {
-	value, ok := m.Annotations[annotation]
-	if !ok {
-		return record{}, false
-	}
-	return record{v1alpha1.ParseReclaimRecord(value)}, true
+// requestOf returns what is asked of m and not done yet, and false if nothing is.
+func requestOf(m *v1alpha1.ScheduledMachine) (record, bool) {
+	r, ok := m.ReclaimRequest()
+	return record{r}, ok
+}
+
+// servedOf returns the request that turned the schedule of m off, and false if none did.
+func servedOf(m *v1alpha1.ScheduledMachine) (record, bool) {
+	r, ok := m.ServedReclaim()
+	return record{r}, ok
 }
 
 // program is the pattern of the program that asked; empty if none did.

@@ -67,7 +67,7 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 		said = "the schedule is on already"
 	}
 	lines := []string{name + ": " + said + ". " + next}
-	if r, ok := recordOf(before, v1alpha1.ReclaimedAnnotation); ok && !before.ScheduleEnabled() && r.program() != "" {
+	if r, ok := servedOf(before); ok && !before.ScheduleEnabled() && r.program() != "" {
 		lines = append(lines, fmt.Sprintf("If %s still runs on the machine, the machine goes again: quit it first.", r.program()))
 	}
 	return write(o.Out, strings.Join(append(lines, pausedNotes(after)...), "\n")+"\n")
@@ -75,11 +75,10 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 
 // resumable refuses where turning the schedule on would do nothing, or be undone.
 func resumable(m *v1alpha1.ScheduledMachine) error {
-	_, leaving := m.Annotations[v1alpha1.EmergencyReclaimAnnotation]
 	switch {
 	case !m.DeletionTimestamp.IsZero():
 		return failed(m.Name, errors.New("it is being deleted: make a new ScheduledMachine to lend the machine again"))
-	case leaving:
+	case m.BeingReclaimed():
 		return failed(m.Name, errors.New("it is still being given back, which ends with the schedule turned off: try again when it is done"))
 	case m.Spec.KillSwitch:
 		return failed(m.Name, fmt.Errorf("spec.killSwitch is true, so nothing runs whatever the schedule says: "+

@@ -150,12 +150,12 @@ func (e *explanation) requested(r record) {
 
 // byOwner explains what an owner's request did.
 func byOwner(m *v1alpha1.ScheduledMachine, e *explanation) bool {
-	if r, ok := recordOf(m, v1alpha1.EmergencyReclaimAnnotation); ok && !paused(m) && !m.Spec.KillSwitch {
+	if r, ok := requestOf(m); ok && !paused(m) && !m.Spec.KillSwitch {
 		e.requested(r)
 		return e.set(stateReturning, "it is being given back to its owner, without drain",
 			"to see every step: "+e.command("give-back")+" --wait")
 	}
-	r, ok := recordOf(m, v1alpha1.ReclaimedAnnotation)
+	r, ok := servedOf(m)
 	if !ok || m.ScheduleEnabled() || m.Spec.KillSwitch {
 		return false
 	}
@@ -232,7 +232,7 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 
 // note adds what holds in every state.
 func (e *explanation) note(m *v1alpha1.ScheduledMachine) {
-	if _, asked := recordOf(m, v1alpha1.EmergencyReclaimAnnotation); asked && e.State != stateReturning {
+	if m.BeingReclaimed() && e.State != stateReturning {
 		e.Notes = append(e.Notes, "its owner has asked for it, which is remembered")
 	}
 	if !reachable(m) {

@@ -90,8 +90,8 @@ func ofScheduledMachine(e watch.Event, tell func(milestone, string, ...any)) {
 	if !ok {
 		return
 	}
-	if value, ok := sm.Annotations[v1alpha1.EmergencyReclaimAnnotation]; ok {
-		tell(remembered, "ScheduledMachine remembers the request: %s", v1alpha1.ParseReclaimRecord(value).Why())
+	if request, ok := sm.ReclaimRequest(); ok {
+		tell(remembered, "ScheduledMachine remembers the request: %s", request.Why())
 	}
 	scheduled := condition(sm.Status.Conditions, v1alpha1.ScheduledCondition)
 	switch ready := condition(sm.Status.Conditions, v1alpha1.ReadyCondition); sm.Status.Phase {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"strings"
+	"time"
+)
+
+// BeingReclaimed reports whether the machine is being given back to its owner in
+// an emergency: a request is written down that has not been served yet.
+func (m *ScheduledMachine) BeingReclaimed() bool {
+	_, ok := m.Annotations[EmergencyReclaimAnnotation]
+	return ok
+}
+
+// ReclaimRequest returns the request that is being served, and false if there is
+// none.
+func (m *ScheduledMachine) ReclaimRequest() (ReclaimRecord, bool) {
+	return m.reclaimRecord(EmergencyReclaimAnnotation)
+}
+
+// ServedReclaim returns the request that turned the schedule off, and false if the
+// schedule has been turned on since, or never was off because of one.
+func (m *ScheduledMachine) ServedReclaim() (ReclaimRecord, bool) {
+	return m.reclaimRecord(ReclaimedAnnotation)
+}
+
+func (m *ScheduledMachine) reclaimRecord(annotation string) (ReclaimRecord, bool) {
+	value, ok := m.Annotations[annotation]
+	if !ok {
+		return ReclaimRecord{}, false
+	}
+	return ParseReclaimRecord(value), true
+}
+
+// ReclaimTimes returns when the machine was last reclaimed, as its annotation
+// says. What is no time is left out.
+func (m *ScheduledMachine) ReclaimTimes() []time.Time {
+	var times []time.Time
+	for value := range strings.SplitSeq(m.Annotations[ReclaimTimesAnnotation], ",") {
+		if t, err := time.Parse(time.RFC3339, value); err == nil {
+			times = append(times, t)
+		}
+	}
+	return times
+}
+
+// SetReclaimTimes writes the annotation that ReclaimTimes reads, in whole seconds.
+func (m *ScheduledMachine) SetReclaimTimes(times []time.Time) {
+	values := make([]string, len(times))
+	for i, t := range times {
+		values[i] = t.UTC().Format(time.RFC3339)
+	}
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
+	}
+	m.Annotations[ReclaimTimesAnnotation] = strings.Join(values, ",")
+}
