@@ -27,6 +27,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/webhooks"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // ManagerName is the name of the manager in user agents and events.
@@ -150,7 +151,7 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 		return nil, err
 	}
 	byObject := nodesync.CacheByObject()
-	byObject[&corev1.Node{}] = cache.ByObject{Transform: reclaim.TrimNode}
+	byObject[&corev1.Node{}] = cache.ByObject{Transform: workload.TrimNode}
 	return clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient:     secrets,
 		WatchFilterValue: o.WatchFilter,

@@ -27,6 +27,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // Reconciler keeps workload clusters as their ScheduledMachines want them.
@@ -61,13 +62,13 @@ type watcher interface {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.observe(ctx, req.NamespacedName)
 	if err != nil || s == nil {
-		return ctrl.Result{}, ignoreNotConnected(err)
+		return ctrl.Result{}, workload.IgnoreNotConnected(err)
 	}
 	err = r.act(ctx, s)
 	switch {
 	case err == nil && s.use == unused:
 		r.memory.setClean(s.key, true)
-	case err == nil, errors.Is(err, clustercache.ErrClusterNotConnected):
+	case err == nil, workload.NotConnected(err):
 	case apierrors.IsConflict(err) && !errors.Is(err, errForeign):
 		return ctrl.Result{RequeueAfter: 1}, nil // A newer object is on its way to the cache.
 	default:
@@ -106,13 +107,6 @@ type nodeStep func(ctx context.Context, s *scope, n *node) error
 
 // steps are all that is done for a Node.
 func (r *Reconciler) steps() []nodeStep { return []nodeStep{r.syncAgent} }
-
-func ignoreNotConnected(err error) error {
-	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return nil
-	}
-	return err
-}
 
 // readCluster returns nil for a Cluster that is gone, going, or paused.
 func (r *Reconciler) readCluster(ctx context.Context, key client.ObjectKey) (*clusterv1.Cluster, error) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/labels"
@@ -17,6 +16,7 @@ import (
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // use says what a Cluster needs the agent for.
@@ -134,25 +134,13 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope, sm *v1alpha1.Sch
 	if n.name == "" {
 		return nil
 	}
-	if err := s.readNode(ctx, n); err != nil {
+	if n.live, err = workload.Node(ctx, s.reader, n.name); err != nil {
 		return err
 	}
 	asked := n.live != nil && machine != nil && reclaimapi.Requested(n.live.Annotations)
 	n.held = asked || reclaiming || annotations.HasPaused(sm) ||
 		r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter)
 	s.nodes = append(s.nodes, n)
-	return nil
-}
-
-func (s *scope) readNode(ctx context.Context, n *node) error {
-	live := &corev1.Node{}
-	switch err := s.reader.Get(ctx, client.ObjectKey{Name: n.name}, live); {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return fmt.Errorf("reading Node %s: %w", n.name, err)
-	default:
-		n.live = live
-	}
 	return nil
 }
 
@@ -173,7 +161,8 @@ func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope) error {
 		n := byName[cm.Name]
 		if n == nil && presenceOf(cm, s.key) == Ours {
 			n = &node{name: strings.TrimPrefix(cm.Name, reclaimapi.ConfigMapName(""))}
-			if err := s.readNode(ctx, n); err != nil {
+			var err error
+			if n.live, err = workload.Node(ctx, s.reader, n.name); err != nil {
 				return err
 			}
 			s.nodes = append(s.nodes, n)

@@ -5,7 +5,6 @@ package nodesync
 import (
 	"context"
 	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -30,13 +28,8 @@ import (
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-)
-
-// firstRetry and longestRetry bound the back-off of a workload cluster that refuses
-// what we write.
-const (
-	firstRetry   = time.Second
-	longestRetry = 5 * time.Minute
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // CacheByObject is what the caches of workload clusters keep of the kinds that this
@@ -65,13 +58,13 @@ func CacheByObject() map[client.Object]cache.ByObject {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "nodesync")
 	r.watchFilter = watchFilter
-	opts.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry)
+	opts.RateLimiter = wake.Backoff()
 	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodesync").
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter), changed)).
 		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(ofScheduledMachine), builder.WithPredicates(changed, concerned())).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(machineMoved())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(wake.NodeOfMachine())).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("nodesync", itself)).
 		WithOptions(opts).
 		Build(r)
@@ -91,7 +84,7 @@ func ofScheduledMachine(_ context.Context, obj client.Object) []ctrl.Request {
 	if !ok {
 		return nil
 	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}}}
+	return []ctrl.Request{{NamespacedName: workload.ClusterKey(sm)}}
 }
 
 // concerned lets through ScheduledMachines that ask for the agent, asked for it, or
@@ -118,17 +111,6 @@ func (r *Reconciler) ofMachine(_ context.Context, obj client.Object) []ctrl.Requ
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: cluster}}
-}
-
-// machineMoved lets through what decides whether a Machine has a Node that stays.
-func machineMoved() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*clusterv1.Machine)
-		after, ok2 := e.ObjectNew.(*clusterv1.Machine)
-		return ok && ok2 && (before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
-			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-			children.ParentOf(before) != children.ParentOf(after))
-	}}
 }
 
 // nodeChanged lets through what this package reads of a Node. Kubelets report every
@@ -172,13 +154,8 @@ func (w clusterWatches) installed(ctx context.Context, cluster client.ObjectKey,
 }
 
 func (w clusterWatches) watch(ctx context.Context, cluster client.ObjectKey, name string, kind client.Object, p predicate.Predicate) error {
-	return w.cache.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
-		Name:    name,
-		Watcher: w.controller,
-		Kind:    kind,
-		EventHandler: handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
-			return []ctrl.Request{{NamespacedName: cluster}}
-		}),
-		Predicates: []predicate.TypedPredicate[client.Object]{p},
-	}))
+	itself := func(_ context.Context, cluster client.ObjectKey, _ client.Object) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: cluster}}
+	}
+	return workload.Watch{Name: name, Kind: kind, Cache: w.cache, Controller: w.controller, Map: itself, Predicate: p}.Start(ctx, cluster)
 }

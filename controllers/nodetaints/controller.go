@@ -23,7 +23,6 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,7 +54,7 @@ type Reconciler struct {
 	// ClusterCache reaches the Nodes.
 	ClusterCache clustercache.ClusterCache
 
-	nodes       workload.Nodes
+	nodes       workload.Watch
 	watchFilter string
 }
 
@@ -92,7 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: quietRetry}, nil // A newer Node is on its way to the cache.
 	case actuate.Gone(actErr):
 		return ctrl.Result{}, nil // The end of the Node wakes us.
-	case errors.Is(actErr, clustercache.ErrClusterNotConnected):
+	case workload.NotConnected(actErr):
 		d, actErr = nodetaints.Decision{Outcome: nodetaints.Unseen}, nil
 	}
 	if err := r.report(ctx, s, d, actErr); apierrors.IsConflict(err) {
@@ -106,14 +105,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // observe returns nil for an object that is paused, and where nobody knows yet
 // whether the Node can be seen: a manager that starts leaves what was reported.
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
-	s := &scope{scheduled: sm, cluster: client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}, connected: true}
-	cluster := &clusterv1.Cluster{}
-	err := r.Reader.Get(ctx, s.cluster, cluster)
-	switch {
-	case apierrors.IsNotFound(err) && annotations.HasPaused(sm), err == nil && annotations.IsPaused(cluster, sm):
-		return nil, nil
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("reading Cluster: %w", err)
+	s := &scope{scheduled: sm, cluster: workload.ClusterKey(sm), connected: true}
+	_, paused, err := workload.ClusterOf(ctx, r.Reader, sm)
+	if err != nil || paused {
+		return nil, err
 	}
 	if s.machine, err = r.Children.Machine(ctx, sm); err != nil {
 		return nil, err
@@ -122,7 +117,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 		return s, nil
 	}
 	err = r.observeNode(ctx, s)
-	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+	if workload.NotConnected(err) {
 		s.connected, err = false, nil
 		if r.ClusterCache.GetHealthCheckingState(ctx, s.cluster).LastProbeTime.IsZero() {
 			return nil, nil // The first try wakes us, whatever comes of it.
@@ -132,10 +127,14 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 }
 
 func (r *Reconciler) observeNode(ctx context.Context, s *scope) (err error) {
-	if err := r.nodes.Watch(ctx, s.cluster); err != nil {
+	if err := r.nodes.Start(ctx, s.cluster); err != nil {
 		return err
 	}
-	s.node, err = workload.Node(ctx, r.ClusterCache, s.cluster, s.machine.Status.NodeRef.Name)
+	reader, err := r.ClusterCache.GetReader(ctx, s.cluster)
+	if err != nil {
+		return err
+	}
+	s.node, err = workload.Node(ctx, reader, s.machine.Status.NodeRef.Name)
 	return err
 }
 

@@ -28,10 +28,10 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodetaints"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 var server *testenv.Server
@@ -215,7 +215,7 @@ func (w *world) client() client.Client {
 				return err
 			}
 			if node, ok := obj.(*corev1.Node); ok {
-				trimmed, err := reclaim.TrimNode(node.DeepCopy())
+				trimmed, err := workload.TrimNode(node.DeepCopy())
 				if err != nil {
 					return err
 				}

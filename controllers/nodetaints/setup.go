@@ -4,11 +4,9 @@ package nodetaints
 
 import (
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/predicates"
@@ -25,16 +23,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-const (
-	// firstRetry and longestRetry bound the back-off of a Node that refuses its
-	// taints. The contract says five minutes at most.
-	firstRetry   = time.Second
-	longestRetry = 5 * time.Minute
-
-	// unreachableAfter is how long a connection may fail before it is reported.
-	unreachableAfter = time.Minute
-)
-
 // SetupWithManager adds the controller to mgr. clusterIndex is the index of
 // ScheduledMachines by the name of their Cluster; Machines are indexed by Node as
 // Cluster API does.
@@ -42,34 +30,26 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	log := mgr.GetLogger().WithValues("controller", "nodetaints")
 	mapper := wake.Mapper{Reader: r.Reader, ClusterIndex: clusterIndex}
 	r.watchFilter = watchFilter
-	opts.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry)
+	opts.RateLimiter = wake.Backoff()
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodetaints").
 		For(&v1alpha1.ScheduledMachine{}, builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter),
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
 		)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild), builder.WithPredicates(machineChanges())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild), builder.WithPredicates(wake.NodeOfMachine())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster),
 			builder.WithPredicates(predicates.ClusterPausedTransitions(mgr.GetScheme(), log))).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("nodetaints", mapper.OfCluster, clustercache.WatchForProbeFailure(unreachableAfter))).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("nodetaints", mapper.OfCluster, clustercache.WatchForProbeFailure(workload.UnreachableAfter))).
 		WithOptions(opts).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("building nodetaints controller: %w", err)
 	}
-	r.nodes = workload.Nodes{Name: nodesWatch, Cache: r.ClusterCache, Controller: c, Map: mapper.OfNode, Predicate: nodeChanges()}
+	r.nodes = workload.Watch{
+		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: mapper.OfNode, Predicate: nodeChanges(),
+	}
 	return nil
-}
-
-// machineChanges lets through what tells of another Node, or of none.
-func machineChanges() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		old, isMachine := e.ObjectOld.(*clusterv1.Machine)
-		now, alsoMachine := e.ObjectNew.(*clusterv1.Machine)
-		return !isMachine || !alsoMachine || old.UID != now.UID ||
-			old.Status.NodeRef != now.Status.NodeRef || old.DeletionTimestamp.IsZero() != now.DeletionTimestamp.IsZero()
-	}}
 }
 
 // nodeChanges lets through what a decision depends on. Most changes of a Node are

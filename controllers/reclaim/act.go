@@ -9,12 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // nodeTimeout bounds one write to a Node. The next is tried after others had a turn.
@@ -123,10 +123,9 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 // then, and the Node may be gone or its cluster out of reach: what is left to do
 // for the machine does not wait for it.
 func (r *Reconciler) onNode(ctx context.Context, s *scope, write func(context.Context, *actuate.Actuator) error) error {
-	key := client.ObjectKey{Namespace: s.scheduled.Namespace, Name: s.scheduled.Spec.ClusterName}
-	remote, err := r.ClusterCache.GetClient(ctx, key)
+	remote, err := r.ClusterCache.GetClient(ctx, workload.ClusterKey(s.scheduled))
 	if err != nil {
-		return ignoreNotConnected(err)
+		return workload.IgnoreNotConnected(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()

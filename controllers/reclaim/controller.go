@@ -7,7 +7,6 @@ package reclaim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -18,7 +17,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,7 +54,7 @@ type Reconciler struct {
 
 // nodeWatcher watches the Nodes of a connected workload cluster; it is idempotent.
 type nodeWatcher interface {
-	Watch(ctx context.Context, cluster client.ObjectKey) error
+	Start(ctx context.Context, cluster client.ObjectKey) error
 }
 
 // scope holds what one reconcile reads.
@@ -98,44 +96,32 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // observe returns nil for an object that is paused.
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
-	key := client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}
-	cluster := &clusterv1.Cluster{}
-	switch err := r.Reader.Get(ctx, key, cluster); {
-	case apierrors.IsNotFound(err):
-		cluster = nil
-	case err != nil:
-		return nil, fmt.Errorf("reading Cluster: %w", err)
-	}
-	if cluster != nil && annotations.IsPaused(cluster, sm) || annotations.HasPaused(sm) {
-		return nil, nil
+	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, sm)
+	if err != nil || paused {
+		return nil, err
 	}
 	s := &scope{scheduled: sm, cluster: cluster}
-	var err error
 	if s.children, err = r.Children.Read(ctx, sm, s.scheduled.BeingReclaimed()); err != nil {
 		return nil, fmt.Errorf("reading children: %w", err)
 	}
-	s.node, err = r.observeNode(ctx, key, s.nodeName())
+	s.node, err = r.observeNode(ctx, workload.ClusterKey(sm), s.nodeName())
 	return s, err
 }
 
 // observeNode watches the Nodes of the cluster and returns the one of that name.
 // A cluster that is not connected shows none: its connection wakes us.
 func (r *Reconciler) observeNode(ctx context.Context, cluster client.ObjectKey, name string) (*corev1.Node, error) {
-	if err := r.nodes.Watch(ctx, cluster); err != nil {
-		return nil, ignoreNotConnected(err)
+	if err := r.nodes.Start(ctx, cluster); err != nil {
+		return nil, workload.IgnoreNotConnected(err)
 	}
 	if name == "" {
 		return nil, nil
 	}
-	node, err := workload.Node(ctx, r.ClusterCache, cluster, name)
-	return node, ignoreNotConnected(err)
-}
-
-func ignoreNotConnected(err error) error {
-	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return nil
+	reader, err := r.ClusterCache.GetReader(ctx, cluster)
+	if err != nil {
+		return nil, workload.IgnoreNotConnected(err)
 	}
-	return err
+	return workload.Node(ctx, reader, name)
 }
 
 // nodeName is the Node of the Machine; without a Machine, the Node whose request

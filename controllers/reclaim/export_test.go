@@ -13,7 +13,7 @@ var Judge = judge
 
 type noNodes struct{}
 
-func (noNodes) Watch(context.Context, client.ObjectKey) error { return nil }
+func (noNodes) Start(context.Context, client.ObjectKey) error { return nil }
 
 // WithoutWatches returns r for tests that call Reconcile themselves.
 func (r *Reconciler) WithoutWatches() *Reconciler {

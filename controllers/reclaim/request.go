@@ -3,16 +3,15 @@
 package reclaim
 
 import (
-	"bytes"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // judge says whether a Node asks for its owner, and whether it asks about this
@@ -60,7 +59,7 @@ func agree(a, b string) bool { return a == "" || b == "" || a == b }
 // is known, else by the Node's. Zero is unknown.
 func askedAt(node *corev1.Node) time.Time {
 	for _, f := range node.ManagedFields {
-		if f.Time != nil && ownsRequest(f) {
+		if f.Time != nil && workload.WroteRequest(f) {
 			return f.Time.Time
 		}
 	}
@@ -71,11 +70,6 @@ func askedAt(node *corev1.Node) time.Time {
 	return at
 }
 
-// ownsRequest reports whether these are the fields of whoever wrote the request.
-func ownsRequest(f metav1.ManagedFieldsEntry) bool {
-	return f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:`+reclaimapi.RequestedAnnotation+`"`))
-}
-
 // recordOf is the request in the Node's words.
 func recordOf(node *corev1.Node) v1alpha1.ReclaimRecord {
 	return v1alpha1.ReclaimRecord{
@@ -84,30 +78,4 @@ func recordOf(node *corev1.Node) v1alpha1.ReclaimRecord {
 		Reason:      node.Annotations[reclaimapi.ReasonAnnotation],
 		RequestedAt: node.Annotations[reclaimapi.RequestedAtAnnotation],
 	}.Screened()
-}
-
-// TrimNode drops what no controller reads, which is most of a Node: this package
-// reads annotations and who wrote them, package nodetaints the taints and whether
-// the Node is ready. It is a transform of the per-cluster caches: hundreds of
-// clusters times hundreds of Nodes live in them.
-func TrimNode(obj any) (any, error) {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return obj, nil
-	}
-	trimmed := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: node.ObjectMeta}
-	trimmed.ManagedFields = nil
-	for _, f := range node.ManagedFields {
-		if ownsRequest(f) {
-			trimmed.ManagedFields = append(trimmed.ManagedFields, f)
-		}
-	}
-	trimmed.Spec.ProviderID, trimmed.Spec.Taints = node.Spec.ProviderID, node.Spec.Taints
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			trimmed.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
-		}
-	}
-	trimmed.Status.NodeInfo.MachineID = node.Status.NodeInfo.MachineID
-	return trimmed, nil
 }

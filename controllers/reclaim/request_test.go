@@ -14,6 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 var noon = time.Date(2025, time.January, 15, 12, 0, 0, 0, time.UTC)
@@ -118,7 +119,7 @@ func TestJudge(t *testing.T) {
 			if tc.node == nil {
 				return
 			}
-			trimmed, err := reclaim.TrimNode(tc.node.DeepCopy())
+			trimmed, err := workload.TrimNode(tc.node.DeepCopy())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/predicates"
@@ -54,8 +55,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	if err != nil {
 		return fmt.Errorf("building reclaim controller: %w", err)
 	}
-	r.nodes = workload.Nodes{
-		Name: "reclaim-nodes", Cache: r.ClusterCache, Controller: c, Map: mapper.ofNode,
+	r.nodes = workload.Watch{
+		Name: "reclaim-nodes", Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: mapper.ofNode,
 		Predicate: predicate.NewPredicateFuncs(func(o client.Object) bool { return reclaimapi.Requested(o.GetAnnotations()) }),
 	}
 	return registerMetrics()

@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,10 +32,6 @@ import (
 )
 
 const (
-	// firstRetry and longestRetry bound the back-off of a failing object. The
-	// contract says five minutes at most.
-	firstRetry   = time.Second
-	longestRetry = 5 * time.Minute
 	// quietRetry is for a write that met a newer object: the cache catches up within
 	// milliseconds, and nobody needs to hear of it.
 	quietRetry = 50 * time.Millisecond
@@ -139,7 +134,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 // its Cluster in clusterctl move, the label is Cluster API's.
 func (r *Reconciler) claim(ctx context.Context, s *scope) error {
 	sm := s.scheduled
-	if !sm.DeletionTimestamp.IsZero() || s.paused() {
+	if !sm.DeletionTimestamp.IsZero() || s.paused {
 		return nil
 	}
 	before := sm.DeepCopy()
@@ -174,14 +169,6 @@ func withOwner(refs []metav1.OwnerReference, want metav1.OwnerReference) []metav
 		}
 	}
 	return append(refs, want)
-}
-
-// paused reports whether the object or its Cluster is paused.
-func (s *scope) paused() bool {
-	if s.cluster != nil {
-		return annotations.IsPaused(s.cluster, s.scheduled)
-	}
-	return annotations.HasPaused(s.scheduled)
 }
 
 // Priorities in the queue. Without one, an object keeps that of its last event,

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,6 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // scope holds what one reconcile reads. It is filled by observe.
@@ -29,6 +28,8 @@ type scope struct {
 
 	// cluster is nil while there is no Cluster of that name.
 	cluster *clusterv1.Cluster
+	// paused says that it is, or the object itself.
+	paused bool
 
 	// children are what exists. act keeps them up to date.
 	children children.Set
@@ -69,16 +70,13 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	s := &scope{scheduled: sm, invalid: validation.ScheduledMachine(sm)}
 	s.schedule, s.scheduleErr = schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule))
 
-	cluster := &clusterv1.Cluster{}
-	key := client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}
-	switch err := r.Reader.Get(ctx, key, cluster); {
-	case err == nil:
-		s.cluster = cluster
-	case !apierrors.IsNotFound(err):
+	var err error
+	if s.cluster, s.paused, err = workload.ClusterOf(ctx, r.Reader, sm); err != nil {
 		return nil, err
 	}
-	_, err := r.ClusterCache.GetReader(ctx, key)
-	if err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
+	key := workload.ClusterKey(sm)
+	_, err = r.ClusterCache.GetReader(ctx, key)
+	if workload.IgnoreNotConnected(err) != nil {
 		return nil, err
 	}
 	s.connected = err == nil

@@ -5,9 +5,7 @@ package scheduledmachine
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/controllers/external"
@@ -22,11 +20,8 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
-
-// unreachableAfter is how long a connection may fail before it is reported. One
-// that was never made is reported at its first failure.
-const unreachableAfter = time.Minute
 
 // ClusterNameIndex finds the ScheduledMachines of a Cluster in the cache.
 const ClusterNameIndex = "spec.clusterName"
@@ -48,7 +43,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	log := mgr.GetLogger().WithValues("controller", "scheduledmachine")
 	r.watchFilter = watchFilter
 	if r.Backoff == nil {
-		r.Backoff = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry)
+		r.Backoff = wake.Backoff()
 	}
 	mapper := wake.Mapper{Reader: r.Reader, ClusterIndex: ClusterNameIndex}
 	c, err := ctrl.NewControllerManagedBy(mgr).
@@ -60,7 +55,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster)).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("scheduledmachine", mapper.OfCluster, clustercache.WatchForProbeFailure(unreachableAfter))).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("scheduledmachine", mapper.OfCluster, clustercache.WatchForProbeFailure(workload.UnreachableAfter))).
 		WithOptions(opts).
 		Build(r)
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wake answers one question: which ScheduledMachines does an event
-// concern? It reads from the manager's cache only, and trusts nothing that a Node
+// Package wake answers one question: whom does an event concern, and when is what
+// failed tried again? It reads from the manager's cache only, and trusts nothing that a Node
 // says of itself.
 package wake
 
@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/index"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
@@ -73,4 +75,16 @@ func (m Mapper) OfNode(ctx context.Context, cluster client.ObjectKey, node clien
 		}
 	}
 	return nil
+}
+
+// NodeOfMachine lets through the changes of a Machine after which it has another
+// Node, none, or one that is about to go.
+func NodeOfMachine() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*clusterv1.Machine)
+		after, ok2 := e.ObjectNew.(*clusterv1.Machine)
+		return !ok || !ok2 || before.UID != after.UID || before.Status.NodeRef != after.Status.NodeRef ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+			children.ParentOf(before) != children.ParentOf(after)
+	}}
 }

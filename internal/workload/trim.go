@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"bytes"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+)
+
+// TrimNode drops what no controller reads, which is most of a Node. It is a
+// transform of the per-cluster caches: hundreds of clusters times hundreds of Nodes
+// live in them. What stays is the metadata, of managedFields the entries that
+// WroteRequest reports, the taints, the Ready condition, and what tells the host.
+func TrimNode(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	trimmed := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: node.ObjectMeta}
+	trimmed.ManagedFields = nil
+	for _, f := range node.ManagedFields {
+		if WroteRequest(f) {
+			trimmed.ManagedFields = append(trimmed.ManagedFields, f)
+		}
+	}
+	trimmed.Spec.ProviderID, trimmed.Spec.Taints = node.Spec.ProviderID, node.Spec.Taints
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			trimmed.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	trimmed.Status.NodeInfo.MachineID = node.Status.NodeInfo.MachineID
+	return trimmed, nil
+}
+
+// WroteRequest reports whether these are the fields of whoever wrote an owner's
+// request on a Node.
+func WroteRequest(f metav1.ManagedFieldsEntry) bool {
+	return f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:`+reclaim.RequestedAnnotation+`"`))
+}
