@@ -4,14 +4,11 @@ package nodesync_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,12 +16,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/test/builder"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -49,7 +44,7 @@ func TestMain(m *testing.M) {
 // API server, and Cluster API's part is played by the test. The tests share the
 // places where the agent is installed, so they are not parallel.
 type world struct {
-	*testing.T
+	*testenv.Fixture
 	cluster   *clusterv1.Cluster
 	sm        *v1alpha1.ScheduledMachine
 	node      *corev1.Node
@@ -57,17 +52,13 @@ type world struct {
 	recorder  *events.FakeRecorder
 	r         *nodesync.Reconciler
 	cache     clustercache.ClusterCache
-	writes    []string
-	fail      func(n int) (before, after error)
 }
 
 func newWorld(t *testing.T, commands ...string) *world {
 	t.Helper()
-	w := &world{T: t, recorder: events.NewFakeRecorder(100), manifests: shipped(t)}
-	ns := server.Namespace(t)
-	w.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "lab"}}
-	w.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "lab.test", Port: 6443}
-	w.create(w.cluster)
+	w := &world{Fixture: server.Fixture(t), recorder: events.NewFakeRecorder(100), manifests: shipped(t)}
+	w.cluster = testenv.Cluster(server.Namespace(t))
+	w.Create(w.cluster)
 	w.sm, w.node = w.member("box", commands...)
 	w.clear()
 	w.restart()
@@ -77,54 +68,35 @@ func newWorld(t *testing.T, commands ...string) *world {
 // member makes a ScheduledMachine with a Machine and a Node.
 func (w *world) member(name string, commands ...string) (*v1alpha1.ScheduledMachine, *corev1.Node) {
 	w.Helper()
-	sm := &v1alpha1.ScheduledMachine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.cluster.Namespace, Name: name},
-		Spec: v1alpha1.ScheduledMachineSpec{
-			ClusterName:        "lab",
-			Schedule:           v1alpha1.Schedule{DaysOfWeek: []string{"mon-sun"}, HoursOfDay: []string{"0-23"}},
-			BootstrapSpec:      v1alpha1.EmbeddedObject{APIVersion: builder.BootstrapGroupVersion.String(), Kind: builder.GenericBootstrapConfigKind},
-			InfrastructureSpec: v1alpha1.EmbeddedObject{APIVersion: builder.InfrastructureGroupVersion.String(), Kind: builder.GenericInfrastructureMachineKind},
-			KillIfCommands:     commands,
-		},
-	}
+	sm := testenv.ScheduledMachine(w.cluster.Namespace, name)
+	sm.Spec.KillIfCommands = commands
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-"}}
-	w.create(sm, node)
+	w.Create(sm, node)
 	machine, err := children.Machine(sm, "", nil)
-	w.must(err)
+	w.Must(err)
 	machine.SetFinalizers([]string{clusterv1.MachineFinalizer})
-	w.create(machine)
+	w.Create(machine)
 	m := w.machine(sm)
 	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: node.Name}
-	w.must(server.Client.Status().Update(w.Context(), m))
-	w.Cleanup(func() { _ = server.Client.Delete(context.WithoutCancel(w.Context()), node) })
+	w.Must(w.Client.Status().Update(w.Context(), m))
+	w.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(w.Context()), node) })
 	return sm, node
 }
 
 func (w *world) machine(sm *v1alpha1.ScheduledMachine) *clusterv1.Machine {
 	w.Helper()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: sm.Namespace, Name: sm.Name + "-machine"}}
-	if !w.read(m) {
+	if !w.Read(m) {
 		w.Fatal("no Machine")
 	}
 	return m
 }
 
-// shipped are the manifests that ship, but for policy and rights, which stand for
-// them, and the name of the Namespace: an API server alone cannot delete one.
+// shipped are the manifests that ship, but for the name of the Namespace: an API
+// server alone cannot delete one, so each test has its own.
 func shipped(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	dir := fstest.MapFS{}
-	for _, path := range []string{
-		"../../config/reclaim-agent/kustomization.yaml", "../../config/reclaim-agent/namespace.yaml",
-		"../../config/reclaim-agent/daemonset.yaml", "testdata/policy.yaml", "testdata/rbac.yaml",
-	} {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir[filepath.Base(path)] = &fstest.MapFile{Data: text}
-	}
-	objects, err := manifests.Read(dir)
+	objects, err := manifests.Objects()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,45 +108,13 @@ func shipped(t *testing.T) []*unstructured.Unstructured {
 func (w *world) clear() {
 	w.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: reclaimapi.Namespace}}
-	if err := server.Client.Create(w.Context(), ns); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := w.Client.Create(w.Context(), ns); err != nil && !apierrors.IsAlreadyExists(err) {
 		w.Fatal(err)
 	}
 	for _, u := range w.manifests[1:] {
-		w.must(client.IgnoreNotFound(server.Client.Delete(w.Context(), u.DeepCopy())))
+		w.Must(client.IgnoreNotFound(w.Client.Delete(w.Context(), u.DeepCopy())))
 	}
-	w.must(server.Client.DeleteAllOf(w.Context(), &corev1.ConfigMap{}, client.InNamespace(reclaimapi.Namespace)))
-}
-
-func (w *world) create(objs ...client.Object) {
-	w.Helper()
-	for _, obj := range objs {
-		w.must(server.Client.Create(w.Context(), obj))
-	}
-}
-
-func (w *world) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *world) read(obj client.Object) bool {
-	w.Helper()
-	err := server.Client.Get(w.Context(), client.ObjectKeyFromObject(obj), obj)
-	if err != nil && !apierrors.IsNotFound(err) {
-		w.Fatal(err)
-	}
-	return err == nil
-}
-
-// edit changes an object as a person would.
-func (w *world) edit(obj client.Object, change func()) {
-	w.Helper()
-	w.read(obj)
-	before := obj.DeepCopyObject().(client.Object)
-	change()
-	w.must(server.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
+	w.Must(w.Client.DeleteAllOf(w.Context(), &corev1.ConfigMap{}, client.InNamespace(reclaimapi.Namespace)))
 }
 
 // restart starts the manager anew: it remembers nothing.
@@ -198,57 +138,26 @@ func (w *world) reconcile() error {
 // settle reconciles until nothing is written, and returns what was.
 func (w *world) settle() []string {
 	w.Helper()
-	w.writes = nil
+	w.Writes = nil
 	for range 40 {
-		n := len(w.writes)
-		if err := w.reconcile(); err == nil && len(w.writes) == n {
-			return w.writes
+		n := len(w.Writes)
+		if err := w.reconcile(); err == nil && len(w.Writes) == n {
+			return w.Writes
 		}
 	}
-	w.Fatalf("does not settle: %v", w.writes)
+	w.Fatalf("does not settle: %v", w.Writes)
 	return nil
 }
 
-// client tells its writes, and fails when told to. It also plays the index, which an
-// API server does not have.
+// client plays the index, which an API server does not have.
 func (w *world) client() client.Client {
-	do := func(verb, what string, write func() error) error {
-		n := len(w.writes)
-		w.writes = append(w.writes, verb+" "+what)
-		var before, after error
-		if w.fail != nil {
-			before, after = w.fail(n)
-		}
-		if before != nil {
-			return before
-		}
-		return errors.Join(write(), after)
-	}
-	kind := func(obj client.Object) string {
-		if k := obj.GetObjectKind().GroupVersionKind().Kind; k != "" {
-			return k
-		}
-		return strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v1.")
-	}
-	return interceptor.NewClient(server.Client, interceptor.Funcs{
+	return w.Recorded(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			o := (&client.ListOptions{}).ApplyOptions(opts)
 			if o.FieldSelector != nil && strings.HasPrefix(o.FieldSelector.String(), index) {
 				o.FieldSelector = nil
 			}
 			return c.List(ctx, list, o)
-		},
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			return do("create", kind(obj), func() error { return c.Create(ctx, obj, opts...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			return do("delete", kind(obj), func() error { return c.Delete(ctx, obj, opts...) })
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return do("patch", kind(obj), func() error { return c.Patch(ctx, obj, p, opts...) })
-		},
-		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			return do("apply", obj.(interface{ GetKind() string }).GetKind(), func() error { return c.Apply(ctx, obj, opts...) })
 		},
 	})
 }
@@ -257,10 +166,10 @@ func (w *world) client() client.Client {
 var (
 	installs = []string{
 		"apply Namespace", "apply ValidatingAdmissionPolicy", "apply ValidatingAdmissionPolicyBinding",
-		"apply ServiceAccount", "apply ClusterRole", "apply RoleBinding", "apply DaemonSet",
+		"apply ServiceAccount", "apply ClusterRole", "apply ClusterRoleBinding", "apply Role", "apply RoleBinding", "apply DaemonSet",
 	}
 	removes = []string{
-		"delete DaemonSet", "delete RoleBinding", "delete ClusterRole", "delete ServiceAccount",
+		"delete DaemonSet", "delete RoleBinding", "delete Role", "delete ClusterRoleBinding", "delete ClusterRole", "delete ServiceAccount",
 		"delete ValidatingAdmissionPolicyBinding", "delete ValidatingAdmissionPolicy",
 	}
 	optsIn  = []string{"create ConfigMap", "patch Node"}
@@ -286,8 +195,8 @@ func (w *world) daemonSet() *appsv1.DaemonSet {
 func (w *world) wantAgent(node *corev1.Node, text string) {
 	w.Helper()
 	cm := w.configMap(node)
-	found := w.read(cm)
-	w.read(node)
+	found := w.Read(cm)
+	w.Read(node)
 	labelled := node.Labels[reclaimapi.AgentLabel] == reclaimapi.AgentLabelValue
 	if found != (text != "") || labelled != found || found && cm.Data[reclaimapi.ConfigMapKey] != text {
 		w.Errorf("Node is labelled: %t; its ConfigMap exists: %t, and says %q, want %q", labelled, found, cm.Data[reclaimapi.ConfigMapKey], text)
@@ -299,7 +208,7 @@ func TestInstallsInOrderAndSettles(t *testing.T) {
 	w.want("the policy is there before the rights, and the rights before the agent", w.settle(), installs, optsIn)
 	w.wantAgent(w.node, reclaimapi.ConfigFor([]string{"java", "idea"}).Text())
 	cm := w.configMap(w.node)
-	w.read(cm)
+	w.Read(cm)
 	if cm.Labels["app.kubernetes.io/name"] != "5spot" || cm.Labels["app.kubernetes.io/component"] != "reclaim-agent" {
 		t.Errorf("labels of the ConfigMap are part of the contract: %v", cm.Labels)
 	}
@@ -307,7 +216,7 @@ func TestInstallsInOrderAndSettles(t *testing.T) {
 		t.Errorf("it goes with its Node: %v", cm.OwnerReferences)
 	}
 	ds := w.daemonSet()
-	w.read(ds)
+	w.Read(ds)
 	if !slices.ContainsFunc(ds.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == v1alpha1.InstallerFieldManager }) {
 		t.Errorf("nobody sees who installed it: %v", ds.ManagedFields)
 	}
@@ -324,23 +233,23 @@ func TestDriftIsRepaired(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
 	ds := w.daemonSet()
-	w.edit(ds, func() { ds.Spec.Template.Spec.Containers[0].Image = "evil" })
+	w.Edit(ds, func() { ds.Spec.Template.Spec.Containers[0].Image = "evil" })
 	w.want("an edit is undone", w.settle(), []string{"apply DaemonSet"})
-	if w.read(ds); ds.Spec.Template.Spec.Containers[0].Image == "evil" {
+	if w.Read(ds); ds.Spec.Template.Spec.Containers[0].Image == "evil" {
 		t.Error("the image is not ours")
 	}
 	before := ds.DeepCopy()
 	ds.Status.DesiredNumberScheduled = 1
-	w.must(server.Client.Status().Patch(t.Context(), ds, client.MergeFrom(before)))
+	w.Must(w.Client.Status().Patch(t.Context(), ds, client.MergeFrom(before)))
 	w.want("a status is no drift", w.settle())
 	for _, u := range w.manifests[1:] {
-		w.must(server.Client.Delete(t.Context(), u.DeepCopy()))
+		w.Must(w.Client.Delete(t.Context(), u.DeepCopy()))
 		w.want("what was deleted is back", w.settle(), []string{"apply " + u.GetKind()})
 	}
 	cm := w.configMap(w.node)
-	w.read(cm)
-	w.edit(cm, func() { cm.Data[reclaimapi.ConfigMapKey] = "" })
-	w.edit(w.node, func() { delete(w.node.Labels, reclaimapi.AgentLabel) })
+	w.Read(cm)
+	w.Edit(cm, func() { cm.Data[reclaimapi.ConfigMapKey] = "" })
+	w.Edit(w.node, func() { delete(w.node.Labels, reclaimapi.AgentLabel) })
 	w.want("label and ConfigMap too", w.settle(), []string{"patch ConfigMap", "patch Node"})
 }
 
@@ -348,10 +257,10 @@ func TestRestartRepairsWhatHappenedMeanwhile(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
 	ds := w.daemonSet()
-	w.edit(ds, func() { ds.Spec.Template.Spec.Containers[0].Image = "evil" })
+	w.Edit(ds, func() { ds.Spec.Template.Spec.Containers[0].Image = "evil" })
 	w.restart()
 	w.want("what is not known is applied once", w.settle(), installs)
-	if w.read(ds); ds.Spec.Template.Spec.Containers[0].Image == "evil" {
+	if w.Read(ds); ds.Spec.Template.Spec.Containers[0].Image == "evil" {
 		t.Error("the image is not ours")
 	}
 }
@@ -360,18 +269,18 @@ func TestLastUserLeaves(t *testing.T) {
 	w := newWorld(t, "java")
 	other, node := w.member("other", "idea")
 	w.settle()
-	w.edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 	w.want("the other still uses it", w.settle(), optsOut)
 	w.wantAgent(w.node, "")
 	w.wantAgent(node, reclaimapi.ConfigFor([]string{"idea"}).Text())
-	w.must(server.Client.Delete(t.Context(), other))
+	w.Must(w.Client.Delete(t.Context(), other))
 	w.want("the last one turns off the light, Nodes first", w.settle(), optsOut, removes)
-	if !w.read(w.manifests[0].DeepCopy()) {
+	if !w.Read(w.manifests[0].DeepCopy()) {
 		t.Error("the Namespace stays")
 	}
-	w.edit(w.sm, func() { w.sm.Spec.KillIfCommands = []string{"java"} })
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = []string{"java"} })
 	w.want("and it comes back, into the Namespace that stayed", w.settle(), installs, optsIn)
-	w.edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 	w.want("as often as it has to", w.settle(), optsOut, removes)
 }
 
@@ -379,7 +288,7 @@ func TestLastUserLeaves(t *testing.T) {
 func TestLeftBehind(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
-	w.must(server.Client.Delete(t.Context(), w.sm))
+	w.Must(w.Client.Delete(t.Context(), w.sm))
 	w.restart()
 	w.want("what was left behind is found", w.settle(), optsOut, removes)
 	w.wantAgent(w.node, "")
@@ -388,7 +297,7 @@ func TestLeftBehind(t *testing.T) {
 func TestChangedList(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
-	w.edit(w.sm, func() { w.sm.Spec.KillIfCommands = []string{"idea"} })
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = []string{"idea"} })
 	w.want("the agent re-arms by its ConfigMap alone", w.settle(), []string{"patch ConfigMap"})
 	w.wantAgent(w.node, reclaimapi.ConfigFor([]string{"idea"}).Text())
 }
@@ -396,7 +305,7 @@ func TestChangedList(t *testing.T) {
 func TestLeavingNode(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
-	w.must(server.Client.Delete(t.Context(), w.machine(w.sm)))
+	w.Must(w.Client.Delete(t.Context(), w.machine(w.sm)))
 	w.want("a Node that leaves is opted out, and the installation waits for the next window", w.settle(), optsOut)
 	w.wantAgent(w.node, "")
 }
@@ -410,19 +319,19 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 			w := newWorld(t, "java")
 			theirs := w.manifests[i].DeepCopy()
 			theirs.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "somebody"})
-			w.create(theirs)
-			w.writes = nil
-			if err := w.reconcile(); err == nil || !strings.Contains(err.Error(), theirs.GetKind()+" reclaim-agent exists and is not managed by 5-Spot") {
+			w.Create(theirs)
+			w.Writes = nil
+			if err := w.reconcile(); err == nil || !strings.Contains(err.Error(), theirs.GetKind()+" "+theirs.GetName()+" exists and is not managed by 5-Spot") {
 				t.Errorf("the error must name it: %v", err)
 			}
-			w.want("what comes after it is not installed; Nodes are kept", w.writes, installs[:i], optsIn)
+			w.want("what comes after it is not installed; Nodes are kept", w.Writes, installs[:i], optsIn)
 			if note := <-w.recorder.Events; !strings.HasPrefix(note, "Warning ReclaimAgentBlocked ") {
 				t.Errorf("event %q", note)
 			}
 			version := theirs.GetResourceVersion()
-			w.edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
+			w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 			w.settle()
-			if !w.read(theirs) || theirs.GetResourceVersion() != version {
+			if !w.Read(theirs) || theirs.GetResourceVersion() != version {
 				t.Error("it was touched")
 			}
 		})
@@ -433,13 +342,13 @@ func TestForeignConfigMapAndLabel(t *testing.T) {
 	w := newWorld(t, "java")
 	theirs := w.configMap(w.node)
 	theirs.Data = map[string]string{reclaimapi.ConfigMapKey: "theirs"}
-	w.create(theirs)
-	w.edit(w.node, func() { w.node.Labels = map[string]string{reclaimapi.AgentLabel: reclaimapi.AgentLabelValue} })
-	w.writes = nil
+	w.Create(theirs)
+	w.Edit(w.node, func() { w.node.Labels = map[string]string{reclaimapi.AgentLabel: reclaimapi.AgentLabelValue} })
+	w.Writes = nil
 	if err := w.reconcile(); err == nil || !strings.Contains(err.Error(), "ConfigMap reclaim-agent-"+w.node.Name) {
 		t.Errorf("the error must name it: %v", err)
 	}
-	w.edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 	w.want("what is ours goes", w.settle(), removes)
 	w.wantAgent(w.node, "theirs")
 }
@@ -449,22 +358,22 @@ func TestAnInstallationOfSomebodyElse(t *testing.T) {
 	w.manifests = nil
 	w.restart()
 	w.want("with --agent-install=disabled only Nodes are kept", w.settle(), optsIn)
-	w.edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 	w.want("and cleared", w.settle(), optsOut)
 }
 
 func TestTwoClustersOfOneServer(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
-	second := &world{T: t, recorder: w.recorder, manifests: w.manifests}
+	second := &world{Fixture: server.Fixture(t), recorder: w.recorder, manifests: w.manifests}
 	second.cluster = w.cluster.DeepCopy()
 	second.cluster.Namespace, second.cluster.ResourceVersion = server.Namespace(t), ""
-	second.create(second.cluster)
+	second.Create(second.cluster)
 	second.sm, second.node = second.member("box", "idea")
 	second.restart()
 	second.want("the newest takes it over", second.settle(), installs, optsIn)
 	w.want("nobody fights", w.settle())
-	w.edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 	w.want("only its own is removed", w.settle(), optsOut)
 	second.want("the other is not touched", second.settle())
 	second.wantAgent(second.node, reclaimapi.ConfigFor([]string{"idea"}).Text())
@@ -474,23 +383,23 @@ func TestEmergencyIsNotDisturbed(t *testing.T) {
 	record := v1alpha1.ReclaimRecord{Reason: "process-match: java", RequestedAt: "2026-04-20T21:45:00Z"}
 	cases := map[string]func(w *world){
 		"Asked": func(w *world) {
-			w.edit(w.node, func() {
+			w.Edit(w.node, func() {
 				w.node.Annotations = map[string]string{reclaimapi.RequestedAnnotation: reclaimapi.RequestedValue}
 			})
 		},
 		"Remembered": func(w *world) {
 			record.Node, record.NodeUID = w.node.Name, w.node.UID
-			w.edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: record.String()} })
+			w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: record.String()} })
 		},
 		"MachineGone": func(w *world) {
 			record.Node, record.NodeUID = w.node.Name, w.node.UID
-			w.edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: record.String()} })
+			w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: record.String()} })
 			m := w.machine(w.sm)
-			w.edit(m, func() { m.Finalizers = nil })
-			w.must(server.Client.Delete(w.Context(), m))
+			w.Edit(m, func() { m.Finalizers = nil })
+			w.Must(w.Client.Delete(w.Context(), m))
 		},
 		"Paused": func(w *world) {
-			w.edit(w.sm, func() { w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+			w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 		},
 	}
 	for name, begin := range cases {
@@ -498,10 +407,10 @@ func TestEmergencyIsNotDisturbed(t *testing.T) {
 			w := newWorld(t, "java")
 			w.settle()
 			begin(w)
-			w.edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
+			w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 			w.want("nothing is touched until it is over", w.settle())
-			w.edit(w.sm, func() { w.sm.Annotations = nil })
-			w.edit(w.node, func() { w.node.Annotations = nil })
+			w.Edit(w.sm, func() { w.sm.Annotations = nil })
+			w.Edit(w.node, func() { w.node.Annotations = nil })
 			w.want("then everything goes", w.settle(), optsOut, removes)
 		})
 	}
@@ -509,14 +418,14 @@ func TestEmergencyIsNotDisturbed(t *testing.T) {
 
 func TestPausedCluster(t *testing.T) {
 	w := newWorld(t, "java")
-	w.edit(w.cluster, func() { w.cluster.Spec.Paused = new(true) })
+	w.Edit(w.cluster, func() { w.cluster.Spec.Paused = new(true) })
 	w.want("a paused Cluster is left alone", w.settle())
 }
 
 func TestNotConnectedIsUnknown(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
-	w.edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 	connected := w.cache
 	w.cache = clustercache.NewFakeEmptyClusterCache()
 	w.restart()
@@ -529,61 +438,36 @@ func TestNotConnectedIsUnknown(t *testing.T) {
 // TestCrashPoints stops the controller before each of its writes, and after each
 // with the reply lost, and starts it anew. Every run ends as the one without.
 func TestCrashPoints(t *testing.T) {
-	want, writes := story(t, -1, false)
-	if n := len(installs) + len(optsIn) + len(optsOut) + len(removes); writes != n {
-		t.Fatalf("%d writes from the first user to the last, want %d", writes, n)
-	}
-	for n := range writes {
-		for _, after := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d-after=%t", n, after), func(t *testing.T) {
-				got, _ := story(t, n, after)
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("-without a crash, +with one:\n%s", diff)
-				}
-			})
-		}
-	}
+	testenv.CrashPoints(t, len(installs)+len(optsIn)+len(optsOut)+len(removes), story)
 }
 
-// story goes from the first user to the last, told at two stations; the write that
-// is numbered at is lost.
-func story(t *testing.T, at int, after bool) (stations []string, writes int) {
+// story goes from the first user to the last, told at two stations.
+func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
 	w := newWorld(t, "java")
-	lost := errors.New("reply lost")
-	w.fail = func(int) (error, error) {
-		writes++
-		switch {
-		case writes-1 != at:
-			return nil, nil
-		case after:
-			return nil, lost
-		default:
-			return lost, nil
-		}
-	}
+	w.Fail = fail
 	tell := func() {
 		for range 40 {
-			n := writes
+			n := len(w.Writes)
 			if err := w.reconcile(); err != nil {
 				w.restart()
-			} else if writes == n {
+			} else if len(w.Writes) == n {
 				break
 			}
 		}
 		var found []string
 		for _, u := range w.manifests {
-			if u = u.DeepCopy(); w.read(u) {
+			if u = u.DeepCopy(); w.Read(u) {
 				found = append(found, u.GetKind())
 			}
 		}
 		cm := w.configMap(w.node)
-		exists := w.read(cm)
-		w.read(w.node)
+		exists := w.Read(cm)
+		w.Read(w.node)
 		stations = append(stations, fmt.Sprint(found, exists, cm.Data, w.node.Labels))
 	}
 	tell()
-	w.edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 	tell()
-	return stations, writes
+	return stations, len(w.Writes)
 }

@@ -20,7 +20,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/test/builder"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -43,13 +42,11 @@ func TestMain(m *testing.M) {
 // world is a running machine whose Node lives in the same API server, and nobody
 // but the reconciler under test: Cluster API's part is played by the test.
 type world struct {
-	*testing.T
+	*testenv.Fixture
 	sm   *v1alpha1.ScheduledMachine
 	node *corev1.Node
 	// lost is how the workload cluster fails to be connected, nil while it is.
-	lost   clustercache.ClusterCache
-	writes []string
-	fail   func(n int) (before, after error)
+	lost clustercache.ClusterCache
 	// meanwhile runs after the Node was read and before it is written.
 	meanwhile func()
 }
@@ -62,25 +59,15 @@ var (
 
 func newWorld(t *testing.T, taints ...v1alpha1.NodeTaint) *world {
 	t.Helper()
-	w := &world{T: t}
+	w := &world{Fixture: server.Fixture(t)}
 	ns := server.Namespace(t)
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "lab"}}
-	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "lab.test", Port: 6443}
-	w.sm = &v1alpha1.ScheduledMachine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "box"},
-		Spec: v1alpha1.ScheduledMachineSpec{
-			ClusterName:        "lab",
-			Schedule:           v1alpha1.Schedule{DaysOfWeek: []string{"mon-sun"}, HoursOfDay: []string{"0-23"}},
-			BootstrapSpec:      v1alpha1.EmbeddedObject{APIVersion: builder.BootstrapGroupVersion.String(), Kind: builder.GenericBootstrapConfigKind},
-			InfrastructureSpec: v1alpha1.EmbeddedObject{APIVersion: builder.InfrastructureGroupVersion.String(), Kind: builder.GenericInfrastructureMachineKind},
-			NodeTaints:         taints,
-		},
-	}
-	w.create(cluster, w.sm)
+	w.sm = testenv.ScheduledMachine(ns, "box")
+	w.sm.Spec.NodeTaints = taints
+	w.Create(testenv.Cluster(ns), w.sm)
 	machine, err := children.Machine(w.sm, "", nil)
-	w.must(err)
+	w.Must(err)
 	machine.SetFinalizers([]string{clusterv1.MachineFinalizer})
-	w.create(machine)
+	w.Create(machine)
 	return w
 }
 
@@ -91,24 +78,24 @@ func (w *world) withNode(ready bool, taints ...corev1.Taint) *world {
 	w.makeNode(ready)
 	m := w.machine()
 	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: w.node.Name}
-	w.must(server.Client.Status().Update(w.Context(), m))
+	w.Must(w.Client.Status().Update(w.Context(), m))
 	return w
 }
 
 func (w *world) makeNode(ready bool) {
 	w.Helper()
 	taints := w.node.Spec.Taints
-	w.create(w.node)
+	w.Create(w.node)
 	// The API server adds one, which Kubernetes takes off when the Node is ready.
-	w.edit(w.node, func() { w.node.Spec.Taints = taints })
+	w.Edit(w.node, func() { w.node.Spec.Taints = taints })
 	node := w.node
-	w.Cleanup(func() { _ = server.Client.Delete(context.WithoutCancel(w.Context()), node) })
+	w.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(w.Context()), node) })
 	w.setReady(ready)
 }
 
 func (w *world) setReady(ready bool) {
 	w.Helper()
-	w.read(w.node)
+	w.Read(w.node)
 	status := corev1.ConditionFalse
 	if ready {
 		status = corev1.ConditionTrue
@@ -117,47 +104,19 @@ func (w *world) setReady(ready bool) {
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
 		{Type: corev1.NodeReady, Status: status},
 	}
-	w.must(server.Client.Status().Update(w.Context(), w.node))
-}
-
-func (w *world) create(objs ...client.Object) {
-	w.Helper()
-	for _, obj := range objs {
-		w.must(server.Client.Create(w.Context(), obj))
-	}
-}
-
-func (w *world) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *world) read(obj client.Object) {
-	w.Helper()
-	w.must(server.Client.Get(w.Context(), client.ObjectKeyFromObject(obj), obj))
+	w.Must(w.Client.Status().Update(w.Context(), w.node))
 }
 
 func (w *world) machine() *clusterv1.Machine {
 	w.Helper()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.sm.Namespace, Name: "box-machine"}}
-	w.read(m)
+	w.Read(m)
 	return m
-}
-
-// edit changes an object as a person would.
-func (w *world) edit(obj client.Object, change func()) {
-	w.Helper()
-	w.read(obj)
-	before := obj.DeepCopyObject().(client.Object)
-	change()
-	w.must(server.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
 }
 
 func (w *world) editTaints(taints ...v1alpha1.NodeTaint) {
 	w.Helper()
-	w.edit(w.sm, func() { w.sm.Spec.NodeTaints = taints })
+	w.Edit(w.sm, func() { w.sm.Spec.NodeTaints = taints })
 }
 
 // reconcile runs a new reconciler once, as after a restart.
@@ -173,7 +132,7 @@ func (w *world) reconcile() (ctrl.Result, error) {
 		Children: children.Reader{Cached: c, Live: c, Mapper: c.RESTMapper()},
 	}).WithoutWatches()
 	res, err := r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
-	w.read(w.sm)
+	w.Read(w.sm)
 	return res, err
 }
 
@@ -181,35 +140,23 @@ func (w *world) reconcile() (ctrl.Result, error) {
 func (w *world) settle() {
 	w.Helper()
 	for range 10 {
-		n := len(w.writes)
+		n := len(w.Writes)
 		res, err := w.reconcile()
-		if err == nil && res.IsZero() && len(w.writes) == n {
+		if err == nil && res.IsZero() && len(w.Writes) == n {
 			if w.node != nil {
-				if err := server.Client.Get(w.Context(), client.ObjectKeyFromObject(w.node), w.node); client.IgnoreNotFound(err) != nil {
+				if err := w.Client.Get(w.Context(), client.ObjectKeyFromObject(w.node), w.node); client.IgnoreNotFound(err) != nil {
 					w.Fatal(err)
 				}
 			}
 			return
 		}
 	}
-	w.Fatalf("does not settle: %v", w.writes)
+	w.Fatalf("does not settle: %v", w.Writes)
 }
 
-// client tells its writes, fails when told to, and shows Nodes as the cache does.
+// client shows Nodes as the cache does.
 func (w *world) client() client.Client {
-	do := func(what string, write func() error) error {
-		n := len(w.writes)
-		w.writes = append(w.writes, what)
-		var before, after error
-		if w.fail != nil {
-			before, after = w.fail(n)
-		}
-		if before != nil {
-			return before
-		}
-		return errors.Join(write(), after)
-	}
-	return interceptor.NewClient(server.Client, interceptor.Funcs{
+	return w.Recorded(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if err := c.Get(ctx, key, obj, opts...); err != nil {
 				return err
@@ -225,12 +172,6 @@ func (w *world) client() client.Client {
 				}
 			}
 			return nil
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return do(fmt.Sprintf("patch %T", obj), func() error { return c.Patch(ctx, obj, p, opts...) })
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return do(fmt.Sprintf("patch %T %s", obj, sub), func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
 		},
 	})
 }
@@ -284,17 +225,17 @@ func TestTaintsAreAppliedOnceTheNodeIsReady(t *testing.T) {
 	w.want(metav1.ConditionFalse, "NodeNotReady", w.node.Name+" is not ready")
 	w.wantNode("", theirs)
 	w.setReady(true)
-	w.writes = nil
+	w.Writes = nil
 	w.settle()
 	w.want(metav1.ConditionTrue, "Applied", w.node.Name, batch)
 	w.wantNode(batchRecord, theirs, ours)
-	if diff := cmp.Diff([]string{"patch *v1.Node", "patch *v1alpha1.ScheduledMachine status"}, w.writes); diff != "" {
+	if diff := cmp.Diff([]string{"patch Node", "patch ScheduledMachine status"}, w.Writes); diff != "" {
 		t.Errorf("taints and record are one write: -want, +got:\n%s", diff)
 	}
-	w.writes = nil
+	w.Writes = nil
 	w.settle()
-	if len(w.writes) != 0 {
-		t.Errorf("a settled Node is not written: %v", w.writes)
+	if len(w.Writes) != 0 {
+		t.Errorf("a settled Node is not written: %v", w.Writes)
 	}
 }
 
@@ -303,8 +244,8 @@ func TestNoTaintsNoWord(t *testing.T) {
 	w.settle()
 	w.lost = unreachable{}
 	w.settle()
-	if len(w.writes) != 0 {
-		t.Errorf("a machine without taints causes no write: %v", w.writes)
+	if len(w.Writes) != 0 {
+		t.Errorf("a machine without taints causes no write: %v", w.Writes)
 	}
 	w.want("", "", "")
 }
@@ -313,7 +254,7 @@ func TestValueOfOursChanges(t *testing.T) {
 	w := newWorld(t, batch).withNode(true, theirs)
 	w.settle()
 	added := metav1.Now().Rfc3339Copy()
-	w.edit(w.node, func() { w.node.Spec.Taints[1].TimeAdded = &added })
+	w.Edit(w.node, func() { w.node.Spec.Taints[1].TimeAdded = &added })
 	ml := batch
 	ml.Value = "ml"
 	w.editTaints(ml, other)
@@ -355,7 +296,7 @@ func TestForeignValueIsAConflict(t *testing.T) {
 	w.want(metav1.ConditionFalse, "TaintOwnershipConflict",
 		"spec.nodeTaints wants example.org/borrowed=batch:NoSchedule, the Node has example.org/borrowed=desktop:NoSchedule, set by somebody else")
 	w.wantNode("", held)
-	w.edit(w.node, func() { w.node.Spec.Taints = nil })
+	w.Edit(w.node, func() { w.node.Spec.Taints = nil })
 	w.settle()
 	w.want(metav1.ConditionTrue, "Applied", "", batch, other)
 }
@@ -363,7 +304,7 @@ func TestForeignValueIsAConflict(t *testing.T) {
 func TestSomebodyChangesOurs(t *testing.T) {
 	w := newWorld(t, batch).withNode(true)
 	w.settle()
-	w.edit(w.node, func() { w.node.Spec.Taints[0].Value = "desktop" })
+	w.Edit(w.node, func() { w.node.Spec.Taints[0].Value = "desktop" })
 	held := corev1.Taint{Key: batch.Key, Value: "desktop", Effect: batch.Effect}
 	w.settle()
 	w.want(metav1.ConditionFalse, "TaintOwnershipConflict", "which somebody changed after 5-Spot had set example.org/borrowed=batch:NoSchedule")
@@ -377,7 +318,7 @@ func TestSomebodyChangesOurs(t *testing.T) {
 func TestSomebodyTakesOursOff(t *testing.T) {
 	w := newWorld(t, batch).withNode(true)
 	w.settle()
-	w.edit(w.node, func() { w.node.Spec.Taints = nil })
+	w.Edit(w.node, func() { w.node.Spec.Taints = nil })
 	w.settle()
 	w.wantNode(batchRecord, ours)
 }
@@ -387,12 +328,12 @@ func TestUnreadableRecordIsNotAnEmptyOne(t *testing.T) {
 		t.Run(record, func(t *testing.T) {
 			w := newWorld(t, batch).withNode(true)
 			w.settle()
-			w.edit(w.node, func() { w.node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation] = record })
+			w.Edit(w.node, func() { w.node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation] = record })
 			w.editTaints()
 			w.settle()
 			w.want(metav1.ConditionFalse, "TaintOwnershipConflict", "annotation 5spot.finos.org/applied-taints of the Node cannot be read", batch)
 			w.wantNode(record, ours)
-			w.edit(w.node, func() { w.node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation] = batchRecord })
+			w.Edit(w.node, func() { w.node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation] = batchRecord })
 			w.settle()
 			w.want("", "", "")
 			w.wantNode("")
@@ -403,7 +344,7 @@ func TestUnreadableRecordIsNotAnEmptyOne(t *testing.T) {
 func TestRecordOfAnOlderRuleIsTold(t *testing.T) {
 	old := v1alpha1.NodeTaint{Key: "old_key", Effect: corev1.TaintEffectNoSchedule}
 	w := newWorld(t, batch).withNode(false, onNode(old))
-	w.edit(w.node, func() {
+	w.Edit(w.node, func() {
 		w.node.Annotations = map[string]string{v1alpha1.NodeAppliedTaintsAnnotation: `[{"key":"old_key","value":"","effect":"NoSchedule"}]`}
 	})
 	w.settle()
@@ -418,7 +359,7 @@ func TestNodeIsReplaced(t *testing.T) {
 	w := newWorld(t, batch).withNode(true)
 	w.settle()
 	name := w.node.Name
-	w.must(server.Client.Delete(t.Context(), w.node))
+	w.Must(w.Client.Delete(t.Context(), w.node))
 	w.settle()
 	w.want(metav1.ConditionUnknown, "NoNodeYet", "")
 	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -432,12 +373,12 @@ func TestConcurrentTaintIsNotLost(t *testing.T) {
 	w := newWorld(t, batch).withNode(true)
 	w.meanwhile = func() {
 		w.meanwhile = nil
-		w.edit(w.node, func() { w.node.Spec.Taints = []corev1.Taint{theirs} })
+		w.Edit(w.node, func() { w.node.Spec.Taints = []corev1.Taint{theirs} })
 	}
 	w.settle()
 	w.want(metav1.ConditionTrue, "Applied", "", batch)
 	w.wantNode(batchRecord, theirs, ours)
-	if diff := cmp.Diff([]string{"patch *v1.Node", "patch *v1.Node", "patch *v1alpha1.ScheduledMachine status"}, w.writes); diff != "" {
+	if diff := cmp.Diff([]string{"patch Node", "patch Node", "patch ScheduledMachine status"}, w.Writes); diff != "" {
 		t.Errorf("the first write is refused, and nobody hears of it: -want, +got:\n%s", diff)
 	}
 }
@@ -445,8 +386,8 @@ func TestConcurrentTaintIsNotLost(t *testing.T) {
 func TestPatchIsRefused(t *testing.T) {
 	w := newWorld(t, batch).withNode(true)
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, w.node.Name, errors.New("hands off"))
-	w.fail = func(n int) (error, error) {
-		if w.writes[n] == "patch *v1.Node" {
+	w.Fail = func(n int) (error, error) {
+		if w.Writes[n] == "patch Node" {
 			return refused, nil
 		}
 		return nil, nil
@@ -457,10 +398,10 @@ func TestPatchIsRefused(t *testing.T) {
 		}
 		w.want(metav1.ConditionFalse, "PatchFailed", "hands off")
 	}
-	if diff := cmp.Diff([]string{"patch *v1.Node", "patch *v1alpha1.ScheduledMachine status", "patch *v1.Node"}, w.writes); diff != "" {
+	if diff := cmp.Diff([]string{"patch Node", "patch ScheduledMachine status", "patch Node"}, w.Writes); diff != "" {
 		t.Errorf("the same refusal is reported once: -want, +got:\n%s", diff)
 	}
-	w.fail = nil
+	w.Fail = nil
 	w.settle()
 	w.want(metav1.ConditionTrue, "Applied", "", batch)
 }
@@ -495,10 +436,10 @@ func TestDisconnectedIsUnknown(t *testing.T) {
 func TestAManagerThatStartsLeavesWhatWasReported(t *testing.T) {
 	w := newWorld(t, batch).withNode(true)
 	w.settle()
-	w.lost, w.writes = clustercache.NewFakeEmptyClusterCache(), nil
+	w.lost, w.Writes = clustercache.NewFakeEmptyClusterCache(), nil
 	w.settle()
-	if len(w.writes) != 0 {
-		t.Errorf("it has tried nothing yet; got %v", w.writes)
+	if len(w.Writes) != 0 {
+		t.Errorf("it has tried nothing yet; got %v", w.Writes)
 	}
 	w.want(metav1.ConditionTrue, "Applied", "", batch)
 }
@@ -522,13 +463,13 @@ func (readOnly) GetClient(context.Context, client.ObjectKey) (client.Client, err
 
 func TestAMachineThatLeavesIsLeftAlone(t *testing.T) {
 	cases := map[string]func(*world){
-		"machine deleted": func(w *world) { w.must(server.Client.Delete(w.Context(), w.machine())) },
-		"kill switch":     func(w *world) { w.edit(w.sm, func() { w.sm.Spec.KillSwitch = true }) },
+		"machine deleted": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.machine())) },
+		"kill switch":     func(w *world) { w.Edit(w.sm, func() { w.sm.Spec.KillSwitch = true }) },
 		"owner asks": func(w *world) {
-			w.edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
+			w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
 		},
 		"paused": func(w *world) {
-			w.edit(w.sm, func() { w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+			w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 		},
 	}
 	for name, leave := range cases {
@@ -536,8 +477,8 @@ func TestAMachineThatLeavesIsLeftAlone(t *testing.T) {
 			w := newWorld(t, batch).withNode(true)
 			leave(w)
 			w.settle()
-			if len(w.writes) != 0 {
-				t.Errorf("%v", w.writes)
+			if len(w.Writes) != 0 {
+				t.Errorf("%v", w.Writes)
 			}
 		})
 	}
@@ -547,46 +488,21 @@ func TestMachineIsGone(t *testing.T) {
 	w := newWorld(t, batch).withNode(true)
 	w.settle()
 	m := w.machine()
-	w.must(server.Client.Delete(t.Context(), m))
-	w.edit(m, func() { m.Finalizers = nil })
+	w.Must(w.Client.Delete(t.Context(), m))
+	w.Edit(m, func() { m.Finalizers = nil })
 	w.settle()
 	w.want(metav1.ConditionUnknown, "NoNodeYet", "")
 }
 
 // TestCrashPoints stops the controller before each of its writes, and after each
 // with the reply lost, and starts it anew. Every run ends as the one without.
-func TestCrashPoints(t *testing.T) {
-	want, writes := story(t, nil)
-	if writes != 6 {
-		t.Fatalf("%d writes, want 6", writes)
-	}
-	lost := errors.New("reply lost")
-	for n := range writes {
-		for _, when := range []string{"before", "after"} {
-			t.Run(fmt.Sprintf("%d-%s", n, when), func(t *testing.T) {
-				got, _ := story(t, func(i int) (before, after error) {
-					switch {
-					case i != n:
-						return nil, nil
-					case when == "before":
-						return lost, nil
-					default:
-						return nil, lost
-					}
-				})
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("-without a crash, +with one:\n%s", diff)
-				}
-			})
-		}
-	}
-}
+func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 6, story) }
 
 // story is the life of a Node's taints, told at three stations.
-func story(t *testing.T, fail func(int) (error, error)) (stations []string, writes int) {
+func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
 	w := newWorld(t, batch).withNode(true, theirs)
-	w.fail = fail
+	w.Fail = fail
 	tell := func() {
 		w.settle()
 		c := conditions.Get(w.sm, v1alpha1.NodeTaintedCondition)
@@ -598,7 +514,7 @@ func story(t *testing.T, fail func(int) (error, error)) (stations []string, writ
 	tell()
 	w.editTaints()
 	tell()
-	return stations, len(w.writes)
+	return stations, len(w.Writes)
 }
 
 func TestHeartbeatsDoNotWake(t *testing.T) {

@@ -78,17 +78,17 @@ func TestSchemaAndValidationAgree(t *testing.T) {
 	w := newWorld(t)
 	for _, list := range lists {
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(w.sm)
-		w.must(err)
+		w.Must(err)
 		u := &unstructured.Unstructured{Object: object}
 		u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ScheduledMachine"))
 		u.SetName("another")
 		u.SetResourceVersion("")
 		u.SetUID("")
-		w.must(unstructured.SetNestedSlice(u.Object, list, "spec", "nodeTaints"))
+		w.Must(unstructured.SetNestedSlice(u.Object, list, "spec", "nodeTaints"))
 		sm := &v1alpha1.ScheduledMachine{}
-		w.must(runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, sm))
+		w.Must(runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, sm))
 		valid := validation.ScheduledMachine(sm)
-		err = server.Client.Create(t.Context(), u, client.DryRunAll)
+		err = w.Client.Create(t.Context(), u, client.DryRunAll)
 		if err != nil && !apierrors.IsInvalid(err) {
 			t.Fatal(err)
 		}

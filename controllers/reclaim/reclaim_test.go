@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,7 +22,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/test/builder"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -45,12 +43,10 @@ func TestMain(m *testing.M) {
 // world is a running machine whose Node lives in the same API server, and nobody
 // but the reconciler under test: Cluster API's part is played by the test.
 type world struct {
-	*testing.T
+	*testenv.Fixture
 	sm       *v1alpha1.ScheduledMachine
 	node     *corev1.Node
 	recorder *events.FakeRecorder
-	writes   []string
-	fail     func(n int) (before, after error)
 	hooks    actuate.Hooks
 	clock    *clocktesting.FakePassiveClock
 	r        *reclaim.Reconciler
@@ -58,64 +54,31 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, recorder: events.NewFakeRecorder(20), hooks: actuate.BypassHooks, clock: clocktesting.NewFakePassiveClock(noon)}
+	w := &world{Fixture: server.Fixture(t), recorder: events.NewFakeRecorder(20), hooks: actuate.BypassHooks, clock: clocktesting.NewFakePassiveClock(noon)}
 	ns := server.Namespace(t)
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "lab"}}
-	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "lab.test", Port: 6443}
-	w.sm = &v1alpha1.ScheduledMachine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "box"},
-		Spec: v1alpha1.ScheduledMachineSpec{
-			ClusterName:        "lab",
-			Schedule:           v1alpha1.Schedule{DaysOfWeek: []string{"mon-sun"}, HoursOfDay: []string{"0-23"}},
-			BootstrapSpec:      v1alpha1.EmbeddedObject{APIVersion: builder.BootstrapGroupVersion.String(), Kind: builder.GenericBootstrapConfigKind},
-			InfrastructureSpec: v1alpha1.EmbeddedObject{APIVersion: builder.InfrastructureGroupVersion.String(), Kind: builder.GenericInfrastructureMachineKind},
-		},
-	}
-	w.create(cluster, w.sm)
+	w.sm = testenv.ScheduledMachine(ns, "box")
+	w.Create(testenv.Cluster(ns), w.sm)
 	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "box-"}}
 	bootstrap, err := children.Bootstrap(w.sm)
-	w.must(err)
+	w.Must(err)
 	infra, err := children.Infrastructure(w.sm)
-	w.must(err)
+	w.Must(err)
 	infra.SetFinalizers([]string{"test/provider"})
 	desired, err := children.Machine(w.sm, "", nil)
-	w.must(err)
+	w.Must(err)
 	desired.SetFinalizers([]string{clusterv1.MachineFinalizer})
-	w.create(w.node, bootstrap, infra, desired)
+	w.Create(w.node, bootstrap, infra, desired)
 	m := w.machine()
 	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: w.node.Name}
-	w.must(server.Client.Status().Update(t.Context(), m))
-	t.Cleanup(func() { _ = server.Client.Delete(context.WithoutCancel(t.Context()), w.node) })
+	w.Must(w.Client.Status().Update(t.Context(), m))
+	t.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(t.Context()), w.node) })
 	return w
-}
-
-func (w *world) create(objs ...client.Object) {
-	w.Helper()
-	for _, obj := range objs {
-		w.must(server.Client.Create(w.Context(), obj))
-	}
-}
-
-func (w *world) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *world) read(obj client.Object) bool {
-	w.Helper()
-	err := server.Client.Get(w.Context(), client.ObjectKeyFromObject(obj), obj)
-	if err != nil && !apierrors.IsNotFound(err) {
-		w.Fatal(err)
-	}
-	return err == nil
 }
 
 // machine is nil when it is gone.
 func (w *world) machine() *clusterv1.Machine {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.sm.Namespace, Name: "box-machine"}}
-	if !w.read(m) {
+	if !w.Read(m) {
 		return nil
 	}
 	return m
@@ -123,8 +86,8 @@ func (w *world) machine() *clusterv1.Machine {
 
 func (w *world) infra() *unstructured.Unstructured {
 	u, err := children.Infrastructure(w.sm)
-	w.must(err)
-	if !w.read(u) {
+	w.Must(err)
+	if !w.Read(u) {
 		return nil
 	}
 	return u
@@ -138,7 +101,7 @@ func (w *world) ask(value string) {
 		reclaimapi.RequestedAnnotation: value, reclaimapi.ReasonAnnotation: "process-match: java",
 		reclaimapi.RequestedAtAnnotation: "2026-04-20T21:45:00Z",
 	}
-	w.must(server.Client.Patch(w.Context(), w.node, client.MergeFrom(before), client.FieldOwner(reclaimapi.FieldManager)))
+	w.Must(w.Client.Patch(w.Context(), w.node, client.MergeFrom(before), client.FieldOwner(reclaimapi.FieldManager)))
 }
 
 // gone plays Cluster API's end of the Machine.
@@ -152,7 +115,7 @@ func (w *world) release(obj client.Object) {
 	w.Helper()
 	before := obj.DeepCopyObject().(client.Object)
 	obj.SetFinalizers(nil)
-	w.must(server.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
 }
 
 // settle reconciles, each time with a new reconciler, until nothing is written.
@@ -170,10 +133,10 @@ func (w *world) resync() {
 func (w *world) until(before func()) {
 	w.Helper()
 	for range 15 {
-		n := len(w.writes)
+		n := len(w.Writes)
 		before()
-		if _, err := w.reconcile(); err == nil && len(w.writes) == n {
-			w.read(w.sm)
+		if _, err := w.reconcile(); err == nil && len(w.Writes) == n {
+			w.Read(w.sm)
 			return
 		}
 	}
@@ -182,7 +145,7 @@ func (w *world) until(before func()) {
 
 func (w *world) reconcile() (ctrl.Result, error) {
 	if w.r == nil {
-		c := w.client()
+		c := w.Recorded(interceptor.Funcs{})
 		w.r = (&reclaim.Reconciler{
 			Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Hooks: w.hooks,
 			Children:     children.Reader{Cached: c, Live: c, Mapper: c.RESTMapper()},
@@ -192,40 +155,16 @@ func (w *world) reconcile() (ctrl.Result, error) {
 	return w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
 }
 
-// client tells its writes, and fails when told to.
-func (w *world) client() client.Client {
-	do := func(verb string, obj client.Object, write func() error) error {
-		n := len(w.writes)
-		w.writes = append(w.writes, fmt.Sprintf("%s %T", verb, obj))
-		var before, after error
-		if w.fail != nil {
-			before, after = w.fail(n)
-		}
-		if before != nil {
-			return before
-		}
-		return errors.Join(write(), after)
-	}
-	return interceptor.NewClient(server.Client, interceptor.Funcs{
-		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			return do("delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return do("patch", obj, func() error { return c.Patch(ctx, obj, p, opts...) })
-		},
-	})
-}
-
 func TestTheOwnerAsks(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	if len(w.writes) != 0 {
-		t.Fatalf("nobody asked: %v", w.writes)
+	if len(w.Writes) != 0 {
+		t.Fatalf("nobody asked: %v", w.Writes)
 	}
 	w.ask("true")
 	w.settle()
-	want := []string{"patch *v1alpha1.ScheduledMachine", "patch *v1beta2.Machine", "delete *v1beta2.Machine", "delete *unstructured.Unstructured", "patch *v1.Node"}
-	if diff := cmp.Diff(want, w.writes); diff != "" {
+	want := []string{"patch ScheduledMachine", "patch Machine", "delete Machine", "delete GenericInfrastructureMachine", "patch Node"}
+	if diff := cmp.Diff(want, w.Writes); diff != "" {
 		t.Fatalf("writes until everything is on its way: -want, +got:\n%s", diff)
 	}
 	m := w.machine()
@@ -240,10 +179,10 @@ func TestTheOwnerAsks(t *testing.T) {
 	if !w.sm.ScheduleEnabled() {
 		t.Error("the schedule went off before the machine was gone")
 	}
-	w.writes = nil
+	w.Writes = nil
 	w.gone()
 	w.settle()
-	if diff := cmp.Diff([]string{"patch *v1alpha1.ScheduledMachine", "delete *v1.Node"}, w.writes); diff != "" {
+	if diff := cmp.Diff([]string{"patch ScheduledMachine", "delete Node"}, w.Writes); diff != "" {
 		t.Errorf("the schedule goes off first, the Node goes last: -want, +got:\n%s", diff)
 	}
 	if w.sm.ScheduleEnabled() {
@@ -252,7 +191,7 @@ func TestTheOwnerAsks(t *testing.T) {
 	if _, ok := w.sm.Annotations[v1alpha1.EmergencyReclaimAnnotation]; ok {
 		t.Error("the request is not forgotten")
 	}
-	if w.read(w.node) {
+	if w.Read(w.node) {
 		t.Errorf("the Node outlives its machine: %v", w.node)
 	}
 	notes := w.events()
@@ -273,15 +212,15 @@ func (w *world) askAsPerson() {
 	w.sm.Annotations = map[string]string{
 		v1alpha1.EmergencyReclaimAnnotation: v1alpha1.PersonsRequest(w.node.Name, "Ada needs it", clock.RealClock{}.Now()).String(),
 	}
-	w.must(server.Client.Patch(w.Context(), w.sm, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(w.Context(), w.sm, client.MergeFrom(before)))
 }
 
 func TestAPersonAsks(t *testing.T) {
 	w := newWorld(t)
 	w.askAsPerson()
 	w.settle()
-	want := []string{"patch *v1beta2.Machine", "delete *v1beta2.Machine", "delete *unstructured.Unstructured", "patch *v1.Node"}
-	if diff := cmp.Diff(want, w.writes); diff != "" {
+	want := []string{"patch Machine", "delete Machine", "delete GenericInfrastructureMachine", "patch Node"}
+	if diff := cmp.Diff(want, w.Writes); diff != "" {
 		t.Fatalf("writes until everything is on its way: -want, +got:\n%s", diff)
 	}
 	if got := len(w.recorder.Events); got != 1 {
@@ -290,10 +229,10 @@ func TestAPersonAsks(t *testing.T) {
 	if got := <-w.recorder.Events; !strings.HasPrefix(got, "Warning EmergencyReclaim ") || !strings.HasSuffix(got, "asked by a person: Ada needs it") {
 		t.Errorf("event %q", got)
 	}
-	w.writes = nil
+	w.Writes = nil
 	w.gone()
 	w.settle()
-	if diff := cmp.Diff([]string{"patch *v1alpha1.ScheduledMachine"}, w.writes); diff != "" {
+	if diff := cmp.Diff([]string{"patch ScheduledMachine"}, w.Writes); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
 	if w.sm.ScheduleEnabled() || v1alpha1.ParseReclaimRecord(w.sm.Annotations[v1alpha1.ReclaimedAnnotation]).Reason != "asked by a person: Ada needs it" {
@@ -311,10 +250,10 @@ func TestAPersonAsksWhileTheNodeAsks(t *testing.T) {
 	if w.sm.ScheduleEnabled() || w.machine() != nil {
 		t.Error("the machine is not given back")
 	}
-	n := len(w.writes)
+	n := len(w.Writes)
 	w.settle()
-	if len(w.writes) != n {
-		t.Errorf("it does not rest: %v", w.writes[n:])
+	if len(w.Writes) != n {
+		t.Errorf("it does not rest: %v", w.Writes[n:])
 	}
 }
 
@@ -325,16 +264,16 @@ func TestAMachineMadeWhileAPersonAskedGoes(t *testing.T) {
 	before := w.sm.DeepCopy()
 	w.sm.Spec.Schedule.Enabled = new(false)
 	w.sm.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: v1alpha1.PersonsRequest("", "", clock.RealClock{}.Now()).String()}
-	w.must(server.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
 	w.settle()
 	if w.machine().DeletionTimestamp.IsZero() || w.infra().GetDeletionTimestamp().IsZero() {
 		t.Error("the owner's machine stays in the cluster")
 	}
 	w.gone()
-	n := len(w.writes)
+	n := len(w.Writes)
 	w.settle()
-	if len(w.writes) != n {
-		t.Errorf("there is nothing left to do: %v", w.writes[n:])
+	if len(w.Writes) != n {
+		t.Errorf("there is nothing left to do: %v", w.Writes[n:])
 	}
 }
 
@@ -343,8 +282,8 @@ func TestAPersonAsksBeforeTheMachineIsMade(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine()
 	m.SetFinalizers(nil)
-	w.must(server.Client.Update(t.Context(), m))
-	w.must(server.Client.Delete(t.Context(), m))
+	w.Must(w.Client.Update(t.Context(), m))
+	w.Must(w.Client.Delete(t.Context(), m))
 	w.askAsPerson()
 	w.settle()
 	if w.sm.ScheduleEnabled() {
@@ -359,10 +298,10 @@ func TestAMachineOfAScheduleThatIsOffStays(t *testing.T) {
 	w := newWorld(t)
 	before := w.sm.DeepCopy()
 	w.sm.Spec.Schedule.Enabled = new(false)
-	w.must(server.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
 	w.settle()
-	if len(w.writes) != 0 {
-		t.Errorf("nobody asked for it: %v", w.writes)
+	if len(w.Writes) != 0 {
+		t.Errorf("nobody asked for it: %v", w.Writes)
 	}
 }
 
@@ -380,9 +319,9 @@ func (w *world) keep() {
 	w.Helper()
 	before := w.node.DeepCopy()
 	w.node.Finalizers = append(w.node.Finalizers, "test/keep")
-	w.must(server.Client.Patch(w.Context(), w.node, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(w.Context(), w.node, client.MergeFrom(before)))
 	w.Cleanup(func() {
-		_ = server.Client.Patch(context.WithoutCancel(w.Context()), w.node, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		_ = w.Client.Patch(context.WithoutCancel(w.Context()), w.node, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 	})
 }
 
@@ -393,12 +332,12 @@ func TestNodeThatStaysIsClearedLast(t *testing.T) {
 	w.ask("true")
 	w.settle()
 	w.gone()
-	w.writes = nil
+	w.Writes = nil
 	w.settle()
-	if diff := cmp.Diff([]string{"patch *v1alpha1.ScheduledMachine", "delete *v1.Node", "patch *v1.Node"}, w.writes); diff != "" {
+	if diff := cmp.Diff([]string{"patch ScheduledMachine", "delete Node", "patch Node"}, w.Writes); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
-	if w.read(w.node); len(w.node.Annotations) != 0 {
+	if w.Read(w.node); len(w.node.Annotations) != 0 {
 		t.Errorf("the Node is not cleared: %v", w.node.Annotations)
 	}
 	if !w.tainted("example.com/dedicated") || !w.tainted(reclaimapi.NodeTaint) {
@@ -410,7 +349,7 @@ func (w *world) taint(taint corev1.Taint) {
 	w.Helper()
 	before := w.node.DeepCopy()
 	w.node.Spec.Taints = append(w.node.Spec.Taints, taint)
-	w.must(server.Client.Patch(w.Context(), w.node, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(w.Context(), w.node, client.MergeFrom(before)))
 }
 
 func (w *world) tainted(key string) bool {
@@ -423,12 +362,12 @@ func TestNodeOutlivesItsInfrastructure(t *testing.T) {
 	w := newWorld(t)
 	w.ask("true")
 	w.settle()
-	if w.read(w.node); !w.tainted(reclaimapi.NodeTaint) {
+	if w.Read(w.node); !w.tainted(reclaimapi.NodeTaint) {
 		t.Error("pods are not started elsewhere")
 	}
 	w.release(w.infra())
 	w.settle()
-	if w.read(w.node) {
+	if w.Read(w.node) {
 		t.Error("the Node outlives its machine")
 	}
 	if w.machine() == nil || !w.sm.ScheduleEnabled() {
@@ -441,13 +380,13 @@ func TestNodeOfTheSameName(t *testing.T) {
 	w := newWorld(t)
 	w.ask("true")
 	w.settle()
-	w.must(server.Client.Delete(t.Context(), w.node))
+	w.Must(w.Client.Delete(t.Context(), w.node))
 	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node.Name}}
-	w.create(w.node)
+	w.Create(w.node)
 	w.settle()
 	w.gone()
 	w.settle()
-	if !w.read(w.node) || w.tainted(reclaimapi.NodeTaint) {
+	if !w.Read(w.node) || w.tainted(reclaimapi.NodeTaint) {
 		t.Errorf("touched: %+v", w.node)
 	}
 	if w.sm.ScheduleEnabled() {
@@ -458,8 +397,8 @@ func TestNodeOfTheSameName(t *testing.T) {
 func TestUnreachableNodeHoldsNothingUp(t *testing.T) {
 	w := newWorld(t)
 	w.ask("true")
-	w.fail = func(n int) (before, after error) {
-		if strings.HasSuffix(w.writes[n], "v1.Node") {
+	w.Fail = func(n int) (before, after error) {
+		if strings.HasSuffix(w.Writes[n], " Node") {
 			return errors.New("no route to the workload cluster"), nil
 		}
 		return nil, nil
@@ -473,9 +412,9 @@ func TestUnreachableNodeHoldsNothingUp(t *testing.T) {
 	if w.sm.ScheduleEnabled() {
 		t.Error("the schedule is still on")
 	}
-	w.fail = nil
+	w.Fail = nil
 	w.settle()
-	if w.read(w.node) {
+	if w.Read(w.node) {
 		t.Error("the Node is forgotten")
 	}
 }
@@ -487,7 +426,7 @@ func (w *world) try() {
 		w.r = nil
 		_, _ = w.reconcile()
 	}
-	w.read(w.sm)
+	w.Read(w.sm)
 }
 
 func TestForgedRequest(t *testing.T) {
@@ -495,10 +434,10 @@ func TestForgedRequest(t *testing.T) {
 	m := w.machine()
 	before := m.DeepCopy()
 	m.Spec.ProviderID = "lab://box"
-	w.must(server.Client.Patch(t.Context(), m, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(t.Context(), m, client.MergeFrom(before)))
 	node := w.node.DeepCopy()
 	w.node.Spec.ProviderID = "lab://other"
-	w.must(server.Client.Patch(t.Context(), w.node, client.MergeFrom(node)))
+	w.Must(w.Client.Patch(t.Context(), w.node, client.MergeFrom(node)))
 	w.refused(v1alpha1.ReclaimRequestRefusedEvent, "providerID")
 }
 
@@ -507,16 +446,16 @@ func TestControlPlaneIsNotReclaimed(t *testing.T) {
 	m := w.machine()
 	before := m.DeepCopy()
 	m.Labels[clusterv1.MachineControlPlaneLabel] = ""
-	w.must(server.Client.Patch(t.Context(), m, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(t.Context(), m, client.MergeFrom(before)))
 	w.refused(v1alpha1.ReclaimRequestRefusedEvent, "control plane")
 
 	t.Log("A mark made by hand is taken off.")
 	sm := w.sm.DeepCopy()
 	w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"}
-	w.must(server.Client.Patch(t.Context(), w.sm, client.MergeFrom(sm)))
+	w.Must(w.Client.Patch(t.Context(), w.sm, client.MergeFrom(sm)))
 	w.settle()
 	if w.sm.Annotations[v1alpha1.EmergencyReclaimAnnotation] != "" || !w.machine().DeletionTimestamp.IsZero() {
-		t.Errorf("writes %v", w.writes)
+		t.Errorf("writes %v", w.Writes)
 	}
 }
 
@@ -527,8 +466,8 @@ func (w *world) refused(event, says string) {
 	for range 3 {
 		w.resync()
 	}
-	if len(w.writes) != 0 {
-		w.Errorf("writes %v", w.writes)
+	if len(w.Writes) != 0 {
+		w.Errorf("writes %v", w.Writes)
 	}
 	if notes := w.events(); len(notes) != 1 || !strings.HasPrefix(notes[0], "Warning "+event) || !strings.Contains(notes[0], says) {
 		w.Errorf("events %q", notes)
@@ -544,7 +483,7 @@ func TestRapidReReclaim(t *testing.T) {
 		w.clock.SetTime(noon.Add(tc.at))
 		before := w.sm.DeepCopy() // Somebody lends the machine again.
 		delete(w.sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
-		w.must(server.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
+		w.Must(w.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
 		w.node.Annotations = nil
 		w.ask("true")
 		w.settle()
@@ -572,11 +511,11 @@ func TestEmergencySurge(t *testing.T) {
 		if name == "d" {
 			other.Annotations[v1alpha1.ReclaimTimesAnnotation] = noon.Add(-time.Hour).Format(time.RFC3339)
 		}
-		w.create(other)
+		w.Create(other)
 	}
 	before := w.sm.DeepCopy()
 	w.sm.Labels = map[string]string{clusterv1.ClusterNameLabel: "lab"}
-	w.must(server.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
 	w.ask("true")
 	w.settle()
 	notes := w.events()
@@ -592,15 +531,15 @@ func TestOnlyTheLiteralTrueAsks(t *testing.T) {
 	for _, value := range []string{"false", "0", "", "True", "1", "yes", " true", "true "} {
 		w.ask(value)
 		w.settle()
-		if len(w.writes) != 0 {
-			t.Fatalf("%q: %v", value, w.writes)
+		if len(w.Writes) != 0 {
+			t.Fatalf("%q: %v", value, w.Writes)
 		}
 	}
 }
 
 func TestTheOwnerAsksInTheMiddleOfADrain(t *testing.T) {
 	w := newWorld(t)
-	w.must(server.Client.Delete(t.Context(), w.machine()))
+	w.Must(w.Client.Delete(t.Context(), w.machine()))
 	w.ask("true")
 	w.settle()
 	if _, ok := w.machine().Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; !ok {
@@ -651,57 +590,32 @@ func (w *world) hook(key string, on bool) {
 	if on {
 		m.Annotations[key] = "somebody"
 	}
-	w.must(server.Client.Patch(w.Context(), m, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(w.Context(), m, client.MergeFrom(before)))
 }
 
 func TestPausedDoesNothing(t *testing.T) {
 	w := newWorld(t)
 	before := w.sm.DeepCopy()
 	w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
-	w.must(server.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
 	w.ask("true")
 	w.settle()
-	if len(w.writes) != 0 {
-		t.Errorf("%v", w.writes)
+	if len(w.Writes) != 0 {
+		t.Errorf("%v", w.Writes)
 	}
 }
 
 // TestCrashPoints stops the controller before each of its writes, and after each
 // with the reply lost, and starts it anew. Every run ends as the one without.
-func TestCrashPoints(t *testing.T) {
-	want, writes := story(t, nil)
-	if writes != 7 {
-		t.Fatalf("%d writes in a reclaim, want 7", writes)
-	}
-	lost := errors.New("reply lost")
-	for n := range writes {
-		for _, when := range []string{"before", "after"} {
-			t.Run(fmt.Sprintf("%d-%s", n, when), func(t *testing.T) {
-				got, _ := story(t, func(i int) (before, after error) {
-					switch {
-					case i != n:
-						return nil, nil
-					case when == "before":
-						return lost, nil
-					default:
-						return nil, lost
-					}
-				})
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("-without a crash, +with one:\n%s", diff)
-				}
-			})
-		}
-	}
-}
+func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 7, story) }
 
 // story is a whole reclaim, told at two stations.
-func story(t *testing.T, fail func(int) (error, error)) (stations []string, writes int) {
+func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
 	w := newWorld(t)
-	w.fail = fail
+	w.Fail = fail
 	tell := func() {
-		exists := w.read(w.node)
+		exists := w.Read(w.node)
 		m, i := w.machine(), w.infra()
 		stations = append(stations, fmt.Sprintf("enabled=%t annotations=%v machine=%t infra=%t node=%t tainted=%t", w.sm.ScheduleEnabled(),
 			strings.ReplaceAll(fmt.Sprint(w.sm.Annotations), string(w.node.UID), "UID"),
@@ -714,5 +628,5 @@ func story(t *testing.T, fail func(int) (error, error)) (stations []string, writ
 	w.gone()
 	w.settle()
 	tell()
-	return stations, len(w.writes)
+	return stations, len(w.Writes)
 }

@@ -3,14 +3,11 @@
 package scheduledmachine_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 func requestFor(sm *v1alpha1.ScheduledMachine) ctrl.Request {
@@ -31,7 +29,7 @@ func TestForeignObjectIsNeverTouched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			foreign := foreignObject(w, name)
-			w.must(server.Client.Create(t.Context(), foreign))
+			w.Create(foreign)
 			version := foreign.GetResourceVersion()
 			w.clock.SetTime(monday.Add(time.Hour))
 			w.settle()
@@ -41,10 +39,10 @@ func TestForeignObjectIsNeverTouched(t *testing.T) {
 			}
 			w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
 			w.settle()
-			if !w.read(foreign) || foreign.GetResourceVersion() != version || !foreign.GetDeletionTimestamp().IsZero() {
+			if !w.Read(foreign) || foreign.GetResourceVersion() != version || !foreign.GetDeletionTimestamp().IsZero() {
 				t.Errorf("touched: %+v", foreign)
 			}
-			w.must(server.Client.Delete(t.Context(), foreign))
+			w.Must(w.Client.Delete(t.Context(), foreign))
 			w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = false })
 			w.settle()
 			w.want(v1alpha1.PhaseActive, v1alpha1.ReferencesValidCondition, metav1.ConditionTrue, v1alpha1.ReferencesValidReason)
@@ -127,7 +125,7 @@ func TestEditOfTheKindOrphansNothing(t *testing.T) {
 	// The bootstrap config was made before the infrastructure's kind went missing.
 	b, _ := w.bootstrap()
 	b.SetLabels(map[string]string{v1alpha1.ScheduledMachineLabel: "box"})
-	w.must(server.Client.Create(t.Context(), b))
+	w.Must(w.Client.Create(t.Context(), b))
 	w.settle()
 	if w.sm.Status.BootstrapRef == nil {
 		t.Fatal("what exists is not reported")
@@ -173,98 +171,31 @@ func TestSettledWritesNothing(t *testing.T) {
 			}
 			w.clock.SetTime(monday.Add(time.Hour))
 			w.settle()
-			writes := 0
-			w.r = w.reconciler(counting(&writes, nil))
+			w.Writes = nil
 			for range 3 {
 				w.clock.SetTime(w.clock.Now().Add(10 * time.Minute))
 				w.reconcile()
 			}
-			if writes != 0 {
-				t.Errorf("%d writes", writes)
+			if len(w.Writes) != 0 {
+				t.Errorf("%v", w.Writes)
 			}
 		})
 	}
 }
 
-// counting counts the writes through a client. fail, if not nil, is asked before
-// each: an error from before keeps the write from happening, one from after loses
-// its reply.
-func counting(writes *int, fail func(n int) (before, after error)) client.Client {
-	do := func(write func() error) error {
-		n := *writes
-		*writes++
-		if fail == nil {
-			return write()
-		}
-		before, after := fail(n)
-		if before != nil {
-			return before
-		}
-		if err := write(); err != nil {
-			return err
-		}
-		return after
-	}
-	return interceptor.NewClient(server.Client, interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			return do(func() error { return c.Create(ctx, obj, opts...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			return do(func() error { return c.Delete(ctx, obj, opts...) })
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return do(func() error { return c.Patch(ctx, obj, p, opts...) })
-		},
-		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			return do(func() error { return c.Apply(ctx, obj, opts...) })
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return do(func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
-		},
-	})
-}
-
 // TestCrashPoints stops the controller before each of its writes, and after each
 // with the reply lost, in the life of a machine from joining to the kill switch,
 // and starts it anew. Every run ends as the run without a crash.
-func TestCrashPoints(t *testing.T) {
-	want, writes := life(t, nil)
-	if writes < 8 {
-		t.Fatalf("only %d writes: the life of a machine has more", writes)
-	}
-	for n := range writes {
-		for _, when := range []string{"before", "after"} {
-			t.Run(fmt.Sprintf("%d-%s", n, when), func(t *testing.T) {
-				got, _ := life(t, func(i int) (before, after error) {
-					switch {
-					case i != n:
-						return nil, nil
-					case when == "before":
-						return apierrors.NewInternalError(errLost), nil
-					default:
-						return nil, errLost
-					}
-				})
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("-without a crash, +with one:\n%s", diff)
-				}
-			})
-		}
-	}
-}
+func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 14, life) }
 
 // life leads a machine through its life and tells what was seen at each station.
-func life(t *testing.T, fail func(int) (error, error)) (stations []string, writes int) {
+func life(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
 	w := newWorld(t, nil)
+	w.Fail = fail
 	run := func() {
 		for range 12 {
-			w.r = w.reconciler(counting(&writes, func(n int) (error, error) {
-				if fail == nil {
-					return nil, nil
-				}
-				return fail(n)
-			}))
+			w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))
 			if next := w.settle(); next != time.Second {
 				return // neither at once nor after a failure
 			}
@@ -294,5 +225,5 @@ func life(t *testing.T, fail func(int) (error, error)) (stations []string, write
 	w.gone()
 	run()
 	tell()
-	return stations, writes
+	return stations, len(w.Writes)
 }

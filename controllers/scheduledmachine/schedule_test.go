@@ -201,9 +201,9 @@ func TestKillSwitchSkipsEverything(t *testing.T) {
 func TestDeletionReleasesLast(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
-	w.must(server.Client.Delete(t.Context(), w.sm))
+	w.Must(w.Client.Delete(t.Context(), w.sm))
 	w.settle()
-	if !w.read(w.sm) {
+	if !w.Read(w.sm) {
 		t.Fatal("the object went before its Machine")
 	}
 	if m, _ := w.machine(); m.DeletionTimestamp.IsZero() {
@@ -211,8 +211,8 @@ func TestDeletionReleasesLast(t *testing.T) {
 	}
 	w.gone()
 	_, err := w.r.Reconcile(t.Context(), requestFor(w.sm))
-	w.must(err)
-	if w.read(w.sm) {
+	w.Must(err)
+	if w.Read(w.sm) {
 		t.Errorf("the object stays: %+v", w.sm.Finalizers)
 	}
 }
@@ -225,7 +225,7 @@ func TestKillSwitchNamesTheHooksItWaitsFor(t *testing.T) {
 	m, _ := w.machine()
 	before := m.DeepCopy()
 	m.Annotations[hook] = "somebody"
-	w.must(server.Client.Patch(t.Context(), m, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(t.Context(), m, client.MergeFrom(before)))
 	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
 	w.settle()
 	w.want(v1alpha1.PhaseTerminated, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.TerminatingReason)

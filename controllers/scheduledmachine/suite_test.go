@@ -3,12 +3,10 @@
 package scheduledmachine_test
 
 import (
-	"errors"
 	"os"
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
@@ -17,9 +15,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/test/builder"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
@@ -41,7 +39,7 @@ var monday = time.Date(2025, time.January, 20, 8, 59, 59, 0, time.UTC)
 // by hand, and nobody but the reconciler under test. Cluster API's part is played
 // by the test.
 type world struct {
-	*testing.T
+	*testenv.Fixture
 	clock    *clocktesting.FakePassiveClock
 	r        *scheduledmachine.Reconciler
 	recorder *events.FakeRecorder
@@ -57,24 +55,14 @@ func (noWatch) Watch(client.Object) error { return nil }
 func newWorld(t *testing.T, change func(*v1alpha1.ScheduledMachine)) *world {
 	t.Helper()
 	ns := server.Namespace(t)
-	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(monday), recorder: events.NewFakeRecorder(100)}
-	w.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "lab"}}
-	w.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "lab.test", Port: 6443}
-	w.must(server.Client.Create(t.Context(), w.cluster))
-	w.sm = &v1alpha1.ScheduledMachine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "box"},
-		Spec: v1alpha1.ScheduledMachineSpec{
-			ClusterName:        "lab",
-			Schedule:           v1alpha1.Schedule{DaysOfWeek: []string{"mon-fri"}, HoursOfDay: []string{"9-17"}},
-			BootstrapSpec:      v1alpha1.EmbeddedObject{APIVersion: builder.BootstrapGroupVersion.String(), Kind: builder.GenericBootstrapConfigKind},
-			InfrastructureSpec: v1alpha1.EmbeddedObject{APIVersion: builder.InfrastructureGroupVersion.String(), Kind: builder.GenericInfrastructureMachineKind},
-		},
-	}
+	w := &world{Fixture: server.Fixture(t), clock: clocktesting.NewFakePassiveClock(monday), recorder: events.NewFakeRecorder(100)}
+	w.cluster, w.sm = testenv.Cluster(ns), testenv.ScheduledMachine(ns, "box")
+	w.sm.Spec.Schedule = v1alpha1.Schedule{DaysOfWeek: []string{"mon-fri"}, HoursOfDay: []string{"9-17"}}
 	if change != nil {
 		change(w.sm)
 	}
-	w.must(server.Client.Create(t.Context(), w.sm))
-	w.r = w.reconciler(server.Client)
+	w.Create(w.cluster, w.sm)
+	w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))
 	return w
 }
 
@@ -88,19 +76,12 @@ func (w *world) reconciler(c client.Client) *scheduledmachine.Reconciler {
 	}
 }
 
-func (w *world) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
 // reconcile runs one reconcile and reads the result back.
 func (w *world) reconcile() ctrl.Result {
 	w.Helper()
 	res, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
-	w.must(err)
-	w.read(w.sm)
+	w.Must(err)
+	w.Read(w.sm)
 	return res
 }
 
@@ -121,20 +102,10 @@ func (w *world) settle() time.Duration {
 	return 0
 }
 
-// read reads obj again; it reports whether it exists.
-func (w *world) read(obj client.Object) bool {
-	w.Helper()
-	err := server.Client.Get(w.Context(), client.ObjectKeyFromObject(obj), obj)
-	if err != nil && !apierrors.IsNotFound(err) {
-		w.Fatal(err)
-	}
-	return err == nil
-}
-
 func (w *world) machine() (*clusterv1.Machine, bool) {
 	m := &clusterv1.Machine{}
 	m.Namespace, m.Name = w.sm.Namespace, "box-machine"
-	return m, w.read(m)
+	return m, w.Read(m)
 }
 
 func (w *world) child(o v1alpha1.EmbeddedObject, name string) (*unstructured.Unstructured, bool) {
@@ -143,7 +114,7 @@ func (w *world) child(o v1alpha1.EmbeddedObject, name string) (*unstructured.Uns
 	u.SetKind(o.Kind)
 	u.SetNamespace(w.sm.Namespace)
 	u.SetName(name)
-	return u, w.read(u)
+	return u, w.Read(u)
 }
 
 func (w *world) bootstrap() (*unstructured.Unstructured, bool) {
@@ -159,26 +130,26 @@ func (w *world) hold(obj client.Object) {
 	w.Helper()
 	before := obj.DeepCopyObject().(client.Object)
 	obj.SetFinalizers(append(obj.GetFinalizers(), "test/hold"))
-	w.must(server.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
 }
 
 func (w *world) letGo(obj client.Object) {
 	w.Helper()
-	if !w.read(obj) {
+	if !w.Read(obj) {
 		w.Fatalf("%s is gone already", obj.GetName())
 	}
 	before := obj.DeepCopyObject().(client.Object)
 	obj.SetFinalizers(nil)
-	w.must(server.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
 }
 
 // edit changes the ScheduledMachine's spec as a person would.
 func (w *world) edit(change func(*v1alpha1.ScheduledMachine)) {
 	w.Helper()
-	w.read(w.sm)
+	w.Read(w.sm)
 	before := w.sm.DeepCopy()
 	change(w.sm)
-	w.must(server.Client.Patch(w.Context(), w.sm, client.MergeFrom(before)))
+	w.Must(w.Client.Patch(w.Context(), w.sm, client.MergeFrom(before)))
 }
 
 // want checks phase and one condition.
@@ -215,11 +186,11 @@ func (w *world) running() {
 // report sets a condition on the Machine, as Cluster API would.
 func (w *world) report(m *clusterv1.Machine, condition string, status metav1.ConditionStatus, reason, message string) {
 	w.Helper()
-	w.read(m)
+	w.Read(m)
 	before := m.DeepCopy()
 	conditions.Set(m, metav1.Condition{Type: condition, Status: status, Reason: reason, Message: message})
 	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: "box-node"}
-	w.must(server.Client.Status().Patch(w.Context(), m, client.MergeFrom(before)))
+	w.Must(w.Client.Status().Patch(w.Context(), m, client.MergeFrom(before)))
 }
 
 // gone plays Cluster API's end of a Machine: infrastructure, bootstrap, Machine.
@@ -227,17 +198,15 @@ func (w *world) gone() {
 	w.Helper()
 	i, ok := w.infra()
 	if ok {
-		w.must(client.IgnoreNotFound(server.Client.Delete(w.Context(), i)))
+		w.Must(client.IgnoreNotFound(w.Client.Delete(w.Context(), i)))
 		w.letGo(i)
 	}
 	b, ok := w.bootstrap()
 	if ok {
-		w.must(client.IgnoreNotFound(server.Client.Delete(w.Context(), b)))
+		w.Must(client.IgnoreNotFound(w.Client.Delete(w.Context(), b)))
 	}
 	m, ok := w.machine()
 	if ok {
 		w.letGo(m)
 	}
 }
-
-var errLost = errors.New("reply lost")

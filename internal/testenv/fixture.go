@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/test/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// ErrLost is the error of a write in a run of CrashPoints.
+var ErrLost = apierrors.NewInternalError(errors.New("reply lost"))
+
+// A Fail is asked before the n-th write, from 0: an error from before keeps the
+// write from happening, one from after loses its reply.
+type Fail func(n int) (before, after error)
+
+// A Fixture is a test with a Server, and with what was written by its Recorded
+// client.
+type Fixture struct {
+	*testing.T
+	*Server
+	// Writes are the writes so far: verb, kind and subresource.
+	Writes []string
+	// Fail is asked before each write, if it is not nil.
+	Fail Fail
+}
+
+// Fixture returns one for a test.
+func (s *Server) Fixture(t *testing.T) *Fixture {
+	t.Helper()
+	return &Fixture{T: t, Server: s}
+}
+
+// Must ends the test if err is not nil.
+func (f *Fixture) Must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// Create creates objects.
+func (f *Fixture) Create(objs ...client.Object) {
+	f.Helper()
+	for _, obj := range objs {
+		f.Must(f.Client.Create(f.Context(), obj))
+	}
+}
+
+// Read reads obj again and reports whether it exists.
+func (f *Fixture) Read(obj client.Object) bool {
+	f.Helper()
+	err := f.Client.Get(f.Context(), client.ObjectKeyFromObject(obj), obj)
+	f.Must(client.IgnoreNotFound(err))
+	return err == nil
+}
+
+// Edit reads obj again and changes it as a person would.
+func (f *Fixture) Edit(obj client.Object, change func()) {
+	f.Helper()
+	f.Must(f.Client.Get(f.Context(), client.ObjectKeyFromObject(obj), obj))
+	before := obj.DeepCopyObject().(client.Object)
+	change()
+	f.Must(f.Client.Patch(f.Context(), obj, client.MergeFrom(before)))
+}
+
+// Recorded returns a client that adds to Writes and asks Fail. Reads are answered
+// by the API server, or as reads says.
+func (f *Fixture) Recorded(reads interceptor.Funcs) client.Client {
+	reads.Create = func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+		return f.write("create "+kindOf(obj), func() error { return c.Create(ctx, obj, opts...) })
+	}
+	reads.Delete = func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+		return f.write("delete "+kindOf(obj), func() error { return c.Delete(ctx, obj, opts...) })
+	}
+	reads.Patch = func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+		return f.write("patch "+kindOf(obj), func() error { return c.Patch(ctx, obj, p, opts...) })
+	}
+	reads.Apply = func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+		return f.write("apply "+kindOf(obj), func() error { return c.Apply(ctx, obj, opts...) })
+	}
+	reads.SubResourcePatch = func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		return f.write("patch "+kindOf(obj)+" "+sub, func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
+	}
+	return interceptor.NewClient(f.Client, reads)
+}
+
+func (f *Fixture) write(what string, write func() error) error {
+	n := len(f.Writes)
+	f.Writes = append(f.Writes, what)
+	if f.Fail == nil {
+		return write()
+	}
+	before, after := f.Fail(n)
+	if before != nil {
+		return before
+	}
+	return errors.Join(write(), after)
+}
+
+// kindOf reads the kind where it is written, as of what is applied or has no type
+// here; else the type tells.
+func kindOf(obj any) string {
+	switch obj := obj.(type) {
+	case *metav1.PartialObjectMetadata:
+		return obj.Kind
+	case interface{ GetKind() string }:
+		return obj.GetKind()
+	}
+	name := fmt.Sprintf("%T", obj)
+	return name[strings.LastIndexByte(name, '.')+1:]
+}
+
+// CrashPoints runs a story once, then again for each of its writes with the write
+// refused and with its reply lost. Every run must be told as the first was: story
+// returns what was seen at its stations. There must be as many writes as said.
+func CrashPoints(t *testing.T, writes int, story func(*testing.T, Fail) (stations []string, writes int)) {
+	t.Helper()
+	want, n := story(t, nil)
+	if n != writes {
+		t.Fatalf("%d writes, want %d", n, writes)
+	}
+	for n := range writes {
+		for _, when := range []string{"before", "after"} {
+			t.Run(fmt.Sprintf("%d-%s", n, when), func(t *testing.T) {
+				got, _ := story(t, func(i int) (before, after error) {
+					switch {
+					case i != n:
+						return nil, nil
+					case when == "before":
+						return ErrLost, nil
+					default:
+						return nil, ErrLost
+					}
+				})
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("-without a crash, +with one:\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// Cluster is a Cluster of the name lab whose API server nobody reaches.
+func Cluster(namespace string) *clusterv1.Cluster {
+	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "lab"}}
+	c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "lab.test", Port: 6443}
+	return c
+}
+
+// ScheduledMachine is a machine of Cluster lab that is wanted at every hour.
+func ScheduledMachine(namespace, name string) *v1alpha1.ScheduledMachine {
+	return &v1alpha1.ScheduledMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.ScheduledMachineSpec{
+			ClusterName:        "lab",
+			Schedule:           v1alpha1.Schedule{DaysOfWeek: []string{"mon-sun"}, HoursOfDay: []string{"0-23"}},
+			BootstrapSpec:      v1alpha1.EmbeddedObject{APIVersion: builder.BootstrapGroupVersion.String(), Kind: builder.GenericBootstrapConfigKind},
+			InfrastructureSpec: v1alpha1.EmbeddedObject{APIVersion: builder.InfrastructureGroupVersion.String(), Kind: builder.GenericInfrastructureMachineKind},
+		},
+	}
+}
