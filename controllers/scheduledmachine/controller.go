@@ -116,6 +116,9 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	}
 	s.before = sm.DeepCopy()
 	evaluations.Inc()
+	if at := s.ejected(r.Clock.Now()); !at.IsZero() {
+		return wakeUp{at: at}, nil
+	}
 	d := lifecycle.Decide(s.facts(r.Clock.Now()))
 	actErr := r.act(ctx, s, d)
 	if actErr == nil && (d.Action == lifecycle.Release || s.pending != nothing) {
@@ -127,6 +130,26 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 		next.priority = onTime
 	}
 	return next, err
+}
+
+// ejecting is how long a report waits for a Machine that is about to be ejected, in
+// which a reclaim's whole seconds are counted.
+const ejecting = 2 * time.Second
+
+// ejected is the instant until which package reclaim has this object to itself,
+// zero if it has not: the Machine of an owner who asked is being deleted any moment
+// now. What we would report takes the API server's time, for which the owner waits.
+// The Machine's deletion wakes us.
+func (s *scope) ejected(now time.Time) time.Time {
+	m, times := s.children.Machine, s.scheduled.ReclaimTimes()
+	if !s.scheduled.BeingReclaimed() || m == nil || !m.DeletionTimestamp.IsZero() || len(times) == 0 {
+		return time.Time{}
+	}
+	at := times[len(times)-1].Add(ejecting)
+	if wait := at.Sub(now); wait <= 0 || wait > ejecting {
+		return time.Time{}
+	}
+	return at
 }
 
 // claim makes the object findable before anything is made for it: the finalizer

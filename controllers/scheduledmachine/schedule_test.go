@@ -236,3 +236,30 @@ func TestKillSwitchNamesTheHooksItWaitsFor(t *testing.T) {
 		t.Error("the infrastructure goes before the hook is done")
 	}
 }
+
+// TestReportsWaitForTheEjection has package reclaim write a request down: until the
+// Machine is on its way, or two seconds have passed, nothing else is written.
+func TestReportsWaitForTheEjection(t *testing.T) {
+	for name, eject := range map[string]bool{"ejected": true, "refused": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.running()
+			w.edit(func(sm *v1alpha1.ScheduledMachine) {
+				sm.SetReclaimTimes([]time.Time{w.clock.Now().Add(-time.Hour), w.clock.Now()})
+				sm.Annotations[v1alpha1.EmergencyReclaimAnnotation] = v1alpha1.ReclaimRecord{Node: "box-node", NodeUID: "1"}.String()
+			})
+			w.Writes = nil
+			if next := w.reconcile().RequeueAfter; next != 2*time.Second || len(w.Writes) != 0 {
+				t.Fatalf("the owner waits for %v; next look in %v", w.Writes, next)
+			}
+			if eject {
+				m, _ := w.machine()
+				w.Must(w.Client.Delete(t.Context(), m))
+			} else {
+				w.clock.SetTime(w.clock.Now().Add(2 * time.Second))
+			}
+			w.reconcile()
+			w.want(v1alpha1.PhaseEmergencyRemove, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimReason)
+		})
+	}
+}
