@@ -35,6 +35,7 @@ type options struct {
 	only      []string
 	runs      int
 	machines  int
+	crowd     int
 	settled   time.Duration
 	fleet     int
 	scale     int
@@ -43,7 +44,7 @@ type options struct {
 }
 
 // sampled is what --sample measures: enough to see that all of it works.
-var sampled = options{runs: 10, machines: 50, settled: time.Minute, fleet: 20, scale: 10}
+var sampled = options{runs: 10, machines: 50, crowd: 20, settled: time.Minute, fleet: 20, scale: 10}
 
 // A section measures one thing on a plane of its own.
 type section struct {
@@ -54,6 +55,7 @@ type section struct {
 func sections() []section {
 	return []section{
 		{"reclaim", "an owner's program starts until the Machine is being deleted", benchReclaim},
+		{"crowd", "an owner comes back while many other machines leave, and many owners at once", benchCrowd},
 		{"edge", "a window opens, and closes, for many ScheduledMachines at once", benchEdge},
 		{"settled", "requests of a fleet in which nothing happens", benchSettled},
 		{"scale", "machines come and go, against a MachineDeployment and a bare loop", benchScale},
@@ -85,8 +87,9 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.bin, "bin", system.DefaultBin(), "Directory with manager and reclaim-agent, from `make build`.")
 	fs.StringVar(&o.json, "json", "", "Also write the figures to this `file`, as JSON.")
 	fs.StringVar(&only, "only", "", "Measure only these, separated by commas: "+names()+".")
-	fs.IntVar(&o.runs, "runs", 200, "reclaim: runs with each detector.")
+	fs.IntVar(&o.runs, "runs", 200, "reclaim: runs with each detector; crowd: runs in each situation, at most 50.")
 	fs.IntVar(&o.machines, "machines", 1000, "edge: ScheduledMachines that share the edge.")
+	fs.IntVar(&o.crowd, "crowd", 500, "crowd: machines that leave at the same time.")
 	fs.DurationVar(&o.settled, "settled", 10*time.Minute, "settled: how long to look.")
 	fs.IntVar(&o.fleet, "fleet", 100, "settled: ScheduledMachines, a quarter each Active, Inactive, Disabled and Terminated.")
 	fs.IntVar(&o.scale, "scale", 50, "scale: machines that come and go.")
@@ -108,8 +111,8 @@ func parse(args []string) (options, error) {
 	if sample {
 		o.shrink(fs)
 	}
-	if o.runs < 1 || o.machines < 1 || o.fleet < 4 || o.scale < 1 || o.settled <= 0 {
-		return o, errors.New("--runs, --machines, --scale and --settled must be positive, --fleet at least 4")
+	if o.runs < 1 || o.machines < 1 || o.crowd < 1 || o.fleet < 4 || o.scale < 1 || o.settled <= 0 {
+		return o, errors.New("--runs, --machines, --crowd, --scale and --settled must be positive, --fleet at least 4")
 	}
 	var err error
 	o.bin, err = filepath.Abs(o.bin)
@@ -121,7 +124,7 @@ func (o *options) shrink(fs *flag.FlagSet) {
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	for name, n := range map[string]struct{ to, from *int }{
-		"runs": {&o.runs, &sampled.runs}, "machines": {&o.machines, &sampled.machines},
+		"runs": {&o.runs, &sampled.runs}, "machines": {&o.machines, &sampled.machines}, "crowd": {&o.crowd, &sampled.crowd},
 		"fleet": {&o.fleet, &sampled.fleet}, "scale": {&o.scale, &sampled.scale},
 	} {
 		if !given[name] {

@@ -28,6 +28,8 @@ type reclaimed struct {
 	// annotated, marked and deleted are when the API server had carried out the
 	// writes to Node, ScheduledMachine and Machine.
 	annotated, marked, deleted time.Time
+	// freed is when it had carried out the deletion of the infrastructure.
+	freed time.Time
 	// watched is when a watch told of the Machine's deletionTimestamp.
 	watched time.Time
 	// writes are the manager's between annotation and deletion, the latter included;
@@ -49,12 +51,17 @@ var stages = []struct {
 	{"exec → watch tells of the deletion", func(r reclaimed) time.Duration { return r.watched.Sub(r.exec) }},
 }
 
-// once reclaims the next machine, and waits until it is gone.
-func (r *reclaimBench) once(ctx context.Context, detector string) error {
+// once reclaims the next machine.
+func (r *reclaimBench) once(ctx context.Context, detector string) (reclaimed, error) {
 	name, err := r.next(ctx)
 	if err != nil {
-		return err
+		return reclaimed{}, err
 	}
+	return r.reclaim(ctx, name, detector)
+}
+
+// reclaim has the machine's owner come back, and waits until it is gone.
+func (r *reclaimBench) reclaim(ctx context.Context, name, detector string) (run reclaimed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	node := machineOf(name)
@@ -62,30 +69,25 @@ func (r *reclaimBench) once(ctx context.Context, detector string) error {
 		Node: node, Patterns: []string{r.pattern}, MachineIDPath: r.identity, Args: []string{"--detector=" + detector},
 	})
 	if err != nil {
-		return err
+		return run, err
 	}
 	defer func() { _ = agent.Kill() }()
 	// Polls come every 250 ms: begin anywhere between two.
 	if err := pause(ctx, 500*time.Millisecond+time.Duration(r.random.Int64N(int64(250*time.Millisecond)))); err != nil {
-		return err
+		return run, err
 	}
 	for _, log := range []*auditLog{r.lab.management, r.lab.nodes} {
 		if _, err := log.next(); err != nil {
-			return err
+			return run, err
 		}
 	}
-	run, err := r.launch(ctx, name)
-	if err != nil {
-		return err
+	if run, err = r.launch(ctx, name); err != nil {
+		return run, err
 	}
 	if err := run.readAgent(agent); err != nil {
-		return err
+		return run, err
 	}
-	if err := run.readAudit(r.lab, name); err != nil {
-		return err
-	}
-	r.byDetector[detector] = append(r.byDetector[detector], run)
-	return nil
+	return run, run.readAudit(r.lab, name)
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -157,7 +159,11 @@ func (r *reclaimed) readAudit(l *lab, name string) error {
 	}
 	r.marked = first(requests, "patch scheduledmachines", name)
 	r.deleted = first(requests, "delete machines", machineOf(name))
-	if r.annotated.IsZero() || r.marked.IsZero() || r.deleted.IsZero() {
+	r.freed = first(requests, "delete planemachines", name+"-infra")
+	if r.deleted.IsZero() { // It was being drained already.
+		r.deleted = r.freed
+	}
+	if r.annotated.IsZero() || r.marked.IsZero() || r.freed.IsZero() {
 		return fmt.Errorf("the API servers' records lack a step of %s: %+v", name, *r)
 	}
 	for _, q := range requests {

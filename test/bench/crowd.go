@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+)
+
+const (
+	// crowdRuns bounds the reclaims of each situation: each takes seconds.
+	crowdRuns = 50
+	// goalBehind is how much slower a reclaim may be behind many drains, and
+	// goalFairness how much slower the slowest of many at once than the median.
+	goalBehind, goalFairness = 1.5, 2
+	// goalAtOnce is when the last of many at once must be on its way, in milliseconds.
+	goalAtOnce = 15_000
+	// askers is how many Nodes ask in the same instant.
+	askers = 64
+
+	// pods is the namespace of pods in the workload cluster.
+	pods = metav1.NamespaceDefault
+
+	// turnOn has a machine join whatever the hour.
+	turnOn = `{"spec":{"schedule":{"enabled":true,"hoursOfDay":["0-23"]}}}`
+)
+
+// pinned is what pods are labelled with that no eviction moves.
+var pinned = map[string]string{"app": "pinned"}
+
+// benchCrowd measures reclaims while many other machines leave: on a quiet plane,
+// in the middle of the machine's own drain, behind the drains of many, and of many
+// at once.
+func benchCrowd(ctx context.Context, b *bench) error {
+	return b.withReclaims(ctx, func(ctx context.Context, r *reclaimBench) error {
+		runs := min(r.lab.runs, crowdRuns)
+		if err := r.prepare(ctx, runs); err != nil {
+			return err
+		}
+		crowd, err := r.gather(ctx)
+		if err != nil {
+			return fmt.Errorf("gathering %d machines: %w", r.lab.crowd, err)
+		}
+		quiet, err := r.repeat(ctx, runs, r.once)
+		if err != nil {
+			return err
+		}
+		freed := spread("idle: exec → infrastructure deleted", pick(quiet, toFreed))
+		idle := r.lab.judge("idle", quiet)
+		r.lab.add(idle)
+		r.lab.add(freed)
+		drained, err := r.repeat(ctx, min(runs, pool), r.midDrain)
+		if err != nil {
+			return fmt.Errorf("reclaiming mid-drain: %w", err)
+		}
+		r.lab.add(spread("mid-drain: exec → infrastructure deleted", pick(drained, toFreed)).against("idle", freed))
+		if err := r.drain(ctx, crowd); err != nil {
+			return fmt.Errorf("draining %d machines: %w", len(crowd), err)
+		}
+		r.busy = true
+		behind, err := r.repeat(ctx, runs, r.once)
+		if err != nil {
+			return fmt.Errorf("reclaiming behind drains: %w", err)
+		}
+		f := spread(fmt.Sprintf("behind %d drains: exec → Machine deleted", len(crowd)), pick(behind, total)).against("idle", idle)
+		r.lab.add(f.goal(fmt.Sprintf("≤ %v × idle", goalBehind), f.Ratio <= goalBehind))
+		r.busy = false
+		return r.atOnce(ctx, crowd)
+	})
+}
+
+// repeat reclaims machines, one at a time, with an agent that the kernel tells.
+func (r *reclaimBench) repeat(ctx context.Context, n int, once func(context.Context, string) (reclaimed, error)) ([]reclaimed, error) {
+	var runs []reclaimed
+	for range n {
+		run, err := once(ctx, "netlink")
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, run)
+	}
+	r.lab.note("%d runs; load %s", n, load())
+	return runs, nil
+}
+
+// toFreed is when the box itself begins to be given back.
+func toFreed(r reclaimed) time.Duration { return r.freed.Sub(r.exec) }
+
+// gather makes the machines that are to be in the way. Each runs a pod that no
+// eviction moves.
+func (r *reclaimBench) gather(ctx context.Context) ([]string, error) {
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
+	names, err := r.lab.create(ctx, "crowd", r.lab.crowd, infrav1.PlaneMachineSpec{}, func(sm *v1alpha1.ScheduledMachine) {
+		sm.Spec.GracefulShutdownTimeout, sm.Spec.NodeDrainTimeout = "2h", "2h"
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.lab.workload.Client.Create(ctx, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pods, Name: "pinned"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(math.MaxInt32)), Selector: &metav1.LabelSelector{MatchLabels: pinned}},
+	}); err != nil {
+		return nil, err
+	}
+	if err := r.settle(ctx, names, v1alpha1.PhaseActive); err != nil {
+		return nil, err
+	}
+	if err := each(names, writers, func(name string) error { return r.pin(ctx, name) }); err != nil {
+		return nil, err
+	}
+	return names, r.lab.quiet(ctx, 3*time.Second)
+}
+
+func (r *reclaimBench) patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 2*patience+time.Duration(r.lab.crowd)*1500*time.Millisecond)
+}
+
+// pin runs a pod on the Node of a machine.
+func (r *reclaimBench) pin(ctx context.Context, name string) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pods, Name: "on-" + name, Labels: pinned},
+		Spec:       corev1.PodSpec{NodeName: machineOf(name), Containers: []corev1.Container{{Name: "main", Image: "work:1"}}},
+	}
+	if err := r.lab.workload.Client.Create(ctx, pod); err != nil {
+		return err
+	}
+	return r.lab.workload.Wait(ctx, pod, func() error {
+		if pod.Status.Phase != corev1.PodRunning { // Any other may be evicted.
+			return errors.New("it does not run")
+		}
+		return nil
+	})
+}
+
+// midDrain reclaims the next machine while its own drain waits for a pod.
+func (r *reclaimBench) midDrain(ctx context.Context, detector string) (reclaimed, error) {
+	name, err := r.next(ctx)
+	if err != nil {
+		return reclaimed{}, err
+	}
+	if err := r.pin(ctx, name); err != nil {
+		return reclaimed{}, err
+	}
+	if err := r.drain(ctx, []string{name}); err != nil {
+		return reclaimed{}, err
+	}
+	run, err := r.reclaim(ctx, name, detector)
+	if err != nil {
+		return run, err
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pods, Name: "on-" + name}}
+	return run, client.IgnoreNotFound(r.lab.workload.Client.Delete(ctx, pod, client.GracePeriodSeconds(0)))
+}
+
+// drain closes windows, and waits until every Machine is being drained.
+func (r *reclaimBench) drain(ctx context.Context, names []string) error {
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
+	elsewhen := fmt.Sprintf(`{"spec":{"schedule":{"hoursOfDay":["%d"]}}}`, (clk.Now().UTC().Hour()+12)%24)
+	if err := r.lab.patch(ctx, names, elsewhen); err != nil {
+		return err
+	}
+	return r.until(ctx, func() error {
+		for _, name := range names {
+			m := r.machines[machineOf(name)]
+			if m == nil || m.Status.Deletion == nil || m.Status.Deletion.NodeDrainStartTime.IsZero() {
+				return fmt.Errorf("the Machine of %s is not being drained", name)
+			}
+		}
+		return nil
+	})
+}
+
+// atOnce brings the crowd back, and then all their Nodes ask at once. The API
+// servers' records tell for each how long it took from there.
+func (r *reclaimBench) atOnce(ctx context.Context, names []string) error {
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
+	c := r.lab.workload.Client
+	err := errors.Join(
+		c.DeleteAllOf(ctx, &policyv1.PodDisruptionBudget{}, client.InNamespace(pods)),
+		c.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(pods), client.GracePeriodSeconds(0)),
+		r.settle(ctx, names, v1alpha1.PhaseInactive),
+		r.lab.patch(ctx, names, turnOn),
+		r.settle(ctx, names, v1alpha1.PhaseActive),
+		r.lab.quiet(ctx, 3*time.Second),
+	)
+	if err != nil {
+		return fmt.Errorf("bringing %d machines back: %w", len(names), err)
+	}
+	if _, err := r.lab.nodes.next(); err != nil {
+		return err
+	}
+	r.lab.note("%d Nodes ask at once; load %s", len(names), load())
+	if err := each(names, askers, func(name string) error { return r.ask(ctx, name) }); err != nil {
+		return err
+	}
+	if err := r.settle(ctx, names, v1alpha1.PhaseDisabled); err != nil {
+		return err
+	}
+	nodes, err := r.lab.nodes.next()
+	if err != nil {
+		return err
+	}
+	requests, err := r.lab.management.next()
+	if err != nil {
+		return err
+	}
+	var took []time.Duration
+	for _, name := range names {
+		took = append(took, first(requests, "delete machines", machineOf(name)).Sub(first(nodes, "patch nodes", machineOf(name))))
+	}
+	f := spread(fmt.Sprintf("%d at once: Node annotated → Machine deleted", len(names)), took)
+	fair := f.Max <= goalFairness*f.P50
+	r.lab.add(f.goal(fmt.Sprintf("≤ %d, and ≤ %d × the median", goalAtOnce, goalFairness), f.Max <= goalAtOnce && fair))
+	return nil
+}
+
+// ask annotates a Node as its agent does.
+func (r *reclaimBench) ask(ctx context.Context, name string) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machineOf(name)}}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q,%q:%q}}}`, reclaim.RequestedAnnotation, reclaim.RequestedValue,
+		reclaim.ReasonAnnotation, reclaim.Reason("bench"), reclaim.RequestedAtAnnotation, clk.Now().UTC().Format(time.RFC3339))
+	return r.lab.workload.Client.Patch(ctx, node, client.RawPatch("application/merge-patch+json", []byte(patch)))
+}
