@@ -20,6 +20,8 @@ require (
 
 require (
 	github.com/gobuffalo/flect v1.0.3 // indirect
+	github.com/mdlayher/netlink v1.11.2 // indirect
+	github.com/mdlayher/socket v0.6.0 // indirect
 	github.com/onsi/gomega v1.42.1 // indirect
 	go.opentelemetry.io/otel v1.44.0 // indirect
 	go.opentelemetry.io/otel/trace v1.44.0 // indirect

@@ -89,6 +89,17 @@ func (l *lab) newCluster() {
 	}))
 }
 
+// newWorkload makes a Cluster with a control plane of its own instead.
+func (l *lab) newWorkload(o plane.WorkloadOptions) {
+	l.t.Helper()
+	ctx := timeout(l.t, patience)
+	o.Namespace, o.Name = l.Key.Namespace, l.Key.Name
+	w, err := shared.NewWorkload(ctx, o)
+	l.must(err)
+	l.Workload = w
+	l.must(w.EnsureNamespace(ctx, l.Key.Namespace))
+}
+
 // scheduledMachine is one that is always in its window, not created yet. Its name
 // begins with that of the lab.
 func (l *lab) scheduledMachine(name string, infra infrav1.PlaneMachineSpec) *v1alpha1.ScheduledMachine {
@@ -164,7 +175,7 @@ func (l *lab) node(sm *v1alpha1.ScheduledMachine) *corev1.Node {
 		l.t.Fatalf("ScheduledMachine %s has no nodeRef in phase %s", sm.Name, sm.Status.Phase)
 	}
 	node := &corev1.Node{}
-	l.must(workload.Client.Get(timeout(l.t, patience), client.ObjectKey{Name: sm.Status.NodeRef.Name}, node))
+	l.must(l.Client.Get(timeout(l.t, patience), client.ObjectKey{Name: sm.Status.NodeRef.Name}, node))
 	return node
 }
 

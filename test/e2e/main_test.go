@@ -49,7 +49,7 @@ func run(m *testing.M) int {
 		Management: plane.ClusterOptions{
 			AuditBodies: []string{v1alpha1.GroupVersion.Group, clusterv1.GroupVersion.Group, infrav1.GroupVersion.Group},
 		},
-	}})
+	}, ManagerArgs: []string{"--reclaim-agent-image=" + agentImage}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "Starting 5-Spot:", err)
 		return 1

@@ -16,17 +16,23 @@ import (
 // runPod runs a pod on the Node of sm.
 func (l *lab) runPod(sm *v1alpha1.ScheduledMachine, name string) *corev1.Pod {
 	l.t.Helper()
+	return l.runImage(sm, name, "work:1") // nobody pulls it for a simulated Node
+}
+
+// runImage runs a pod of an image on the Node of sm.
+func (l *lab) runImage(sm *v1alpha1.ScheduledMachine, name, image string) *corev1.Pod {
+	l.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: name, Labels: map[string]string{"app": name}},
 		Spec: corev1.PodSpec{
 			NodeName:                      l.node(sm).Name,
 			TerminationGracePeriodSeconds: new(int64(5)),
-			Containers:                    []corev1.Container{{Name: "main", Image: "work:1"}},
+			Containers:                    []corev1.Container{{Name: "main", Image: image}},
 		},
 	}
 	ctx := timeout(l.t, patience)
-	l.must(workload.Client.Create(ctx, pod))
-	l.must(workload.Wait(ctx, pod, func() error {
+	l.must(l.Client.Create(ctx, pod))
+	l.must(l.Wait(ctx, pod, func() error {
 		if pod.Status.Phase != corev1.PodRunning {
 			return errors.New("it does not run")
 		}

@@ -8,12 +8,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
@@ -70,14 +69,15 @@ func TestEverythingDiesWithItsParent(t *testing.T) {
 		_ = cmd.Process.Kill()
 		t.Fatalf("the helper must start: %s", lines.Text())
 	}
-	running := len(processes(t, dir))
+	running := len(commandLines(t, dir))
 	if running < 5 {
 		t.Fatalf("the helper must run etcd, API server, controller manager and two managers, found %d processes", running)
 	}
-	node, err := filepath.EvalSymlinks(filepath.Join(dir, "nodes", "default-helper"))
-	if err != nil {
+	traces := func() ([]string, error) { return nil, nil }
+	if node, err := plane.RealNodeOf(dir, client.ObjectKey{Namespace: "default", Name: "helper"}); err == nil {
+		traces = node.Traces
+	} else {
 		t.Log("without a real node:", err)
-		node = dir
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -85,19 +85,26 @@ func TestEverythingDiesWithItsParent(t *testing.T) {
 	_ = cmd.Wait()
 	begin := time.Now()
 	err = plane.Until(timeout(t, 30*time.Second), func(context.Context) error {
-		if left := processes(t, dir); len(left) > 0 {
-			return fmt.Errorf("processes survive: %s", strings.Join(left, "\n"))
+		if left := commandLines(t, dir); len(left) > 0 {
+			return fmt.Errorf("processes survive: %v", left)
 		}
-		if node == dir {
-			return nil
+		left, err := traces()
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("the real node leaves %v", left)
 		}
-		if left := traces(t, node); len(left) > 0 {
-			return fmt.Errorf("the real node leaves %s", strings.Join(left, "\n"))
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d processes gone %v after SIGKILL of their parent", running, time.Since(begin))
+}
+
+func commandLines(t *testing.T, s string) map[int]string {
+	t.Helper()
+	lines, err := plane.CommandLines(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
 }

@@ -227,7 +227,7 @@ func TestTwoPlanesSideBySide(t *testing.T) {
 	if err := other.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if left := processes(t, other.Dir); len(left) > 0 {
+	if left := commandLines(t, other.Dir); len(left) > 0 {
 		t.Errorf("Stop must end everything: %v", left)
 	}
 	if _, err := os.Stat(other.Dir); !os.IsNotExist(err) {

@@ -6,9 +6,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/image"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/realnode"
@@ -47,3 +52,79 @@ func (p *Plane) ImportImage(ctx context.Context, ref, binary string) error {
 
 // PauseImage is an image that real nodes have from the start: it does nothing.
 const PauseImage = "plane.local/pause:1"
+
+// A RealNode is what a PlaneMachine with the Real backend has on this machine.
+type RealNode struct{ dir string }
+
+// RealNode returns the node of a PlaneMachine, which must be there.
+func (p *Plane) RealNode(machine client.ObjectKey) (RealNode, error) {
+	return RealNodeOf(p.Dir, machine)
+}
+
+// RealNodeOf is RealNode for whoever has only the directory of a plane.
+func RealNodeOf(dir string, machine client.ObjectKey) (RealNode, error) {
+	own, err := filepath.EvalSymlinks(filepath.Join(dir, "nodes", machine.Namespace+"-"+machine.Name))
+	return RealNode{dir: own}, err
+}
+
+// Processes are kubelet, containerd, and everything that they started, also in pods.
+func (n RealNode) Processes() ([]realnode.Process, error) {
+	wardens, err := CommandLines("\x00" + n.dir + "\x00")
+	if err != nil {
+		return nil, err
+	}
+	var all []realnode.Process
+	for pid := range wardens {
+		all = append(all, realnode.Below(pid)...)
+	}
+	return all, nil
+}
+
+// Traces lists processes, mounts, control groups and files that the node has here.
+func (n RealNode) Traces() ([]string, error) {
+	lines, err := CommandLines(n.dir)
+	if err != nil {
+		return nil, err
+	}
+	traces := slices.Collect(maps.Values(lines))
+	group := "plane-" + filepath.Base(n.dir)
+	for _, pattern := range []string{n.dir, "/sys/fs/cgroup/" + group, "/sys/fs/cgroup/*/" + group} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, err
+		}
+		traces = append(traces, found...)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.SplitSeq(string(mounts), "\n") {
+		if strings.Contains(line, n.dir) {
+			traces = append(traces, line)
+		}
+	}
+	return traces, nil
+}
+
+// CommandLines returns the command lines on this machine that contain s, by PID.
+// Their arguments end with a zero byte.
+func CommandLines(s string) (map[int]string, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	lines := map[int]string{}
+	for _, f := range files {
+		line, err := os.ReadFile(f) //nolint:gosec // a file of the kernel
+		if err != nil || !strings.Contains(string(line), s) {
+			continue // it may have ended
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		if err != nil {
+			return nil, err
+		}
+		lines[pid] = string(line)
+	}
+	return lines, nil
+}

@@ -5,7 +5,6 @@ package plane_test
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
@@ -56,7 +56,11 @@ func TestRealNodeRunsPodAndLeavesNothing(t *testing.T) {
 		p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = "plane.local/work:1", corev1.PullNever
 	})
 	t.Logf("pod Running after %v", time.Since(begin))
-	dir, err := filepath.EvalSymlinks(filepath.Join(shared.Dir, "nodes", "real-box"))
+	box, err := shared.RealNode(client.ObjectKeyFromObject(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes, err := box.Processes()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +72,13 @@ func TestRealNodeRunsPodAndLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("Machine, Node and pod gone after %v", time.Since(begin))
-	if left := traces(t, dir); len(left) > 0 {
-		t.Errorf("a real node must leave nothing behind: %v", left)
+	if left, err := box.Traces(); err != nil || len(left) > 0 {
+		t.Errorf("a real node must leave nothing behind: %v, %v", left, err)
+	}
+	for _, p := range processes {
+		if p.Alive() {
+			t.Errorf("%s must have ended", p.Name)
+		}
 	}
 }
 
@@ -80,45 +89,6 @@ func ready(conditions []corev1.NodeCondition) error {
 		}
 	}
 	return errors.New("it is not Ready")
-}
-
-// traces lists processes, mounts, control groups and files of the node in dir.
-func traces(t *testing.T, dir string) []string {
-	t.Helper()
-	var out []string
-	for _, pattern := range []string{dir, "/sys/fs/cgroup/plane-" + filepath.Base(dir), "/sys/fs/cgroup/*/plane-" + filepath.Base(dir)} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, found...)
-	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.SplitSeq(string(mounts), "\n") {
-		if strings.Contains(line, dir) {
-			out = append(out, line)
-		}
-	}
-	return append(out, processes(t, dir)...)
-}
-
-// processes lists the command lines that contain s.
-func processes(t *testing.T, s string) []string {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []string
-	for _, f := range files {
-		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), s) {
-			out = append(out, strings.ReplaceAll(string(b), "\x00", " "))
-		}
-	}
-	return out
 }
 
 // runPod makes a pod and returns when it runs. Without mutate it is bound to

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -95,42 +94,15 @@ func (s Spec) cleanUp() error {
 // killDescendants kills everything that has pid among its ancestors and reaps
 // what it can. It reports whether there was anything.
 func killDescendants(pid int) bool {
-	children := map[int][]int{}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return false
-	}
-	for _, e := range entries {
-		if p, err := strconv.Atoi(e.Name()); err == nil {
-			children[parentOf(p)] = append(children[parentOf(p)], p)
-		}
-	}
-	found := false
-	for queue := children[pid]; len(queue) > 0; queue = queue[1:] {
-		found = true
-		_ = syscall.Kill(queue[0], syscall.SIGKILL)
-		queue = append(queue, children[queue[0]]...)
+	below := Below(pid)
+	for _, p := range below {
+		_ = syscall.Kill(p.PID, syscall.SIGKILL)
 	}
 	for {
 		if p, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); p <= 0 || err != nil {
-			return found
+			return len(below) > 0
 		}
 	}
-}
-
-// parentOf reads the fourth field of /proc/<pid>/stat; the second, a name in
-// parentheses, may hold anything.
-func parentOf(pid int) int {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	if len(fields) < 2 {
-		return 0
-	}
-	parent, _ := strconv.Atoi(fields[1])
-	return parent
 }
 
 // mountsBelow lists mount points below dir in the order in which they were made.

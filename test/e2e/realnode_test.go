@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/procevents"
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/realnode"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+)
+
+// Real nodes have an image of the agent that ships, and one whose only program is
+// called as the owner's is. No other process may have that name on its command line.
+const (
+	agentImage    = "plane.local/reclaim-agent:e2e"
+	workloadImage = "plane.local/workload:1"
+	ownersProgram = "e2e-owned"
+)
+
+// TestRealNodeIsGivenBack is the whole story on a kubelet: the manager installs the
+// agent, which runs with the rights that ship and tells the owner from a workload.
+func TestRealNodeIsGivenBack(t *testing.T) {
+	t.Parallel()
+	l, program := newRealLab(t, "real")
+	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillIfCommands = []string{ownersProgram} },
+		infrav1.PlaneMachineSpec{Backend: infrav1.Real})
+	box, err := shared.RealNode(client.ObjectKeyFromObject(familyOf(sm).infra))
+	l.must(err)
+	agent := l.waitAgent(sm)
+	l.wantShipped(agent.pod)
+	// NET_ADMIN is bit 12.
+	agent.wantRights(t, 0, "0000000000001000")
+	agent.wantNamespace(t, "pid", true)
+	agent.wantNamespace(t, "net", true)
+	agent.wantDetector(t, kernelDetector(t))
+
+	l.wantIgnored(sm, agent)
+	processes, err := box.Processes()
+	l.must(err)
+	wantNamed(t, processes, "containerd", "kubelet", "containerd-shim", "reclaim-agent", ownersProgram)
+
+	begin := time.Now()
+	owner := l.startCommand("sh", "-c", "exec "+program)
+	l.wantReclaimed(sm, ownersProgram)
+	t.Logf("from the start of the owner's program to the end of the reclaim: %v", time.Since(begin).Round(time.Millisecond))
+	l.wantAskedOnce(sm)
+	for _, p := range processes {
+		if p.Alive() {
+			t.Errorf("process %d of the node, %s, must have ended", p.PID, p.Name)
+		}
+	}
+	if left, err := box.Traces(); err != nil || len(left) > 0 {
+		t.Errorf("the machine must be as it was before it was lent: %v, %v", left, err)
+	}
+	l.wantUntouched(owner)
+
+	l.must(owner.Process.Kill())
+	wantInOrder(t, l.owner("real-owner").run("resume", sm.Name), "on again", "the machine joins now")
+	l.waitPhase(sm, active, metav1.ConditionTrue)
+	l.waitAgent(sm).wantDetector(t, kernelDetector(t))
+}
+
+// newRealLab makes a Cluster whose Nodes can be kubelets on this machine, and
+// returns the owner's program, too.
+func newRealLab(t *testing.T, name string) (*lab, string) {
+	t.Helper()
+	if err := shared.RealNodes(); err != nil {
+		t.Skip(err)
+	}
+	l := newNamespace(t, name)
+	l.newWorkload(plane.WorkloadOptions{RealNodes: true, ClusterOptions: plane.ClusterOptions{AuditBodies: []string{""}}})
+	program := filepath.Join(t.TempDir(), ownersProgram)
+	l.must(copyProgram(shared.Bin("pause"), program))
+	ctx := timeout(t, patience)
+	l.must(shared.ImportImage(ctx, agentImage, shared.Program("reclaim-agent")))
+	l.must(shared.ImportImage(ctx, workloadImage, program))
+	return l, program
+}
+
+// An installedAgent is the agent's pod on a Node, and its process on this machine.
+type installedAgent struct {
+	pod *corev1.Pod
+	realnode.Process
+}
+
+// waitAgent waits until the agent that the manager installed is Ready and armed.
+func (l *lab) waitAgent(sm *v1alpha1.ScheduledMachine) installedAgent {
+	l.t.Helper()
+	node := l.node(sm).Name
+	l.waitConfigured(l.Cluster, node, sm.Spec.KillIfCommands...)
+	var agent installedAgent
+	l.until(func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := l.Client.List(ctx, pods, client.InNamespace(reclaim.Namespace)); err != nil {
+			return err
+		}
+		i := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == node && p.DeletionTimestamp.IsZero() })
+		if i < 0 {
+			return errors.New("the DaemonSet has no pod for the Node")
+		}
+		agent.pod = &pods.Items[i]
+		if !slices.ContainsFunc(agent.pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		}) {
+			return fmt.Errorf("the agent is not Ready: %+v", agent.pod.Status.ContainerStatuses)
+		}
+		return nil
+	})
+	box, err := shared.RealNode(client.ObjectKeyFromObject(familyOf(sm).infra))
+	l.must(err)
+	processes, err := box.Processes()
+	l.must(err)
+	_, id, _ := strings.Cut(agent.pod.Status.ContainerStatuses[0].ContainerID, "://")
+	i := slices.IndexFunc(processes, func(p realnode.Process) bool {
+		group, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
+		return err == nil && strings.Contains(string(group), id)
+	})
+	if i < 0 {
+		l.t.Fatalf("no process is in container %s", id)
+	}
+	agent.Process = processes[i]
+	return agent
+}
+
+// wantShipped checks that a pod has what the manifests say, and nothing on top.
+func (l *lab) wantShipped(pod *corev1.Pod) {
+	l.t.Helper()
+	objects, err := manifests.Objects()
+	l.must(err)
+	ds := &appsv1.DaemonSet{}
+	l.must(runtime.DefaultUnstructuredConverter.FromUnstructured(objects[len(objects)-1].Object, ds))
+	want := ds.Spec.Template.Spec
+	want.Containers[0].Image = agentImage
+	if diff := cmp.Diff(partsOf(want), partsOf(pod.Spec)); diff != "" {
+		l.t.Errorf("the agent's pod: -as shipped, +as it runs:\n%s", diff)
+	}
+}
+
+// podParts are what a pod may do on its host.
+type podParts struct {
+	Account                       string
+	HostPID, HostNetwork, HostIPC bool
+	Pod                           *corev1.PodSecurityContext
+	Volumes                       []corev1.Volume
+	Containers                    []containerParts
+}
+
+type containerParts struct {
+	Image         string
+	Command, Args []string
+	Security      *corev1.SecurityContext
+	Mounts        []corev1.VolumeMount
+}
+
+// partsOf leaves out the token, which every pod gets.
+func partsOf(s corev1.PodSpec) podParts {
+	const token = "kube-api-access-"
+	parts := podParts{
+		Account: s.ServiceAccountName, HostPID: s.HostPID, HostNetwork: s.HostNetwork, HostIPC: s.HostIPC, Pod: s.SecurityContext,
+		Volumes: slices.DeleteFunc(slices.Clone(s.Volumes), func(v corev1.Volume) bool { return strings.HasPrefix(v.Name, token) }),
+	}
+	for _, c := range append(slices.Clone(s.InitContainers), s.Containers...) {
+		parts.Containers = append(parts.Containers, containerParts{
+			Image: c.Image, Command: c.Command, Args: c.Args, Security: c.SecurityContext,
+			Mounts: slices.DeleteFunc(slices.Clone(c.VolumeMounts), func(m corev1.VolumeMount) bool { return strings.HasPrefix(m.Name, token) }),
+		})
+	}
+	return parts
+}
+
+// wantRights checks what the kernel lets the agent do.
+func (a installedAgent) wantRights(t *testing.T, user int, capabilities string) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const none = "0000000000000000"
+	uid := strings.TrimSuffix(strings.Repeat(fmt.Sprintf("%d\t", user), 4), "\t")
+	want := map[string]string{
+		"Name": "reclaim-agent", "Uid": uid, "Gid": "0\t0\t0\t0", "NoNewPrivs": "1", "Seccomp": "2", // a filter
+		"CapEff": capabilities, "CapPrm": capabilities, "CapBnd": capabilities, "CapInh": none, "CapAmb": none,
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(line, ":")
+		if _, ok := want[key]; ok {
+			got[key] = strings.TrimSpace(value)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the agent's process: -want, +got:\n%s", diff)
+	}
+	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", a.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/", "/host/proc", "/host/machine-id"} {
+		if !slices.ContainsFunc(strings.Split(string(mounts), "\n"), func(line string) bool {
+			fields := strings.Fields(line)
+			return len(fields) > 5 && fields[4] == path && slices.Contains(strings.Split(fields[5], ","), "ro")
+		}) {
+			t.Errorf("the agent must be able to read %s, and not to write it:\n%s", path, mounts)
+		}
+	}
+}
+
+// wantNamespace checks whether the agent is in a namespace of its host.
+func (a installedAgent) wantNamespace(t *testing.T, kind string, want bool) {
+	t.Helper()
+	host, err := os.Readlink("/proc/self/ns/" + kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", a.PID, kind))
+	if err != nil || (own == host) != want {
+		t.Errorf("the agent's %s namespace is %s, that of the host %s: %v", kind, own, host, err)
+	}
+}
+
+// kernelDetector is how the agent has to find processes here: whether the kernel
+// announces them is not the agent's to say.
+func kernelDetector(t *testing.T) string {
+	t.Helper()
+	conn, err := procevents.Dial(procevents.Options{Now: time.Now})
+	if err != nil {
+		t.Logf("the agent polls, because the kernel does not announce processes to this test either: %v", err)
+		return "poll"
+	}
+	_ = conn.Close()
+	return "netlink"
+}
+
+// wantDetector waits until the agent finds processes in the way that is named.
+func (a installedAgent) wantDetector(t *testing.T, detector string) {
+	t.Helper()
+	a.wantMetric(t, fmt.Sprintf("fivespot_agent_detector{detector=%q} 1", detector))
+}
+
+// wantMetric waits for a line of the agent's metrics.
+func (a installedAgent) wantMetric(t *testing.T, want string) {
+	t.Helper()
+	err := plane.Until(timeout(t, patience), func(ctx context.Context) error {
+		metrics, err := a.metrics(ctx)
+		if err == nil && !strings.Contains(metrics, want+"\n") {
+			err = fmt.Errorf("no metric %s among\n%s", want, metrics)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (a installedAgent) metrics(ctx context.Context) (string, error) {
+	host := a.pod.Status.PodIP
+	if a.pod.Spec.HostNetwork {
+		host = "127.0.0.1"
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+":9797/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	return string(text), err
+}
+
+// wantIgnored runs a workload that is called as the owner's program is, and checks
+// that the agent sees it and keeps quiet.
+func (l *lab) wantIgnored(sm *v1alpha1.ScheduledMachine, agent installedAgent) {
+	l.t.Helper()
+	l.runImage(sm, "workload", workloadImage)
+	seen := func(ctx context.Context) error {
+		metrics, err := agent.metrics(ctx)
+		if err == nil && strings.Contains(metrics, "fivespot_agent_excluded_total 0\n") {
+			err = errors.New("the agent has not seen the workload's process")
+		}
+		return err
+	}
+	l.until(seen)
+	holds(l.t, 2*shortly, func(ctx context.Context) error {
+		node := &corev1.Node{}
+		if err := l.Client.Get(ctx, client.ObjectKey{Name: sm.Status.NodeRef.Name}, node); err != nil {
+			return err
+		}
+		for _, key := range []string{reclaim.RequestedAnnotation, reclaim.ReasonAnnotation, reclaim.RequestedAtAnnotation} {
+			if v, ok := node.Annotations[key]; ok {
+				return fmt.Errorf("a workload's process takes its own Node away: %s=%s", key, v)
+			}
+		}
+		return seen(ctx)
+	})
+	agent.wantMetric(l.t, "fivespot_agent_matches_total 0")
+}
+
+// wantNamed checks that there is a process of each name.
+func wantNamed(t *testing.T, processes []realnode.Process, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if !slices.ContainsFunc(processes, func(p realnode.Process) bool { return p.Name == name }) {
+			t.Errorf("no process is called %s: %+v", name, processes)
+		}
+	}
+}
+
+// wantAskedOnce checks that the agent's requests were within its rights, and that
+// one of them asked for the machine.
+func (l *lab) wantAskedOnce(sm *v1alpha1.ScheduledMachine) {
+	l.t.Helper()
+	asked := 0
+	for _, e := range l.audit(l.Cluster) {
+		if e.User.Username != "system:serviceaccount:"+reclaim.Namespace+":reclaim-agent" || e.ResponseStatus == nil {
+			continue
+		}
+		if e.ResponseStatus.Code >= 400 {
+			l.t.Errorf("the agent was refused: %s", describe(e))
+		}
+		if isWrite(e) {
+			asked++
+			if text := body(e); !strings.Contains(text, reclaim.Reason(ownersProgram)) {
+				l.t.Errorf("the agent may write nothing but its request: %s", describe(e))
+			}
+		}
+	}
+	if asked != 1 {
+		l.t.Errorf("the agent has to ask once for %s, not %d times", sm.Name, asked)
+	}
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package realnode
+
+import (
+	"os"
+	"strconv"
+	"strings"
+)
+
+// A Process is one of this machine.
+type Process struct {
+	PID int
+	// Name is what the kernel calls it, at most 15 bytes.
+	Name string
+
+	parent int
+	// start tells it from others that had or will have its PID.
+	start string
+	// ended says that it only waits to be reaped.
+	ended bool
+}
+
+// Alive reports whether it still runs.
+func (p Process) Alive() bool {
+	now, ok := processOf(p.PID)
+	return ok && now.start == p.start && !now.ended
+}
+
+// Below lists the processes that have pid among their ancestors, parents first.
+func Below(pid int) []Process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	children := map[int][]Process{}
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil {
+			if p, ok := processOf(n); ok {
+				children[p.parent] = append(children[p.parent], p)
+			}
+		}
+	}
+	below := children[pid]
+	for i := 0; i < len(below); i++ {
+		below = append(below, children[below[i].PID]...)
+	}
+	return below
+}
+
+// processOf reads /proc/<pid>/stat. Its second field, a name in parentheses, may
+// hold anything.
+func processOf(pid int) (Process, bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return Process{}, false
+	}
+	head, rest, _ := strings.Cut(string(b), "(")
+	end := strings.LastIndexByte(rest, ')')
+	if head == "" || end < 0 {
+		return Process{}, false
+	}
+	fields := strings.Fields(rest[end+1:])
+	const state, parent, start = 0, 1, 19 // fields 3, 4 and 22 of proc(5)
+	if len(fields) <= start {
+		return Process{}, false
+	}
+	p := Process{PID: pid, Name: rest[:end], start: fields[start], ended: fields[state] == "Z"}
+	p.parent, _ = strconv.Atoi(fields[parent])
+	return p, true
+}
