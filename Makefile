@@ -30,7 +30,7 @@ generate: $(CONTROLLER_GEN) ## Generate deepcopy, CRDs, RBAC, webhook manifests,
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=config/rbac
 	$(CONTROLLER_GEN) webhook paths=./internal/webhooks/... output:webhook:dir=config/webhook
 	go run ./hack/reference docs/reference
-	go run ./hack/clusterresourceset templates/clusterresourceset-reclaim-agent.yaml
+	go run ./hack/clusterresourceset templates
 
 .PHONY: build
 build: ## Build the binaries into bin/.

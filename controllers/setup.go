@@ -61,6 +61,8 @@ type Options struct {
 	AgentInstall AgentInstall
 	// ReclaimAgentImage is the image of the agent; empty is that of the manifests.
 	ReclaimAgentImage string
+	// ReclaimAgentDetector says how the agent that is installed finds processes.
+	ReclaimAgentDetector ReclaimAgentDetector
 }
 
 // AgentInstall says who installs the reclaim agent.
@@ -71,6 +73,16 @@ const (
 	AgentInstallEnabled AgentInstall = "enabled"
 	// AgentInstallDisabled means that somebody else does.
 	AgentInstallDisabled AgentInstall = "disabled"
+)
+
+// ReclaimAgentDetector says how the agent finds processes, and so what it may do.
+type ReclaimAgentDetector string
+
+const (
+	// ReclaimAgentDetectorAuto listens to the kernel where it can.
+	ReclaimAgentDetectorAuto ReclaimAgentDetector = "auto"
+	// ReclaimAgentDetectorPoll polls, which takes no capability.
+	ReclaimAgentDetectorPoll ReclaimAgentDetector = "poll"
 )
 
 // SetupWithManager adds everything to mgr.
@@ -137,6 +149,11 @@ func installation(o Options) ([]*unstructured.Unstructured, error) {
 	objects, err := manifests.Objects()
 	if err != nil {
 		return nil, err
+	}
+	if o.ReclaimAgentDetector == ReclaimAgentDetectorPoll {
+		if objects, err = manifests.Polling(objects); err != nil {
+			return nil, err
+		}
 	}
 	return manifests.WithImage(objects, o.ReclaimAgentImage)
 }

@@ -66,6 +66,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.controllers.ScheduledMachineConcurrency, "scheduledmachine-concurrency", 80, "ScheduledMachines reconciled at the same time. Together with watches and emergencies, more than the API server takes on one connection, 100, only open more connections.")
 	fs.StringVar((*string)(&o.controllers.AgentInstall), "agent-install", string(controllers.AgentInstallEnabled), "Who installs the reclaim agent in workload clusters: enabled, the manager, where a ScheduledMachine has killIfCommands; disabled, you. Labels of Nodes and their ConfigMaps are kept in either case.")
 	fs.StringVar(&o.controllers.ReclaimAgentImage, "reclaim-agent-image", "", "Image of the reclaim agent that the manager installs. Empty is the one in the manifests.")
+	fs.StringVar((*string)(&o.controllers.ReclaimAgentDetector), "reclaim-agent-detector", string(controllers.ReclaimAgentDetectorAuto), "How the reclaim agent that the manager installs finds programs: auto, it listens to the kernel where it can; poll, it looks every 250 ms, without a capability, without user 0, and outside of its host's network.")
 	fs.BoolVar(&o.controllers.BypassForeignHooks, "emergency-bypass-foreign-hooks", true, "Delete the infrastructure at the kill switch and an owner's request although somebody else's deletion hook is on the Machine. Without it the infrastructure waits for the hooks, and the status names them.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the webhook server.")
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key.")
@@ -88,6 +89,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--leader-elect-renew-deadline=%s: must be shorter than --leader-elect-lease-duration=%s", o.renewDeadline, o.leaseDuration)
 	case o.controllers.AgentInstall != controllers.AgentInstallEnabled && o.controllers.AgentInstall != controllers.AgentInstallDisabled:
 		return fmt.Errorf("--agent-install=%s: must be %s or %s", o.controllers.AgentInstall, controllers.AgentInstallEnabled, controllers.AgentInstallDisabled)
+	case o.controllers.ReclaimAgentDetector != controllers.ReclaimAgentDetectorAuto && o.controllers.ReclaimAgentDetector != controllers.ReclaimAgentDetectorPoll:
+		return fmt.Errorf("--reclaim-agent-detector=%s: must be %s or %s", o.controllers.ReclaimAgentDetector, controllers.ReclaimAgentDetectorAuto, controllers.ReclaimAgentDetectorPoll)
 	default:
 		return nil
 	}

@@ -16,6 +16,8 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"--clustercache-concurrency=-1":    "--clustercache-concurrency=-1: must be at least 1",
 		"--agent-install=disabled":         "",
 		"--agent-install=never":            "--agent-install=never: must be enabled or disabled",
+		"--reclaim-agent-detector=poll":    "",
+		"--reclaim-agent-detector=netlink": "--reclaim-agent-detector=netlink: must be auto or poll",
 		"--sync-period=0s":                 "--sync-period=0s: must be positive",
 		"--leader-elect-renew-deadline=1m": "--leader-elect-renew-deadline=1m0s: must be shorter than --leader-elect-lease-duration=15s",
 	}

@@ -15,13 +15,20 @@ import (
 	"io/fs"
 	"maps"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
 
 //go:embed *.yaml
 var files embed.FS
+
+// polling is what kustomize patches in to make an agent that only polls.
+//
+//go:embed poll/daemonset.yaml
+var polling []byte
 
 // kustomization is the part of kustomize that the directory makes use of. Reading is
 // strict, so that what else is written there is not lost here.
@@ -106,25 +113,52 @@ func addLabels(u *unstructured.Unstructured, pairs map[string]string) {
 // WithImage returns copies of objects in which the agent runs from image; empty
 // leaves the one that is written there.
 func WithImage(objects []*unstructured.Unstructured, image string) ([]*unstructured.Unstructured, error) {
-	copies := make([]*unstructured.Unstructured, 0, len(objects))
-	for _, u := range objects {
-		u = u.DeepCopy()
-		copies = append(copies, u)
-		if image == "" || u.GetKind() != "DaemonSet" {
-			continue
-		}
+	return withDaemonSet(objects, func(u *unstructured.Unstructured) error {
 		path := []string{"spec", "template", "spec", "containers"}
 		containers, _, err := unstructured.NestedSlice(u.Object, path...)
-		if err != nil {
-			return nil, fmt.Errorf("reading DaemonSet %s: %w", u.GetName(), err)
+		if err != nil || image == "" {
+			return err
 		}
 		for _, c := range containers {
 			if container, ok := c.(map[string]any); ok {
 				container["image"] = image
 			}
 		}
-		if err := unstructured.SetNestedSlice(u.Object, containers, path...); err != nil {
-			return nil, err
+		return unstructured.SetNestedSlice(u.Object, containers, path...)
+	})
+}
+
+// Polling returns copies of objects in which the agent only polls, and has none of
+// the rights that listening to the kernel takes.
+func Polling(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	patch, err := yaml.YAMLToJSON(polling)
+	if err != nil {
+		return nil, fmt.Errorf("reading poll/daemonset.yaml: %w", err)
+	}
+	return withDaemonSet(objects, func(u *unstructured.Unstructured) error {
+		before, err := u.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		after, err := strategicpatch.StrategicMergePatch(before, patch, appsv1.DaemonSet{})
+		if err != nil {
+			return err
+		}
+		return u.UnmarshalJSON(after)
+	})
+}
+
+// withDaemonSet returns copies of objects, those of DaemonSets changed.
+func withDaemonSet(objects []*unstructured.Unstructured, change func(*unstructured.Unstructured) error) ([]*unstructured.Unstructured, error) {
+	copies := make([]*unstructured.Unstructured, 0, len(objects))
+	for _, u := range objects {
+		u = u.DeepCopy()
+		copies = append(copies, u)
+		if u.GetKind() != "DaemonSet" {
+			continue
+		}
+		if err := change(u); err != nil {
+			return nil, fmt.Errorf("changing DaemonSet %s: %w", u.GetName(), err)
 		}
 	}
 	return copies, nil

@@ -3,6 +3,7 @@
 package manifests_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -65,6 +66,35 @@ func TestWithImage(t *testing.T) {
 	}
 	if got := image(objects[0]); got != "old" {
 		t.Errorf("the original is %q", got)
+	}
+}
+
+func TestPollingTakesRightsAwayAndLeavesTheRest(t *testing.T) {
+	listening, err := manifests.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	polling, err := manifests.Polling(listening)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, u := range polling {
+		changed := !reflect.DeepEqual(u, listening[i])
+		if changed != (u.GetKind() == "DaemonSet") {
+			t.Errorf("%s %s is changed: %t", u.GetKind(), u.GetName(), changed)
+		}
+		if !changed {
+			continue
+		}
+		text, err := u.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, right := range []string{"NET_ADMIN", "hostNetwork", "hostPort", "hostIP"} {
+			if strings.Contains(string(text), `"`+right+`"`) {
+				t.Errorf("it still has %s: %s", right, text)
+			}
+		}
 	}
 }
 

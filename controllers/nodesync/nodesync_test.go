@@ -362,6 +362,40 @@ func TestAnInstallationOfSomebodyElse(t *testing.T) {
 	w.want("and cleared", w.settle(), optsOut)
 }
 
+// TestAnotherDetector is about a manager that is restarted with another
+// --reclaim-agent-detector: what the agent may do follows, in both directions.
+func TestAnotherDetector(t *testing.T) {
+	w := newWorld(t, "java")
+	listening := w.manifests
+	w.settle()
+	ds := w.daemonSet()
+	w.Read(ds)
+	before := ds.Spec.Template.Spec
+	var err error
+	w.manifests, err = manifests.Polling(listening)
+	w.Must(err)
+	w.restart()
+	w.want("the DaemonSet is applied as it is now", w.settle(), installs)
+	w.Read(ds)
+	pod := ds.Spec.Template.Spec
+	agent := pod.Containers[0]
+	if pod.HostNetwork || agent.Ports[0].HostPort != 0 || len(agent.SecurityContext.Capabilities.Add) != 0 || *agent.SecurityContext.RunAsUser == 0 {
+		t.Errorf("an agent that polls has rights that only the other needs: %v", pod)
+	}
+	if !slices.Contains(agent.Args, "--detector=poll") {
+		t.Errorf("it is not told to poll: %v", agent.Args)
+	}
+	w.want("and then it is settled", w.settle())
+
+	w.manifests = listening
+	w.restart()
+	w.settle()
+	w.Read(ds)
+	if diff := cmp.Diff(before, ds.Spec.Template.Spec); diff != "" {
+		t.Errorf("the way back leaves something: -want, +got:\n%s", diff)
+	}
+}
+
 func TestTwoClustersOfOneServer(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()

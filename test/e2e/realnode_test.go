@@ -23,6 +23,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,12 +49,10 @@ func TestRealNodeIsGivenBack(t *testing.T) {
 		infrav1.PlaneMachineSpec{Backend: infrav1.Real})
 	box, err := shared.RealNode(client.ObjectKeyFromObject(familyOf(sm).infra))
 	l.must(err)
+	objects, err := manifests.Objects()
+	l.must(err)
 	agent := l.waitAgent(sm)
-	l.wantShipped(agent.pod)
-	// NET_ADMIN is bit 12.
-	agent.wantRights(t, 0, "0000000000001000")
-	agent.wantNamespace(t, "pid", true)
-	agent.wantNamespace(t, "net", true)
+	agent.want(t, agentRights{objects: objects, user: 0, capabilities: 1 << netAdmin, hostNetwork: true})
 	agent.wantDetector(t, kernelDetector(t))
 
 	l.wantIgnored(sm, agent)
@@ -80,6 +79,37 @@ func TestRealNodeIsGivenBack(t *testing.T) {
 	wantInOrder(t, l.owner("real-owner").run("resume", sm.Name), "on again", "the machine joins now")
 	l.waitPhase(sm, active, metav1.ConditionTrue)
 	l.waitAgent(sm).wantDetector(t, kernelDetector(t))
+}
+
+// TestRealNodeIsGivenBackByAnAgentThatOnlyPolls has an agent without a capability. All
+// tests share the manager that is told to install it, so it is not parallel.
+func TestRealNodeIsGivenBackByAnAgentThatOnlyPolls(t *testing.T) {
+	l, program := newRealLab(t, "realpoll")
+	l.restartManager("--reclaim-agent-detector=poll")
+	defer l.restartManager("--reclaim-agent-detector=auto")
+	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillIfCommands = []string{ownersProgram} },
+		infrav1.PlaneMachineSpec{Backend: infrav1.Real})
+	objects, err := manifests.Objects()
+	l.must(err)
+	objects, err = manifests.Polling(objects)
+	l.must(err)
+	agent := l.waitAgent(sm)
+	agent.want(t, agentRights{objects: objects, user: 65532})
+	agent.wantDetector(t, "poll")
+	l.wantIgnored(sm, agent)
+
+	owner := l.startCommand("sh", "-c", "exec "+program)
+	l.wantReclaimed(sm, ownersProgram)
+	l.wantAskedOnce(sm)
+	l.wantUntouched(owner)
+}
+
+// restartManager starts the manager again with more arguments.
+func (l *lab) restartManager(args ...string) {
+	l.t.Helper()
+	l.must(shared.Manager.Stop())
+	shared.Manager.AddArgs(args...)
+	l.must(shared.Manager.Start(timeout(l.t, patience)))
 }
 
 // newRealLab makes a Cluster whose Nodes can be kubelets on this machine, and
@@ -144,18 +174,37 @@ func (l *lab) waitAgent(sm *v1alpha1.ScheduledMachine) installedAgent {
 	return agent
 }
 
-// wantShipped checks that a pod has what the manifests say, and nothing on top.
-func (l *lab) wantShipped(pod *corev1.Pod) {
-	l.t.Helper()
-	objects, err := manifests.Objects()
-	l.must(err)
+// netAdmin is the number of CAP_NET_ADMIN.
+const netAdmin = 12
+
+// agentRights are what an agent is to have, and nothing on top.
+type agentRights struct {
+	// objects are what is installed.
+	objects     []*unstructured.Unstructured
+	user        int
+	hostNetwork bool
+	// capabilities is a bit mask.
+	capabilities uint64
+}
+
+// want checks an agent's pod by what is installed, and its process by what the kernel
+// says of it.
+func (a installedAgent) want(t *testing.T, r agentRights) {
+	t.Helper()
+	i := slices.IndexFunc(r.objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "DaemonSet" })
 	ds := &appsv1.DaemonSet{}
-	l.must(runtime.DefaultUnstructuredConverter.FromUnstructured(objects[len(objects)-1].Object, ds))
-	want := ds.Spec.Template.Spec
-	want.Containers[0].Image = agentImage
-	if diff := cmp.Diff(partsOf(want), partsOf(pod.Spec)); diff != "" {
-		l.t.Errorf("the agent's pod: -as shipped, +as it runs:\n%s", diff)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.objects[i].Object, ds); err != nil {
+		t.Fatal(err)
 	}
+	shipped := ds.Spec.Template.Spec
+	shipped.Containers[0].Image = agentImage
+	if diff := cmp.Diff(partsOf(shipped), partsOf(a.pod.Spec)); diff != "" {
+		t.Errorf("the agent's pod: -as shipped, +as it runs:\n%s", diff)
+	}
+	a.wantStatus(t, r)
+	a.wantMounts(t)
+	a.wantNamespace(t, "pid", true)
+	a.wantNamespace(t, "net", r.hostNetwork)
 }
 
 // podParts are what a pod may do on its host.
@@ -190,18 +239,18 @@ func partsOf(s corev1.PodSpec) podParts {
 	return parts
 }
 
-// wantRights checks what the kernel lets the agent do.
-func (a installedAgent) wantRights(t *testing.T, user int, capabilities string) {
+// wantStatus checks the credentials of an agent's process.
+func (a installedAgent) wantStatus(t *testing.T, r agentRights) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.PID))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const none = "0000000000000000"
-	uid := strings.TrimSuffix(strings.Repeat(fmt.Sprintf("%d\t", user), 4), "\t")
+	has, none := fmt.Sprintf("%016x", r.capabilities), fmt.Sprintf("%016x", 0)
 	want := map[string]string{
-		"Name": "reclaim-agent", "Uid": uid, "Gid": "0\t0\t0\t0", "NoNewPrivs": "1", "Seccomp": "2", // a filter
-		"CapEff": capabilities, "CapPrm": capabilities, "CapBnd": capabilities, "CapInh": none, "CapAmb": none,
+		"Name": "reclaim-agent", "NoNewPrivs": "1", "Seccomp": "2", // a filter
+		"Uid": fmt.Sprintf("%[1]d\t%[1]d\t%[1]d\t%[1]d", r.user), "Gid": "0\t0\t0\t0",
+		"CapEff": has, "CapPrm": has, "CapBnd": has, "CapInh": none, "CapAmb": none,
 	}
 	got := map[string]string{}
 	for line := range strings.Lines(string(text)) {
@@ -213,16 +262,25 @@ func (a installedAgent) wantRights(t *testing.T, user int, capabilities string) 
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the agent's process: -want, +got:\n%s", diff)
 	}
-	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", a.PID))
+}
+
+// wantMounts checks that an agent sees what it needs of its host, and can write none
+// of it, nor into its own image.
+func (a installedAgent) wantMounts(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", a.PID))
 	if err != nil {
 		t.Fatal(err)
 	}
+	options := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 5 {
+			options[fields[4]] = fields[5]
+		}
+	}
 	for _, path := range []string{"/", "/host/proc", "/host/machine-id"} {
-		if !slices.ContainsFunc(strings.Split(string(mounts), "\n"), func(line string) bool {
-			fields := strings.Fields(line)
-			return len(fields) > 5 && fields[4] == path && slices.Contains(strings.Split(fields[5], ","), "ro")
-		}) {
-			t.Errorf("the agent must be able to read %s, and not to write it:\n%s", path, mounts)
+		if !slices.Contains(strings.Split(options[path], ","), "ro") {
+			t.Errorf("%s must be mounted, to be read only: %q", path, options[path])
 		}
 	}
 }

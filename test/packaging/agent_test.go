@@ -39,7 +39,7 @@ func TestAgentOfTheGuide(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	dir := t.TempDir()
-	create(ctx, t, agentManifests(t)...)
+	create(ctx, t, agentManifests(t, listening)...)
 	create(ctx, t, configMapOfTheGuide(t))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: desk}}
 	if err := shared.Management.Client.Create(ctx, node); err != nil {
@@ -105,7 +105,7 @@ func configMapOfTheGuide(t *testing.T) *unstructured.Unstructured {
 // agentPod is the DaemonSet's pod on the desk.
 func agentPod(t *testing.T) *corev1.Pod {
 	t.Helper()
-	template := agentDaemonSet(t).Spec.Template
+	template := agentDaemonSet(t, listening).Spec.Template
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	pod.Namespace, pod.Name, pod.Spec.NodeName = namespace, account, desk
 	return pod

@@ -20,20 +20,26 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// agentManifests are what kustomize makes of config/reclaim-agent.
-func agentManifests(t *testing.T) []*unstructured.Unstructured {
+// listening and polling are the directories of config that install the agent.
+const (
+	listening = "reclaim-agent"
+	polling   = "reclaim-agent-poll"
+)
+
+// agentManifests are what kustomize makes of a directory of config.
+func agentManifests(t *testing.T, directory string) []*unstructured.Unstructured {
 	t.Helper()
-	text, err := kustomize("reclaim-agent")
+	text, err := kustomize(directory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return decode(t, text)
 }
 
-func agentDaemonSet(t *testing.T) *appsv1.DaemonSet {
+func agentDaemonSet(t *testing.T, directory string) *appsv1.DaemonSet {
 	t.Helper()
 	ds := &appsv1.DaemonSet{}
-	for _, u := range agentManifests(t) {
+	for _, u := range agentManifests(t, directory) {
 		if u.GetKind() != "DaemonSet" {
 			continue
 		}
@@ -54,20 +60,42 @@ func byName(objects []*unstructured.Unstructured) map[string]any {
 }
 
 // TestTheAgentIsTheSameWhoeverInstallsIt compares what the manager installs and what
-// the template has with what kustomize makes of config/reclaim-agent.
+// the templates have with what kustomize builds.
 func TestTheAgentIsTheSameWhoeverInstallsIt(t *testing.T) {
-	want := byName(agentManifests(t))
-	if len(want) == 0 {
-		t.Fatal("nothing is installed")
-	}
 	embedded, err := manifests.Objects()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, normal(t, embedded)); diff != "" {
-		t.Errorf("-as kustomize builds it, +as the manager installs it:\n%s", diff)
+	patched, err := manifests.Polling(embedded)
+	if err != nil {
+		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(system.Repository(), "templates", "clusterresourceset-reclaim-agent.yaml"))
+	for directory, installed := range map[string][]*unstructured.Unstructured{listening: embedded, polling: patched} {
+		t.Run(directory, func(t *testing.T) {
+			want := byName(agentManifests(t, directory))
+			if len(want) == 0 {
+				t.Fatal("nothing is installed")
+			}
+			if diff := cmp.Diff(want, normal(t, installed)); diff != "" {
+				t.Errorf("-as kustomize builds it, +as the manager installs it:\n%s", diff)
+			}
+			applied := template(t, "clusterresourceset-"+directory+".yaml")
+			if diff := cmp.Diff(want, byName(applied)); diff != "" {
+				t.Errorf("-as kustomize builds it, +as the template has it; run make generate:\n%s", diff)
+			}
+			for i, u := range installed {
+				if u.GetKind() != applied[i].GetKind() {
+					t.Errorf("object %d is a %s in the template, and a %s as the manager installs it", i, applied[i].GetKind(), u.GetKind())
+				}
+			}
+		})
+	}
+}
+
+// template returns what a ClusterResourceSet applies, in its order.
+func template(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(system.Repository(), "templates", file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,14 +109,7 @@ func TestTheAgentIsTheSameWhoeverInstallsIt(t *testing.T) {
 			applied = append(applied, decode(t, []byte(data[key]))...)
 		}
 	}
-	if diff := cmp.Diff(want, byName(applied)); diff != "" {
-		t.Errorf("-as kustomize builds it, +as the template has it; run make generate:\n%s", diff)
-	}
-	for i, u := range embedded {
-		if u.GetKind() != applied[i].GetKind() {
-			t.Errorf("object %d is a %s in the template, and a %s as the manager installs it", i, applied[i].GetKind(), u.GetKind())
-		}
-	}
+	return applied
 }
 
 // normal has numbers as YAML is read here.
@@ -106,8 +127,30 @@ func normal(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 }
 
 func TestAgentAsksForNothingItDoesNotNeed(t *testing.T) {
-	ds := agentDaemonSet(t)
-	pod := ds.Spec.Template.Spec
+	t.Run(listening, func(t *testing.T) {
+		pod := agentDaemonSet(t, listening).Spec.Template.Spec
+		asksForLittle(t, pod, "NET_ADMIN")
+		if !pod.HostNetwork || *pod.Containers[0].SecurityContext.RunAsUser != 0 {
+			t.Errorf("the kernel announces processes to nobody else: %v", pod)
+		}
+	})
+	t.Run(polling, func(t *testing.T) {
+		pod := agentDaemonSet(t, polling).Spec.Template.Spec
+		asksForLittle(t, pod)
+		if s := pod.Containers[0].SecurityContext; pod.HostNetwork || *s.RunAsUser == 0 || s.RunAsNonRoot == nil || !*s.RunAsNonRoot {
+			t.Errorf("looking at processes takes neither the host's network nor user 0: %v", pod)
+		}
+		for _, p := range pod.Containers[0].Ports {
+			if p.HostPort != 0 {
+				t.Errorf("port %s is one of the host", p.Name)
+			}
+		}
+	})
+}
+
+// asksForLittle checks what both agents have in common, and the capabilities.
+func asksForLittle(t *testing.T, pod corev1.PodSpec, capabilities ...corev1.Capability) {
+	t.Helper()
 	if len(pod.Containers) != 1 || len(pod.InitContainers) != 0 {
 		t.Fatalf("containers %v %v", pod.Containers, pod.InitContainers)
 	}
@@ -116,7 +159,7 @@ func TestAgentAsksForNothingItDoesNotNeed(t *testing.T) {
 	if s.Privileged == nil || *s.Privileged || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
 		t.Errorf("security context %v", s)
 	}
-	if diff := cmp.Diff(&corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN"}}, s.Capabilities); diff != "" {
+	if diff := cmp.Diff(&corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: capabilities}, s.Capabilities); diff != "" {
 		t.Errorf("capabilities: -want, +got:\n%s", diff)
 	}
 	if pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
@@ -137,7 +180,7 @@ func TestAgentAsksForNothingItDoesNotNeed(t *testing.T) {
 			t.Errorf("%s can be written", m.Name)
 		}
 	}
-	if !pod.HostPID || !pod.HostNetwork || pod.PriorityClassName != "system-node-critical" || *pod.TerminationGracePeriodSeconds != 5 {
+	if !pod.HostPID || pod.HostIPC || pod.PriorityClassName != "system-node-critical" || *pod.TerminationGracePeriodSeconds != 5 {
 		t.Errorf("pod %v", pod)
 	}
 	if diff := cmp.Diff([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, pod.Tolerations); diff != "" {
@@ -153,9 +196,11 @@ func TestFlagsOfTheAgentExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, arg := range agentDaemonSet(t).Spec.Template.Spec.Containers[0].Args {
-		if name, _, _ := strings.Cut(arg, "="); !strings.Contains(string(known), "`"+name+"`") {
-			t.Errorf("the agent has no flag %s", name)
+	for _, directory := range []string{listening, polling} {
+		for _, arg := range agentDaemonSet(t, directory).Spec.Template.Spec.Containers[0].Args {
+			if name, _, _ := strings.Cut(arg, "="); !strings.Contains(string(known), "`"+name+"`") {
+				t.Errorf("the agent has no flag %s", name)
+			}
 		}
 	}
 }
