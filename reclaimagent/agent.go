@@ -23,6 +23,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
 )
 
 // oneshotPatience bounds how long --oneshot tries to report.
@@ -50,8 +51,8 @@ func Run(ctx context.Context, o Options, w World) error {
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer cancel()
-	if err := serve(ctx, &background, o.MetricsAddress, w.Log, counts); err != nil {
-		return fmt.Errorf("%w: %w", ErrUsage, err)
+	if o.MetricsAddress != "" {
+		background.Go(func() { serve(ctx, o.MetricsAddress, w.Log, counts) })
 	}
 	if o.Oneshot {
 		return l.once(ctx, source.Get)
@@ -99,21 +100,26 @@ func connect(o Options, w World) (*kubeapi.Client, error) {
 	return kubeapi.InCluster(options)
 }
 
-func serve(ctx context.Context, background *sync.WaitGroup, address string, log *slog.Logger, counts *metrics.Set) error {
-	if address == "" {
-		return nil
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("serving metrics: %w", err)
-	}
-	log.Info("Serving metrics", "address", listener.Addr().String())
-	background.Go(func() {
-		if err := counts.Serve(ctx, listener); err != nil {
-			log.Error("Serving metrics", "err", err)
+// serve serves metrics until ctx is done. A port that another program has, as one of
+// the owner's may, is tried again: nobody gets a machine back by metrics.
+func serve(ctx context.Context, address string, log *slog.Logger, counts *metrics.Set) {
+	backoff := retry.Backoff{First: firstRetry, Last: lastRetry}
+	for warned := false; ; warned = true {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err == nil {
+			log.Info("Serving metrics", "address", listener.Addr().String())
+			err = counts.Serve(ctx, listener)
 		}
-	})
-	return nil
+		if ctx.Err() != nil {
+			return
+		}
+		if !warned {
+			log.Error("Not serving metrics for now; processes are watched all the same", "address", address, "err", err)
+		}
+		if retry.Sleep(ctx, backoff.Next()) != nil {
+			return
+		}
+	}
 }
 
 // mailbox holds the newest Config that was not yet taken.

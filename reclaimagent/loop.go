@@ -18,8 +18,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
 )
 
-// firstRetry and lastRetry bound the time between two tries to read the Node
-// when the agent starts, before jitter.
+// firstRetry and lastRetry bound the time between two tries to read the Node when
+// the agent starts, and to listen where metrics are served, before jitter.
 const (
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 10 * time.Second

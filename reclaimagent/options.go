@@ -5,6 +5,7 @@ package reclaimagent
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/spf13/pflag"
 
@@ -87,6 +88,9 @@ func (o *Options) Validate() error {
 	}
 	if o.MachineIDPath == "" && !o.SkipHostIDCheck {
 		errs = append(errs, errors.New("--machine-id-path is empty"))
+	}
+	if _, _, err := net.SplitHostPort(o.MetricsAddress); o.MetricsAddress != "" && err != nil {
+		errs = append(errs, fmt.Errorf("--metrics-address is %q, want an address such as 127.0.0.1:9797: %w", o.MetricsAddress, err))
 	}
 	if o.Verbosity < 0 {
 		errs = append(errs, fmt.Errorf("--verbosity is %d, want 0 or more", o.Verbosity))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -251,6 +252,35 @@ func TestIntegrationWholeWay(t *testing.T) {
 	}
 }
 
+// TestTakenPortDoesNotCostTheOwnerTheMachine is about a machine where one of the
+// owner's programs has the port of the metrics.
+func TestTakenPortDoesNotCostTheOwnerTheMachine(t *testing.T) {
+	theirs, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = theirs.Close() })
+	path, name := sleeper(t)
+	owner := exec.Command(path, "60")
+	if err := owner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = owner.Process.Kill(); _ = owner.Wait() })
+	a, flags := cluster(t, fmt.Sprintf("match_commands = [%q]", name), "0123")
+	_, l := agent(t, append(flags, "--detector=poll", "--metrics-address="+theirs.Addr().String())...)
+	select {
+	case <-a.changed:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("no report within 10 s:\n%s", l)
+	}
+	l.await(t, "Not serving metrics for now")
+	_ = theirs.Close()
+	l.await(t, "msg=\"Serving metrics\"")
+	if n := strings.Count(l.String(), "Not serving metrics"); n != 1 {
+		t.Errorf("it is said %d times, want once:\n%s", n, l)
+	}
+}
+
 func resident(t *testing.T, pid int) string {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -291,6 +321,7 @@ func TestExitCodes(t *testing.T) {
 		"UnknownFlag":    {"It is named.", []string{"--nodename"}, 2, "--nodename"},
 		"Argument":       {"Nobody would read it.", append(good, "now"), 2, `unexpected argument "now"`},
 		"NoNode":         {"It is required.", nil, 2, "NODE_NAME"},
+		"NoPort":         {"It is named.", append(good, "--metrics-address=9797"), 2, `--metrics-address is "9797"`},
 		"NoCluster":      {"It is said.", []string{"--node-name=ws", "--skip-host-id-check"}, 2, "not in a pod"},
 		"Oneshot":        {"It reports what runs.", append(good, "--oneshot"), 0, "Requested the machine back"},
 		"OneshotInert":   {"Nothing is asked for.", append(inert, "--oneshot"), 1, "no patterns"},

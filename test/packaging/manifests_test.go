@@ -183,6 +183,9 @@ func asksForLittle(t *testing.T, pod corev1.PodSpec, capabilities ...corev1.Capa
 	if !pod.HostPID || pod.HostIPC || pod.PriorityClassName != "system-node-critical" || *pod.TerminationGracePeriodSeconds != 5 {
 		t.Errorf("pod %v", pod)
 	}
+	if c.LivenessProbe != nil {
+		t.Errorf("an agent whose port is taken must not be ended: %v", c.LivenessProbe)
+	}
 	if diff := cmp.Diff([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, pod.Tolerations); diff != "" {
 		t.Errorf("an owner counts on every Node: -want, +got:\n%s", diff)
 	}
