@@ -33,7 +33,8 @@ func poll(ctx context.Context, every time.Duration, f func(context.Context) (boo
 		if _, again := errors.AsType[notYetError](err); err != nil && !again {
 			return err
 		}
-		if err != nil {
+		// What is cut off by the end of ctx explains no more than that end.
+		if last == nil || ctx.Err() == nil {
 			last = err
 		}
 		select {
