@@ -17,11 +17,14 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
@@ -47,9 +50,10 @@ func TestTheAgentsRights(t *testing.T) {
 		case code == http.StatusBadRequest || code >= 500 || code == http.StatusNotFound && !strings.Contains(q.path, "/any"):
 			t.Errorf("%s: was not judged: %d %s", q, code, body)
 		case got != q.allowed:
-			t.Errorf("%s: allowed=%t, want %t: %d %s", q, got, q.allowed, code, body)
+			t.Errorf("%s: allowed=%t, want %t: %d %.1000s", q, got, q.allowed, code, body)
 		case got:
 			allowed++
+			w.wantOthersKept(q, body)
 		case strings.Contains(body, policy):
 			byPolicy = append(byPolicy, q)
 		}
@@ -59,6 +63,7 @@ func TestTheAgentsRights(t *testing.T) {
 		return
 	}
 
+	w.wantBeyondRBAC(ctx)
 	w.kubectl(ctx, "delete", "validatingadmissionpolicybinding", policy)
 	w.eventually(ctx, func() bool { return !w.guarded(ctx) })
 	now := 0
@@ -74,15 +79,86 @@ func TestTheAgentsRights(t *testing.T) {
 	}
 }
 
+// wantBeyondRBAC checks what the policy denies when somebody else's binding grants it.
+func (w *world) wantBeyondRBAC(ctx context.Context) {
+	w.Helper()
+	w.kubectl(ctx, "create", "clusterrole", "all-of-nodes", "--verb=*", "--resource=nodes,nodes/status,nodes/proxy")
+	w.kubectl(ctx, "create", "clusterrolebinding", "all-of-nodes", "--clusterrole=all-of-nodes", "--serviceaccount="+reclaim.Namespace+":reclaim-agent")
+	defer w.kubectl(ctx, "delete", "clusterrolebinding,clusterrole", "all-of-nodes")
+	w.eventually(ctx, func() bool {
+		code, _ := w.send(ctx, request{token: bound, verb: http.MethodGet, path: "/api/v1/nodes"})
+		return code == http.StatusOK
+	})
+	for _, q := range wider() {
+		q.token = bound
+		if code, body := w.send(ctx, q); code < 400 || !strings.Contains(body, policy) {
+			w.Errorf("%s: not denied by the policy: %d %.1000s", q, code, body)
+		}
+	}
+}
+
+// TestTheTokenOfADeletedPod checks that it is worth nothing, even if another pod has
+// the name now.
+func TestTheTokenOfADeletedPod(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	w := newClient(t)
+	w.must(shared.Management.EnsureNamespace(ctx, reclaim.Namespace))
+	w.kubectl(ctx, "apply", "-f", filepath.Join(system.Repository(), "config", "reclaim-agent", "rbac.yaml"))
+	const node, pod = "reinstalled", "restarted"
+	w.createNode(ctx, node)
+	asks := request{
+		token: "first", verb: http.MethodPatch, path: "/api/v1/nodes/" + node, form: form{contentType: types.MergePatchType},
+		body: map[string]any{"metadata": map[string]any{"annotations": map[string]any{reclaim.RequestedAnnotation: "true"}}},
+	}
+	again := asks
+	again.token = "second"
+	w.createPod(ctx, pod, node)
+	w.tokens[asks.token] = w.issue(ctx, pod)
+	w.eventually(ctx, func() bool { code, _ := w.send(ctx, asks); return code == http.StatusOK })
+	w.kubectl(ctx, "-n", reclaim.Namespace, "delete", "pod", pod, "--force")
+	w.createPod(ctx, pod, node)
+	w.tokens[again.token] = w.issue(ctx, pod)
+	// An API server may remember for some seconds that a token was good.
+	w.eventually(ctx, func() bool { code, _ := w.send(ctx, asks); return code == http.StatusUnauthorized })
+	if code, body := w.send(ctx, again); code != http.StatusOK {
+		t.Errorf("the token of the pod that runs: %d %s", code, body)
+	}
+}
+
+// TestNodesHaveNoOtherSubresources keeps the calls of the specification complete.
+func TestNodesHaveNoOtherSubresources(t *testing.T) {
+	out, err := shared.Management.Kubectl(t.Context(), "get", "--raw", "/api/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list metav1.APIResourceList
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range list.APIResources {
+		if r.Name == "nodes" || strings.HasPrefix(r.Name, "nodes/") {
+			got = append(got, r.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"nodes", "nodes/proxy", "nodes/status"}, got); diff != "" {
+		t.Errorf("-known to the matrix, +served:\n%s", diff)
+	}
+}
+
 // A request is one cell of the matrix.
 type request struct {
-	token, verb, path, contentType, what string
-	body                                 any
-	allowed                              bool
+	token, verb, path, what string
+	form
+	// node is the Node that a change is for, empty for other requests.
+	node    string
+	body    any
+	allowed bool
 }
 
 func (q request) String() string {
-	return fmt.Sprintf("token %s: %s %s %s %s", q.token, q.verb, q.path, q.contentType, q.what)
+	return fmt.Sprintf("token %s: %s %s?%s %s %s", q.token, q.verb, q.path, q.query, q.contentType, q.what)
 }
 
 // world has Nodes, tokens, and what ships.
@@ -90,16 +166,23 @@ type world struct {
 	*testing.T
 	tokens map[string]string
 	client *http.Client
+	// nodes are the Nodes as they are; no request changes them.
+	nodes map[string]*corev1.Node
+}
+
+// newClient returns a world without anything in it.
+func newClient(t *testing.T) *world {
+	t.Helper()
+	httpClient, err := rest.HTTPClientFor(rest.AnonymousClientConfig(shared.Management.Admin.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{T: t, client: httpClient, tokens: map[string]string{}, nodes: map[string]*corev1.Node{}}
 }
 
 func newWorld(ctx context.Context, t *testing.T) *world {
 	t.Helper()
-	config := rest.AnonymousClientConfig(shared.Management.Admin.Config)
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{T: t, client: httpClient, tokens: map[string]string{}}
+	w := newClient(t)
 	for _, node := range []string{own, asking, other, renewed} {
 		w.createNode(ctx, node)
 	}
@@ -133,22 +216,16 @@ func (w *world) kubectl(ctx context.Context, args ...string) {
 	w.must(err)
 }
 
+// createNode applies a Node as lab.
 func (w *world) createNode(ctx context.Context, name string) {
 	w.Helper()
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        name,
-			Labels:      map[string]string{"team": "lab", reclaim.AgentLabel: reclaim.AgentLabelValue},
-			Annotations: map[string]string{"example.org/kept": "x", "cluster.x-k8s.io/machine": name},
-		},
-		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "example.org/kept", Effect: corev1.TaintEffectNoSchedule}}},
-	}
-	if name == asking {
-		node.Annotations[reclaim.RequestedAnnotation] = "true"
-		node.Annotations[reclaim.ReasonAnnotation] = reclaim.Reason("idea")
-		node.Annotations[reclaim.RequestedAtAnnotation] = "2026-04-20T21:00:00Z"
-	}
-	w.must(shared.Management.Client.Create(ctx, node))
+	text, err := json.Marshal(nodeOf(name))
+	w.must(err)
+	_, err = shared.Management.KubectlInput(ctx, string(text), "apply", "--server-side", "--field-manager="+lab, "-f", "-")
+	w.must(err)
+	node := &corev1.Node{}
+	w.must(shared.Management.Client.Get(ctx, client.ObjectKey{Name: name}, node))
+	w.nodes[name] = node
 }
 
 func (w *world) createPod(ctx context.Context, name, node string) {
@@ -178,7 +255,7 @@ func (w *world) issue(ctx context.Context, pod string) string {
 // guarded reports whether the policy is in force.
 func (w *world) guarded(ctx context.Context) bool {
 	code, body := w.send(ctx, request{
-		token: bound, verb: http.MethodPatch, path: "/api/v1/nodes/" + own, contentType: string(types.MergePatchType),
+		token: bound, verb: http.MethodPatch, path: "/api/v1/nodes/" + own, form: form{contentType: types.MergePatchType},
 		body: map[string]any{"spec": map[string]any{"unschedulable": true}},
 	})
 	return code >= 300 && strings.Contains(body, policy)
@@ -205,13 +282,19 @@ func (w *world) requests() []request {
 				rows = slices.Concat(rows, removals)
 			}
 			for _, c := range rows {
-				for _, form := range []types.PatchType{types.MergePatchType, types.StrategicMergePatchType, types.JSONPatchType} {
+				for _, f := range c.forms(node) {
 					out = append(out, request{
-						token: token, verb: http.MethodPatch, path: "/api/v1/nodes/" + node, contentType: string(form), what: c.what,
-						body: c.patch(form), allowed: c.allows(token, node),
+						token: token, verb: http.MethodPatch, path: "/api/v1/nodes/" + node, node: node, form: f, what: c.what,
+						body: c.body(f, node), allowed: c.allows(token, node),
 					})
 				}
 			}
+		}
+		for _, a := range applies() {
+			out = append(out, request{
+				token: token, verb: http.MethodPatch, path: "/api/v1/nodes/" + a.node, node: a.node, form: a.form, what: a.what,
+				body: a.body, allowed: a.allowed && token == bound,
+			})
 		}
 		for _, c := range calls() {
 			out = append(out, request{token: token, verb: c.verb, path: c.path, body: map[string]any{}, allowed: c.allowed})
@@ -220,10 +303,51 @@ func (w *world) requests() []request {
 	return out
 }
 
-// patch is the change in one of its forms.
-func (c change) patch(form types.PatchType) any {
+// wantOthersKept checks that a request which is allowed has changed nothing of a Node but
+// the annotations of a request.
+func (w *world) wantOthersKept(q request, body string) {
+	w.Helper()
+	if q.node == "" {
+		return
+	}
+	got := &corev1.Node{}
+	if err := json.Unmarshal([]byte(body), got); err != nil {
+		w.Errorf("%s: the answer is no Node: %v", q, err)
+		return
+	}
+	if diff := cmp.Diff(others(w.nodes[q.node]), others(got), cmpopts.EquateEmpty()); diff != "" {
+		w.Errorf("%s: it changes more than it may: -before, +after:\n%s", q, diff)
+	}
+}
+
+// others is a Node without the annotations of a request, and without the record of
+// who wrote them.
+func others(node *corev1.Node) *corev1.Node {
+	node = node.DeepCopy()
+	node.TypeMeta, node.ResourceVersion, node.ManagedFields = metav1.TypeMeta{}, "", nil
+	for _, key := range theirs {
+		delete(node.Annotations, key)
+	}
+	return node
+}
+
+// forms are the ways in which a change can be written.
+func (c change) forms(node string) []form {
+	forms := []form{{contentType: types.MergePatchType}, {contentType: types.StrategicMergePatchType}, {contentType: types.JSONPatchType}}
+	if c.value == nil || c.path[len(c.path)-1] == "managedFields" {
+		return forms // which an application cannot say
+	}
+	forms = append(forms, form{types.ApplyYAMLPatchType, "force=true&fieldManager=" + reclaim.FieldManager})
+	if node != asking { // where it would be in conflict with who asked
+		forms = append(forms, form{types.ApplyYAMLPatchType, "fieldManager=" + reclaim.FieldManager})
+	}
+	return forms
+}
+
+// body is the change in one of its forms.
+func (c change) body(f form, node string) any {
 	parts := append([]change{c}, c.more...)
-	if form == types.JSONPatchType {
+	if f.contentType == types.JSONPatchType {
 		ops := make([]map[string]any, len(parts))
 		for i, p := range parts {
 			op := map[string]any{"op": "add", "path": pointer(p.path), "value": p.value}
@@ -235,6 +359,9 @@ func (c change) patch(form types.PatchType) any {
 		return ops
 	}
 	root := map[string]any{}
+	if f.contentType == types.ApplyYAMLPatchType {
+		root = map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": node}}
+	}
 	for _, p := range parts {
 		at := root
 		for _, part := range p.path[:len(p.path)-1] {
@@ -266,23 +393,22 @@ func (w *world) send(ctx context.Context, q request) (code int, body string) {
 	payload, err := json.Marshal(q.body)
 	w.must(err)
 	url := shared.Management.URL + q.path
-	if q.verb != http.MethodGet {
-		url += "?dryRun=All"
-	}
 	if q.verb == http.MethodGet {
 		payload = nil
+	} else {
+		url += "?dryRun=All&" + q.query
 	}
 	req, err := http.NewRequestWithContext(ctx, q.verb, url, bytes.NewReader(payload))
 	w.must(err)
 	req.Header.Set("Authorization", "Bearer "+w.tokens[q.token])
 	req.Header.Set("Content-Type", "application/json")
 	if q.contentType != "" {
-		req.Header.Set("Content-Type", q.contentType)
+		req.Header.Set("Content-Type", string(q.contentType))
 	}
 	res, err := w.client.Do(req)
 	w.must(err)
 	defer func() { _ = res.Body.Close() }()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, 4096))
+	answer, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	w.must(err)
 	return res.StatusCode, string(answer)
 }
@@ -293,7 +419,7 @@ func TestTheSpecificationNamesEveryAnnotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{reclaim.RequestedAnnotation, reclaim.ReasonAnnotation, reclaim.RequestedAtAnnotation} {
+	for _, key := range theirs {
 		if !strings.Contains(string(text), "'"+key+"'") {
 			t.Errorf("the policy does not know %s", key)
 		}

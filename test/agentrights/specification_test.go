@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // The Nodes: each has labels, a taint, and annotations of others; asking also has a
@@ -24,6 +27,40 @@ const (
 	former  = "former"  // to a pod on the Node that was called renewed before
 	unbound = "unbound" // to nothing
 )
+
+// lab is who applied the Nodes.
+const lab = "lab"
+
+// theirs are the annotations that are the agent's to write.
+var theirs = []string{reclaim.RequestedAnnotation, reclaim.ReasonAnnotation, reclaim.RequestedAtAnnotation}
+
+// nodeOf is a Node as it was applied.
+func nodeOf(name string) *corev1.Node {
+	node := &corev1.Node{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Labels:      map[string]string{"team": "lab", reclaim.AgentLabel: reclaim.AgentLabelValue},
+			Annotations: map[string]string{"example.org/kept": "x", "cluster.x-k8s.io/machine": name},
+		},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+			{Key: "example.org/kept", Effect: corev1.TaintEffectNoSchedule},
+			{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}, // which every new Node gets
+		}},
+	}
+	if name == asking {
+		node.Annotations[reclaim.RequestedAnnotation] = "true"
+		node.Annotations[reclaim.ReasonAnnotation] = reclaim.Reason("idea")
+		node.Annotations[reclaim.RequestedAtAnnotation] = "2026-04-20T21:00:00Z"
+	}
+	return node
+}
+
+// A form is a way to write a change down.
+type form struct {
+	contentType types.PatchType
+	query       string
+}
 
 // A change is what a request would make of a Node.
 type change struct {
@@ -85,6 +122,18 @@ var changes = []change{
 	{what: "cordons", path: []string{"spec", "unschedulable"}, value: true},
 	{what: "replaces taints", path: []string{"spec", "taints"}, value: []any{map[string]any{"key": "mine", "effect": "NoExecute"}}},
 	{what: "sets the provider's ID", path: []string{"spec", "providerID"}, value: "mine://1"},
+	{what: "is being deleted", path: []string{"metadata", "deletionTimestamp"}, value: "2020-01-01T00:00:00Z"},
+	{what: "becomes another object", path: []string{"metadata", "uid"}, value: "8a1e0b5f-2bb0-4b43-8a3b-9a5f2cf1c001"},
+	// The record of who wrote what is left to the API server, which shortens it itself
+	// when many have written: a rule about it could refuse an owner's request.
+	{what: "forgets who wrote what", path: []string{"metadata", "managedFields"}, value: []any{map[string]any{}}, allowed: true, asking: true},
+	{what: "says that another wrote it", path: []string{"metadata", "managedFields"}, value: []any{map[string]any{
+		"manager": "mine", "operation": "Update", "apiVersion": "v1", "time": "2020-01-01T00:00:00Z",
+		"fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:metadata": map[string]any{"f:labels": map[string]any{"f:team": map[string]any{}}}},
+	}}, allowed: true, asking: true},
+	// These the API server passes over.
+	{what: "becomes another machine", path: []string{"status", "nodeInfo", "machineID"}, value: "mine", allowed: true, asking: true},
+	{what: "becomes older", path: []string{"metadata", "creationTimestamp"}, value: "2020-01-01T00:00:00Z", allowed: true, asking: true},
 }
 
 // removals are changes that only a Node with a request on it can see.
@@ -104,6 +153,37 @@ func (c change) allows(token, node string) bool {
 		return c.asking
 	default:
 		return false
+	}
+}
+
+// An application is a change by the name of lab: what lab applied before and does not
+// apply now is removed.
+type application struct {
+	what, node string
+	form
+	body    any
+	allowed bool
+}
+
+func applies() []application {
+	with := func(node *corev1.Node, change func(annotations map[string]string)) *corev1.Node {
+		change(node.Annotations)
+		return node
+	}
+	bare := &corev1.Node{TypeMeta: nodeOf(own).TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: own, Annotations: map[string]string{}}}
+	absent := bare.DeepCopy()
+	absent.Name = "any"
+	asks := func(annotations map[string]string) { annotations[reclaim.RequestedAnnotation] = "true" }
+	as := form{types.ApplyYAMLPatchType, "force=true&fieldManager=" + lab}
+	return []application{
+		{"asks as lab", own, as, with(nodeOf(own), asks), true},
+		{"asks as lab, and drops what lab applied", own, as, with(bare, asks), false},
+		{"drops the request that lab applied", asking, as, with(nodeOf(asking), func(annotations map[string]string) {
+			for _, key := range theirs {
+				delete(annotations, key)
+			}
+		}), false},
+		{"makes a Node", absent.Name, as, with(absent, asks), false},
 	}
 }
 
@@ -127,6 +207,7 @@ func calls() []call {
 		add(false, at, "PUT", "DELETE")
 		add(false, at+"/status", "GET", "PUT", "PATCH")
 		add(false, at+"/proxy/pods", "GET", "POST", "PUT", "DELETE")
+		add(false, at+"/finalize", "GET", "PUT")
 	}
 	add(false, "/api/v1/nodes", "GET", "POST", "DELETE")
 	add(false, "/api/v1/nodes?watch=true", "GET")
@@ -150,4 +231,25 @@ func calls() []call {
 	}
 	add(false, "/api/v1/namespaces/5spot-system/serviceaccounts/reclaim-agent/token", "POST")
 	return out
+}
+
+// wider are requests that RBAC denies, with a body that the API server would accept.
+// They have to be denied as well if somebody else's binding grants them.
+func wider() []request {
+	at := "/api/v1/nodes/" + own
+	merge := form{contentType: types.MergePatchType}
+	asks := map[string]any{"metadata": map[string]any{"annotations": map[string]any{reclaim.RequestedAnnotation: "true"}}}
+	taken := nodeOf(own)
+	taken.Spec.Taints = nil
+	return []request{
+		{what: "becomes another machine", verb: "PATCH", path: at + "/status", form: merge, body: map[string]any{
+			"status": map[string]any{"nodeInfo": map[string]any{"machineID": "mine"}},
+		}},
+		{what: "asks by the status", verb: "PATCH", path: at + "/status", form: merge, body: asks},
+		{what: "replaces its Node", verb: "PUT", path: at, body: taken},
+		{what: "deletes its Node", verb: "DELETE", path: at},
+		{what: "deletes all Nodes", verb: "DELETE", path: "/api/v1/nodes"},
+		{what: "makes a Node", verb: "POST", path: "/api/v1/nodes", body: nodeOf("made")},
+		{what: "talks to its kubelet", verb: "GET", path: at + "/proxy/pods"},
+	}
 }
