@@ -29,6 +29,8 @@ type workstation struct {
 	mu sync.Mutex
 	// running are the processes, by name.
 	running []string
+	// parting is what the detector finds while it is being stopped.
+	parting *detect.Match
 	// broken is what the detector fails with.
 	broken error
 	armed  []string
@@ -59,6 +61,12 @@ func (w *workstation) Run(ctx context.Context, m *match.Matcher, interval time.D
 		case <-ctx.Done():
 		case <-time.After(interval):
 		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.parting != nil {
+		emit(*w.parting)
+		w.parting = nil
 	}
 	return nil
 }
@@ -234,6 +242,17 @@ func TestLoop(t *testing.T) {
 				synctest.Wait()
 			},
 			want: []string{"process-match: idea 00:01:00"},
+		},
+		"MatchAsTheConfigChanges": {
+			reason: "What matched while it was asked for counts.",
+			w:      &workstation{parting: &detect.Match{PID: 1, Hit: match.Hit{Pattern: "java"}}},
+			story: func(_ *workstation, c mailbox) {
+				c.put(java)
+				time.Sleep(time.Minute)
+				c.put(idea)
+				synctest.Wait()
+			},
+			want: []string{"process-match: java 00:01:00"},
 		},
 		"Disarmed": {
 			reason: "A deleted configuration stops the watch.",

@@ -43,6 +43,8 @@ type machine struct {
 	mu     sync.Mutex
 	fsys   fstest.MapFS
 	broken bool
+	// unreadable is a file that may not be opened.
+	unreadable string
 }
 
 func newMachine() *machine {
@@ -78,7 +80,7 @@ func (m *machine) exit(pid int) {
 func (m *machine) Open(name string) (fs.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.broken {
+	if m.broken || name == m.unreadable {
 		return nil, fs.ErrPermission
 	}
 	if name == "." {
@@ -239,6 +241,10 @@ func TestBothDetectors(t *testing.T) {
 			reason: "A pod must not eject its own node.",
 			before: func(m *machine) { m.start(14, "java", "java", podCgroup) },
 			after:  func(m *machine, announce func(int)) { m.start(15, "java", "java", podCgroup); announce(15) },
+		},
+		"UnknownStanding": {
+			reason: "What may be a pod's is not the owner's.",
+			before: func(m *machine) { m.start(19, "java", "java", ownerCgroup); m.unreadable = "19/cgroup" },
 		},
 		"TheAgentItself": {
 			reason: "Its arguments name patterns.",

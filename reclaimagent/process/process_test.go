@@ -4,6 +4,7 @@ package process_test
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"strings"
 	"syscall"
@@ -120,6 +121,49 @@ func TestRewalkVisitsWhatChanged(t *testing.T) {
 				t.Errorf("%s\nsecond walk: %d visits, want %d (error %v)", tc.reason, visits, tc.want, err)
 			}
 		})
+	}
+}
+
+// counting counts the files of processes that are open.
+type counting struct {
+	fstest.MapFS
+	open *int
+}
+
+type counted struct {
+	fs.File
+	open *int
+}
+
+func (c counting) Open(name string) (fs.File, error) {
+	f, err := c.MapFS.Open(name)
+	if err != nil || !strings.Contains(name, "/") {
+		return f, err
+	}
+	*c.open++
+	return counted{f, c.open}, nil
+}
+
+func (c counted) ReadAt(b []byte, off int64) (int, error) { return c.File.(io.ReaderAt).ReadAt(b, off) }
+
+func (c counted) Close() error { *c.open--; return c.File.Close() }
+
+func TestRewalkClosesTheDead(t *testing.T) {
+	open := 0
+	proc := counting{fstest.MapFS{"5/comm": file("bash\n"), "5/cmdline": file("bash\x00")}, &open}
+	table := process.FromFS(proc, 0)
+	walk := func() {
+		t.Helper()
+		if _, err := table.Rewalk(func(*process.Process) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if walk(); open == 0 {
+		t.Fatal("Nothing is kept open, so this test sees nothing")
+	}
+	clear(proc.MapFS)
+	if walk(); open != 0 {
+		t.Errorf("%d files of processes that are gone stay open", open)
 	}
 }
 

@@ -47,7 +47,6 @@ func (r *Reporter) blindly(reason string, at time.Time) []operation {
 func knowing(n *node, reason string, at time.Time) []operation {
 	ops := []operation{
 		{"test", "/metadata/resourceVersion", n.Metadata.ResourceVersion},
-		{"test", "/status/nodeInfo/machineID", n.Status.NodeInfo.MachineID},
 	}
 	if n.Metadata.Annotations == nil {
 		return append(ops, operation{"add", "/metadata/annotations", annotations(reason, at)})

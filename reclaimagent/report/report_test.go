@@ -94,6 +94,12 @@ func TestReport(t *testing.T) {
 			tweak: func(s *server) { s.noJSONPatch = true },
 			want:  request(), requests: []string{patch, get, patch},
 		},
+		"NoJSONPatchStanding": {
+			reason: "A request that stands is left as it is.",
+			server: newServer(machineID, map[string]any{reclaim.RequestedAnnotation: "true"}), host: machineID,
+			tweak: func(s *server) { s.noJSONPatch = true },
+			want:  map[string]any{reclaim.RequestedAnnotation: "true"}, requests: []string{patch, get},
+		},
 		"NoJSONPatchAnotherMachine": {
 			reason: "The identity counts there too.",
 			server: newServer("other", kept()), host: machineID,
@@ -146,6 +152,39 @@ func TestNothingIsLostInARace(t *testing.T) {
 			}
 			if diff := cmp.Diff(request("kept"), s.annotations()); diff != "" {
 				t.Errorf("%s\nannotations: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestNodeChangesHands makes the Node another machine's between reading and writing.
+func TestNodeChangesHands(t *testing.T) {
+	cases := map[string]struct {
+		reason      string
+		noJSONPatch bool
+		change      func(s *server)
+	}{
+		"JSONPatch":     {"The version tells.", false, func(s *server) { s.version++ }},
+		"MergePatch":    {"The version tells.", true, func(s *server) { s.version++ }},
+		"AnotherObject": {"So does the identity of the object, where versions are not unique.", true, func(s *server) { s.node["metadata"].(map[string]any)["uid"] = "u2" }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(machineID, nil)
+			s.noJSONPatch = tc.noJSONPatch
+			patches := 0
+			s.before = func(s *server, r *http.Request) int {
+				if r.Method == http.MethodPatch {
+					if patches++; patches == 2 {
+						s.node["status"] = map[string]any{"nodeInfo": map[string]any{"machineID": "other"}}
+						tc.change(s)
+					}
+				}
+				return 0
+			}
+			err := reporter(t, s, machineID).Deliver(t.Context(), "process-match: java", at)
+			if !errors.Is(err, report.ErrHostIdentity) || s.annotations() != nil {
+				t.Errorf("%s\nDeliver() = %v with annotations %v, want %v and none", tc.reason, err, s.annotations(), report.ErrHostIdentity)
 			}
 		})
 	}

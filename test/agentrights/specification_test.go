@@ -239,14 +239,11 @@ func wider() []request {
 	at := "/api/v1/nodes/" + own
 	merge := form{contentType: types.MergePatchType}
 	asks := map[string]any{"metadata": map[string]any{"annotations": map[string]any{reclaim.RequestedAnnotation: "true"}}}
-	taken := nodeOf(own)
-	taken.Spec.Taints = nil
 	return []request{
 		{what: "becomes another machine", verb: "PATCH", path: at + "/status", form: merge, body: map[string]any{
 			"status": map[string]any{"nodeInfo": map[string]any{"machineID": "mine"}},
 		}},
 		{what: "asks by the status", verb: "PATCH", path: at + "/status", form: merge, body: asks},
-		{what: "replaces its Node", verb: "PUT", path: at, body: taken},
 		{what: "deletes its Node", verb: "DELETE", path: at},
 		{what: "deletes all Nodes", verb: "DELETE", path: "/api/v1/nodes"},
 		{what: "makes a Node", verb: "POST", path: "/api/v1/nodes", body: nodeOf("made")},

@@ -13,13 +13,10 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
@@ -54,12 +51,20 @@ func TestAgentOfTheGuide(t *testing.T) {
 	if err := os.WriteFile(id, []byte(machineID+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	pod := agentPod(t)
+	if err := shared.Management.Client.Create(ctx, pod); err != nil {
+		t.Fatalf("running the agent as its pod: %v", err)
+	}
+	user, err := shared.Management.PodUser(ctx, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
 	agent := exec.CommandContext(ctx, filepath.Join(system.DefaultBin(), "reclaim-agent"),
-		"--node-name", desk, "--kubeconfig", kubeconfig(ctx, t, dir, agentPod(t)), "--machine-id-path", id, "--detector=poll")
+		"--node-name", desk, "--kubeconfig", user.Kubeconfig, "--machine-id-path", id, "--detector=poll")
 	agent.Stderr = os.Stderr
 	start(t, agent)
 	start(t, theProgram(ctx, t, dir))
-	err := shared.Management.Wait(ctx, node, func() error {
+	err = shared.Management.Wait(ctx, node, func() error {
 		if !reclaim.Requested(node.Annotations) {
 			return errors.New("it does not ask for its owner")
 		}
@@ -109,36 +114,6 @@ func agentPod(t *testing.T) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	pod.Namespace, pod.Name, pod.Spec.NodeName = namespace, account, desk
 	return pod
-}
-
-// kubeconfig has the token of a pod, as its kubelet would get it.
-func kubeconfig(ctx context.Context, t *testing.T, dir string, pod *corev1.Pod) string {
-	t.Helper()
-	c := shared.Management.Client
-	if err := c.Create(ctx, pod); err != nil {
-		t.Fatalf("running the agent as its pod: %v", err)
-	}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
-	}}
-	owner := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
-	if err := c.SubResource("token").Create(ctx, owner, request); err != nil {
-		t.Fatal(err)
-	}
-	ca, err := os.ReadFile(filepath.Join(shared.Management.Dir, "ca.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := clientcmdapi.NewConfig()
-	config.Clusters["batch"] = &clientcmdapi.Cluster{Server: shared.Management.URL, CertificateAuthorityData: ca}
-	config.AuthInfos["agent"] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
-	config.Contexts["agent"] = &clientcmdapi.Context{Cluster: "batch", AuthInfo: "agent"}
-	config.CurrentContext = "agent"
-	path := filepath.Join(dir, "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // theProgram is one that only has the name.

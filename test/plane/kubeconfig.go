@@ -62,6 +62,19 @@ func (c *Cluster) ServiceAccount(ctx context.Context, key client.ObjectKey) (Use
 	return c.user(ServiceAccountName(key), &clientcmdapi.AuthInfo{Token: request.Status.Token})
 }
 
+// PodUser makes credentials as the kubelet gives them to a pod, which must exist: a
+// token of its service account that is bound to it.
+func (c *Cluster) PodUser(ctx context.Context, pod *corev1.Pod) (User, error) {
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Spec.ServiceAccountName}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
+	}}
+	if err := c.Client.SubResource("token").Create(ctx, sa, request); err != nil {
+		return User{}, fmt.Errorf("requesting token of pod %s: %w", pod.Name, err)
+	}
+	return c.user("pod:"+pod.Namespace+":"+pod.Name, &clientcmdapi.AuthInfo{Token: request.Status.Token})
+}
+
 // ServiceAccountName is how an API server calls a service account.
 func ServiceAccountName(key client.ObjectKey) string {
 	return "system:serviceaccount:" + key.Namespace + ":" + key.Name

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agentcrash
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+const (
+	machineID = "0123456789abcdef0123456789abcdef"
+	command   = "java"
+	patience  = 30 * time.Second
+	// quiet is how long the agent is watched for a write that it must not make. It
+	// retries in less, and polls much more often.
+	quiet = 500 * time.Millisecond
+)
+
+// What the agent says when it has come to rest.
+const (
+	watching = `msg="Watching processes"`
+	waiting  = `msg="Waiting until the request is cleared"`
+)
+
+// A setting is what the agent finds.
+type setting struct {
+	reason      string
+	annotations map[string]string
+	noJSONPatch bool
+	// writes are what a run without a crash sends.
+	writes []string
+}
+
+var settings = map[string]setting{
+	"Annotated": {
+		reason:      "Nodes have annotations: check and write are one request.",
+		annotations: map[string]string{"example.org/kept": "x"},
+		writes:      []string{string(types.JSONPatchType)},
+	},
+	"Bare": {
+		reason: "A Node without any annotations refuses the first.",
+		writes: []string{string(types.JSONPatchType), string(types.JSONPatchType)},
+	},
+	"NoJSONPatch": {
+		reason:      "So does a server that has no JSON Patch.",
+		annotations: map[string]string{"example.org/kept": "x"},
+		noJSONPatch: true,
+		writes:      []string{string(types.JSONPatchType), string(types.MergePatchType)},
+	},
+}
+
+// TestCrashPoints breaks each write of the agent in each way. Every run ends as the
+// one without: with one request on the Node, and nothing else changed.
+func TestCrashPoints(t *testing.T) {
+	for name, s := range settings {
+		t.Run(name, func(t *testing.T) {
+			calm := newDesk(t, s)
+			calm.runs()
+			calm.start()
+			calm.wantRequest()
+			writes, _ := calm.proxy.seen()
+			if diff := cmp.Diff(s.writes, writes); diff != "" {
+				t.Fatalf("%s\n-want, +sent:\n%s", s.reason, diff)
+			}
+			for n := range writes {
+				for _, f := range []fault{before, after, lost} {
+					t.Run(fmt.Sprintf("%d-%s", n, f), func(t *testing.T) {
+						d := newDesk(t, s)
+						d.breakAt(n, f)
+						d.runs()
+						d.start()
+						d.await(d.proxy.struck)
+						if f != lost {
+							d.start()
+						}
+						d.wantRequest()
+						if sent, _ := d.proxy.seen(); f == after && n == len(writes)-1 && len(sent) != len(writes) {
+							t.Errorf("the agent that started anew has written a request that stood: %v", sent)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// TestServedBeforeTheAgentHears loses a reply for so long that the controller has
+// served the request and taken it off the Node: what the agent sends again is the
+// request that was served, by which the controller knows it.
+func TestServedBeforeTheAgentHears(t *testing.T) {
+	for name, s := range settings {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, s)
+			d.breakAt(len(s.writes)-1, lost)
+			d.proxy.served = func() {
+				time.Sleep(time.Second) // so that another time would be seen
+				d.clear()
+			}
+			d.runs()
+			d.start()
+			d.await(d.proxy.struck)
+			d.says(waiting)
+			_, requests := d.proxy.seen()
+			if len(requests) != 2 {
+				t.Fatalf("%d writes have changed the Node, want the one that was lost and the one after", len(requests))
+			}
+			if diff := cmp.Diff(requests[0], requests[1]); diff != "" {
+				t.Errorf("The controller would serve it twice: -first, +again:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestProcessEndsBeforeTheAgentIsBack ends the agent before it could write, and the
+// process too: nobody needs the machine any more, and nobody asks for it.
+func TestProcessEndsBeforeTheAgentIsBack(t *testing.T) {
+	d := newDesk(t, settings["Annotated"])
+	d.breakAt(0, before)
+	end := d.runs()
+	d.start()
+	d.await(d.proxy.struck)
+	end()
+	d.start()
+	d.says(watching, watching)
+	time.Sleep(quiet)
+	if writes, _ := d.proxy.seen(); len(writes) != 1 || reclaim.Requested(d.read().Annotations) {
+		t.Errorf("%d writes, want only the one that was broken", len(writes))
+	}
+}
+
+// TestServerAway takes the API server away before the match.
+func TestServerAway(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		// meanwhile happens while the server is away and the agent has a match.
+		meanwhile func(d *desk, end func())
+		// since says that the time of the match is kept.
+		since bool
+	}{
+		"Kept":           {"The match waits for the server.", func(*desk, func()) {}, true},
+		"ProcessEnds":    {"Also if the process ends: its owner was there.", func(_ *desk, end func()) { end() }, true},
+		"AgentRestarted": {"An agent that starts anew finds the process again.", func(d *desk, _ func()) { d.kill(); d.start() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, settings["Annotated"])
+			d.start()
+			d.says(watching)
+			d.proxy.setDown(true)
+			end := d.runs()
+			d.says(watching, `msg="Reporting to Node"`)
+			matched := time.Now()
+			tc.meanwhile(d, end)
+			time.Sleep(2 * time.Second)
+			d.proxy.setDown(false)
+			d.wantRequest()
+			if at := d.requestedAt(); tc.since && at.After(matched) {
+				t.Errorf("%s\nrequested at %v, want the time of the match, %v", tc.reason, at, matched)
+			}
+		})
+	}
+}
+
+// A desk is a machine: a Node, an agent, and the processes it sees.
+type desk struct {
+	*testing.T
+	begun time.Time
+	node  *corev1.Node
+	proxy *proxy
+	agent *plane.Process
+	proc  string
+}
+
+func newDesk(t *testing.T, s setting) *desk {
+	t.Helper()
+	d := &desk{T: t, begun: time.Now().Truncate(time.Second), proxy: newProxy(t), proc: filepath.Join(t.TempDir(), "proc")}
+	d.proxy.noJSONPatch, d.proxy.kill = s.noJSONPatch, d.kill
+	d.install()
+	ctx, c := d.patient(), shared.Management.Client
+	d.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "desk-", Labels: map[string]string{"team": "lab"}, Annotations: s.annotations}}
+	d.must(c.Create(ctx, d.node))
+	d.node.Status.NodeInfo.MachineID = machineID
+	d.must(c.Status().Update(ctx, d.node))
+	d.must(c.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: reclaim.Namespace, Name: reclaim.ConfigMapName(d.node.Name)},
+		Data:       map[string]string{reclaim.ConfigMapKey: reclaim.ConfigFor([]string{command}).Text()},
+	}))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: reclaim.Namespace, Name: d.node.Name},
+		Spec: corev1.PodSpec{
+			NodeName: d.node.Name, ServiceAccountName: "reclaim-agent", AutomountServiceAccountToken: new(false),
+			Containers: []corev1.Container{{Name: "agent", Image: "agent"}},
+		},
+	}
+	d.must(c.Create(ctx, pod))
+	user, err := shared.Management.PodUser(ctx, pod)
+	d.must(err)
+	dir := t.TempDir()
+	kubeconfig, id := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "machine-id")
+	d.proxy.kubeconfig(t, user.Kubeconfig, kubeconfig)
+	d.must(os.WriteFile(id, []byte(machineID+"\n"), 0o600))
+	d.must(os.MkdirAll(d.proc, 0o700))
+	d.agent = shared.NewProcess("agent-"+d.node.Name, filepath.Join(system.DefaultBin(), "reclaim-agent"), []string{
+		"--node-name=" + d.node.Name, "--kubeconfig=" + kubeconfig, "--machine-id-path=" + id,
+		"--proc-root=" + d.proc, "--detector=poll",
+	}, nil, nil)
+	t.Cleanup(func() {
+		d.kill()
+		if t.Failed() {
+			t.Logf("log of the agent:\n%s", d.agent.LogTail(40))
+		}
+	})
+	return d
+}
+
+// patient bounds what the test waits for.
+func (d *desk) patient() context.Context {
+	ctx, cancel := context.WithTimeout(d.Context(), patience)
+	d.Cleanup(cancel)
+	return ctx
+}
+
+func (d *desk) must(err error) {
+	d.Helper()
+	if err != nil {
+		d.Fatal(err)
+	}
+}
+
+// install gives the agent the rights that ship, and no others.
+func (d *desk) install() {
+	d.Helper()
+	d.must(shared.Management.EnsureNamespace(d.Context(), reclaim.Namespace))
+	for _, file := range []string{"policy.yaml", "rbac.yaml"} {
+		_, err := shared.Management.Kubectl(d.Context(), "apply", "-f", filepath.Join(system.Repository(), "config", "reclaim-agent", file))
+		d.must(err)
+	}
+}
+
+// start runs the agent, as the kubelet would after it ended.
+func (d *desk) start() { d.Helper(); d.must(d.agent.Start(d.patient())) }
+
+// kill ends the agent without a chance to do anything.
+func (d *desk) kill() {
+	if err := d.agent.Kill(); err != nil {
+		d.Error(err)
+	}
+}
+
+func (d *desk) breakAt(n int, f fault) {
+	d.proxy.at = func(i int) fault {
+		if i == n {
+			return f
+		}
+		return ""
+	}
+}
+
+// runs starts a process that matches, which end ends. It is there all at once, as in
+// /proc.
+func (d *desk) runs() (end func()) {
+	d.Helper()
+	const pid = 100
+	next := filepath.Join(d.TempDir(), "process")
+	d.must(os.MkdirAll(next, 0o700))
+	for name, text := range map[string]string{
+		"comm": command + "\n", "cmdline": command + "\x00", "cgroup": "0::/user.slice/user-1000.slice/session-2.scope\n",
+		"stat": fmt.Sprintf("%d (%s) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 1000 0\n", pid, command),
+	} {
+		d.must(os.WriteFile(filepath.Join(next, name), []byte(text), 0o600))
+	}
+	there := filepath.Join(d.proc, fmt.Sprint(pid))
+	d.must(os.Rename(next, there))
+	return func() { d.Helper(); d.must(os.Rename(there, next)) }
+}
+
+// clear takes the request off the Node, as the controller does once it is served.
+func (d *desk) clear() {
+	node := d.read()
+	patch := client.MergeFrom(node.DeepCopy())
+	for _, key := range []string{reclaim.RequestedAnnotation, reclaim.ReasonAnnotation, reclaim.RequestedAtAnnotation} {
+		delete(node.Annotations, key)
+	}
+	if err := shared.Management.Client.Patch(d.Context(), node, patch); err != nil {
+		d.Error(err)
+	}
+}
+
+func (d *desk) read() *corev1.Node {
+	node := &corev1.Node{}
+	if err := shared.Management.Client.Get(d.Context(), client.ObjectKeyFromObject(d.node), node); err != nil {
+		d.Error(err)
+	}
+	return node
+}
+
+func (d *desk) await(struck <-chan struct{}) {
+	d.Helper()
+	select {
+	case <-struck:
+	case <-d.patient().Done():
+		d.Fatal("the write that was to be broken never came")
+	}
+}
+
+// says waits until the agent has said all of it, in this order.
+func (d *desk) says(lines ...string) {
+	d.Helper()
+	d.must(plane.Until(d.patient(), func(context.Context) error {
+		rest := d.agent.LogTail(100)
+		for _, line := range lines {
+			_, after, ok := strings.Cut(rest, line)
+			if !ok {
+				return fmt.Errorf("the agent has not said %s", line)
+			}
+			rest = after
+		}
+		return nil
+	}))
+}
+
+// wantRequest waits until the agent rests, and checks that there is one request on
+// the Node, and that nothing else has changed.
+func (d *desk) wantRequest() {
+	d.Helper()
+	d.says(waiting)
+	writes, _ := d.proxy.seen()
+	time.Sleep(quiet)
+	later, requests := d.proxy.seen()
+	if len(later) != len(writes) {
+		d.Errorf("the agent writes on: %v", later)
+	}
+	if len(requests) != 1 {
+		d.Errorf("%d writes have changed the Node, want 1: %v", len(requests), requests)
+	}
+	got := d.read()
+	if at := d.requestedAt(); at.Before(d.begun) || at.After(time.Now()) {
+		d.Errorf("requested at %v, want a time since %v", at, d.begun)
+	}
+	want := d.node.DeepCopy()
+	if want.Annotations == nil {
+		want.Annotations = map[string]string{}
+	}
+	want.Annotations[reclaim.RequestedAnnotation] = reclaim.RequestedValue
+	want.Annotations[reclaim.ReasonAnnotation] = reclaim.Reason(command)
+	want.Annotations[reclaim.RequestedAtAnnotation] = got.Annotations[reclaim.RequestedAtAnnotation]
+	for _, node := range []*corev1.Node{want, got} {
+		node.ResourceVersion, node.ManagedFields = "", nil
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		d.Errorf("Node: -want, +got:\n%s", diff)
+	}
+}
+
+func (d *desk) requestedAt() time.Time {
+	d.Helper()
+	at, err := time.Parse(time.RFC3339, d.read().Annotations[reclaim.RequestedAtAnnotation])
+	d.must(err)
+	return at
+}
+
+func pemOf(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+}
