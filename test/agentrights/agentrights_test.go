@@ -183,14 +183,14 @@ func newClient(t *testing.T) *world {
 func newWorld(ctx context.Context, t *testing.T) *world {
 	t.Helper()
 	w := newClient(t)
-	for _, node := range []string{own, asking, other, renewed} {
-		w.createNode(ctx, node)
-	}
 	w.must(shared.Management.EnsureNamespace(ctx, reclaim.Namespace))
 	for _, file := range []string{"policy.yaml", "rbac.yaml"} {
 		w.kubectl(ctx, "apply", "-f", filepath.Join(system.Repository(), "config", "reclaim-agent", file))
 	}
-	w.issue(ctx, bound, own)
+	w.issue(ctx, bound, own) // before there is the Node, whose UID it does not have therefore
+	for _, node := range []string{own, asking, other, renewed} {
+		w.createNode(ctx, node)
+	}
 	w.issue(ctx, served, asking)
 	w.issue(ctx, former, renewed)
 	account, err := shared.Management.ServiceAccount(ctx, client.ObjectKey{Namespace: reclaim.Namespace, Name: "reclaim-agent"})
@@ -406,15 +406,29 @@ func (w *world) send(ctx context.Context, q request) (code int, body string) {
 	return res.StatusCode, string(answer)
 }
 
-// TestTheSpecificationNamesEveryAnnotation keeps the table and the agent together.
-func TestTheSpecificationNamesEveryAnnotation(t *testing.T) {
+// TestThePolicyNamesEveryAnnotation keeps the policy and the agent together.
+func TestThePolicyNamesEveryAnnotation(t *testing.T) {
+	text := policyText(t)
+	for _, key := range theirs {
+		if !strings.Contains(text, "'"+key+"'") {
+			t.Errorf("the policy does not know %s", key)
+		}
+	}
+}
+
+// TestThePolicyFailsClosed reads the policy, because no request of the matrix makes
+// one of its expressions fail.
+func TestThePolicyFailsClosed(t *testing.T) {
+	if !strings.Contains(policyText(t), "\n  failurePolicy: Fail\n") {
+		t.Error("what the policy cannot judge is allowed")
+	}
+}
+
+func policyText(t *testing.T) string {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(system.Repository(), "config", "reclaim-agent", "policy.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range theirs {
-		if !strings.Contains(string(text), "'"+key+"'") {
-			t.Errorf("the policy does not know %s", key)
-		}
-	}
+	return string(text)
 }

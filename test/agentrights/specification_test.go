@@ -22,7 +22,7 @@ const (
 
 // The tokens, all of the agent's service account.
 const (
-	bound   = "bound"   // to a pod on the Node own
+	bound   = "bound"   // to a pod on the Node own, and issued before that registered
 	served  = "served"  // to a pod on the Node asking
 	former  = "former"  // to a pod on the Node that was called renewed before
 	unbound = "unbound" // to nothing
