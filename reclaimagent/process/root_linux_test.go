@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -79,8 +80,10 @@ func TestIntegrationSelfAndExec(t *testing.T) {
 	if _, err := fmt.Fprintln(in, "go"); err != nil {
 		t.Fatal(err)
 	}
-	for visits[cmd.Process.Pid] != "sleep" {
-		walk()
+	for limit := time.Now().Add(10 * time.Second); visits[cmd.Process.Pid] != "sleep"; walk() {
+		if time.Now().After(limit) {
+			t.Fatal("the child that became sleep is not visited again")
+		}
 	}
 	s, err := table.Standing(cmd.Process.Pid)
 	if err != nil || s.Start == 0 {
