@@ -345,6 +345,35 @@ func TestNodeThatStaysIsClearedLast(t *testing.T) {
 	}
 }
 
+// TestRequestThatIsSentAgain plays an agent that did not hear that its request was
+// written, and writes it again when it has been served.
+func TestRequestThatIsSentAgain(t *testing.T) {
+	w := newWorld(t)
+	w.keep()
+	w.ask("true")
+	w.settle()
+	w.gone()
+	w.settle()
+	w.events()
+	w.Writes = nil
+	want := w.sm.DeepCopy()
+	w.Read(w.node)
+	w.ask("true")
+	w.settle()
+	if diff := cmp.Diff([]string{"patch Node"}, w.Writes); diff != "" {
+		t.Errorf("It is cleared, and that is all: -want, +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(want, w.sm); diff != "" {
+		t.Errorf("It is counted once: -before, +after:\n%s", diff)
+	}
+	if notes := w.events(); len(notes) != 0 {
+		t.Errorf("events %q, want none", notes)
+	}
+	if w.Read(w.node); reclaimapi.Requested(w.node.Annotations) {
+		t.Error("the request still stands")
+	}
+}
+
 func (w *world) taint(taint corev1.Taint) {
 	w.Helper()
 	before := w.node.DeepCopy()
