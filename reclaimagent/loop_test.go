@@ -277,6 +277,11 @@ func TestLoop(t *testing.T) {
 			story:  func(w *workstation, c mailbox) { c.put(java); w.runs("java"); time.Sleep(5 * time.Second) },
 			want:   []string{"process-match: java 00:00:00"},
 		},
+		"RequestStandsServerAwayAtTheStart": {
+			reason: "Nothing is written before the Node is read.",
+			w:      &workstation{requested: true, reading: []error{errors.New("refused"), errors.New("refused")}},
+			story:  func(w *workstation, c mailbox) { c.put(java); w.runs("java"); time.Sleep(time.Hour) },
+		},
 		"ReadingForbidden": {
 			reason: "Who may not read may still write.",
 			w:      &workstation{reading: []error{&kubeapi.StatusError{Code: 403}}},
