@@ -20,12 +20,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodetaints"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/webhooks"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -40,6 +42,10 @@ const reclaimConcurrency = 100
 // nodesyncConcurrency is how many workload clusters are kept at once. One that
 // answers slowly must not hold up the others.
 const nodesyncConcurrency = 50
+
+// machinehookConcurrency is how many leaving Machines are asked about at once. An
+// extension that answers slowly must not hold up what others are asked.
+const machinehookConcurrency = 100
 
 // Options are what may differ between two managers.
 type Options struct {
@@ -121,6 +127,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(unlimited),
 		ClusterCache: clusterCache, Recorder: recorder, Hooks: hooks,
 	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, controller.Options{MaxConcurrentReconciles: reclaimConcurrency}); err != nil {
+		return err
+	}
+	if err := (&machinehook.Reconciler{
+		Clock: o.Clock, Reader: mgr.GetClient(), Actuate: actuate.New(mgr.GetClient()), Recorder: recorder, Call: hookclient.Call,
+	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: machinehookConcurrency}); err != nil {
 		return err
 	}
 	install, err := installation(o)

@@ -38,6 +38,15 @@ const (
 	// that began, for the last three times: so many inside ten minutes are reported.
 	ReclaimTimesAnnotation = "5spot.finos.org/reclaim-times"
 
+	// PreDrainHookAnnotation is on every Machine of a ScheduledMachine, and on any other
+	// that is to leave in the same way. Cluster API waits for it before it cordons and
+	// drains the Node. 5-Spot takes it off.
+	PreDrainHookAnnotation = "pre-drain.delete.hook.machine.cluster.x-k8s.io/5spot"
+
+	// PreTerminateHookAnnotation is on the same Machines. Cluster API waits for it
+	// before it deletes the infrastructure.
+	PreTerminateHookAnnotation = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/5spot"
+
 	// FieldManager is the manager of the fields that the controllers apply.
 	FieldManager = "5spot-controller"
 
@@ -62,6 +71,21 @@ const (
 	// NodeTaintedCondition is True when the Node has the taints of the spec. It is
 	// absent while there are none to apply and none to remove.
 	NodeTaintedCondition = "NodeTainted"
+)
+
+// Condition types of a Machine.
+const (
+	// ReadyToLeaveCondition is on a Machine that is being deleted, while and after
+	// extensions were asked: True when nobody holds it any more.
+	ReadyToLeaveCondition = "5spot.finos.org/ReadyToLeave"
+)
+
+// Reasons of the ReadyToLeave condition of a Machine.
+const (
+	// WaitingForExtensionReason means that an extension holds the deletion.
+	WaitingForExtensionReason = "WaitingForExtension"
+	// ExtensionsDoneReason means that no extension holds the deletion any more.
+	ExtensionsDoneReason = "ExtensionsDone"
 )
 
 // Reasons of the Ready condition.

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
 // skipWaits are the annotations that make Cluster API's machine controller skip
@@ -20,6 +22,9 @@ var skipWaits = []string{
 	clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation,
 	clusterv1.MachineSkipRemediationAnnotation,
 }
+
+// ourHooks are the deletion hooks by which Cluster API waits for us.
+var ourHooks = []string{v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation}
 
 // Children are the objects of one machine; nil where there is none.
 type Children struct {
@@ -51,6 +56,9 @@ func (c Children) WaitsFor(hooks Hooks) []string {
 	}
 	var found []string
 	for key := range c.Machine.Annotations {
+		if slices.Contains(ourHooks, key) {
+			continue
+		}
 		if strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) ||
 			strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
 			found = append(found, key)
@@ -70,7 +78,31 @@ func (c Children) Expedited() bool {
 			return false
 		}
 	}
+	for _, key := range ourHooks {
+		if _, ok := c.Machine.Annotations[key]; ok {
+			return false
+		}
+	}
 	return !c.Machine.DeletionTimestamp.IsZero()
+}
+
+// Waits are waits of Cluster API for a Machine that is being deleted.
+type Waits struct{ Drain, VolumeDetach bool }
+
+// LetGo takes hooks of ours off a Machine, and has Cluster API skip waits, in one
+// write.
+func (a *Actuator) LetGo(ctx context.Context, m *clusterv1.Machine, skip Waits, hooks ...string) error {
+	before := m.DeepCopy()
+	for _, key := range hooks {
+		delete(m.Annotations, key)
+	}
+	if skip.Drain {
+		m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation] = ""
+	}
+	if skip.VolumeDetach {
+		m.Annotations[clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation] = ""
+	}
+	return a.Patch(ctx, m, before)
 }
 
 // Depart starts a graceful departure: the Machine's deletion, which is Cluster
@@ -129,6 +161,9 @@ func (a *Actuator) skipWaits(ctx context.Context, m *clusterv1.Machine) error {
 		if _, ok := m.Annotations[key]; !ok {
 			m.Annotations[key] = ""
 		}
+	}
+	for _, key := range ourHooks {
+		delete(m.Annotations, key)
 	}
 	return a.Patch(ctx, m, before)
 }

@@ -66,6 +66,9 @@ func Machine(sm *v1alpha1.ScheduledMachine, version string, live *clusterv1.Mach
 	} else {
 		spec["deletion"] = map[string]any{"nodeDrainTimeoutSeconds": int64(drain / time.Second)}
 	}
+	for _, hook := range []string{v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation} {
+		annotations[hook] = v1alpha1.FieldManager
+	}
 	l := labels(sm)
 	maps.Copy(l, sm.Spec.MachineTemplate.Labels)
 	maps.Copy(l, labels(sm))

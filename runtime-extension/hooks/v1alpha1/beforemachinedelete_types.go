@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+)
+
+// Phase is how far the deletion of a Machine has come.
+type Phase string
+
+const (
+	// BeforeDrain means that the Node is neither cordoned nor drained yet.
+	BeforeDrain Phase = "BeforeDrain"
+	// BeforeTermination means that the drain is over, and the machine itself goes next.
+	BeforeTermination Phase = "BeforeTermination"
+)
+
+// Trigger is why a Machine is being deleted.
+type Trigger string
+
+const (
+	// TriggerSchedule means that its ScheduledMachine lets it go: its window closed,
+	// or the object is being deleted.
+	TriggerSchedule Trigger = "Schedule"
+	// TriggerKillSwitch means that a person threw the kill switch. Nobody is waited for.
+	TriggerKillSwitch Trigger = "KillSwitch"
+	// TriggerEmergencyReclaim means that its owner wants the machine. Nobody is
+	// waited for.
+	TriggerEmergencyReclaim Trigger = "EmergencyReclaim"
+	// TriggerExternal means that somebody else deleted it: a person, a
+	// MachineHealthCheck, a MachineSet.
+	TriggerExternal Trigger = "External"
+)
+
+// BeforeMachineDeleteRequest is the request of the BeforeMachineDelete hook.
+//
+// +kubebuilder:object:root=true
+type BeforeMachineDeleteRequest struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// settings of the MachineDeletionHook.
+	runtimehooksv1.CommonRequest `json:",inline"`
+
+	// machine is being deleted. Its managed fields are left out.
+	// +required
+	Machine clusterv1.Machine `json:"machine,omitempty,omitzero"`
+
+	// scheduledMachine is the name of the ScheduledMachine in the Machine's namespace,
+	// empty for a Machine that belongs to somebody else.
+	// +optional
+	ScheduledMachine string `json:"scheduledMachine,omitempty"`
+
+	// phase is how far the deletion has come.
+	// +required
+	Phase Phase `json:"phase,omitempty"`
+
+	// trigger is why the Machine is being deleted. With KillSwitch and
+	// EmergencyReclaim there is one call, and its answer changes nothing.
+	// +required
+	Trigger Trigger `json:"trigger,omitempty"`
+}
+
+var _ runtimehooksv1.RetryResponseObject = &BeforeMachineDeleteResponse{}
+
+// BeforeMachineDeleteResponse is the answer to a BeforeMachineDeleteRequest.
+//
+// +kubebuilder:object:root=true
+type BeforeMachineDeleteResponse struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// status, message, and retryAfterSeconds: above zero, the deletion is held and the
+	// extension called again. The message should not change from call to call while
+	// nothing changes: people read it in a condition.
+	runtimehooksv1.CommonRetryResponse `json:",inline"`
+
+	// skipDrain has Cluster API skip the drain. It counts in phase BeforeDrain, once
+	// nobody holds the deletion any more.
+	// +optional
+	SkipDrain bool `json:"skipDrain,omitempty"`
+
+	// skipVolumeDetachWait has Cluster API not wait until volumes are detached, as
+	// skipDrain.
+	// +optional
+	SkipVolumeDetachWait bool `json:"skipVolumeDetachWait,omitempty"`
+}
+
+// BeforeMachineDelete is the hook that is called before a Machine leaves.
+func BeforeMachineDelete(*BeforeMachineDeleteRequest, *BeforeMachineDeleteResponse) {}
