@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const crdPath = "config/crd/bases/5spot.finos.org_scheduledmachines.yaml"
 
 const apiIntro = `Group ` + "`5spot.finos.org`, version `v1alpha1`, kind `ScheduledMachine`, short name `sm`" + `, namespaced.
 
@@ -54,32 +53,49 @@ type schema struct {
 	AnyFields            bool                       `json:"x-kubernetes-preserve-unknown-fields"`
 }
 
+const hookIntro = `Group ` + "`5spot.finos.org`, version `v1alpha1`, kind `MachineDeletionHook`" + `, not namespaced: it
+registers an [extension](../extensions.md) that is asked before a Machine leaves.`
+
 func apiPage(root string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(root, crdPath)) //nolint:gosec // the path is ours
+	return kindPage(root, "scheduledmachines", "ScheduledMachine", apiIntro)
+}
+
+func hookPage(root string) (string, error) {
+	return kindPage(root, "machinedeletionhooks", "MachineDeletionHook", hookIntro)
+}
+
+func kindPage(root, plural, title, intro string) (string, error) {
+	path := "config/crd/bases/5spot.finos.org_" + plural + ".yaml"
+	b, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // the path is ours
 	if err != nil {
 		return "", err
 	}
 	var c crd
 	if err := yaml.Unmarshal(b, &c); err != nil {
-		return "", fmt.Errorf("reading %s: %w", crdPath, err)
+		return "", fmt.Errorf("reading %s: %w", path, err)
 	}
-	return renderAPI(c)
+	return renderKind(c, title, intro)
 }
 
-func renderAPI(c crd) (string, error) {
+func renderKind(c crd, title, intro string) (string, error) {
 	if len(c.Spec.Versions) != 1 {
 		return "", fmt.Errorf("%d versions, want one", len(c.Spec.Versions))
 	}
 	v := c.Spec.Versions[0]
 	object := v.Schema.OpenAPIV3Schema
 	var d document
-	d.title("ScheduledMachine", apiIntro)
+	d.title(title, intro)
 	var rules [][]string
 	for _, r := range object.Validations {
 		rules = append(rules, []string{r.Message})
 	}
-	d.table([]string{"Rules of the object"}, rules)
+	if len(rules) > 0 {
+		d.table([]string{"Rules of the object"}, rules)
+	}
 	for _, part := range []string{"spec", "status"} {
+		if _, ok := object.Properties[part]; !ok {
+			continue
+		}
 		rows, err := fields(part, object.Properties[part])
 		if err != nil {
 			return "", err
@@ -111,7 +127,7 @@ func fields(path string, s schema) ([][]string, error) {
 		rows = append(rows, []string{
 			code(strings.TrimPrefix(at, "spec.")), f.kind(), code(string(f.Default)), f.rules(slices.Contains(s.Required, name)), f.Description,
 		})
-		if isCondition(f.Items) {
+		if isCondition(f.Items) || isSelector(f) {
 			continue // documented by Kubernetes
 		}
 		inside := f
@@ -136,8 +152,16 @@ func isCondition(s *schema) bool {
 	return ok
 }
 
+// isSelector reports whether s is metav1.LabelSelector.
+func isSelector(s schema) bool {
+	_, ok := s.Properties["matchExpressions"]
+	return ok
+}
+
 func (s schema) kind() string {
 	switch {
+	case isSelector(s):
+		return "LabelSelector"
 	case isCondition(s.Items):
 		return "[]Condition"
 	case s.Items != nil:

@@ -17,10 +17,11 @@ import (
 type page func(root string) (string, error)
 
 var pages = map[string]page{
-	"api.md":     apiPage,
-	"flags.md":   flagsPage,
-	"metrics.md": metricsPage,
-	"reasons.md": reasonsPage,
+	"api.md":           apiPage,
+	"deletionhooks.md": hookPage,
+	"flags.md":         flagsPage,
+	"metrics.md":       metricsPage,
+	"reasons.md":       reasonsPage,
 }
 
 func main() {
