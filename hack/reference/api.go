@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-
 const apiIntro = `Group ` + "`5spot.finos.org`, version `v1alpha1`, kind `ScheduledMachine`, short name `sm`" + `, namespaced.
 
 The API server refuses what breaks a rule on this page. The grammar of days, hours, time
