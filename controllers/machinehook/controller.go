@@ -36,6 +36,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
@@ -188,11 +190,22 @@ func (s *scope) trigger() hooksv1.Trigger {
 		return hooksv1.TriggerEmergencyReclaim
 	case sm.Spec.KillSwitch:
 		return hooksv1.TriggerKillSwitch
-	case !sm.DeletionTimestamp.IsZero(), sm.Status.Phase == v1alpha1.PhaseShuttingDown, !sm.Status.InSchedule:
+	case !sm.DeletionTimestamp.IsZero(), s.windowClosed():
 		return hooksv1.TriggerSchedule
 	default:
 		return hooksv1.TriggerExternal
 	}
+}
+
+// windowClosed reports whether the schedule was on and did not want the machine when
+// it began to leave. A schedule that is off, or cannot be read, moves nothing.
+func (s *scope) windowClosed() bool {
+	parsed, err := schedule.Parse(validation.ScheduleSpec(&s.scheduled.Spec.Schedule))
+	if err != nil || !s.scheduled.ScheduleEnabled() {
+		return false
+	}
+	wanted, _ := parsed.At(s.machine.DeletionTimestamp.Time)
+	return !wanted
 }
 
 // act carries out a step, and returns when to look again.

@@ -168,7 +168,7 @@ func TestExtensionsAreAskedInOrder(t *testing.T) {
 		s.Deletion = &clusterv1.MachineDeletionStatus{WaitForPreTerminateHookStartTime: metav1.NewTime(w.clock.Now())}
 	})
 	w.settle()
-	if diff := cmp.Diff([]string{"a-lb BeforeTermination Schedule box", "b-operator BeforeTermination Schedule box"}, slices.Compact(w.asked)[:2]); diff != "" || w.held() != "" {
+	if diff := cmp.Diff([]string{"a-lb BeforeTermination External box", "b-operator BeforeTermination External box"}, slices.Compact(w.asked)[:2]); diff != "" || w.held() != "" {
 		t.Errorf("held by %q; -want, +got:\n%s", w.held(), diff)
 	}
 	w.Writes = nil
@@ -221,6 +221,31 @@ func TestNobodyIsWaitedFor(t *testing.T) {
 			w.settle()
 			if w.held() != "" {
 				t.Errorf("held by %q", w.held())
+			}
+		})
+	}
+}
+
+func TestWhyItLeaves(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.ScheduledMachine)
+		want   hooksv1.Trigger
+	}{
+		"in its window":        {func(*v1alpha1.ScheduledMachine) {}, hooksv1.TriggerExternal},
+		"outside":              {func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = nil }, hooksv1.TriggerSchedule},
+		"the schedule is off":  {func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay, sm.Spec.Schedule.Enabled = nil, new(false) }, hooksv1.TriggerExternal},
+		"its object goes, too": {func(sm *v1alpha1.ScheduledMachine) { sm.Finalizers = []string{"test/hold"} }, hooksv1.TriggerSchedule},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "a-lb")
+			w.Edit(w.sm, func() { tc.change(w.sm) })
+			if len(w.sm.Finalizers) > 0 {
+				w.Must(w.Client.Delete(t.Context(), w.sm))
+			}
+			w.leave()
+			w.settle()
+			if want := "a-lb BeforeDrain " + string(tc.want) + " box"; len(w.asked) == 0 || w.asked[0] != want {
+				t.Errorf("asked %q, want %q", w.asked, want)
 			}
 		})
 	}
