@@ -76,18 +76,18 @@ func install(ctx context.Context, p *plane.Plane, o Options) (*System, error) {
 	if err := v1alpha1.AddToScheme(p.Management.Client.Scheme()); err != nil {
 		return nil, err
 	}
-	manifests, err := readAll("config/crd/bases/5spot.finos.org_scheduledmachines.yaml")
-	if err != nil {
-		return nil, err
+	var manifests [][]byte
+	for _, part := range []string{"crd", "webhook"} {
+		text, err := p.Management.Kubectl(ctx, "kustomize", filepath.Join(Repository(), "config", part))
+		if err != nil {
+			return nil, fmt.Errorf("building config/%s: %w", part, err)
+		}
+		manifests = append(manifests, []byte(text))
 	}
-	webhook, err := p.Management.Kubectl(ctx, "kustomize", filepath.Join(Repository(), "config", "webhook"))
-	if err != nil {
-		return nil, fmt.Errorf("building the webhook's configuration: %w", err)
-	}
-	manifests = append(manifests, []byte(webhook))
 	if err := s.grant(ctx); err != nil {
 		return nil, fmt.Errorf("granting the manager its rights: %w", err)
 	}
+	var err error
 	s.Manager, err = p.NewAddon(ctx, plane.AddonOptions{
 		Name: ManagerName, Path: s.Program("manager"), Manifests: manifests, ServiceAccount: ManagerAccount,
 		Args: o.ManagerArgs,
