@@ -26,6 +26,9 @@ type MachineDeletionHookSpec struct {
 	// is called at this address with the path of the hook BeforeMachineDelete of
 	// hooks.5spot.finos.org/v1alpha1 and the handler before-machine-delete.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.service)",message="set either url or service"
+	// +kubebuilder:validation:XValidation:rule="!has(self.url) || isURL(self.url) && url(self.url).getScheme() == 'https' && url(self.url).getHost() != '' && !self.url.matches('[@?#]')",message="url must be https, and have no user, query or fragment, such as https://drainer.example.org/api"
+	// +kubebuilder:validation:XValidation:rule="!has(self.service) || !has(self.service.port) || self.service.port >= 1 && self.service.port <= 65535",message="service.port must be between 1 and 65535"
 	ClientConfig runtimev1.ClientConfig `json:"clientConfig,omitempty,omitzero"`
 
 	// namespaceSelector selects the namespaces of the Machines. Empty selects all.

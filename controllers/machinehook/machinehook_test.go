@@ -269,6 +269,36 @@ func TestTheOwnerIsNotHeldUp(t *testing.T) {
 	}
 }
 
+// TestWhereExtensionsAre has the API server judge what a MachineDeletionHook says.
+func TestWhereExtensionsAre(t *testing.T) {
+	f := server.Fixture(t)
+	service := runtimev1.ServiceReference{Namespace: "tools", Name: "lb"}
+	for name, tc := range map[string]struct {
+		config runtimev1.ClientConfig
+		want   string
+	}{
+		"URL":          {runtimev1.ClientConfig{URL: "https://lb.test/api"}, ""},
+		"Service":      {runtimev1.ClientConfig{Service: service}, ""},
+		"Both":         {runtimev1.ClientConfig{URL: "https://lb.test/", Service: service}, "set either url or service"},
+		"Neither":      {runtimev1.ClientConfig{CABundle: []byte("x")}, "set either url or service"},
+		"Plain":        {runtimev1.ClientConfig{URL: "http://lb.test/"}, "url must be https"},
+		"NoURL":        {runtimev1.ClientConfig{URL: "lb"}, "url must be https"},
+		"WithPassword": {runtimev1.ClientConfig{URL: "https://me:secret@lb.test/"}, "url must be https"},
+		"WithQuery":    {runtimev1.ClientConfig{URL: "https://lb.test/?a=b"}, "url must be https"},
+		"WithFragment": {runtimev1.ClientConfig{URL: "https://lb.test/#a"}, "url must be https"},
+		"NoPort":       {runtimev1.ClientConfig{Service: runtimev1.ServiceReference{Namespace: "tools", Name: "lb", Port: new(int32(65536))}}, "service.port must be between"},
+	} {
+		h := &v1alpha1.MachineDeletionHook{ObjectMeta: metav1.ObjectMeta{GenerateName: "hook-"}, Spec: v1alpha1.MachineDeletionHookSpec{ClientConfig: tc.config}}
+		err := f.Client.Create(t.Context(), h, client.DryRunAll)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error %v, want %q", name, err, tc.want)
+		}
+		if err == nil && (h.Spec.FailurePolicy != v1alpha1.FailurePolicyFail || h.Spec.TimeoutSeconds != 10 || h.Spec.DeadlineSeconds != 300) {
+			t.Errorf("%s: defaults are %+v", name, h.Spec)
+		}
+	}
+}
+
 func TestPausedIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.Edit(w.cluster, func() { w.cluster.Spec.Paused = new(true) })
