@@ -231,9 +231,11 @@ func TestWhyItLeaves(t *testing.T) {
 		change func(*v1alpha1.ScheduledMachine)
 		want   hooksv1.Trigger
 	}{
-		"in its window":        {func(*v1alpha1.ScheduledMachine) {}, hooksv1.TriggerExternal},
-		"outside":              {func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = nil }, hooksv1.TriggerSchedule},
-		"the schedule is off":  {func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay, sm.Spec.Schedule.Enabled = nil, new(false) }, hooksv1.TriggerExternal},
+		"in its window": {func(*v1alpha1.ScheduledMachine) {}, hooksv1.TriggerExternal},
+		"outside":       {func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = nil }, hooksv1.TriggerSchedule},
+		"the schedule is off": {func(sm *v1alpha1.ScheduledMachine) {
+			sm.Spec.Schedule.HoursOfDay, sm.Spec.Schedule.Enabled = nil, new(false)
+		}, hooksv1.TriggerExternal},
 		"its object goes, too": {func(sm *v1alpha1.ScheduledMachine) { sm.Finalizers = []string{"test/hold"} }, hooksv1.TriggerSchedule},
 	} {
 		t.Run(name, func(t *testing.T) {
