@@ -74,9 +74,8 @@ func (b *bench) random() *rand.Rand {
 	return rand.New(rand.NewPCG(b.seed, b.seed)) //nolint:gosec // nothing to guess
 }
 
-// build compiles a command of this module, and returns where it is. As it links
-// nothing of C, it starts quickly.
-func (b *bench) build(ctx context.Context, pkg, name string) (string, error) {
+// scratch is a directory that is removed at the end.
+func (b *bench) scratch() (string, error) {
 	if b.dir == "" {
 		dir, err := os.MkdirTemp("", "5spot-bench-")
 		if err != nil {
@@ -84,8 +83,18 @@ func (b *bench) build(ctx context.Context, pkg, name string) (string, error) {
 		}
 		b.dir = dir
 	}
-	program := filepath.Join(b.dir, name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, pkg) //nolint:gosec // packages of ours
+	return b.dir, nil
+}
+
+// build compiles a command of this module as commands are released, and returns
+// where it is. As it links nothing of C, it starts quickly.
+func (b *bench) build(ctx context.Context, pkg, name string) (string, error) {
+	dir, err := b.scratch()
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(dir, name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, pkg) //nolint:gosec // packages of ours
 	cmd.Dir, cmd.Env = filepath.Join(system.Repository(), "test"), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w: %s", pkg, err, out)

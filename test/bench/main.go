@@ -39,26 +39,32 @@ type options struct {
 	settled   time.Duration
 	fleet     int
 	scale     int
+	targets   int
+	rounds    int
+	span      time.Duration
+	processes int
 	seed      uint64
 	args      []string
 }
 
 // sampled is what --sample measures: enough to see that all of it works.
-var sampled = options{runs: 10, machines: 50, crowd: 20, settled: time.Minute, fleet: 20, scale: 10}
+var sampled = options{runs: 10, machines: 50, crowd: 20, settled: time.Minute, fleet: 20, scale: 10, targets: 30, rounds: 1, span: time.Second, processes: 300}
 
-// A section measures one thing on a plane of its own.
+// A section measures one thing, on a plane of its own unless it is planeless.
 type section struct {
 	name, about string
 	run         func(context.Context, *bench) error
+	planeless   bool
 }
 
 func sections() []section {
 	return []section{
-		{"reclaim", "an owner's program starts until the Machine is being deleted", benchReclaim},
-		{"crowd", "an owner comes back while many other machines leave, and many owners at once", benchCrowd},
-		{"edge", "a window opens, and closes, for many ScheduledMachines at once", benchEdge},
-		{"settled", "requests of a fleet in which nothing happens", benchSettled},
-		{"scale", "machines come and go, against a MachineDeployment and a bare loop", benchScale},
+		{"agent", "the agent's detectors, against forkstat, extrace and naive ones", benchAgent, true},
+		{"reclaim", "an owner's program starts until the Machine is being deleted", benchReclaim, false},
+		{"crowd", "an owner comes back while many other machines leave, and many owners at once", benchCrowd, false},
+		{"edge", "a window opens, and closes, for many ScheduledMachines at once", benchEdge, false},
+		{"settled", "requests of a fleet in which nothing happens", benchSettled, false},
+		{"scale", "machines come and go, against a MachineDeployment and a bare loop", benchScale, false},
 	}
 }
 
@@ -93,6 +99,10 @@ func parse(args []string) (options, error) {
 	fs.DurationVar(&o.settled, "settled", 10*time.Minute, "settled: how long to look.")
 	fs.IntVar(&o.fleet, "fleet", 100, "settled: ScheduledMachines, a quarter each Active, Inactive, Disabled and Terminated.")
 	fs.IntVar(&o.scale, "scale", 50, "scale: machines that come and go.")
+	fs.IntVar(&o.targets, "targets", 900, "agent: processes to be found, each time.")
+	fs.IntVar(&o.rounds, "rounds", 5, "agent: how often each listener is measured.")
+	fs.DurationVar(&o.span, "span", 4*time.Second, "agent: for how long.")
+	fs.IntVar(&o.processes, "processes", 3000, "agent: processes that a walk meets.")
 	fs.Uint64Var(&o.seed, "seed", 1, "Seed of what is random.")
 	fs.StringVar(&manager, "manager-args", "", "Arguments of the manager, separated by blanks, such as '--kube-api-qps=500'.")
 	fs.BoolVar(&sample, "sample", false, "Measure little, to see that all of it works. Flags that are given count.")
@@ -111,8 +121,13 @@ func parse(args []string) (options, error) {
 	if sample {
 		o.shrink(fs)
 	}
-	if o.runs < 1 || o.machines < 1 || o.crowd < 1 || o.fleet < 4 || o.scale < 1 || o.settled <= 0 {
-		return o, errors.New("--runs, --machines, --crowd, --scale and --settled must be positive, --fleet at least 4")
+	for name, n := range o.numbers() {
+		if *n < 1 {
+			return o, fmt.Errorf("--%s is %d, want 1 or more", name, *n)
+		}
+	}
+	if o.fleet < 4 || o.settled <= 0 || o.span <= 0 {
+		return o, errors.New("--settled and --span must be positive, --fleet at least 4")
 	}
 	var err error
 	o.bin, err = filepath.Abs(o.bin)
@@ -123,16 +138,25 @@ func parse(args []string) (options, error) {
 func (o *options) shrink(fs *flag.FlagSet) {
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	for name, n := range map[string]struct{ to, from *int }{
-		"runs": {&o.runs, &sampled.runs}, "machines": {&o.machines, &sampled.machines}, "crowd": {&o.crowd, &sampled.crowd},
-		"fleet": {&o.fleet, &sampled.fleet}, "scale": {&o.scale, &sampled.scale},
-	} {
+	small := sampled.numbers()
+	for name, n := range o.numbers() {
 		if !given[name] {
-			*n.to = *n.from
+			*n = *small[name]
 		}
 	}
 	if !given["settled"] {
 		o.settled = sampled.settled
+	}
+	if !given["span"] {
+		o.span = sampled.span
+	}
+}
+
+// numbers are the flags that are numbers, by name.
+func (o *options) numbers() map[string]*int {
+	return map[string]*int{
+		"runs": &o.runs, "machines": &o.machines, "crowd": &o.crowd, "fleet": &o.fleet, "scale": &o.scale,
+		"targets": &o.targets, "rounds": &o.rounds, "processes": &o.processes,
 	}
 }
 
@@ -145,21 +169,35 @@ func names() string {
 	return strings.Join(out, ", ")
 }
 
-// run measures what o asks for, and prints each section as it is done.
-func run(ctx context.Context, o options, out io.Writer) error {
+// chosen are the sections that o asks for.
+func (o *options) chosen() []section {
+	return slices.DeleteFunc(sections(), func(s section) bool {
+		return len(o.only) > 0 && !slices.Contains(o.only, s.name)
+	})
+}
+
+// equipped sees whether the programs are there that a plane needs.
+func (o *options) equipped() error {
 	for _, program := range []string{filepath.Join(o.bin, "manager"), filepath.Join(plane.DefaultBin(), "kube-apiserver")} {
 		if _, err := os.Stat(program); err != nil {
 			return fmt.Errorf("programs are missing: run `make build plane-binaries`, or `make bench`, which does: %w", err)
+		}
+	}
+	return nil
+}
+
+// run measures what o asks for, and prints each section as it is done.
+func run(ctx context.Context, o options, out io.Writer) error {
+	if slices.ContainsFunc(o.chosen(), func(s section) bool { return !s.planeless }) {
+		if err := o.equipped(); err != nil {
+			return err
 		}
 	}
 	b := &bench{options: o, out: out, report: report{Host: host(), Seed: o.seed}}
 	defer b.close()
 	b.note("%s", b.report.Host)
 	b.note("seed %d", o.seed)
-	for _, s := range sections() {
-		if len(o.only) > 0 && !slices.Contains(o.only, s.name) {
-			continue
-		}
+	for _, s := range o.chosen() {
 		b.begin(s)
 		err := s.run(ctx, b)
 		b.end()

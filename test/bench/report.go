@@ -35,6 +35,8 @@ type figure struct {
 	// Goal says what it should be, and Met whether it is.
 	Goal string `json:"goal,omitempty"`
 	Met  *bool  `json:"met,omitempty"`
+	// Missing says why there is no figure.
+	Missing string `json:"missing,omitempty"`
 	// Peer is what it is compared with, and Ratio its share of that.
 	Peer  string  `json:"peer,omitempty"`
 	Ratio float64 `json:"ratio,omitempty"`
@@ -61,6 +63,9 @@ func spreadOf(what, unit string, values []float64) figure {
 func one(what, unit string, n int, value float64) figure {
 	return figure{What: what, Unit: unit, N: n, Max: value}
 }
+
+// missing is what could not be measured, and why.
+func missing(what string, why error) figure { return figure{What: what, Missing: why.Error()} }
 
 // quantile is the smallest of sorted values that a share q of them does not
 // exceed.
@@ -94,6 +99,10 @@ func printTable(out io.Writer, figures []figure) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprint(w, "what\tunit\tn\tp50\tp90\tp99\tmax\tgoal\tpeer\n")
 	for _, f := range figures {
+		if f.Missing != "" {
+			_, _ = fmt.Fprintf(w, "%s\t\t\t\t\t\t\t%s\t\n", f.What, f.Missing)
+			continue
+		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t", f.What, f.Unit, f.N)
 		if f.P50+f.P90+f.P99 > 0 {
 			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t", number(f.P50), number(f.P90), number(f.P99))
@@ -108,6 +117,9 @@ func printTable(out io.Writer, figures []figure) {
 
 // String is the figure in one line.
 func (f figure) String() string {
+	if f.Missing != "" {
+		return f.What + ": " + f.Missing
+	}
 	s := fmt.Sprintf("%s: max %s %s", f.What, number(f.Max), f.Unit)
 	if f.P50+f.P90+f.P99 > 0 {
 		s = fmt.Sprintf("%s: p50 %s, p99 %s, max %s %s", f.What, number(f.P50), number(f.P99), number(f.Max), f.Unit)

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+const (
+	// stay is how long a process lives that is ended by hand: not for ever, should
+	// nobody be left to do so.
+	stay = 10 * time.Minute
+	// settleFor is how long a listener runs before it is measured.
+	settleFor = 300 * time.Millisecond
+)
+
+// An agentBench measures the detectors and the report of the agent against the
+// goals that its design sets, which are numbered G1 to G15.
+type agentBench struct {
+	*bench
+	random *rand.Rand
+
+	// storm and listener are programs of ours, by path.
+	storm, listener string
+	// trivial ends at once; target, brief, lasting and sleeper live for 10 ms,
+	// 20 ms, a second, and until they are ended; spinner keeps a core busy.
+	trivial, target, brief, lasting, sleeper, spinner string
+	// pattern is what targets have among their arguments and nothing else has.
+	pattern string
+	// forkstat and extrace are the peers, or why they are missing.
+	forkstat, extrace peer
+}
+
+// errUnmeasured is wrapped by the error of a question that cannot be asked here.
+var errUnmeasured = errors.New("not measured")
+
+func unmeasured(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errUnmeasured, fmt.Sprintf(format, args...))
+}
+
+// benchAgent asks one question after the other. One that cannot be asked here is
+// told with its reason.
+func benchAgent(ctx context.Context, b *bench) error {
+	a := &agentBench{bench: b, random: b.random()}
+	a.pattern = fmt.Sprintf("target-%08x", a.random.Uint32())
+	if err := a.prepare(ctx); err != nil {
+		if errors.Is(err, errUnmeasured) {
+			b.add(missing("G1 to G15", err))
+			return nil
+		}
+		return err
+	}
+	for _, question := range []struct {
+		goals string
+		ask   func(context.Context) error
+	}{
+		{"G1", a.askLatency},
+		{"G2", a.askStorm},
+		{"G3 to G6", a.askCost},
+		{"G7", a.askIdle},
+		{"G8", a.askOverrun},
+		{"G9", a.askWalk},
+		{"G9", a.askExecInPlace},
+		{"G10", a.askMatching},
+		{"G11", a.askSize},
+		{"G12", a.askStarved},
+		{"G13", a.askReport},
+		{"G14", a.askNamespaces},
+		{"G14", a.askSilence},
+		{"G15", func(context.Context) error { return unmeasured("there is no detector in eBPF") }},
+	} {
+		b.note("%s; load %s", question.goals, load())
+		if err := question.ask(ctx); errors.Is(err, errUnmeasured) {
+			b.add(missing(question.goals, err))
+		} else if err != nil {
+			return fmt.Errorf("%s: %w", question.goals, err)
+		}
+	}
+	return nil
+}
+
+// prepare makes the programs, and sees whether the kernel announces processes.
+func (a *agentBench) prepare(ctx context.Context) error {
+	c, err := tiny()
+	if err != nil {
+		return err
+	}
+	for name, path := range map[string]*string{"storm": &a.storm, "listener": &a.listener} {
+		if *path, err = a.build(ctx, "./bench/"+name, name); err != nil {
+			return err
+		}
+	}
+	for _, program := range []struct {
+		name         string
+		path         *string
+		instructions []byte
+	}{
+		{"trivial", &a.trivial, c.exit},
+		{"target", &a.target, c.sleeping(10 * time.Millisecond)},
+		{"brief", &a.brief, c.sleeping(20 * time.Millisecond)},
+		{"lasting", &a.lasting, c.sleeping(time.Second)},
+		{"sleeper", &a.sleeper, c.sleeping(stay)},
+		{"spinner", &a.spinner, c.spin},
+	} {
+		*program.path = filepath.Join(a.dir, program.name)
+		if err := c.writeTiny(*program.path, program.instructions); err != nil {
+			return err
+		}
+	}
+	l, err := a.listen(ctx, "netlink")
+	if err != nil {
+		return err
+	}
+	l.stop()
+	a.fetchPeers(ctx)
+	return nil
+}
+
+// A storm is what the storm generator did.
+type storm struct {
+	starts []start
+	n      int
+	took   time.Duration
+}
+
+// A start is a process that was started, and when.
+type start struct {
+	pid int
+	at  time.Duration
+}
+
+// rate is starts a second.
+func (s storm) rate() float64 { return float64(s.n) / s.took.Seconds() }
+
+// unleash starts the storm generator. Its programs have the argument arg.
+func (a *agentBench) unleash(ctx context.Context, arg string, args ...string) (*child, error) {
+	return startChild(ctx, a.storm, args, []string{"TARGET_ARG=" + arg}, 0)
+}
+
+// calm ends a storm.
+func (a *agentBench) calm(c *child) (storm, error) {
+	c.signal(syscall.SIGTERM)
+	return a.await(c)
+}
+
+// await waits until a storm is over.
+func (*agentBench) await(c *child) (storm, error) {
+	defer c.stop()
+	done, err := c.await("done", stay)
+	if err != nil {
+		return storm{}, err
+	}
+	var s storm
+	if !scan(done.text, "done %d %d", &s.n, &s.took) {
+		return s, fmt.Errorf("the end of a storm is unreadable: %q", done.text)
+	}
+	for _, l := range c.all() {
+		var t start
+		if scan(l.text, "%d %d", &t.pid, &t.at) {
+			s.starts = append(s.starts, t)
+		}
+	}
+	return s, nil
+}
+
+func scan(text, format string, into ...any) bool {
+	n, err := fmt.Sscanf(text, format, into...)
+	return err == nil && n == len(into)
+}
+
+// spawn starts n processes of a program, and returns what ends them.
+func spawn(n int, path string, args ...string) (end func(), err error) {
+	pids := make([]int, 0, n)
+	end = func() {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		for _, pid := range pids {
+			_, _ = syscall.Wait4(pid, nil, 0, nil)
+		}
+		pids = nil // nobody's any more
+	}
+	argv := append([]string{path}, args...)
+	for range n {
+		pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{}) //nolint:gosec // a program of ours
+		if err != nil {
+			end()
+			return nil, err
+		}
+		pids = append(pids, pid)
+	}
+	return end, nil
+}
+
+// flatOut are the arguments of a storm as violent as there can be.
+func (a *agentBench) flatOut() []string {
+	return []string{"-workers", strconv.Itoa(runtime.NumCPU()), a.trivial}
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package main
+
+import (
+	"context"
+	"errors"
+)
+
+// benchAgent says why there is nothing to measure.
+func benchAgent(_ context.Context, b *bench) error {
+	b.add(missing("G1 to G15", errors.New("not measured: only Linux announces processes")))
+	return nil
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A child is a program that runs beside this one, and what it printed so far.
+type child struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+
+	mu    sync.Mutex
+	lines []line
+	more  chan struct{}
+}
+
+// A line is one that a child printed, and the time of CLOCK_MONOTONIC then.
+type line struct {
+	text string
+	at   time.Duration
+}
+
+// startChild starts a program in namespaces of its own, which flags name. Lines of
+// both its outputs are kept.
+func startChild(ctx context.Context, path string, args, env []string, flags uintptr) (*child, error) {
+	c := &child{cmd: exec.CommandContext(ctx, path, args...), ended: make(chan struct{}), more: make(chan struct{}, 1)}
+	c.cmd.Env = append(os.Environ(), env...)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
+	if flags&unix.CLONE_NEWUSER != 0 {
+		root := []syscall.SysProcIDMap{{Size: 1}}
+		c.cmd.SysProcAttr.UidMappings, c.cmd.SysProcAttr.GidMappings = root, root
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	c.cmd.Stdout, c.cmd.Stderr = w, w
+	err = c.cmd.Start()
+	_ = w.Close()
+	if err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	go c.read(r)
+	return c, nil
+}
+
+// mute starts a program whose output nobody wants.
+func mute(ctx context.Context, path string, args ...string) (*child, error) {
+	c := &child{cmd: exec.CommandContext(ctx, path, args...), ended: make(chan struct{}), more: make(chan struct{}, 1)}
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	close(c.ended)
+	return c, nil
+}
+
+func (c *child) read(r io.ReadCloser) {
+	defer close(c.ended)
+	defer r.Close()
+	for s := bufio.NewScanner(r); s.Scan(); {
+		c.mu.Lock()
+		c.lines = append(c.lines, line{text: s.Text(), at: monotonic()})
+		c.mu.Unlock()
+		select {
+		case c.more <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (c *child) all() []line {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]line(nil), c.lines...)
+}
+
+// await waits for a line with this text. One goroutine may wait.
+func (c *child) await(text string, patience time.Duration) (line, error) {
+	return c.awaitFrom(0, text, patience)
+}
+
+// awaitFrom is await that ignores the first lines.
+func (c *child) awaitFrom(seen int, text string, patience time.Duration) (line, error) {
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for {
+		lines := c.all()
+		for _, l := range lines[seen:] {
+			if strings.Contains(l.text, text) {
+				return l, nil
+			}
+		}
+		seen = len(lines)
+		select {
+		case <-c.more:
+		case <-c.ended:
+			if lines := c.all(); len(lines) > seen {
+				continue
+			}
+			return line{}, fmt.Errorf("%s ended without %q: %s", filepath.Base(c.cmd.Path), text, c.tail())
+		case <-timeout.C:
+			return line{}, fmt.Errorf("%s did not print %q within %s: %s", filepath.Base(c.cmd.Path), text, patience, c.tail())
+		}
+	}
+}
+
+// tail is the end of what was printed.
+func (c *child) tail() string {
+	lines := c.all()
+	var out []string
+	for _, l := range lines[max(0, len(lines)-3):] {
+		out = append(out, l.text)
+	}
+	return strings.Join(out, "; ")
+}
+
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
+// signal does not care for a child that has ended: what waits for it will tell.
+func (c *child) signal(s syscall.Signal) { _ = c.cmd.Process.Signal(s) }
+
+// stop ends the child, and waits for it.
+func (c *child) stop() {
+	c.signal(syscall.SIGCONT)
+	c.signal(syscall.SIGTERM)
+	kill := time.AfterFunc(2*time.Second, func() { c.signal(syscall.SIGKILL) })
+	defer kill.Stop()
+	_ = c.cmd.Wait()
+	<-c.ended
+}
+
+// A usage is what a process has used so far.
+type usage struct {
+	cpu time.Duration
+	// wakeups count how often its threads went to sleep and were woken.
+	wakeups int
+}
+
+func (u usage) minus(v usage) usage { return usage{cpu: u.cpu - v.cpu, wakeups: u.wakeups - v.wakeups} }
+
+var voluntary = regexp.MustCompile(`(?m)^voluntary_ctxt_switches:\s*(\d+)`)
+
+// used asks the kernel. A process has a clock of its CPU time, with a number made
+// of its pid (MAKE_PROCESS_CPUCLOCK, <linux/posix-timers.h>).
+func (c *child) used() (usage, error) {
+	const scheduled = 2 // CPUCLOCK_SCHED
+	var ts unix.Timespec
+	if err := unix.ClockGettime(int32(^c.pid()<<3|scheduled), &ts); err != nil { //nolint:gosec // a pid fits
+		return usage{}, fmt.Errorf("%s is gone: %w: %s", filepath.Base(c.cmd.Path), err, c.tail())
+	}
+	u := usage{cpu: time.Duration(ts.Nano())}
+	files, err := filepath.Glob("/proc/" + strconv.Itoa(c.pid()) + "/task/*/status")
+	for _, file := range files {
+		b, err := os.ReadFile(file) //nolint:gosec // of the kernel
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue
+		}
+		if m := voluntary.FindSubmatch(b); m != nil {
+			n, _ := strconv.Atoi(string(m[1]))
+			u.wakeups += n
+		}
+	}
+	return u, err
+}
+
+// monotonic is the clock that the kernel stamps events with.
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return time.Duration(ts.Nano())
+}
