@@ -74,87 +74,77 @@ func takeOver(nl *netlink.Conn) (*netlinkSocket, error) {
 	}); err != nil || dupErr != nil {
 		return nil, fmt.Errorf("duplicating descriptor: %w", errors.Join(err, dupErr))
 	}
-	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	w, err := newWaiter(fd)
 	if err != nil {
 		_ = unix.Close(fd)
-		return nil, os.NewSyscallError("eventfd", err)
+		return nil, err
 	}
-	s := &netlinkSocket{fd: fd, wake: wake}
-	s.ready[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}   //nolint:gosec // a descriptor fits
-	s.ready[1] = unix.PollFd{Fd: int32(wake), Events: unix.POLLIN} //nolint:gosec // a descriptor fits
+	s := &netlinkSocket{waiter: w, fd: fd}
+	s.arrived = s.readArrived
 	return s, nil
 }
 
-// netlinkSocket waits by poll(2) and reads by read(2), without blocking.
+// netlinkSocket reads without blocking, and waits by a waiter.
 type netlinkSocket struct {
+	*waiter
 	now func() time.Time
 	fd  int
-	// wake is readable once the socket is to be closed.
-	wake int
 
 	// mu is held by who uses the descriptors, so that they are not closed, and
 	// their numbers given to others, under a reader.
 	mu     sync.Mutex
-	ready  [2]unix.PollFd
 	closed bool
 
-	// pauses counts the pauses, which only the reader makes.
-	pauses uint
+	// arrived is readArrived, made once: making a method value allocates. What
+	// follows is what it is given, and what came of it.
+	arrived func(uintptr) bool
+	buf     []byte
+	take    func([]byte) bool
+	got     bool
+	err     error
 }
 
 func (s *netlinkSocket) drain(deadline time.Time, buf []byte, take func([]byte) bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed {
-		got, err := s.readAll(buf, take)
-		if got || err != nil {
-			return err
-		}
-		if err := s.await(deadline); err != nil {
-			return err
-		}
+	if s.closed {
+		return net.ErrClosed
 	}
-	return net.ErrClosed
+	s.buf, s.take = buf, take
+	if s.readArrived(0) {
+		return s.err
+	}
+	if deadline.IsZero() || !s.now().Before(deadline) {
+		return os.ErrDeadlineExceeded
+	}
+	if err := s.await(deadline, s.arrived); err != nil {
+		return err
+	}
+	return s.err
 }
 
-// readAll reads until the queue is empty or take refuses.
-func (s *netlinkSocket) readAll(buf []byte, take func([]byte) bool) (got bool, err error) {
-	for {
-		n, errno := unix.Read(s.fd, buf)
+// readArrived reads until the queue is empty or take refuses. It reports whether
+// there was anything.
+func (s *netlinkSocket) readArrived(uintptr) bool {
+	for s.got, s.err = false, nil; ; {
+		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(s.buf))), uintptr(len(s.buf))) //nolint:gosec // never blocks
 		switch errno {
-		case nil:
-			got = true
-			if !take(buf[:n]) {
-				return got, err
+		case 0:
+			s.got = true
+			if !s.take(s.buf[:n]) {
+				return true
 			}
 		case unix.EAGAIN:
-			return got, err
+			return s.got || s.err != nil
 		case unix.EINTR:
 		case unix.ENOBUFS:
 			// Reported once for an overflow; what is still queued is sound.
-			err = ErrOverrun
+			s.err = ErrOverrun
 		default:
-			return got, os.NewSyscallError("read", errno)
+			s.err = os.NewSyscallError("read", errno)
+			return true
 		}
 	}
-}
-
-// await waits until there is something to read, the deadline, or close.
-func (s *netlinkSocket) await(deadline time.Time) error {
-	left := time.Duration(0)
-	if !deadline.IsZero() {
-		left = deadline.Sub(s.now())
-	}
-	if left <= 0 {
-		return os.ErrDeadlineExceeded
-	}
-	// Rounded up: waking a little early would spin.
-	ms := min((left+time.Millisecond-1)/time.Millisecond, time.Hour/time.Millisecond)
-	if _, err := unix.Poll(s.ready[:], int(ms)); err != nil && !errors.Is(err, unix.EINTR) {
-		return os.NewSyscallError("poll", err)
-	}
-	s.closed = s.ready[1].Revents != 0
-	return nil
 }
 
 func (s *netlinkSocket) send(b []byte) error {
@@ -177,26 +167,21 @@ func (*netlinkSocket) rename() error {
 	return nil
 }
 
-// pause sleeps in the kernel without telling the runtime, and every third time
-// tells the scheduler that it still runs. A timer would wake another thread. A
-// sleep that the runtime knows of has its monitor look every 20 us whether to
-// take the processor away, and so has a goroutine that does not yield for 10 ms
-// (runtime, retake). At 500 pauses a second either costs more than the events do.
 func (s *netlinkSocket) pause(d time.Duration) {
-	if s.pauses++; s.pauses%3 == 0 {
-		runtime.Gosched()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.sleep(d)
 	}
-	ts := unix.NsecToTimespec(int64(d))
-	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0) //nolint:gosec // nanosleep(2) takes a pointer to a timespec
 }
 
-// close unblocks a drain, and waits for it.
+// close unblocks a drain or a pause, and waits for it.
 func (s *netlinkSocket) close() error {
-	_, err := unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 1})
+	err := s.wake()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	return errors.Join(err, unix.Close(s.fd), unix.Close(s.wake))
+	return errors.Join(err, unix.Close(s.fd), s.waiter.close())
 }
 
 // Inodes of the initial namespaces, <linux/proc_ns.h>. Elsewhere the kernel
