@@ -39,6 +39,7 @@ type options struct {
 	settled   time.Duration
 	fleet     int
 	scale     int
+	goals     []string
 	targets   int
 	rounds    int
 	span      time.Duration
@@ -87,7 +88,7 @@ func main() {
 
 func parse(args []string) (options, error) {
 	var o options
-	var only, manager string
+	var only, goals, manager string
 	var sample bool
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.StringVar(&o.bin, "bin", system.DefaultBin(), "Directory with manager and reclaim-agent, from `make build`.")
@@ -99,6 +100,7 @@ func parse(args []string) (options, error) {
 	fs.DurationVar(&o.settled, "settled", 10*time.Minute, "settled: how long to look.")
 	fs.IntVar(&o.fleet, "fleet", 100, "settled: ScheduledMachines, a quarter each Active, Inactive, Disabled and Terminated.")
 	fs.IntVar(&o.scale, "scale", 50, "scale: machines that come and go.")
+	fs.StringVar(&goals, "goals", "", "agent: Measure only these, separated by commas, such as G3,G9.")
 	fs.IntVar(&o.targets, "targets", 900, "agent: processes to be found, each time.")
 	fs.IntVar(&o.rounds, "rounds", 5, "agent: how often each listener is measured.")
 	fs.DurationVar(&o.span, "span", 4*time.Second, "agent: for how long.")
@@ -112,6 +114,9 @@ func parse(args []string) (options, error) {
 	o.args = strings.Fields(manager)
 	if only != "" {
 		o.only = strings.Split(only, ",")
+	}
+	if goals != "" {
+		o.goals = strings.Split(goals, ",")
 	}
 	for _, name := range o.only {
 		if !slices.ContainsFunc(sections(), func(s section) bool { return s.name == name }) {
