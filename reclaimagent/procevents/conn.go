@@ -35,9 +35,9 @@ const (
 	ackWait = 200 * time.Millisecond
 
 	// beatEvery and beatWait bound how long a listener that the kernel has
-	// forgotten goes unnoticed. An event takes 25 us; a second allows for
-	// starvation.
-	beatEvery = 30 * time.Second
+	// forgotten goes unnoticed: 31 s, as another second may pass before it runs.
+	// An event takes 25 us; a second allows for starvation.
+	beatEvery = 29 * time.Second
 	beatWait  = time.Second
 
 	// stormEvents within stormSpan make a storm. Then stormPause passes between
