@@ -113,7 +113,7 @@ func (a *agentBench) compileLoop(ctx context.Context) ([]string, error) {
 		return nil, unmeasured("%v", err)
 	}
 	script := fmt.Sprintf("%s -p small -o /dev/null %s; :", compiler, source)
-	if out, err := exec.CommandContext(ctx, compiler, "-p", "small", "-o", os.DevNull, source).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, compiler, "-p", "small", "-o", os.DevNull, source).CombinedOutput(); err != nil { //nolint:gosec // Go's compiler
 		return nil, fmt.Errorf("compiling: %w: %s", err, out)
 	}
 	return []string{"-workers", strconv.Itoa(runtime.NumCPU()), shell, "-c", script}, nil

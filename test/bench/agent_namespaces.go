@@ -103,7 +103,7 @@ func silence(pid int) error {
 	if err != nil {
 		return fmt.Errorf("opening the process: %w", err)
 	}
-	defer unix.Close(pidfd)
+	defer func() { _ = unix.Close(pidfd) }()
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func silence(pid int) error {
 		if err != nil {
 			return fmt.Errorf("taking its socket: %w", err)
 		}
-		defer unix.Close(fd)
+		defer func() { _ = unix.Close(fd) }()
 		return dropAll(fd)
 	}
 	return errors.New("it has no socket")

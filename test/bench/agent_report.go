@@ -59,8 +59,8 @@ func newReporter(client agentreport.Client) *agentreport.Reporter {
 // askSize asks how much memory the agent has after a report, and how large its
 // program is, against one on client-go's typed clientset that does as little.
 func (a *agentBench) askSize(ctx context.Context) error {
-	agent := filepath.Join(a.bin, "reclaim-agent")
-	size, err := os.Stat(agent)
+	released := filepath.Join(a.bin, "reclaim-agent")
+	size, err := os.Stat(released)
 	if err != nil {
 		return unmeasured("run `make build`: %v", err)
 	}
@@ -74,7 +74,7 @@ func (a *agentBench) askSize(ctx context.Context) error {
 	}
 	var ours, theirs []float64
 	for range a.rounds {
-		for program, into := range map[string]*[]float64{agent: &ours, typed: &theirs} {
+		for program, into := range map[string]*[]float64{released: &ours, typed: &theirs} {
 			rss, err := a.resident(ctx, program)
 			if err != nil {
 				return err

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,8 +103,11 @@ func TestAnAuditLogIsReadOnce(t *testing.T) {
 func TestTableTellsWhatWasMissed(t *testing.T) {
 	var out bytes.Buffer
 	fast, slow := spread("fast", []time.Duration{time.Millisecond}), spread("slow", []time.Duration{4 * time.Millisecond})
-	printTable(&out, []figure{fast.against("slow", slow).goal("≤ 2", true), slow.goal("≤ 2", false)})
-	for _, want := range []string{"≤ 2: met", "0.25 × slow", "≤ 2: MISSED"} {
+	printTable(&out, []figure{
+		fast.against("slow", slow).goal("≤ 2", true), slow.goal("≤ 2", false),
+		missing("peer", errors.New("not installed")),
+	})
+	for _, want := range []string{"≤ 2: met", "0.25 × slow", "≤ 2: MISSED", "not installed"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}

@@ -39,10 +39,15 @@ type line struct {
 	at   time.Duration
 }
 
+func newChild(ctx context.Context, path string, args []string) *child {
+	cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // programs of ours, and peers
+	return &child{cmd: cmd, ended: make(chan struct{}), more: make(chan struct{}, 1)}
+}
+
 // startChild starts a program in namespaces of its own, which flags name. Lines of
 // both its outputs are kept.
 func startChild(ctx context.Context, path string, args, env []string, flags uintptr) (*child, error) {
-	c := &child{cmd: exec.CommandContext(ctx, path, args...), ended: make(chan struct{}), more: make(chan struct{}, 1)}
+	c := newChild(ctx, path, args)
 	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
 	if flags&unix.CLONE_NEWUSER != 0 {
@@ -66,7 +71,7 @@ func startChild(ctx context.Context, path string, args, env []string, flags uint
 
 // mute starts a program whose output nobody wants.
 func mute(ctx context.Context, path string, args ...string) (*child, error) {
-	c := &child{cmd: exec.CommandContext(ctx, path, args...), ended: make(chan struct{}), more: make(chan struct{}, 1)}
+	c := newChild(ctx, path, args)
 	if err := c.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -76,7 +81,7 @@ func mute(ctx context.Context, path string, args ...string) (*child, error) {
 
 func (c *child) read(r io.ReadCloser) {
 	defer close(c.ended)
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	for s := bufio.NewScanner(r); s.Scan(); {
 		c.mu.Lock()
 		c.lines = append(c.lines, line{text: s.Text(), at: monotonic()})

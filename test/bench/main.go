@@ -184,7 +184,7 @@ func (o *options) chosen() []section {
 // equipped sees whether the programs are there that a plane needs.
 func (o *options) equipped() error {
 	for _, program := range []string{filepath.Join(o.bin, "manager"), filepath.Join(plane.DefaultBin(), "kube-apiserver")} {
-		if _, err := os.Stat(program); err != nil {
+		if _, err := os.Stat(program); err != nil { //nolint:gosec // named by who runs this
 			return fmt.Errorf("programs are missing: run `make build plane-binaries`, or `make bench`, which does: %w", err)
 		}
 	}

@@ -50,7 +50,7 @@ func (s *nodeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"metadata": map[string]any{"name": "reclaim-agent-" + nodeName, "resourceVersion": "1"},
 		"data":     map[string]any{"reclaim.toml": s.toml},
 	}
-	var answer any = configMap
+	answer := configMap
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/api/v1/nodes/"):
 		answer = map[string]any{
@@ -60,7 +60,7 @@ func (s *nodeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, "/configmaps"):
 		answer = map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{configMap}}
 	}
-	_ = json.NewEncoder(w).Encode(answer)
+	_ = json.NewEncoder(w).Encode(answer) //nolint:errchkjson // maps of strings have JSON
 	if r.Method == http.MethodPatch {
 		select {
 		case s.patched <- struct{}{}:

@@ -89,8 +89,8 @@ func elf(machine uint16, instructions []byte) []byte {
 // sleeping is the program that lives for d.
 func (c code) sleeping(d time.Duration) []byte {
 	b := append([]byte{}, c.sleep...)
-	b = binary.LittleEndian.AppendUint64(b, uint64(d/time.Second))
-	return binary.LittleEndian.AppendUint64(b, uint64(d%time.Second))
+	b = binary.LittleEndian.AppendUint64(b, uint64(d/time.Second))    //nolint:gosec // positive
+	return binary.LittleEndian.AppendUint64(b, uint64(d%time.Second)) //nolint:gosec // positive
 }
 
 // tiny returns the instructions for this machine.

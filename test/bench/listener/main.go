@@ -25,12 +25,11 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/detect"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -69,7 +68,7 @@ func run(mode string) error {
 	debug.SetGCPercent(50)
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
 	d := detect.New(detect.Options{
-		Mode: m, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Now: time.Now, Metrics: counts,
+		Mode: m, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Now: time.Now, Metrics: counts, //nolint:forbidigo // this is main
 		Open: func() (*process.Table, error) { return process.Open("/proc") },
 	})
 	return d.Run(ctx, match.New(n.commands, n.substrings), interval, func(m detect.Match) { found(m.PID, m.Latency) })

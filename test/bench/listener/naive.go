@@ -13,10 +13,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
 )
 
 // naive finds processes as one would at first.
@@ -31,7 +30,7 @@ func (n naive) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	// A cn_msg for the proc connector that asks to listen, see <linux/cn_proc.h>:
 	// idx, val, seq, ack, length, and the request.
 	listen := make([]byte, 0, 24)
@@ -101,10 +100,10 @@ func (n naive) poll(ctx context.Context) error {
 }
 
 func (n naive) look(pid string) bool {
-	comm, err := os.ReadFile("/proc/" + pid + "/comm")
+	comm, err := os.ReadFile("/proc/" + pid + "/comm") //nolint:gosec // of the kernel
 	if err != nil {
 		return false
 	}
-	argv, err := os.ReadFile("/proc/" + pid + "/cmdline")
+	argv, err := os.ReadFile("/proc/" + pid + "/cmdline") //nolint:gosec // of the kernel
 	return err == nil && matches(string(comm), string(argv), n.commands, n.substrings)
 }

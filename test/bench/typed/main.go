@@ -20,19 +20,19 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
 	kubeconfig := flag.String("kubeconfig", "", "The file that names the API server.")
 	node := flag.String("node-name", "", "The Node.")
 	_ = flag.String("machine-id-path", "", "Not used.")
 	flag.Parse()
-	if err := run(ctx, *kubeconfig, *node); err != nil {
+	if err := run(*kubeconfig, *node); err != nil {
 		fmt.Fprintln(os.Stderr, "typed:", err)
 		os.Exit(1) //nolint:forbidigo // this is main
 	}
 }
 
-func run(ctx context.Context, kubeconfig, node string) error {
+func run(kubeconfig, node string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
