@@ -62,6 +62,7 @@ func benchAgent(ctx context.Context, b *bench) error {
 		}
 		return err
 	}
+	asked := 0
 	for _, q := range []struct {
 		goals []string
 		ask   func(context.Context) error
@@ -85,6 +86,7 @@ func benchAgent(ctx context.Context, b *bench) error {
 		if len(a.goals) > 0 && !slices.ContainsFunc(q.goals, wanted) {
 			continue
 		}
+		asked++
 		goals := strings.Join(q.goals, ", ")
 		b.note("%s; load %s", goals, load())
 		if err := q.ask(ctx); errors.Is(err, errUnmeasured) {
@@ -92,6 +94,9 @@ func benchAgent(ctx context.Context, b *bench) error {
 		} else if err != nil {
 			return fmt.Errorf("%s: %w", goals, err)
 		}
+	}
+	if asked == 0 {
+		return fmt.Errorf("--goals: %s is none of G1 to G15", strings.Join(a.goals, ","))
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ const spare = 3000
 
 // askWalk asks what a look at all processes costs where there are many.
 func (a *agentBench) askWalk(ctx context.Context) error {
-	end, err := a.crowd(a.processes)
+	end, err := a.populate(a.processes)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (a *agentBench) askBigWalk(ctx context.Context) error {
 		return err
 	}
 	what := fmt.Sprintf("G9 polling %d processes: share of a core", n)
-	end, err := a.crowd(n)
+	end, err := a.populate(n)
 	if err != nil {
 		return err
 	}
@@ -69,8 +69,8 @@ func (a *agentBench) askBigWalk(ctx context.Context) error {
 	return nil
 }
 
-// crowd starts n processes with arguments of usual length.
-func (a *agentBench) crowd(n int) (end func(), err error) {
+// populate starts n processes with arguments of usual length.
+func (a *agentBench) populate(n int) (end func(), err error) {
 	return spawn(n, a.sleeper, strings.Repeat("x", 100))
 }
 
