@@ -34,7 +34,7 @@ func Open(path string) (*Table, error) {
 // allocation per process: on a busy machine it is asked thousands of times a
 // second. The runtime is not told of these calls, which wait for nothing but, at
 // times, a lock of the process that is read about: told, it would wake its monitor
-// thread for each, at more than the cost of the call.
+// thread for each, at more than the cost of the call (ADR 0015).
 type dirRoot struct {
 	fd      int
 	entries []byte
