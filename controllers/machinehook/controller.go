@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	labelsutil "sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -38,6 +37,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
@@ -99,17 +99,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // observe returns nil for a Machine that is paused, or another manager's.
 func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*scope, error) {
-	s := &scope{machine: machine, cluster: &clusterv1.Cluster{}}
-	key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
-	switch err := r.Reader.Get(ctx, key, s.cluster); {
-	case apierrors.IsNotFound(err):
-		s.cluster = nil
-	case err != nil:
-		return nil, fmt.Errorf("reading Cluster: %w", err)
+	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, machine, machine.Spec.ClusterName)
+	if err != nil || paused {
+		return nil, err
 	}
-	if annotations.HasPaused(machine) || s.cluster != nil && annotations.IsPaused(s.cluster, machine) {
-		return nil, nil
-	}
+	s := &scope{machine: machine, cluster: cluster}
 	if name := children.ParentOf(machine); name != "" {
 		s.scheduled = &v1alpha1.ScheduledMachine{}
 		switch err := r.Reader.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, s.scheduled); {
@@ -122,7 +116,6 @@ func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*
 	if r.watchFilter != "" && !s.hasLabel(r.watchFilter) {
 		return nil, nil
 	}
-	var err error
 	s.hooks, err = r.hooksFor(ctx, machine.Namespace)
 	return s, err
 }

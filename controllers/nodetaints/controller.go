@@ -106,7 +106,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // whether the Node can be seen: a manager that starts leaves what was reported.
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	s := &scope{scheduled: sm, cluster: workload.ClusterKey(sm), connected: true}
-	_, paused, err := workload.ClusterOf(ctx, r.Reader, sm)
+	_, paused, err := workload.ClusterOf(ctx, r.Reader, sm, sm.Spec.ClusterName)
 	if err != nil || paused {
 		return nil, err
 	}

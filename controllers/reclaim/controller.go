@@ -96,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // observe returns nil for an object that is paused.
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
-	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, sm)
+	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, sm, sm.Spec.ClusterName)
 	if err != nil || paused {
 		return nil, err
 	}

@@ -30,17 +30,17 @@ func ClusterKey(sm *v1alpha1.ScheduledMachine) client.ObjectKey {
 	return client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}
 }
 
-// ClusterOf reads the Cluster of a ScheduledMachine, nil if there is none, and says
-// whether either of them is paused.
-func ClusterOf(ctx context.Context, reader client.Reader, sm *v1alpha1.ScheduledMachine) (cluster *clusterv1.Cluster, paused bool, err error) {
+// ClusterOf reads the Cluster that obj, of the same namespace, belongs to, nil if
+// there is none, and says whether either of them is paused.
+func ClusterOf(ctx context.Context, reader client.Reader, obj client.Object, name string) (cluster *clusterv1.Cluster, paused bool, err error) {
 	cluster = &clusterv1.Cluster{}
-	switch err := reader.Get(ctx, ClusterKey(sm), cluster); {
+	switch err := reader.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}, cluster); {
 	case apierrors.IsNotFound(err):
-		return nil, annotations.HasPaused(sm), nil
+		return nil, annotations.HasPaused(obj), nil
 	case err != nil:
 		return nil, false, fmt.Errorf("reading Cluster: %w", err)
 	}
-	return cluster, annotations.IsPaused(cluster, sm), nil
+	return cluster, annotations.IsPaused(cluster, obj), nil
 }
 
 // Node reads the Node of that name from a workload cluster, nil if there is none.
