@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two static programs and nothing else: no shell, no libraries, no time zones (they
-# are linked in). `make docker-build` builds the programs first.
+# are linked in). `make docker-build` builds the programs first, for every platform.
 FROM scratch
-COPY bin/manager bin/reclaim-agent /
+ARG TARGETPLATFORM
+COPY ${TARGETPLATFORM}/manager ${TARGETPLATFORM}/reclaim-agent /
 USER 65532:65532
 ENTRYPOINT ["/manager"]

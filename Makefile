@@ -14,6 +14,7 @@ KUSTOMIZE      := $(TOOLS)/kustomize-v5.8.1
 MODULES  := . test
 COMMANDS := manager reclaim-agent kubectl-5spot
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+RELEASE_BUILD = go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 10s
 SEED     ?=
 
@@ -34,7 +35,7 @@ generate: $(CONTROLLER_GEN) ## Generate deepcopy, CRDs, RBAC, webhook manifests,
 
 .PHONY: build
 build: ## Build the binaries into bin/.
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/ $(COMMANDS:%=./cmd/%)
+	CGO_ENABLED=0 $(RELEASE_BUILD) -o $(BIN)/ $(COMMANDS:%=./cmd/%)
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run golangci-lint on both modules.
@@ -75,15 +76,38 @@ demo: build plane-binaries ## Watch a machine join, its owner come back, and the
 bench: build plane-binaries ## Measure, side by side with peers and limits.
 	cd test && go run ./bench --bin $(BIN) $(BENCH)
 
+# What config/ calls the image of the manager and of the agent, until a release is made.
+DEV_IMAGE := ghcr.io/finos/cluster-api-addon-provider-5spot:dev
+IMAGE     ?= $(DEV_IMAGE:dev=$(VERSION))
+OUT       ?= out
+PLATFORMS ?= linux/amd64 linux/arm64
+comma     := ,
+
 .PHONY: release-manifests
-release-manifests: $(KUSTOMIZE) ## Write addon-components.yaml and metadata.yaml into out/.
-	@mkdir -p out
-	$(KUSTOMIZE) build config/default > out/addon-components.yaml
-	cp metadata.yaml out/
+release-manifests: $(KUSTOMIZE) ## Write what a release of IMAGE is made of into OUT.
+	@mkdir -p $(OUT)
+	$(KUSTOMIZE) build config/default | sed 's|$(DEV_IMAGE)|$(IMAGE)|g' >$(OUT)/addon-components.yaml
+	@for f in templates/*.yaml; do sed 's|$(DEV_IMAGE)|$(IMAGE)|g' $$f >$(OUT)/$${f##*/}; done
+	cp metadata.yaml $(OUT)/
+
+# The same sources give the same bytes, wherever they lie: no paths, and no state of
+# the repository but VERSION.
+.PHONY: image-binaries
+image-binaries: $(PLATFORMS:%=image-binaries-%) ## Build the programs of the image for all PLATFORMS into OUT/image.
+
+.PHONY: $(PLATFORMS:%=image-binaries-%)
+$(PLATFORMS:%=image-binaries-%): image-binaries-%:
+	CGO_ENABLED=0 GOOS=$(*D) GOARCH=$(*F) $(RELEASE_BUILD) -o $(OUT)/image/$*/ ./cmd/manager ./cmd/reclaim-agent
 
 .PHONY: docker-build
-docker-build: build ## Build the image of the manager and the agent.
-	docker build -t $(or $(IMAGE),5spot:$(VERSION)) .
+docker-build: image-binaries ## Build IMAGE for this machine's platform.
+	docker buildx build --load -f Dockerfile -t $(IMAGE) $(OUT)/image
+
+.PHONY: docker-push
+docker-push: image-binaries ## Build IMAGE for all PLATFORMS and push it.
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) docker buildx build --provenance=false \
+		--platform $(subst $() $(),$(comma),$(PLATFORMS)) --output type=registry,name=$(IMAGE),rewrite-timestamp=true \
+		-f Dockerfile $(OUT)/image
 
 $(TOOLS)/controller-gen-%: PKG = sigs.k8s.io/controller-tools/cmd/controller-gen
 $(TOOLS)/golangci-lint-%: PKG = github.com/golangci/golangci-lint/v2/cmd/golangci-lint

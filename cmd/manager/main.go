@@ -72,6 +72,9 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("creating manager: %w", err)
 	}
+	if o.controllers.ReclaimAgentImage, err = agentImage(ctx, mgr.GetAPIReader(), o); err != nil {
+		return fmt.Errorf("finding the image of the reclaim agent: %w", err)
+	}
 	if err := controllers.SetupWithManager(ctx, mgr, o.controllers); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}

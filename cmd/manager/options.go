@@ -30,6 +30,7 @@ type Options struct {
 	leaderElect                         bool
 	leaseDuration, renewDeadline, retry time.Duration
 	namespace                           string
+	pod                                 string
 	profilerAddress                     string
 	healthAddress                       string
 	syncPeriod                          time.Duration
@@ -65,7 +66,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.controllers.ClusterCacheConcurrency, "clustercache-concurrency", 100, "Workload clusters connected at the same time.")
 	fs.IntVar(&o.controllers.ScheduledMachineConcurrency, "scheduledmachine-concurrency", 80, "ScheduledMachines reconciled at the same time. Together with watches and emergencies, more than the API server takes on one connection, 100, only open more connections.")
 	fs.StringVar((*string)(&o.controllers.AgentInstall), "agent-install", string(controllers.AgentInstallEnabled), "Who installs the reclaim agent in workload clusters: enabled, the manager, where a ScheduledMachine has killIfCommands; disabled, you. Labels of Nodes and their ConfigMaps are kept in either case.")
-	fs.StringVar(&o.controllers.ReclaimAgentImage, "reclaim-agent-image", "", "Image of the reclaim agent that the manager installs. Empty is the one in the manifests.")
+	fs.StringVar(&o.controllers.ReclaimAgentImage, "reclaim-agent-image", "", "Image of the reclaim agent that the manager installs. Empty is that of --pod.")
+	fs.StringVar(&o.pod, "pod", "", "Namespace and name of the pod that the manager runs in, separated by a slash. Its image is also that of the reclaim agent, so that a mirror holds for both. Empty: the one in the manifests.")
 	fs.StringVar((*string)(&o.controllers.ReclaimAgentDetector), "reclaim-agent-detector", string(controllers.ReclaimAgentDetectorAuto), "How the reclaim agent that the manager installs finds programs: auto, it listens to the kernel where it can; poll, it looks every 250 ms, without a capability, without user 0, and outside of its host's network.")
 	fs.BoolVar(&o.controllers.BypassForeignHooks, "emergency-bypass-foreign-hooks", true, "Delete the infrastructure at the kill switch and an owner's request although somebody else's deletion hook is on the Machine. Without it the infrastructure waits for the hooks, and the status names them.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the webhook server.")
@@ -91,6 +93,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--agent-install=%s: must be %s or %s", o.controllers.AgentInstall, controllers.AgentInstallEnabled, controllers.AgentInstallDisabled)
 	case o.controllers.ReclaimAgentDetector != controllers.ReclaimAgentDetectorAuto && o.controllers.ReclaimAgentDetector != controllers.ReclaimAgentDetectorPoll:
 		return fmt.Errorf("--reclaim-agent-detector=%s: must be %s or %s", o.controllers.ReclaimAgentDetector, controllers.ReclaimAgentDetectorAuto, controllers.ReclaimAgentDetectorPoll)
+	case o.pod != "" && !namespacedName.MatchString(o.pod):
+		return fmt.Errorf("--pod=%s: must be a namespace and a name, such as 5spot-system/manager-0", o.pod)
 	default:
 		return nil
 	}

@@ -18,6 +18,8 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"--agent-install=never":            "--agent-install=never: must be enabled or disabled",
 		"--reclaim-agent-detector=poll":    "",
 		"--reclaim-agent-detector=netlink": "--reclaim-agent-detector=netlink: must be auto or poll",
+		"--pod=5spot-system/manager-0":     "",
+		"--pod=manager-0":                  "--pod=manager-0: must be a namespace and a name",
 		"--sync-period=0s":                 "--sync-period=0s: must be positive",
 		"--leader-elect-renew-deadline=1m": "--leader-elect-renew-deadline=1m0s: must be shorter than --leader-elect-lease-duration=15s",
 	}

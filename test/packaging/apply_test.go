@@ -3,11 +3,15 @@
 package packaging
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -24,9 +28,13 @@ func TestAPIServerTakesEverything(t *testing.T) {
 			t.Errorf("creating %s %s: %v", u.GetKind(), u.GetName(), err)
 		}
 	}
+	// Another test has made the Namespace for the agent, which needs more.
+	labels, err := json.Marshal(only(t, "Namespace").GetLabels())
+	if err != nil || !bytes.Contains(labels, []byte(`"pod-security.kubernetes.io/enforce":"restricted"`)) {
+		t.Fatalf("labels of the Namespace: %s, %v", labels, err)
+	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	restricted := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`))
-	if err := c.Patch(ctx, ns, restricted); err != nil {
+	if err := c.Patch(ctx, ns, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":%s}}`, labels))); err != nil {
 		t.Fatal(err)
 	}
 	template := deployment(t).Spec.Template

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package packaging
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// cold makes the second build compile everything again. It takes minutes.
+var cold = flag.Bool("cold", false, "build the image's programs a second time without Go's cache")
+
+var (
+	platforms = map[string]elf.Machine{"linux/amd64": elf.EM_X86_64, "linux/arm64": elf.EM_AARCH64}
+	programs  = []string{"manager", "reclaim-agent"}
+)
+
+// TestImageIsStaticAndReproducible builds what the image holds twice, from copies of
+// the sources in different directories.
+func TestImageIsStaticAndReproducible(t *testing.T) {
+	first := buildPrograms(t, filepath.Join(t.TempDir(), "here"))
+	if *cold {
+		t.Setenv("GOCACHE", t.TempDir())
+	}
+	second := buildPrograms(t, filepath.Join(t.TempDir(), "quite", "elsewhere"))
+	for platform, machine := range platforms {
+		for _, program := range programs {
+			path := filepath.FromSlash(platform + "/" + program)
+			static(t, filepath.Join(first, path), machine)
+			a, b := sum(t, filepath.Join(first, path)), sum(t, filepath.Join(second, path))
+			t.Logf("%s %x", path, a)
+			if a != b {
+				t.Errorf("%s differs: %x and %x", path, a, b)
+			}
+		}
+	}
+	copied(t)
+}
+
+// buildPrograms copies the sources to dir and returns where the programs are.
+func buildPrograms(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := output("git", "-C", system.Repository(), "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	if err != nil {
+		t.Skipf("the sources cannot be listed: %v", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimRight(string(files), "\x00"), "\x00") {
+		text, err := os.ReadFile(filepath.Join(system.Repository(), name))
+		if os.IsNotExist(err) {
+			continue // deleted, and not committed yet
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(target, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	makeIn(t, dir, "image-binaries", "VERSION=v1.2.3")
+	return filepath.Join(dir, "out", "image")
+}
+
+// static fails if the program needs anything of its file system to start.
+func static(t *testing.T, path string, machine elf.Machine) {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if f.Machine != machine {
+		t.Errorf("%s is for %s, want %s", path, f.Machine, machine)
+	}
+	libraries, err := f.ImportedLibraries()
+	if err != nil || len(libraries) > 0 {
+		t.Errorf("%s links %v, %v", path, libraries, err)
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Errorf("%s wants a dynamic linker", path)
+		}
+	}
+}
+
+func sum(t *testing.T, path string) [sha256.Size]byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sha256.Sum256(b)
+}
+
+// copied fails if the image takes other files than those that are built.
+func copied(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(system.Repository(), "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "COPY"
+	for _, program := range programs {
+		want += " ${TARGETPLATFORM}/" + program
+	}
+	if !bytes.Contains(text, []byte("FROM scratch\n")) || !bytes.Contains(text, []byte("\n"+want+" /\n")) {
+		t.Errorf("the image is not made of the programs alone, want %q:\n%s", want, text)
+	}
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package packaging
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// makeIn runs make in a copy of the repository, or in the repository itself.
+func makeIn(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "make", append([]string{"-C", dir}, args...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make %v: %v\n%s", args, err, out)
+	}
+}
+
+// TestReleaseHasOneImage makes a release: the manager and the agent are of the same,
+// whoever installs the agent.
+func TestReleaseHasOneImage(t *testing.T) {
+	tools, err := filepath.Glob(filepath.Join(system.Repository(), "bin", "tools", "kustomize-*"))
+	if err != nil || len(tools) == 0 {
+		t.Skip("kustomize is not built: run `make release-manifests`")
+	}
+	const image = "mirror.example.org/5spot:v1.2.3"
+	dir := t.TempDir()
+	makeIn(t, system.Repository(), "release-manifests", "OUT="+dir, "IMAGE="+image)
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		names = append(names, filepath.Base(file))
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		images := 0
+		for line := range strings.Lines(string(text)) {
+			if name, ok := strings.CutPrefix(strings.TrimSpace(line), "image: "); ok {
+				if images++; name != image {
+					t.Errorf("%s has the image %s, want %s", filepath.Base(file), name, image)
+				}
+			}
+		}
+		if want := filepath.Base(file) != "metadata.yaml"; (images == 1) != want {
+			t.Errorf("%s names %d images", filepath.Base(file), images)
+		}
+	}
+	want := []string{"addon-components.yaml", "clusterresourceset-reclaim-agent-poll.yaml", "clusterresourceset-reclaim-agent.yaml", "metadata.yaml"}
+	if !slices.Equal(names, want) {
+		t.Errorf("a release has %v, want %v", names, want)
+	}
+}
