@@ -40,7 +40,10 @@ func Everything() []Component { return append(InMemory(), Infrastructure) }
 // nodeGrace is how long the provider may take to take real nodes down.
 const nodeGrace = 25 * time.Second
 
-func (p *Plane) startComponents(ctx context.Context, o Options) error {
+// StartComponents runs o.Components. Start does so too, unless it is told to leave
+// them to somebody who installs Cluster API otherwise. What is installed stays; its
+// webhooks are called on this machine from now on.
+func (p *Plane) StartComponents(ctx context.Context, o Options) error {
 	// Installing is mostly waiting for CRDs, so all do it at once.
 	procs := make([]*Process, len(o.Components))
 	errs := make([]error, len(o.Components))

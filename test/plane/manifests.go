@@ -138,7 +138,11 @@ func (c *Cluster) InstallCRDs(ctx context.Context, docs ...[]byte) error {
 
 func (c *Cluster) install(ctx context.Context, m *manifests) error {
 	for _, obj := range m.objects() {
-		if err := c.Client.Create(ctx, obj); err != nil && !apierrors.IsAlreadyExists(err) {
+		err := c.Client.Create(ctx, obj)
+		if apierrors.IsAlreadyExists(err) {
+			err = c.redirect(ctx, obj)
+		}
+		if err != nil {
 			return fmt.Errorf("creating %s: %w", obj.GetName(), err)
 		}
 	}
@@ -148,6 +152,40 @@ func (c *Cluster) install(ctx context.Context, m *manifests) error {
 		}
 	}
 	return nil
+}
+
+// redirect makes webhooks that are installed already call this machine, as those of
+// obj do.
+func (c *Cluster) redirect(ctx context.Context, obj client.Object) error {
+	key := client.ObjectKeyFromObject(obj)
+	switch o := obj.(type) {
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		stored := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		if err := c.Client.Get(ctx, key, stored); err != nil {
+			return err
+		}
+		stored.Webhooks = o.Webhooks
+		return c.Client.Update(ctx, stored)
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		stored := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		if err := c.Client.Get(ctx, key, stored); err != nil {
+			return err
+		}
+		stored.Webhooks = o.Webhooks
+		return c.Client.Update(ctx, stored)
+	case *apiextensionsv1.CustomResourceDefinition:
+		if cv := o.Spec.Conversion; cv == nil || cv.Webhook == nil || cv.Webhook.ClientConfig.URL == nil {
+			return nil
+		}
+		stored := &apiextensionsv1.CustomResourceDefinition{}
+		if err := c.Client.Get(ctx, key, stored); err != nil {
+			return err
+		}
+		stored.Spec.Conversion = o.Spec.Conversion
+		return c.Client.Update(ctx, stored)
+	default:
+		return nil
+	}
 }
 
 func established(crd *apiextensionsv1.CustomResourceDefinition) error {

@@ -93,7 +93,7 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 	if p.Management, err = p.startCluster(ctx, managementName, o.Management); err != nil {
 		return nil, err
 	}
-	if err := p.startComponents(ctx, o); err != nil {
+	if err := p.StartComponents(ctx, o); err != nil {
 		return nil, err
 	}
 	return p, nil

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// TestInstallUpgradeRemove goes through the life of an installation. A machine that
+// runs sees nothing of it.
+func TestInstallUpgradeRemove(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	u := newUser(ctx, t)
+	certManager(ctx, t)
+	described := u.run(shared.Bin("clusterctl"), "generate", "provider", "--addon", "5spot:"+first, "--describe")
+	for _, want := range []string{"AddonProvider", first, "5spot-system", "FIVESPOT_LOG_LEVEL", mirror} {
+		if !strings.Contains(described, want) {
+			t.Errorf("the release does not describe %s:\n%s", want, described)
+		}
+	}
+	u.run(shared.Bin("clusterctl"), "init", "--core", "cluster-api:v1.14.2", "--bootstrap", "-", "--control-plane", "-")
+	u.must(v1alpha1.AddToScheme(shared.Management.Client.Scheme()))
+	u.must(shared.StartComponents(ctx, plane.Options{Components: []plane.Component{plane.Core, plane.Infrastructure}}))
+	u.follow("Init")
+	manager := u.manager(ctx, first)
+	w, err := shared.NewWorkload(ctx, plane.WorkloadOptions{Name: "lab", Namespace: "lab"})
+	u.must(err)
+	s := &system.System{Plane: shared}
+	sm := system.ScheduledMachine(w, "box", infrav1.PlaneMachineSpec{})
+	u.must(shared.Management.Client.Create(ctx, sm))
+	u.must(s.WaitPhase(ctx, sm, v1alpha1.PhaseActive, metav1.ConditionTrue))
+	before := u.state(ctx, sm)
+	if tree := u.run(shared.Bin("clusterctl"), "describe", "cluster", "lab", "-n", "lab"); !strings.Contains(tree, before.machine.Name) {
+		t.Errorf("clusterctl does not show Machine %s:\n%s", before.machine.Name, tree)
+	}
+
+	// The Deployments of both versions go, and so does the manager.
+	u.must(manager.Stop())
+	if out := u.follow("Upgrade"); !strings.Contains(out, second) {
+		t.Errorf("the plan does not show %s:\n%s", second, out)
+	}
+	before.mustEqual(t, u.state(ctx, sm))
+	manager = u.manager(ctx, second)
+	u.alive(ctx, sm)
+	before.mustEqual(t, u.state(ctx, sm))
+
+	u.must(manager.Stop())
+	u.follow("Remove")
+	if err := shared.Management.Client.Get(ctx, deploymentKey, &appsv1.Deployment{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the Deployment is still there: %v", err)
+	}
+	if err := shared.Management.Client.Get(ctx, client.ObjectKey{Name: webhookName}, &admissionv1.ValidatingWebhookConfiguration{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the webhook is still there: %v", err)
+	}
+	before.mustEqual(t, u.state(ctx, sm))
+
+	u.follow("Init")
+	u.manager(ctx, first)
+	u.alive(ctx, sm)
+	before.mustEqual(t, u.state(ctx, sm))
+	u.must(shared.Management.Client.Delete(ctx, sm))
+	u.must(shared.Management.WaitGone(ctx, sm))
+}
+
+const webhookName = "fivespot-validating-webhook-configuration"
+
+var deploymentKey = client.ObjectKey{Namespace: "5spot-system", Name: "fivespot-controller-manager"}
+
+// manager runs the manager as a pod of the Deployment that is installed would: with
+// the rights of its service account, and its webhook.
+func (u *user) manager(ctx context.Context, version string) *plane.Process {
+	u.t.Helper()
+	d := &appsv1.Deployment{}
+	u.must(shared.Management.Client.Get(ctx, deploymentKey, d))
+	image := d.Spec.Template.Spec.Containers[0].Image
+	if want := mirror + "/cluster-api-addon-provider-5spot:" + version; image != want {
+		u.t.Errorf("the manager has the image %s, want %s", image, want)
+	}
+	pod := &corev1.Pod{ObjectMeta: d.Spec.Template.ObjectMeta, Spec: d.Spec.Template.Spec}
+	pod.Namespace, pod.Name = d.Namespace, "manager-"+version
+	u.must(client.IgnoreAlreadyExists(shared.Management.Client.Create(ctx, pod)))
+	components, err := os.ReadFile(u.path("addon-5spot", version, "addon-components.yaml"))
+	u.must(err)
+	proc, err := shared.NewAddon(ctx, plane.AddonOptions{
+		Name: system.ManagerName, Path: system.DefaultBin() + "/manager", Manifests: [][]byte{components},
+		ServiceAccount: client.ObjectKey{Namespace: d.Namespace, Name: pod.Spec.ServiceAccountName},
+		Args:           []string{"--pod=" + pod.Namespace + "/" + pod.Name},
+	})
+	u.must(err)
+	u.must(proc.Start(ctx))
+	return proc
+}
+
+// alive changes the object in a way that only a running manager answers.
+func (u *user) alive(ctx context.Context, sm *v1alpha1.ScheduledMachine) {
+	u.t.Helper()
+	c := shared.Management.Client
+	u.must(c.Get(ctx, client.ObjectKeyFromObject(sm), sm))
+	before := sm.DeepCopy()
+	sm.Spec.Priority = new(*sm.Spec.Priority + 1)
+	u.must(c.Patch(ctx, sm, client.MergeFrom(before)))
+	u.must(shared.Management.Wait(ctx, sm, func() error {
+		if sm.Status.ObservedGeneration < sm.Generation {
+			return errors.New("nobody looked at it")
+		}
+		return nil
+	}))
+}
+
+// A state is what must not change.
+type state struct {
+	scheduled v1alpha1.ScheduledMachine
+	machine   clusterv1.Machine
+}
+
+func (u *user) state(ctx context.Context, sm *v1alpha1.ScheduledMachine) state {
+	u.t.Helper()
+	var s state
+	u.must(shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(sm), &s.scheduled))
+	key := client.ObjectKey{Namespace: sm.Namespace, Name: s.scheduled.Status.MachineRef.Name}
+	u.must(shared.Management.Client.Get(ctx, key, &s.machine))
+	return s
+}
+
+func (s state) mustEqual(t *testing.T, now state) {
+	t.Helper()
+	if s.scheduled.UID != now.scheduled.UID || s.scheduled.Status.Phase != now.scheduled.Status.Phase {
+		t.Errorf("the ScheduledMachine was %s in phase %s, and is %s in phase %s",
+			s.scheduled.UID, s.scheduled.Status.Phase, now.scheduled.UID, now.scheduled.Status.Phase)
+	}
+	if s.machine.UID != now.machine.UID || !now.machine.DeletionTimestamp.IsZero() {
+		t.Errorf("the Machine was %s, and is %s, deleted %v", s.machine.UID, now.machine.UID, now.machine.DeletionTimestamp)
+	}
+}

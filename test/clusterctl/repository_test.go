@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// Two releases of the same components, and where their image comes from.
+const (
+	first, second = "v0.1.0", "v0.1.1"
+	mirror        = "mirror.example.org"
+)
+
+// A user is somebody with a clusterctl.yaml, and releases in a folder.
+type user struct {
+	t          *testing.T
+	ctx        context.Context //nolint:containedctx // that of the one test it lives in
+	home, repo string
+}
+
+// newUser makes the releases as docs/install.md says, and tells clusterctl.
+func newUser(ctx context.Context, t *testing.T) *user {
+	t.Helper()
+	u := &user{t: t, ctx: ctx, home: t.TempDir(), repo: t.TempDir()}
+	for _, version := range []string{first, second} {
+		u.run("make", "-C", system.Repository(), "release-manifests", "VERSION="+version, "OUT="+u.path("addon-5spot", version))
+	}
+	core, err := os.ReadFile(filepath.Join(plane.DefaultBin(), "manifests", "capi-core.yaml"))
+	u.must(err)
+	u.write(u.path("cluster-api", "v1.14.2", "core-components.yaml"), string(core))
+	u.write(u.path("cluster-api", "v1.14.2", "metadata.yaml"), `apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3
+kind: Metadata
+releaseSeries:
+- {major: 1, minor: 14, contract: v1beta2}
+`)
+	u.write(filepath.Join(u.home, "cluster-api", "clusterctl.yaml"), fmt.Sprintf(`cert-manager: {externallyProvisioned: true}
+overridesFolder: %[1]s/overrides
+images: {addon-5spot: {repository: %[2]s}}
+providers:
+- {name: cluster-api, type: CoreProvider, url: "file://%[1]s/cluster-api/v1.14.2/core-components.yaml"}
+- {name: 5spot, type: AddonProvider, url: "file://%[1]s/addon-5spot/%[3]s/addon-components.yaml"}
+`, u.repo, mirror, first))
+	return u
+}
+
+func (u *user) path(elem ...string) string {
+	return filepath.Join(append([]string{u.repo}, elem...)...)
+}
+
+func (u *user) write(path, text string) {
+	u.t.Helper()
+	u.must(os.MkdirAll(filepath.Dir(path), 0o700))
+	u.must(os.WriteFile(path, []byte(text), 0o600))
+}
+
+// run runs a program as the administrator of the management cluster.
+func (u *user) run(name string, args ...string) string {
+	u.t.Helper()
+	cmd := exec.CommandContext(u.ctx, name, args...)
+	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+u.home, "HOME="+u.home, "KUBECONFIG="+shared.Management.Admin.Kubeconfig,
+		"PATH="+plane.DefaultBin()+":"+os.Getenv("PATH"), "GOPROXY=off", "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		u.t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// follow runs the commands that docs/install.md has under a heading.
+func (u *user) follow(heading string) string {
+	u.t.Helper()
+	page, err := os.ReadFile(filepath.Join(system.Repository(), "docs", "install.md"))
+	u.must(err)
+	m := regexp.MustCompile("(?s)\n## " + heading + "\n\n```sh\n(.*?)```").FindSubmatch(page)
+	if m == nil {
+		u.t.Fatalf("docs/install.md has no commands under %s", heading)
+	}
+	// clusterctl tries cert-manager out in a namespace, and trips over one that goes.
+	u.must(shared.Management.WaitGone(u.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cert-manager-test"}}))
+	return u.run("sh", "-euc", string(m[1]))
+}
+
+func (u *user) must(err error) {
+	u.t.Helper()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// certManager installs what clusterctl looks for: the kinds, and nobody serves them.
+func certManager(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for plural, kind := range map[string]string{"issuers": "Issuer", "certificates": "Certificate"} {
+		err := shared.Management.InstallCRDs(ctx, fmt.Appendf(nil, `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %s.cert-manager.io}
+spec:
+  group: cert-manager.io
+  scope: Namespaced
+  names: {kind: %s, plural: %s}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`, plural, kind, plural))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
