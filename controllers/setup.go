@@ -61,6 +61,7 @@ type Options struct {
 	// ClusterCacheConcurrency is how many workload clusters are connected at once.
 	ClusterCacheConcurrency int
 	// ClusterCacheQPS and ClusterCacheBurst limit requests to each workload cluster.
+	// Below zero there is no limit, and zero is Cluster API's default.
 	ClusterCacheQPS   float32
 	ClusterCacheBurst int
 	// AgentInstall says who installs the reclaim agent in workload clusters.
