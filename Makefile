@@ -49,7 +49,7 @@ test-unit: plane-kube ## Run the tests that need no more than an API server.
 	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$(PLANE_BIN)} go test -race -shuffle=on ./...
 
 .PHONY: test-system
-test-system: build plane-binaries plane-node-deps ## Run the tests that run on the local plane.
+test-system: build plane-binaries plane-node-deps $(KUSTOMIZE) ## Run the tests that run on the local plane.
 	# Programs and manifests are no inputs that Go's test cache knows.
 	cd test && go test -count=1 -timeout 30m -p 1 ./...
 
