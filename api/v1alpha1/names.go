@@ -18,6 +18,14 @@ const (
 	// applied, so that a settled Machine is not applied again.
 	AppliedHashAnnotation = "5spot.finos.org/applied-hash"
 
+	// CreatedAnnotation is on the Machine and says when it was made, in the format of
+	// RFC 3339. clusterctl move makes the object anew, and the machine runs on.
+	CreatedAnnotation = "5spot.finos.org/created"
+
+	// LeavingAnnotation is on a Machine whose deletion has begun and says when, in the
+	// format of RFC 3339. clusterctl move brings an object that nobody deletes.
+	LeavingAnnotation = "5spot.finos.org/leaving"
+
 	// EmergencyReclaimAnnotation is on a ScheduledMachine while an emergency reclaim
 	// is under way. Its value is a ReclaimRecord in JSON. It is an annotation because
 	// clusterctl move does not carry status.

@@ -8,7 +8,7 @@
 // owners put them. What is to be done is asked of the extensions that
 // MachineDeletionHooks register. Cluster API never ends a wait for a hook, so this
 // package bounds each; it keeps nothing in memory that matters: when a wait began is
-// in the Machine's status, where Cluster API writes it.
+// on the Machine.
 package machinehook
 
 import (
@@ -197,7 +197,7 @@ func (s *scope) windowClosed() bool {
 	if err != nil || !s.scheduled.ScheduleEnabled() {
 		return false
 	}
-	wanted, _ := parsed.At(s.machine.DeletionTimestamp.Time)
+	wanted, _ := parsed.At(children.LeavingSince(s.machine))
 	return !wanted
 }
 
@@ -223,6 +223,9 @@ func (r *Reconciler) act(ctx context.Context, s *scope, next step) (again time.T
 // ask asks one extension after the other until one holds the Machine. Nobody holds
 // it: our hook of the phase goes.
 func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hook string) (again time.Time, err error) {
+	if err := r.Actuate.MarkLeaving(ctx, s.machine); err != nil {
+		return time.Time{}, err
+	}
 	var skip actuate.Waits
 	var notes []string
 	until := s.began(phase)
@@ -237,7 +240,7 @@ func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hoo
 		if !v.again.IsZero() {
 			return v.again, r.report(ctx, s, metav1.ConditionFalse, v1alpha1.WaitingForExtensionReason, notes)
 		}
-		if err == nil {
+		if err == nil && phase == hooksv1.BeforeDrain {
 			skip.Drain = skip.Drain || answer.SkipDrain
 			skip.VolumeDetach = skip.VolumeDetach || answer.SkipVolumeDetachWait
 		}
@@ -245,23 +248,16 @@ func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hoo
 	if err := r.report(ctx, s, metav1.ConditionTrue, v1alpha1.ExtensionsDoneReason, notes); err != nil {
 		return time.Time{}, err
 	}
-	if phase == hooksv1.BeforeTermination {
-		skip = actuate.Waits{}
-	}
 	return time.Time{}, r.Actuate.LetGo(ctx, s.machine, skip, hook)
 }
 
-// began is when Cluster API began to wait for the hooks of a phase.
+// began is when the wait for the extensions of a phase began. That of the second is in
+// the status, where Cluster API writes it; decide asks nobody before.
 func (s *scope) began(phase hooksv1.Phase) time.Time {
-	d := s.machine.Status.Deletion
-	switch {
-	case d != nil && phase == hooksv1.BeforeTermination && !d.WaitForPreTerminateHookStartTime.IsZero():
-		return d.WaitForPreTerminateHookStartTime.Time
-	case d != nil && !d.WaitForPreDrainHookStartTime.IsZero():
-		return d.WaitForPreDrainHookStartTime.Time
-	default:
-		return s.machine.DeletionTimestamp.Time
+	if phase == hooksv1.BeforeTermination {
+		return s.machine.Status.Deletion.WaitForPreTerminateHookStartTime.Time
 	}
+	return children.LeavingSince(s.machine)
 }
 
 // request is what extensions are asked.
@@ -290,20 +286,14 @@ func (r *Reconciler) tell(ctx context.Context, s *scope) {
 	wg.Wait()
 }
 
-// report writes the condition on the Machine, if it changed, and tells of it.
+// report writes the condition on the Machine, and an Event if that changed it.
 func (r *Reconciler) report(ctx context.Context, s *scope, status metav1.ConditionStatus, reason string, notes []string) error {
-	m := s.machine
+	m, message := s.machine, clip.Message(strings.Join(notes, "; "))
 	before := m.DeepCopy()
-	c := metav1.Condition{Type: v1alpha1.ReadyToLeaveCondition, Status: status, Reason: reason, Message: clip.Message(strings.Join(notes, "; "))}
-	conditions.Set(m, c)
-	if old := conditions.Get(before, c.Type); old != nil && old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
-		return nil
+	conditions.Set(m, metav1.Condition{Type: v1alpha1.ReadyToLeaveCondition, Status: status, Reason: reason, Message: message})
+	err := r.Actuate.PatchStatus(ctx, m, before)
+	if err == nil && message != "" && m.ResourceVersion != before.ResourceVersion {
+		r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, reason, "BeforeMachineDelete", "%s", message)
 	}
-	if err := r.Actuate.PatchStatus(ctx, m, before); err != nil {
-		return err
-	}
-	if len(notes) > 0 {
-		r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, reason, "BeforeMachineDelete", "%s", clip.Message(c.Message))
-	}
-	return nil
+	return err
 }

@@ -65,7 +65,7 @@ func newWorld(t *testing.T, extensions ...string) *world {
 		h.Spec.DeadlineSeconds = 60
 		w.Create(h)
 	}
-	desired, err := children.Machine(w.sm, "", nil)
+	desired, err := children.Machine(w.sm, "", time.Now(), nil)
 	w.Must(err)
 	desired.SetFinalizers([]string{clusterv1.MachineFinalizer})
 	w.Create(desired)
@@ -312,7 +312,7 @@ func TestPausedIsLeftAlone(t *testing.T) {
 
 // TestCrashPoints stops the controller before each of its writes, and after each
 // with the reply lost, and starts it anew. Every run ends as the one without.
-func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 4, story) }
+func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 5, story) }
 
 // story is a departure with an extension, told at three stations.
 func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {

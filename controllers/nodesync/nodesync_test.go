@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -72,7 +73,7 @@ func (w *world) member(name string, commands ...string) (*v1alpha1.ScheduledMach
 	sm.Spec.KillIfCommands = commands
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-"}}
 	w.Create(sm, node)
-	machine, err := children.Machine(sm, "", nil)
+	machine, err := children.Machine(sm, "", time.Now(), nil)
 	w.Must(err)
 	machine.SetFinalizers([]string{clusterv1.MachineFinalizer})
 	w.Create(machine)

@@ -64,7 +64,7 @@ func newWorld(t *testing.T, taints ...v1alpha1.NodeTaint) *world {
 	w.sm = testenv.ScheduledMachine(ns, "box")
 	w.sm.Spec.NodeTaints = taints
 	w.Create(testenv.Cluster(ns), w.sm)
-	machine, err := children.Machine(w.sm, "", nil)
+	machine, err := children.Machine(w.sm, "", time.Now(), nil)
 	w.Must(err)
 	machine.SetFinalizers([]string{clusterv1.MachineFinalizer})
 	w.Create(machine)

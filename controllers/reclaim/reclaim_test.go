@@ -64,7 +64,7 @@ func newWorld(t *testing.T) *world {
 	infra, err := children.Infrastructure(w.sm)
 	w.Must(err)
 	infra.SetFinalizers([]string{"test/provider"})
-	desired, err := children.Machine(w.sm, "", nil)
+	desired, err := children.Machine(w.sm, "", time.Now(), nil)
 	w.Must(err)
 	desired.SetFinalizers([]string{clusterv1.MachineFinalizer})
 	w.Create(w.node, bootstrap, infra, desired)

@@ -10,6 +10,7 @@ import (
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -32,10 +33,11 @@ func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Reclai
 		return lifecycle.ForeignRequest
 	}
 	// A Node that is no older than the Machine cannot carry an older request.
-	if !node.CreationTimestamp.Before(&machine.CreationTimestamp) {
+	created := children.CreatedAt(machine)
+	if !node.CreationTimestamp.Time.Before(created) {
 		return lifecycle.FreshRequest
 	}
-	if at := askedAt(node); !at.IsZero() && at.Before(machine.CreationTimestamp.Time) {
+	if at := askedAt(node); !at.IsZero() && at.Before(created) {
 		return lifecycle.StaleRequest
 	}
 	return lifecycle.FreshRequest

@@ -53,6 +53,12 @@ func TestJudge(t *testing.T) {
 		"ClockBehind": {"A Node younger than the Machine cannot carry an older request, whatever its clock says.", asking(after, before, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest},
 		"ClockAhead":  {"A clock that runs ahead must not cost the owner the box.", asking(before, after.Add(24*time.Hour), nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest},
 		"Older":       {"Left behind by an earlier Machine.", asking(before, before, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.StaleRequest},
+		"AskedBeforeAMove": {
+			"clusterctl move makes the Machine anew, and the owner still waits.",
+			asking(before, before, nil), moved(machine, before.Add(-time.Hour)),
+			v1alpha1.ReclaimRecord{},
+			lifecycle.FreshRequest,
+		},
 		"ServerClockBeatsNodeClock": {
 			"The API server saw the request written during the Machine's life.",
 			asking(before, before, func(n *corev1.Node) { n.ManagedFields = written(after) }), machine,
@@ -128,6 +134,13 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
+}
+
+// moved is a Machine that was made at another management cluster.
+func moved(machine *clusterv1.Machine, created time.Time) *clusterv1.Machine {
+	machine = machine.DeepCopy()
+	machine.Annotations = map[string]string{v1alpha1.CreatedAnnotation: created.Format(time.RFC3339)}
+	return machine
 }
 
 // written are the managed fields of an agent that wrote its request at t.

@@ -175,7 +175,7 @@ func (r *Reconciler) ensureMachine(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	desired, err := children.Machine(s.scheduled, version, live)
+	desired, err := children.Machine(s.scheduled, version, r.Clock.Now(), live)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
@@ -90,7 +91,7 @@ func (s *scope) reportChildren() {
 	if m.Status.NodeRef.IsDefined() {
 		st.NodeRef = &v1alpha1.NodeReference{Name: m.Status.NodeRef.Name}
 	}
-	st.LastScheduledTime = m.CreationTimestamp.DeepCopy()
+	st.LastScheduledTime = instant(children.CreatedAt(m))
 }
 
 func childReference(obj client.Object, apiVersion, kind string) *v1alpha1.ChildReference {

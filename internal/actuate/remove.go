@@ -7,7 +7,9 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,10 +91,24 @@ func (c Children) Expedited() bool {
 // Waits are waits of Cluster API for a Machine that is being deleted.
 type Waits struct{ Drain, VolumeDetach bool }
 
-// LetGo takes hooks of ours off a Machine, and has Cluster API skip waits, in one
-// write.
+// MarkLeaving writes down since when a Machine has been leaving, once.
+func (a *Actuator) MarkLeaving(ctx context.Context, m *clusterv1.Machine) error {
+	before := m.DeepCopy()
+	markLeaving(m)
+	return a.Patch(ctx, m, before)
+}
+
+func markLeaving(m *clusterv1.Machine) {
+	if _, marked := m.Annotations[v1alpha1.LeavingAnnotation]; !marked {
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.LeavingAnnotation, m.DeletionTimestamp.UTC().Format(time.RFC3339))
+	}
+}
+
+// LetGo takes hooks of ours off a Machine that is being deleted, marks it as leaving,
+// and has Cluster API skip waits, in one write.
 func (a *Actuator) LetGo(ctx context.Context, m *clusterv1.Machine, skip Waits, hooks ...string) error {
 	before := m.DeepCopy()
+	markLeaving(m)
 	for _, key := range hooks {
 		delete(m.Annotations, key)
 	}

@@ -48,9 +48,9 @@ func embedded(sm *v1alpha1.ScheduledMachine, o v1alpha1.EmbeddedObject, name str
 }
 
 // Machine builds the Machine. version is the Kubernetes version of the Cluster,
-// empty where it is not known. What cannot change during a Machine's life is taken
-// from live, nil before there is one.
-func Machine(sm *v1alpha1.ScheduledMachine, version string, live *clusterv1.Machine) (*unstructured.Unstructured, error) {
+// empty where it is not known, and now is when it is made. What cannot change during
+// a Machine's life is taken from live, nil before there is one.
+func Machine(sm *v1alpha1.ScheduledMachine, version string, now time.Time, live *clusterv1.Machine) (*unstructured.Unstructured, error) {
 	annotations := maps.Clone(sm.Spec.MachineTemplate.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -68,6 +68,11 @@ func Machine(sm *v1alpha1.ScheduledMachine, version string, live *clusterv1.Mach
 	}
 	for _, hook := range []string{v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation} {
 		annotations[hook] = v1alpha1.FieldManager
+	}
+	if live == nil {
+		annotations[v1alpha1.CreatedAnnotation] = now.UTC().Format(time.RFC3339)
+	} else if created, known := live.Annotations[v1alpha1.CreatedAnnotation]; known {
+		annotations[v1alpha1.CreatedAnnotation] = created
 	}
 	l := labels(sm)
 	maps.Copy(l, sm.Spec.MachineTemplate.Labels)

@@ -5,6 +5,7 @@ package children_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,10 +75,13 @@ func machineOf(change func(*v1alpha1.ScheduledMachine)) *v1alpha1.ScheduledMachi
 	return sm
 }
 
+// made is when live was.
+var made = time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
+
 // live is the Machine that was made from sm.
 func live(t *testing.T, sm *v1alpha1.ScheduledMachine) *clusterv1.Machine {
 	t.Helper()
-	desired, err := children.Machine(sm, "v1.36.3", nil)
+	desired, err := children.Machine(sm, "v1.36.3", made, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +118,7 @@ func TestOutdated(t *testing.T) {
 			if tc.drift != nil {
 				tc.drift(m)
 			}
-			desired, err := children.Machine(sm, "", m)
+			desired, err := children.Machine(sm, "", made.Add(time.Hour), m)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,7 +8,7 @@ type rule func(Facts) (Decision, bool)
 // rules are tried in order and the first to decide wins, so order is policy:
 // deletion of the object, then the kill switch, then the owner, then the
 // Cluster's end, then a person's "off", then the clock.
-var rules = []rule{released, deleted, killed, reclaimed, clusterGone, disabled, unreadable, unwanted, replaced, blocked}
+var rules = []rule{released, deleted, killed, reclaimed, clusterGone, interrupted, disabled, unreadable, unwanted, replaced, blocked}
 
 // Decide returns the next step. It always decides.
 func Decide(f Facts) Decision {
@@ -76,6 +76,15 @@ func clusterGone(f Facts) (Decision, bool) {
 	default:
 		return Decision{Phase: Inactive, Action: Hold, Reason: ClusterDeleting}, true
 	}
+}
+
+// interrupted goes on with a departure: the Node may be cordoned by now, and whoever
+// asked for it does not ask again.
+func interrupted(f Facts) (Decision, bool) {
+	if !f.Interrupted {
+		return Decision{}, false
+	}
+	return depart(f, GracefulShutdown), true
 }
 
 // disabled starts nothing and stops nothing; a departure under way keeps its
@@ -152,7 +161,11 @@ func wanted(f Facts) Decision {
 func depart(f Facts, why Reason) Decision {
 	d := underWay(f)
 	d.Phase, d.Reason = ShuttingDown, why
-	if f.Machine != Leaving {
+	switch {
+	case f.Machine == Leaving:
+	case f.Settling:
+		d.Recheck = f.SettledBy
+	default:
 		d.Action = Depart
 	}
 	return d

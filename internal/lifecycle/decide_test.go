@@ -162,6 +162,25 @@ func TestDecide(t *testing.T) {
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Disabled }),
 			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Judging, Recheck: evening, Again: true},
 		},
+		"InterruptedGoesOn": {
+			reason: "Its Node may be cordoned, whatever the window says after the move.",
+			facts:  running(func(f *lifecycle.Facts) { f.Interrupted = true }),
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+		},
+		"MovedSettlesFirst": {
+			reason: "Cluster API deletes the Node of a Machine if it knows it.",
+			facts: running(func(f *lifecycle.Facts) {
+				f.Wanted, f.Settling, f.SettledBy = false, true, noon.Add(time.Minute)
+			}),
+			want: lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Hold, Reason: lifecycle.GracefulShutdown, Recheck: noon.Add(time.Minute)},
+		},
+		"InterruptedGoesOnWhileDisabled": {
+			reason: "What has begun ends, whatever is turned off meanwhile.",
+			facts: running(func(f *lifecycle.Facts) {
+				f.Interrupted, f.Enabled, f.Wanted, f.Change = true, false, false, time.Time{}
+			}),
+			want: lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown},
+		},
 		"UnreadableIsNotOutside": {
 			reason: "Unknown is not \"no\": a running machine is left running.",
 			facts:  running(func(f *lifecycle.Facts) { f.Readable, f.Wanted, f.Change = false, false, time.Time{} }),

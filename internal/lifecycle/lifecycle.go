@@ -117,6 +117,14 @@ type Facts struct {
 	// MachineFailed says that the Machine can never become ready, or that a health
 	// check asks its owner to replace it.
 	MachineFailed bool
+	// Interrupted says that the Machine's departure had begun, and that nobody deletes it
+	// any more: it was moved from another management cluster.
+	Interrupted bool
+	// Settling says that a Machine was moved here, and that Cluster API has not found its
+	// Node again: deleted now, it would leave the Node behind. SettledBy is when that is
+	// not waited for any more; zero is when something happens to the Machine.
+	Settling  bool
+	SettledBy time.Time
 	// Deadline is when the budget of a departure under way is over; zero while the
 	// Machine is not leaving.
 	Deadline time.Time

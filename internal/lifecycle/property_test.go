@@ -36,7 +36,10 @@ func facts(t *rapid.T) lifecycle.Facts {
 	}
 	switch f.Machine {
 	case lifecycle.Present:
-		f.MachineReady, f.MachineFailed = b("ready"), b("failed")
+		f.MachineReady, f.MachineFailed, f.Interrupted = b("ready"), b("failed"), b("interrupted")
+		if f.Settling = b("settling"); f.Settling {
+			f.SettledBy = noon.Add(time.Minute)
+		}
 	case lifecycle.Leaving:
 		f.Deadline = noon.Add(time.Duration(rapid.IntRange(-10, 10).Draw(t, "deadline")) * time.Minute)
 		f.Expedited = b("expedited")
@@ -74,7 +77,7 @@ func TestAMachineStaysUnlessSomebodyWantsItGone(t *testing.T) {
 		f := facts(t)
 		d := lifecycle.Decide(f)
 		starts := d.Action == lifecycle.Depart || d.Action == lifecycle.Remove
-		asked := f.Deleting || f.KillSwitch || f.Cluster == lifecycle.ClusterLeaving ||
+		asked := f.Deleting || f.KillSwitch || f.Cluster == lifecycle.ClusterLeaving || f.Interrupted ||
 			f.Enabled && f.Readable && (!f.Wanted || f.MachineFailed || f.Infrastructure != lifecycle.Present)
 		if f.Machine == lifecycle.Present && starts && !asked {
 			t.Fatalf("Decide(%+v) = %+v", f, d)
@@ -129,8 +132,9 @@ func apply(f lifecycle.Facts, d lifecycle.Decision) lifecycle.Facts {
 	if f.Bootstrap == lifecycle.Leaving {
 		f.Bootstrap = lifecycle.Absent
 	}
+	f.Settling, f.SettledBy = false, time.Time{}
 	if f.Machine == lifecycle.Absent {
-		f.Deadline, f.Expedited, f.MachineReady, f.MachineFailed = time.Time{}, false, false, false
+		f.Deadline, f.Expedited, f.Interrupted, f.MachineReady, f.MachineFailed = time.Time{}, false, false, false, false
 	}
 	if d.Action == lifecycle.Ensure {
 		f.Bootstrap, f.Infrastructure, f.Machine = lifecycle.Present, lifecycle.Present, lifecycle.Present

@@ -45,7 +45,7 @@ func (m Mapper) OfCluster(ctx context.Context, cluster client.Object) []ctrl.Req
 func (m Mapper) OfClusterIf(ctx context.Context, cluster client.ObjectKey, wanted func(*v1alpha1.ScheduledMachine) bool) []ctrl.Request {
 	list := &v1alpha1.ScheduledMachineList{}
 	if err := m.Reader.List(ctx, list, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{m.ClusterIndex: cluster.Name}); err != nil {
+		client.MatchingFields{m.ClusterIndex: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of Cluster")
 		return nil
 	}

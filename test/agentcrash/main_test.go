@@ -13,5 +13,5 @@ import (
 var shared *plane.Plane
 
 func TestMain(m *testing.M) {
-	os.Exit(plane.Main(m, plane.Options{Components: []plane.Component{}}, func(p *plane.Plane) { shared = p }))
+	os.Exit(plane.MainBare(m, func(p *plane.Plane) { shared = p }))
 }

@@ -4,20 +4,15 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	controlplanev1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/controlplane/v1beta1"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
@@ -61,32 +56,11 @@ func newNamespace(t *testing.T, name string) *lab {
 
 func (l *lab) newCluster() {
 	l.t.Helper()
-	ctx := timeout(l.t, patience)
-	meta := metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: l.Key.Name, Labels: map[string]string{clusterv1.ClusterNameLabel: l.Key.Name}}
-	secret, err := workload.KubeconfigSecret(l.Key)
+	var err error
+	l.Workload, err = shared.Manage(timeout(l.t, patience), workload, plane.WorkloadOptions{
+		Namespace: l.Key.Namespace, Name: l.Key.Name, NodeLeaseSeconds: 400,
+	})
 	l.must(err)
-	endpoint, err := url.Parse(workload.URL)
-	l.must(err)
-	port, err := strconv.ParseInt(endpoint.Port(), 10, 32)
-	l.must(err)
-	cluster := &clusterv1.Cluster{ObjectMeta: *meta.DeepCopy(), Spec: clusterv1.ClusterSpec{
-		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "PlaneCluster", Name: l.Key.Name},
-		ControlPlaneRef:   clusterv1.ContractVersionedObjectReference{APIGroup: controlplanev1.GroupVersion.Group, Kind: "PlaneControlPlane", Name: l.Key.Name},
-	}}
-	l.create(secret)
-	l.create(&infrav1.PlaneCluster{ObjectMeta: *meta.DeepCopy(), Spec: infrav1.PlaneClusterSpec{
-		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: endpoint.Hostname(), Port: int32(port)}, NodeLeaseSeconds: 400,
-	}})
-	l.create(&controlplanev1.PlaneControlPlane{ObjectMeta: *meta.DeepCopy()})
-	l.create(cluster)
-	l.must(shared.Management.Wait(ctx, cluster, func() error {
-		for _, c := range cluster.Status.Conditions {
-			if c.Type == clusterv1.ClusterRemoteConnectionProbeCondition && c.Status == metav1.ConditionTrue {
-				return nil
-			}
-		}
-		return errors.New("Cluster API is not connected")
-	}))
 }
 
 // newWorkload makes a Cluster with a control plane of its own instead.

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -33,12 +32,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := atLeast("test.parallel", parallel); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(run(m))
+	os.Exit(plane.Parallel(parallel, func() int { return run(m) }))
 }
 
 func run(m *testing.M) int {
@@ -68,14 +62,4 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return code
-}
-
-// atLeast raises a flag whose value is a number, unless the command line set it.
-func atLeast(name string, n int) error {
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
-	if given {
-		return nil
-	}
-	return flag.Set(name, fmt.Sprint(n))
 }

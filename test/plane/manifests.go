@@ -157,35 +157,32 @@ func (c *Cluster) install(ctx context.Context, m *manifests) error {
 // redirect makes webhooks that are installed already call this machine, as those of
 // obj do.
 func (c *Cluster) redirect(ctx context.Context, obj client.Object) error {
-	key := client.ObjectKeyFromObject(obj)
 	switch o := obj.(type) {
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		stored := &admissionregistrationv1.MutatingWebhookConfiguration{}
-		if err := c.Client.Get(ctx, key, stored); err != nil {
-			return err
-		}
-		stored.Webhooks = o.Webhooks
-		return c.Client.Update(ctx, stored)
+		return update(ctx, c, o, func(stored *admissionregistrationv1.MutatingWebhookConfiguration) { stored.Webhooks = o.Webhooks })
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		stored := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		if err := c.Client.Get(ctx, key, stored); err != nil {
-			return err
-		}
-		stored.Webhooks = o.Webhooks
-		return c.Client.Update(ctx, stored)
+		return update(ctx, c, o, func(stored *admissionregistrationv1.ValidatingWebhookConfiguration) { stored.Webhooks = o.Webhooks })
 	case *apiextensionsv1.CustomResourceDefinition:
 		if cv := o.Spec.Conversion; cv == nil || cv.Webhook == nil || cv.Webhook.ClientConfig.URL == nil {
 			return nil
 		}
-		stored := &apiextensionsv1.CustomResourceDefinition{}
-		if err := c.Client.Get(ctx, key, stored); err != nil {
-			return err
-		}
-		stored.Spec.Conversion = o.Spec.Conversion
-		return c.Client.Update(ctx, stored)
+		return update(ctx, c, o, func(stored *apiextensionsv1.CustomResourceDefinition) { stored.Spec.Conversion = o.Spec.Conversion })
 	default:
 		return nil
 	}
+}
+
+// update changes what is stored of obj.
+func update[T client.Object](ctx context.Context, c *Cluster, obj T, change func(T)) error {
+	stored, ok := obj.DeepCopyObject().(T)
+	if !ok {
+		return fmt.Errorf("%T is not copied to its own kind", obj)
+	}
+	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(obj), stored); err != nil {
+		return err
+	}
+	change(stored)
+	return c.Client.Update(ctx, stored)
 }
 
 func established(crd *apiextensionsv1.CustomResourceDefinition) error {

@@ -4,6 +4,7 @@ package plane
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -38,4 +39,25 @@ func Main(m *testing.M, o Options, use func(*Plane)) int {
 		return 1
 	}
 	return code
+}
+
+// MainBare is Main with an API server on which nothing is installed.
+func MainBare(m *testing.M, use func(*Plane)) int {
+	return Main(m, Options{Components: []Component{}}, use)
+}
+
+// Parallel is for TestMain: it runs the tests with n of them at a time, unless the
+// command line says otherwise. Tests that wait for others need more than there are
+// cores.
+func Parallel(n int, run func() int) int {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", fmt.Sprint(n)); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return run()
 }

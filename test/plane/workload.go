@@ -63,6 +63,12 @@ func (p *Plane) NewWorkload(ctx context.Context, o WorkloadOptions) (*Workload, 
 			return nil, fmt.Errorf("making the kubernetes Service reachable: %w", err)
 		}
 	}
+	return p.Manage(ctx, c, o)
+}
+
+// Manage makes a Cluster for a control plane that runs already, and returns when
+// Cluster API is connected. Several may have the same control plane.
+func (p *Plane) Manage(ctx context.Context, c *Cluster, o WorkloadOptions) (*Workload, error) {
 	w := &Workload{Cluster: c, Key: client.ObjectKey{Namespace: o.Namespace, Name: o.Name}}
 	if err := p.Management.EnsureNamespace(ctx, o.Namespace); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -36,6 +37,13 @@ func (r *configReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	machine, err := util.GetOwnerMachine(ctx, r.client, pc.ObjectMeta)
 	if err != nil || machine == nil || !pc.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	cluster, err := util.GetClusterByName(ctx, r.client, pc.Namespace, machine.Spec.ClusterName)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading Cluster: %w", err)
+	}
+	if annotations.IsPaused(cluster, pc) {
+		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
 	if wait := remaining(r.clock.Now(), pc.CreationTimestamp, pc.Spec.DelaySeconds); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -49,6 +51,8 @@ type Backend interface {
 	// Remove takes the Host down; the Node stays unless deleteNode. ErrNotYet
 	// means: ask again.
 	Remove(ctx context.Context, h Host, deleteNode bool) error
+	// Forget leaves the Host to another management cluster.
+	Forget(h Host)
 }
 
 // ErrNotYet reports a Backend that is at work.
@@ -59,6 +63,9 @@ type machineReconciler struct {
 	client   client.Client
 	clock    clock.PassiveClock
 	backends map[infrav1.Backend]Backend
+
+	// made holds the Host of each PlaneMachine, for when it is moved away.
+	made sync.Map
 }
 
 // outcome is what a reconcile found, for the Ready condition.
@@ -72,6 +79,9 @@ type outcome struct {
 func (r *machineReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	pm := &infrav1.PlaneMachine{}
 	if err := r.client.Get(ctx, req.NamespacedName, pm); err != nil {
+		if forget, made := r.made.LoadAndDelete(req.NamespacedName); made && apierrors.IsNotFound(err) {
+			forget.(func())() //nolint:forcetypeassert // nothing else is stored
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	machine, err := util.GetOwnerMachine(ctx, r.client, pm.ObjectMeta)
@@ -119,6 +129,7 @@ func (r *machineReconciler) reconcile(ctx context.Context, pm *infrav1.PlaneMach
 	if err := r.remember(ctx, pm, host); err != nil {
 		return outcome{}, client.IgnoreNotFound(err)
 	}
+	r.made.Store(client.ObjectKeyFromObject(pm), func() { r.backend(pm).Forget(host) })
 	pm.Status.NodeName = host.NodeName
 	address, err := r.backend(pm).Ensure(ctx, host)
 	if errors.Is(err, ErrNotYet) {
@@ -154,6 +165,14 @@ func (r *machineReconciler) reconcileDelete(ctx context.Context, pm *infrav1.Pla
 	if !controllerutil.ContainsFinalizer(pm, Finalizer) {
 		return outcome{reason: "Deleted"}, nil
 	}
+	key := client.ObjectKey{Namespace: pm.Namespace, Name: pm.Labels[clusterv1.ClusterNameLabel]}
+	cluster := &clusterv1.Cluster{}
+	if err := r.client.Get(ctx, key, cluster); client.IgnoreNotFound(err) != nil {
+		return outcome{}, fmt.Errorf("reading Cluster: %w", err)
+	}
+	if annotations.IsPaused(cluster, pm) {
+		return outcome{reason: "Paused", again: time.Second}, nil
+	}
 	f := pm.Spec.Faults
 	if f.Deletion != "" {
 		return outcome{reason: "DeletionFault", message: "asked to " + string(f.Deletion)}, nil
@@ -162,8 +181,7 @@ func (r *machineReconciler) reconcileDelete(ctx context.Context, pm *infrav1.Pla
 		return outcome{reason: "Deleting", again: wait}, nil
 	}
 	host := Host{
-		Cluster:  client.ObjectKey{Namespace: pm.Namespace, Name: pm.Labels[clusterv1.ClusterNameLabel]},
-		ID:       id(pm),
+		Cluster: key, ID: id(pm),
 		NodeName: pm.Spec.NodeName, ProviderID: pm.Spec.ProviderID,
 	}
 	err := r.backend(pm).Remove(ctx, host, pm.Spec.NodeRemoval == infrav1.RemovedByProvider)

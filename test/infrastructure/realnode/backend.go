@@ -192,6 +192,10 @@ func (b *Backend) Remove(ctx context.Context, h controllers.Host, deleteNode boo
 	return nil
 }
 
+// Forget implements controllers.Backend. A real node cannot be handed over: it goes on
+// here until this program ends.
+func (*Backend) Forget(controllers.Host) {}
+
 // Close takes all nodes down and waits for it.
 func (b *Backend) Close() {
 	b.mu.Lock()

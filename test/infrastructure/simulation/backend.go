@@ -41,12 +41,7 @@ func (b *Backend) Ensure(ctx context.Context, h controllers.Host) (string, error
 
 // Remove implements controllers.Backend.
 func (b *Backend) Remove(ctx context.Context, h controllers.Host, deleteNode bool) error {
-	b.mu.Lock()
-	c, ok := b.clusters[h.Cluster]
-	b.mu.Unlock()
-	if ok {
-		c.Remove(h.NodeName)
-	}
+	b.Forget(h)
 	if !deleteNode {
 		return nil
 	}
@@ -55,6 +50,15 @@ func (b *Backend) Remove(ctx context.Context, h controllers.Host, deleteNode boo
 		return client.IgnoreNotFound(err)
 	}
 	return c.DeleteNode(ctx, h.NodeName)
+}
+
+// Forget implements controllers.Backend: the Node is simulated elsewhere from now on.
+func (b *Backend) Forget(h controllers.Host) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c, ok := b.clusters[h.Cluster]; ok {
+		c.Remove(h.NodeName)
+	}
 }
 
 func (b *Backend) cluster(ctx context.Context, key client.ObjectKey) (*Cluster, error) {

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package children_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+)
+
+func TestTimesOutliveAMove(t *testing.T) {
+	moved := made.Add(time.Hour)
+	at := func(t time.Time) string { return t.Format(time.RFC3339) }
+	cases := map[string]struct {
+		reason      string
+		machine     func(*clusterv1.Machine)
+		created     time.Time
+		leaving     time.Time
+		interrupted bool
+	}{
+		"Moved":    {"It is the machine that was made before.", nil, made, time.Time{}, false},
+		"NotOurs":  {"A Machine of somebody else was made when it was.", func(m *clusterv1.Machine) { m.Annotations = nil }, moved, time.Time{}, false},
+		"Edited":   {"Nonsense counts for nothing.", func(m *clusterv1.Machine) { m.Annotations[v1alpha1.CreatedAnnotation] = "yesterday" }, moved, time.Time{}, false},
+		"Tomorrow": {"Nor does a clock that ran ahead.", func(m *clusterv1.Machine) { m.Annotations[v1alpha1.CreatedAnnotation] = at(moved.Add(time.Hour)) }, moved, time.Time{}, false},
+		"Leaves":   {"Nobody has written it down yet.", func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(moved)) }, made, moved, false},
+		"Left": {
+			"The move ended its deletion, not its departure.",
+			func(m *clusterv1.Machine) { m.Annotations[v1alpha1.LeavingAnnotation] = at(made) },
+			made, made, true,
+		},
+		"LeavesAgain": {
+			"Its budget is not given anew.",
+			func(m *clusterv1.Machine) {
+				m.DeletionTimestamp, m.Annotations[v1alpha1.LeavingAnnotation] = new(metav1.NewTime(moved)), at(made)
+			},
+			made, made, false,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := live(t, machineOf(nil))
+			m.CreationTimestamp = metav1.NewTime(moved)
+			if tc.machine != nil {
+				tc.machine(m)
+			}
+			if got := children.CreatedAt(m); !got.Equal(tc.created) {
+				t.Errorf("%s\nCreatedAt = %v, want %v", tc.reason, got, tc.created)
+			}
+			if got := children.LeavingSince(m); !got.Equal(tc.leaving) {
+				t.Errorf("%s\nLeavingSince = %v, want %v", tc.reason, got, tc.leaving)
+			}
+			if got := children.Interrupted(m); got != tc.interrupted {
+				t.Errorf("%s\nInterrupted = %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestAMovedMachineSettles(t *testing.T) {
+	moved := made.Add(time.Hour)
+	ready := func(status metav1.ConditionStatus) func(*clusterv1.Machine) {
+		return func(m *clusterv1.Machine) {
+			m.Status.Conditions = []metav1.Condition{{
+				Type: clusterv1.MachineNodeReadyCondition, Status: status, LastTransitionTime: metav1.NewTime(moved),
+			}}
+		}
+	}
+	cases := map[string]struct {
+		reason  string
+		machine func(*clusterv1.Machine)
+		after   time.Duration
+		want    bool
+		by      time.Time
+	}{
+		"Arrived":     {"Cluster API has not looked at it.", nil, time.Hour, true, time.Time{}},
+		"Unreachable": {"It has looked, and did not see the workload cluster yet.", ready(metav1.ConditionUnknown), time.Second, true, moved.Add(time.Minute)},
+		"StaysSo":     {"Nobody waits for that for ever.", ready(metav1.ConditionUnknown), time.Minute, false, moved.Add(time.Minute)},
+		"NoNode":      {"It has looked, and there is none.", ready(metav1.ConditionFalse), time.Second, false, time.Time{}},
+		"Found":       {"It has its Node.", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "box" }, time.Second, false, time.Time{}},
+		"NotMade":     {"It had no Node when it was moved.", func(m *clusterv1.Machine) { m.Spec.ProviderID = "" }, time.Second, false, time.Time{}},
+		"NotMoved":    {"It is where it was made.", func(m *clusterv1.Machine) { m.CreationTimestamp = metav1.NewTime(made) }, time.Second, false, time.Time{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := live(t, machineOf(nil))
+			m.CreationTimestamp, m.Spec.ProviderID = metav1.NewTime(moved), "lab://box"
+			if tc.machine != nil {
+				tc.machine(m)
+			}
+			if got, by := children.Settling(m, moved.Add(tc.after)); got != tc.want || !by.Equal(tc.by) {
+				t.Errorf("%s\nSettling = %t by %v, want %t by %v", tc.reason, got, by, tc.want, tc.by)
+			}
+		})
+	}
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/bootstrap/v1beta1"
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// patience bounds one step. It is generous: what is late on a busy machine is no bug.
+const patience = 3 * time.Minute
+
+// A courier carries the one Cluster of a namespace, and its machine, from one
+// management cluster to the other and back.
+type courier struct {
+	t      *testing.T
+	random *rand.Rand
+	key    client.ObjectKey
+	// at is where the Cluster is, and sm its ScheduledMachine there.
+	at int
+	sm *v1alpha1.ScheduledMachine
+	// joins is how often the machine was to join by now.
+	joins int
+}
+
+// newCourier has a machine that takes so many seconds to be shut down.
+func newCourier(t *testing.T, name string, random *rand.Rand, shutdown int32) *courier {
+	t.Helper()
+	c := &courier{t: t, random: random, key: client.ObjectKey{Namespace: name, Name: name}}
+	w, err := c.here().Manage(c.ctx(), workload, plane.WorkloadOptions{Namespace: name, Name: name, NodeLeaseSeconds: 400})
+	c.must(err)
+	c.sm = system.ScheduledMachine(w, "box-of-"+name, infrav1.PlaneMachineSpec{Faults: infrav1.Faults{DeletionSeconds: shutdown}})
+	c.sm.Spec.Schedule = open()
+	c.must(c.mgmt().Client.Create(c.ctx(), c.sm))
+	c.joined()
+	return c
+}
+
+// open is a window that closes in six hours, closed one that opens then.
+func open() v1alpha1.Schedule   { return window(6) }
+func closed() v1alpha1.Schedule { return window(18) }
+
+func window(from int) v1alpha1.Schedule {
+	now := time.Now().UTC().Hour()
+	return v1alpha1.Schedule{
+		DaysOfWeek: []string{"mon-sun"}, Enabled: new(true), Timezone: "UTC",
+		HoursOfDay: []string{fmt.Sprintf("%d-%d", (now+24-from)%24, (now+35-from)%24)},
+	}
+}
+
+func (c *courier) here() *system.System  { return systems[c.at] }
+func (c *courier) mgmt() *plane.Cluster  { return c.here().Management }
+func (c *courier) there() *plane.Cluster { return systems[1-c.at].Management }
+
+func (c *courier) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	c.t.Cleanup(cancel)
+	return ctx
+}
+
+func (c *courier) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// joined waits until the machine that was asked for runs.
+func (c *courier) joined() {
+	c.t.Helper()
+	c.joins++
+	c.wait(v1alpha1.PhaseActive)
+}
+
+func (c *courier) wait(phase v1alpha1.Phase) {
+	c.t.Helper()
+	c.must(c.mgmt().Wait(c.ctx(), c.sm, func() error {
+		if c.sm.Status.ObservedGeneration != c.sm.Generation {
+			return errors.New("its spec has not been seen yet")
+		}
+		if c.sm.Status.Phase != phase {
+			return fmt.Errorf("its phase is %q, not %s: %s", c.sm.Status.Phase, phase, c.sm.Status.Message)
+		}
+		for _, cond := range c.sm.Status.Conditions {
+			if cond.Type == v1alpha1.ReadyCondition && cond.Status != metav1.ConditionTrue {
+				return fmt.Errorf("it is not ready: %s: %s", cond.Reason, cond.Message)
+			}
+		}
+		return nil
+	}))
+}
+
+func (c *courier) edit(mutate func()) {
+	c.t.Helper()
+	before := c.sm.DeepCopy()
+	mutate()
+	c.must(c.mgmt().Client.Patch(c.ctx(), c.sm, client.MergeFrom(before)))
+}
+
+// moment lets a moment pass that chance picks.
+func (c *courier) moment(longest time.Duration) {
+	d := time.Duration(c.random.Int64N(int64(longest)))
+	c.t.Logf("moves after %v", d)
+	select {
+	case <-time.After(d):
+	case <-c.t.Context().Done():
+	}
+}
+
+// node is the Node of the machine.
+func (c *courier) node() *corev1.Node {
+	c.t.Helper()
+	if c.sm.Status.NodeRef == nil {
+		c.t.Fatalf("there is no nodeRef in phase %s", c.sm.Status.Phase)
+	}
+	node := &corev1.Node{}
+	c.must(workload.Client.Get(c.ctx(), client.ObjectKey{Name: c.sm.Status.NodeRef.Name}, node))
+	return node
+}
+
+// objects are what a move carries away.
+func (c *courier) objects() []client.Object {
+	meta := metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.sm.Name}
+	child := func(suffix string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name + suffix}
+	}
+	return []client.Object{
+		&v1alpha1.ScheduledMachine{ObjectMeta: meta}, &clusterv1.Machine{ObjectMeta: child("-machine")},
+		&infrav1.PlaneMachine{ObjectMeta: child("-infra")}, &bootstrapv1.PlaneConfig{ObjectMeta: child("-bootstrap")},
+	}
+}
+
+// wantNone checks that none of objects is in a management cluster.
+func (c *courier) wantNone(cluster *plane.Cluster, objects ...client.Object) {
+	c.t.Helper()
+	for _, obj := range objects {
+		if err := cluster.Client.Get(c.ctx(), client.ObjectKeyFromObject(obj), obj); !apierrors.IsNotFound(err) {
+			c.t.Errorf("%T %s is still there: %v", obj, obj.GetName(), err)
+		}
+	}
+}
+
+// move runs clusterctl move. It lists what is there before it pauses the Cluster, and
+// gives up on what went in between. docs/guide.md says what to do then.
+func (c *courier) move() {
+	c.t.Helper()
+	out, err := c.clusterctl()
+	for again := 0; err != nil && again < 3 && strings.Contains(out, "not found"); again++ {
+		c.t.Logf("clusterctl move: %v\n%s", err, out)
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name}}
+		c.must(c.mgmt().Client.Patch(c.ctx(), cluster, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":null}}`))))
+		out, err = c.clusterctl()
+	}
+	if err != nil {
+		c.t.Fatalf("clusterctl move: %v\n%s", err, out)
+	}
+	c.wantNone(c.mgmt(), append(c.objects(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name}})...)
+	c.at = 1 - c.at
+	c.sm = &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.sm.Name}}
+}
+
+func (c *courier) clusterctl() (string, error) {
+	c.t.Helper()
+	home := c.t.TempDir()
+	cmd := exec.CommandContext(c.ctx(), c.here().Bin("clusterctl"), "move", "-n", c.key.Namespace,
+		"--kubeconfig", c.mgmt().Admin.Kubeconfig, "--to-kubeconfig", c.there().Admin.Kubeconfig)
+	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+home, "HOME="+home, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// inItsWindow moves a machine that runs.
+func (c *courier) inItsWindow() {
+	c.t.Helper()
+	before, node := c.sm.Status.DeepCopy(), c.node()
+	c.moment(time.Second)
+	c.move()
+	c.wait(v1alpha1.PhaseActive)
+	after := c.sm.Status
+	for what, pair := range map[string][2]any{
+		"lastScheduledTime": {before.LastScheduledTime.UTC(), after.LastScheduledTime.UTC()},
+		"nextTransition":    {before.NextTransition, after.NextTransition},
+		"nextActivation":    {before.NextActivation.UTC(), after.NextActivation.UTC()},
+		"nextCleanup":       {before.NextCleanup.UTC(), after.NextCleanup.UTC()},
+		"providerID":        {before.ProviderID, after.ProviderID},
+		"machineRef":        {*before.MachineRef, *after.MachineRef},
+	} {
+		if pair[0] != pair[1] {
+			c.t.Errorf("%s was %v before the move, and is %v", what, pair[0], pair[1])
+		}
+	}
+	if now := c.node(); now.UID != node.UID || now.Spec.Unschedulable {
+		c.t.Error("the Node saw the move")
+	}
+}
+
+// inItsDeparture moves a machine that leaves because its window closed.
+func (c *courier) inItsDeparture() {
+	c.t.Helper()
+	node := c.node()
+	c.edit(func() { c.sm.Spec.Schedule = closed() })
+	c.moment(3 * time.Second)
+	c.move()
+	c.wait(v1alpha1.PhaseInactive)
+	c.wantNone(c.mgmt(), c.objects()[1:]...)
+	c.must(workload.WaitGone(c.ctx(), node))
+	c.edit(func() { c.sm.Spec.Schedule = open() })
+	c.joined()
+}
+
+// inAnEmergency moves a machine whose owner wants it.
+func (c *courier) inAnEmergency() {
+	c.t.Helper()
+	before, node := c.sm.ReclaimTimes(), c.node()
+	asked := node.DeepCopy()
+	for key, value := range map[string]string{
+		reclaim.RequestedAnnotation:   reclaim.RequestedValue,
+		reclaim.ReasonAnnotation:      reclaim.Reason("java"),
+		reclaim.RequestedAtAnnotation: time.Now().UTC().Format(time.RFC3339),
+	} {
+		metav1.SetMetaDataAnnotation(&asked.ObjectMeta, key, value)
+	}
+	c.must(workload.Client.Patch(c.ctx(), asked, client.MergeFrom(node)))
+	c.moment(time.Second)
+	c.move()
+	c.wait(v1alpha1.PhaseDisabled)
+	record, reclaimed := c.sm.ServedReclaim()
+	if !reclaimed || c.sm.ScheduleEnabled() || record.NodeUID != node.UID {
+		c.t.Errorf("the request of Node %s is not on record: %v", node.UID, c.sm.Annotations)
+	}
+	if want := min(len(before)+1, 3); len(c.sm.ReclaimTimes()) != want {
+		c.t.Errorf("one reclaim after %v is %v", before, c.sm.ReclaimTimes())
+	}
+	c.wantNone(c.mgmt(), c.objects()[1:]...)
+	c.must(workload.WaitGone(c.ctx(), node))
+	c.edit(func() { c.sm.Spec.Schedule.Enabled = new(true) })
+	c.joined()
+}
+
+// end checks that nothing was made twice, and takes the machine away.
+func (c *courier) end() {
+	c.t.Helper()
+	made := 0
+	for _, s := range systems {
+		events, err := s.Management.AuditEvents()
+		c.must(err)
+		for _, e := range events {
+			if e.User.Username == system.ManagerUser && e.ObjectRef != nil && e.ObjectRef.Namespace == c.key.Namespace &&
+				e.ObjectRef.Resource == "machines" && e.ObjectRef.Subresource == "" && e.ResponseStatus != nil && e.ResponseStatus.Code == 201 {
+				made++
+			}
+		}
+	}
+	if made != c.joins {
+		c.t.Errorf("the machine joined %d times, and its Machine was made %d times", c.joins, made)
+	}
+	c.must(c.mgmt().Client.Delete(c.ctx(), c.sm))
+	c.must(c.mgmt().WaitGone(c.ctx(), c.sm))
+	c.wantNone(c.mgmt(), c.objects()...)
+}

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package move moves ScheduledMachines between two management clusters with
+// clusterctl, at moments that chance picks.
+package move
