@@ -70,6 +70,32 @@ type EmbeddedObject struct {
 	Spec runtime.RawExtension `json:"spec,omitempty,omitzero"`
 }
 
+// TemplateReference names a template of a provider, in the namespace of the
+// ScheduledMachine. An object is cloned from it when the window opens, as Cluster
+// API does for its MachineSets.
+type TemplateReference struct {
+	// apiVersion of the template: group and version.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+
+	// kind of the template. Without the word Template at its end it is the kind of
+	// the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?Template$')",message="must be the kind of a template, such as KubeadmConfigTemplate"
+	Kind string `json:"kind"`
+
+	// name of the template.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of an object: lower case letters, digits, '-' and '.'"
+	Name string `json:"name"`
+}
+
 // MachineTemplate is metadata for the Machine.
 type MachineTemplate struct {
 	// labels are added to the Machine.
@@ -126,6 +152,11 @@ type AppliedNodeTaint struct {
 }
 
 // ScheduledMachineSpec is what the user wants.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.bootstrapSpec) || has(self.bootstrapTemplateRef)",reason=FieldValueRequired,fieldPath=".bootstrapSpec",message="describe the bootstrap config, or name its template in bootstrapTemplateRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.bootstrapSpec) || !has(self.bootstrapTemplateRef)",reason=FieldValueForbidden,fieldPath=".bootstrapTemplateRef",message="must not be set together with bootstrapSpec: keep one of them"
+// +kubebuilder:validation:XValidation:rule="has(self.infrastructureSpec) || has(self.infrastructureTemplateRef)",reason=FieldValueRequired,fieldPath=".infrastructureSpec",message="describe the infrastructure machine, or name its template in infrastructureTemplateRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.infrastructureSpec) || !has(self.infrastructureTemplateRef)",reason=FieldValueForbidden,fieldPath=".infrastructureTemplateRef",message="must not be set together with infrastructureSpec: keep one of them"
 type ScheduledMachineSpec struct {
 	// schedule says when the machine belongs to the cluster.
 	// +required
@@ -141,16 +172,33 @@ type ScheduledMachineSpec struct {
 
 	// bootstrapSpec is the bootstrap config, in group bootstrap.cluster.x-k8s.io or
 	// k0smotron.io. An edit while the machine is active applies at the next window.
-	// +required
+	// Exactly one of it and bootstrapTemplateRef is set.
+	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(bootstrap[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group bootstrap.cluster.x-k8s.io or k0smotron.io, such as bootstrap.cluster.x-k8s.io/v1beta2"
-	BootstrapSpec EmbeddedObject `json:"bootstrapSpec"`
+	BootstrapSpec EmbeddedObject `json:"bootstrapSpec,omitempty,omitzero"`
+
+	// bootstrapTemplateRef is the template that the bootstrap config is cloned from,
+	// in place of bootstrapSpec. Another template while the machine is active applies
+	// at the next window; a change inside the template is not noticed.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(bootstrap[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group bootstrap.cluster.x-k8s.io or k0smotron.io, such as bootstrap.cluster.x-k8s.io/v1beta2"
+	BootstrapTemplateRef TemplateReference `json:"bootstrapTemplateRef,omitempty,omitzero"`
 
 	// infrastructureSpec is the infrastructure machine, in group
 	// infrastructure.cluster.x-k8s.io or k0smotron.io. An edit while the machine is
-	// active applies at the next window.
-	// +required
+	// active applies at the next window. Exactly one of it and
+	// infrastructureTemplateRef is set.
+	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(infrastructure[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group infrastructure.cluster.x-k8s.io or k0smotron.io, such as infrastructure.cluster.x-k8s.io/v1beta2"
-	InfrastructureSpec EmbeddedObject `json:"infrastructureSpec"`
+	InfrastructureSpec EmbeddedObject `json:"infrastructureSpec,omitempty,omitzero"`
+
+	// infrastructureTemplateRef is the template that the infrastructure machine is
+	// cloned from, in place of infrastructureSpec. Another template while the machine
+	// is active applies at the next window; a change inside the template is not
+	// noticed.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(infrastructure[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group infrastructure.cluster.x-k8s.io or k0smotron.io, such as infrastructure.cluster.x-k8s.io/v1beta2"
+	InfrastructureTemplateRef TemplateReference `json:"infrastructureTemplateRef,omitempty,omitzero"`
 
 	// machineTemplate is metadata for the Machine.
 	// +optional

@@ -59,10 +59,7 @@ func newWorld(t *testing.T) *world {
 	w.sm = testenv.ScheduledMachine(ns, "box")
 	w.Create(testenv.Cluster(ns), w.sm)
 	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "box-"}}
-	bootstrap, err := children.Bootstrap(w.sm)
-	w.Must(err)
-	infra, err := children.Infrastructure(w.sm)
-	w.Must(err)
+	bootstrap, infra := w.built(children.BootstrapOf(w.sm)), w.built(children.InfrastructureOf(w.sm))
 	infra.SetFinalizers([]string{"test/provider"})
 	desired, err := children.Machine(w.sm, "", time.Now(), nil)
 	w.Must(err)
@@ -75,6 +72,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// built is a child as it would be made.
+func (w *world) built(p children.Part) *unstructured.Unstructured {
+	w.Helper()
+	u, err := children.Reader{}.Desired(w.Context(), &children.Set{}, p)
+	w.Must(err)
+	return u
+}
+
 // machine is nil when it is gone.
 func (w *world) machine() *clusterv1.Machine {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.sm.Namespace, Name: "box-machine"}}
@@ -85,8 +90,7 @@ func (w *world) machine() *clusterv1.Machine {
 }
 
 func (w *world) infra() *unstructured.Unstructured {
-	u, err := children.Infrastructure(w.sm)
-	w.Must(err)
+	u := w.built(children.InfrastructureOf(w.sm))
 	if !w.Read(u) {
 		return nil
 	}

@@ -57,10 +57,20 @@ func (r *Reconciler) ensure(ctx context.Context, s *scope) error {
 	if err := s.unusable(); err != nil {
 		return err
 	}
+	bootstrap, err := r.draft(ctx, s, children.BootstrapOf(s.scheduled), s.children.Bootstrap)
+	if err != nil {
+		return err
+	}
+	infrastructure, err := r.draft(ctx, s, children.InfrastructureOf(s.scheduled), s.children.Infrastructure)
+	if err != nil {
+		return err
+	}
+	if err := s.unusable(); err != nil {
+		return err // A template cannot be used: nothing is made by halves.
+	}
 	if s.children.Machine == nil {
 		observeLag(s, r.Clock.Now())
 	}
-	var err error
 	if s.children.Bootstrap, err = r.make(ctx, s, bootstrap); err != nil || s.pending != nothing {
 		return err
 	}
@@ -85,39 +95,30 @@ func (s *scope) unusable() error {
 	return nil
 }
 
-// part is one of the two children that are made from an embedded object.
-type part struct {
-	field string
-	live  func(*scope) *unstructured.Unstructured
-	spec  func(*v1alpha1.ScheduledMachine) v1alpha1.EmbeddedObject
-	build func(*v1alpha1.ScheduledMachine) (*unstructured.Unstructured, error)
+// draft is one of the two children that the spec describes: what exists of it, and
+// else what is to be made, nil if it cannot be.
+type draft struct {
+	children.Part
+	live, desired *unstructured.Unstructured
 }
 
-var (
-	bootstrap = part{
-		field: "bootstrapSpec",
-		live:  func(s *scope) *unstructured.Unstructured { return s.children.Bootstrap },
-		spec:  func(sm *v1alpha1.ScheduledMachine) v1alpha1.EmbeddedObject { return sm.Spec.BootstrapSpec },
-		build: children.Bootstrap,
+// draft reads what it takes to make a child that is missing.
+func (r *Reconciler) draft(ctx context.Context, s *scope, p children.Part, live *unstructured.Unstructured) (draft, error) {
+	d := draft{Part: p, live: live}
+	var err error
+	if live == nil {
+		d.desired, err = r.Children.Desired(ctx, &s.children, p)
 	}
-	infrastructure = part{
-		field: "infrastructureSpec",
-		live:  func(s *scope) *unstructured.Unstructured { return s.children.Infrastructure },
-		spec:  func(sm *v1alpha1.ScheduledMachine) v1alpha1.EmbeddedObject { return sm.Spec.InfrastructureSpec },
-		build: children.Infrastructure,
-	}
-)
+	return d, err
+}
 
 // make returns the child, made if it is missing. One that was made from an older
 // spec is replaced as long as there is no Machine that uses it.
-func (r *Reconciler) make(ctx context.Context, s *scope, p part) (*unstructured.Unstructured, error) {
-	desired, err := p.build(s.scheduled)
-	if err != nil {
-		return nil, err
-	}
-	live := p.live(s)
+func (r *Reconciler) make(ctx context.Context, s *scope, d draft) (*unstructured.Unstructured, error) {
+	live := d.live
 	if live == nil {
-		if live, err = r.create(ctx, s, p.field, desired); err != nil {
+		var err error
+		if live, err = r.create(ctx, s, d); err != nil {
 			return nil, err
 		}
 		if err := r.Watcher.Watch(live); err != nil {
@@ -127,25 +128,28 @@ func (r *Reconciler) make(ctx context.Context, s *scope, p part) (*unstructured.
 	if s.children.Machine == nil && !live.GetDeletionTimestamp().IsZero() {
 		return nil, nil // An older one on its way out, which the cache had not seen.
 	}
-	if s.children.Machine != nil || live.GetAnnotations()[v1alpha1.SpecHashAnnotation] == children.SpecHash(p.spec(s.scheduled)) {
+	if s.children.Machine != nil || d.MadeFrom(live) {
 		return live, nil
 	}
 	return nil, r.Actuate.Delete(ctx, live)
 }
 
-// create makes desired, or returns the one of ours that exists. It is a plain
+// create makes what is desired, or returns the one of ours that exists. It is a plain
 // create, which never touches somebody else's object of that name; these objects
 // are not changed again (ADR 0008).
-func (r *Reconciler) create(ctx context.Context, s *scope, field string, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	err := r.Actuate.Create(ctx, desired)
+func (r *Reconciler) create(ctx context.Context, s *scope, d draft) (*unstructured.Unstructured, error) {
+	if d.desired == nil {
+		return nil, fmt.Errorf("%w: %s", errUnusable, s.referenceProblems())
+	}
+	err := r.Actuate.Create(ctx, d.desired)
 	if err == nil {
 		s.pending = follows
-		return desired, nil
+		return d.desired, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
-	live, err := r.Children.Look(ctx, &s.children, s.scheduled, field, desired)
+	live, err := r.Children.Look(ctx, &s.children, s.scheduled, d.Field, d.desired)
 	if live == nil && err == nil {
 		err = fmt.Errorf("%w: %s", errUnusable, s.referenceProblems())
 	}

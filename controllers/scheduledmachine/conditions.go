@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -217,11 +218,16 @@ func (s *scope) pendingEdits() string {
 		return ""
 	}
 	var edited []string
-	if b := s.children.Bootstrap; b != nil && b.GetAnnotations()[v1alpha1.SpecHashAnnotation] != children.SpecHash(s.scheduled.Spec.BootstrapSpec) {
-		edited = append(edited, "spec.bootstrapSpec")
-	}
-	if i := s.children.Infrastructure; i != nil && i.GetAnnotations()[v1alpha1.SpecHashAnnotation] != children.SpecHash(s.scheduled.Spec.InfrastructureSpec) {
-		edited = append(edited, "spec.infrastructureSpec")
+	for _, c := range []struct {
+		live *unstructured.Unstructured
+		part children.Part
+	}{
+		{s.children.Bootstrap, children.BootstrapOf(s.scheduled)},
+		{s.children.Infrastructure, children.InfrastructureOf(s.scheduled)},
+	} {
+		if c.live != nil && !c.part.MadeFrom(c.live) {
+			edited = append(edited, "spec."+c.part.Field)
+		}
 	}
 	if len(edited) == 0 {
 		return ""

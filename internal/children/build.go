@@ -17,36 +17,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
-// Bootstrap builds the bootstrap config.
-func Bootstrap(sm *v1alpha1.ScheduledMachine) (*unstructured.Unstructured, error) {
-	return embedded(sm, sm.Spec.BootstrapSpec, NamesOf(sm.Name).Bootstrap)
-}
-
-// Infrastructure builds the infrastructure machine.
-func Infrastructure(sm *v1alpha1.ScheduledMachine) (*unstructured.Unstructured, error) {
-	return embedded(sm, sm.Spec.InfrastructureSpec, NamesOf(sm.Name).Infrastructure)
-}
-
-func embedded(sm *v1alpha1.ScheduledMachine, o v1alpha1.EmbeddedObject, name string) (*unstructured.Unstructured, error) {
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	if len(o.Spec.Raw) > 0 {
-		var spec map[string]any
-		if err := json.Unmarshal(o.Spec.Raw, &spec); err != nil {
-			return nil, fmt.Errorf("reading spec of %s: %w", o.Kind, err)
-		}
-		u.Object["spec"] = spec
-	}
-	u.SetGroupVersionKind(Kind(o))
-	u.SetNamespace(sm.Namespace)
-	u.SetName(name)
-	u.SetLabels(labels(sm))
-	u.SetAnnotations(map[string]string{v1alpha1.SpecHashAnnotation: SpecHash(o)})
-	// Not the controller: Cluster API's machine controller makes the Machine that,
-	// and fails for ever on an object that has another (ADR 0002).
-	u.SetOwnerReferences([]metav1.OwnerReference{owner(sm, false)})
-	return u, nil
-}
-
 // Machine builds the Machine. version is the Kubernetes version of the Cluster,
 // empty where it is not known, and now is when it is made. What cannot change during
 // a Machine's life is taken from live, nil before there is one.
@@ -104,10 +74,7 @@ func stamped(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 }
 
 func machineSpec(sm *v1alpha1.ScheduledMachine, version string, live *clusterv1.Machine) map[string]any {
-	names := NamesOf(sm.Name)
-	bootstrap, infra := Kind(sm.Spec.BootstrapSpec), Kind(sm.Spec.InfrastructureSpec)
-	bootstrapRef := clusterv1.ContractVersionedObjectReference{APIGroup: bootstrap.Group, Kind: bootstrap.Kind, Name: names.Bootstrap}
-	infraRef := clusterv1.ContractVersionedObjectReference{APIGroup: infra.Group, Kind: infra.Kind, Name: names.Infrastructure}
+	bootstrapRef, infraRef := BootstrapOf(sm).contractReference(), InfrastructureOf(sm).contractReference()
 	if live != nil {
 		version, bootstrapRef, infraRef = live.Spec.Version, live.Spec.Bootstrap.ConfigRef, live.Spec.InfrastructureRef
 	}
@@ -120,6 +87,11 @@ func machineSpec(sm *v1alpha1.ScheduledMachine, version string, live *clusterv1.
 		spec["version"] = version
 	}
 	return spec
+}
+
+func (p Part) contractReference() clusterv1.ContractVersionedObjectReference {
+	kind := p.Kind()
+	return clusterv1.ContractVersionedObjectReference{APIGroup: kind.Group, Kind: kind.Kind, Name: p.Name}
 }
 
 func reference(r clusterv1.ContractVersionedObjectReference) map[string]any {

@@ -8,12 +8,8 @@ package children
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
 // maxNameLength keeps the names of children usable as label values and as host
@@ -46,27 +42,6 @@ func childName(name, suffix string) string {
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:4])
-}
-
-// SpecHash identifies what an embedded object would be made from. JSON's own
-// canonical form makes it independent of key order and white space.
-func SpecHash(o v1alpha1.EmbeddedObject) string {
-	var spec any
-	if len(o.Spec.Raw) > 0 {
-		if err := json.Unmarshal(o.Spec.Raw, &spec); err != nil {
-			spec = string(o.Spec.Raw)
-		}
-	}
-	b, err := json.Marshal([]any{o.APIVersion, o.Kind, spec})
-	if err != nil { // what was unmarshalled marshals
-		return ""
-	}
-	return digest(b)
-}
-
-// Kind is the kind that an embedded object is of.
-func Kind(o v1alpha1.EmbeddedObject) schema.GroupVersionKind {
-	return schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
 }
 
 // MachineKind is the kind of a Machine.

@@ -49,21 +49,6 @@ func TestLongNamesKeepTheirBeginning(t *testing.T) {
 	}
 }
 
-func TestSpecHashIsThatOfTheMeaning(t *testing.T) {
-	object := func(kind, raw string) v1alpha1.EmbeddedObject {
-		return v1alpha1.EmbeddedObject{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta2", Kind: kind, Spec: runtime.RawExtension{Raw: []byte(raw)}}
-	}
-	a := children.SpecHash(object("X", `{"a":1,"b":[1,2]}`))
-	if b := children.SpecHash(object("X", `{ "b":[1,2], "a":1 }`)); a != b {
-		t.Error("the order of keys counts")
-	}
-	for _, other := range []v1alpha1.EmbeddedObject{object("Y", `{"a":1,"b":[1,2]}`), object("X", `{"a":1,"b":[2,1]}`), object("X", ``)} {
-		if children.SpecHash(other) == a {
-			t.Errorf("%+v has the same hash", other)
-		}
-	}
-}
-
 func machineOf(change func(*v1alpha1.ScheduledMachine)) *v1alpha1.ScheduledMachine {
 	sm := &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "box", UID: "u1"}}
 	sm.Spec.ClusterName = "lab"
@@ -106,6 +91,13 @@ func TestOutdated(t *testing.T) {
 		"TimeoutDrifted": {"Somebody edited it.", nil, func(m *clusterv1.Machine) { m.Spec.Deletion.NodeDrainTimeoutSeconds = new(int32(7)) }, true},
 		"OwnerLost":      {"Without an owner, a MachineSet may adopt it.", nil, func(m *clusterv1.Machine) { m.OwnerReferences = nil }, true},
 		"OthersMayAdd":   {"Labels and annotations of others are theirs.", nil, func(m *clusterv1.Machine) { m.Labels["x"], m.Annotations["y"] = "1", "2" }, false},
+		"TemplateNamed": {
+			"It applies at the next window, too.",
+			func(sm *v1alpha1.ScheduledMachine) {
+				sm.Spec.BootstrapSpec = v1alpha1.EmbeddedObject{}
+				sm.Spec.BootstrapTemplateRef = v1alpha1.TemplateReference{APIVersion: "bootstrap.cluster.x-k8s.io/v1beta2", Kind: "OtherTemplate", Name: "x"}
+			}, nil, false,
+		},
 		"EmbeddedEdited": {"It applies at the next window.", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.BootstrapSpec.Kind = "Other" }, nil, false},
 	}
 	for name, tc := range cases {

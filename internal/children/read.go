@@ -51,28 +51,28 @@ type Reader struct {
 // they have gone before: then the cache will do for them.
 func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bool) (Set, error) {
 	var s Set
-	names := NamesOf(sm.Name)
+	name := NamesOf(sm.Name).Machine
 	machine := &clusterv1.Machine{}
-	found, err := r.get(ctx, client.ObjectKey{Namespace: sm.Namespace, Name: names.Machine}, machine, sure)
+	found, err := r.get(ctx, client.ObjectKey{Namespace: sm.Namespace, Name: name}, machine, sure)
 	switch {
 	case err != nil:
 		return Set{}, err
 	case found && ours(machine, sm):
 		s.Machine = machine
 	case found:
-		s.foreign("machineTemplate", MachineKind.Kind, names.Machine)
+		s.foreign("machineTemplate", MachineKind.Kind, name)
 	}
 	sure = sure && (s.Machine == nil || s.Machine.DeletionTimestamp.IsZero())
 	kinds := kindsOf(sm, s.Machine)
 	for _, c := range []struct {
-		field, name string
-		kinds       []schema.GroupVersionKind
-		into        **unstructured.Unstructured
+		part  Part
+		kinds []schema.GroupVersionKind
+		into  **unstructured.Unstructured
 	}{
-		{"bootstrapSpec", names.Bootstrap, kinds.bootstrap, &s.Bootstrap},
-		{"infrastructureSpec", names.Infrastructure, kinds.infrastructure, &s.Infrastructure},
+		{BootstrapOf(sm), kinds.bootstrap, &s.Bootstrap},
+		{InfrastructureOf(sm), kinds.infrastructure, &s.Infrastructure},
 	} {
-		obj, err := r.firstOf(ctx, &s, sm, c.field, c.name, c.kinds, sure)
+		obj, err := r.firstOf(ctx, &s, c.part, c.kinds, sure)
 		if err != nil {
 			return Set{}, err
 		}
@@ -105,8 +105,8 @@ func kindsOf(sm *v1alpha1.ScheduledMachine, machine *clusterv1.Machine) candidat
 		c.bootstrap = referred(machine.Spec.Bootstrap.ConfigRef, c.bootstrap)
 		c.infrastructure = referred(machine.Spec.InfrastructureRef, c.infrastructure)
 	}
-	c.bootstrap = appendKind(c.bootstrap, Kind(sm.Spec.BootstrapSpec))
-	c.infrastructure = appendKind(c.infrastructure, Kind(sm.Spec.InfrastructureSpec))
+	c.bootstrap = appendKind(c.bootstrap, BootstrapOf(sm).Kind())
+	c.infrastructure = appendKind(c.infrastructure, InfrastructureOf(sm).Kind())
 	return c
 }
 
@@ -140,13 +140,13 @@ func appendKind(kinds []schema.GroupVersionKind, k schema.GroupVersionKind) []sc
 
 // firstOf returns the first object of ours among the kinds. Only the kind of the
 // spec, the last, can be a problem: it is the one that is to be made.
-func (r Reader) firstOf(ctx context.Context, s *Set, sm *v1alpha1.ScheduledMachine, field, name string, kinds []schema.GroupVersionKind, sure bool) (*unstructured.Unstructured, error) {
+func (r Reader) firstOf(ctx context.Context, s *Set, p Part, kinds []schema.GroupVersionKind, sure bool) (*unstructured.Unstructured, error) {
 	for i, gvk := range kinds {
 		last := i == len(kinds)-1
 		mapping, err := r.Mapper.RESTMapping(gvk.GroupKind(), versions(gvk)...)
 		if meta.IsNoMatchError(err) {
 			if last {
-				s.Problems = append(s.Problems, Problem{field, fmt.Sprintf("kind %s is not installed: install its provider, or name another kind", gvk.GroupKind())})
+				s.notInstalled(p.Field, gvk.GroupKind())
 			}
 			continue
 		}
@@ -155,14 +155,14 @@ func (r Reader) firstOf(ctx context.Context, s *Set, sm *v1alpha1.ScheduledMachi
 		}
 		obj := &unstructured.Unstructured{}
 		obj.SetGroupVersionKind(mapping.GroupVersionKind)
-		found, err := r.get(ctx, client.ObjectKey{Namespace: sm.Namespace, Name: name}, obj, sure)
+		found, err := r.get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: p.Name}, obj, sure)
 		switch {
 		case err != nil:
 			return nil, err
-		case found && ours(obj, sm):
+		case found && ours(obj, p.owner):
 			return obj, nil
 		case found && last:
-			s.foreign(field, gvk.Kind, name)
+			s.foreign(p.Field, gvk.Kind, p.Name)
 		}
 	}
 	return nil, nil
@@ -208,6 +208,10 @@ func (r Reader) get(ctx context.Context, key client.ObjectKey, obj client.Object
 
 func (s *Set) foreign(field, kind, name string) {
 	s.Problems = append(s.Problems, Problem{field, fmt.Sprintf("%s %s exists and is not this ScheduledMachine's: it is left alone; delete it, or use another name", kind, name)})
+}
+
+func (s *Set) notInstalled(field string, kind schema.GroupKind) {
+	s.Problems = append(s.Problems, Problem{field, fmt.Sprintf("kind %s is not installed: install its provider, or name another kind", kind)})
 }
 
 // ours reports whether obj is a child of sm: it carries our label, and nobody but

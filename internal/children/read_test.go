@@ -13,7 +13,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
@@ -41,8 +40,8 @@ func TestWhatIsLookedUpLive(t *testing.T) {
 	leaving := present.DeepCopy()
 	leaving.DeletionTimestamp = new(metav1.NewTime(metav1.Unix(1, 0).Time))
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, o := range []v1alpha1.EmbeddedObject{sm.Spec.BootstrapSpec, sm.Spec.InfrastructureSpec} {
-		mapper.Add(children.Kind(o), meta.RESTScopeNamespace)
+	for _, p := range []children.Part{children.BootstrapOf(sm), children.InfrastructureOf(sm)} {
+		mapper.Add(p.Kind(), meta.RESTScopeNamespace)
 	}
 	cases := map[string]struct {
 		reason  string

@@ -78,7 +78,9 @@ func start(options []func(*envtest.Environment)) (*envtest.Environment, *Server,
 		ErrorIfCRDPathMissing: true,
 		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd", "bases"), filepath.Join(capi, "core", "config", "crd", "bases")},
 		CRDs: []*apiextensionsv1.CustomResourceDefinition{
-			builder.GenericBootstrapConfigCRD.DeepCopy(), builder.GenericInfrastructureMachineCRD.DeepCopy(), builder.GenericControlPlaneCRD.DeepCopy(),
+			builder.GenericBootstrapConfigCRD.DeepCopy(), builder.GenericBootstrapConfigTemplateCRD.DeepCopy(),
+			builder.GenericInfrastructureMachineCRD.DeepCopy(), builder.GenericInfrastructureMachineTemplateCRD.DeepCopy(),
+			builder.GenericControlPlaneCRD.DeepCopy(),
 		},
 	}
 	for _, option := range options {

@@ -34,6 +34,15 @@ func good(change func(*v1alpha1.ScheduledMachine)) *v1alpha1.ScheduledMachine {
 	return m
 }
 
+// templates names templates in place of specs, the bootstrap one of that kind.
+func templates(bootstrapKind string) func(*v1alpha1.ScheduledMachine) {
+	return func(m *v1alpha1.ScheduledMachine) {
+		m.Spec.BootstrapSpec, m.Spec.InfrastructureSpec = v1alpha1.EmbeddedObject{}, v1alpha1.EmbeddedObject{}
+		m.Spec.BootstrapTemplateRef = v1alpha1.TemplateReference{APIVersion: "bootstrap.cluster.x-k8s.io/v1beta2", Kind: bootstrapKind, Name: "desk"}
+		m.Spec.InfrastructureTemplateRef = v1alpha1.TemplateReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta2", Kind: "DevMachineTemplate", Name: "desk"}
+	}
+}
+
 func TestScheduledMachine(t *testing.T) {
 	cases := map[string]struct {
 		reason string
@@ -109,6 +118,62 @@ func TestScheduledMachine(t *testing.T) {
 		"NoKind": {
 			"There is nothing to make.", func(m *v1alpha1.ScheduledMachine) { m.Spec.BootstrapSpec.Kind = "" },
 			[]string{"spec.bootstrapSpec.kind: Required value"},
+		},
+		"Templates": {"They stand in for the specs.", templates("KubeadmConfigTemplate"), nil},
+		"OneOfEach": {
+			"The two sides are told apart.",
+			func(m *v1alpha1.ScheduledMachine) {
+				spec := m.Spec.BootstrapSpec
+				templates("KubeadmConfigTemplate")(m)
+				m.Spec.BootstrapSpec, m.Spec.BootstrapTemplateRef = spec, v1alpha1.TemplateReference{}
+			}, nil,
+		},
+		"NeitherSpecNorTemplate": {
+			"There is nothing to make, and whoever knows only one of the fields finds the other.",
+			func(m *v1alpha1.ScheduledMachine) {
+				m.Spec.BootstrapSpec, m.Spec.InfrastructureSpec = v1alpha1.EmbeddedObject{}, v1alpha1.EmbeddedObject{}
+			},
+			[]string{
+				"spec.bootstrapSpec: Required value: describe the bootstrap config, or name its template in bootstrapTemplateRef",
+				"spec.infrastructureSpec: Required value: describe the infrastructure machine, or name its template in infrastructureTemplateRef",
+			},
+		},
+		"SpecAndTemplate": {
+			"Nobody could say which counts.",
+			func(m *v1alpha1.ScheduledMachine) {
+				m.Spec.InfrastructureTemplateRef = v1alpha1.TemplateReference{
+					APIVersion: "infrastructure.cluster.x-k8s.io/v1beta2", Kind: "DevMachineTemplate", Name: "desk",
+				}
+			},
+			[]string{"spec.infrastructureTemplateRef: Forbidden: must not be set together with infrastructureSpec: keep one of them"},
+		},
+		"NoKindOfATemplate": {
+			"The kind of the object is what is left without the word.", templates("KubeadmConfig"),
+			[]string{`spec.bootstrapTemplateRef.kind: Invalid value: "KubeadmConfig": must be the kind of a template`},
+		},
+		"NothingIsLeft": {
+			"That is no kind.", templates("Template"),
+			[]string{`spec.bootstrapTemplateRef.kind: Invalid value: "Template": must be the kind of a template`},
+		},
+		"EmptyTemplate": {
+			"Every field counts.",
+			func(m *v1alpha1.ScheduledMachine) {
+				templates("")(m)
+				m.Spec.BootstrapTemplateRef.Name = ""
+				m.Spec.InfrastructureTemplateRef.Name = "No Name"
+			},
+			[]string{
+				"spec.bootstrapTemplateRef.kind: Required value", "spec.bootstrapTemplateRef.name: Required value",
+				`spec.infrastructureTemplateRef.name: Invalid value: "No Name"`,
+			},
+		},
+		"GroupOfATemplate": {
+			"The same groups as for the specs.",
+			func(m *v1alpha1.ScheduledMachine) {
+				templates("KubeadmConfigTemplate")(m)
+				m.Spec.InfrastructureTemplateRef.APIVersion = "apps/v1"
+			},
+			[]string{`spec.infrastructureTemplateRef.apiVersion: Invalid value: "apps/v1": must be of group infrastructure.cluster.x-k8s.io or k0smotron.io`},
 		},
 	}
 	for name, tc := range cases {

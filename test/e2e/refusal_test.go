@@ -94,6 +94,32 @@ var badInput = map[string]struct {
 		func(sm *v1alpha1.ScheduledMachine) { sm.Spec.BootstrapSpec.Kind = "" },
 		[]string{"spec.bootstrapSpec.kind"},
 	},
+	"NeitherSpecNorTemplate": {
+		func(sm *v1alpha1.ScheduledMachine) { sm.Spec.BootstrapSpec = v1alpha1.EmbeddedObject{} },
+		[]string{"spec.bootstrapSpec: Required value", "bootstrapTemplateRef"},
+	},
+	"SpecAndTemplate": {
+		func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureTemplateRef = machineTemplate("desk") },
+		[]string{"spec.infrastructureTemplateRef: Forbidden", "infrastructureSpec"},
+	},
+	"NoKindOfATemplate": {
+		func(sm *v1alpha1.ScheduledMachine) {
+			cloned(sm, "desk")
+			sm.Spec.InfrastructureTemplateRef.Kind = "PlaneMachine"
+		},
+		[]string{"spec.infrastructureTemplateRef.kind", "must be the kind of a template"},
+	},
+	"GroupOfATemplate": {
+		func(sm *v1alpha1.ScheduledMachine) {
+			cloned(sm, "desk")
+			sm.Spec.BootstrapTemplateRef.APIVersion = "apps/v1"
+		},
+		[]string{"spec.bootstrapTemplateRef", "bootstrap.cluster.x-k8s.io or k0smotron.io"},
+	},
+	"NoNameOfATemplate": {
+		func(sm *v1alpha1.ScheduledMachine) { cloned(sm, "No Name") },
+		[]string{"spec.infrastructureTemplateRef.name", "No Name"},
+	},
 	"ReservedLabel": {
 		func(sm *v1alpha1.ScheduledMachine) {
 			sm.Spec.MachineTemplate.Labels = map[string]string{"cluster.x-k8s.io/cluster-name": "other"}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/test/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
+)
+
+// inline is the spec that every world begins with.
+var inline = testenv.ScheduledMachine("", "").Spec
+
+// infraTemplate and bootstrapTemplate refer to templates of that name.
+func infraTemplate(name string) v1alpha1.TemplateReference {
+	return v1alpha1.TemplateReference{
+		APIVersion: builder.InfrastructureGroupVersion.String(), Kind: builder.GenericInfrastructureMachineTemplateKind, Name: name,
+	}
+}
+
+func bootstrapTemplate(name string) v1alpha1.TemplateReference {
+	return v1alpha1.TemplateReference{
+		APIVersion: builder.BootstrapGroupVersion.String(), Kind: builder.GenericBootstrapConfigTemplateKind, Name: name,
+	}
+}
+
+// clonedFrom names templates in place of specs.
+func clonedFrom(name string) func(*v1alpha1.ScheduledMachine) {
+	return func(sm *v1alpha1.ScheduledMachine) {
+		sm.Spec.BootstrapSpec, sm.Spec.InfrastructureSpec = v1alpha1.EmbeddedObject{}, v1alpha1.EmbeddedObject{}
+		sm.Spec.BootstrapTemplateRef, sm.Spec.InfrastructureTemplateRef = bootstrapTemplate(name), infraTemplate(name)
+	}
+}
+
+// newTemplate makes the template that ref names. What is cloned from it has that
+// address.
+func (w *world) newTemplate(ref v1alpha1.TemplateReference, address string) {
+	w.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"address": address}}},
+	}}
+	u.SetAPIVersion(ref.APIVersion)
+	u.SetKind(ref.Kind)
+	u.SetNamespace(w.sm.Namespace)
+	u.SetName(ref.Name)
+	w.Create(u)
+}
+
+// clone is the infrastructure machine, whatever the spec says by now.
+func (w *world) clone() (address string, ok bool) {
+	w.Helper()
+	u, ok := w.child(inline.InfrastructureSpec, "box-infra")
+	address, _, _ = unstructured.NestedString(u.Object, "spec", "address")
+	return address, ok
+}
+
+func TestMissingTemplateIsSaidAndTriedAgain(t *testing.T) {
+	w := newWorld(t, clonedFrom("desk"))
+	w.newTemplate(bootstrapTemplate("desk"), "")
+	w.clock.SetTime(monday.Add(time.Hour))
+	if next := w.settle(); next != time.Second {
+		t.Errorf("first retry in %v, want 1s", next)
+	}
+	w.want(v1alpha1.PhaseError, v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, v1alpha1.ReferencesInvalidReason)
+	got := conditions.GetMessage(w.sm, v1alpha1.ReferencesValidCondition)
+	if want := "spec.infrastructureTemplateRef: GenericInfrastructureMachineTemplate desk does not exist"; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, ok := w.child(inline.BootstrapSpec, "box-bootstrap"); ok {
+		t.Error("half of it was made")
+	}
+	w.newTemplate(infraTemplate("desk"), "192.0.2.1")
+	w.settle()
+	w.want(v1alpha1.PhaseActive, v1alpha1.ReferencesValidCondition, metav1.ConditionTrue, v1alpha1.ReferencesValidReason)
+	if address, _ := w.clone(); address != "192.0.2.1" {
+		t.Errorf("the clone has address %q", address)
+	}
+}
+
+func TestTemplateNamedInPlaceOfASpecAppliesAtTheNextWindow(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	w.newTemplate(bootstrapTemplate("desk"), "")
+	w.newTemplate(infraTemplate("desk"), "192.0.2.1")
+	w.edit(clonedFrom("desk"))
+	w.settle()
+	w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
+	if got := w.sm.Status.Message; !strings.Contains(got, "edits of spec.bootstrapTemplateRef and spec.infrastructureTemplateRef apply at the next window") {
+		t.Errorf("the status does not say so: %q", got)
+	}
+	if address, ok := w.clone(); address != "" || !ok {
+		t.Error("applied at once")
+	}
+	w.clock.SetTime(monday.Add(10 * time.Hour))
+	w.settle()
+	w.endOfTheMachine()
+	w.settle()
+	w.clock.SetTime(monday.Add(25 * time.Hour))
+	w.settle()
+	w.want(v1alpha1.PhaseActive, v1alpha1.ReferencesValidCondition, metav1.ConditionTrue, v1alpha1.ReferencesValidReason)
+	if address, _ := w.clone(); address != "192.0.2.1" {
+		t.Errorf("the next window's machine has address %q", address)
+	}
+}
+
+// endOfTheMachine plays Cluster API's end of a Machine whose spec was edited
+// meanwhile.
+func (w *world) endOfTheMachine() {
+	w.Helper()
+	edited := w.sm.Spec
+	w.sm.Spec = inline
+	w.gone()
+	w.sm.Spec = edited
+}
+
+// TestCrashPointsOfClones is the beginning of TestCrashPoints, with templates.
+func TestCrashPointsOfClones(t *testing.T) {
+	testenv.CrashPoints(t, 8, func(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
+		t.Helper()
+		w := newWorld(t, clonedFrom("desk"))
+		w.newTemplate(bootstrapTemplate("desk"), "")
+		w.newTemplate(infraTemplate("desk"), "192.0.2.1")
+		w.Fail = fail
+		w.clock.SetTime(monday.Add(time.Hour))
+		for range 12 {
+			if next := w.settle(); next != time.Second {
+				break // neither at once nor after a failure
+			}
+		}
+		w.want(v1alpha1.PhaseActive, v1alpha1.ReferencesValidCondition, metav1.ConditionTrue, v1alpha1.ReferencesValidReason)
+		_, machine := w.machine()
+		address, infra := w.clone()
+		_, bootstrap := w.child(inline.BootstrapSpec, "box-bootstrap")
+		stations = append(stations, fmt.Sprint(w.sm.Status.Phase, machine, infra, address, bootstrap))
+		return stations, len(w.Writes)
+	})
+}
+
+// TestSchemaAndValidationAgreeAboutTemplates asks the API server, which knows the
+// schema only, and compares what package validation says.
+func TestSchemaAndValidationAgreeAboutTemplates(t *testing.T) {
+	change := func(change func(*v1alpha1.TemplateReference)) func(*v1alpha1.ScheduledMachine) {
+		return func(sm *v1alpha1.ScheduledMachine) {
+			clonedFrom("desk")(sm)
+			change(&sm.Spec.InfrastructureTemplateRef)
+		}
+	}
+	w := newWorld(t, nil)
+	for name, change := range map[string]func(*v1alpha1.ScheduledMachine){
+		"Inline":    nil,
+		"Templates": clonedFrom("desk.v1"),
+		"Neither":   func(sm *v1alpha1.ScheduledMachine) { sm.Spec.BootstrapSpec = v1alpha1.EmbeddedObject{} },
+		"Both":      func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureTemplateRef = infraTemplate("desk") },
+		"Mixed": func(sm *v1alpha1.ScheduledMachine) {
+			sm.Spec.InfrastructureSpec, sm.Spec.InfrastructureTemplateRef = v1alpha1.EmbeddedObject{}, infraTemplate("desk")
+		},
+		"Kind":          change(func(ref *v1alpha1.TemplateReference) { ref.Kind = "DevMachine" }),
+		"OnlyTemplate":  change(func(ref *v1alpha1.TemplateReference) { ref.Kind = "Template" }),
+		"LowerCase":     change(func(ref *v1alpha1.TemplateReference) { ref.Kind = "Devtemplate" }),
+		"NoKind":        change(func(ref *v1alpha1.TemplateReference) { ref.Kind = "" }),
+		"NoName":        change(func(ref *v1alpha1.TemplateReference) { ref.Name = "" }),
+		"BadName":       change(func(ref *v1alpha1.TemplateReference) { ref.Name = "-x" }),
+		"LongName":      change(func(ref *v1alpha1.TemplateReference) { ref.Name = strings.Repeat("x", 254) }),
+		"NoGroup":       change(func(ref *v1alpha1.TemplateReference) { ref.APIVersion = "v1" }),
+		"OtherGroup":    change(func(ref *v1alpha1.TemplateReference) { ref.APIVersion = builder.BootstrapGroupVersion.String() }),
+		"K0smotron":     change(func(ref *v1alpha1.TemplateReference) { ref.APIVersion = "k0smotron.io/v1beta1" }),
+		"NoAPIVersion":  change(func(ref *v1alpha1.TemplateReference) { ref.APIVersion = "" }),
+		"EmptyTemplate": change(func(ref *v1alpha1.TemplateReference) { *ref = v1alpha1.TemplateReference{} }),
+	} {
+		sm := testenv.ScheduledMachine(w.sm.Namespace, "another")
+		if change != nil {
+			change(sm)
+		}
+		errs := validation.ScheduledMachine(sm)
+		err := w.Client.Create(t.Context(), sm, client.DryRunAll)
+		if err != nil && !apierrors.IsInvalid(err) {
+			t.Fatal(err)
+		}
+		if (err == nil) != (len(errs) == 0) {
+			t.Errorf("%s: the schema says %v, validation %v", name, err, errs)
+		}
+	}
+}

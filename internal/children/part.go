@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package children
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/external"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// A Part is one of the two children that are made from what the spec describes, or
+// from a template that it names.
+type Part struct {
+	// Field is the field of the spec that says what it is made from, such as
+	// "bootstrapSpec".
+	Field string
+	// Name is the name of the child.
+	Name string
+
+	owner    *v1alpha1.ScheduledMachine
+	inline   v1alpha1.EmbeddedObject
+	template v1alpha1.TemplateReference
+}
+
+// BootstrapOf returns the bootstrap config that sm asks for.
+func BootstrapOf(sm *v1alpha1.ScheduledMachine) Part {
+	return partOf(Part{
+		Field: "bootstrapSpec", Name: NamesOf(sm.Name).Bootstrap, owner: sm,
+		inline: sm.Spec.BootstrapSpec, template: sm.Spec.BootstrapTemplateRef,
+	}, "bootstrapTemplateRef")
+}
+
+// InfrastructureOf returns the infrastructure machine that sm asks for.
+func InfrastructureOf(sm *v1alpha1.ScheduledMachine) Part {
+	return partOf(Part{
+		Field: "infrastructureSpec", Name: NamesOf(sm.Name).Infrastructure, owner: sm,
+		inline: sm.Spec.InfrastructureSpec, template: sm.Spec.InfrastructureTemplateRef,
+	}, "infrastructureTemplateRef")
+}
+
+func partOf(p Part, templateField string) Part {
+	if p.cloned() {
+		p.Field = templateField
+	}
+	return p
+}
+
+// cloned reports whether the child is made from a template.
+func (p Part) cloned() bool { return p.template != v1alpha1.TemplateReference{} }
+
+// Kind is the kind of the child: a template's own, without the word Template.
+func (p Part) Kind() schema.GroupVersionKind {
+	if p.cloned() {
+		return schema.FromAPIVersionAndKind(p.template.APIVersion, strings.TrimSuffix(p.template.Kind, clusterv1.TemplateSuffix))
+	}
+	return schema.FromAPIVersionAndKind(p.inline.APIVersion, p.inline.Kind)
+}
+
+// Hash identifies what the child would be made from. JSON's own canonical form
+// makes it independent of key order and white space. Of a template it is the
+// reference: what is inside is not meant to change, and a template is replaced by
+// one of another name (ADR 0008).
+func (p Part) Hash() string {
+	if p.cloned() {
+		return hash(p.template.APIVersion, p.template.Kind, p.template.Name)
+	}
+	var spec any
+	if len(p.inline.Spec.Raw) > 0 {
+		if err := json.Unmarshal(p.inline.Spec.Raw, &spec); err != nil {
+			spec = string(p.inline.Spec.Raw)
+		}
+	}
+	return hash(p.inline.APIVersion, p.inline.Kind, spec)
+}
+
+func hash(of ...any) string {
+	b, err := json.Marshal(of)
+	if err != nil { // what was unmarshalled marshals
+		return ""
+	}
+	return digest(b)
+}
+
+// MadeFrom reports whether live was made from what the spec says now.
+func (p Part) MadeFrom(live *unstructured.Unstructured) bool {
+	return live.GetAnnotations()[v1alpha1.SpecHashAnnotation] == p.Hash()
+}
+
+// Desired builds the child. A template is read for it, from the API server: one that
+// cannot be used is a Problem of s and no object.
+func (r Reader) Desired(ctx context.Context, s *Set, p Part) (*unstructured.Unstructured, error) {
+	if !p.cloned() {
+		return p.embedded()
+	}
+	template, err := r.template(ctx, s, p)
+	if template == nil || err != nil {
+		return nil, err
+	}
+	desired, problem := p.clone(template)
+	if problem != "" {
+		s.Problems = append(s.Problems, Problem{p.Field, problem})
+	}
+	return desired, nil
+}
+
+func (p Part) embedded() (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	if len(p.inline.Spec.Raw) > 0 {
+		var spec map[string]any
+		if err := json.Unmarshal(p.inline.Spec.Raw, &spec); err != nil {
+			return nil, fmt.Errorf("reading spec of %s: %w", p.inline.Kind, err)
+		}
+		u.Object["spec"] = spec
+	}
+	u.SetGroupVersionKind(p.Kind())
+	u.SetNamespace(p.owner.Namespace)
+	u.SetName(p.Name)
+	u.SetLabels(labels(p.owner))
+	u.SetAnnotations(p.annotations())
+	u.SetOwnerReferences([]metav1.OwnerReference{p.ownerReference()})
+	return u, nil
+}
+
+func (p Part) annotations() map[string]string {
+	return map[string]string{v1alpha1.SpecHashAnnotation: p.Hash()}
+}
+
+// ownerReference is not that of a controller: Cluster API's machine controller makes
+// the Machine that, and fails for ever on an object that has another (ADR 0002).
+func (p Part) ownerReference() metav1.OwnerReference { return owner(p.owner, false) }
+
+// clone builds the child from its template as Cluster API does, or says what is wrong
+// with the template.
+func (p Part) clone(template *unstructured.Unstructured) (u *unstructured.Unstructured, problem string) {
+	if _, found, err := unstructured.NestedMap(template.Object, "spec", "template"); !found || err != nil {
+		return nil, fmt.Sprintf("%s %s has no spec.template to clone: name a template that has", p.template.Kind, p.template.Name)
+	}
+	ref := &corev1.ObjectReference{APIVersion: p.template.APIVersion, Kind: p.template.Kind, Name: p.template.Name}
+	u, err := external.GenerateTemplate(&external.GenerateTemplateInput{
+		Template: template, TemplateRef: ref, Namespace: p.owner.Namespace, Name: p.Name, ClusterName: p.owner.Spec.ClusterName,
+		OwnerRef: new(p.ownerReference()), Labels: labels(p.owner), Annotations: p.annotations(),
+	})
+	if err != nil {
+		return nil, err.Error()
+	}
+	if got, want := u.GroupVersionKind().GroupKind(), p.Kind().GroupKind(); got != want {
+		return nil, fmt.Sprintf("spec.template of %s %s is a %s, not a %s: name a template that says nothing else", p.template.Kind, p.template.Name, got, want)
+	}
+	return u, ""
+}
+
+// template reads the template. One that is not there is a Problem of s and no object.
+func (r Reader) template(ctx context.Context, s *Set, p Part) (*unstructured.Unstructured, error) {
+	gvk := schema.FromAPIVersionAndKind(p.template.APIVersion, p.template.Kind)
+	mapping, err := r.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	switch {
+	case meta.IsNoMatchError(err):
+		s.notInstalled(p.Field, gvk.GroupKind())
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("looking up %s: %w", gvk.GroupKind(), err)
+	}
+	template := &unstructured.Unstructured{}
+	template.SetGroupVersionKind(mapping.GroupVersionKind)
+	err = r.Live.Get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: p.template.Name}, template)
+	switch {
+	case apierrors.IsNotFound(err):
+		s.Problems = append(s.Problems, Problem{p.Field, fmt.Sprintf(
+			"%s %s does not exist in namespace %s: create it, or name another", gvk.Kind, p.template.Name, p.owner.Namespace)})
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading template %s %s: %w", gvk.Kind, p.template.Name, err)
+	}
+	return template, nil
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package children_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+)
+
+const infrastructureVersion = "infrastructure.cluster.x-k8s.io/v1beta2"
+
+func inline(kind, raw string) func(*v1alpha1.ScheduledMachine) {
+	return func(sm *v1alpha1.ScheduledMachine) {
+		sm.Spec.InfrastructureSpec.Kind, sm.Spec.InfrastructureSpec.Spec.Raw = kind, []byte(raw)
+	}
+}
+
+func cloned(kind, name string) func(*v1alpha1.ScheduledMachine) {
+	return func(sm *v1alpha1.ScheduledMachine) {
+		sm.Spec.InfrastructureSpec = v1alpha1.EmbeddedObject{}
+		sm.Spec.InfrastructureTemplateRef = v1alpha1.TemplateReference{APIVersion: infrastructureVersion, Kind: kind, Name: name}
+	}
+}
+
+func TestHashIsThatOfTheMeaning(t *testing.T) {
+	hash := func(change func(*v1alpha1.ScheduledMachine)) string {
+		return children.InfrastructureOf(machineOf(change)).Hash()
+	}
+	a := hash(inline("X", `{"a":1,"b":[1,2]}`))
+	if b := hash(inline("X", `{ "b":[1,2], "a":1 }`)); a != b {
+		t.Error("the order of keys counts")
+	}
+	seen := map[string]bool{a: true}
+	for _, other := range []func(*v1alpha1.ScheduledMachine){
+		inline("Y", `{"a":1,"b":[1,2]}`), inline("X", `{"a":1,"b":[2,1]}`), inline("X", ``),
+		cloned("XTemplate", "a"), cloned("XTemplate", "b"), cloned("YTemplate", "a"),
+	} {
+		if seen[hash(other)] {
+			t.Errorf("%+v has the same hash as another", machineOf(other).Spec)
+		}
+		seen[hash(other)] = true
+	}
+}
+
+// templates is an API server that has one template, or nothing.
+type templates struct {
+	client.Reader
+
+	only *unstructured.Unstructured
+}
+
+func (s templates) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	if s.only == nil || key != client.ObjectKeyFromObject(s.only) {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	s.only.DeepCopyInto(obj.(*unstructured.Unstructured))
+	return nil
+}
+
+func template(spec map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	u.SetAPIVersion(infrastructureVersion)
+	u.SetKind("DevMachineTemplate")
+	u.SetNamespace("lab")
+	u.SetName("desk")
+	return u
+}
+
+func desired(t *testing.T, sm *v1alpha1.ScheduledMachine, existing *unstructured.Unstructured) (*unstructured.Unstructured, []children.Problem) {
+	t.Helper()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(schema.FromAPIVersionAndKind(infrastructureVersion, "DevMachineTemplate"), meta.RESTScopeNamespace)
+	var s children.Set
+	u, err := children.Reader{Live: templates{only: existing}, Mapper: mapper}.Desired(t.Context(), &s, children.InfrastructureOf(sm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u, s.Problems
+}
+
+func TestCloneIsOurs(t *testing.T) {
+	sm := machineOf(cloned("DevMachineTemplate", "desk"))
+	got, problems := desired(t, sm, template(map[string]any{"template": map[string]any{
+		"metadata": map[string]any{
+			"labels":      map[string]any{"example.org/rack": "7", v1alpha1.ScheduledMachineLabel: "another"},
+			"annotations": map[string]any{"example.org/note": "x", v1alpha1.SpecHashAnnotation: "another"},
+		},
+		"spec": map[string]any{"address": "192.0.2.1"},
+	}}))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	want := map[string]any{
+		"apiVersion": infrastructureVersion, "kind": "DevMachine",
+		"metadata": map[string]any{
+			"namespace": "lab", "name": "box-infra",
+			"labels": map[string]any{
+				"example.org/rack": "7", "cluster.x-k8s.io/cluster-name": "lab", v1alpha1.ScheduledMachineLabel: "box",
+			},
+			"annotations": map[string]any{
+				"example.org/note": "x", v1alpha1.SpecHashAnnotation: children.InfrastructureOf(sm).Hash(),
+				"cluster.x-k8s.io/cloned-from-name":      "desk",
+				"cluster.x-k8s.io/cloned-from-groupkind": "DevMachineTemplate.infrastructure.cluster.x-k8s.io",
+			},
+			"ownerReferences": []any{map[string]any{
+				"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ScheduledMachine", "name": "box", "uid": "u1",
+			}},
+		},
+		"spec": map[string]any{"address": "192.0.2.1"},
+	}
+	if diff := cmp.Diff(want, got.Object); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
+func TestTemplatesThatCannotBeUsed(t *testing.T) {
+	cases := map[string]struct {
+		reason   string
+		kind     string
+		existing *unstructured.Unstructured
+		want     string
+	}{
+		"KindNotInstalled": {"Its provider may be missing.", "OtherTemplate", nil, "kind OtherTemplate.infrastructure.cluster.x-k8s.io is not installed"},
+		"Missing":          {"It may come yet.", "DevMachineTemplate", nil, "DevMachineTemplate desk does not exist in namespace lab"},
+		"NothingToClone":   {"Not every kind of that name is a template.", "DevMachineTemplate", template(map[string]any{}), "DevMachineTemplate desk has no spec.template"},
+		"NoObject":         {"It cannot be read.", "DevMachineTemplate", template(map[string]any{"template": "x"}), "DevMachineTemplate desk has no spec.template"},
+		"AnotherKind": {
+			"What is made must be found again, by its kind.", "DevMachineTemplate",
+			template(map[string]any{"template": map[string]any{"kind": "Other"}}), "a Other.infrastructure.cluster.x-k8s.io, not a DevMachine.infrastructure.cluster.x-k8s.io",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, problems := desired(t, machineOf(cloned(tc.kind, "desk")), tc.existing)
+			if got != nil || len(problems) != 1 || problems[0].Field != "infrastructureTemplateRef" || !strings.Contains(problems[0].Message, tc.want) {
+				t.Errorf("%s\ngot %v, problems %v, want %q", tc.reason, got, problems, tc.want)
+			}
+		})
+	}
+}
