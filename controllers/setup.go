@@ -131,7 +131,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	if err := (&machinehook.Reconciler{
-		Clock: o.Clock, Reader: mgr.GetClient(), Actuate: actuate.New(mgr.GetClient()), Recorder: recorder, Call: hookclient.Call,
+		Clock: o.Clock, Reader: mgr.GetClient(), Live: mgr.GetAPIReader(), Actuate: actuate.New(mgr.GetClient()), Recorder: recorder, Call: hookclient.Call,
 	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: machinehookConcurrency}); err != nil {
 		return err
 	}

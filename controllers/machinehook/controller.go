@@ -51,6 +51,8 @@ type Reconciler struct {
 	// Reader reads Machines, Clusters, ScheduledMachines, MachineDeletionHooks and the
 	// metadata of Namespaces from the manager's cache.
 	Reader client.Reader
+	// Live reads Clusters from the API server.
+	Live client.Reader
 	// Actuate writes to the management cluster.
 	Actuate *actuate.Actuator
 	// Recorder records events.
@@ -99,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // observe returns nil for a Machine that is paused, or another manager's.
 func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*scope, error) {
-	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, machine, machine.Spec.ClusterName)
+	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, r.Live, machine, machine.Spec.ClusterName)
 	if err != nil || paused {
 		return nil, err
 	}

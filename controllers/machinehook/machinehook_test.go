@@ -100,7 +100,7 @@ func (w *world) settle() time.Duration {
 		n := len(w.Writes)
 		c := w.Recorded(interceptor.Funcs{})
 		w.r = &machinehook.Reconciler{
-			Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: events.NewFakeRecorder(10), Call: w.call,
+			Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: events.NewFakeRecorder(10), Call: w.call,
 		}
 		res, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.machine)})
 		if err == nil && len(w.Writes) == n {

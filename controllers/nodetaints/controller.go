@@ -16,7 +16,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,12 +30,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/nodetaints"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
-
-// quietRetry is for a write that met a newer object: the cache catches up within
-// milliseconds, and nobody needs to hear of it.
-const quietRetry = 50 * time.Millisecond
 
 // nodesWatch is the name of this controller's watch on Nodes.
 const nodesWatch = "nodetaints-nodes"
@@ -88,14 +84,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	actErr := r.act(ctx, s, d)
 	switch {
 	case apierrors.IsConflict(actErr):
-		return ctrl.Result{RequeueAfter: quietRetry}, nil // A newer Node is on its way to the cache.
+		return ctrl.Result{RequeueAfter: wake.QuietRetry}, nil // A newer Node is on its way to the cache.
 	case actuate.Gone(actErr):
 		return ctrl.Result{}, nil // The end of the Node wakes us.
 	case workload.NotConnected(actErr):
 		d, actErr = nodetaints.Decision{Outcome: nodetaints.Unseen}, nil
 	}
 	if err := r.report(ctx, s, d, actErr); apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: quietRetry}, actErr
+		return ctrl.Result{RequeueAfter: wake.QuietRetry}, actErr
 	} else if err != nil {
 		return ctrl.Result{}, errors.Join(actErr, client.IgnoreNotFound(err))
 	}
@@ -106,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // whether the Node can be seen: a manager that starts leaves what was reported.
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	s := &scope{scheduled: sm, cluster: workload.ClusterKey(sm), connected: true}
-	_, paused, err := workload.ClusterOf(ctx, r.Reader, sm, sm.Spec.ClusterName)
+	_, paused, err := workload.ClusterOf(ctx, r.Reader, r.Children.Live, sm, sm.Spec.ClusterName)
 	if err != nil || paused {
 		return nil, err
 	}

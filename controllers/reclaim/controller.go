@@ -25,6 +25,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -50,6 +51,8 @@ type Reconciler struct {
 	// told holds what was last said of a request that is not served, by ScheduledMachine.
 	told   sync.Map
 	surges once
+	// fresh knows of Machines that were ejected, and that the cache shows as they were.
+	fresh wake.Freshness
 }
 
 // nodeWatcher watches the Nodes of a connected workload cluster; it is idempotent.
@@ -73,6 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
 		r.told.Delete(req.NamespacedName)
+		r.fresh.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
@@ -82,21 +86,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || s == nil {
 		return ctrl.Result{}, err
 	}
+	read := s.machineVersion()
+	if wait := r.fresh.Wait(req, read); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	stays := s.children.Machine != nil && !s.deleted()
 	facts := r.facts(s)
 	step := lifecycle.DecideReclaim(facts)
 	r.reportScreened(ctx, s, screened(facts, step))
-	if err := r.act(ctx, s, step); err != nil {
-		if apierrors.IsConflict(err) {
-			return ctrl.Result{RequeueAfter: 1}, nil // A newer object is on its way to the cache.
-		}
-		return ctrl.Result{}, err
+	err = r.act(ctx, s, step)
+	if err == nil && stays && (step == lifecycle.Remember || step == lifecycle.Eject) {
+		r.fresh.Wrote(req, read, "")
 	}
-	return ctrl.Result{}, nil
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: 1}, nil // A newer object is on its way to the cache.
+	}
+	return ctrl.Result{}, err
 }
 
 // observe returns nil for an object that is paused.
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
-	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, sm, sm.Spec.ClusterName)
+	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, r.Children.Live, sm, sm.Spec.ClusterName)
 	if err != nil || paused {
 		return nil, err
 	}
@@ -122,6 +132,15 @@ func (r *Reconciler) observeNode(ctx context.Context, cluster client.ObjectKey, 
 		return nil, workload.IgnoreNotConnected(err)
 	}
 	return workload.Node(ctx, reader, name)
+}
+
+// machineVersion is the version of the Machine that the cache shows, empty if there is
+// none.
+func (s *scope) machineVersion() string {
+	if s.children.Machine == nil {
+		return ""
+	}
+	return s.children.Machine.ResourceVersion
 }
 
 // nodeName is the Node of the Machine; without a Machine, the Node whose request

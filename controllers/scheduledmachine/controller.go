@@ -29,12 +29,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
-)
-
-const (
-	// quietRetry is for a write that met a newer object: the cache catches up within
-	// milliseconds, and nobody needs to hear of it.
-	quietRetry = 50 * time.Millisecond
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // Reconciler moves ScheduledMachines towards what their schedules ask.
@@ -60,7 +55,7 @@ type Reconciler struct {
 	Backoff workqueue.TypedRateLimiter[ctrl.Request]
 
 	watchFilter string
-	fresh       freshness
+	fresh       wake.Freshness
 }
 
 // A Watcher makes the objects of a child's kind wake their ScheduledMachine. It
@@ -74,24 +69,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
 		r.Backoff.Forget(req)
-		r.fresh.forget(req)
+		r.fresh.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
 		return ctrl.Result{}, nil // Its Cluster or a child woke us; it is another manager's.
 	}
 	read := sm.ResourceVersion
-	if wait := r.fresh.wait(req, read); wait > 0 {
+	if wait := r.fresh.Wait(req, read); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	next, err := r.reconcile(ctx, sm)
-	r.fresh.wrote(req, read, sm.ResourceVersion)
+	r.fresh.Wrote(req, read, sm.ResourceVersion)
 	if err == nil {
 		r.Backoff.Forget(req)
 		return next.result(r.Clock.Now()), nil
 	}
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: quietRetry}, nil
+		if concerns(sm, err) {
+			r.fresh.Wrote(req, read, "") // by somebody else
+		}
+		return ctrl.Result{RequeueAfter: wake.QuietRetry}, nil
 	}
 	ctrl.LoggerFrom(ctx).Error(err, "Reconciling ScheduledMachine")
 	failures.Inc()
@@ -100,6 +98,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		next.at = retry // But a window's edge does not wait for a back-off.
 	}
 	return next.result(r.Clock.Now()), nil
+}
+
+// concerns reports whether an API server's answer is about sm, and not about a child.
+func concerns(sm *v1alpha1.ScheduledMachine, err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || status.ErrStatus.Details == nil {
+		return false
+	}
+	about := status.ErrStatus.Details
+	return about.Group == v1alpha1.GroupVersion.Group && about.Name == sm.Name
 }
 
 // reconcile observes, decides, acts and reports, and says when to look again.
@@ -132,9 +140,9 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	return next, err
 }
 
-// ejecting is how long a report waits for a Machine that is about to be ejected, in
-// which a reclaim's whole seconds are counted.
-const ejecting = 2 * time.Second
+// ejecting is how long a report waits for a Machine that is about to be ejected: as
+// long as the last of many owners who come back at once may have to wait.
+const ejecting = 15 * time.Second
 
 // ejected is the instant until which package reclaim has this object to itself,
 // zero if it has not: the Machine of an owner who asked is being deleted any moment

@@ -238,7 +238,7 @@ func TestKillSwitchNamesTheHooksItWaitsFor(t *testing.T) {
 }
 
 // TestReportsWaitForTheEjection has package reclaim write a request down: until the
-// Machine is on its way, or two seconds have passed, nothing else is written.
+// Machine is on its way, or fifteen seconds have passed, nothing else is written.
 func TestReportsWaitForTheEjection(t *testing.T) {
 	for name, eject := range map[string]bool{"ejected": true, "refused": false} {
 		t.Run(name, func(t *testing.T) {
@@ -249,14 +249,14 @@ func TestReportsWaitForTheEjection(t *testing.T) {
 				sm.Annotations[v1alpha1.EmergencyReclaimAnnotation] = v1alpha1.ReclaimRecord{Node: "box-node", NodeUID: "1"}.String()
 			})
 			w.Writes = nil
-			if next := w.reconcile().RequeueAfter; next != 2*time.Second || len(w.Writes) != 0 {
+			if next := w.reconcile().RequeueAfter; next != 15*time.Second || len(w.Writes) != 0 {
 				t.Fatalf("the owner waits for %v; next look in %v", w.Writes, next)
 			}
 			if eject {
 				m, _ := w.machine()
 				w.Must(w.Client.Delete(t.Context(), m))
 			} else {
-				w.clock.SetTime(w.clock.Now().Add(2 * time.Second))
+				w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
 			}
 			w.reconcile()
 			w.want(v1alpha1.PhaseEmergencyRemove, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimReason)

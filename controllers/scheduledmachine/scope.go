@@ -71,7 +71,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	s.schedule, s.scheduleErr = schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule))
 
 	var err error
-	if s.cluster, s.paused, err = workload.ClusterOf(ctx, r.Reader, sm, sm.Spec.ClusterName); err != nil {
+	if s.cluster, s.paused, err = workload.ClusterOf(ctx, r.Reader, r.Children.Live, sm, sm.Spec.ClusterName); err != nil {
 		return nil, err
 	}
 	key := workload.ClusterKey(sm)

@@ -31,10 +31,17 @@ func ClusterKey(sm *v1alpha1.ScheduledMachine) client.ObjectKey {
 }
 
 // ClusterOf reads the Cluster that obj, of the same namespace, belongs to, nil if
-// there is none, and says whether either of them is paused.
-func ClusterOf(ctx context.Context, reader client.Reader, obj client.Object, name string) (cluster *clusterv1.Cluster, paused bool, err error) {
+// there is none, and says whether either of them is paused. What the cache does not
+// have is looked up live: clusterctl move makes the Cluster first, and paused, but
+// the cache may show its machines before it.
+func ClusterOf(ctx context.Context, cached, live client.Reader, obj client.Object, name string) (cluster *clusterv1.Cluster, paused bool, err error) {
 	cluster = &clusterv1.Cluster{}
-	switch err := reader.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}, cluster); {
+	key := client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}
+	err = cached.Get(ctx, key, cluster)
+	if apierrors.IsNotFound(err) {
+		err = live.Get(ctx, key, cluster)
+	}
+	switch {
 	case apierrors.IsNotFound(err):
 		return nil, annotations.HasPaused(obj), nil
 	case err != nil:

@@ -29,7 +29,8 @@ import (
 )
 
 // patience bounds one step. It is generous: what is late on a busy machine is no bug.
-const patience = 3 * time.Minute
+// clusterctl takes two minutes to give up on what has gone.
+const patience = 6 * time.Minute
 
 // A courier carries the one Cluster of a namespace, and its machine, from one
 // management cluster to the other and back.

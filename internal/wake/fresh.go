@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduledmachine
+package wake
 
 import (
 	"sync"
@@ -9,15 +9,19 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
+// QuietRetry is for a write that met a newer object: the cache catches up within
+// milliseconds, and nobody needs to hear of it.
+const QuietRetry = 50 * time.Millisecond
+
 // longestQuiet bounds how long an object waits for a cache that is late. It is
 // short, because nothing else may wake the object.
 const longestQuiet = 2 * time.Second
 
-// freshness knows of which objects the cache still shows the version that our own
+// Freshness knows of which objects the cache still shows the version that our own
 // last write replaced. Another write from that version would only be refused: when
 // a thousand machines come at once and the caches lag for seconds, refused writes
 // outnumbered those that counted. The zero value knows of none.
-type freshness struct {
+type Freshness struct {
 	late sync.Map // ctrl.Request to replaced
 }
 
@@ -27,9 +31,9 @@ type replaced struct {
 	met     int
 }
 
-// wait returns how long to wait for a newer version than the one that was read,
+// Wait returns how long to wait for a newer version than the one that was read,
 // zero if it may be worked with.
-func (f *freshness) wait(req ctrl.Request, version string) time.Duration {
+func (f *Freshness) Wait(req ctrl.Request, version string) time.Duration {
 	v, ok := f.late.Load(req)
 	if !ok {
 		return 0
@@ -39,18 +43,18 @@ func (f *freshness) wait(req ctrl.Request, version string) time.Duration {
 		f.late.Delete(req)
 		return 0
 	}
-	wait := min(quietRetry<<min(r.met, 10), longestQuiet)
+	wait := min(QuietRetry<<min(r.met, 10), longestQuiet)
 	r.met++
 	f.late.Store(req, r)
 	return wait
 }
 
-// wrote notes that what was read is no longer the newest.
-func (f *freshness) wrote(req ctrl.Request, read, now string) {
+// Wrote notes that what was read is no longer the newest.
+func (f *Freshness) Wrote(req ctrl.Request, read, now string) {
 	if read != now {
 		f.late.Store(req, replaced{version: read})
 	}
 }
 
-// forget forgets an object that is gone.
-func (f *freshness) forget(req ctrl.Request) { f.late.Delete(req) }
+// Forget forgets an object that is gone.
+func (f *Freshness) Forget(req ctrl.Request) { f.late.Delete(req) }
