@@ -83,6 +83,9 @@ const (
 
 // Condition types of a Machine.
 const (
+	// MachineScheduledCondition is on a Machine that has a Node, and is the Scheduled
+	// condition of its ScheduledMachine.
+	MachineScheduledCondition = "5spot.finos.org/Scheduled"
 	// ReadyToLeaveCondition is on a Machine that is being deleted, while and after
 	// extensions were asked: True when nobody holds it any more.
 	ReadyToLeaveCondition = "5spot.finos.org/ReadyToLeave"

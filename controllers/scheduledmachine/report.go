@@ -8,6 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -37,7 +39,21 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 		return err
 	}
 	r.announce(ctx, s.scheduled, from)
-	return nil
+	return r.reportOnMachine(ctx, s.children.Machine, s.scheduled)
+}
+
+// reportOnMachine shows the schedule where clusterctl describe looks: its tree has
+// Machines, and no kinds of others.
+func (r *Reconciler) reportOnMachine(ctx context.Context, m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) error {
+	if m == nil || !m.DeletionTimestamp.IsZero() || !m.Status.NodeRef.IsDefined() {
+		return nil
+	}
+	before := m.DeepCopy()
+	shown := *conditions.Get(sm, v1alpha1.ScheduledCondition)
+	conditions.Set(m, metav1.Condition{
+		Type: v1alpha1.MachineScheduledCondition, Status: shown.Status, Reason: shown.Reason, Message: shown.Message,
+	})
+	return r.Actuate.PatchStatus(ctx, m, before)
 }
 
 // reportSchedule writes the schedule's answer and its next changes.

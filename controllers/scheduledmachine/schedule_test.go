@@ -263,3 +263,28 @@ func TestReportsWaitForTheEjection(t *testing.T) {
 		})
 	}
 }
+
+// TestTheMachineShowsTheSchedule looks where clusterctl describe does.
+func TestTheMachineShowsTheSchedule(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	shown := func() metav1.Condition {
+		m, _ := w.machine()
+		if c := conditions.Get(m, v1alpha1.MachineScheduledCondition); c != nil {
+			return *c
+		}
+		return metav1.Condition{}
+	}
+	if c := shown(); c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ScheduleActiveReason || !strings.Contains(c.Message, "9-17") {
+		t.Errorf("in its window: %+v", c)
+	}
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(false) })
+	w.settle()
+	if c := shown(); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ScheduleDisabledReason {
+		t.Errorf("while the schedule is off: %+v", c)
+	}
+	w.Writes = nil
+	if w.settle(); len(w.Writes) != 0 {
+		t.Errorf("a settled Machine is written: %v", w.Writes)
+	}
+}

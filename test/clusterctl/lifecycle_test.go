@@ -49,8 +49,11 @@ func TestInstallUpgradeRemove(t *testing.T) {
 	u.must(shared.Management.Client.Create(ctx, sm))
 	u.must(s.WaitPhase(ctx, sm, v1alpha1.PhaseActive, metav1.ConditionTrue))
 	before := u.state(ctx, sm)
-	if tree := u.run(shared.Bin("clusterctl"), "describe", "cluster", "lab", "-n", "lab"); !strings.Contains(tree, before.machine.Name) {
-		t.Errorf("clusterctl does not show Machine %s:\n%s", before.machine.Name, tree)
+	tree := u.run(shared.Bin("clusterctl"), "describe", "cluster", "lab", "-n", "lab", "--show-conditions", "Machine/"+before.machine.Name)
+	for _, want := range []string{before.machine.Name, v1alpha1.MachineScheduledCondition, "Current time is within schedule"} {
+		if !strings.Contains(tree, want) {
+			t.Errorf("clusterctl does not show %s:\n%s", want, tree)
+		}
 	}
 
 	// The Deployments of both versions go, and so does the manager.
