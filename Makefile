@@ -11,7 +11,7 @@ CONTROLLER_GEN := $(TOOLS)/controller-gen-v0.23.0
 GOLANGCI_LINT  := $(TOOLS)/golangci-lint-v2.15.0
 KUSTOMIZE      := $(TOOLS)/kustomize-v5.8.1
 
-MODULES  := . test
+MODULES  := . test test/kind
 COMMANDS := manager reclaim-agent kubectl-5spot
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 RELEASE_BUILD = go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
@@ -38,7 +38,7 @@ build: ## Build the binaries into bin/.
 	CGO_ENABLED=0 $(RELEASE_BUILD) -o $(BIN)/ $(COMMANDS:%=./cmd/%)
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Run golangci-lint on both modules.
+lint: $(GOLANGCI_LINT) ## Run golangci-lint on all modules.
 	@for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run ./...) || exit; done
 
 .PHONY: test
@@ -52,6 +52,7 @@ test-unit: plane-kube ## Run the tests that need no more than an API server.
 test-system: build plane-binaries plane-node-deps $(KUSTOMIZE) ## Run the tests that run on the local plane.
 	# Programs and manifests are no inputs that Go's test cache knows.
 	cd test && go test -count=1 -timeout 30m -p 1 ./...
+	cd test/kind && go test -count=1 ./...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME.
@@ -102,6 +103,17 @@ $(PLATFORMS:%=image-binaries-%): image-binaries-%:
 .PHONY: docker-build
 docker-build: image-binaries ## Build IMAGE for this machine's platform.
 	docker buildx build --load -f Dockerfile -t $(IMAGE) $(OUT)/image
+
+E2E_CONFIG    ?= config/5spot.yaml
+E2E_ARTIFACTS ?= $(CURDIR)/out/e2e
+E2E_ARGS      ?=
+
+.PHONY: test-e2e-kind
+test-e2e-kind: ## Run the specs on kind, with Docker.
+	$(MAKE) release-manifests docker-build IMAGE=$(DEV_IMAGE) OUT=$(CURDIR)/out/kind PLATFORMS=linux/$$(go env GOARCH)
+	cd test/kind && CNI=$${CNI:-$$(go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api/test)/e2e/data/cni/kindnet/kindnet.yaml} \
+		go test -count=1 -timeout 90m -v -run '^TestE2E$$' . \
+		-args -e2e.config=$(E2E_CONFIG) -e2e.artifacts-folder=$(E2E_ARTIFACTS) $(E2E_ARGS)
 
 .PHONY: docker-push
 docker-push: image-binaries ## Build IMAGE for all PLATFORMS and push it.

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,8 +72,7 @@ func (u *user) write(path, text string) {
 func (u *user) run(name string, args ...string) string {
 	u.t.Helper()
 	cmd := exec.CommandContext(u.ctx, name, args...)
-	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+u.home, "HOME="+u.home, "KUBECONFIG="+shared.Management.Admin.Kubeconfig,
-		"PATH="+plane.DefaultBin()+":"+os.Getenv("PATH"), "GOPROXY=off", "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	cmd.Env = shared.Management.Environ(u.home)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		u.t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
@@ -91,7 +91,10 @@ func (u *user) follow(heading string) string {
 	}
 	// clusterctl tries cert-manager out in a namespace, and trips over one that goes.
 	u.must(shared.Management.WaitGone(u.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cert-manager-test"}}))
-	return u.run("sh", "-euc", string(m[1]))
+	begin := time.Now()
+	out := u.run("sh", "-euc", string(m[1]))
+	u.t.Logf("%s takes %v", heading, time.Since(begin).Round(100*time.Millisecond))
+	return out
 }
 
 func (u *user) must(err error) {

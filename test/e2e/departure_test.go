@@ -16,33 +16,15 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 )
 
 func TestDepartureEvictsAndNamesWhoBlocksIt(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "blocked")
-	sm := l.running("box", nil)
-	pod, pdb := l.runPinned(sm, "blocked-work")
-	free := l.runPod(sm, "free-work")
-	node := l.node(sm)
-	l.closeWindow(sm)
-	l.waitPhase(sm, leaving, metav1.ConditionFalse)
-	l.waitCondition(sm, v1alpha1.MachineReadyCondition, metav1.ConditionFalse, "DrainingNode", pod.Name)
-	l.waitCondition(sm, v1alpha1.ReadyCondition, metav1.ConditionFalse, "ShuttingDown", pod.Name)
-	l.must(workload.WaitGone(timeout(t, patience), free))
-	l.survives(pod)
-	l.must(workload.Wait(timeout(t, patience), node, func() error {
-		if !node.Spec.Unschedulable {
-			return errors.New("it is not cordoned")
-		}
-		return nil
-	}))
-	l.must(workload.Client.Delete(timeout(t, patience), pdb))
-	l.waitPhase(sm, inactive, metav1.ConditionTrue)
-	l.wantNothing(sm)
-	l.wantEvicted(pod)
-	l.wantEvicted(free)
-	l.must(workload.WaitGone(timeout(t, patience), node))
+	for _, pod := range specs.DepartureEvictsAndNamesWhoBlocksIt(l.specs()) {
+		l.wantEvicted(pod)
+	}
 }
 
 func TestGraceIsOverAndWhatIsLeftIsSkipped(t *testing.T) {

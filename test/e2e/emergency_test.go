@@ -20,25 +20,16 @@ import (
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 )
 
 func TestOwnerGetsTheBoxBackInOrder(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "owner")
-	sm := l.running("box", nil)
-	h := l.follow(sm)
-	pod, _ := l.runPinned(sm, "owner-work")
-	node := l.node(sm)
-	l.keepNode(node)
-	mark := l.mark()
-	l.askBack(node, "java")
-	l.wantReclaimed(sm, "java")
-	l.waitCleared(node)
-	h.want(l, active, emergency, disabled)
-	l.wantNoEviction(pod)
-	l.wantEvents(sm, "Warning EmergencyReclaim Emergency reclaim requested", "process-match: java",
-		"Warning EmergencyReclaimDisabledSchedule", "kubectl -n "+sm.Namespace+" patch scheduledmachine/"+sm.Name)
-	l.wantEmergencyOrder(l.writes(mark), node)
+	var mark int
+	r := specs.OwnerGetsTheMachineBack(l.specs(), func() { mark = l.mark() })
+	l.wantNoEviction(r.Pod)
+	l.wantEmergencyOrder(l.writes(mark), r.Node)
 }
 
 // wantEmergencyOrder checks the order of an emergency's writes in the audit logs.
@@ -110,19 +101,7 @@ func body(e auditv1.Event) string {
 // "type reason note".
 func (l *lab) wantEvents(sm *v1alpha1.ScheduledMachine, texts ...string) {
 	l.t.Helper()
-	l.until(func(ctx context.Context) error {
-		out, err := shared.Management.Kubectl(ctx, "get", "events.events.k8s.io", "-n", sm.Namespace,
-			"--field-selector", "regarding.name="+sm.Name, "-o", `jsonpath={range .items[*]}{.type} {.reason} {.note}{"\n"}{end}`)
-		if err != nil {
-			return err
-		}
-		for _, want := range texts {
-			if !strings.Contains(out, want) {
-				return fmt.Errorf("no event says %q among\n%s", want, out)
-			}
-		}
-		return nil
-	})
+	l.specs().WaitEvents(sm, texts...)
 }
 
 func TestEmergencyInTheMiddleOfADrain(t *testing.T) {

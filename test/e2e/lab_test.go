@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
@@ -110,25 +110,13 @@ func (l *lab) create(obj client.Object) {
 	}
 }
 
-// edit changes an object as kubectl patch would: only what differs is sent, and
-// nobody else's newer value is undone.
+// edit changes an object as kubectl patch would.
 func (l *lab) edit(obj client.Object, mutate func()) {
 	l.t.Helper()
 	l.must(l.tryEdit(obj, mutate))
 }
 
-func (l *lab) tryEdit(obj client.Object, mutate func()) error {
-	ctx := timeout(l.t, patience)
-	if err := shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
-		return err
-	}
-	before, ok := obj.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("%T is no object", obj)
-	}
-	mutate()
-	return shared.Management.Client.Patch(ctx, obj, client.MergeFrom(before))
-}
+func (l *lab) tryEdit(obj client.Object, mutate func()) error { return l.specs().Edit(obj, mutate) }
 
 func (l *lab) delete(obj client.Object, opts ...client.DeleteOption) {
 	l.t.Helper()
@@ -145,12 +133,19 @@ func (l *lab) must(err error) {
 // node is the Node of a ScheduledMachine, as its status names it.
 func (l *lab) node(sm *v1alpha1.ScheduledMachine) *corev1.Node {
 	l.t.Helper()
-	if sm.Status.NodeRef == nil {
-		l.t.Fatalf("ScheduledMachine %s has no nodeRef in phase %s", sm.Name, sm.Status.Phase)
+	return l.specs().Node(sm)
+}
+
+// specs is the lab as specs that run elsewhere, too, see it.
+func (l *lab) specs() *specs.Cluster {
+	return &specs.Cluster{
+		T: l.t, Management: shared.Management.Client, Workload: l.Client, Namespace: l.Key.Namespace,
+		NewScheduledMachine: func(name string) *v1alpha1.ScheduledMachine {
+			return l.scheduledMachine(name, infrav1.PlaneMachineSpec{})
+		},
+		Image:    "work:1", // nobody pulls it for a simulated Node
+		Patience: patience,
 	}
-	node := &corev1.Node{}
-	l.must(l.Client.Get(timeout(l.t, patience), client.ObjectKey{Name: sm.Status.NodeRef.Name}, node))
-	return node
 }
 
 // timeout is a context for one step of a test.

@@ -4,9 +4,7 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 )
 
 const (
@@ -30,28 +29,7 @@ const (
 
 func TestPhaseFollowsTheWindow(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, "window")
-	sm := l.started("box", nil)
-	h := l.follow(sm)
-	l.waitPhase(sm, active, metav1.ConditionTrue)
-	l.wantRunning(sm)
-	first := l.family(sm)
-
-	l.closeWindow(sm)
-	l.waitPhase(sm, inactive, metav1.ConditionTrue)
-	l.wantNothing(sm)
-	if sm.Status.NextActivation == nil || !sm.Status.NextActivation.After(time.Now().Add(10*time.Hour)) {
-		t.Errorf("nextActivation must say that the window opens in twelve hours, got %v", sm.Status.NextActivation)
-	}
-	l.waitCondition(sm, v1alpha1.ScheduledCondition, metav1.ConditionFalse, "ScheduleInactive", "outside schedule")
-
-	l.openWindow(sm)
-	l.waitPhase(sm, active, metav1.ConditionTrue)
-	if l.family(sm).machine.UID == first.machine.UID {
-		t.Error("the next window must have a Machine of its own")
-	}
-	h.want(l, pending, active, leaving, inactive, active)
-	l.wantTransitions(sm, "New -> Pending", "Pending -> Active", "Active -> ShuttingDown", "ShuttingDown -> Inactive")
+	specs.PhaseFollowsTheWindow(newLab(t, "window").specs())
 }
 
 func TestReopenedWindowWaitsForTheDepartureUnderWay(t *testing.T) {
@@ -135,19 +113,7 @@ func TestDisabledScheduleStartsNothing(t *testing.T) {
 func TestKillSwitchTakesTheMachineOutWithoutDrain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "kill")
-	sm := l.running("box", nil)
-	h := l.follow(sm)
-	pod, _ := l.runPinned(sm, "kill-work")
-	machine := l.family(sm).machine
-	l.killSwitch(sm, true)
-	l.waitPhase(sm, terminated, metav1.ConditionTrue)
-	l.wantNothing(sm)
-	l.wantNoEviction(pod)
-	l.waitGone(machine)
-	l.wantEvents(sm, "Warning Terminating Active -> Terminated")
-	l.killSwitch(sm, false)
-	l.waitPhase(sm, active, metav1.ConditionTrue)
-	h.want(l, active, terminated, pending, active)
+	l.wantNoEviction(specs.KillSwitchTakesTheMachineOutWithoutDrain(l.specs()))
 }
 
 func TestKillSwitchInTheMiddleOfADrain(t *testing.T) {
@@ -196,59 +162,14 @@ func TestKillSwitchKeepsAnIdleMachineAway(t *testing.T) {
 // wantRunning checks everything that the status says of a machine that runs.
 func (l *lab) wantRunning(sm *v1alpha1.ScheduledMachine) {
 	l.t.Helper()
-	f := l.family(sm)
-	st := sm.Status
-	if st.MachineRef == nil || st.MachineRef.Name != f.machine.Name || st.InfrastructureRef == nil || st.InfrastructureRef.Name != f.infra.Name ||
-		st.BootstrapRef == nil || st.BootstrapRef.Name != f.bootstrap.Name {
-		l.t.Errorf("the status must refer to all children: %+v", st)
-	}
-	if st.NodeRef == nil || st.NodeRef.Name != f.machine.Name || st.ProviderID != f.machine.Spec.ProviderID || st.ProviderID == "" {
-		l.t.Errorf("the status must name Node and provider ID: %+v", st)
-	}
-	if st.LastScheduledTime == nil || !st.LastScheduledTime.Equal(&f.machine.CreationTimestamp) {
-		l.t.Errorf("lastScheduledTime must be when the Machine was made: %v", st.LastScheduledTime)
-	}
-	for kind, reason := range map[string]string{
-		"Ready": "MachineRunning", "Scheduled": "ScheduleActive", "MachineReady": "MachineReady", "ReferencesValid": "ReferencesValid",
-	} {
-		if c := condition(sm, kind); c.Status != metav1.ConditionTrue || c.Reason != reason {
-			l.t.Errorf("condition %s must be True/%s, got %s/%s: %s", kind, reason, c.Status, c.Reason, c.Message)
-		}
-	}
-	for _, obj := range f.objects() {
-		labels := obj.GetLabels()
-		if labels["cluster.x-k8s.io/cluster-name"] != l.Key.Name || labels["5spot.finos.org/scheduled-machine"] != sm.Name {
-			l.t.Errorf("%T %s must carry the labels of its Cluster and its ScheduledMachine: %v", obj, obj.GetName(), labels)
-		}
-	}
+	l.specs().WantRunning(sm)
 }
 
 // wantNothing checks that nothing exists, and that the status knows.
 func (l *lab) wantNothing(sm *v1alpha1.ScheduledMachine) {
 	l.t.Helper()
-	st := sm.Status
-	if st.MachineRef != nil || st.InfrastructureRef != nil || st.BootstrapRef != nil || st.NodeRef != nil || st.ProviderID != "" {
-		l.t.Errorf("references must be cleared when their objects are gone: %+v", st)
-	}
+	l.specs().WantCleared(sm)
 	l.nothingLeft(sm)
-}
-
-// wantTransitions waits for the events of transitions.
-func (l *lab) wantTransitions(sm *v1alpha1.ScheduledMachine, transitions ...string) {
-	l.t.Helper()
-	l.until(func(ctx context.Context) error {
-		out, err := shared.Management.Kubectl(ctx, "get", "events.events.k8s.io", "-n", sm.Namespace,
-			"--field-selector", "regarding.name="+sm.Name, "-o", `jsonpath={range .items[*]}{.type} {.note}{"\n"}{end}`)
-		if err != nil {
-			return err
-		}
-		for _, want := range transitions {
-			if !strings.Contains(out, "Normal "+want+": ") {
-				return errors.New("there is no event " + want + " among\n" + out)
-			}
-		}
-		return nil
-	})
 }
 
 // unchanged reports an object that is not the one it was, or is being deleted.

@@ -3,21 +3,14 @@
 package e2e
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 )
 
-// always is a window that is open.
-func always() v1alpha1.Schedule {
-	return v1alpha1.Schedule{DaysOfWeek: []string{"mon-sun"}, HoursOfDay: []string{"0-23"}, Enabled: new(true)}
-}
-
-// closed is a window that opens in twelve hours.
-func closed() v1alpha1.Schedule {
-	return v1alpha1.Schedule{DaysOfWeek: []string{"mon-sun"}, HoursOfDay: []string{fmt.Sprint((time.Now().UTC().Hour() + 12) % 24)}, Enabled: new(true)}
-}
+// always is a window that is open, closed one that opens in twelve hours.
+func always() v1alpha1.Schedule { return specs.Always() }
+func closed() v1alpha1.Schedule { return specs.Closed() }
 
 // outside makes a ScheduledMachine that is not wanted now.
 func outside(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule = closed() }
@@ -25,12 +18,12 @@ func outside(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule = closed() }
 // closeWindow and openWindow edit the schedule, as an operator would.
 func (l *lab) closeWindow(sm *v1alpha1.ScheduledMachine) {
 	l.t.Helper()
-	l.edit(sm, func() { sm.Spec.Schedule = closed() })
+	l.specs().SetSchedule(sm, closed())
 }
 
 func (l *lab) openWindow(sm *v1alpha1.ScheduledMachine) {
 	l.t.Helper()
-	l.edit(sm, func() { sm.Spec.Schedule = always() })
+	l.specs().SetSchedule(sm, always())
 }
 
 func (l *lab) enable(sm *v1alpha1.ScheduledMachine, on bool) {
@@ -40,5 +33,5 @@ func (l *lab) enable(sm *v1alpha1.ScheduledMachine, on bool) {
 
 func (l *lab) killSwitch(sm *v1alpha1.ScheduledMachine, on bool) {
 	l.t.Helper()
-	l.edit(sm, func() { sm.Spec.KillSwitch = on })
+	l.specs().SetKillSwitch(sm, on)
 }

@@ -5,8 +5,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,48 +13,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 )
 
 // waitPhase waits for a phase and, unless it is empty, a status of Ready that
 // answer the newest spec.
 func (l *lab) waitPhase(sm *v1alpha1.ScheduledMachine, phase v1alpha1.Phase, ready metav1.ConditionStatus) {
 	l.t.Helper()
-	l.waitFor(sm, func() error {
-		if sm.Status.ObservedGeneration != sm.Generation {
-			return fmt.Errorf("generation %d is not observed yet", sm.Generation)
-		}
-		if sm.Status.Phase != phase {
-			return fmt.Errorf("its phase is %q, not %s: %s", sm.Status.Phase, phase, sm.Status.Message)
-		}
-		if c := condition(sm, v1alpha1.ReadyCondition); ready != "" && c.Status != ready {
-			return fmt.Errorf("Ready is %s, not %s: %s: %s", c.Status, ready, c.Reason, c.Message)
-		}
-		return nil
-	})
+	l.specs().WaitPhase(sm, phase, ready)
 }
 
 // waitCondition waits for a condition whose message contains all of parts.
 func (l *lab) waitCondition(sm *v1alpha1.ScheduledMachine, kind string, status metav1.ConditionStatus, reason string, parts ...string) {
 	l.t.Helper()
-	l.waitFor(sm, func() error {
-		c := condition(sm, kind)
-		if c.Status != status || reason != "" && c.Reason != reason {
-			return fmt.Errorf("%s is %s/%s, not %s/%s: %s", kind, c.Status, c.Reason, status, reason, c.Message)
-		}
-		for _, part := range parts {
-			if !strings.Contains(c.Message, part) {
-				return fmt.Errorf("the message of %s does not say %q: %s", kind, part, c.Message)
-			}
-		}
-		return nil
-	})
+	l.specs().WaitCondition(sm, metav1.Condition{Type: kind, Status: status, Reason: reason}, parts...)
 }
 
 func (l *lab) waitFor(obj client.Object, cond func() error) {
 	l.t.Helper()
-	if err := shared.Management.Wait(timeout(l.t, patience), obj, cond); err != nil {
-		l.t.Fatal(err)
-	}
+	l.specs().WaitFor(obj, cond)
 }
 
 func (l *lab) waitGone(objs ...client.Object) {
@@ -92,10 +67,5 @@ var errStillHolds = errors.New("it still holds")
 
 // condition returns a condition of a ScheduledMachine, empty if it has none.
 func condition(sm *v1alpha1.ScheduledMachine, kind string) metav1.Condition {
-	for _, c := range sm.Status.Conditions {
-		if c.Type == kind {
-			return c
-		}
-	}
-	return metav1.Condition{Type: kind, Status: "missing"}
+	return specs.Condition(sm, kind)
 }

@@ -3,12 +3,10 @@
 package packaging
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,8 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
@@ -67,23 +63,11 @@ func components(t *testing.T) []*unstructured.Unstructured {
 
 func decode(t *testing.T, text []byte) []*unstructured.Unstructured {
 	t.Helper()
-	var objects []*unstructured.Unstructured
-	for r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
-		doc, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		u := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(doc, &u.Object); err != nil {
-			t.Fatal(err)
-		}
-		if len(u.Object) > 0 {
-			objects = append(objects, u)
-		}
+	objects, err := plane.Objects(text)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return objects
 }
 
 // only returns the one object of a kind.

@@ -84,12 +84,12 @@ func (p *Plane) prepareComponent(ctx context.Context, name Component, o Options)
 	if err != nil {
 		return nil, err
 	}
+	if gates := gates(name, o.FeatureGates); gates != "" && name != Infrastructure {
+		m.args = append(m.args, "--feature-gates="+gates)
+	}
 	switch name {
 	case Core, KubeadmBootstrap, KubeadmControlPlane:
 		m.args = append(m.args, "--insecure-diagnostics=true")
-		if gates := gates(name, o.FeatureGates); gates != "" {
-			m.args = append(m.args, "--feature-gates="+gates)
-		}
 	case Dev:
 		first, last, err := p.ports.takeRange()
 		if err != nil {

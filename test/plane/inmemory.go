@@ -3,23 +3,17 @@
 package plane
 
 import (
-	"bufio"
 	"context"
 	_ "embed" // the objects of an in-memory Cluster
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 )
 
 //go:embed inmemory.yaml
@@ -51,13 +45,19 @@ func (p *Plane) NewInMemory(ctx context.Context, namespace, name string) (*Memor
 	if err := p.Management.create(ctx, inMemoryCluster, "NAMESPACE", namespace, "NAME", name, "VERSION", Version); err != nil {
 		return nil, fmt.Errorf("making in-memory cluster %s/%s: %w", namespace, name, err)
 	}
-	m := &MemoryCluster{Key: client.ObjectKey{Namespace: namespace, Name: name}}
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	return p.WaitInMemory(ctx, client.ObjectKey{Namespace: namespace, Name: name})
+}
+
+// WaitInMemory returns an in-memory Cluster that was made already, when Cluster API
+// is connected.
+func (p *Plane) WaitInMemory(ctx context.Context, key client.ObjectKey) (*MemoryCluster, error) {
+	m := &MemoryCluster{Key: key}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	if err := p.Management.Wait(ctx, cluster, func() error { return connected(cluster) }); err != nil {
 		return nil, err
 	}
 	secret := &corev1.Secret{}
-	if err := p.Management.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name + "-kubeconfig"}, secret); err != nil {
+	if err := p.Management.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "-kubeconfig"}, secret); err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
 	var err error
@@ -81,21 +81,14 @@ func (p *Plane) NewInMemoryMachine(ctx context.Context, c *MemoryCluster, name s
 
 // create makes the objects of a YAML stream, in which words are replaced by others.
 func (c *Cluster) create(ctx context.Context, docs string, replacements ...string) error {
-	docs = strings.NewReplacer(replacements...).Replace(docs)
-	for r := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(docs))); ; {
-		doc, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		obj := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(doc, &obj.Object); err != nil {
-			return err
-		}
+	objects, err := Objects([]byte(strings.NewReplacer(replacements...).Replace(docs)))
+	if err != nil {
+		return err
+	}
+	for _, obj := range objects {
 		if err := c.Client.Create(ctx, obj); err != nil {
 			return fmt.Errorf("creating %s %s: %w", obj.GetKind(), obj.GetName(), err)
 		}
 	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -101,6 +102,14 @@ func (c *Cluster) kubeconfig(user string, info *clientcmdapi.AuthInfo) clientcmd
 	cfg.Contexts[user] = &clientcmdapi.Context{Cluster: c.Name, AuthInfo: user}
 	cfg.CurrentContext = user
 	return *cfg
+}
+
+// Environ is the environment of an administrator's programs. They find this cluster
+// and the programs of the plane, and their own configuration in home; clusterctl asks
+// nobody for newer versions.
+func (c *Cluster) Environ(home string) []string {
+	return append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "KUBECONFIG="+c.Admin.Kubeconfig,
+		"PATH="+c.bin+":"+os.Getenv("PATH"), "GOPROXY=off", "CLUSTERCTL_DISABLE_VERSIONCHECK=true") //nolint:forbidigo // theirs goes on
 }
 
 // Kubectl runs kubectl as administrator and returns what it printed. The error

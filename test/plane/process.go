@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 )
 
 // stopGrace is how long a process may take to end by itself. API servers wait
@@ -124,14 +126,14 @@ func (p *Process) WaitReady(ctx context.Context) error {
 	if p.ready == nil {
 		return nil
 	}
-	return poll(ctx, 20*time.Millisecond, func(ctx context.Context) (bool, error) {
+	return await.Poll(ctx, 20*time.Millisecond, func(ctx context.Context) (bool, error) {
 		select {
 		case <-ended:
 			return false, fmt.Errorf("%s ended while starting: %w\n%s", p.name, p.exitError(), p.LogTail(20))
 		default:
 		}
 		if err := p.ready(ctx); err != nil {
-			return false, notYet("waiting for %s: %w", p.name, err)
+			return false, await.NotYet("waiting for %s: %w", p.name, err)
 		}
 		return true, nil
 	})

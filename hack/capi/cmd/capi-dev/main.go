@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/cluster-api/test/infrastructure/container"
 	"sigs.k8s.io/cluster-api/test/infrastructure/docker/controllers"
 	"sigs.k8s.io/cluster-api/test/infrastructure/docker/webhooks"
@@ -65,6 +66,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.host, "inmemory-host", "127.0.0.1", "Address under which the in-memory API servers are reached.")
 	fs.Int32Var(&o.minPort, "inmemory-min-port", inmemoryserver.DefaultMinPort, "First port of the in-memory API servers.")
 	fs.Int32Var(&o.maxPort, "inmemory-max-port", inmemoryserver.DefaultMaxPort, "Last port of the in-memory API servers.")
+	feature.MutableGates.AddFlag(fs)
 	fs.Int32Var(&o.dbgPort, "inmemory-debug-port", inmemoryserver.DefaultDebugPort, "Port that lists the in-memory API servers.")
 }
 

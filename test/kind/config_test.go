@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kind
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/onsi/gomega"
+	"sigs.k8s.io/cluster-api/test/framework/clusterctl"
+)
+
+const (
+	configFile = "config/5spot.yaml"
+	repository = "../.."
+)
+
+// load reads the config as the suite does.
+func load(t *testing.T) *clusterctl.E2EConfig {
+	t.Helper()
+	gomega.RegisterTestingT(t)
+	return clusterctl.LoadE2EConfig(context.Background(), clusterctl.LoadE2EConfigInput{ConfigPath: configFile})
+}
+
+// TestConfigIsComplete has the framework read it and check that the files it copies are
+// there, and checks what the framework would find out later.
+func TestConfigIsComplete(t *testing.T) {
+	c := load(t)
+	if got := c.AddonProviders(); len(got) != 1 || got[0] != "5spot" {
+		t.Errorf("the add-ons are %v, not 5spot", got)
+	}
+	for _, variable := range []string{"KUBERNETES_VERSION", "KUBERNETES_VERSION_MANAGEMENT", cni} {
+		if _, ok := c.Variables[variable]; !ok {
+			t.Errorf("%s is not set", variable)
+		}
+	}
+	for _, interval := range []string{"wait-controllers", "wait-cluster", "wait-control-plane", "wait-delete-cluster", "step"} {
+		if c.GetIntervals("default", interval) == nil {
+			t.Errorf("there is no interval %s", interval)
+		}
+	}
+	files := map[string]bool{}
+	for _, p := range c.Providers {
+		for _, v := range p.Versions {
+			for _, f := range v.Files {
+				files[p.Name+"/"+f.TargetName] = true
+			}
+			if !files[p.Name+"/metadata.yaml"] {
+				t.Errorf("%s %s has no metadata.yaml", p.Type, p.Name)
+			}
+		}
+	}
+	if want := "docker/cluster-template-" + flavor + ".yaml"; !files[want] {
+		t.Errorf("clusterctl will not find %s among %v", want, files)
+	}
+}
+
+// TestVersionsAreThoseOfTheModules keeps what is installed and what it is tested with
+// together.
+func TestVersionsAreThoseOfTheModules(t *testing.T) {
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^\tsigs\.k8s\.io/cluster-api (v\S+)`).FindSubmatch(mod)
+	if m == nil {
+		t.Fatal("go.mod does not require Cluster API")
+	}
+	version := string(m[1])
+	for _, p := range load(t).Providers {
+		for _, v := range p.Versions {
+			if p.Name != "5spot" && (v.Name != version || !strings.Contains(v.Value, "/"+version+"/")) {
+				t.Errorf("%s %s is %s from %s, go.mod has %s", p.Type, p.Name, v.Name, v.Value, version)
+			}
+		}
+	}
+}
+
+// release makes a release of the image that the config loads, and returns its folder.
+func release(t *testing.T, c *clusterctl.E2EConfig) string {
+	t.Helper()
+	dir := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "make", "-C", repository, "release-manifests", "OUT="+dir, "IMAGE="+c.Images[0].Name).CombinedOutput()
+	if err != nil {
+		t.Fatalf("make release-manifests: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// TestReleaseHasWhatTheConfigNames looks where make test-e2e-kind makes the release.
+func TestReleaseHasWhatTheConfigNames(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := load(t)
+	dir := release(t, c)
+	for _, p := range c.Providers {
+		if p.Name != "5spot" {
+			continue
+		}
+		folder, file := filepath.Split(p.Versions[0].Value)
+		relative, err := filepath.Rel(repository, folder)
+		if err != nil || !strings.Contains(string(makefile), "OUT=$(CURDIR)/"+relative+" ") {
+			t.Errorf("make does not write the release to %s: %v", relative, err)
+		}
+		components, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil || !strings.Contains(string(components), "image: "+c.Images[0].Name+"\n") {
+			t.Errorf("%s does not use the image that is loaded: %v", file, err)
+		}
+	}
+}
+
+// TestTemplateIsFound makes the repository that the suite makes, of components that are
+// here already, and has clusterctl fill in the template of the Cluster from it.
+func TestTemplateIsFound(t *testing.T) {
+	c := load(t)
+	here := map[string]string{
+		"CoreProvider": "capi-core", "BootstrapProvider": "capi-kubeadm-bootstrap",
+		"ControlPlaneProvider": "capi-kubeadm-control-plane", "InfrastructureProvider": "capi-dev",
+	}
+	infrastructure := ""
+	for _, p := range c.Providers {
+		p.Versions[0].Value = filepath.Join(plane.DefaultBin(), "manifests", here[p.Type]+".yaml")
+		switch p.Type {
+		case "AddonProvider":
+			p.Versions[0].Value = filepath.Join(release(t, c), "addon-components.yaml")
+		case "InfrastructureProvider":
+			infrastructure = p.Name + ":" + p.Versions[0].Name
+		}
+	}
+	dir := t.TempDir()
+	input := template(c, clusterctl.CreateRepository(t.Context(), clusterctl.CreateRepositoryInput{
+		E2EConfig: c, RepositoryFolder: filepath.Join(dir, "repository"),
+	}), "", dir)
+	input.InfrastructureProvider = infrastructure // nobody says which version is installed
+	objects, err := plane.Objects(clusterctl.ConfigCluster(t.Context(), input))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, u := range objects {
+		kinds = append(kinds, u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName())
+	}
+	for _, want := range []string{"Cluster fivespot/fivespot", "KubeadmControlPlane fivespot/fivespot", "ScheduledMachine fivespot/fivespot-desk-1"} {
+		if !slices.Contains(kinds, want) {
+			t.Errorf("the template makes no %s, but %v", want, kinds)
+		}
+	}
+}

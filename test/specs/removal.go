@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package specs
+
+import (
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// KillSwitchTakesTheMachineOutWithoutDrain turns the kill switch on and off again. The
+// pod that ran there is returned: nobody tried to evict it.
+func KillSwitchTakesTheMachineOutWithoutDrain(c *Cluster) *corev1.Pod {
+	c.T.Helper()
+	sm := c.Start(c.NewScheduledMachine("kill"))
+	c.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
+	h := c.Follow(sm)
+	pod, _ := c.RunPinned(sm, "kill-work")
+	before := c.Children(sm)
+	c.SetKillSwitch(sm, true)
+	c.WaitPhase(sm, v1alpha1.PhaseTerminated, metav1.ConditionTrue)
+	c.WantCleared(sm)
+	c.wantGone(before)
+	c.WaitEvents(sm, "Warning Terminating Active -> Terminated")
+	c.SetKillSwitch(sm, false)
+	c.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
+	h.Want(v1alpha1.PhaseActive, v1alpha1.PhaseTerminated, v1alpha1.PhasePending, v1alpha1.PhaseActive)
+	// The pod may be bound to a Node of this name again.
+	c.SetKillSwitch(sm, true)
+	c.Remove(sm)
+	return pod
+}
+
+// A Reclaimed machine was given back to its owner.
+type Reclaimed struct {
+	// Pod ran there; nobody tried to evict it.
+	Pod *corev1.Pod
+	// Node is the one that carried the request, and stayed.
+	Node *corev1.Node
+}
+
+// OwnerGetsTheMachineBack has an owner ask by the annotations of the Node. asking, which
+// may be nil, is called just before.
+func OwnerGetsTheMachineBack(c *Cluster, asking func()) Reclaimed {
+	c.T.Helper()
+	sm := c.Start(c.NewScheduledMachine("owner"))
+	c.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
+	h := c.Follow(sm)
+	pod, _ := c.RunPinned(sm, "owner-work")
+	node, before := c.Node(sm), c.Children(sm)
+	c.KeepNode(node)
+	if asking != nil {
+		asking()
+	}
+	c.AskBack(node, "java")
+	c.WantReclaimed(sm, "java")
+	c.wantGone(before)
+	c.WaitCleared(node)
+	h.Want(v1alpha1.PhaseActive, v1alpha1.PhaseEmergencyRemove, v1alpha1.PhaseDisabled)
+	c.WaitEvents(sm, "Warning EmergencyReclaim Emergency reclaim requested", "process-match: java",
+		"Warning EmergencyReclaimDisabledSchedule", "kubectl -n "+sm.Namespace+" patch scheduledmachine/"+sm.Name)
+	return Reclaimed{Pod: pod, Node: node}
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// patience is how long one step may take. A control plane in memory takes 40 s.
+const patience = 3 * time.Minute
+
+// TestClustersInMemoryRun applies templates to a management cluster with everything in
+// it: their machines join, and leave when they are told to.
+func TestClustersInMemoryRun(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	s, err := system.Start(ctx, system.Options{Plane: plane.Options{
+		Components: plane.InMemory(), FeatureGates: map[string]bool{"ClusterTopology": true},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Subtests in parallel end after this function, and before its clean-up.
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.DumpLogs(t.Output(), 20)
+		}
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range []string{"scheduled-in-memory", "scheduled-topology"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			apply(t, s, name)
+			joinsAndLeaves(t, s, name)
+		})
+	}
+	t.Run("scheduled-kubeadm-docker", func(t *testing.T) {
+		t.Parallel()
+		apply(t, s, "scheduled-kubeadm-docker", "--dry-run=server") // as far as one gets without Docker
+	})
+}
+
+// apply applies a flavor, with a window that is open, in a namespace of its name.
+func apply(t *testing.T, s *system.System, name string, args ...string) {
+	t.Helper()
+	if err := s.Management.EnsureNamespace(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	set := required()
+	maps.Copy(set, map[string]string{"FIVESPOT_SCHEDULE_DAYS": "mon-sun", "FIVESPOT_SCHEDULE_HOURS": "0-23"})
+	docs := newUser(t).clusterctl(set, "generate", "cluster", name, "--target-namespace", name,
+		"--from", filepath.Join(directory(), clusterTemplate+name+".yaml"))
+	if class := classes[name]; class != "" {
+		docs = read(t, class) + "---\n" + docs
+	}
+	args = append([]string{"apply", "--validate=strict", "-n", name, "-f", "-"}, args...)
+	if _, err := s.Management.KubectlInput(t.Context(), docs, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// joinsAndLeaves follows the machine of a template, and measures.
+func joinsAndLeaves(t *testing.T, s *system.System, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	memory, err := s.WaitInMemory(ctx, client.ObjectKey{Namespace: name, Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &specs.Cluster{T: t, Management: s.Management.Client, Workload: memory.Client, Patience: patience}
+	sm := &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name + "-desk-1"}}
+	c.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
+	c.WantRunning(sm)
+	if got := c.Node(sm).Status.NodeInfo.KubeletVersion; got != plane.Version {
+		t.Errorf("the Node has version %s, not that of the Cluster, %s", got, plane.Version)
+	}
+	t.Logf("a machine leaves in %v", turn(c, sm, specs.Closed(), v1alpha1.PhaseInactive))
+	c.WantCleared(sm)
+	t.Logf("a machine joins in %v", turn(c, sm, specs.Always(), v1alpha1.PhaseActive))
+	c.Remove(sm)
+	nodes := &corev1.NodeList{}
+	if err := memory.Client.List(ctx, nodes); err != nil || len(nodes.Items) != 1 {
+		t.Errorf("only the Node of the control plane may be left, got %d Nodes, %v", len(nodes.Items), err)
+	}
+}
+
+// turn changes the window and returns how long it takes to be in a phase.
+func turn(c *specs.Cluster, sm *v1alpha1.ScheduledMachine, to v1alpha1.Schedule, phase v1alpha1.Phase) time.Duration {
+	c.T.Helper()
+	begin := time.Now()
+	c.SetSchedule(sm, to)
+	c.WaitPhase(sm, phase, metav1.ConditionTrue)
+	return time.Since(begin).Round(100 * time.Millisecond)
+}
