@@ -12,10 +12,18 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
+// slack is by how much two records of the same instant may differ: what a write takes,
+// and clocks.
+const slack = 5 * time.Second
+
 // CreatedAt returns when a Machine was made, wherever clusterctl move has brought it
 // since.
 func CreatedAt(m *clusterv1.Machine) time.Time {
-	return earlier(m.CreationTimestamp.Time, m.Annotations[v1alpha1.CreatedAnnotation])
+	at := earlier(m.CreationTimestamp.Time, m.Annotations[v1alpha1.CreatedAnnotation])
+	if m.CreationTimestamp.Sub(at) <= slack {
+		return m.CreationTimestamp.Time
+	}
+	return at
 }
 
 // LeavingSince returns when the deletion of a Machine began, also if clusterctl move

@@ -13,6 +13,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
+// slack is what two records of one instant may differ by.
+const slack = 5 * time.Second
+
 func TestTimesOutliveAMove(t *testing.T) {
 	moved := made.Add(time.Hour)
 	at := func(t time.Time) string { return t.Format(time.RFC3339) }
@@ -24,6 +27,7 @@ func TestTimesOutliveAMove(t *testing.T) {
 		interrupted bool
 	}{
 		"Moved":    {"It is the machine that was made before.", nil, made, time.Time{}, false},
+		"Made":     {"One instant has one time.", func(m *clusterv1.Machine) { m.Annotations[v1alpha1.CreatedAnnotation] = at(moved.Add(-slack)) }, moved, time.Time{}, false},
 		"NotOurs":  {"A Machine of somebody else was made when it was.", func(m *clusterv1.Machine) { m.Annotations = nil }, moved, time.Time{}, false},
 		"Edited":   {"Nonsense counts for nothing.", func(m *clusterv1.Machine) { m.Annotations[v1alpha1.CreatedAnnotation] = "yesterday" }, moved, time.Time{}, false},
 		"Tomorrow": {"Nor does a clock that ran ahead.", func(m *clusterv1.Machine) { m.Annotations[v1alpha1.CreatedAnnotation] = at(moved.Add(time.Hour)) }, moved, time.Time{}, false},

@@ -55,7 +55,7 @@ func run(m *testing.M) int {
 	}); err != nil {
 		fmt.Fprintln(os.Stderr, "Starting the workload cluster:", err)
 	} else {
-		code = m.Run()
+		code = max(m.Run(), unusedRights())
 	}
 	if err := shared.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "Stopping 5-Spot:", err)

@@ -18,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
@@ -101,12 +100,8 @@ func install(ctx context.Context, p *plane.Plane, o Options) (*System, error) {
 // grant binds the role that ships to the manager's service account, and nothing
 // else.
 func (s *System) grant(ctx context.Context) error {
-	docs, err := readAll("config/rbac/role.yaml")
+	role, err := ManagerRole()
 	if err != nil {
-		return err
-	}
-	role := &rbacv1.ClusterRole{}
-	if err := yaml.UnmarshalStrict(docs[0], role); err != nil {
 		return err
 	}
 	binding := &rbacv1.ClusterRoleBinding{

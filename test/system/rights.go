@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package system
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// ManagerRole is what the manager may do, as it ships.
+func ManagerRole() (*rbacv1.ClusterRole, error) {
+	docs, err := readAll("config/rbac/role.yaml")
+	if err != nil {
+		return nil, err
+	}
+	role := &rbacv1.ClusterRole{}
+	return role, yaml.UnmarshalStrict(docs[0], role)
+}
+
+// A Right is one verb on one resource, which may have a subresource, or be *.
+type Right struct{ Group, Resource, Verb string }
+
+func (r Right) String() string { return r.Verb + " " + r.Resource + "." + r.Group }
+
+// UnusedRights returns what a role grants and a user did not ask for.
+func UnusedRights(role *rbacv1.ClusterRole, user string, events []auditv1.Event) []Right {
+	used := map[Right]bool{}
+	for _, e := range events {
+		if e.User.Username != user || e.ObjectRef == nil {
+			continue
+		}
+		r := Right{e.ObjectRef.APIGroup, e.ObjectRef.Resource, e.Verb}
+		if e.ObjectRef.Subresource != "" {
+			r.Resource += "/" + e.ObjectRef.Subresource
+		}
+		used[r] = true
+		used[Right{r.Group, "*", r.Verb}] = true
+	}
+	var unused []Right
+	for _, rule := range role.Rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					if r := (Right{group, resource, verb}); !used[r] {
+						unused = append(unused, r)
+					}
+				}
+			}
+		}
+	}
+	return unused
+}
