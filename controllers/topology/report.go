@@ -20,23 +20,22 @@ import (
 // Event, in bytes.
 const maxMessage = 1024
 
-// report writes our condition on the Cluster, and tells of it, if it changed. A Cluster
-// that asks for nothing and has nothing has no condition.
+// report writes our condition on the Cluster, if it changed or answers a newer spec, and
+// tells of a change. A Cluster that asks for nothing and has nothing has no condition.
 func (r *Reconciler) report(ctx context.Context, s *scope, d decision, actErr error) error {
 	cluster, before := s.cluster, s.cluster.DeepCopy()
 	c := conditionOf(s, d, actErr)
-	old := conditions.Get(before, c.Type)
-	switch {
-	case !s.found && len(s.owned) == 0 && actErr == nil:
+	if !s.found && len(s.owned) == 0 && actErr == nil {
 		conditions.Delete(cluster, c.Type)
 		return r.Actuate.PatchStatus(ctx, cluster, before)
-	case old != nil && old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message:
-		return nil
 	}
 	c.LastTransitionTime = metav1.NewTime(r.Clock.Now())
 	conditions.Set(cluster, c)
 	if err := r.Actuate.PatchStatus(ctx, cluster, before); err != nil {
 		return err
+	}
+	if old := conditions.Get(before, c.Type); old != nil && old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
+		return nil
 	}
 	kind := corev1.EventTypeNormal
 	switch c.Reason {

@@ -49,14 +49,12 @@ func ofScheduledMachine(_ context.Context, obj client.Object) []ctrl.Request {
 }
 
 // owned lets through ScheduledMachines that are a topology's, or were until now.
-// Their creation is no news to whoever made them; at a start, their Clusters wake us.
 func owned() predicate.Predicate {
 	concerns := func(obj client.Object) bool {
 		sm, ok := obj.(*v1alpha1.ScheduledMachine)
 		return ok && isOwned(sm)
 	}
 	p := predicate.NewPredicateFuncs(concerns)
-	p.CreateFunc = func(event.CreateEvent) bool { return false }
 	p.UpdateFunc = func(e event.UpdateEvent) bool { return concerns(e.ObjectOld) || concerns(e.ObjectNew) }
 	return p
 }

@@ -299,7 +299,7 @@ func TestTellsOfEveryChangeOnce(t *testing.T) {
 // TestCrashPoints stops the controller before each of its writes, and after each with
 // the reply lost, while machines are added, changed, renamed and removed.
 func TestCrashPoints(t *testing.T) {
-	testenv.CrashPoints(t, 12, func(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
+	testenv.CrashPoints(t, 13, func(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 		t.Helper()
 		w := newWorld(t, item("a", "9-17"), item("b", "9-17"))
 		w.Fail = fail
