@@ -4,12 +4,14 @@ package controllers
 
 // What the manager may do, rule by rule.
 //
-// +kubebuilder:rbac:groups=5spot.finos.org,resources=scheduledmachines,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=5spot.finos.org,resources=scheduledmachines,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=5spot.finos.org,resources=scheduledmachines/status,verbs=patch
 // Needed for blockOwnerDeletion on the Machine, where OwnerReferencesPermissionEnforcement is on.
 // +kubebuilder:rbac:groups=5spot.finos.org,resources=scheduledmachines/finalizers,verbs=update
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// The condition of a Cluster whose topology asks for ScheduledMachines.
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/status,verbs=patch
 // Conditions of Machines that leave, and the extensions that are asked about them.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
 // +kubebuilder:rbac:groups=5spot.finos.org,resources=machinedeletionhooks,verbs=get;list;watch

@@ -19,12 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodetaints"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/topology"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
@@ -148,6 +150,12 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := (&nodetaints.Reconciler{
 		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()), ClusterCache: clusterCache,
 	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, controller.Options{MaxConcurrentReconciles: o.ScheduledMachineConcurrency}); err != nil {
+		return err
+	}
+	if err := (&topology.Reconciler{
+		Clock: o.Clock, Reader: mgr.GetClient(), Live: mgr.GetAPIReader(), ClusterIndex: scheduledmachine.ClusterNameIndex,
+		Actuate: actuate.New(mgr.GetClient()).As(v1alpha1.TopologyFieldManager), Recorder: recorder,
+	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: o.ScheduledMachineConcurrency}); err != nil {
 		return err
 	}
 	return (&webhooks.ScheduledMachine{}).SetupWithManager(mgr)

@@ -17,12 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/config"
+	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/handlers/topologymutation"
 )
 
 const root = ".."
@@ -78,7 +81,7 @@ func blocks(page string, languages ...string) []string {
 // TestYAML decodes every object strictly and judges it as the API would.
 func TestYAML(t *testing.T) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -117,6 +120,13 @@ func judge(t *testing.T, path string, obj runtime.Object) {
 	case *v1alpha1.ScheduledMachine:
 		for _, err := range validation.ScheduledMachine(o) {
 			t.Errorf("%s: ScheduledMachine %s: %v", path, o.Name, err)
+		}
+	case *clusterv1.Cluster:
+		if value, found := variable.Of(o); found {
+			_, errs := variable.Parse(value, o.Name)
+			for _, err := range errs {
+				t.Errorf("%s: Cluster %s: %v", path, o.Name, err)
+			}
 		}
 	case *corev1.ConfigMap:
 		if _, err := config.Parse([]byte(o.Data[reclaim.ConfigMapKey])); err != nil {
@@ -233,6 +243,16 @@ func TestEveryReasonIsExplained(t *testing.T) {
 	for _, m := range rows {
 		if !strings.Contains(guide, "`"+m[1]+"`") {
 			t.Errorf("the guide does not say what to do about %s", m[1])
+		}
+	}
+}
+
+// TestVariableIsExplained keeps the page about the topology variable complete.
+func TestVariableIsExplained(t *testing.T) {
+	page := read(t, "docs/clusterclass.md")
+	for name := range topologymutation.Variable().Schema.OpenAPIV3Schema.Items.Properties {
+		if !strings.Contains(page, name+":") {
+			t.Errorf("the page about ClusterClasses has no example of %s", name)
 		}
 	}
 }

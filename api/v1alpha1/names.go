@@ -55,8 +55,17 @@ const (
 	// before it deletes the infrastructure.
 	PreTerminateHookAnnotation = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/5spot"
 
+	// TopologyOwnedLabel is on every ScheduledMachine that was made from the variable of
+	// a Cluster's topology. It has no value. Whoever takes it off keeps the
+	// ScheduledMachine for themselves.
+	TopologyOwnedLabel = "topology.5spot.finos.org/owned"
+
 	// FieldManager is the manager of the fields that the controllers apply.
 	FieldManager = "5spot-controller"
+
+	// TopologyFieldManager is the manager of the fields of ScheduledMachines that were
+	// made from the variable of a Cluster's topology.
+	TopologyFieldManager = "5spot-topology"
 
 	// InstallerFieldManager is the manager of the fields of what is installed in
 	// workload clusters.
@@ -89,6 +98,36 @@ const (
 	// ReadyToLeaveCondition is on a Machine that is being deleted, while and after
 	// extensions were asked: True when nobody holds it any more.
 	ReadyToLeaveCondition = "5spot.finos.org/ReadyToLeave"
+)
+
+// Condition types of a Cluster.
+const (
+	// ScheduledMachinesAppliedCondition is on a Cluster whose topology has the variable
+	// scheduledMachines, or had it until its machines are gone: True when there are
+	// exactly the ScheduledMachines that it asks for. Whether they run is told by each.
+	ScheduledMachinesAppliedCondition = "5spot.finos.org/ScheduledMachinesApplied"
+)
+
+// Reasons of the ScheduledMachinesApplied condition of a Cluster.
+const (
+	// VariableAppliedReason means that there are exactly the ScheduledMachines that the
+	// variable asks for.
+	VariableAppliedReason = "VariableApplied"
+	// VariableInvalidReason means that the variable cannot be used: nothing is changed,
+	// and what exists stays.
+	VariableInvalidReason = "VariableInvalid"
+	// NameTakenReason means that a ScheduledMachine of somebody else has a name that the
+	// variable asks for. It is left alone.
+	NameTakenReason = "NameTaken"
+	// MachinesLeavingReason means that ScheduledMachines are on their way out, because the
+	// variable does not ask for them, or before they are made anew.
+	MachinesLeavingReason = "MachinesLeaving"
+	// MachinesPausedReason means that ScheduledMachines are paused and not as the variable
+	// asks.
+	MachinesPausedReason = "MachinesPaused"
+	// ApplyFailedReason means that a ScheduledMachine could not be written; the message
+	// says why.
+	ApplyFailedReason = "ApplyFailed"
 )
 
 // Reasons of the ReadyToLeave condition of a Machine.

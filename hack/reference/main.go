@@ -22,6 +22,7 @@ var pages = map[string]page{
 	"flags.md":         flagsPage,
 	"metrics.md":       metricsPage,
 	"reasons.md":       reasonsPage,
+	variableFile:       variablePage,
 }
 
 func main() {

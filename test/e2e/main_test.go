@@ -40,6 +40,7 @@ func run(m *testing.M) int {
 	defer cancel()
 	var err error
 	shared, err = system.Start(ctx, system.Options{Plane: plane.Options{
+		FeatureGates: map[string]bool{"ClusterTopology": true},
 		Management: plane.ClusterOptions{
 			AuditBodies: []string{v1alpha1.GroupVersion.Group, clusterv1.GroupVersion.Group, infrav1.GroupVersion.Group},
 		},

@@ -111,17 +111,21 @@ func (w *Workload) object() *clusterv1.Cluster {
 }
 
 func (w *Workload) infrastructure(o WorkloadOptions) (*infrav1.PlaneCluster, error) {
-	u, err := url.Parse(w.URL)
+	endpoint, err := w.Endpoint()
+	return &infrav1.PlaneCluster{ObjectMeta: w.meta(), Spec: infrav1.PlaneClusterSpec{
+		ControlPlaneEndpoint: endpoint, NodeLeaseSeconds: o.NodeLeaseSeconds,
+	}}, err
+}
+
+// Endpoint is where the API server listens, for those who make their Cluster
+// themselves.
+func (c *Cluster) Endpoint() (infrav1.APIEndpoint, error) {
+	u, err := url.Parse(c.URL)
 	if err != nil {
-		return nil, err
+		return infrav1.APIEndpoint{}, err
 	}
 	port, err := strconv.ParseInt(u.Port(), 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	return &infrav1.PlaneCluster{ObjectMeta: w.meta(), Spec: infrav1.PlaneClusterSpec{
-		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: u.Hostname(), Port: int32(port)}, NodeLeaseSeconds: o.NodeLeaseSeconds,
-	}}, nil
+	return infrav1.APIEndpoint{Host: u.Hostname(), Port: int32(port)}, err
 }
 
 // KubeconfigSecret is the Secret by which Cluster API reaches a cluster, for

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+var (
+	// errTaken reports a ScheduledMachine of somebody else that has a name of ours.
+	errTaken = errors.New("name is taken")
+	// errLate reports a cache that does not show yet what the API server has.
+	errLate = errors.New("cache is late")
+)
+
+// act carries out all of a decision. One ScheduledMachine that fails does not hold up
+// the others.
+func (r *Reconciler) act(ctx context.Context, d decision) error {
+	var errs []error
+	for _, sm := range d.create {
+		errs = append(errs, r.create(ctx, sm))
+	}
+	for _, c := range d.change {
+		errs = append(errs, r.update(ctx, c))
+	}
+	for _, sm := range d.remove {
+		errs = append(errs, r.Actuate.Delete(ctx, sm))
+	}
+	return errors.Join(errs...)
+}
+
+// create makes a ScheduledMachine of a name that none of ours has in the cache. It is
+// looked for first, where no cache can be late: to apply would take over somebody
+// else's.
+func (r *Reconciler) create(ctx context.Context, desired *v1alpha1.ScheduledMachine) error {
+	key, other := client.ObjectKeyFromObject(desired), &v1alpha1.ScheduledMachine{}
+	err := r.Reader.Get(ctx, key, other)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, key, other)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		u, err := encode(desired)
+		if err != nil {
+			return err
+		}
+		return r.Actuate.Apply(ctx, u)
+	case err != nil:
+		return fmt.Errorf("looking for ScheduledMachine %s: %w", desired.Name, err)
+	case isOwned(other) && other.Spec.ClusterName == desired.Spec.ClusterName:
+		return errLate
+	}
+	return fmt.Errorf("%w: ScheduledMachine %s exists and is not this topology's: it is left alone; rename the machine, or delete it", errTaken, desired.Name)
+}
+
+// update applies what differs. What is still there then, and not wanted, is somebody
+// else's by the API server's book-keeping, as everything is after clusterctl move; it
+// is taken off by a patch.
+func (r *Reconciler) update(ctx context.Context, c change) error {
+	u, err := encode(c.desired)
+	if err != nil {
+		return err
+	}
+	u.SetUID(c.live.UID)
+	if err := r.Actuate.Update(ctx, u); err != nil {
+		return err
+	}
+	live := &v1alpha1.ScheduledMachine{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, live); err != nil {
+		return fmt.Errorf("reading applied ScheduledMachine: %w", err)
+	}
+	return r.Actuate.PatchLocked(ctx, change{live, c.desired}.result(), live)
+}
+
+// encode names the fields that are set, and no other: what is applied is owned.
+func encode(sm *v1alpha1.ScheduledMachine) (*unstructured.Unstructured, error) {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(sm)
+	if err != nil {
+		return nil, fmt.Errorf("encoding ScheduledMachine %s: %w", sm.Name, err)
+	}
+	u := &unstructured.Unstructured{Object: object}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ScheduledMachine"))
+	unstructured.RemoveNestedField(u.Object, "status")
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	return u, nil
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topologymutation
+
+import (
+	"encoding/json"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
+)
+
+// Patterns of the schema. They are those of the ScheduledMachine's own.
+const (
+	namePattern           = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	objectNamePattern     = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	templateKindPattern   = `^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?Template$`
+	bootstrapPattern      = `^(bootstrap\.cluster\.x-k8s\.io|k0smotron\.io)/[^/]+$`
+	infrastructurePattern = `^(infrastructure\.cluster\.x-k8s\.io|k0smotron\.io)/[^/]+$`
+	timezonePattern       = `^[A-Za-z][A-Za-z0-9_+/-]*$`
+	durationPattern       = `^\s*[0-9]+[smh]\s*$`
+)
+
+// Variable is the definition of the variable, with the defaults and the limits of a
+// ScheduledMachine. What a schema cannot say, such as the grammar of hours, is left
+// to ValidateTopology, and so is that names are unique: Cluster API has no rules in CEL
+// at the root of a list. A ClusterClass that does not use the extension can declare it
+// as it is.
+func Variable() clusterv1.ClusterClassVariable {
+	machine := object("A machine that joins the Cluster on a schedule.", map[string]clusterv1.JSONSchemaProps{
+		"name": text("Name of the machine. Its ScheduledMachine is called CLUSTER-NAME.", variable.MaxNameLength, namePattern),
+		"schedule": object("When the machine belongs to the Cluster.", map[string]clusterv1.JSONSchemaProps{
+			"daysOfWeek": texts("Days of the window, such as mon-fri.", 32, 256),
+			"hoursOfDay": texts("Hours of the window, such as 19-6: 19:00:00 to 06:59:59.", 32, 256),
+			"timezone":   withDefault(text("Zone of both, a name of the IANA time zone database.", 64, timezonePattern), "UTC"),
+		}),
+		"machineTemplate": object("Metadata for the Machine.", map[string]clusterv1.JSONSchemaProps{
+			"labels": words("Labels of the Machine."), "annotations": words("Annotations of the Machine."),
+		}),
+		"bootstrapTemplateRef":      template("Template of the bootstrap config, in the Cluster's namespace.", bootstrapPattern),
+		"infrastructureTemplateRef": template("Template of the infrastructure machine, in the Cluster's namespace.", infrastructurePattern),
+		"priority": withDefault(clusterv1.JSONSchemaProps{
+			Type: "integer", Description: "Higher is more important.", Minimum: new(int64(0)), Maximum: new(int64(255)),
+		}, 50),
+		"gracefulShutdownTimeout": withDefault(text("Whole budget of a graceful departure, drain included.", 32, durationPattern), "5m"),
+		"nodeDrainTimeout":        withDefault(text("Budget of the drain; 0s means no drain.", 32, durationPattern), "5m"),
+		"killIfCommands":          texts("Patterns of the reclaim agent.", 100, 256),
+		"nodeTaints": array("Taints of the Node.", 32, object("A taint.", map[string]clusterv1.JSONSchemaProps{
+			"key":    text("Key of the taint.", 317, ""),
+			"value":  {Type: "string", Description: "Value of the taint.", MaxLength: new(int64(63))},
+			"effect": {Type: "string", Description: "Effect on pods that do not tolerate the taint.", Enum: values("NoSchedule", "PreferNoSchedule", "NoExecute")},
+		}, "key", "effect")),
+	}, "name", "schedule", "bootstrapTemplateRef", "infrastructureTemplateRef")
+	list := array("Machines that join the Cluster on a schedule.", variable.MaxMachines, machine)
+	return clusterv1.ClusterClassVariable{
+		Name: variable.Name, Required: new(false),
+		Schema: clusterv1.VariableSchema{OpenAPIV3Schema: list},
+	}
+}
+
+func template(description, apiVersionPattern string) clusterv1.JSONSchemaProps {
+	return object(description, map[string]clusterv1.JSONSchemaProps{
+		"apiVersion": text("Group and version of the template.", 317, apiVersionPattern),
+		"kind":       text("Kind of the template.", 63, templateKindPattern),
+		"name":       text("Name of the template.", 253, objectNamePattern),
+	}, "apiVersion", "kind", "name")
+}
+
+func object(description string, properties map[string]clusterv1.JSONSchemaProps, required ...string) clusterv1.JSONSchemaProps {
+	return clusterv1.JSONSchemaProps{Type: "object", Description: description, Properties: properties, Required: required}
+}
+
+func array(description string, most int64, items clusterv1.JSONSchemaProps) clusterv1.JSONSchemaProps {
+	return clusterv1.JSONSchemaProps{Type: "array", Description: description, MaxItems: &most, Items: &items}
+}
+
+// text is a string that is not empty.
+func text(description string, longest int64, pattern string) clusterv1.JSONSchemaProps {
+	return clusterv1.JSONSchemaProps{Type: "string", Description: description, MinLength: new(int64(1)), MaxLength: &longest, Pattern: pattern}
+}
+
+func texts(description string, most, longest int64) clusterv1.JSONSchemaProps {
+	item := clusterv1.JSONSchemaProps{Type: "string", MinLength: new(int64(1)), MaxLength: &longest}
+	return array(description, most, item)
+}
+
+func words(description string) clusterv1.JSONSchemaProps {
+	return clusterv1.JSONSchemaProps{
+		Type: "object", Description: description, MaxProperties: new(int64(64)),
+		AdditionalProperties: &clusterv1.JSONSchemaProps{Type: "string"},
+	}
+}
+
+func withDefault(s clusterv1.JSONSchemaProps, value any) clusterv1.JSONSchemaProps {
+	s.Default = &values(value)[0]
+	return s
+}
+
+func values(list ...any) []apiextensionsv1.JSON {
+	encoded := make([]apiextensionsv1.JSON, 0, len(list))
+	for _, v := range list {
+		b, err := json.Marshal(v)
+		if err != nil {
+			panic(fmt.Sprintf("encoding %v: %v", v, err)) // only words and numbers of this file
+		}
+		encoded = append(encoded, apiextensionsv1.JSON{Raw: b})
+	}
+	return encoded
+}
