@@ -102,7 +102,7 @@ func (w *Workload) meta() metav1.ObjectMeta {
 
 func (w *Workload) object() *clusterv1.Cluster {
 	return &clusterv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Key.Namespace, Name: w.Key.Name},
+		ObjectMeta: w.meta(),
 		Spec: clusterv1.ClusterSpec{
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "PlaneCluster", Name: w.Key.Name},
 			ControlPlaneRef:   clusterv1.ContractVersionedObjectReference{APIGroup: controlplanev1.GroupVersion.Group, Kind: "PlaneControlPlane", Name: w.Key.Name},
