@@ -18,7 +18,7 @@ var GroupVersion = schema.GroupVersion{Group: "controlplane.cluster.x-k8s.io", V
 
 // AddToScheme registers these kinds.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &PlaneControlPlane{}, &PlaneControlPlaneList{})
+	s.AddKnownTypes(GroupVersion, &PlaneControlPlane{}, &PlaneControlPlaneList{}, &PlaneControlPlaneTemplate{}, &PlaneControlPlaneTemplateList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

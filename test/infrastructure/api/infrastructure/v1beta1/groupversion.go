@@ -18,7 +18,8 @@ var GroupVersion = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io",
 
 // AddToScheme registers these kinds.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &PlaneCluster{}, &PlaneClusterList{}, &PlaneMachine{}, &PlaneMachineList{}, &PlaneMachineTemplate{}, &PlaneMachineTemplateList{})
+	s.AddKnownTypes(GroupVersion, &PlaneCluster{}, &PlaneClusterList{}, &PlaneClusterTemplate{}, &PlaneClusterTemplateList{},
+		&PlaneMachine{}, &PlaneMachineList{}, &PlaneMachineTemplate{}, &PlaneMachineTemplateList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
