@@ -38,8 +38,7 @@ var topology string
 // holding is a finalizer that keeps a Machine in the middle of its departure.
 const holding = "test/hold"
 
-// lab is a Cluster of a topology with a machine of ours in it. It manages itself: its
-// Nodes are in the management cluster.
+// lab is a Cluster of a topology with a machine of ours in it.
 type lab struct {
 	*world
 	key     client.ObjectKey
@@ -48,11 +47,12 @@ type lab struct {
 	machine *clusterv1.Machine
 }
 
-// newLab returns when the machine runs; it will leave no sooner than letGo says.
-func newLab(t *testing.T, name string) *lab {
+// newLab returns when the machine runs, in a Cluster on the control plane c; it will
+// leave no sooner than letGo says.
+func newLab(t *testing.T, name string, c *plane.Cluster) *lab {
 	t.Helper()
 	l := &lab{world: newWorld(t), key: client.ObjectKey{Namespace: name, Name: name}}
-	own := &plane.Workload{Cluster: shared.Management, Key: l.key}
+	own := &plane.Workload{Cluster: c, Key: l.key}
 	l.must(shared.Management.EnsureNamespace(l.ctx(), name))
 	secret, err := own.KubeconfigSecret(l.key)
 	l.must(err)
@@ -104,10 +104,14 @@ func (l *lab) controlPlane() *controlplanev1.PlaneControlPlane {
 }
 
 // TestMachinesLeaveBeforeTheirCluster deletes a Cluster that cannot go while its
-// machine is leaving.
+// machine is leaving. Nobody reaches the Cluster any more, which is no reason to stay.
 func TestMachinesLeaveBeforeTheirCluster(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, "delete")
+	w := newWorld(t)
+	c, err := shared.NewCluster(w.ctx(), "delete", plane.ClusterOptions{NoScheduler: true})
+	w.must(err)
+	l := newLab(t, "delete", c)
+	l.must(c.APIServer.Kill())
 	l.must(shared.Management.Client.Delete(l.ctx(), l.cluster))
 	l.waitHeld("BeforeClusterDelete")
 	l.must(shared.Management.Wait(l.ctx(), l.cluster, func() error {
@@ -136,7 +140,7 @@ func TestMachinesLeaveBeforeTheirCluster(t *testing.T) {
 // TestUpgradesWaitForAnEmergency pulls the kill switch before somebody upgrades.
 func TestUpgradesWaitForAnEmergency(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, "upgrade")
+	l := newLab(t, "upgrade", shared.Management)
 	l.edit(l.sm, func() { l.sm.Spec.KillSwitch = true })
 	l.must(shared.Management.Wait(l.ctx(), l.machine, func() error {
 		if l.machine.DeletionTimestamp.IsZero() {
