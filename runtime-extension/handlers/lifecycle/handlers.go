@@ -134,9 +134,8 @@ func machineOf(name string, m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine)
 		return f
 	}
 	f.Grace = children.GraceOf(sm)
-	leaving := !m.DeletionTimestamp.IsZero()
-	if leaving && (sm.Spec.KillSwitch || sm.BeingReclaimed()) {
-		f.Emergency = m.DeletionTimestamp.Time
+	if sm.Spec.KillSwitch || sm.BeingReclaimed() {
+		f.Emergency = children.LeavingSince(m)
 	}
 	if sm.BeingReclaimed() {
 		// The owner may have come in the middle of a departure.
