@@ -21,6 +21,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodetaints"
@@ -32,6 +33,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/webhooks"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/handlers"
+	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/server"
 )
 
 // ManagerName is the name of the manager in user agents and events.
@@ -72,6 +75,9 @@ type Options struct {
 	ReclaimAgentImage string
 	// ReclaimAgentDetector says how the agent that is installed finds processes.
 	ReclaimAgentDetector ReclaimAgentDetector
+	// RuntimeExtension says what Cluster API is told of the hooks that the manager
+	// serves.
+	RuntimeExtension extensionconfig.Options
 }
 
 // AgentInstall says who installs the reclaim agent.
@@ -158,7 +164,25 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: o.ScheduledMachineConcurrency}); err != nil {
 		return err
 	}
+	if err := serveHooks(mgr, o); err != nil {
+		return fmt.Errorf("serving Cluster API's hooks: %w", err)
+	}
+	if err := (&extensionconfig.Reconciler{
+		Options: o.RuntimeExtension, Live: mgr.GetAPIReader(), Actuate: actuate.New(mgr.GetClient()),
+	}).SetupWithManager(mgr); err != nil {
+		return err
+	}
 	return (&webhooks.ScheduledMachine{}).SetupWithManager(mgr)
+}
+
+// serveHooks serves Cluster API's hooks where admission webhooks are served, on every
+// replica. Nobody calls them before they are registered.
+func serveHooks(mgr ctrl.Manager, o Options) error {
+	s, ok := mgr.GetWebhookServer().(*server.Server)
+	if !ok {
+		return fmt.Errorf("the webhook server is a %T: make it with runtime-extension/server", mgr.GetWebhookServer())
+	}
+	return s.Serve(handlers.All(mgr.GetClient(), o.Clock, scheduledmachine.ClusterNameIndex)...)
 }
 
 // installation is what the manager installs in workload clusters.

@@ -19,6 +19,7 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/remote"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -56,6 +57,7 @@ func run(ctx context.Context, args []string) error {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(clusterv1.AddToScheme(scheme))
+	utilruntime.Must(runtimev1.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 
 	config, err := ctrl.GetConfig()
@@ -75,6 +77,7 @@ func run(ctx context.Context, args []string) error {
 	if o.controllers.ReclaimAgentImage, err = agentImage(ctx, mgr.GetAPIReader(), o); err != nil {
 		return fmt.Errorf("finding the image of the reclaim agent: %w", err)
 	}
+	o.controllers.RuntimeExtension = o.registration()
 	if err := controllers.SetupWithManager(ctx, mgr, o.controllers); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}

@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/component-base/logs"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/cluster-api/util/flags"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
+	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/server"
 )
 
 // Options are the flags of the manager. They are named, and default, as those of
@@ -74,6 +79,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key.")
 	fs.StringVar(&o.webhookCertName, "webhook-cert-name", "tls.crt", "File of the webhook server's certificate, below --webhook-cert-dir.")
 	fs.StringVar(&o.webhookKeyName, "webhook-key-name", "tls.key", "File of the webhook server's key, below --webhook-cert-dir.")
+	fs.StringVar((*string)(&o.controllers.RuntimeExtension.Mode), "runtime-extension", string(extensionconfig.Enabled), "Whether Cluster API is to call the manager before it deletes or upgrades a Cluster of a topology: enabled, it is registered wherever Cluster API has its feature gate RuntimeSDK on; disabled, it is not, and an earlier registration is withdrawn.")
+	fs.StringVar(&o.controllers.RuntimeExtension.URL, "runtime-extension-url", "", "Where Cluster API reaches the webhook server of a manager that runs outside of the management cluster, such as https://192.0.2.1:9443. Empty: at the Service of the namespace of --pod.")
 	flags.AddManagerOptions(fs, &o.diagnostics)
 	feature.MutableGates.AddFlag(fs)
 }
@@ -93,11 +100,27 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--agent-install=%s: must be %s or %s", o.controllers.AgentInstall, controllers.AgentInstallEnabled, controllers.AgentInstallDisabled)
 	case o.controllers.ReclaimAgentDetector != controllers.ReclaimAgentDetectorAuto && o.controllers.ReclaimAgentDetector != controllers.ReclaimAgentDetectorPoll:
 		return fmt.Errorf("--reclaim-agent-detector=%s: must be %s or %s", o.controllers.ReclaimAgentDetector, controllers.ReclaimAgentDetectorAuto, controllers.ReclaimAgentDetectorPoll)
+	case o.controllers.RuntimeExtension.Mode != extensionconfig.Enabled && o.controllers.RuntimeExtension.Mode != extensionconfig.Disabled:
+		return fmt.Errorf("--runtime-extension=%s: must be %s or %s", o.controllers.RuntimeExtension.Mode, extensionconfig.Enabled, extensionconfig.Disabled)
+	case o.controllers.RuntimeExtension.URL != "" && !httpsURL.MatchString(o.controllers.RuntimeExtension.URL):
+		return fmt.Errorf("--runtime-extension-url=%s: must be https, such as https://192.0.2.1:9443", o.controllers.RuntimeExtension.URL)
 	case o.pod != "" && !namespacedName.MatchString(o.pod):
 		return fmt.Errorf("--pod=%s: must be a namespace and a name, such as 5spot-system/manager-0", o.pod)
 	default:
 		return nil
 	}
+}
+
+// httpsURL is how --runtime-extension-url looks; Cluster API reads it to the end.
+var httpsURL = regexp.MustCompile(`^https://[^/@?#]+(/[^?#]*)?$`)
+
+// registration is what the flags say about the runtime extension.
+func (o *Options) registration() extensionconfig.Options {
+	r := o.controllers.RuntimeExtension
+	r.PodNamespace, _, _ = strings.Cut(o.pod, "/")
+	r.WatchedNamespace = o.namespace
+	r.CertDir, r.CertName, r.KeyName = o.webhookCertDir, o.webhookCertName, o.webhookKeyName
+	return r
 }
 
 // manager are controller-runtime's options for these flags.
@@ -113,10 +136,20 @@ func (o *Options) manager(scheme *runtime.Scheme) (ctrl.Options, error) {
 	caches := cache.Options{
 		SyncPeriod: &o.syncPeriod,
 		// Cluster API labels the kubeconfigs of workload clusters; no other Secret is read.
-		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {Label: labels.NewSelector().Add(*ofClusters)}},
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}:             {Label: labels.NewSelector().Add(*ofClusters)},
+			&runtimev1.ExtensionConfig{}: extensionconfig.CacheByObject(),
+		},
 	}
 	if o.namespace != "" {
 		caches.DefaultNamespaces = map[string]cache.Config{o.namespace: {}}
+	}
+	webhooks, err := server.New(webhook.Options{
+		Port: o.webhookPort, CertDir: o.webhookCertDir,
+		CertName: o.webhookCertName, KeyName: o.webhookKeyName, TLSOpts: tls,
+	})
+	if err != nil {
+		return ctrl.Options{}, fmt.Errorf("creating webhook server: %w", err)
 	}
 	return ctrl.Options{
 		Scheme:                        scheme,
@@ -132,9 +165,6 @@ func (o *Options) manager(scheme *runtime.Scheme) (ctrl.Options, error) {
 		Metrics:                       *metrics,
 		Cache:                         caches,
 		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
-		WebhookServer: webhook.NewServer(webhook.Options{
-			Port: o.webhookPort, CertDir: o.webhookCertDir,
-			CertName: o.webhookCertName, KeyName: o.webhookKeyName, TLSOpts: tls,
-		}),
+		WebhookServer:                 webhooks,
 	}, nil
 }

@@ -11,17 +11,22 @@ import (
 
 func TestValidateNamesTheFlag(t *testing.T) {
 	cases := map[string]string{
-		"":                                 "",
-		"--scheduledmachine-concurrency=0": "--scheduledmachine-concurrency=0: must be at least 1",
-		"--clustercache-concurrency=-1":    "--clustercache-concurrency=-1: must be at least 1",
-		"--agent-install=disabled":         "",
-		"--agent-install=never":            "--agent-install=never: must be enabled or disabled",
-		"--reclaim-agent-detector=poll":    "",
-		"--reclaim-agent-detector=netlink": "--reclaim-agent-detector=netlink: must be auto or poll",
-		"--pod=5spot-system/manager-0":     "",
-		"--pod=manager-0":                  "--pod=manager-0: must be a namespace and a name",
-		"--sync-period=0s":                 "--sync-period=0s: must be positive",
-		"--leader-elect-renew-deadline=1m": "--leader-elect-renew-deadline=1m0s: must be shorter than --leader-elect-lease-duration=15s",
+		"":                                                "",
+		"--scheduledmachine-concurrency=0":                "--scheduledmachine-concurrency=0: must be at least 1",
+		"--clustercache-concurrency=-1":                   "--clustercache-concurrency=-1: must be at least 1",
+		"--agent-install=disabled":                        "",
+		"--agent-install=never":                           "--agent-install=never: must be enabled or disabled",
+		"--reclaim-agent-detector=poll":                   "",
+		"--reclaim-agent-detector=netlink":                "--reclaim-agent-detector=netlink: must be auto or poll",
+		"--pod=5spot-system/manager-0":                    "",
+		"--pod=manager-0":                                 "--pod=manager-0: must be a namespace and a name",
+		"--runtime-extension=disabled":                    "",
+		"--runtime-extension=on":                          "--runtime-extension=on: must be enabled or disabled",
+		"--runtime-extension-url=https://192.0.2.1:9443":  "",
+		"--runtime-extension-url=http://192.0.2.1:9443":   "--runtime-extension-url=http://192.0.2.1:9443: must be https",
+		"--runtime-extension-url=https://me:pw@192.0.2.1": "--runtime-extension-url=https://me:pw@192.0.2.1: must be https",
+		"--sync-period=0s":                                "--sync-period=0s: must be positive",
+		"--leader-elect-renew-deadline=1m":                "--leader-elect-renew-deadline=1m0s: must be shorter than --leader-elect-lease-duration=15s",
 	}
 	for arg, want := range cases {
 		t.Run(arg, func(t *testing.T) {

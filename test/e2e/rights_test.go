@@ -11,7 +11,18 @@ import (
 )
 
 // elsewhere are rights that other tests need, or none can, and why.
-var elsewhere = map[system.Right]string{}
+var elsewhere = map[system.Right]string{
+	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "get"}:    registration,
+	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "list"}:   registration,
+	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "watch"}:  registration,
+	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "patch"}:  registration,
+	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "delete"}: registration,
+	// What does not exist is created by a patch, which takes both rights.
+	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "create"}:                 registration,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verb: "get"}: registration,
+}
+
+const registration = "test/runtimesdk registers the runtime extension"
 
 // unusedRights is 1 if all tests ran, and the manager has rights that none of them
 // needed.

@@ -144,6 +144,28 @@ func TestManagerRunsWithItsRights(t *testing.T) {
 	}
 }
 
+// TestTheRuntimeExtensionFindsItsParts compares what controllers/extensionconfig calls
+// the parts of an installation, and what it may read, with what is installed.
+func TestTheRuntimeExtensionFindsItsParts(t *testing.T) {
+	for kind, name := range map[string]string{
+		"Service":                        "fivespot-webhook-service",
+		"Deployment":                     "fivespot-controller-manager",
+		"ValidatingWebhookConfiguration": "fivespot-validating-webhook-configuration",
+	} {
+		if got := only(t, kind).GetName(); got != name {
+			t.Errorf("%s is called %s, the manager looks for %s", kind, got, name)
+		}
+	}
+	for kind, name := range map[string]string{
+		"Role": "fivespot-controller-manager", "ClusterRole": "fivespot-validating-webhook-configuration",
+	} {
+		rules, err := json.Marshal(only(t, kind).Object["rules"])
+		if err != nil || !bytes.Contains(rules, []byte(`"resourceNames":["`+name+`"]`)) {
+			t.Errorf("the manager may not read %s: %s, %v", name, rules, err)
+		}
+	}
+}
+
 // variable is one that clusterctl fills in, with its default.
 var variable = regexp.MustCompile(`\$\{([A-Z0-9_]+):=([^}]*)\}`)
 

@@ -21,6 +21,8 @@ type AddonOptions struct {
 	Manifests [][]byte
 	// ServiceAccount is what it runs as. What it may do is the caller's to grant.
 	ServiceAccount client.ObjectKey
+	// URLFlag is a flag that tells it the URL of its webhook server; empty is none.
+	URLFlag string
 	// Args are appended to its command line.
 	Args []string
 }
@@ -33,7 +35,7 @@ func (p *Plane) NewAddon(ctx context.Context, o AddonOptions) (*Process, error) 
 		return nil, fmt.Errorf("reading manifests of %s: %w", o.Name, err)
 	}
 	proc, err := p.newManager(ctx, p.Management, managerOptions{
-		name: o.Name, path: o.Path, manifests: manifests, account: o.ServiceAccount,
+		name: o.Name, path: o.Path, manifests: manifests, account: o.ServiceAccount, urlFlag: o.URLFlag,
 		args: append([]string{"--insecure-diagnostics=true"}, o.Args...),
 	})
 	if err != nil {

@@ -4,7 +4,9 @@ package plane
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,6 +22,8 @@ type managerOptions struct {
 	args, env []string
 	// plain managers have no webhooks and their metrics address is 0.
 	plain bool
+	// urlFlag is a flag whose value is the URL of the webhook server; empty is none.
+	urlFlag string
 	// path is the program; empty means the one of that name among the plane's.
 	path string
 	// account is the service account that it runs as; zero means one that may do
@@ -54,8 +58,11 @@ func (p *Plane) newManager(ctx context.Context, c *Cluster, o managerOptions) (*
 			return nil, err
 		}
 		certs := c.path(o.name + "-webhook")
-		if err := serving.write(certs); err != nil {
+		if err := errors.Join(serving.write(certs), os.WriteFile(filepath.Join(certs, "ca.crt"), c.ca.pem, 0o600)); err != nil {
 			return nil, err
+		}
+		if o.urlFlag != "" {
+			args = append(args, o.urlFlag+"=https://"+hostPort(free[1]))
 		}
 		args = append(args, fmt.Sprintf("--webhook-port=%d", free[1]), "--webhook-cert-dir="+certs, "--diagnostics-address="+hostPort(free[2]))
 		o.manifests.pointAt(free[1], c.ca.pem)

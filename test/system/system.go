@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
@@ -38,6 +39,9 @@ type Options struct {
 	// Bin holds manager, reclaim-agent and kubectl-5spot; empty means $FIVESPOT_BIN,
 	// or else bin of the repository.
 	Bin string
+	// RuntimeExtension has the manager register its runtime extension, at the address
+	// of this machine.
+	RuntimeExtension bool
 	// ManagerArgs are appended to the manager's command line.
 	ManagerArgs []string
 }
@@ -86,31 +90,53 @@ func install(ctx context.Context, p *plane.Plane, o Options) (*System, error) {
 	if err := s.grant(ctx); err != nil {
 		return nil, fmt.Errorf("granting the manager its rights: %w", err)
 	}
-	var err error
-	s.Manager, err = p.NewAddon(ctx, plane.AddonOptions{
+	addon := plane.AddonOptions{
 		Name: ManagerName, Path: s.Program("manager"), Manifests: manifests, ServiceAccount: ManagerAccount,
 		Args: o.ManagerArgs,
-	})
+	}
+	if o.RuntimeExtension {
+		addon.URLFlag = "--runtime-extension-url"
+	}
+	var err error
+	s.Manager, err = p.NewAddon(ctx, addon)
 	if err != nil {
 		return nil, err
 	}
 	return s, s.Manager.Start(ctx)
 }
 
-// grant binds the role that ships to the manager's service account, and nothing
+// grant binds the roles that ship to the manager's service account, and nothing
 // else.
 func (s *System) grant(ctx context.Context) error {
 	role, err := ManagerRole()
 	if err != nil {
 		return err
 	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ManagerAccount.Namespace, Name: ManagerAccount.Name}},
+	docs, err := readAll("config/rbac/own_namespace_role.yaml")
+	if err != nil {
+		return err
 	}
-	for _, err := range []error{s.Management.Client.Create(ctx, role), s.Management.Client.Create(ctx, binding)} {
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+	own := &rbacv1.Role{}
+	if err := yaml.UnmarshalStrict(docs[0], own); err != nil {
+		return err
+	}
+	own.Namespace = ManagerAccount.Namespace
+	if err := s.Management.EnsureNamespace(ctx, own.Namespace); err != nil {
+		return err
+	}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ManagerAccount.Namespace, Name: ManagerAccount.Name}}
+	for _, obj := range []client.Object{
+		role, own,
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: own.Namespace, Name: own.Name}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: own.Name},
+		},
+	} {
+		if err := s.Management.Client.Create(ctx, obj); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}

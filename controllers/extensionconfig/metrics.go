@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package extensionconfig
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+var states = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "fivespot_runtime_extension",
+	Help: "1 for the state of the runtime extension's registration with Cluster API: Registered, Withdrawn, Unaddressed, NotServing, NotInstalled, Refused, Taken or Failed. Only the leader knows.",
+}, []string{"state"})
+
+func registerMetrics() error { return metrics.Registry.Register(states) }
+
+// report makes state the only one.
+func report(state State) {
+	states.Reset()
+	states.WithLabelValues(string(state)).Set(1)
+}
