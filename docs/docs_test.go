@@ -106,10 +106,12 @@ func TestYAML(t *testing.T) {
 	}
 }
 
-// decodeFragment reads a part of a ScheduledMachine, such as its spec.
+// decodeFragment reads a part of a ScheduledMachine, such as its spec, or of a
+// ClusterClass.
 func decodeFragment(t *testing.T, path, text string) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(text), &v1alpha1.ScheduledMachine{}); err != nil {
+	err := yaml.UnmarshalStrict([]byte(text), &v1alpha1.ScheduledMachine{})
+	if err != nil && yaml.UnmarshalStrict([]byte(text), &clusterv1.ClusterClass{}) != nil {
 		t.Errorf("%s: %v in\n%s", path, err, text)
 	}
 }

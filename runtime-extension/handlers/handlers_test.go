@@ -4,15 +4,36 @@ package handlers_test
 
 import (
 	"context"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
 	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/handlers"
 	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/server"
 )
+
+// TestHandlersHaveTheirDocumentedNames reads what people write into a ClusterClass.
+func TestHandlersHaveTheirDocumentedNames(t *testing.T) {
+	page, err := os.ReadFile("../../docs/clusterclass.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`Extension: ([a-z-]+)[.]`+extensionconfig.Name).FindAllStringSubmatch(string(page), -1)
+	if len(named) != 3 {
+		t.Fatalf("the page names the handlers %v", named)
+	}
+	for _, n := range named {
+		if !slices.ContainsFunc(handlers.All(nil, nil, ""), func(h server.Handler) bool { return h.Name == n[1] }) {
+			t.Errorf("there is no handler %s", n[1])
+		}
+	}
+}
 
 // TestEveryHandlerIsAHandler has Cluster API's server judge names and signatures.
 func TestEveryHandlerIsAHandler(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,10 +97,14 @@ func (w *world) scale(replicas int32) {
 func (w *world) edit(obj client.Object, change func()) {
 	w.Helper()
 	c, ctx := shared.Management.Client, w.ctx()
-	w.must(c.Get(ctx, client.ObjectKeyFromObject(obj), obj))
-	before := obj.DeepCopyObject().(client.Object)
-	change()
-	w.must(c.Patch(ctx, obj, client.MergeFrom(before)))
+	w.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+			return err
+		}
+		before := obj.DeepCopyObject().(client.Object)
+		change()
+		return c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	}))
 }
 
 // waitDiscovered waits until Cluster API knows our handlers.
