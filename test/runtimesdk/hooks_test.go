@@ -78,9 +78,15 @@ func newLab(t *testing.T, name string, c *plane.Cluster) *lab {
 	return l
 }
 
-// letGo lets the Machine end.
+// letGo lets the Machine end, which core has done its part for.
 func (l *lab) letGo() {
 	l.Helper()
+	l.must(shared.Management.Wait(l.ctx(), l.machine, func() error {
+		if !slices.Equal(l.machine.Finalizers, []string{holding}) {
+			return fmt.Errorf("others hold it: %v", l.machine.Finalizers)
+		}
+		return nil
+	}))
 	l.edit(l.machine, func() {
 		l.machine.Finalizers = slices.DeleteFunc(l.machine.Finalizers, func(f string) bool { return f == holding })
 	})
@@ -108,7 +114,9 @@ func (l *lab) controlPlane() *controlplanev1.PlaneControlPlane {
 func TestMachinesLeaveBeforeTheirCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	c, err := shared.NewCluster(w.ctx(), "delete", plane.ClusterOptions{NoScheduler: true})
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	c, err := shared.NewCluster(ctx, "delete", plane.ClusterOptions{NoScheduler: true})
 	w.must(err)
 	l := newLab(t, "delete", c)
 	l.must(c.APIServer.Kill())
