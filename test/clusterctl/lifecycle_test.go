@@ -40,7 +40,9 @@ func TestInstallUpgradeRemove(t *testing.T) {
 	u.run(shared.Bin("clusterctl"), "init", "--core", "cluster-api:v1.14.2", "--bootstrap", "-", "--control-plane", "-")
 	u.must(v1alpha1.AddToScheme(shared.Management.Client.Scheme()))
 	u.must(shared.StartComponents(ctx, plane.Options{Components: []plane.Component{plane.Core, plane.Infrastructure}}))
-	u.follow("Init")
+	if out := u.follow("README.md", "Install"); !strings.Contains(out, deploymentKey.Name) {
+		t.Errorf("the commands do not show the Deployment:\n%s", out)
+	}
 	manager := u.manager(ctx, first)
 	w, err := shared.NewWorkload(ctx, plane.WorkloadOptions{Name: "lab", Namespace: "lab"})
 	u.must(err)
@@ -58,7 +60,7 @@ func TestInstallUpgradeRemove(t *testing.T) {
 
 	// The Deployments of both versions go, and so does the manager.
 	u.must(manager.Stop())
-	if out := u.follow("Upgrade"); !strings.Contains(out, second) {
+	if out := u.follow("docs/install.md", "Upgrade"); !strings.Contains(out, second) {
 		t.Errorf("the plan does not show %s:\n%s", second, out)
 	}
 	before.mustEqual(t, u.state(ctx, sm))
@@ -67,7 +69,7 @@ func TestInstallUpgradeRemove(t *testing.T) {
 	before.mustEqual(t, u.state(ctx, sm))
 
 	u.must(manager.Stop())
-	u.follow("Remove")
+	u.follow("docs/install.md", "Remove")
 	if err := shared.Management.Client.Get(ctx, deploymentKey, &appsv1.Deployment{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the Deployment is still there: %v", err)
 	}
@@ -76,7 +78,7 @@ func TestInstallUpgradeRemove(t *testing.T) {
 	}
 	before.mustEqual(t, u.state(ctx, sm))
 
-	u.follow("Init")
+	u.follow("docs/install.md", "Init")
 	u.manager(ctx, first)
 	u.alive(ctx, sm)
 	before.mustEqual(t, u.state(ctx, sm))

@@ -80,19 +80,21 @@ func (u *user) run(name string, args ...string) string {
 	return string(out)
 }
 
-// follow runs the commands that docs/install.md has under a heading.
-func (u *user) follow(heading string) string {
+// follow runs the first commands that a page has under a heading.
+func (u *user) follow(page, heading string) string {
 	u.t.Helper()
-	page, err := os.ReadFile(filepath.Join(system.Repository(), "docs", "install.md"))
+	text, err := os.ReadFile(filepath.Join(system.Repository(), page))
 	u.must(err)
-	m := regexp.MustCompile("(?s)\n## " + heading + "\n\n```sh\n(.*?)```").FindSubmatch(page)
+	_, section, _ := strings.Cut(string(text), "\n## "+heading+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	m := regexp.MustCompile("(?s)```sh\n(.*?)```").FindStringSubmatch(section)
 	if m == nil {
-		u.t.Fatalf("docs/install.md has no commands under %s", heading)
+		u.t.Fatalf("%s has no commands under %s", page, heading)
 	}
 	// clusterctl tries cert-manager out in a namespace, and trips over one that goes.
 	u.must(shared.Management.WaitGone(u.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cert-manager-test"}}))
 	begin := time.Now()
-	out := u.run("sh", "-euc", string(m[1]))
+	out := u.run("sh", "-euc", m[1])
 	u.t.Logf("%s takes %v", heading, time.Since(begin).Round(100*time.Millisecond))
 	return out
 }
