@@ -354,6 +354,7 @@ func TestControlPlaneIsNotReclaimed(t *testing.T) {
 	sm := l.running("box", nil)
 	node, f := l.node(sm), l.family(sm)
 	l.edit(f.machine, func() { f.machine.Labels[clusterv1.MachineControlPlaneLabel] = "" })
+	pause(t, 2*shortly) // The manager learns of it as late as its cache does.
 	l.askBack(node, "java")
 	l.wantEvents(sm, "Warning ReclaimRequestRefused Node "+node.Name)
 	if err := l.tryEdit(f.machine, func() {}); err != nil || !f.machine.DeletionTimestamp.IsZero() {

@@ -10,19 +10,46 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
+// Why no test of this package needs a right.
+const (
+	registration = "test/runtimesdk registers the runtime extension"
+	applies      = "what does not exist is created by a patch, which takes both rights"
+	lists        = "caches list where an API server does not stream lists"
+	diagnostics  = "the metrics endpoint asks who is asking, and is in the clear here"
+	k0smotron    = "no provider of that group runs here; its objects go the way of the others"
+)
+
 // elsewhere are rights that other tests need, or none can, and why.
 var elsewhere = map[system.Right]string{
-	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "get"}:    registration,
-	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "list"}:   registration,
-	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "watch"}:  registration,
-	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "patch"}:  registration,
-	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "delete"}: registration,
-	// What does not exist is created by a patch, which takes both rights.
+	{Group: "", Resource: "namespaces", Verb: "list"}:                                                 lists,
+	{Group: "", Resource: "secrets", Verb: "list"}:                                                    lists,
+	{Group: "5spot.finos.org", Resource: "machinedeletionhooks", Verb: "list"}:                        lists,
+	{Group: "5spot.finos.org", Resource: "scheduledmachines", Verb: "list"}:                           lists,
+	{Group: "cluster.x-k8s.io", Resource: "clusters", Verb: "list"}:                                   lists,
+	{Group: "cluster.x-k8s.io", Resource: "machines", Verb: "list"}:                                   lists,
+	{Group: "bootstrap.cluster.x-k8s.io", Resource: "*", Verb: "list"}:                                lists,
+	{Group: "infrastructure.cluster.x-k8s.io", Resource: "*", Verb: "list"}:                           lists,
+	{Group: "controlplane.cluster.x-k8s.io", Resource: "*", Verb: "list"}:                             lists,
+	{Group: "cluster.x-k8s.io", Resource: "machines", Verb: "create"}:                                 applies,
+	{Group: "5spot.finos.org", Resource: "scheduledmachines", Verb: "create"}:                         applies,
+	{Group: "authentication.k8s.io", Resource: "tokenreviews", Verb: "create"}:                        diagnostics,
+	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create"}:                 diagnostics,
+	{Group: "k0smotron.io", Resource: "*", Verb: "create"}:                                            k0smotron,
+	{Group: "k0smotron.io", Resource: "*", Verb: "delete"}:                                            k0smotron,
+	{Group: "k0smotron.io", Resource: "*", Verb: "get"}:                                               k0smotron,
+	{Group: "k0smotron.io", Resource: "*", Verb: "list"}:                                              k0smotron,
+	{Group: "k0smotron.io", Resource: "*", Verb: "watch"}:                                             k0smotron,
+	{Group: "5spot.finos.org", Resource: "scheduledmachines/finalizers", Verb: "update"}:              "an admission plugin that is off here asks for it: OwnerReferencesPermissionEnforcement",
+	{Group: "bootstrap.cluster.x-k8s.io", Resource: "*", Verb: "delete"}:                              "a bootstrap config without a Machine; controllers/scheduledmachine deletes one",
+	{Group: "events.k8s.io", Resource: "events", Verb: "patch"}:                                       "an Event that happens again within six minutes",
+	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "get"}:                    registration,
+	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "list"}:                   registration,
+	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "watch"}:                  registration,
+	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "patch"}:                  registration,
+	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "delete"}:                 registration,
 	{Group: "runtime.cluster.x-k8s.io", Resource: "extensionconfigs", Verb: "create"}:                 registration,
 	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verb: "get"}: registration,
 }
-
-const registration = "test/runtimesdk registers the runtime extension"
 
 // unusedRights is 1 if all tests ran, and the manager has rights that none of them
 // needed.
