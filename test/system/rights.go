@@ -3,6 +3,8 @@
 package system
 
 import (
+	"slices"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/yaml"
@@ -37,17 +39,20 @@ func UnusedRights(role *rbacv1.ClusterRole, user string, events []auditv1.Event)
 		used[r] = true
 		used[Right{r.Group, "*", r.Verb}] = true
 	}
-	var unused []Right
+	return slices.DeleteFunc(rightsOf(role), func(r Right) bool { return used[r] })
+}
+
+// rightsOf returns every single right of a role.
+func rightsOf(role *rbacv1.ClusterRole) []Right {
+	var rights []Right
 	for _, rule := range role.Rules {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
-					if r := (Right{group, resource, verb}); !used[r] {
-						unused = append(unused, r)
-					}
+					rights = append(rights, Right{group, resource, verb})
 				}
 			}
 		}
 	}
-	return unused
+	return rights
 }
