@@ -17,7 +17,8 @@ package controllers
 // +kubebuilder:rbac:groups=5spot.finos.org,resources=machinedeletionhooks,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
 // Any kind of the groups that a ScheduledMachine may name.
-// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io;infrastructure.cluster.x-k8s.io;k0smotron.io,resources=*,verbs=get;list;watch;create;delete
+// Templates are tied to their Cluster by a patch.
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io;infrastructure.cluster.x-k8s.io;k0smotron.io,resources=*,verbs=get;list;watch;create;patch;delete
 // The version of a Cluster without topology is that of its control plane.
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=*,verbs=list;watch
 // The registration of the runtime extension, which goes with the webhook's.

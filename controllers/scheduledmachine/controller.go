@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -122,6 +123,11 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	if isPaused, err := r.Actuate.Paused(ctx, s.cluster, sm); err != nil || isPaused {
 		return wakeUp{}, err
 	}
+	if sm.Status.ObservedGeneration != sm.Generation {
+		if err := r.keepTemplates(ctx, s); err != nil {
+			return wakeUp{}, err
+		}
+	}
 	s.before = sm.DeepCopy()
 	evaluations.Inc()
 	if at := s.ejected(r.Clock.Now()); !at.IsZero() {
@@ -175,16 +181,45 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) error {
 	}
 	sm.Labels[clusterv1.ClusterNameLabel] = sm.Spec.ClusterName
 	if s.cluster != nil {
-		sm.OwnerReferences = withOwner(sm.OwnerReferences, metav1.OwnerReference{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster",
-			Name: s.cluster.Name, UID: s.cluster.UID,
-		})
+		sm.OwnerReferences = withOwner(sm.OwnerReferences, s.clusterReference())
 	}
 	if sm.ScheduleEnabled() {
 		// Whoever turned the schedule on again has read why it was off.
 		delete(sm.Annotations, v1alpha1.ReclaimedAnnotation)
 	}
 	return r.Actuate.PatchLocked(ctx, sm, before)
+}
+
+// clusterReference makes clusterctl move take an object along.
+func (s *scope) clusterReference() metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name, UID: s.cluster.UID,
+	}
+}
+
+// keepTemplates ties the templates that the spec names to the Cluster, as Cluster API
+// does with those of MachineDeployments: without them no machine would join after
+// clusterctl move. Those of a ClusterClass go with it.
+func (r *Reconciler) keepTemplates(ctx context.Context, s *scope) error {
+	if s.cluster == nil || !s.scheduled.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	templates, err := r.Children.Templates(ctx, s.scheduled)
+	if err != nil {
+		return err
+	}
+	for _, t := range templates {
+		refs := t.GetOwnerReferences()
+		if slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return ref.Kind == "ClusterClass" }) {
+			continue
+		}
+		before := t.DeepCopy()
+		t.SetOwnerReferences(withOwner(refs, s.clusterReference()))
+		if err := r.Actuate.PatchLocked(ctx, t, before); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // withOwner replaces an owner of the same kind and name, whatever its UID and

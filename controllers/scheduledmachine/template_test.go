@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/test/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,6 +116,56 @@ func TestTemplateNamedInPlaceOfASpecAppliesAtTheNextWindow(t *testing.T) {
 	}
 }
 
+// TestTemplatesGoWithTheirCluster looks at what clusterctl move follows.
+func TestTemplatesGoWithTheirCluster(t *testing.T) {
+	w := newWorld(t, clonedFrom("desk"))
+	w.newTemplate(infraTemplate("desk"), "192.0.2.1")
+	w.settle()
+	w.newTemplate(bootstrapTemplate("desk"), "") // after the last look
+	class := metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "ClusterClass", Name: "desks", UID: "1"}
+	owners := func(ref v1alpha1.TemplateReference) string {
+		var kinds []string
+		for _, owner := range w.template(ref).GetOwnerReferences() {
+			kinds = append(kinds, owner.Kind+" "+owner.Name)
+		}
+		return strings.Join(kinds, ", ")
+	}
+	if got := owners(infraTemplate("desk")); got != "Cluster lab" {
+		t.Errorf("before its first window, the template is owned by %q", got)
+	}
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.settle()
+	if got := owners(bootstrapTemplate("desk")); got != "Cluster lab" {
+		t.Errorf("a template that came later is owned by %q", got)
+	}
+	w.newTemplate(infraTemplate("classy"), "192.0.2.2")
+	classy := w.template(infraTemplate("classy"))
+	w.Edit(classy, func() { classy.SetOwnerReferences([]metav1.OwnerReference{class}) })
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureTemplateRef = infraTemplate("classy") })
+	w.settle()
+	if got := owners(infraTemplate("classy")); got != "ClusterClass desks" {
+		t.Errorf("a template of a ClusterClass is owned by %q", got)
+	}
+	w.Writes = nil
+	if w.settle(); len(w.Writes) != 0 {
+		t.Errorf("settled, and yet: %v", w.Writes)
+	}
+}
+
+// template reads the template that ref names.
+func (w *world) template(ref v1alpha1.TemplateReference) *unstructured.Unstructured {
+	w.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(ref.APIVersion)
+	u.SetKind(ref.Kind)
+	u.SetNamespace(w.sm.Namespace)
+	u.SetName(ref.Name)
+	if !w.Read(u) {
+		w.Fatalf("there is no %s %s", ref.Kind, ref.Name)
+	}
+	return u
+}
+
 // endOfTheMachine plays Cluster API's end of a Machine whose spec was edited
 // meanwhile.
 func (w *world) endOfTheMachine() {
@@ -127,7 +178,7 @@ func (w *world) endOfTheMachine() {
 
 // TestCrashPointsOfClones is the beginning of TestCrashPoints, with templates.
 func TestCrashPointsOfClones(t *testing.T) {
-	testenv.CrashPoints(t, 8, func(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
+	testenv.CrashPoints(t, 10, func(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 		t.Helper()
 		w := newWorld(t, clonedFrom("desk"))
 		w.newTemplate(bootstrapTemplate("desk"), "")

@@ -186,3 +186,21 @@ func (r Reader) template(ctx context.Context, s *Set, p Part) (*unstructured.Uns
 	}
 	return template, nil
 }
+
+// Templates reads the templates that sm names, as far as they exist.
+func (r Reader) Templates(ctx context.Context, sm *v1alpha1.ScheduledMachine) ([]*unstructured.Unstructured, error) {
+	var templates []*unstructured.Unstructured
+	for _, p := range []Part{BootstrapOf(sm), InfrastructureOf(sm)} {
+		if !p.cloned() {
+			continue
+		}
+		template, err := r.template(ctx, &Set{}, p)
+		if err != nil {
+			return nil, err
+		}
+		if template != nil {
+			templates = append(templates, template)
+		}
+	}
+	return templates, nil
+}

@@ -4,10 +4,10 @@ package move
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -53,9 +53,29 @@ func newCourier(t *testing.T, name string, random *rand.Rand, shutdown int32) *c
 	c.must(err)
 	c.sm = system.ScheduledMachine(w, "box-of-"+name, infrav1.PlaneMachineSpec{Faults: infrav1.Faults{DeletionSeconds: shutdown}})
 	c.sm.Spec.Schedule = open()
+	if random != nil {
+		c.cloned()
+	}
 	c.must(c.mgmt().Client.Create(c.ctx(), c.sm))
 	c.joined()
 	return c
+}
+
+// cloned has the machine made from templates, which move with it.
+func (c *courier) cloned() {
+	c.t.Helper()
+	meta := metav1.ObjectMeta{Namespace: c.key.Namespace, Name: "desk"}
+	bootstrap := &bootstrapv1.PlaneConfigTemplate{ObjectMeta: meta}
+	infra := &infrav1.PlaneMachineTemplate{ObjectMeta: meta}
+	c.must(json.Unmarshal(c.sm.Spec.InfrastructureSpec.Spec.Raw, &infra.Spec.Template.Spec))
+	c.must(c.mgmt().Client.Create(c.ctx(), bootstrap))
+	c.must(c.mgmt().Client.Create(c.ctx(), infra))
+	for ref, inline := range map[*v1alpha1.TemplateReference]*v1alpha1.EmbeddedObject{
+		&c.sm.Spec.BootstrapTemplateRef: &c.sm.Spec.BootstrapSpec, &c.sm.Spec.InfrastructureTemplateRef: &c.sm.Spec.InfrastructureSpec,
+	} {
+		*ref = v1alpha1.TemplateReference{APIVersion: inline.APIVersion, Kind: inline.Kind + "Template", Name: meta.Name}
+		*inline = v1alpha1.EmbeddedObject{}
+	}
 }
 
 // open is a window that closes in six hours, closed one that opens then.
@@ -183,10 +203,8 @@ func (c *courier) move() {
 
 func (c *courier) clusterctl() (string, error) {
 	c.t.Helper()
-	home := c.t.TempDir()
-	cmd := exec.CommandContext(c.ctx(), c.here().Bin("clusterctl"), "move", "-n", c.key.Namespace,
-		"--kubeconfig", c.mgmt().Admin.Kubeconfig, "--to-kubeconfig", c.there().Admin.Kubeconfig)
-	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+home, "HOME="+home, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	cmd := exec.CommandContext(c.ctx(), c.here().Bin("clusterctl"), "move", "-n", c.key.Namespace, "--to-kubeconfig", c.there().Admin.Kubeconfig)
+	cmd.Env = c.mgmt().Environ(c.t.TempDir())
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
