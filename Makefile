@@ -50,8 +50,9 @@ test-unit: plane-kube ## Run the tests that need no more than an API server.
 
 .PHONY: test-system
 test-system: build plane-binaries plane-node-deps $(KUSTOMIZE) ## Run the tests that run on the local plane.
-	# Programs and manifests are no inputs that Go's test cache knows.
-	cd test && go test -count=1 -timeout 30m -p 1 ./...
+	# Programs and manifests are no inputs that Go's test cache knows. Most of the time
+	# the tests of a package wait, so two packages at a time are faster on two cores.
+	cd test && go test -count=1 -timeout 30m -p 2 ./...
 	cd test/kind && go test -count=1 ./...
 
 .PHONY: fuzz

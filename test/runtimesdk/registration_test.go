@@ -27,6 +27,9 @@ func TestItIsDiscovered(t *testing.T) {
 		"before-cluster-delete.fivespot BeforeClusterDelete",
 		"before-cluster-upgrade.fivespot BeforeClusterUpgrade",
 		"before-workers-upgrade.fivespot BeforeWorkersUpgrade",
+		"discover-variables.fivespot DiscoverVariables",
+		"generate-patches.fivespot GeneratePatches",
+		"validate-topology.fivespot ValidateTopology",
 	}
 	if diff := cmp.Diff(want, handlers); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
