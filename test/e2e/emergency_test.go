@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -262,10 +263,17 @@ func TestOwnerDoesNotWaitForTheBackOffOfAnOutage(t *testing.T) {
 	}
 	lift()
 	begin := time.Now()
-	l.wantReclaimed(sm, "java")
+	l.must(plane.Until(timeout(t, patience), func(ctx context.Context) error {
+		err := shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(f.machine), f.machine)
+		if err == nil && f.machine.DeletionTimestamp.IsZero() {
+			return errors.New("the Machine is not being deleted")
+		}
+		return client.IgnoreNotFound(err)
+	}))
 	if took := time.Since(begin); took > 12*time.Second {
 		t.Errorf("an owner who waited for an outage must not wait for a back-off after it: %v", took)
 	}
+	l.wantReclaimed(sm, "java")
 }
 
 func TestOwnerOfADisabledMachineGetsTheBoxBack(t *testing.T) {
