@@ -92,7 +92,7 @@ const (
 
 // Condition types of a Machine.
 const (
-	// MachineScheduledCondition is on a Machine that has a Node, and is the Scheduled
+	// MachineScheduledCondition is on a Machine once it is ready, and is the Scheduled
 	// condition of its ScheduledMachine.
 	MachineScheduledCondition = "5spot.finos.org/Scheduled"
 	// ReadyToLeaveCondition is on a Machine that is being deleted, while and after

@@ -43,9 +43,11 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 }
 
 // reportOnMachine shows the schedule where clusterctl describe looks: its tree has
-// Machines, and no kinds of others.
+// Machines, and no kinds of others. It waits until Cluster API has nothing to do for
+// the Machine: where hundreds join at once, two writers of one status only get in each
+// other's way. A conflict is no error, for the newer Machine wakes us.
 func (r *Reconciler) reportOnMachine(ctx context.Context, m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) error {
-	if m == nil || !m.DeletionTimestamp.IsZero() || !m.Status.NodeRef.IsDefined() {
+	if m == nil || !m.DeletionTimestamp.IsZero() || !conditions.IsTrue(m, clusterv1.ReadyCondition) {
 		return nil
 	}
 	before := m.DeepCopy()
@@ -53,7 +55,10 @@ func (r *Reconciler) reportOnMachine(ctx context.Context, m *clusterv1.Machine, 
 	conditions.Set(m, metav1.Condition{
 		Type: v1alpha1.MachineScheduledCondition, Status: shown.Status, Reason: shown.Reason, Message: shown.Message,
 	})
-	return r.Actuate.PatchStatus(ctx, m, before)
+	if err := r.Actuate.PatchStatus(ctx, m, before); !apierrors.IsConflict(err) {
+		return err
+	}
+	return nil
 }
 
 // reportSchedule writes the schedule's answer and its next changes.
