@@ -37,7 +37,7 @@ var elsewhere = map[system.Right]string{
 	{Group: "k0smotron.io", Resource: "*", Verb: "create"}:                                            k0smotron,
 	{Group: "k0smotron.io", Resource: "*", Verb: "delete"}:                                            k0smotron,
 	{Group: "k0smotron.io", Resource: "*", Verb: "get"}:                                               k0smotron,
-	{Group: "k0smotron.io", Resource: "*", Verb: "patch"}:  k0smotron,
+	{Group: "k0smotron.io", Resource: "*", Verb: "patch"}:                                             k0smotron,
 	{Group: "k0smotron.io", Resource: "*", Verb: "list"}:                                              k0smotron,
 	{Group: "k0smotron.io", Resource: "*", Verb: "watch"}:                                             k0smotron,
 	{Group: "5spot.finos.org", Resource: "scheduledmachines/finalizers", Verb: "update"}:              "an admission plugin that is off here asks for it: OwnerReferencesPermissionEnforcement",
