@@ -12,10 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/onsi/gomega"
 	"sigs.k8s.io/cluster-api/test/framework/clusterctl"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
 const (
