@@ -96,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.reportScreened(ctx, s, screened(facts, step))
 	err = r.act(ctx, s, step)
 	if err == nil && stays && (step == lifecycle.Remember || step == lifecycle.Eject) {
-		r.fresh.Wrote(req, read, "")
+		r.fresh.Late(req, read)
 	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: 1}, nil // A newer object is on its way to the cache.

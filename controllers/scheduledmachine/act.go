@@ -70,9 +70,6 @@ func (r *Reconciler) ensure(ctx context.Context, s *scope) error {
 	}
 	if s.children.Machine == nil {
 		observeLag(s, r.Clock.Now())
-		if err := r.keepTemplates(ctx, s); err != nil {
-			return err
-		}
 	}
 	if s.children.Bootstrap, err = r.make(ctx, s, bootstrap); err != nil || s.pending != nothing {
 		return err

@@ -88,7 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if apierrors.IsConflict(err) {
 		if concerns(sm, err) {
-			r.fresh.Wrote(req, read, "") // by somebody else
+			r.fresh.Late(req, read)
 		}
 		return ctrl.Result{RequeueAfter: wake.QuietRetry}, nil
 	}
@@ -123,11 +123,6 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	if isPaused, err := r.Actuate.Paused(ctx, s.cluster, sm); err != nil || isPaused {
 		return wakeUp{}, err
 	}
-	if sm.Status.ObservedGeneration != sm.Generation {
-		if err := r.keepTemplates(ctx, s); err != nil {
-			return wakeUp{}, err
-		}
-	}
 	s.before = sm.DeepCopy()
 	evaluations.Inc()
 	if at := s.ejected(r.Clock.Now()); !at.IsZero() {
@@ -135,10 +130,14 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	}
 	d := lifecycle.Decide(s.facts(r.Clock.Now()))
 	actErr := r.act(ctx, s, d)
-	if actErr == nil && (d.Action == lifecycle.Release || s.pending != nothing) {
+	keepErr := r.keepTemplates(ctx, s)
+	if apierrors.IsConflict(keepErr) {
+		return wakeUp{}, errors.Join(actErr, keepErr)
+	}
+	if actErr == nil && keepErr == nil && (d.Action == lifecycle.Release || s.pending != nothing) {
 		return r.wakeUp(d.Recheck, s.pending == follows), nil
 	}
-	err = errors.Join(actErr, r.report(ctx, s, d, actErr))
+	err = errors.Join(actErr, keepErr, r.report(ctx, s, d, actErr))
 	next := r.wakeUp(d.Recheck, d.Again && err == nil)
 	if conditions.IsTrue(sm, v1alpha1.ReadyCondition) {
 		next.priority = onTime
@@ -197,16 +196,20 @@ func (s *scope) clusterReference() metav1.OwnerReference {
 	}
 }
 
-// keepTemplates ties the templates that the spec names to the Cluster, as Cluster API
-// does with those of MachineDeployments: without them no machine would join after
-// clusterctl move. Those of a ClusterClass go with it.
+// keepTemplates ties the templates of a spec that is new, and those that were read to
+// make something, to the Cluster, as Cluster API does with those of MachineDeployments:
+// without them no machine would join after clusterctl move. Those of a ClusterClass go
+// with it. It comes after the action: nobody waits for a template to leave.
 func (r *Reconciler) keepTemplates(ctx context.Context, s *scope) error {
-	if s.cluster == nil || !s.scheduled.DeletionTimestamp.IsZero() {
+	sm, templates := s.scheduled, s.children.Templates
+	if s.cluster == nil || !sm.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	templates, err := r.Children.Templates(ctx, s.scheduled)
-	if err != nil {
-		return err
+	if len(templates) == 0 && sm.Status.ObservedGeneration != sm.Generation {
+		var err error
+		if templates, err = r.Children.Templates(ctx, sm); err != nil {
+			return err
+		}
 	}
 	for _, t := range templates {
 		refs := t.GetOwnerReferences()

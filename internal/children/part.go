@@ -109,6 +109,7 @@ func (r Reader) Desired(ctx context.Context, s *Set, p Part) (*unstructured.Unst
 	if template == nil || err != nil {
 		return nil, err
 	}
+	s.Templates = append(s.Templates, template)
 	desired, problem := p.clone(template)
 	if problem != "" {
 		s.Problems = append(s.Problems, Problem{p.Field, problem})
@@ -187,20 +188,13 @@ func (r Reader) template(ctx context.Context, s *Set, p Part) (*unstructured.Uns
 	return template, nil
 }
 
-// Templates reads the templates that sm names, as far as they exist.
+// Templates reads the templates that sm names, as far as they can be used.
 func (r Reader) Templates(ctx context.Context, sm *v1alpha1.ScheduledMachine) ([]*unstructured.Unstructured, error) {
-	var templates []*unstructured.Unstructured
+	var s Set
 	for _, p := range []Part{BootstrapOf(sm), InfrastructureOf(sm)} {
-		if !p.cloned() {
-			continue
-		}
-		template, err := r.template(ctx, &Set{}, p)
-		if err != nil {
+		if _, err := r.Desired(ctx, &s, p); err != nil {
 			return nil, err
 		}
-		if template != nil {
-			templates = append(templates, template)
-		}
 	}
-	return templates, nil
+	return s.Templates, nil
 }

@@ -33,6 +33,9 @@ type Set struct {
 	// Problems are the children that cannot be used: names that other objects have,
 	// kinds that are not installed.
 	Problems []Problem
+
+	// Templates are those that were read for what is to be made.
+	Templates []*unstructured.Unstructured
 }
 
 // A Reader reads children. It is safe for concurrent use.

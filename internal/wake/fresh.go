@@ -17,8 +17,8 @@ const QuietRetry = 50 * time.Millisecond
 // short, because nothing else may wake the object.
 const longestQuiet = 2 * time.Second
 
-// Freshness knows of which objects the cache still shows the version that our own
-// last write replaced. Another write from that version would only be refused: when
+// Freshness knows of which objects the cache still shows a version that has been
+// replaced. Another write from that version would only be refused: when
 // a thousand machines come at once and the caches lag for seconds, refused writes
 // outnumbered those that counted. The zero value knows of none.
 type Freshness struct {
@@ -49,11 +49,16 @@ func (f *Freshness) Wait(req ctrl.Request, version string) time.Duration {
 	return wait
 }
 
-// Wrote notes that what was read is no longer the newest.
+// Wrote notes what a run made of the version that it read.
 func (f *Freshness) Wrote(req ctrl.Request, read, now string) {
 	if read != now {
-		f.late.Store(req, replaced{version: read})
+		f.Late(req, read)
 	}
+}
+
+// Late notes that a version has been replaced, by whomever.
+func (f *Freshness) Late(req ctrl.Request, version string) {
+	f.late.Store(req, replaced{version: version})
 }
 
 // Forget forgets an object that is gone.
