@@ -5,7 +5,6 @@ package move
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
@@ -13,9 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +22,7 @@ import (
 	bootstrapv1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/bootstrap/v1beta1"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
@@ -114,29 +112,20 @@ func (c *courier) joined() {
 	c.wait(v1alpha1.PhaseActive)
 }
 
+// cluster is the Cluster, where it is now.
+func (c *courier) cluster() *specs.Cluster {
+	return &specs.Cluster{T: c.t, Management: c.mgmt().Client, Workload: workload.Client, Namespace: c.key.Namespace, Patience: patience}
+}
+
+// wait waits for a phase that has settled.
 func (c *courier) wait(phase v1alpha1.Phase) {
 	c.t.Helper()
-	c.must(c.mgmt().Wait(c.ctx(), c.sm, func() error {
-		if c.sm.Status.ObservedGeneration != c.sm.Generation {
-			return errors.New("its spec has not been seen yet")
-		}
-		if c.sm.Status.Phase != phase {
-			return fmt.Errorf("its phase is %q, not %s: %s", c.sm.Status.Phase, phase, c.sm.Status.Message)
-		}
-		for _, cond := range c.sm.Status.Conditions {
-			if cond.Type == v1alpha1.ReadyCondition && cond.Status != metav1.ConditionTrue {
-				return fmt.Errorf("it is not ready: %s: %s", cond.Reason, cond.Message)
-			}
-		}
-		return nil
-	}))
+	c.cluster().WaitPhase(c.sm, phase, metav1.ConditionTrue)
 }
 
 func (c *courier) edit(mutate func()) {
 	c.t.Helper()
-	before := c.sm.DeepCopy()
-	mutate()
-	c.must(c.mgmt().Client.Patch(c.ctx(), c.sm, client.MergeFrom(before)))
+	c.must(c.cluster().Edit(c.sm, mutate))
 }
 
 // moment lets a moment pass that chance picks.
@@ -147,17 +136,6 @@ func (c *courier) moment(longest time.Duration) {
 	case <-time.After(d):
 	case <-c.t.Context().Done():
 	}
-}
-
-// node is the Node of the machine.
-func (c *courier) node() *corev1.Node {
-	c.t.Helper()
-	if c.sm.Status.NodeRef == nil {
-		c.t.Fatalf("there is no nodeRef in phase %s", c.sm.Status.Phase)
-	}
-	node := &corev1.Node{}
-	c.must(workload.Client.Get(c.ctx(), client.ObjectKey{Name: c.sm.Status.NodeRef.Name}, node))
-	return node
 }
 
 // objects are what a move carries away.
@@ -212,7 +190,7 @@ func (c *courier) clusterctl() (string, error) {
 // inItsWindow moves a machine that runs.
 func (c *courier) inItsWindow() {
 	c.t.Helper()
-	before, node := c.sm.Status.DeepCopy(), c.node()
+	before, node := c.sm.Status.DeepCopy(), c.cluster().Node(c.sm)
 	c.moment(time.Second)
 	c.move()
 	c.wait(v1alpha1.PhaseActive)
@@ -232,7 +210,7 @@ func (c *courier) inItsWindow() {
 	if d := before.LastScheduledTime.Sub(after.LastScheduledTime.Time).Abs(); d > 5*time.Second {
 		c.t.Errorf("lastScheduledTime was %v before the move, and is %v", before.LastScheduledTime, after.LastScheduledTime)
 	}
-	if now := c.node(); now.UID != node.UID || now.Spec.Unschedulable {
+	if now := c.cluster().Node(c.sm); now.UID != node.UID || now.Spec.Unschedulable {
 		c.t.Error("the Node saw the move")
 	}
 }
@@ -240,30 +218,22 @@ func (c *courier) inItsWindow() {
 // inItsDeparture moves a machine that leaves because its window closed.
 func (c *courier) inItsDeparture() {
 	c.t.Helper()
-	node := c.node()
-	c.edit(func() { c.sm.Spec.Schedule = closed() })
+	node := c.cluster().Node(c.sm)
+	c.cluster().SetSchedule(c.sm, closed())
 	c.moment(3 * time.Second)
 	c.move()
 	c.wait(v1alpha1.PhaseInactive)
 	c.wantNone(c.mgmt(), c.objects()[1:]...)
 	c.must(workload.WaitGone(c.ctx(), node))
-	c.edit(func() { c.sm.Spec.Schedule = open() })
+	c.cluster().SetSchedule(c.sm, open())
 	c.joined()
 }
 
 // inAnEmergency moves a machine whose owner wants it.
 func (c *courier) inAnEmergency() {
 	c.t.Helper()
-	before, node := c.sm.ReclaimTimes(), c.node()
-	asked := node.DeepCopy()
-	for key, value := range map[string]string{
-		reclaim.RequestedAnnotation:   reclaim.RequestedValue,
-		reclaim.ReasonAnnotation:      reclaim.Reason("java"),
-		reclaim.RequestedAtAnnotation: time.Now().UTC().Format(time.RFC3339),
-	} {
-		metav1.SetMetaDataAnnotation(&asked.ObjectMeta, key, value)
-	}
-	c.must(workload.Client.Patch(c.ctx(), asked, client.MergeFrom(node)))
+	before, node := c.sm.ReclaimTimes(), c.cluster().Node(c.sm)
+	c.cluster().AskBack(node, "java")
 	c.moment(time.Second)
 	c.move()
 	c.wait(v1alpha1.PhaseDisabled)

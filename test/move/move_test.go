@@ -48,8 +48,8 @@ func TestMovesAtAnyMoment(t *testing.T) {
 func TestADepartureGoesOn(t *testing.T) {
 	t.Parallel()
 	c := newCourier(t, "halfway", nil, 8)
-	node := c.node()
-	c.edit(func() { c.sm.Spec.Schedule = closed() })
+	node := c.cluster().Node(c.sm)
+	c.cluster().SetSchedule(c.sm, closed())
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.sm.Status.MachineRef.Name}}
 	c.must(c.mgmt().Wait(c.ctx(), machine, func() error {
 		if _, leaves := machine.Annotations[v1alpha1.LeavingAnnotation]; !leaves {
@@ -66,7 +66,6 @@ func TestADepartureGoesOn(t *testing.T) {
 	if !machine.DeletionTimestamp.IsZero() {
 		t.Error("a move brings objects that nobody deletes, or this test shows nothing")
 	}
-	c.must(c.mgmt().Client.Get(c.ctx(), client.ObjectKeyFromObject(c.sm), c.sm))
 	c.edit(func() { delete(c.sm.Annotations, clusterv1.PausedAnnotation) })
 	c.must(workload.WaitGone(c.ctx(), node))
 	c.joined()
