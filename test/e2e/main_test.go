@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -21,9 +20,6 @@ import (
 // time, so it is more than there are cores.
 const parallel = 16
 
-// startTimeout bounds the start of everything; a busy machine takes a while.
-const startTimeout = 3 * time.Minute
-
 // The one system of this binary, and the one workload cluster that all Clusters
 // of the tests are made of.
 var (
@@ -32,35 +28,25 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(plane.Parallel(parallel, func() int { return run(m) }))
+	o := system.Options{
+		Plane: plane.Options{
+			FeatureGates: map[string]bool{"ClusterTopology": true},
+			Management: plane.ClusterOptions{
+				AuditBodies: []string{v1alpha1.GroupVersion.Group, clusterv1.GroupVersion.Group, infrav1.GroupVersion.Group},
+			},
+		},
+		ManagerArgs: []string{"--reclaim-agent-image=" + agentImage},
+	}
+	run := func() int { return max(m.Run(), unusedRights()) }
+	os.Exit(plane.Parallel(parallel, func() int { return system.Main(o, prepare, run) }))
 }
 
-func run(m *testing.M) int {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
+func prepare(ctx context.Context, s *system.System) error {
+	shared = s
 	var err error
-	shared, err = system.Start(ctx, system.Options{Plane: plane.Options{
-		FeatureGates: map[string]bool{"ClusterTopology": true},
-		Management: plane.ClusterOptions{
-			AuditBodies: []string{v1alpha1.GroupVersion.Group, clusterv1.GroupVersion.Group, infrav1.GroupVersion.Group},
-		},
-	}, ManagerArgs: []string{"--reclaim-agent-image=" + agentImage}})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "Starting 5-Spot:", err)
-		return 1
-	}
-	code := 1
-	if workload, err = shared.NewCluster(ctx, "workload", plane.ClusterOptions{
+	workload, err = s.NewCluster(ctx, "workload", plane.ClusterOptions{
 		// Leases are long, see newCluster: a hundred Nodes would keep a core busy.
 		AuditBodies: []string{""}, NodeMonitorGrace: 10 * time.Minute,
-	}); err != nil {
-		fmt.Fprintln(os.Stderr, "Starting the workload cluster:", err)
-	} else {
-		code = max(m.Run(), unusedRights())
-	}
-	if err := shared.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "Stopping 5-Spot:", err)
-		return 1
-	}
-	return code
+	})
+	return err
 }

@@ -3,10 +3,7 @@
 package system
 
 import (
-	"slices"
-
 	rbacv1 "k8s.io/api/rbac/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -18,41 +15,4 @@ func ManagerRole() (*rbacv1.ClusterRole, error) {
 	}
 	role := &rbacv1.ClusterRole{}
 	return role, yaml.UnmarshalStrict(docs[0], role)
-}
-
-// A Right is one verb on one resource, which may have a subresource, or be *.
-type Right struct{ Group, Resource, Verb string }
-
-func (r Right) String() string { return r.Verb + " " + r.Resource + "." + r.Group }
-
-// UnusedRights returns what a role grants and a user did not ask for.
-func UnusedRights(role *rbacv1.ClusterRole, user string, events []auditv1.Event) []Right {
-	used := map[Right]bool{}
-	for _, e := range events {
-		if e.User.Username != user || e.ObjectRef == nil {
-			continue
-		}
-		r := Right{e.ObjectRef.APIGroup, e.ObjectRef.Resource, e.Verb}
-		if e.ObjectRef.Subresource != "" {
-			r.Resource += "/" + e.ObjectRef.Subresource
-		}
-		used[r] = true
-		used[Right{r.Group, "*", r.Verb}] = true
-	}
-	return slices.DeleteFunc(rightsOf(role), func(r Right) bool { return used[r] })
-}
-
-// rightsOf returns every single right of a role.
-func rightsOf(role *rbacv1.ClusterRole) []Right {
-	var rights []Right
-	for _, rule := range role.Rules {
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					rights = append(rights, Right{group, resource, verb})
-				}
-			}
-		}
-	}
-	return rights
 }
