@@ -106,6 +106,12 @@ $(PLATFORMS:%=image-binaries-%): image-binaries-%:
 docker-build: image-binaries ## Build IMAGE for this machine's platform.
 	docker buildx build --load -f Dockerfile -t $(IMAGE) $(OUT)/image
 
+.PHONY: docker-push
+docker-push: image-binaries ## Build IMAGE for all PLATFORMS and push it.
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) docker buildx build --provenance=false \
+		--platform $(subst $() $(),$(comma),$(PLATFORMS)) --output type=registry,name=$(IMAGE),rewrite-timestamp=true \
+		-f Dockerfile $(OUT)/image
+
 E2E_CONFIG    ?= config/5spot.yaml
 E2E_ARTIFACTS ?= $(CURDIR)/out/e2e
 E2E_ARGS      ?=
@@ -116,12 +122,6 @@ test-e2e-kind: ## Run the specs on kind, with Docker.
 	cd test/kind && CNI=$${CNI:-$$(go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api/test)/e2e/data/cni/kindnet/kindnet.yaml} \
 		go test -count=1 -timeout 90m -v -run '^TestE2E$$' . \
 		-args -e2e.config=$(E2E_CONFIG) -e2e.artifacts-folder=$(E2E_ARTIFACTS) $(E2E_ARGS)
-
-.PHONY: docker-push
-docker-push: image-binaries ## Build IMAGE for all PLATFORMS and push it.
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) docker buildx build --provenance=false \
-		--platform $(subst $() $(),$(comma),$(PLATFORMS)) --output type=registry,name=$(IMAGE),rewrite-timestamp=true \
-		-f Dockerfile $(OUT)/image
 
 $(TOOLS)/controller-gen-%: PKG = sigs.k8s.io/controller-tools/cmd/controller-gen
 $(TOOLS)/golangci-lint-%: PKG = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
