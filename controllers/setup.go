@@ -31,6 +31,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/webhooks"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/handlers"
@@ -126,15 +127,16 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		hooks = actuate.BypassHooks
 	}
 
+	rush := &wake.Rush{}
 	if err := (&scheduledmachine.Reconciler{
 		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()),
-		ClusterCache: clusterCache, Recorder: recorder, Hooks: hooks,
+		ClusterCache: clusterCache, Recorder: recorder, Hooks: hooks, Rush: rush,
 	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: o.ScheduledMachineConcurrency}); err != nil {
 		return err
 	}
 	if err := (&reclaim.Reconciler{
 		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(unlimited),
-		ClusterCache: clusterCache, Recorder: recorder, Hooks: hooks,
+		ClusterCache: clusterCache, Recorder: recorder, Hooks: hooks, Rush: rush,
 	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, controller.Options{MaxConcurrentReconciles: reclaimConcurrency}); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,6 +44,8 @@ type Reconciler struct {
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
 	Recorder events.EventRecorder
+	// Rush is told of the owners who are being served; nil is not.
+	Rush *wake.Rush
 	// Hooks says what a removal does about deletion hooks of others.
 	Hooks actuate.Hooks
 
@@ -94,14 +97,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	facts := r.facts(s)
 	step := lifecycle.DecideReclaim(facts)
 	r.reportScreened(ctx, s, screened(facts, step))
+	if wait := r.wait(s, step); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	takes := stays && (step == lifecycle.Remember || step == lifecycle.Eject)
+	if takes {
+		defer r.Rush.Serve()()
+	}
 	err = r.act(ctx, s, step)
-	if err == nil && stays && (step == lifecycle.Remember || step == lifecycle.Eject) {
+	if err == nil && takes {
 		r.fresh.Late(req, read)
 	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: 1}, nil // A newer object is on its way to the cache.
 	}
 	return ctrl.Result{}, err
+}
+
+// wait is how long a step that only writes down what has happened waits for other
+// owners.
+func (r *Reconciler) wait(s *scope, step lifecycle.Step) time.Duration {
+	times := s.scheduled.ReclaimTimes()
+	if step != lifecycle.Disarm || len(times) == 0 {
+		return 0
+	}
+	return r.Rush.Wait(times[len(times)-1], r.Clock.Now())
 }
 
 // observe returns nil for an object that is paused.

@@ -32,6 +32,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 var server *testenv.Server
@@ -49,6 +50,7 @@ type world struct {
 	recorder *events.FakeRecorder
 	hooks    actuate.Hooks
 	clock    *clocktesting.FakePassiveClock
+	rush     *wake.Rush
 	r        *reclaim.Reconciler
 }
 
@@ -149,14 +151,17 @@ func (w *world) until(before func()) {
 
 func (w *world) reconcile() (ctrl.Result, error) {
 	if w.r == nil {
-		c := w.Recorded(interceptor.Funcs{})
-		w.r = (&reclaim.Reconciler{
-			Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Hooks: w.hooks,
-			Children:     children.Reader{Cached: c, Live: c, Mapper: c.RESTMapper()},
-			ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}),
-		}).WithoutWatches()
+		w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))
 	}
 	return w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+}
+
+func (w *world) reconciler(c client.Client) *reclaim.Reconciler {
+	return (&reclaim.Reconciler{
+		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Hooks: w.hooks, Rush: w.rush,
+		Children:     children.Reader{Cached: c, Live: c, Mapper: c.RESTMapper()},
+		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}),
+	}).WithoutWatches()
 }
 
 func TestTheOwnerAsks(t *testing.T) {
@@ -640,6 +645,60 @@ func TestPausedDoesNothing(t *testing.T) {
 
 // TestCrashPoints stops the controller before each of its writes, and after each
 // with the reply lost, and starts it anew. Every run ends as the one without.
+// TestAMachineIsEjectedOnce has the cache show the Machine as it was before.
+func TestAMachineIsEjectedOnce(t *testing.T) {
+	w := newWorld(t)
+	stale := w.machine()
+	w.r = w.reconciler(w.Recorded(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if m, ok := obj.(*clusterv1.Machine); ok && stale != nil {
+				stale.DeepCopyInto(m)
+				return nil
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}))
+	w.ask("true")
+	if _, err := w.reconcile(); err != nil || w.machine().DeletionTimestamp.IsZero() {
+		t.Fatalf("the Machine is not being deleted: %v, %v", err, w.Writes)
+	}
+	w.Writes = nil
+	for range 3 {
+		if next, err := w.reconcile(); err != nil || next.RequeueAfter < wake.QuietRetry || len(w.Writes) != 0 {
+			t.Fatalf("from a late cache: writes %v, next look in %v, %v", w.Writes, next.RequeueAfter, err)
+		}
+	}
+	stale = nil
+	w.resync()
+	if diff := cmp.Diff([]string{"patch Node"}, w.Writes); diff != "" {
+		t.Errorf("what is left to do: -want, +got:\n%s", diff)
+	}
+}
+
+// TestTheRecordWaitsForOtherOwners has a machine gone while two more are waited for.
+func TestTheRecordWaitsForOtherOwners(t *testing.T) {
+	w := newWorld(t)
+	w.rush = &wake.Rush{}
+	first, second := w.rush.Serve(), w.rush.Serve()
+	w.ask("true")
+	w.settle()
+	want := []string{"patch ScheduledMachine", "patch Machine", "delete Machine", "delete GenericInfrastructureMachine", "patch Node"}
+	if diff := cmp.Diff(want, w.Writes); diff != "" {
+		t.Fatalf("what no owner waits for others with: -want, +got:\n%s", diff)
+	}
+	w.gone()
+	w.Writes = nil
+	if next, err := w.reconcile(); err != nil || next.RequeueAfter != time.Second || len(w.Writes) != 0 {
+		t.Fatalf("owners wait for %v; next look in %v, %v", w.Writes, next.RequeueAfter, err)
+	}
+	first()
+	w.settle()
+	if w.sm.ScheduleEnabled() {
+		t.Error("the schedule is still on")
+	}
+	second()
+}
+
 func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 7, story) }
 
 // story is a whole reclaim, told at two stations.

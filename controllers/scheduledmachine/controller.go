@@ -52,6 +52,8 @@ type Reconciler struct {
 	// Hooks says what the kill switch does about deletion hooks of others; status says
 	// of a reclaim, too, what it waits for.
 	Hooks actuate.Hooks
+	// Rush knows of owners who wait for their machines; nil knows of none.
+	Rush *wake.Rush
 	// Backoff says how long to wait after a failure; nil is the contract's.
 	Backoff workqueue.TypedRateLimiter[ctrl.Request]
 
@@ -117,15 +119,15 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	if err != nil {
 		return wakeUp{}, fmt.Errorf("observing: %w", err)
 	}
-	if err := r.claim(ctx, s); err != nil {
-		return wakeUp{}, err
+	if wrote, err := r.prepare(ctx, s); err != nil || wrote {
+		return r.wakeUp(time.Time{}, wrote), err // Go on from what the cache then shows.
 	}
-	if isPaused, err := r.Actuate.Paused(ctx, s.cluster, sm); err != nil || isPaused {
-		return wakeUp{}, err
+	if s.paused {
+		return wakeUp{}, nil
 	}
 	s.before = sm.DeepCopy()
 	evaluations.Inc()
-	if at := s.ejected(r.Clock.Now()); !at.IsZero() {
+	if at := r.ownersFirst(s); !at.IsZero() {
 		return wakeUp{at: at}, nil
 	}
 	d := lifecycle.Decide(s.facts(r.Clock.Now()))
@@ -149,20 +151,39 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 // long as the last of many owners who come back at once may have to wait.
 const ejecting = 15 * time.Second
 
-// ejected is the instant until which package reclaim has this object to itself,
-// zero if it has not: the Machine of an owner who asked is being deleted any moment
-// now. What we would report takes the API server's time, for which the owner waits.
-// The Machine's deletion wakes us.
-func (s *scope) ejected(now time.Time) time.Time {
-	m, times := s.children.Machine, s.scheduled.ReclaimTimes()
-	if !s.scheduled.BeingReclaimed() || m == nil || !m.DeletionTimestamp.IsZero() || len(times) == 0 {
+// ownersFirst is the instant until which an object whose owner asked has nothing to
+// report, zero if there is none: as long as its Machine is about to be ejected by
+// package reclaim, whose deletion wakes us, and as long as other owners wait for
+// theirs. What we would report takes the API server's time.
+func (r *Reconciler) ownersFirst(s *scope) time.Time {
+	times, now := s.scheduled.ReclaimTimes(), r.Clock.Now()
+	if len(times) == 0 {
 		return time.Time{}
 	}
-	at := times[len(times)-1].Add(ejecting)
-	if wait := at.Sub(now); wait <= 0 || wait > ejecting {
+	asked := times[len(times)-1]
+	if wait := r.Rush.Wait(asked, now); wait > 0 {
+		return now.Add(wait)
+	}
+	m, at := s.children.Machine, asked.Add(ejecting)
+	if !s.scheduled.BeingReclaimed() || m == nil || !m.DeletionTimestamp.IsZero() || asked.After(now) || !at.After(now) {
 		return time.Time{}
 	}
 	return at
+}
+
+// prepare claims the object, and shows whether it is paused. It reports whether it
+// wrote.
+func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
+	sm := s.scheduled
+	read := sm.ResourceVersion
+	if err := r.claim(ctx, s); err != nil || sm.ResourceVersion != read {
+		return true, err
+	}
+	wrote, err := r.Actuate.Paused(ctx, s.cluster, sm)
+	if wrote {
+		r.fresh.Late(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}, read)
+	}
+	return wrote, err
 }
 
 // claim makes the object findable before anything is made for it: the finalizer

@@ -15,6 +15,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 func TestJoinsAtTheEdgeAndNotBefore(t *testing.T) {
@@ -262,6 +263,28 @@ func TestReportsWaitForTheEjection(t *testing.T) {
 			w.want(v1alpha1.PhaseEmergencyRemove, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimReason)
 		})
 	}
+}
+
+// TestReportsWaitForOtherOwners has one machine taken away while two more are to be.
+func TestReportsWaitForOtherOwners(t *testing.T) {
+	w := newWorld(t, nil)
+	w.r.Rush = &wake.Rush{}
+	w.running()
+	w.edit(func(sm *v1alpha1.ScheduledMachine) {
+		sm.SetReclaimTimes([]time.Time{w.clock.Now()})
+		sm.Annotations[v1alpha1.EmergencyReclaimAnnotation] = v1alpha1.ReclaimRecord{Node: "box-node", NodeUID: "1"}.String()
+	})
+	m, _ := w.machine()
+	w.Must(w.Client.Delete(t.Context(), m))
+	first, second := w.r.Rush.Serve(), w.r.Rush.Serve()
+	w.Writes = nil
+	if next := w.reconcile().RequeueAfter; next != time.Second || len(w.Writes) != 0 {
+		t.Fatalf("owners wait for %v; next look in %v", w.Writes, next)
+	}
+	first()
+	w.reconcile()
+	w.want(v1alpha1.PhaseEmergencyRemove, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimReason)
+	second()
 }
 
 // TestTheMachineShowsTheSchedule looks where clusterctl describe does.

@@ -134,14 +134,14 @@ func locked(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
-// Paused reports whether the object or its Cluster is paused, and keeps the
-// Paused condition, as Cluster API's own controllers do.
+// Paused keeps the Paused condition of obj, as Cluster API's own controllers do. It
+// reports whether it wrote: obj is then older than what the API server holds.
 func (a *Actuator) Paused(ctx context.Context, cluster *clusterv1.Cluster, obj paused.ConditionSetter) (bool, error) {
-	isPaused, _, err := paused.EnsurePausedCondition(ctx, a.client, cluster, obj)
+	_, wrote, err := paused.EnsurePausedCondition(ctx, a.client, cluster, obj)
 	if err != nil {
 		return false, fmt.Errorf("reporting pause: %w", err)
 	}
-	return isPaused, nil
+	return wrote, nil
 }
 
 func kind(obj client.Object) string {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wake_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+)
+
+func TestReportsWaitForOtherOwners(t *testing.T) {
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		owners int
+		asked  time.Time
+		want   time.Duration
+	}{
+		"nobody":                   {0, now, 0},
+		"its own owner":            {1, now, 0},
+		"another owner":            {2, now, time.Second},
+		"two hundred":              {200, now.Add(-30 * time.Second), time.Second},
+		"almost long enough":       {2, now.Add(-time.Minute + time.Millisecond), time.Millisecond},
+		"long enough":              {2, now.Add(-time.Minute), 0},
+		"by a clock that is wrong": {2, now.Add(time.Second), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var rush wake.Rush
+			for range tc.owners {
+				defer rush.Serve()()
+			}
+			if got := rush.Wait(tc.asked, now); got != tc.want {
+				t.Errorf("Wait = %v; want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheRushIsOver(t *testing.T) {
+	var rush wake.Rush
+	now := time.Now()
+	first, second := rush.Serve(), rush.Serve()
+	second()
+	if got := rush.Wait(now, now); got != 0 {
+		t.Errorf("with one owner left: Wait = %v; want 0", got)
+	}
+	first()
+	var nobody *wake.Rush
+	nobody.Serve()()
+	if got := nobody.Wait(now, now); got != 0 {
+		t.Errorf("nil: Wait = %v; want 0", got)
+	}
+}
