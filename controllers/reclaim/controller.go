@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -97,8 +96,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	facts := r.facts(s)
 	step := lifecycle.DecideReclaim(facts)
 	r.reportScreened(ctx, s, screened(facts, step))
-	if wait := r.wait(s, step); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
+	if step == lifecycle.Disarm { // It only writes down what has happened.
+		if wait := r.Rush.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
 	}
 	takes := stays && (step == lifecycle.Remember || step == lifecycle.Eject)
 	if takes {
@@ -112,16 +113,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: 1}, nil // A newer object is on its way to the cache.
 	}
 	return ctrl.Result{}, err
-}
-
-// wait is how long a step that only writes down what has happened waits for other
-// owners.
-func (r *Reconciler) wait(s *scope, step lifecycle.Step) time.Duration {
-	times := s.scheduled.ReclaimTimes()
-	if step != lifecycle.Disarm || len(times) == 0 {
-		return 0
-	}
-	return r.Rush.Wait(times[len(times)-1], r.Clock.Now())
 }
 
 // observe returns nil for an object that is paused.

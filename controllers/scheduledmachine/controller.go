@@ -82,6 +82,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if wait := r.fresh.Wait(req, read); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
+	if wait := r.Rush.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	next, err := r.reconcile(ctx, sm)
 	r.fresh.Wrote(req, read, sm.ResourceVersion)
 	if err == nil {
@@ -127,7 +130,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	}
 	s.before = sm.DeepCopy()
 	evaluations.Inc()
-	if at := r.ownersFirst(s); !at.IsZero() {
+	if at := s.ejected(r.Clock.Now()); !at.IsZero() {
 		return wakeUp{at: at}, nil
 	}
 	d := lifecycle.Decide(s.facts(r.Clock.Now()))
@@ -151,21 +154,17 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 // long as the last of many owners who come back at once may have to wait.
 const ejecting = 15 * time.Second
 
-// ownersFirst is the instant until which an object whose owner asked has nothing to
-// report, zero if there is none: as long as its Machine is about to be ejected by
-// package reclaim, whose deletion wakes us, and as long as other owners wait for
-// theirs. What we would report takes the API server's time.
-func (r *Reconciler) ownersFirst(s *scope) time.Time {
-	times, now := s.scheduled.ReclaimTimes(), r.Clock.Now()
-	if len(times) == 0 {
+// ejected is the instant until which package reclaim has this object to itself,
+// zero if it has not: the Machine of an owner who asked is being deleted any moment
+// now. What we would report takes the API server's time, for which the owner waits.
+// The Machine's deletion wakes us.
+func (s *scope) ejected(now time.Time) time.Time {
+	m, times := s.children.Machine, s.scheduled.ReclaimTimes()
+	if !s.scheduled.BeingReclaimed() || m == nil || !m.DeletionTimestamp.IsZero() || len(times) == 0 {
 		return time.Time{}
 	}
-	asked := times[len(times)-1]
-	if wait := r.Rush.Wait(asked, now); wait > 0 {
-		return now.Add(wait)
-	}
-	m, at := s.children.Machine, asked.Add(ejecting)
-	if !s.scheduled.BeingReclaimed() || m == nil || !m.DeletionTimestamp.IsZero() || asked.After(now) || !at.After(now) {
+	at := times[len(times)-1].Add(ejecting)
+	if wait := at.Sub(now); wait <= 0 || wait > ejecting {
 		return time.Time{}
 	}
 	return at

@@ -33,13 +33,13 @@ func (r *Rush) Serve() (done func()) {
 	return func() { r.owners.Add(-1) }
 }
 
-// Wait returns how long everything else about an owner who asked at the given instant
-// waits before it looks again, zero if it does not.
-func (r *Rush) Wait(asked, now time.Time) time.Duration {
-	if r == nil || r.owners.Load() < 2 {
+// Wait returns how long everything else about a machine waits before it looks again,
+// zero if it does not; its owner asked for it at the given instants, the last one last.
+func (r *Rush) Wait(asked []time.Time, now time.Time) time.Duration {
+	if r == nil || r.owners.Load() < 2 || len(asked) == 0 {
 		return 0
 	}
-	left := asked.Add(longestRush).Sub(now)
+	left := asked[len(asked)-1].Add(longestRush).Sub(now)
 	if left <= 0 || left > longestRush {
 		return 0
 	}

@@ -29,7 +29,7 @@ func TestReportsWaitForOtherOwners(t *testing.T) {
 			for range tc.owners {
 				defer rush.Serve()()
 			}
-			if got := rush.Wait(tc.asked, now); got != tc.want {
+			if got := rush.Wait([]time.Time{now.Add(-time.Hour), tc.asked}, now); got != tc.want {
 				t.Errorf("Wait = %v; want %v", got, tc.want)
 			}
 		})
@@ -39,15 +39,21 @@ func TestReportsWaitForOtherOwners(t *testing.T) {
 func TestTheRushIsOver(t *testing.T) {
 	var rush wake.Rush
 	now := time.Now()
+	asked := []time.Time{now}
 	first, second := rush.Serve(), rush.Serve()
 	second()
-	if got := rush.Wait(now, now); got != 0 {
+	if got := rush.Wait(asked, now); got != 0 {
 		t.Errorf("with one owner left: Wait = %v; want 0", got)
 	}
+	third := rush.Serve()
+	if got := rush.Wait(nil, now); got != 0 {
+		t.Errorf("nobody asked for it: Wait = %v; want 0", got)
+	}
+	third()
 	first()
 	var nobody *wake.Rush
 	nobody.Serve()()
-	if got := nobody.Wait(now, now); got != 0 {
+	if got := nobody.Wait(asked, now); got != 0 {
 		t.Errorf("nil: Wait = %v; want 0", got)
 	}
 }

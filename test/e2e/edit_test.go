@@ -91,6 +91,7 @@ func TestKindEditedBetweenFailureAndRetryOrphansNothing(t *testing.T) {
 	l.waitPhase(sm, failed, metav1.ConditionFalse)
 	l.waitCondition(sm, v1alpha1.ReadyCondition, metav1.ConditionFalse, "ReconcileFailed", "not today")
 	l.edit(sm, func() { sm.Spec.InfrastructureSpec.Kind = "PlaneMachine" })
+	l.waitPhase(sm, failed, metav1.ConditionFalse) // No try of the first kind is under way.
 	lift()
 	l.waitPhase(sm, active, metav1.ConditionTrue)
 	l.wantRunning(sm)
@@ -113,6 +114,7 @@ func TestSpecEditedBeforeTheMachineExistsIsTheOneUsed(t *testing.T) {
 	l.must(shared.Management.Client.Get(timeout(t, patience), client.ObjectKeyFromObject(infra), infra))
 	id := "fedcba9876543210fedcba9876543210"
 	l.edit(sm, func() { sm.Spec.InfrastructureSpec.Spec.Raw = encode(t, infrav1.PlaneMachineSpec{MachineID: id}) })
+	l.waitPhase(sm, failed, metav1.ConditionFalse) // No try with the first spec is under way.
 	lift()
 	l.waitPhase(sm, active, metav1.ConditionTrue)
 	if got := l.family(sm).infra.Spec.MachineID; got != id {
