@@ -88,11 +88,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || s == nil {
 		return ctrl.Result{}, err
 	}
-	read := s.machineVersion()
-	if wait := r.fresh.Wait(req, read); wait > 0 {
+	if wait := r.fresh.Wait(req, s.machineVersion()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	stays := s.children.Machine != nil && !s.deleted()
 	facts := r.facts(s)
 	step := lifecycle.DecideReclaim(facts)
 	r.reportScreened(ctx, s, screened(facts, step))
@@ -101,18 +99,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
 	}
-	takes := stays && (step == lifecycle.Remember || step == lifecycle.Eject)
-	if takes {
-		defer r.Rush.Serve()()
-	}
-	err = r.act(ctx, s, step)
-	if err == nil && takes {
-		r.fresh.Late(req, read)
-	}
+	err = r.serve(ctx, req, s, step)
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: 1}, nil // A newer object is on its way to the cache.
 	}
 	return ctrl.Result{}, err
+}
+
+// serve carries out one step. While it takes a Machine away, an owner waits, and what was
+// read of the Machine is out of date once it has.
+func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step lifecycle.Step) error {
+	takes := s.children.Machine != nil && !s.deleted() && (step == lifecycle.Remember || step == lifecycle.Eject)
+	if !takes {
+		return r.act(ctx, s, step)
+	}
+	defer r.Rush.Serve()()
+	read := s.machineVersion()
+	err := r.act(ctx, s, step)
+	if err == nil {
+		r.fresh.Late(req, read)
+	}
+	return err
 }
 
 // observe returns nil for an object that is paused.
