@@ -4,6 +4,7 @@ package scheduledmachine_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,5 +106,35 @@ func TestAMachineThatIsNotReadyIsCoreOnly(t *testing.T) {
 	w.settle()
 	if m, _ = w.machine(); conditions.Get(m, v1alpha1.MachineScheduledCondition) == nil {
 		t.Error("the Machine does not show the schedule")
+	}
+}
+
+// TestWhatTheMachineShowsHoldsNothingUp, because the newer Machine wakes us: here,
+// Cluster API writes it in between.
+func TestWhatTheMachineShowsHoldsNothingUp(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	stale, _ := w.machine()
+	w.r = w.reconciler(w.Recorded(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if m, ok := obj.(*clusterv1.Machine); ok {
+				stale.DeepCopyInto(m)
+				return nil
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}))
+	m, _ := w.machine()
+	w.Edit(m, func() { metav1.SetMetaDataAnnotation(&m.ObjectMeta, "touched", "true") })
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(false) })
+	w.Writes = nil
+	if next := w.reconcile().RequeueAfter; next == wake.QuietRetry {
+		t.Errorf("tries again in %v, before the cache can show anything new", next)
+	}
+	if !slices.Contains(w.Writes, "patch Machine status") {
+		t.Fatalf("%v: the test shows nothing", w.Writes)
+	}
+	if w.sm.Status.Phase != v1alpha1.PhaseDisabled {
+		t.Errorf("phase %s, want %s", w.sm.Status.Phase, v1alpha1.PhaseDisabled)
 	}
 }
