@@ -648,16 +648,8 @@ func TestPausedDoesNothing(t *testing.T) {
 // TestAMachineIsEjectedOnce has the cache show the Machine as it was before.
 func TestAMachineIsEjectedOnce(t *testing.T) {
 	w := newWorld(t)
-	stale := w.machine()
-	w.r = w.reconciler(w.Recorded(interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if m, ok := obj.(*clusterv1.Machine); ok && stale != nil {
-				stale.DeepCopyInto(m)
-				return nil
-			}
-			return c.Get(ctx, key, obj, opts...)
-		},
-	}))
+	reads, thaw := w.Late(w.machine())
+	w.r = w.reconciler(w.Recorded(reads))
 	w.ask("true")
 	if _, err := w.reconcile(); err != nil || w.machine().DeletionTimestamp.IsZero() {
 		t.Fatalf("the Machine is not being deleted: %v, %v", err, w.Writes)
@@ -668,7 +660,7 @@ func TestAMachineIsEjectedOnce(t *testing.T) {
 			t.Fatalf("from a late cache: writes %v, next look in %v, %v", w.Writes, next.RequeueAfter, err)
 		}
 	}
-	stale = nil
+	thaw()
 	w.resync()
 	if diff := cmp.Diff([]string{"patch Node"}, w.Writes); diff != "" {
 		t.Errorf("what is left to do: -want, +got:\n%s", diff)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -97,6 +98,22 @@ func (f *Fixture) Recorded(reads interceptor.Funcs) client.Client {
 		return f.write("patch "+kindOf(obj)+" "+sub, func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
 	}
 	return interceptor.NewClient(f.Client, reads)
+}
+
+// Late is a cache that shows obj as it is now until thaw is called: reads for Recorded.
+func (f *Fixture) Late(obj client.Object) (reads interceptor.Funcs, thaw func()) {
+	f.Helper()
+	key := client.ObjectKeyFromObject(obj)
+	f.Must(f.Client.Get(f.Context(), key, obj))
+	shown, late := obj.DeepCopyObject(), true
+	reads.Get = func(ctx context.Context, c client.WithWatch, k client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+		if !late || k != key || reflect.TypeOf(into) != reflect.TypeOf(shown) {
+			return c.Get(ctx, k, into, opts...)
+		}
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(shown.DeepCopyObject()).Elem())
+		return nil
+	}
+	return reads, func() { late = false }
 }
 
 func (f *Fixture) write(what string, write func() error) error {
