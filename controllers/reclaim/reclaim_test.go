@@ -643,8 +643,6 @@ func TestPausedDoesNothing(t *testing.T) {
 	}
 }
 
-// TestCrashPoints stops the controller before each of its writes, and after each
-// with the reply lost, and starts it anew. Every run ends as the one without.
 // TestAMachineIsEjectedOnce has the cache show the Machine as it was before.
 func TestAMachineIsEjectedOnce(t *testing.T) {
 	w := newWorld(t)
@@ -664,6 +662,28 @@ func TestAMachineIsEjectedOnce(t *testing.T) {
 	w.resync()
 	if diff := cmp.Diff([]string{"patch Node"}, w.Writes); diff != "" {
 		t.Errorf("what is left to do: -want, +got:\n%s", diff)
+	}
+}
+
+// TestAnOwnerIsServedUntilTheMachineIsEjected looks from the last write of an ejection.
+func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
+	w := newWorld(t)
+	w.rush = &wake.Rush{}
+	defer w.rush.Serve()() // another one
+	others := func() bool { return w.rush.Wait([]time.Time{noon}, noon) > 0 }
+	served := false
+	w.Fail = func(n int) (before, after error) {
+		if w.Writes[n] == "delete GenericInfrastructureMachine" {
+			served = others()
+		}
+		return nil, nil
+	}
+	w.ask("true")
+	if _, err := w.reconcile(); err != nil || !served {
+		t.Errorf("nobody knows that an owner waits: %v, %v", err, w.Writes)
+	}
+	if others() {
+		t.Error("the owner is still being served")
 	}
 }
 
@@ -691,6 +711,8 @@ func TestTheRecordWaitsForOtherOwners(t *testing.T) {
 	second()
 }
 
+// TestCrashPoints stops the controller before each of its writes, and after each
+// with the reply lost, and starts it anew. Every run ends as the one without.
 func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 7, story) }
 
 // story is a whole reclaim, told at two stations.

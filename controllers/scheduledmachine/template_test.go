@@ -3,6 +3,7 @@
 package scheduledmachine_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/test/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
@@ -149,6 +151,30 @@ func TestTemplatesGoWithTheirCluster(t *testing.T) {
 	w.Writes = nil
 	if w.settle(); len(w.Writes) != 0 {
 		t.Errorf("settled, and yet: %v", w.Writes)
+	}
+}
+
+// TestNobodyWaitsForATemplateToLeave pulls the kill switch while templates cannot be read.
+func TestNobodyWaitsForATemplateToLeave(t *testing.T) {
+	w := newWorld(t, clonedFrom("desk"))
+	w.newTemplate(bootstrapTemplate("desk"), "")
+	w.newTemplate(infraTemplate("desk"), "192.0.2.1")
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.settle()
+	m, _ := w.machine()
+	w.hold(m)
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
+	w.r = w.reconciler(w.Recorded(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if u, ok := obj.(*unstructured.Unstructured); ok && strings.HasSuffix(u.GetKind(), "Template") {
+				return testenv.ErrLost
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}))
+	w.reconcile()
+	if m, _ = w.machine(); m.DeletionTimestamp.IsZero() {
+		t.Errorf("the Machine waits for its templates: %v", w.Writes)
 	}
 }
 
