@@ -188,7 +188,7 @@ func (r Reader) template(ctx context.Context, s *Set, p Part) (*unstructured.Uns
 	return template, nil
 }
 
-// Templates reads the templates that sm names, as far as they can be used.
+// Templates reads the templates that sm names, as far as they exist.
 func (r Reader) Templates(ctx context.Context, sm *v1alpha1.ScheduledMachine) ([]*unstructured.Unstructured, error) {
 	var s Set
 	for _, p := range []Part{BootstrapOf(sm), InfrastructureOf(sm)} {
