@@ -130,10 +130,11 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	}
 	s.before = sm.DeepCopy()
 	evaluations.Inc()
-	if at := s.ejected(r.Clock.Now()); !at.IsZero() {
-		return wakeUp{at: at}, nil
+	now := r.Clock.Now()
+	if wait := s.ejected(now); wait > 0 {
+		return wakeUp{at: now.Add(wait)}, nil
 	}
-	d := lifecycle.Decide(s.facts(r.Clock.Now()))
+	d := lifecycle.Decide(s.facts(now))
 	actErr := r.act(ctx, s, d)
 	keepErr := r.keepTemplates(ctx, s)
 	if apierrors.IsConflict(keepErr) {
@@ -154,20 +155,15 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 // long as the last of many owners who come back at once may have to wait.
 const ejecting = 15 * time.Second
 
-// ejected is the instant until which package reclaim has this object to itself,
-// zero if it has not: the Machine of an owner who asked is being deleted any moment
-// now. What we would report takes the API server's time, for which the owner waits.
-// The Machine's deletion wakes us.
-func (s *scope) ejected(now time.Time) time.Time {
-	m, times := s.children.Machine, s.scheduled.ReclaimTimes()
-	if !s.scheduled.BeingReclaimed() || m == nil || !m.DeletionTimestamp.IsZero() || len(times) == 0 {
-		return time.Time{}
+// ejected is how long package reclaim has this object to itself: the Machine of an
+// owner who asked is being deleted any moment now. What we would report takes the API
+// server's time, for which the owner waits. The Machine's deletion wakes us.
+func (s *scope) ejected(now time.Time) time.Duration {
+	m := s.children.Machine
+	if !s.scheduled.BeingReclaimed() || m == nil || !m.DeletionTimestamp.IsZero() {
+		return 0
 	}
-	at := times[len(times)-1].Add(ejecting)
-	if wait := at.Sub(now); wait <= 0 || wait > ejecting {
-		return time.Time{}
-	}
-	return at
+	return wake.Left(ejecting, s.scheduled.ReclaimTimes(), now)
 }
 
 // prepare claims the object, and shows whether it is paused. It reports whether it
@@ -176,7 +172,7 @@ func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
 	sm := s.scheduled
 	read := sm.ResourceVersion
 	if err := r.claim(ctx, s); err != nil || sm.ResourceVersion != read {
-		return true, err
+		return sm.ResourceVersion != read, err
 	}
 	wrote, err := r.Actuate.Paused(ctx, s.cluster, sm)
 	if wrote {

@@ -34,14 +34,23 @@ func (r *Rush) Serve() (done func()) {
 }
 
 // Wait returns how long everything else about a machine waits before it looks again,
-// zero if it does not; its owner asked for it at the given instants, the last one last.
+// zero if it does not. Its owner asked for it at the given instants, in their order.
 func (r *Rush) Wait(asked []time.Time, now time.Time) time.Duration {
-	if r == nil || r.owners.Load() < 2 || len(asked) == 0 {
+	if r == nil || r.owners.Load() < 2 {
 		return 0
 	}
-	left := asked[len(asked)-1].Add(longestRush).Sub(now)
-	if left <= 0 || left > longestRush {
+	return min(Left(longestRush, asked, now), rushLook)
+}
+
+// Left returns how much of d is left since the last of the given instants: zero without
+// one, and if it is in the future, where a clock was wrong.
+func Left(d time.Duration, instants []time.Time, now time.Time) time.Duration {
+	if len(instants) == 0 {
 		return 0
 	}
-	return min(left, rushLook)
+	left := instants[len(instants)-1].Add(d).Sub(now)
+	if left > d {
+		return 0
+	}
+	return max(left, 0)
 }
