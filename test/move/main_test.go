@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"testing"
@@ -21,35 +22,21 @@ import (
 // clusterctlLabel is what clusterctl puts on the kinds that it installs, and moves.
 const clusterctlLabel = "clusterctl.cluster.x-k8s.io"
 
-// startTimeout bounds the start of everything; a busy machine takes a while.
-const startTimeout = 4 * time.Minute
+// A pair is two systems between which is moved.
+type pair [2]*system.System
 
-// The two systems between which is moved, and the control plane of all Clusters.
+// The two systems, and the control plane of all Clusters.
 var (
-	systems  [2]*system.System
+	systems  pair
 	workload *plane.Cluster
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(plane.Parallel(couriers+1, func() int { return run(m) }))
+	run := func() int { return plane.RunOn(start, system.StartTimeout, m.Run) }
+	os.Exit(plane.Parallel(couriers+1, run))
 }
 
-func run(m *testing.M) int {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	if err := start(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "Starting two systems:", errors.Join(err, stop()))
-		return 1
-	}
-	code := m.Run()
-	if err := stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "Stopping two systems:", err)
-		return 1
-	}
-	return code
-}
-
-func start(ctx context.Context) error {
+func start(ctx context.Context) (plane.Stage, error) {
 	var errs [2]error
 	var wg sync.WaitGroup
 	for i := range systems {
@@ -60,12 +47,14 @@ func start(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(errs[:]...); err != nil {
-		return err
+	err := errors.Join(errs[:]...)
+	if err == nil {
+		workload, err = systems[0].NewCluster(ctx, "workload", plane.ClusterOptions{NodeMonitorGrace: 10 * time.Minute})
 	}
-	var err error
-	workload, err = systems[0].NewCluster(ctx, "workload", plane.ClusterOptions{NodeMonitorGrace: 10 * time.Minute})
-	return err
+	if err != nil {
+		return nil, errors.Join(err, systems.Stop())
+	}
+	return systems, nil
 }
 
 // label makes clusterctl see the kinds that it did not install itself.
@@ -83,9 +72,17 @@ func label(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-func stop() error {
+// DumpLogs writes the last lines of every log of both to w.
+func (p pair) DumpLogs(w io.Writer, lines int) {
+	for _, s := range p {
+		s.DumpLogs(w, lines)
+	}
+}
+
+// Stop stops those that were started.
+func (p pair) Stop() error {
 	var errs []error
-	for _, s := range systems {
+	for _, s := range p {
 		if s != nil {
 			errs = append(errs, s.Stop())
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -15,30 +16,49 @@ import (
 // idle cores; a busy machine may need much more.
 const startTimeout = 2 * time.Minute
 
-// Main is for TestMain: it starts one plane for all tests of a binary, hands it
-// to use, runs them and stops it. The result is for os.Exit.
+// A Stage is what the tests of a binary run on.
+type Stage interface {
+	// DumpLogs writes the last lines of every log to w.
+	DumpLogs(w io.Writer, lines int)
+	// Stop ends everything that runs.
+	Stop() error
+}
+
+// RunOn is for TestMain: it starts a stage within the given time, runs the tests and
+// stops it. If start returns an error, nothing of it is left. The result is for os.Exit.
+func RunOn(start func(context.Context) (Stage, error), within time.Duration, run func() int) int {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	stage, err := start(ctx)
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "Starting what tests run on:", err)
+		return 1
+	}
+	code := run()
+	if code != 0 {
+		stage.DumpLogs(os.Stderr, 20)
+	}
+	if err := stage.Stop(); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "Stopping what tests ran on:", err)
+		return 1
+	}
+	return code
+}
+
+// Main is RunOn with one plane for all tests of a binary, which it hands to use.
 //
 //	func TestMain(m *testing.M) {
 //		os.Exit(plane.Main(m, plane.Options{}, func(p *plane.Plane) { shared = p }))
 //	}
 func Main(m *testing.M, o Options, use func(*Plane)) int {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	p, err := Start(ctx, o)
-	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "Starting the local plane:", err)
-		return 1
-	}
-	use(p)
-	code := m.Run()
-	if code != 0 {
-		p.DumpLogs(os.Stderr, 20)
-	}
-	if err := p.Stop(); err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "Stopping the local plane:", err)
-		return 1
-	}
-	return code
+	return RunOn(func(ctx context.Context) (Stage, error) {
+		p, err := Start(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		use(p)
+		return p, nil
+	}, startTimeout, m.Run)
 }
 
 // MainBare is Main with an API server on which nothing is installed.

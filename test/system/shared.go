@@ -4,36 +4,25 @@ package system
 
 import (
 	"context"
-	"fmt"
-	"os"
+	"errors"
 	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// startTimeout bounds the start of everything; a busy machine takes a while.
-const startTimeout = 4 * time.Minute
+// StartTimeout bounds the start of everything; a busy machine takes a while.
+const StartTimeout = 4 * time.Minute
 
-// Main is for TestMain: it starts a system, hands it to use, runs the tests and stops
-// the system. It returns the exit status.
+// Main is plane.RunOn with one system for all tests of a binary, which use prepares.
 func Main(o Options, use func(context.Context, *System) error, run func() int) int {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	s, err := Start(ctx, o)
-	if err != nil {
-		return complain("Starting 5-Spot:", err)
-	}
-	code := 1
-	if err := use(ctx, s); err != nil {
-		complain("Preparing 5-Spot:", err)
-	} else if code = run(); code != 0 {
-		s.DumpLogs(os.Stderr, 20)
-	}
-	if err := s.Stop(); err != nil {
-		return complain("Stopping 5-Spot:", err)
-	}
-	return code
-}
-
-func complain(doing string, err error) int {
-	_, _ = fmt.Fprintln(os.Stderr, doing, err)
-	return 1
+	return plane.RunOn(func(ctx context.Context) (plane.Stage, error) {
+		s, err := Start(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if err := use(ctx, s); err != nil {
+			return nil, errors.Join(err, s.Stop())
+		}
+		return s, nil
+	}, StartTimeout, run)
 }
