@@ -20,6 +20,8 @@ package controllers
 // Templates are tied to their Cluster by a patch.
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io;infrastructure.cluster.x-k8s.io;k0smotron.io,resources=*,verbs=get;list;watch;create;patch;delete
 // The version of a Cluster without topology is that of its control plane.
+// Whether a kind is installed, and how it is served, is read from its definition.
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=*,verbs=list;watch
 // The registration of the runtime extension, which goes with the webhook's.
 // +kubebuilder:rbac:groups=runtime.cluster.x-k8s.io,resources=extensionconfigs,resourceNames=fivespot,verbs=get;list;watch;create;patch;delete

@@ -117,7 +117,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("creating client of the emergency lane: %w", err)
 	}
-	read := children.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper()}
+	read := children.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}
 	recorder := mgr.GetEventRecorder(ManagerName)
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -234,7 +234,7 @@ func unlimitedClient(mgr ctrl.Manager) (client.Client, error) {
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.QPS, config.RateLimiter = -1, nil
 	return client.New(config, client.Options{
-		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		Cache: &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true},
+		Scheme: mgr.GetScheme(),
+		Cache:  &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true},
 	})
 }

@@ -195,6 +195,10 @@ const (
 	// ReferencesInvalidReason means that something the spec names cannot be used;
 	// the message says which and why.
 	ReferencesInvalidReason = "ReferencesInvalid"
+	// ReferencesUnreadableReason means that nobody knows whether something exists that the
+	// spec or the Machine names; the message says why. Nothing is made or taken away
+	// because of it.
+	ReferencesUnreadableReason = "ReferencesUnreadable"
 	// ConnectedReason means that the workload cluster is connected.
 	ConnectedReason = "Connected"
 	// NotConnectedReason means that the workload cluster is not connected.

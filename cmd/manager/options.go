@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/server"
 )
 
@@ -137,8 +139,9 @@ func (o *Options) manager(scheme *runtime.Scheme) (ctrl.Options, error) {
 		SyncPeriod: &o.syncPeriod,
 		// Cluster API labels the kubeconfigs of workload clusters; no other Secret is read.
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}:             {Label: labels.NewSelector().Add(*ofClusters)},
-			&runtimev1.ExtensionConfig{}: extensionconfig.CacheByObject(),
+			&corev1.Secret{}:                            {Label: labels.NewSelector().Add(*ofClusters)},
+			&runtimev1.ExtensionConfig{}:                extensionconfig.CacheByObject(),
+			&apiextensionsv1.CustomResourceDefinition{}: {Transform: kinds.Trimmed},
 		},
 	}
 	if o.namespace != "" {

@@ -125,7 +125,7 @@ func (w *world) restart() {
 		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster))
 	}
 	w.r = (&nodesync.Reconciler{
-		Reader: c, ClusterIndex: index, Children: children.Reader{Cached: c, Live: c, Mapper: c.RESTMapper()},
+		Reader: c, ClusterIndex: index, Children: children.Reader{Cached: c, Live: c},
 		ClusterCache: w.cache, Recorder: w.recorder, Manifests: w.manifests,
 	}).WithoutWatches()
 }

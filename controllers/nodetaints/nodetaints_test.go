@@ -129,7 +129,7 @@ func (w *world) reconcile() (ctrl.Result, error) {
 	}
 	r := (&nodetaints.Reconciler{
 		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), ClusterCache: cache,
-		Children: children.Reader{Cached: c, Live: c, Mapper: c.RESTMapper()},
+		Children: children.Reader{Cached: c, Live: c},
 	}).WithoutWatches()
 	res, err := r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
 	w.Read(w.sm)

@@ -211,7 +211,7 @@ func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 		Request:    judge(s.node, s.children.Machine, s.served()),
 		Ejected:    s.children.Removed(r.Hooks),
 		// A kind that cannot be read is no proof of absence.
-		InfrastructureGone: s.children.Infrastructure == nil && len(s.children.Problems) == 0,
+		InfrastructureGone: s.children.InfrastructureState() == lifecycle.Absent && len(s.children.Problems) == 0,
 	}
 	if m := s.children.Machine; m != nil {
 		f.Machine, f.ControlPlane = presence(m), util.IsControlPlaneMachine(m)

@@ -77,7 +77,7 @@ func newWorld(t *testing.T) *world {
 // built is a child as it would be made.
 func (w *world) built(p children.Part) *unstructured.Unstructured {
 	w.Helper()
-	u, err := children.Reader{}.Desired(w.Context(), &children.Set{}, p)
+	u, err := children.Reader{Cached: w.Client, Live: w.Client}.Desired(w.Context(), &children.Set{}, p)
 	w.Must(err)
 	return u
 }
@@ -159,7 +159,7 @@ func (w *world) reconcile() (ctrl.Result, error) {
 func (w *world) reconciler(c client.Client) *reclaim.Reconciler {
 	return (&reclaim.Reconciler{
 		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Hooks: w.hooks, Rush: w.rush,
-		Children:     children.Reader{Cached: c, Live: c, Mapper: c.RESTMapper()},
+		Children:     children.Reader{Cached: c, Live: c},
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}),
 	}).WithoutWatches()
 }

@@ -30,7 +30,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 		return r.ensure(ctx, s)
 	case lifecycle.Depart:
 		observeLag(s, r.Clock.Now())
-		s.pending = waits
+		s.pending = waits // Depart is only decided where there is something to delete.
 		return r.Actuate.Depart(ctx, s.children.Children)
 	case lifecycle.Expedite:
 		return r.Actuate.Expedite(ctx, s.children.Children)
@@ -119,9 +119,6 @@ func (r *Reconciler) make(ctx context.Context, s *scope, d draft) (*unstructured
 	if live == nil {
 		var err error
 		if live, err = r.create(ctx, s, d); err != nil {
-			return nil, err
-		}
-		if err := r.Watcher.Watch(live); err != nil {
 			return nil, err
 		}
 	}

@@ -48,11 +48,12 @@ var underway = map[lifecycle.Reason]string{
 	lifecycle.MachineNotReady:  "Machine is not ready yet",
 	lifecycle.MachineCreating:  "Machine is being created",
 	lifecycle.KillSwitchActing: "Kill switch: Machine is being removed without drain",
-	lifecycle.GracefulShutdown: "Machine is leaving: drain, volumes, infrastructure",
+	lifecycle.GracefulShutdown: "Machine is leaving",
 	lifecycle.ClusterDeleting:  "The Cluster is being deleted: nothing is started",
 	lifecycle.Unreadable:       "The schedule cannot be read: everything stays as it is",
 	lifecycle.NoCluster:        "The Cluster does not exist",
 	lifecycle.Judging:          "The schedule is being judged",
+	lifecycle.Unread:           "Something cannot be read",
 }
 
 func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
@@ -78,11 +79,15 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 		record, _ := s.scheduled.ReclaimRequest()
 		c.Message = withDetail(record.Where(), s.hooksInTheWay())
 	case lifecycle.KillSwitchActing:
-		c.Message = withDetail(withDetail(c.Message, s.hooksInTheWay()), s.machineReady().Message)
-	case lifecycle.MachineNotReady, lifecycle.GracefulShutdown:
+		c.Message = withDetail(withDetail(c.Message, s.hooksInTheWay()), s.leftovers())
+	case lifecycle.MachineNotReady:
 		c.Message = withDetail(c.Message, s.machineReady().Message)
+	case lifecycle.GracefulShutdown:
+		c.Message = s.leaving()
 	case lifecycle.NoCluster:
 		c.Message = s.referenceProblems()
+	case lifecycle.Unread:
+		c.Message = s.unread()
 	case lifecycle.ScheduleDisabled:
 		if record, ok := s.scheduled.ServedReclaim(); ok {
 			c.Message = disabledBy(record)
@@ -93,6 +98,30 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 		c.Message = withDetail(c.Message, edits)
 	}
 	return c
+}
+
+// leaving says what a departure waits for.
+func (s *scope) leaving() string {
+	if s.children.Machine == nil {
+		return withDetail("The Machine is gone", s.leftovers())
+	}
+	return withDetail(underway[lifecycle.GracefulShutdown], s.leftovers())
+}
+
+// leftovers says what of a machine that leaves is still there: what its Machine waits for,
+// else what it has left behind.
+func (s *scope) leftovers() string {
+	if s.children.Machine != nil {
+		return s.machineReady().Message
+	}
+	var left []string
+	for _, child := range s.children.Existing() {
+		left = append(left, child.GetObjectKind().GroupVersionKind().Kind+" "+child.GetName())
+	}
+	if len(left) > 0 {
+		return "waiting for " + strings.Join(left, " and ") + " to be gone"
+	}
+	return s.unread()
 }
 
 func withDetail(message, detail string) string {
@@ -176,6 +205,8 @@ func (s *scope) machineReady() metav1.Condition {
 		return c
 	}
 	switch {
+	case !m.DeletionTimestamp.IsZero():
+		c.Reason, c.Message = clusterv1.MachineDeletingReason, "Cluster API has not reported on the deletion yet"
 	case source == nil:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.MachineNotReadyReason
 		c.Message = "Cluster API has not reported on the Machine yet"
@@ -192,10 +223,25 @@ func (s *scope) referencesValid() metav1.Condition {
 		Type: v1alpha1.ReferencesValidCondition, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReferencesValidReason, Message: s.pendingEdits(),
 	}
+	if msg := s.unread(); msg != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReferencesUnreadableReason, msg
+	}
 	if msg := s.referenceProblems(); msg != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReferencesInvalidReason, msg
 	}
 	return c
+}
+
+// unread says what could not be read, empty if everything could.
+func (s *scope) unread() string {
+	var parts []string
+	for _, p := range s.children.Unread {
+		parts = append(parts, "spec."+p.Field+": "+p.Message)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.Join(parts, "; ") + ". Until then nothing is made or taken away because of it"
 }
 
 // referenceProblems says what of the spec cannot be used, and the way out; empty

@@ -87,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	next, err := r.reconcile(ctx, sm)
 	r.fresh.Wrote(req, read, sm.ResourceVersion)
-	if err == nil {
+	if err == nil && !next.retry {
 		r.Backoff.Forget(req)
 		return next.result(r.Clock.Now()), nil
 	}
@@ -97,8 +97,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{RequeueAfter: wake.QuietRetry}, nil
 	}
-	ctrl.LoggerFrom(ctx).Error(err, "Reconciling ScheduledMachine")
-	failures.Inc()
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Reconciling ScheduledMachine")
+		failures.Inc()
+	}
 	retry := r.Clock.Now().Add(r.Backoff.When(req))
 	if !next.at.After(r.Clock.Now()) || retry.Before(next.at) {
 		next.at = retry // But a window's edge does not wait for a back-off.
@@ -136,7 +138,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	}
 	d := lifecycle.Decide(s.facts(now))
 	actErr := r.act(ctx, s, d)
-	keepErr := r.keepTemplates(ctx, s)
+	keepErr := errors.Join(r.claimChildren(ctx, s), r.keepTemplates(ctx, s))
 	if apierrors.IsConflict(keepErr) {
 		return wakeUp{}, errors.Join(actErr, keepErr)
 	}
@@ -145,6 +147,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	}
 	err = errors.Join(actErr, keepErr, r.report(ctx, s, d, actErr))
 	next := r.wakeUp(d.Recheck, d.Again && err == nil)
+	next.retry = len(s.children.Unread) > 0
 	if conditions.IsTrue(sm, v1alpha1.ReadyCondition) {
 		next.priority = onTime
 	}
@@ -203,6 +206,22 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) error {
 		delete(sm.Annotations, v1alpha1.ReclaimedAnnotation)
 	}
 	return r.Actuate.PatchLocked(ctx, sm, before)
+}
+
+// claimChildren puts back our label and our owner reference where somebody took one off.
+// Nothing depends on the label, and it comes after the action: what is found by it is.
+func (r *Reconciler) claimChildren(ctx context.Context, s *scope) error {
+	if !controllerutil.ContainsFinalizer(s.scheduled, v1alpha1.ScheduledMachineFinalizer) {
+		return nil
+	}
+	var errs []error
+	for _, child := range s.children.Existing() {
+		before, ok := child.DeepCopyObject().(client.Object)
+		if ok && children.Claim(child, s.scheduled) {
+			errs = append(errs, actuate.IgnoreNoObject(r.Actuate.PatchLocked(ctx, child, before)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // clusterReference makes clusterctl move take an object along.
@@ -271,6 +290,8 @@ const (
 type wakeUp struct {
 	at       time.Time
 	priority int
+	// retry says that something could not be read, and is looked at again after a back-off.
+	retry bool
 }
 
 // wakeUp is at the given instant, or at once.

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
@@ -97,11 +97,13 @@ func (s *scope) mustBeSure() bool {
 	return !s.scheduled.DeletionTimestamp.IsZero() || s.scheduled.Status.MachineRef != nil
 }
 
-// watchChildren watches the kinds that exist, which includes those that are about
-// to be made once they are.
+// watchChildren watches the kinds of which children were looked for. One whose objects
+// cannot be listed now wakes us when they can.
 func (r *Reconciler) watchChildren(s *scope) error {
 	var errs []error
-	for _, obj := range s.children.Existing() {
+	for _, kind := range s.children.Kinds {
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(kind)
 		errs = append(errs, r.Watcher.Watch(obj))
 	}
 	return errors.Join(errs...)
@@ -126,9 +128,9 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		Reclaim:        sm.BeingReclaimed(),
 		Enabled:        sm.ScheduleEnabled(),
 		Readable:       s.scheduleErr == nil,
-		Infrastructure: presence(s.children.Infrastructure, s.children.Infrastructure == nil),
-		Bootstrap:      presence(s.children.Bootstrap, s.children.Bootstrap == nil),
-		Machine:        presence(s.children.Machine, s.children.Machine == nil),
+		Infrastructure: s.children.InfrastructureState(),
+		Bootstrap:      s.children.BootstrapState(),
+		Machine:        s.children.MachineState(),
 		Expedited:      s.children.Expedited(),
 	}
 	f.Wanted, f.Change = s.answer(now)
@@ -149,15 +151,4 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		}
 	}
 	return f
-}
-
-func presence(obj client.Object, absent bool) lifecycle.Presence {
-	switch {
-	case absent:
-		return lifecycle.Absent
-	case obj.GetDeletionTimestamp().IsZero():
-		return lifecycle.Present
-	default:
-		return lifecycle.Leaving
-	}
 }

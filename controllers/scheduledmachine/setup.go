@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/controllers/external"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -55,6 +58,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster)).
+		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.waitingForKind),
+			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("scheduledmachine", mapper.OfCluster, clustercache.WatchForProbeFailure(workload.UnreachableAfter))).
 		WithOptions(opts).
 		Build(r)
@@ -65,6 +70,28 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		Controller: c, Cache: mgr.GetCache(), Scheme: mgr.GetScheme(), PredicateLogger: &log,
 	}, mgr}
 	return registerMetrics(mgr.GetCache())
+}
+
+// waitingForKind returns the ScheduledMachines that wait for a kind to be installed or
+// served: a definition that changes may be what they wait for.
+func (r *Reconciler) waitingForKind(ctx context.Context, crd client.Object) []ctrl.Request {
+	definition, ok := crd.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok {
+		return nil
+	}
+	list := &v1alpha1.ScheduledMachineList{}
+	if err := r.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of kind", "kind", definition.Spec.Names.Kind)
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range list.Items {
+		sm := &list.Items[i]
+		if !conditions.IsTrue(sm, v1alpha1.ReferencesValidCondition) && children.MayBeOf(sm, definition.Spec.Group, definition.Spec.Names.Kind) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)})
+		}
+	}
+	return requests
 }
 
 // resync lets through what the cache delivers every --sync-period. A timer counts

@@ -70,7 +70,7 @@ func newWorld(t *testing.T, change func(*v1alpha1.ScheduledMachine)) *world {
 func (w *world) reconciler(c client.Client) *scheduledmachine.Reconciler {
 	return &scheduledmachine.Reconciler{
 		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Watcher: noWatch{},
-		Children:     children.Reader{Cached: c, Live: c, Mapper: c.RESTMapper()},
+		Children:     children.Reader{Cached: c, Live: c},
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster)),
 		Backoff:      workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Second, 5*time.Minute),
 	}

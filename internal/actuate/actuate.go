@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/paused"
@@ -76,14 +77,29 @@ func (a *Actuator) Delete(ctx context.Context, obj client.Object) error {
 		return nil
 	}
 	err := a.client.Delete(ctx, obj, client.Preconditions{UID: new(obj.GetUID())})
-	if err != nil && !Gone(err) {
+	if err != nil && !NoObject(err) {
 		return fmt.Errorf("deleting %s %s: %w", kind(obj), obj.GetName(), err)
 	}
 	return nil
 }
 
-// Gone reports whether err says that the object does not exist. A kind that is
-// not installed has no objects either.
+// NoObject reports whether err says that the object does not exist. An API server also
+// answers "not found" for a kind, or a version of it, that it does not serve: that says
+// nothing about the object.
+func NoObject(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// IgnoreNoObject returns nil for an error that NoObject reports.
+func IgnoreNoObject(err error) error {
+	if NoObject(err) {
+		return nil
+	}
+	return err
+}
+
+// Gone reports whether err says that there is no such object, or no such kind. It is for
+// kinds that come and go with a feature, never for a machine's.
 func Gone(err error) bool {
 	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 }

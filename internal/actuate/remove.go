@@ -4,7 +4,6 @@ package actuate
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -28,10 +27,12 @@ var skipWaits = []string{
 // ourHooks are the deletion hooks by which Cluster API waits for us.
 var ourHooks = []string{v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation}
 
-// Children are the objects of one machine; nil where there is none.
+// Children are the objects of one machine; nil where none is known.
 type Children struct {
 	Machine                   *clusterv1.Machine
 	Bootstrap, Infrastructure *unstructured.Unstructured
+	// InfrastructureUnknown says that nobody knows whether there is infrastructure.
+	InfrastructureUnknown bool
 }
 
 // Hooks says what a removal does about the deletion hooks that others put on the
@@ -47,7 +48,25 @@ const (
 
 // Removed reports whether Remove has nothing left to do but wait.
 func (c Children) Removed(hooks Hooks) bool {
-	return c.Expedited() && (going(c.Infrastructure) || len(c.WaitsFor(hooks)) > 0) && (c.Machine != nil || going(c.Bootstrap))
+	if c.Machine == nil {
+		rest := c.rest()
+		return rest == nil || going(rest)
+	}
+	return c.Expedited() && (going(c.Infrastructure) || len(c.WaitsFor(hooks)) > 0)
+}
+
+// rest is what is to be deleted next of a machine without Machine, nil if nothing. The
+// bootstrap config is the last to go, and not before the infrastructure is known to be
+// gone: providers read it while they clean a host.
+func (c Children) rest() *unstructured.Unstructured {
+	switch {
+	case c.Infrastructure != nil:
+		return c.Infrastructure
+	case c.InfrastructureUnknown:
+		return nil
+	default:
+		return c.Bootstrap
+	}
 }
 
 // WaitsFor returns the deletion hooks, in the order of their names, that keep a
@@ -156,7 +175,7 @@ func (a *Actuator) Remove(ctx context.Context, c Children, hooks Hooks) error {
 	if c.Machine == nil {
 		return a.deleteRest(ctx, c)
 	}
-	if err := a.skipWaits(ctx, c.Machine); err != nil && !Gone(err) {
+	if err := a.skipWaits(ctx, c.Machine); err != nil && !NoObject(err) {
 		return err
 	}
 	if err := a.Delete(ctx, c.Machine); err != nil {
@@ -185,13 +204,11 @@ func (a *Actuator) skipWaits(ctx context.Context, m *clusterv1.Machine) error {
 }
 
 func (a *Actuator) deleteRest(ctx context.Context, c Children) error {
-	var errs []error
-	for _, obj := range []*unstructured.Unstructured{c.Infrastructure, c.Bootstrap} {
-		if obj != nil {
-			errs = append(errs, a.Delete(ctx, obj))
-		}
+	rest := c.rest()
+	if rest == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return a.Delete(ctx, rest)
 }
 
 func going(obj client.Object) bool {

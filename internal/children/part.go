@@ -5,12 +5,12 @@ package children
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
 // A Part is one of the two children that are made from what the spec describes, or
@@ -103,7 +104,7 @@ func (p Part) MadeFrom(live *unstructured.Unstructured) bool {
 // cannot be used is a Problem of s and no object.
 func (r Reader) Desired(ctx context.Context, s *Set, p Part) (*unstructured.Unstructured, error) {
 	if !p.cloned() {
-		return p.embedded()
+		return r.embedded(ctx, s, p)
 	}
 	template, err := r.template(ctx, s, p)
 	if template == nil || err != nil {
@@ -115,6 +116,26 @@ func (r Reader) Desired(ctx context.Context, s *Set, p Part) (*unstructured.Unst
 		s.Problems = append(s.Problems, Problem{p.Field, problem})
 	}
 	return desired, nil
+}
+
+// embedded builds the child from the spec. A kind that cannot be used, or is not served
+// in that version, is a Problem of s and no object.
+func (r Reader) embedded(ctx context.Context, s *Set, p Part) (*unstructured.Unstructured, error) {
+	if usable, err := r.usable(ctx, s, p.Field, p.Kind()); err != nil || !usable {
+		return nil, err
+	}
+	return p.embedded()
+}
+
+// usable reports whether objects of a kind can be read and made. Else that is a Problem
+// of s.
+func (r Reader) usable(ctx context.Context, s *Set, field string, kind schema.GroupVersionKind) (bool, error) {
+	err := r.kinds().ToMake(ctx, kind)
+	if errors.Is(err, kinds.ErrNotInstalled) || errors.Is(err, kinds.ErrUnusable) || errors.Is(err, kinds.ErrNotServed) {
+		s.Problems = append(s.Problems, Problem{field, err.Error()})
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (p Part) embedded() (*unstructured.Unstructured, error) {
@@ -166,17 +187,12 @@ func (p Part) clone(template *unstructured.Unstructured) (u *unstructured.Unstru
 // template reads the template. One that is not there is a Problem of s and no object.
 func (r Reader) template(ctx context.Context, s *Set, p Part) (*unstructured.Unstructured, error) {
 	gvk := schema.FromAPIVersionAndKind(p.template.APIVersion, p.template.Kind)
-	mapping, err := r.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	switch {
-	case meta.IsNoMatchError(err):
-		s.notInstalled(p.Field, gvk.GroupKind())
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("looking up %s: %w", gvk.GroupKind(), err)
+	if usable, err := r.usable(ctx, s, p.Field, gvk); err != nil || !usable {
+		return nil, err
 	}
 	template := &unstructured.Unstructured{}
-	template.SetGroupVersionKind(mapping.GroupVersionKind)
-	err = r.Live.Get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: p.template.Name}, template)
+	template.SetGroupVersionKind(gvk)
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: p.template.Name}, template)
 	switch {
 	case apierrors.IsNotFound(err):
 		s.Problems = append(s.Problems, Problem{p.Field, fmt.Sprintf(

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,6 +61,9 @@ type templates struct {
 }
 
 func (s templates) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+		return define(crd, key, schema.FromAPIVersionAndKind(infrastructureVersion, "DevMachineTemplate"))
+	}
 	if s.only == nil || key != client.ObjectKeyFromObject(s.only) {
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
@@ -79,10 +82,9 @@ func template(spec map[string]any) *unstructured.Unstructured {
 
 func desired(t *testing.T, sm *v1alpha1.ScheduledMachine, existing *unstructured.Unstructured) (*unstructured.Unstructured, []children.Problem) {
 	t.Helper()
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(schema.FromAPIVersionAndKind(infrastructureVersion, "DevMachineTemplate"), meta.RESTScopeNamespace)
 	var s children.Set
-	u, err := children.Reader{Live: templates{only: existing}, Mapper: mapper}.Desired(t.Context(), &s, children.InfrastructureOf(sm))
+	r := templates{only: existing}
+	u, err := children.Reader{Cached: r, Live: r}.Desired(t.Context(), &s, children.InfrastructureOf(sm))
 	if err != nil {
 		t.Fatal(err)
 	}

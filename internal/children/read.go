@@ -4,18 +4,23 @@ package children
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
 // A Problem is a child that cannot be used, and why.
@@ -34,9 +39,59 @@ type Set struct {
 	// kinds that are not installed.
 	Problems []Problem
 
+	// Unread are the children of which nobody knows whether they exist, and why: at most
+	// the bootstrap config and the infrastructure machine. Unknown is never absent.
+	Unread []Problem
+
+	// Kinds are those of which children were looked for.
+	Kinds []schema.GroupVersionKind
+
 	// Templates are those that were read for what is to be made.
 	Templates []*unstructured.Unstructured
+
+	// BootstrapUnknown says that nobody knows whether there is a bootstrap config.
+	BootstrapUnknown bool
 }
+
+// MachineState is what is known of the Machine.
+func (s *Set) MachineState() lifecycle.Presence {
+	if s.Machine == nil {
+		return lifecycle.Absent
+	}
+	return presence(s.Machine)
+}
+
+// BootstrapState is what is known of the bootstrap config.
+func (s *Set) BootstrapState() lifecycle.Presence {
+	return stateOf(s.Bootstrap, s.BootstrapUnknown)
+}
+
+// InfrastructureState is what is known of the infrastructure machine.
+func (s *Set) InfrastructureState() lifecycle.Presence {
+	return stateOf(s.Infrastructure, s.InfrastructureUnknown)
+}
+
+func stateOf(obj *unstructured.Unstructured, unread bool) lifecycle.Presence {
+	switch {
+	case obj != nil:
+		return presence(obj)
+	case unread:
+		return lifecycle.Unknown
+	default:
+		return lifecycle.Absent
+	}
+}
+
+func presence(obj client.Object) lifecycle.Presence {
+	if obj.GetDeletionTimestamp().IsZero() {
+		return lifecycle.Present
+	}
+	return lifecycle.Leaving
+}
+
+// readTimeout bounds the read of one object of a provider's kind. The cache waits for
+// the first list of a kind, which never comes while its conversion webhook is down.
+const readTimeout = 2 * time.Second
 
 // A Reader reads children. It is safe for concurrent use.
 type Reader struct {
@@ -44,14 +99,15 @@ type Reader struct {
 	Cached client.Reader
 	// Live answers from the API server.
 	Live client.Reader
-	// Mapper knows which kinds are installed.
-	Mapper meta.RESTMapper
 }
+
+func (r Reader) kinds() kinds.Resolver { return kinds.Resolver(r) }
 
 // Read returns the children of sm. What the cache does not have is looked up live
 // if sure is set, so that "absent" is never the answer of a cache that is late. A
 // Machine that leaves takes the other two with it, and nothing depends on whether
-// they have gone before: then the cache will do for them.
+// they have gone before: then the cache will do for them. An object of a provider that
+// cannot be read is Unread, and no error: its machine is served as far as it goes.
 func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bool) (Set, error) {
 	var s Set
 	name := NamesOf(sm.Name).Machine
@@ -60,27 +116,15 @@ func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bo
 	switch {
 	case err != nil:
 		return Set{}, err
-	case found && ours(machine, sm):
+	case found && isMachineOf(machine, sm):
 		s.Machine = machine
 	case found:
 		s.foreign("machineTemplate", MachineKind.Kind, name)
 	}
 	sure = sure && (s.Machine == nil || s.Machine.DeletionTimestamp.IsZero())
-	kinds := kindsOf(sm, s.Machine)
-	for _, c := range []struct {
-		part  Part
-		kinds []schema.GroupVersionKind
-		into  **unstructured.Unstructured
-	}{
-		{BootstrapOf(sm), kinds.bootstrap, &s.Bootstrap},
-		{InfrastructureOf(sm), kinds.infrastructure, &s.Infrastructure},
-	} {
-		obj, err := r.firstOf(ctx, &s, c.part, c.kinds, sure)
-		if err != nil {
-			return Set{}, err
-		}
-		*c.into = obj
-	}
+	bootstrap, infrastructure := kindsOf(sm, s.Machine)
+	s.Bootstrap, s.BootstrapUnknown = r.find(ctx, &s, BootstrapOf(sm), bootstrap, sure)
+	s.Infrastructure, s.InfrastructureUnknown = r.find(ctx, &s, InfrastructureOf(sm), infrastructure, sure)
 	return s, nil
 }
 
@@ -88,94 +132,132 @@ func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bo
 func (r Reader) Machine(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*clusterv1.Machine, error) {
 	machine := &clusterv1.Machine{}
 	found, err := r.get(ctx, client.ObjectKey{Namespace: sm.Namespace, Name: NamesOf(sm.Name).Machine}, machine, false)
-	if err != nil || !found || !ours(machine, sm) {
+	if err != nil || !found || !isMachineOf(machine, sm) {
 		return nil, err
 	}
 	return machine, nil
 }
 
-type candidates struct{ bootstrap, infrastructure []schema.GroupVersionKind }
-
-// kindsOf returns the kinds a child may be of: that which the Machine refers to,
-// else that which was reported, and that of the spec. An edit of the kind must
-// not lose the old object.
-func kindsOf(sm *v1alpha1.ScheduledMachine, machine *clusterv1.Machine) candidates {
-	c := candidates{
-		bootstrap:      reported(sm.Status.BootstrapRef),
-		infrastructure: reported(sm.Status.InfrastructureRef),
-	}
+// kindsOf returns the kinds that a child may be of. A Machine says what it refers to;
+// without one it is the kind that was reported, or that of the spec. An edit of the
+// kind must not lose the old object.
+func kindsOf(sm *v1alpha1.ScheduledMachine, machine *clusterv1.Machine) (bootstrap, infrastructure []schema.GroupKind) {
+	bootstrap = appendKind(reported(sm.Status.BootstrapRef), BootstrapOf(sm).Kind().GroupKind())
+	infrastructure = appendKind(reported(sm.Status.InfrastructureRef), InfrastructureOf(sm).Kind().GroupKind())
 	if machine != nil {
-		c.bootstrap = referred(machine.Spec.Bootstrap.ConfigRef, c.bootstrap)
-		c.infrastructure = referred(machine.Spec.InfrastructureRef, c.infrastructure)
+		bootstrap = referred(machine.Spec.Bootstrap.ConfigRef, bootstrap)
+		infrastructure = referred(machine.Spec.InfrastructureRef, infrastructure)
 	}
-	c.bootstrap = appendKind(c.bootstrap, BootstrapOf(sm).Kind())
-	c.infrastructure = appendKind(c.infrastructure, InfrastructureOf(sm).Kind())
-	return c
+	return bootstrap, infrastructure
 }
 
-func reported(ref *v1alpha1.ChildReference) []schema.GroupVersionKind {
+// MayBeOf reports whether a child of sm, or what it is made from, may be of a kind.
+func MayBeOf(sm *v1alpha1.ScheduledMachine, group, kind string) bool {
+	kinds := slices.Concat(reported(sm.Status.BootstrapRef), reported(sm.Status.InfrastructureRef))
+	for _, p := range []Part{BootstrapOf(sm), InfrastructureOf(sm)} {
+		named := p.Kind().GroupKind()
+		kinds = append(kinds, named, schema.GroupKind{Group: named.Group, Kind: named.Kind + clusterv1.TemplateSuffix})
+	}
+	return slices.Contains(kinds, schema.GroupKind{Group: group, Kind: kind})
+}
+
+func reported(ref *v1alpha1.ChildReference) []schema.GroupKind {
 	if ref == nil {
 		return nil
 	}
-	return []schema.GroupVersionKind{schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)}
+	return []schema.GroupKind{schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()}
 }
 
-// referred puts the kind that a Machine refers to first. A Machine's reference
-// has no version: any served one will do.
-func referred(ref clusterv1.ContractVersionedObjectReference, rest []schema.GroupVersionKind) []schema.GroupVersionKind {
+func referred(ref clusterv1.ContractVersionedObjectReference, otherwise []schema.GroupKind) []schema.GroupKind {
 	if ref.Kind == "" {
-		return rest
+		return otherwise
 	}
-	return append([]schema.GroupVersionKind{{Group: ref.APIGroup, Kind: ref.Kind}}, rest...)
+	return []schema.GroupKind{{Group: ref.APIGroup, Kind: ref.Kind}}
 }
 
-func appendKind(kinds []schema.GroupVersionKind, k schema.GroupVersionKind) []schema.GroupVersionKind {
-	for i, have := range kinds {
-		if have.GroupKind() == k.GroupKind() {
-			if have.Version == "" {
-				kinds[i].Version = k.Version
-			}
-			return kinds
-		}
+func appendKind(all []schema.GroupKind, kind schema.GroupKind) []schema.GroupKind {
+	if slices.Contains(all, kind) {
+		return all
 	}
-	return append(kinds, k)
+	return append(all, kind)
 }
 
-// firstOf returns the first object of ours among the kinds. Only the kind of the
-// spec, the last, can be a problem: it is the one that is to be made.
-func (r Reader) firstOf(ctx context.Context, s *Set, p Part, kinds []schema.GroupVersionKind, sure bool) (*unstructured.Unstructured, error) {
-	for i, gvk := range kinds {
-		last := i == len(kinds)-1
-		mapping, err := r.Mapper.RESTMapping(gvk.GroupKind(), versions(gvk)...)
-		if meta.IsNoMatchError(err) {
-			if last {
-				s.notInstalled(p.Field, gvk.GroupKind())
-			}
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("looking up %s: %w", gvk.GroupKind(), err)
-		}
-		obj := &unstructured.Unstructured{}
-		obj.SetGroupVersionKind(mapping.GroupVersionKind)
-		found, err := r.get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: p.Name}, obj, sure)
+// find returns the first object of ours among the kinds, or says that nobody knows
+// whether there is one.
+func (r Reader) find(ctx context.Context, s *Set, p Part, among []schema.GroupKind, sure bool) (obj *unstructured.Unstructured, unread bool) {
+	for _, kind := range among {
+		obj, err := r.findKind(ctx, s, p, kind, sure)
 		switch {
+		case obj != nil:
+			return obj, false
 		case err != nil:
-			return nil, err
-		case found && ours(obj, p.owner):
-			return obj, nil
-		case found && last:
-			s.foreign(p.Field, gvk.Kind, p.Name)
+			ctrl.LoggerFrom(ctx).Error(err, "Reading child", "kind", kind.String(), "name", p.Name)
+			s.Unread = append(s.Unread, Problem{p.Field, unreadable(kind, err)})
+			unread = true
 		}
+	}
+	return nil, unread
+}
+
+// findKind returns the object of ours of one kind, nil if there is none. Only the kind of
+// the spec can be a problem, for it is the one that is to be made.
+func (r Reader) findKind(ctx context.Context, s *Set, p Part, kind schema.GroupKind, sure bool) (*unstructured.Unstructured, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	gvk, err := r.kinds().ToRead(ctx, kind)
+	absent := errors.Is(err, kinds.ErrNotInstalled) || errors.Is(err, kinds.ErrUnusable) && s.Machine == nil
+	switch {
+	case absent && kind == p.Kind().GroupKind():
+		s.Problems = append(s.Problems, Problem{p.Field, err.Error()})
+		return nil, nil
+	case absent:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	s.Kinds = append(s.Kinds, gvk)
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(gvk)
+	found, err := r.get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: p.Name}, obj, sure)
+	switch {
+	case err != nil:
+		return nil, err
+	case found && isPartOf(obj, p.owner, s.Machine):
+		return obj, nil
+	case found && s.Machine != nil:
+		return nil, errForeign // The Machine refers to it: that it runs is certain, and no more.
+	case found && kind == p.Kind().GroupKind():
+		s.foreign(p.Field, kind.Kind, p.Name)
 	}
 	return nil, nil
 }
 
-func versions(gvk schema.GroupVersionKind) []string {
-	if gvk.Version == "" {
-		return nil
+// errForeign reports an object of somebody else to which our Machine refers.
+var errForeign = errors.New("somebody else controls the object")
+
+// unreadable says why nobody knows whether a child exists. The same cause gives the same
+// text: what an API server or a network adds to it differs each time.
+func unreadable(kind schema.GroupKind, err error) string {
+	switch {
+	case errors.Is(err, kinds.ErrNotServed), errors.Is(err, kinds.ErrUnusable):
+		return err.Error()
+	case errors.Is(err, errForeign):
+		return fmt.Sprintf("the object of kind %s to which the Machine refers is controlled by somebody else: find out by whom", kind)
+	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
+		return fmt.Sprintf("objects of kind %s cannot be read in time: does its provider's conversion webhook answer?", kind)
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("objects of kind %s cannot be read: 5-Spot has no right to", kind)
+	default:
+		return fmt.Sprintf("objects of kind %s cannot be read (%s): does its provider's conversion webhook answer?", kind, reasonOf(err))
 	}
-	return []string{gvk.Version}
+}
+
+// reasonOf is the API server's word for an error, or ours.
+func reasonOf(err error) metav1.StatusReason {
+	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+		return reason
+	}
+	return "NoAnswer"
 }
 
 // Look returns the object that is about to be made, if it exists already, from
@@ -183,12 +265,19 @@ func versions(gvk schema.GroupVersionKind) []string {
 func (r Reader) Look(ctx context.Context, s *Set, sm *v1alpha1.ScheduledMachine, field string, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(desired.GroupVersionKind())
-	switch err := r.Live.Get(ctx, client.ObjectKeyFromObject(desired), obj); {
-	case apierrors.IsNotFound(err):
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(desired), obj)
+	ours := isPartOf
+	if desired.GroupVersionKind() == MachineKind {
+		ours = func(obj client.Object, sm *v1alpha1.ScheduledMachine, _ *clusterv1.Machine) bool {
+			return isMachineOf(obj, sm)
+		}
+	}
+	switch {
+	case actuate.NoObject(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("looking for %s %s: %w", desired.GetKind(), desired.GetName(), err)
-	case !ours(obj, sm):
+	case !ours(obj, sm, s.Machine):
 		s.foreign(field, desired.GetKind(), desired.GetName())
 		return nil, nil
 	}
@@ -201,7 +290,7 @@ func (r Reader) get(ctx context.Context, key client.ObjectKey, obj client.Object
 		err = r.Live.Get(ctx, key, obj)
 	}
 	switch {
-	case apierrors.IsNotFound(err):
+	case actuate.NoObject(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("reading %s %s: %w", obj.GetObjectKind().GroupVersionKind().Kind, key.Name, err)
@@ -213,50 +302,18 @@ func (s *Set) foreign(field, kind, name string) {
 	s.Problems = append(s.Problems, Problem{field, fmt.Sprintf("%s %s exists and is not this ScheduledMachine's: it is left alone; delete it, or use another name", kind, name)})
 }
 
-func (s *Set) notInstalled(field string, kind schema.GroupKind) {
-	s.Problems = append(s.Problems, Problem{field, fmt.Sprintf("kind %s is not installed: install its provider, or name another kind", kind)})
-}
-
-// ours reports whether obj is a child of sm: it carries our label, and nobody but
-// sm, or the Machine of sm, controls it. The label alone is enough for an object
-// that nobody controls, so that children survive a restored backup.
-func ours(obj client.Object, sm *v1alpha1.ScheduledMachine) bool {
-	if obj.GetLabels()[v1alpha1.ScheduledMachineLabel] != sm.Name {
-		return false
-	}
-	ref := metav1.GetControllerOf(obj)
-	if ref == nil || ref.UID == sm.UID {
-		return true
-	}
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	return err == nil && gv.Group == clusterv1.GroupVersion.Group &&
-		ref.Kind == MachineKind.Kind && ref.Name == NamesOf(sm.Name).Machine
-}
-
-// ParentOf returns the name of the ScheduledMachine that obj says it is a child of,
-// empty if none. The label says so, because the garbage collector takes our owner
-// references off in a deletion in the foreground; the controller does where
-// somebody took the label off.
-func ParentOf(obj client.Object) string {
-	if name := obj.GetLabels()[v1alpha1.ScheduledMachineLabel]; name != "" {
-		return name
-	}
-	if ref := metav1.GetControllerOf(obj); ref != nil && ref.Kind == "ScheduledMachine" {
-		return ref.Name
-	}
-	return ""
-}
-
 // ControlPlaneVersion returns spec.version of the Cluster's control plane, empty
 // where its kind has none or it does not exist yet.
 func (r Reader) ControlPlaneVersion(ctx context.Context, cluster *clusterv1.Cluster) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	ref := cluster.Spec.ControlPlaneRef
-	mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
+	gvk, err := r.kinds().ToRead(ctx, schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
 	if err != nil {
-		return "", fmt.Errorf("looking up %s: %w", ref.Kind, err)
+		return "", err
 	}
 	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(mapping.GroupVersionKind)
+	obj.SetGroupVersionKind(gvk)
 	if _, err := r.get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, obj, false); err != nil {
 		return "", err
 	}
@@ -264,11 +321,13 @@ func (r Reader) ControlPlaneVersion(ctx context.Context, cluster *clusterv1.Clus
 	return version, err
 }
 
-// Existing are the bootstrap config and the infrastructure machine, as far as
-// they exist.
+// Existing are the children that are known to exist.
 func (s *Set) Existing() []client.Object {
 	var objs []client.Object
-	for _, u := range []*unstructured.Unstructured{s.Bootstrap, s.Infrastructure} {
+	if s.Machine != nil {
+		objs = append(objs, s.Machine)
+	}
+	for _, u := range []*unstructured.Unstructured{s.Infrastructure, s.Bootstrap} {
 		if u != nil {
 			objs = append(objs, u)
 		}

@@ -6,11 +6,12 @@ import (
 	"context"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
@@ -26,6 +27,10 @@ type store struct {
 }
 
 func (s *store) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+		sm := machineOf(nil)
+		return define(crd, key, children.BootstrapOf(sm).Kind(), children.InfrastructureOf(sm).Kind())
+	}
 	s.asked++
 	if m, ok := obj.(*clusterv1.Machine); ok && s.machine != nil {
 		s.machine.DeepCopyInto(m)
@@ -34,15 +39,24 @@ func (s *store) Get(_ context.Context, key client.ObjectKey, obj client.Object, 
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
+// define fills in the definition of one of kinds, if that is asked for.
+func define(crd *apiextensionsv1.CustomResourceDefinition, name client.ObjectKey, kinds ...schema.GroupVersionKind) error {
+	for _, kind := range kinds {
+		if name.Name == contract.CalculateCRDName(kind.Group, kind.Kind) {
+			crd.Spec.Names.Kind, crd.Spec.Scope = kind.Kind, apiextensionsv1.NamespaceScoped
+			crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: kind.Version, Served: true, Storage: true}}
+			crd.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, name.Name)
+}
+
 func TestWhatIsLookedUpLive(t *testing.T) {
 	sm := machineOf(nil)
 	present := live(t, sm)
 	leaving := present.DeepCopy()
 	leaving.DeletionTimestamp = new(metav1.NewTime(metav1.Unix(1, 0).Time))
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, p := range []children.Part{children.BootstrapOf(sm), children.InfrastructureOf(sm)} {
-		mapper.Add(p.Kind(), meta.RESTScopeNamespace)
-	}
 	cases := map[string]struct {
 		reason  string
 		machine *clusterv1.Machine
@@ -57,7 +71,7 @@ func TestWhatIsLookedUpLive(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			server := &store{}
-			r := children.Reader{Cached: &store{machine: tc.machine}, Live: server, Mapper: mapper}
+			r := children.Reader{Cached: &store{machine: tc.machine}, Live: server}
 			if _, err := r.Read(t.Context(), sm, tc.sure); err != nil {
 				t.Fatal(err)
 			}

@@ -8,7 +8,7 @@ type rule func(Facts) (Decision, bool)
 // rules are tried in order and the first to decide wins, so order is policy:
 // deletion of the object, then the kill switch, then the owner, then the
 // Cluster's end, then a person's "off", then the clock.
-var rules = []rule{released, deleted, killed, reclaimed, clusterGone, interrupted, disabled, unreadable, unwanted, replaced, blocked}
+var rules = []rule{released, deleted, killed, reclaimed, clusterGone, interrupted, disabled, unreadable, unwanted, replaced, unread, blocked}
 
 // Decide returns the next step. It always decides.
 func Decide(f Facts) Decision {
@@ -28,7 +28,7 @@ func first(f Facts) Decision {
 
 // released lets the object go when nothing of it is left.
 func released(f Facts) (Decision, bool) {
-	if !f.Deleting || f.anything() {
+	if !f.Deleting || f.known() || f.unknown() {
 		return Decision{}, false
 	}
 	return Decision{Phase: leavingPhase(f), Action: Release, Reason: GracefulShutdown}, true
@@ -49,7 +49,7 @@ func killed(f Facts) (Decision, bool) {
 	switch {
 	case !f.KillSwitch:
 		return Decision{}, false
-	case f.anything():
+	case f.known(), f.unknown():
 		return Decision{Phase: Terminated, Action: Remove, Reason: KillSwitchActing}, true
 	default:
 		return Decision{Phase: Terminated, Action: Hold, Reason: KillSwitchOn}, true
@@ -71,7 +71,7 @@ func clusterGone(f Facts) (Decision, bool) {
 	switch {
 	case f.Cluster != ClusterLeaving:
 		return Decision{}, false
-	case f.anything():
+	case f.known(), f.unknown():
 		return depart(f, ClusterDeleting), true
 	default:
 		return Decision{Phase: Inactive, Action: Hold, Reason: ClusterDeleting}, true
@@ -117,9 +117,9 @@ func unwanted(f Facts) (Decision, bool) {
 	switch {
 	case f.Wanted:
 		return Decision{}, false
-	case f.anything():
+	case f.known(), f.unknown() && f.Phase != Inactive:
 		return depart(f, GracefulShutdown), true
-	default:
+	default: // What was gone when it was last seen has not been made since.
 		return Decision{Phase: Inactive, Action: Hold, Reason: OutsideSchedule}, true
 	}
 }
@@ -131,6 +131,20 @@ func replaced(f Facts) (Decision, bool) {
 		return depart(f, GracefulShutdown), true
 	}
 	return Decision{}, false
+}
+
+// unread waits until everybody can be seen: nothing is made that may exist, and a Machine
+// that runs goes on.
+func unread(f Facts) (Decision, bool) {
+	if !f.unknown() {
+		return Decision{}, false
+	}
+	if f.Machine == Present {
+		d := wanted(f)
+		d.Action = Hold
+		return d, true
+	}
+	return Decision{Phase: Pending, Action: Hold, Reason: Unread}, true
 }
 
 // blocked waits for a Cluster to join. What exists already is left alone.
@@ -165,7 +179,7 @@ func depart(f Facts, why Reason) Decision {
 	case f.Machine == Leaving:
 	case f.Settling:
 		d.Recheck = f.SettledBy
-	default:
+	case f.deletable():
 		d.Action = Depart
 	}
 	return d

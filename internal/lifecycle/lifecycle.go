@@ -33,6 +33,9 @@ const (
 	Present Presence = "Present"
 	// Leaving means that it is being deleted.
 	Leaving Presence = "Leaving"
+	// Unknown means that nobody could tell. It is never a reason to take anything away,
+	// or to make it again.
+	Unknown Presence = "Unknown"
 )
 
 // ClusterState is what is known of the Cluster.
@@ -84,6 +87,7 @@ const (
 	ClusterDeleting  Reason = "ClusterDeleting"
 	Unreadable       Reason = "ScheduleUnreadable"
 	NoCluster        Reason = "ReferencesInvalid"
+	Unread           Reason = "ReferencesUnreadable"
 	Judging          Reason = "Pending"
 )
 
@@ -147,10 +151,17 @@ type Decision struct {
 	Again bool
 }
 
-// anything reports whether any child is left.
-func (f Facts) anything() bool {
-	return f.Bootstrap != Absent || f.Infrastructure != Absent || f.Machine != Absent
+// known reports whether any child is known to be left.
+func (f Facts) known() bool {
+	return f.Machine != Absent || there(f.Infrastructure) || there(f.Bootstrap)
 }
+
+// unknown reports whether a child may be left of which nobody knows.
+func (f Facts) unknown() bool {
+	return f.Infrastructure == Unknown || f.Bootstrap == Unknown
+}
+
+func there(p Presence) bool { return p == Present || p == Leaving }
 
 // leaving reports whether a departure is under way. A bootstrap config that
 // somebody deletes below a living Machine is none: it has done its work.
@@ -164,7 +175,21 @@ func (f Facts) leaving() bool {
 // broken reports whether the Machine must be replaced: Cluster API does not mend a
 // Machine whose infrastructure went away, it replaces it.
 func (f Facts) broken() bool {
-	return f.Machine == Present && (f.Infrastructure != Present || f.MachineFailed)
+	return f.Machine == Present && (f.Infrastructure == Absent || f.Infrastructure == Leaving || f.MachineFailed)
+}
+
+// deletable reports whether there is something to delete in a departure, besides what is
+// being deleted already. A Machine takes the other two with it. Without one the bootstrap
+// config is the last to go, and not before the infrastructure is known to be gone.
+func (f Facts) deletable() bool {
+	switch f.Machine {
+	case Present:
+		return true
+	case Absent:
+		return f.Infrastructure == Present || f.Infrastructure == Absent && f.Bootstrap == Present
+	default:
+		return false
+	}
 }
 
 // earliest returns the first of the instants that is not zero.

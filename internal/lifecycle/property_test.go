@@ -14,7 +14,7 @@ import (
 
 var (
 	phases    = []lifecycle.Phase{"", lifecycle.Pending, lifecycle.Active, lifecycle.ShuttingDown, lifecycle.Inactive, lifecycle.Disabled, lifecycle.Terminated, lifecycle.EmergencyRemove, lifecycle.Error}
-	presences = []lifecycle.Presence{lifecycle.Absent, lifecycle.Present, lifecycle.Leaving}
+	presences = []lifecycle.Presence{lifecycle.Absent, lifecycle.Present, lifecycle.Leaving, lifecycle.Unknown}
 	clusters  = []lifecycle.ClusterState{lifecycle.ClusterMissing, lifecycle.ClusterPresent, lifecycle.ClusterLeaving}
 )
 
@@ -26,7 +26,8 @@ func facts(t *rapid.T) lifecycle.Facts {
 		Now: noon, Phase: rapid.SampledFrom(phases).Draw(t, "phase"),
 		Deleting: b("deleting"), KillSwitch: b("killSwitch"), Reclaim: b("reclaim"), Enabled: b("enabled"),
 		Readable: b("readable"), Cluster: rapid.SampledFrom(clusters).Draw(t, "cluster"),
-		Bootstrap: p("bootstrap"), Infrastructure: p("infrastructure"), Machine: p("machine"),
+		Bootstrap: p("bootstrap"), Infrastructure: p("infrastructure"),
+		Machine: rapid.SampledFrom(presences[:3]).Draw(t, "machine"),
 	}
 	if f.Enabled && f.Readable {
 		f.Wanted = b("wanted")
@@ -43,7 +44,7 @@ func facts(t *rapid.T) lifecycle.Facts {
 	case lifecycle.Leaving:
 		f.Deadline = noon.Add(time.Duration(rapid.IntRange(-10, 10).Draw(t, "deadline")) * time.Minute)
 		f.Expedited = b("expedited")
-	case lifecycle.Absent:
+	case lifecycle.Absent, lifecycle.Unknown:
 	}
 	return f
 }
@@ -77,10 +78,45 @@ func TestAMachineStaysUnlessSomebodyWantsItGone(t *testing.T) {
 		f := facts(t)
 		d := lifecycle.Decide(f)
 		starts := d.Action == lifecycle.Depart || d.Action == lifecycle.Remove
+		lost := f.Infrastructure == lifecycle.Absent || f.Infrastructure == lifecycle.Leaving
 		asked := f.Deleting || f.KillSwitch || f.Cluster == lifecycle.ClusterLeaving || f.Interrupted ||
-			f.Enabled && f.Readable && (!f.Wanted || f.MachineFailed || f.Infrastructure != lifecycle.Present)
+			f.Enabled && f.Readable && (!f.Wanted || f.MachineFailed || lost)
 		if f.Machine == lifecycle.Present && starts && !asked {
 			t.Fatalf("Decide(%+v) = %+v", f, d)
+		}
+	})
+}
+
+func TestWhatIsUnknownChangesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := facts(t)
+		if f.Infrastructure != lifecycle.Unknown && f.Bootstrap != lifecycle.Unknown {
+			return
+		}
+		d := lifecycle.Decide(f)
+		if d.Action == lifecycle.Ensure || d.Action == lifecycle.Release {
+			t.Fatalf("made, or let go of, what nobody can see: Decide(%+v) = %+v", f, d)
+		}
+		known := f
+		for _, p := range []*lifecycle.Presence{&known.Infrastructure, &known.Bootstrap} {
+			if *p == lifecycle.Unknown {
+				*p = lifecycle.Present
+			}
+		}
+		if starts := d.Action == lifecycle.Depart && f.Machine == lifecycle.Present; starts && lifecycle.Decide(known).Action != lifecycle.Depart {
+			t.Fatalf("departs because of what nobody can see: Decide(%+v) = %+v", f, d)
+		}
+	})
+}
+
+func TestTheBootstrapConfigGoesLast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := facts(t)
+		d := lifecycle.Decide(f)
+		nothing := f.Machine == lifecycle.Leaving || f.Machine == lifecycle.Absent && f.Infrastructure != lifecycle.Present &&
+			(f.Infrastructure != lifecycle.Absent || f.Bootstrap != lifecycle.Present)
+		if d.Action == lifecycle.Depart && nothing {
+			t.Fatalf("departs with nothing to delete, so that nothing is reported: Decide(%+v) = %+v", f, d)
 		}
 	})
 }
@@ -112,8 +148,14 @@ func TestRecheckIsTheFirstInstantThatMatters(t *testing.T) {
 	})
 }
 
-// apply is the world after an action: everything that was asked for has happened.
+// apply is the world after an action: everything that was asked for has happened, and
+// what could not be seen can be: there is none.
 func apply(f lifecycle.Facts, d lifecycle.Decision) lifecycle.Facts {
+	for _, p := range []*lifecycle.Presence{&f.Infrastructure, &f.Bootstrap} {
+		if *p == lifecycle.Unknown {
+			*p = lifecycle.Absent
+		}
+	}
 	f.Phase = d.Phase
 	gone := func(p lifecycle.Presence) lifecycle.Presence {
 		if p == lifecycle.Leaving || d.Action == lifecycle.Depart || d.Action == lifecycle.Remove || d.Action == lifecycle.Expedite {

@@ -172,7 +172,7 @@ func (n *namespace) judge(u *unstructured.Unstructured) {
 	for _, err := range validation.ScheduledMachine(sm) {
 		n.t.Errorf("ScheduledMachine %s: %v", sm.Name, err)
 	}
-	reader := children.Reader{Cached: n.client, Live: n.client, Mapper: n.client.RESTMapper()}
+	reader := children.Reader{Cached: n.client, Live: n.client}
 	for _, part := range []children.Part{children.BootstrapOf(sm), children.InfrastructureOf(sm)} {
 		var made children.Set
 		child, err := reader.Desired(n.t.Context(), &made, part)

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package children
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// Whether an object is ours is decided by who owns it and by what the Machine refers to.
+// A label only finds it: anybody may take that off. Alone it is enough for an object that
+// nobody controls, so that children survive a backup that was restored without owners.
+
+// isMachineOf reports whether obj, a Machine of our name, is that of sm.
+func isMachineOf(obj client.Object, sm *v1alpha1.ScheduledMachine) bool {
+	if ref := metav1.GetControllerOf(obj); ref != nil {
+		return ref.UID == sm.UID
+	}
+	return owns(sm, obj) || labelled(obj, sm)
+}
+
+// isPartOf reports whether obj, of our name, is a child of sm besides the Machine, which
+// is nil while there is none. Cluster API makes the Machine its controller.
+func isPartOf(obj client.Object, sm *v1alpha1.ScheduledMachine, machine *clusterv1.Machine) bool {
+	ours := owns(sm, obj) || labelled(obj, sm)
+	switch ref := metav1.GetControllerOf(obj); {
+	case ref == nil:
+		return ours || machine != nil && refers(machine, obj)
+	case ref.UID == sm.UID, machine != nil && ref.UID == machine.UID:
+		return true
+	default: // The Machine of a restored backup, or one that has gone.
+		return ours && groupOf(ref.APIVersion) == clusterv1.GroupVersion.Group &&
+			ref.Kind == MachineKind.Kind && ref.Name == NamesOf(sm.Name).Machine
+	}
+}
+
+func owns(sm *v1alpha1.ScheduledMachine, obj client.Object) bool {
+	return slices.ContainsFunc(obj.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == sm.UID })
+}
+
+func labelled(obj client.Object, sm *v1alpha1.ScheduledMachine) bool {
+	return obj.GetLabels()[v1alpha1.ScheduledMachineLabel] == sm.Name
+}
+
+func refers(machine *clusterv1.Machine, obj client.Object) bool {
+	kind := obj.GetObjectKind().GroupVersionKind().GroupKind()
+	return slices.ContainsFunc([]clusterv1.ContractVersionedObjectReference{
+		machine.Spec.Bootstrap.ConfigRef, machine.Spec.InfrastructureRef,
+	}, func(ref clusterv1.ContractVersionedObjectReference) bool {
+		return ref.APIGroup == kind.Group && ref.Kind == kind.Kind && ref.Name == obj.GetName()
+	})
+}
+
+// ParentOf returns the name of the ScheduledMachine that obj says it is a child of,
+// empty if none. Its owner is asked first, for a label is easily changed; the label
+// counts where the garbage collector has taken our owner reference off, as in a deletion
+// in the foreground.
+func ParentOf(obj client.Object) string {
+	for _, ref := range obj.GetOwnerReferences() {
+		if ref.Kind == "ScheduledMachine" && groupOf(ref.APIVersion) == v1alpha1.GroupVersion.Group {
+			return ref.Name
+		}
+	}
+	return obj.GetLabels()[v1alpha1.ScheduledMachineLabel]
+}
+
+func groupOf(apiVersion string) string {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return ""
+	}
+	return gv.Group
+}
+
+// Claim puts our label and our owner reference on a child that has lost one of them, and
+// reports whether it had. What is being deleted keeps its owners as they are: the garbage
+// collector takes ours off in a deletion in the foreground.
+func Claim(child client.Object, sm *v1alpha1.ScheduledMachine) (changed bool) {
+	if !labelled(child, sm) {
+		l := maps.Clone(child.GetLabels())
+		if l == nil {
+			l = map[string]string{}
+		}
+		l[v1alpha1.ScheduledMachineLabel] = sm.Name
+		child.SetLabels(l)
+		changed = true
+	}
+	if sm.DeletionTimestamp.IsZero() && child.GetDeletionTimestamp().IsZero() && !owns(sm, child) {
+		_, isMachine := child.(*clusterv1.Machine)
+		child.SetOwnerReferences(append(slices.Clone(child.GetOwnerReferences()), owner(sm, isMachine)))
+		changed = true
+	}
+	return changed
+}
