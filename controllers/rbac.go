@@ -8,6 +8,7 @@ package controllers
 // +kubebuilder:rbac:groups=5spot.finos.org,resources=scheduledmachines/status,verbs=patch
 // Needed for blockOwnerDeletion on the Machine, where OwnerReferencesPermissionEnforcement is on.
 // +kubebuilder:rbac:groups=5spot.finos.org,resources=scheduledmachines/finalizers,verbs=update
+// +kubebuilder:rbac:groups=5spot.finos.org,resources=reclaimedmachines,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // The condition of a Cluster whose topology asks for ScheduledMachines.

@@ -129,7 +129,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 
 	rush := &wake.Rush{}
 	if err := (&scheduledmachine.Reconciler{
-		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()),
+		Clock: o.Clock, Reader: mgr.GetClient(), Live: mgr.GetAPIReader(), Children: read, Actuate: actuate.New(mgr.GetClient()),
 		ClusterCache: clusterCache, Recorder: recorder, Hooks: hooks, Rush: rush,
 	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: o.ScheduledMachineConcurrency}); err != nil {
 		return err

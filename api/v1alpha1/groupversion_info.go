@@ -20,7 +20,7 @@ var GroupVersion = schema.GroupVersion{Group: "5spot.finos.org", Version: "v1alp
 
 // AddToScheme adds the types of this package to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &ScheduledMachine{}, &ScheduledMachineList{}, &MachineDeletionHook{}, &MachineDeletionHookList{})
+	s.AddKnownTypes(GroupVersion, &ScheduledMachine{}, &ScheduledMachineList{}, &MachineDeletionHook{}, &MachineDeletionHookList{}, &ReclaimedMachine{}, &ReclaimedMachineList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

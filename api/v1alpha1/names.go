@@ -36,6 +36,11 @@ const (
 	// JSON.
 	ReclaimedAnnotation = "5spot.finos.org/reclaimed"
 
+	// InheritedAnnotation is on a ScheduledMachine that was made again under the name of
+	// one whose owner had the machine. Its value is the UID of the ReclaimedMachine that
+	// said so.
+	InheritedAnnotation = "5spot.finos.org/inherited"
+
 	// NodeAppliedTaintsAnnotation is on a Node and says which of its taints we
 	// applied: a list of key, value and effect in JSON. It is there and not in status,
 	// because it is written together with the taints, and because clusterctl move does

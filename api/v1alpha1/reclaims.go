@@ -26,6 +26,23 @@ func (m *ScheduledMachine) ServedReclaim() (ReclaimRecord, bool) {
 	return m.reclaimRecord(ReclaimedAnnotation)
 }
 
+// AwaitsResume reports whether the machine is kept away from the cluster, whatever
+// schedule.enabled says, until somebody takes the record of its reclaim off.
+func (m *ScheduledMachine) AwaitsResume() bool {
+	_, served := m.Annotations[ReclaimedAnnotation]
+	return served && m.Spec.ResumeAfterReclaim == ResumeOnResume
+}
+
+// Reclaimed returns the request because of which the owner has the machine, or is about to
+// have it, and false if there is none.
+func (m *ScheduledMachine) Reclaimed() (ReclaimRecord, bool) {
+	if record, asked := m.ReclaimRequest(); asked {
+		return record, true
+	}
+	record, served := m.ServedReclaim()
+	return record, served && !m.ScheduleEnabled()
+}
+
 func (m *ScheduledMachine) reclaimRecord(annotation string) (ReclaimRecord, bool) {
 	value, ok := m.Annotations[annotation]
 	if !ok {

@@ -244,6 +244,11 @@ type ScheduledMachineSpec struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	KillIfCommands []string `json:"killIfCommands,omitempty"`
 
+	// resumeAfterReclaim says what lends the machine again after its owner took it back.
+	// +optional
+	// +kubebuilder:default=OnEnable
+	ResumeAfterReclaim ResumePolicy `json:"resumeAfterReclaim,omitempty"`
+
 	// nodeTaints are taints of the Node, applied once it is ready. A taint that is
 	// taken out of the list is taken off the Node; taints of others are never changed.
 	// +optional
@@ -253,6 +258,19 @@ type ScheduledMachineSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	NodeTaints []NodeTaint `json:"nodeTaints,omitempty"`
 }
+
+// ResumePolicy says what lends a machine again after its owner took it back.
+// +kubebuilder:validation:Enum=OnEnable;OnResume
+type ResumePolicy string
+
+const (
+	// ResumeOnEnable lends it again when schedule.enabled is set to true, by whomever:
+	// a tool that applies desired state does so as well.
+	ResumeOnEnable ResumePolicy = "OnEnable"
+	// ResumeOnResume keeps it away, whatever schedule.enabled says, until the record of
+	// the reclaim is taken off, as "kubectl 5spot resume" does.
+	ResumeOnResume ResumePolicy = "OnResume"
+)
 
 // Phase is where a ScheduledMachine stands.
 // +kubebuilder:validation:Enum=Pending;Active;ShuttingDown;Inactive;Disabled;Terminated;EmergencyRemove;Error
@@ -442,10 +460,11 @@ type ScheduledMachineList struct {
 	Items []ScheduledMachine `json:"items"`
 }
 
-// ScheduleEnabled reports whether the schedule is on. Absent means on, as the
-// default of the API does.
+// ScheduleEnabled reports whether the schedule moves the machine: it is on, and the
+// machine is not kept away from the cluster for its owner. Absent means on, as the default
+// of the API does.
 func (m *ScheduledMachine) ScheduleEnabled() bool {
-	return m.Spec.Schedule.Enabled == nil || *m.Spec.Schedule.Enabled
+	return (m.Spec.Schedule.Enabled == nil || *m.Spec.Schedule.Enabled) && !m.AwaitsResume()
 }
 
 // GetConditions returns the conditions, for Cluster API's condition helpers.

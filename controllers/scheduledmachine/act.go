@@ -44,6 +44,9 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 }
 
 func (r *Reconciler) release(ctx context.Context, sm *v1alpha1.ScheduledMachine) error {
+	if err := r.bequeath(ctx, sm); err != nil {
+		return err
+	}
 	before := sm.DeepCopy()
 	controllerutil.RemoveFinalizer(sm, v1alpha1.ScheduledMachineFinalizer)
 	return r.Actuate.PatchLocked(ctx, sm, before)

@@ -90,7 +90,7 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 		c.Message = s.unread()
 	case lifecycle.ScheduleDisabled:
 		if record, ok := s.scheduled.ServedReclaim(); ok {
-			c.Message = disabledBy(record)
+			c.Message = disabledBy(s.scheduled, record)
 		}
 	default:
 	}
@@ -148,7 +148,7 @@ func (s *scope) scheduledCondition(now time.Time) metav1.Condition {
 	switch {
 	case !sm.ScheduleEnabled() && reclaimed:
 		c.Reason = v1alpha1.EmergencyReclaimDisabledScheduleReason
-		c.Message = disabledBy(record)
+		c.Message = disabledBy(sm, record)
 	case !sm.ScheduleEnabled():
 		c.Reason, c.Message = v1alpha1.ScheduleDisabledReason, "Schedule is disabled"
 	case s.scheduleErr != nil:
@@ -163,7 +163,10 @@ func (s *scope) scheduledCondition(now time.Time) metav1.Condition {
 	return c
 }
 
-func disabledBy(r v1alpha1.ReclaimRecord) string {
+func disabledBy(sm *v1alpha1.ScheduledMachine, r v1alpha1.ReclaimRecord) string {
+	if sm.AwaitsResume() {
+		return fmt.Sprintf("Kept away since its emergency reclaim (%s), whatever spec.schedule.enabled says. Lend it again with kubectl 5spot resume when ready.", r.Why())
+	}
 	return fmt.Sprintf("Schedule auto-disabled by emergency reclaim (%s). Re-enable with kubectl patch when ready.", r.Why())
 }
 

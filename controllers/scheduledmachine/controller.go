@@ -43,6 +43,8 @@ type Reconciler struct {
 	Children children.Reader
 	// Actuate is the only way to write.
 	Actuate *actuate.Actuator
+	// Live reads from the API server what no cache may be late for.
+	Live client.Reader
 	// ClusterCache says which workload clusters are connected.
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
@@ -193,7 +195,11 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) error {
 		return nil
 	}
 	before := sm.DeepCopy()
-	controllerutil.AddFinalizer(sm, v1alpha1.ScheduledMachineFinalizer)
+	isNew := controllerutil.AddFinalizer(sm, v1alpha1.ScheduledMachineFinalizer)
+	inherited, err := r.inherit(ctx, sm, isNew)
+	if err != nil {
+		return err
+	}
 	if sm.Labels == nil {
 		sm.Labels = map[string]string{}
 	}
@@ -205,7 +211,10 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) error {
 		// Whoever turned the schedule on again has read why it was off.
 		delete(sm.Annotations, v1alpha1.ReclaimedAnnotation)
 	}
-	return r.Actuate.PatchLocked(ctx, sm, before)
+	if err := r.Actuate.PatchLocked(ctx, sm, before); err != nil || inherited == nil || sm.ResourceVersion != before.ResourceVersion {
+		return err
+	}
+	return r.Actuate.Delete(ctx, inherited) // It is written down on the new object now.
 }
 
 // claimChildren puts back our label and our owner reference where somebody took one off.

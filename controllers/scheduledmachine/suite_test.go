@@ -69,7 +69,7 @@ func newWorld(t *testing.T, change func(*v1alpha1.ScheduledMachine)) *world {
 // reconciler returns one that writes with c.
 func (w *world) reconciler(c client.Client) *scheduledmachine.Reconciler {
 	return &scheduledmachine.Reconciler{
-		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Watcher: noWatch{},
+		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watcher: noWatch{},
 		Children:     children.Reader{Cached: c, Live: c},
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster)),
 		Backoff:      workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Second, 5*time.Minute),

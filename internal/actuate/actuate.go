@@ -43,9 +43,9 @@ func (a *Actuator) As(owner string) *Actuator {
 
 // Create creates obj. One of that name that exists is an AlreadyExists error and
 // not touched. obj becomes what the server answered.
-func (a *Actuator) Create(ctx context.Context, obj *unstructured.Unstructured) error {
+func (a *Actuator) Create(ctx context.Context, obj client.Object) error {
 	if err := a.client.Create(ctx, obj, client.FieldOwner(a.owner)); err != nil {
-		return fmt.Errorf("creating %s %s: %w", obj.GetKind(), obj.GetName(), err)
+		return fmt.Errorf("creating %s %s: %w", kind(obj), obj.GetName(), err)
 	}
 	return nil
 }
@@ -171,6 +171,8 @@ func kind(obj client.Object) string {
 		return "Node"
 	case *v1alpha1.ScheduledMachine:
 		return "ScheduledMachine"
+	case *v1alpha1.ReclaimedMachine:
+		return "ReclaimedMachine"
 	default:
 		return fmt.Sprintf("%T", obj)
 	}

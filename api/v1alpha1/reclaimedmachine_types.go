@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ReclaimedMachineSpec is the request that was served, in the words of the Node or of the
+// person who asked.
+type ReclaimedMachineSpec struct {
+	// clusterName is the Cluster that the ScheduledMachine named.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// node is the name of the Node that asked, or that a person asked for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node,omitempty"`
+
+	// nodeUID tells the Node from a later one of the same name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	NodeUID string `json:"nodeUID,omitempty"`
+
+	// reason is what the agent or the person wrote.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason,omitempty"`
+
+	// requestedAt is what the agent or the person wrote.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	RequestedAt string `json:"requestedAt,omitempty"`
+}
+
+// ReclaimedMachine says that a ScheduledMachine of its name was deleted while its owner had
+// the machine. One that is made again under that name is not lent before somebody resumes
+// it. The controllers make it, and delete it when they have written what it says on the new
+// ScheduledMachine. Whoever deletes it sooner lets the machine be lent.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=reclaimedmachines,scope=Namespaced,categories=cluster-api
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/provider=addon-5spot","clusterctl.cluster.x-k8s.io="}
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.node`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.spec.reason`
+// +kubebuilder:printcolumn:name="Requested",type=string,JSONPath=`.spec.requestedAt`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ReclaimedMachine struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec is the request that was served.
+	// +required
+	Spec ReclaimedMachineSpec `json:"spec,omitempty,omitzero"`
+}
+
+// ReclaimedMachineList is a list of ReclaimedMachines.
+//
+// +kubebuilder:object:root=true
+type ReclaimedMachineList struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty,omitzero"`
+	// items are the ReclaimedMachines.
+	Items []ReclaimedMachine `json:"items"`
+}
+
+// Record is what the ScheduledMachine has in its annotation.
+func (m *ReclaimedMachine) Record() ReclaimRecord {
+	return ReclaimRecord{Node: m.Spec.Node, NodeUID: types.UID(m.Spec.NodeUID), Reason: m.Spec.Reason, RequestedAt: m.Spec.RequestedAt}
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+var java = v1alpha1.ReclaimRecord{Node: "box-node", NodeUID: "u-1", Reason: "process-match: java", RequestedAt: "2025-01-20T10:00:00Z"}
+
+// givenBack is a machine whose owner has taken it back.
+func givenBack(t *testing.T, policy v1alpha1.ResumePolicy) *world {
+	t.Helper()
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
+		sm.Spec.ResumeAfterReclaim = policy
+		sm.Spec.Schedule.Enabled = new(false)
+		sm.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: java.String()}
+	})
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.settle()
+	w.want(v1alpha1.PhaseDisabled, v1alpha1.ScheduledCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimDisabledScheduleReason)
+	return w
+}
+
+// apply enables the schedule, as a tool does that applies desired state with force.
+func (w *world) enable() {
+	w.Helper()
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(true) })
+	w.settle()
+}
+
+func TestWhatLendsAgain(t *testing.T) {
+	w := givenBack(t, v1alpha1.ResumeOnEnable)
+	w.enable()
+	if _, ok := w.machine(); !ok {
+		t.Error("OnEnable: setting enabled to true lends the machine again")
+	}
+
+	w = givenBack(t, v1alpha1.ResumeOnResume)
+	for range 4 {
+		w.enable()
+		w.want(v1alpha1.PhaseDisabled, v1alpha1.ScheduledCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimDisabledScheduleReason)
+	}
+	if got := conditions.Get(w.sm, v1alpha1.ScheduledCondition).Message; !strings.Contains(got, "kubectl 5spot resume") || !strings.Contains(got, "java") {
+		t.Errorf("it says why, and the way out: %q", got)
+	}
+	if _, ok := w.machine(); ok || w.sm.Status.InSchedule {
+		t.Fatal("OnResume: no desired state lends a machine whose owner has it")
+	}
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { delete(sm.Annotations, v1alpha1.ReclaimedAnnotation) })
+	w.settle()
+	if _, ok := w.machine(); !ok {
+		t.Error("whoever takes the record off lends it again")
+	}
+}
+
+// again deletes the ScheduledMachine and makes it anew, as a topology, a GitOps tool or a
+// restored backup does.
+func (w *world) again(change func(*v1alpha1.ScheduledMachine)) {
+	w.Helper()
+	w.Must(w.Client.Delete(w.Context(), w.sm))
+	for range 6 {
+		w.reconcile()
+	}
+	if w.Read(w.sm) {
+		w.Fatalf("still there: %+v", w.sm)
+	}
+	policy := w.sm.Spec.ResumeAfterReclaim
+	w.sm = testenv.ScheduledMachine(w.cluster.Namespace, "box")
+	w.sm.Spec.ResumeAfterReclaim = policy
+	if change != nil {
+		change(w.sm)
+	}
+	w.Create(w.sm)
+	w.settle()
+}
+
+func (w *world) left() bool {
+	w.Helper()
+	left := &v1alpha1.ReclaimedMachine{ObjectMeta: metav1.ObjectMeta{Namespace: w.cluster.Namespace, Name: "box"}}
+	return w.Read(left)
+}
+
+func TestTheOwnersNoOutlivesTheObject(t *testing.T) {
+	for _, policy := range []v1alpha1.ResumePolicy{v1alpha1.ResumeOnEnable, v1alpha1.ResumeOnResume} {
+		for name, change := range map[string]func(*v1alpha1.ScheduledMachine){
+			"ByTopology": nil,
+			"ByGitOps":   func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(true) },
+			"ByBackup":   func(sm *v1alpha1.ScheduledMachine) { sm.Finalizers = []string{v1alpha1.ScheduledMachineFinalizer} },
+		} {
+			t.Run(string(policy)+"/"+name, func(t *testing.T) {
+				w := givenBack(t, policy)
+				w.again(change)
+				w.want(v1alpha1.PhaseDisabled, v1alpha1.ScheduledCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimDisabledScheduleReason)
+				if got := conditions.Get(w.sm, v1alpha1.ScheduledCondition).Message; !strings.Contains(got, "java") {
+					t.Errorf("it says why: %q", got)
+				}
+				w.settle()
+				if w.left() {
+					t.Error("what has been taken over is left behind")
+				}
+				w.edit(func(sm *v1alpha1.ScheduledMachine) { // kubectl 5spot resume
+					delete(sm.Annotations, v1alpha1.ReclaimedAnnotation)
+					sm.Spec.Schedule.Enabled = new(true)
+				})
+				w.settle()
+				if _, ok := w.machine(); !ok {
+					t.Errorf("lent again by a person: %+v", w.sm.Status)
+				}
+			})
+		}
+	}
+}
+
+func TestNothingIsLeftOfAMachineThatWasLent(t *testing.T) {
+	w := givenBack(t, v1alpha1.ResumeOnEnable)
+	w.enable()
+	w.again(nil)
+	if w.left() || w.sm.Annotations[v1alpha1.ReclaimedAnnotation] != "" {
+		t.Error("its owner had been asked, and had lent it")
+	}
+}
+
+func TestACrashLosesNoRecord(t *testing.T) {
+	testenv.CrashPoints(t, 6, func(t *testing.T, fail testenv.Fail) ([]string, int) {
+		w := givenBack(t, v1alpha1.ResumeOnEnable)
+		w.Writes, w.Fail = nil, fail
+		w.Must(w.Client.Delete(t.Context(), w.sm))
+		w.survive()
+		fresh := testenv.ScheduledMachine(w.cluster.Namespace, "box")
+		w.Create(fresh)
+		w.sm = fresh
+		w.survive()
+		_, machine := w.machine()
+		w.Read(w.sm)
+		stations := []string{string(w.sm.Status.Phase), w.sm.Annotations[v1alpha1.ReclaimedAnnotation]}
+		if machine || w.left() {
+			stations = append(stations, "lent, or left behind")
+		}
+		return stations, len(w.Writes)
+	})
+}
+
+// survive reconciles through failures until the ScheduledMachine is settled or gone.
+func (w *world) survive() {
+	w.Helper()
+	for range 8 {
+		if _, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
