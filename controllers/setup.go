@@ -118,7 +118,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("creating client of the emergency lane: %w", err)
 	}
 	read := children.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}
-	recorder := mgr.GetEventRecorder(ManagerName)
+	recorder := clipped{mgr.GetEventRecorder(ManagerName)}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}

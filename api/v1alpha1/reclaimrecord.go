@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
-	"unicode"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
 // maxReclaimReason bounds what a Node may write into our objects, in characters:
@@ -50,22 +51,18 @@ func PersonsRequest(node, why string, at time.Time) ReclaimRecord {
 // what a Node asks always names the Node's UID.
 func (r ReclaimRecord) ByPerson() bool { return r.NodeUID == "" }
 
-// Screened returns the record without what a Node could smuggle into events and
-// conditions: control characters and excessive length.
+// Screened returns the record without what its author could smuggle into events and
+// conditions: more than one line, characters that nobody sees, excessive length.
 func (r ReclaimRecord) Screened() ReclaimRecord {
+	r.Node, r.NodeUID = screen(r.Node), types.UID(screen(string(r.NodeUID)))
 	r.Reason, r.RequestedAt = screen(r.Reason), screen(r.RequestedAt)
 	return r
 }
 
 func screen(s string) string {
-	s = strings.TrimSpace(strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) || c == unicode.ReplacementChar {
-			return -1
-		}
-		return c
-	}, s))
+	s = clip.Line(s)
 	if runes := []rune(s); len(runes) > maxReclaimReason {
-		return string(runes[:maxReclaimReason])
+		return strings.TrimSpace(string(runes[:maxReclaimReason]))
 	}
 	return s
 }
@@ -110,12 +107,13 @@ func (r ReclaimRecord) String() string {
 	return string(b)
 }
 
-// ParseReclaimRecord reads an annotation's value. An unreadable value still means
-// that somebody asked: it becomes the reason.
+// ParseReclaimRecord reads an annotation's value, screened: anybody who may edit the
+// object may have written it. An unreadable value still means that somebody asked: it
+// becomes the reason.
 func ParseReclaimRecord(value string) ReclaimRecord {
 	var r ReclaimRecord
 	if err := json.Unmarshal([]byte(value), &r); err != nil {
-		return ReclaimRecord{Reason: value}.Screened()
+		r = ReclaimRecord{Reason: value}
 	}
-	return r
+	return r.Screened()
 }

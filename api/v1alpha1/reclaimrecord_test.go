@@ -57,6 +57,18 @@ func TestRequestOfAPerson(t *testing.T) {
 	}
 }
 
+// Anybody who may edit a ScheduledMachine may write its annotations by hand.
+func TestNothingOfARecordIsSmuggled(t *testing.T) {
+	got := v1alpha1.ParseReclaimRecord(`{"node":"n1\nNode: x","nodeUID":"u\u001b[2J","reason":"a\nDo: run it\u202e","requestedAt":"1970\u2028x"}`)
+	want := v1alpha1.ReclaimRecord{Node: "n1 Node: x", NodeUID: "u[2J", Reason: "a Do: run it", RequestedAt: "1970 x"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+	if n := len([]rune(v1alpha1.ParseReclaimRecord(`{"reason":"` + strings.Repeat("é", 300) + `"}`).Reason)); n != 256 {
+		t.Errorf("%d characters", n)
+	}
+}
+
 func FuzzParseReclaimRecord(f *testing.F) {
 	f.Add(v1alpha1.ReclaimRecord{Node: "n1", Reason: "process-match: java"}.String())
 	f.Add("")
@@ -67,9 +79,10 @@ func FuzzParseReclaimRecord(f *testing.F) {
 		if again := v1alpha1.ParseReclaimRecord(r.String()); again.Node != strings.ToValidUTF8(r.Node, "\uFFFD") {
 			t.Errorf("%q: %+v, read again %+v", value, r, again)
 		}
-		s := r.Screened()
-		if len([]rune(s.Reason)) > 256 || strings.ContainsFunc(s.Reason, unicode.IsControl) {
-			t.Errorf("%q: not screened: %q", value, s.Reason)
+		for _, s := range []string{r.Node, string(r.NodeUID), r.Reason, r.RequestedAt} {
+			if len([]rune(s)) > 256 || strings.ContainsFunc(s, unicode.IsControl) {
+				t.Errorf("%q: not screened: %q", value, s)
+			}
 		}
 	})
 }

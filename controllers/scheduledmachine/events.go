@@ -10,12 +10,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
-
-// maxNote is the bound of an event's note in the events API, in bytes.
-const maxNote = 1024
 
 // announce tells people of a change of phase that has been written.
 func (r *Reconciler) announce(ctx context.Context, sm *v1alpha1.ScheduledMachine, from v1alpha1.Phase) {
@@ -39,5 +35,5 @@ func (r *Reconciler) announce(ctx context.Context, sm *v1alpha1.ScheduledMachine
 	}
 	note := string(from) + " -> " + string(to) + ": " + sm.Status.Message
 	r.Recorder.Eventf(sm, nil, kind, conditions.GetReason(sm, v1alpha1.ReadyCondition),
-		"PhaseTransitionTo"+string(to), "%s", clip.To(note, maxNote))
+		"PhaseTransitionTo"+string(to), "%s", note)
 }

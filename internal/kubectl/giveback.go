@@ -40,7 +40,7 @@ schedule is turned off. One that is being given back, or has been, is left alone
   kubectl 5spot give-back office-hours --reason "fire drill" --wait`,
 		Args: func(cmd *cobra.Command, names []string) error {
 			if r := g.request("", time.Time{}); r != r.Screened() {
-				return errors.New("--reason: write one line of at most 237 characters, without spaces at its end")
+				return errors.New("--reason: write one line of at most 237 characters that can be seen, without spaces at its end")
 			}
 			return oneName(cmd, names)
 		},
