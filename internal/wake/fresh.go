@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -17,12 +18,33 @@ const QuietRetry = 50 * time.Millisecond
 // short, because nothing else may wake the object.
 const longestQuiet = 2 * time.Second
 
-// Freshness knows of which objects the cache still shows a version that has been
-// replaced. Another write from that version would only be refused: when
-// a thousand machines come at once and the caches lag for seconds, refused writes
-// outnumbered those that counted. The zero value knows of none.
+// quietRefusals is how many refusals in a row nobody hears of: some three seconds, in
+// which every cache catches up. What is refused for longer is refused by somebody.
+const quietRefusals = 6
+
+// Freshness is the one way to meet a cache that is late, in every controller:
+//
+//	if wait := r.fresh.Hold(req, read.ResourceVersion, now); wait > 0 {
+//		return ctrl.Result{RequeueAfter: wait}, nil
+//	}
+//	wrote, err := ... // observe, decide, act, report
+//	r.fresh.Wrote(req, read.ResourceVersion, written.ResourceVersion)
+//	return r.fresh.Meet(req, now, err)
+//
+// It knows of which objects the cache still shows a version that has been replaced.
+// Another write from that version would only be refused: when a thousand machines come
+// at once and the caches lag for seconds, refused writes outnumbered those that
+// counted. And it knows whose writes were refused with a conflict. Such a write is tried
+// once per back-off, whatever wakes the object in between, because a conflict that stays
+// is no late cache: a webhook may answer so to everything. The zero value is ready for
+// use, and it is safe for concurrent use.
 type Freshness struct {
-	late sync.Map // ctrl.Request to replaced
+	// Longest bounds the back-off of writes that are refused; zero is the contract's
+	// five minutes.
+	Longest time.Duration
+
+	late    sync.Map // ctrl.Request to replaced
+	refused sync.Map // ctrl.Request to refusals
 }
 
 // replaced is a version that is no more, and how often it was met since.
@@ -31,8 +53,24 @@ type replaced struct {
 	met     int
 }
 
-// Wait returns how long to wait for a newer version than the one that was read,
-// zero if it may be worked with.
+// refusals are the conflicts in a row, and when the next try is due.
+type refusals struct {
+	count int
+	until time.Time
+}
+
+// Hold returns how long nothing is to be tried for an object whose cached version was
+// read, zero if it may be worked with.
+func (f *Freshness) Hold(req ctrl.Request, version string, now time.Time) time.Duration {
+	wait := f.Wait(req, version)
+	if v, ok := f.refused.Load(req); ok {
+		r, _ := v.(refusals)
+		wait = max(wait, min(r.until.Sub(now), f.longest())) // A clock may be set back.
+	}
+	return wait
+}
+
+// Wait is Hold for a version that has been replaced.
 func (f *Freshness) Wait(req ctrl.Request, version string) time.Duration {
 	v, ok := f.late.Load(req)
 	if !ok {
@@ -49,6 +87,33 @@ func (f *Freshness) Wait(req ctrl.Request, version string) time.Duration {
 	return wait
 }
 
+// Meet returns what a reconcile ends with that ended with err. A conflict is tried again
+// after a back-off, quietly; one that lasts is an error as any other.
+func (f *Freshness) Meet(req ctrl.Request, now time.Time, err error) (ctrl.Result, error) {
+	if err == nil {
+		f.refused.Delete(req)
+	}
+	if !apierrors.IsConflict(err) {
+		return ctrl.Result{}, err
+	}
+	v, _ := f.refused.Load(req)
+	r, _ := v.(refusals)
+	wait := min(QuietRetry<<min(r.count, 20), f.longest())
+	r = refusals{count: r.count + 1, until: now.Add(wait)}
+	f.refused.Store(req, r)
+	if r.count > quietRefusals {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+func (f *Freshness) longest() time.Duration {
+	if f.Longest > 0 {
+		return f.Longest
+	}
+	return longestRetry
+}
+
 // Wrote notes what a run made of the version that it read.
 func (f *Freshness) Wrote(req ctrl.Request, read, now string) {
 	if read != now {
@@ -62,4 +127,7 @@ func (f *Freshness) Late(req ctrl.Request, version string) {
 }
 
 // Forget forgets an object that is gone.
-func (f *Freshness) Forget(req ctrl.Request) { f.late.Delete(req) }
+func (f *Freshness) Forget(req ctrl.Request) {
+	f.late.Delete(req)
+	f.refused.Delete(req)
+}

@@ -3,8 +3,12 @@
 package wake_test
 
 import (
+	"errors"
 	"testing"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -37,6 +41,64 @@ func TestACacheThatIsLateIsWaitedFor(t *testing.T) {
 	f.Wrote(req, "2", "3")
 	f.Forget(req)
 	if wait := f.Wait(req, "2"); wait != 0 {
+		t.Errorf("who is gone is forgotten, not after %v", wait)
+	}
+}
+
+func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
+	var f wake.Freshness
+	var req, other ctrl.Request
+	req.Name, other.Name = "box", "other"
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "box", errors.New("somebody says so"))
+	begin := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	now, tries, heard := begin, 0, 0
+	for now.Before(begin.Add(time.Hour)) {
+		if wait := f.Hold(req, "1", now); wait > 0 { // Whatever wakes it, the wait is the one that is left.
+			now = now.Add(wait)
+			continue
+		}
+		tries++
+		next, err := f.Meet(req, now, errors.Join(conflict))
+		if err != nil {
+			heard++
+		} else if next.RequeueAfter <= 0 {
+			t.Fatalf("try %d: no requeue without a wait", tries)
+		}
+		if wait := f.Hold(req, "2", now); wait <= 0 {
+			t.Fatalf("try %d: a newer version is no reason to try again at once", tries)
+		}
+	}
+	// 50 ms, doubled until it is five minutes, makes 13 in the first seven minutes.
+	if tries != 24 || heard != tries-6 {
+		t.Errorf("%d tries in an hour, %d of them heard of; want 24 and 18", tries, heard)
+	}
+	if wait := f.Hold(other, "1", now); wait != 0 {
+		t.Errorf("another object waits %v", wait)
+	}
+	if _, err := f.Meet(req, now, errors.New("other trouble")); err == nil {
+		t.Error("another error is returned as it is")
+	}
+	if next, err := f.Meet(req, now, nil); err != nil || next.RequeueAfter != 0 || f.Hold(req, "1", now) != 0 {
+		t.Errorf("it is over once a write is accepted: %v, %v", next, err)
+	}
+}
+
+func TestAConflictOfTheLaneIsBounded(t *testing.T) {
+	f := wake.Freshness{Longest: time.Second}
+	var req ctrl.Request
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	conflict := apierrors.NewConflict(schema.GroupResource{}, "box", nil)
+	for range 60 {
+		_, _ = f.Meet(req, now, conflict)
+	}
+	if wait := f.Hold(req, "", now); wait != time.Second {
+		t.Errorf("waits %v, want a second", wait)
+	}
+	if wait := f.Hold(req, "", now.Add(-time.Hour)); wait != time.Second {
+		t.Errorf("by a clock that was set back: waits %v, want a second", wait)
+	}
+	f.Forget(req)
+	if wait := f.Hold(req, "", now); wait != 0 {
 		t.Errorf("who is gone is forgotten, not after %v", wait)
 	}
 }

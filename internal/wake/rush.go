@@ -18,10 +18,12 @@ const (
 // Rush knows whether several owners are waiting for their machines at this moment. A
 // report then waits: it costs the API server as much as taking a machine away. When
 // two hundred owners came back at once, a quarter of the requests before the last
-// machine was taken away were reports of ours. The zero value is ready for use, nil
+// machine was taken away were reports of ours. It also knows which of them wait in vain,
+// and why, for whoever reports on their machines. The zero value is ready for use, nil
 // knows of no owner, and it is safe for concurrent use.
 type Rush struct {
 	owners atomic.Int64
+	stalls stalls
 }
 
 // Serve says that an owner is being served, until done is called.

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wake_test
+
+import (
+	"testing"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+)
+
+func TestWhatAnOwnerWaitsForOvertakes(t *testing.T) {
+	q := priorityqueue.New[ctrl.Request](t.Name())
+	defer q.ShutDown()
+	h := wake.Ahead(&handler.EnqueueRequestForObject{}, func(o client.Object) bool { return o.GetName() == "asked" })
+	object := func(name string) *v1alpha1.ScheduledMachine {
+		sm := &v1alpha1.ScheduledMachine{}
+		sm.Name, sm.ResourceVersion = name, "1"
+		return sm
+	}
+	h.Create(t.Context(), event.CreateEvent{Object: object("listed"), IsInInitialList: true}, q)
+	later := object("changed")
+	later.ResourceVersion = "2"
+	h.Update(t.Context(), event.UpdateEvent{ObjectOld: object("changed"), ObjectNew: later}, q)
+	h.Generic(t.Context(), event.GenericEvent{Object: object("generic")}, q)
+	h.Delete(t.Context(), event.DeleteEvent{Object: object("deleted")}, q)
+	h.Create(t.Context(), event.CreateEvent{Object: object("asked"), IsInInitialList: true}, q)
+	for i, want := range []string{"asked", "changed", "generic", "deleted", "listed"} {
+		got, priority, _ := q.GetWithPriority()
+		if got.Name != want {
+			t.Errorf("%d: %s comes at priority %d, want %s", i, got.Name, priority, want)
+		}
+		q.Done(got)
+	}
+}
