@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package workers answers one question: is a worker of a controller stuck? It bounds
+// what one object may cost: every reconcile has a deadline, after which the object backs
+// off and its worker is free. It knows nothing about what a reconcile does.
+//
+// What is measured is controller-runtime's: controller_runtime_reconcile_timeouts_total
+// counts the reconciles that ran into their deadline, and
+// workqueue_longest_running_processor_seconds is the age of the oldest.
+package workers
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+)
+
+// Deadline is how long a reconcile may take that has no reason to take longer. It is
+// more than the ten seconds that an API server waits for an admission webhook.
+const Deadline = 30 * time.Second
+
+// patience is how many deadlines a reconcile may take before its worker counts as stuck:
+// what honours its deadline ends well before.
+const patience = 2
+
+// A Watch knows what the workers of all controllers are doing. It is safe for
+// concurrent use.
+type Watch struct {
+	clock clock.PassiveClock
+
+	mu   sync.Mutex
+	busy map[worker]time.Time
+}
+
+// worker is what one worker is doing.
+type worker struct {
+	controller string
+	deadline   time.Duration
+	req        ctrl.Request
+}
+
+// New returns a Watch by a clock.
+func New(c clock.PassiveClock) *Watch {
+	return &Watch{clock: c, busy: map[worker]time.Time{}}
+}
+
+// Options are those of a controller with so many workers, each of whose reconciles has
+// a deadline.
+func (w *Watch) Options(workers int, deadline time.Duration) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers,
+		ReconciliationTimeout:   deadline,
+		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
+			return &queue{
+				PriorityQueue: priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) {
+					o.RateLimiter, o.Log = limiter, ctrl.Log.WithValues("controller", name)
+				}),
+				watch: w, name: name, deadline: deadline,
+			}
+		},
+	}
+}
+
+// Check implements healthz.Checker: it names the workers that are stuck.
+func (w *Watch) Check(*http.Request) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.clock.Now()
+	var stuck []string
+	for k, since := range w.busy {
+		if took := now.Sub(since); took > patience*k.deadline {
+			stuck = append(stuck, fmt.Sprintf("%s has been at %s for %s", k.controller, k.req, took.Round(time.Second)))
+		}
+	}
+	if len(stuck) == 0 {
+		return nil
+	}
+	slices.Sort(stuck)
+	return fmt.Errorf("%d workers are stuck: %s", len(stuck), strings.Join(stuck[:min(len(stuck), 3)], ", "))
+}
+
+// queue notes what its workers take and give back.
+type queue struct {
+	priorityqueue.PriorityQueue[ctrl.Request]
+
+	watch    *Watch
+	name     string
+	deadline time.Duration
+}
+
+// GetWithPriority implements priorityqueue.PriorityQueue.
+func (q *queue) GetWithPriority() (req ctrl.Request, priority int, shutdown bool) {
+	req, priority, shutdown = q.PriorityQueue.GetWithPriority()
+	if !shutdown {
+		q.watch.mu.Lock()
+		defer q.watch.mu.Unlock()
+		q.watch.busy[worker{q.name, q.deadline, req}] = q.watch.clock.Now()
+	}
+	return req, priority, shutdown
+}
+
+// Done implements workqueue.TypedInterface.
+func (q *queue) Done(req ctrl.Request) {
+	q.watch.mu.Lock()
+	delete(q.watch.busy, worker{q.name, q.deadline, req})
+	q.watch.mu.Unlock()
+	q.PriorityQueue.Done(req)
+}
