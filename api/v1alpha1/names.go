@@ -235,6 +235,10 @@ const (
 	// EmergencyReclaimDisabledScheduleEvent is the Warning after an emergency reclaim
 	// turned the schedule off.
 	EmergencyReclaimDisabledScheduleEvent = "EmergencyReclaimDisabledSchedule"
+	// EmergencyReclaimStalledEvent is the Warning when a machine cannot be given back at
+	// once: a step is refused, or what is left of the machine cannot be read. It is tried
+	// again until it is done.
+	EmergencyReclaimStalledEvent = "EmergencyReclaimStalled"
 	// ReclaimAgentBlockedEvent is the Warning on a Cluster in which an object of
 	// somebody else has the name of one that the reclaim agent needs.
 	ReclaimAgentBlockedEvent = "ReclaimAgentBlocked"

@@ -42,6 +42,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 		if err := r.eject(ctx, s); err != nil || !begins {
 			return err
 		}
+		r.observeStage(s.since(), stageSeen)
 		r.announce(ctx, s, false)
 		return nil
 	case lifecycle.Disarm:
@@ -62,6 +63,10 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 // has been asked for too often.
 func (r *Reconciler) remember(ctx context.Context, s *scope) (rapid bool, err error) {
 	sm, record := s.scheduled, recordOf(s.node)
+	seen := askedAt(s.node)
+	if at, err := time.Parse(time.RFC3339, record.RequestedAt); err == nil {
+		seen = at // The Node's clock also dates the stages that follow.
+	}
 	before := sm.DeepCopy()
 	if sm.Annotations == nil {
 		sm.Annotations = map[string]string{}
@@ -72,7 +77,7 @@ func (r *Reconciler) remember(ctx context.Context, s *scope) (rapid bool, err er
 	if err := r.Actuate.Patch(ctx, sm, before); err != nil {
 		return false, fmt.Errorf("remembering request: %w", err)
 	}
-	r.observeStage(record, stageSeen)
+	r.observeStage(seen, stageSeen)
 	ctrl.LoggerFrom(ctx).Info("Reclaiming machine for its owner", "Node", record.Node, "reason", record.Why())
 	return rapid, nil
 }
@@ -87,22 +92,32 @@ func (r *Reconciler) forget(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// eject takes the Machine away before it asks for anything that a provider holds: its
+// kind may be out of order, and whoever wrote it down must not stop an owner.
 func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 	deleted := s.deleted()
 	if err := r.Actuate.Remove(ctx, s.children.Children, r.Hooks); err != nil {
 		return fmt.Errorf("ejecting machine: %w", err)
 	}
+	s.ejected = true
 	if !deleted {
-		r.observeStage(s.request(), stageDeleted)
+		r.observeStage(s.since(), stageDeleted)
 	}
-	return nil
+	if s.looked {
+		return nil
+	}
+	r.lookAtRest(ctx, s)
+	if s.children.Infrastructure == nil || len(s.children.WaitsFor(r.Hooks)) > 0 {
+		return nil
+	}
+	return r.Actuate.Delete(ctx, s.children.Infrastructure)
 }
 
 // disarm turns the schedule off and forgets the request in one write: between the
 // two, the machine would be taken away again, or come back. What happened stays
 // on record, so that a person can read it a week later. See ADR 0003.
 func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
-	sm, record := s.scheduled, s.request()
+	sm, record, since := s.scheduled, s.request(), s.since()
 	before := sm.DeepCopy()
 	sm.Spec.Schedule.Enabled = new(false)
 	delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
@@ -110,7 +125,7 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	if err := r.Actuate.Patch(ctx, sm, before); err != nil {
 		return fmt.Errorf("turning schedule off: %w", err)
 	}
-	r.observeStage(record, stageGone)
+	r.observeStage(since, stageGone)
 	ctrl.LoggerFrom(ctx).Info("Gave machine back and turned its schedule off", "Node", record.Node, "reason", record.Why())
 	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimDisabledScheduleEvent, "EmergencyReclaimDisableSchedule",
 		"Schedule turned off by emergency reclaim (%s), so that the machine does not come back while its owner uses it. "+

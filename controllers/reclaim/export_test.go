@@ -5,7 +5,11 @@ package reclaim
 import (
 	"context"
 
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // Judge is judge, for tests.
@@ -18,5 +22,34 @@ func (noNodes) Start(context.Context, client.ObjectKey) error { return nil }
 // WithoutWatches returns r for tests that call Reconcile themselves.
 func (r *Reconciler) WithoutWatches() *Reconciler {
 	r.nodes = noNodes{}
+	r.RateLimiter()
 	return r
+}
+
+// RateLimiter is that of the controller.
+func (r *Reconciler) RateLimiter() workqueue.TypedRateLimiter[ctrl.Request] {
+	r.fresh.Longest, r.patience = longestRest, newPatience(wake.Backoff())
+	return r.patience
+}
+
+// The metrics, and what they forget.
+var (
+	Reclaims      = reclaims
+	Latency       = latency
+	ForgetCluster = forgetCluster
+)
+
+// Waits is waits.
+type Waits = waits
+
+// Who waits for the next try of an object.
+const (
+	NobodyWaits = nobodyWaits
+	RestWaits   = restWaits
+	OwnerWaits  = ownerWaits
+)
+
+// Note tells a RateLimiter who waits.
+func Note(limiter workqueue.TypedRateLimiter[ctrl.Request], req ctrl.Request, who Waits) {
+	limiter.(patience).note(req, who)
 }

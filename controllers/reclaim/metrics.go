@@ -6,9 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
 // Stages of fivespot_reclaim_latency_seconds.
@@ -21,8 +20,8 @@ const (
 var (
 	reclaims = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_emergency_reclaims_total",
-		Help: "Requests of owners that were taken up, by Cluster.",
-	}, []string{"cluster"})
+		Help: "Requests of owners that were taken up, by namespace and name of their Cluster. A Cluster that is gone is forgotten.",
+	}, []string{"namespace", "cluster"})
 	rapidReReclaims = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fivespot_rapid_re_reclaims_total",
 		Help: "Requests of owners that were at least the third for their machine inside ten minutes.",
@@ -33,9 +32,9 @@ var (
 	}, []string{"reason"})
 	latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "fivespot_reclaim_latency_seconds",
-		Help: "Time from an owner's request, by the Node's clock in whole seconds, until it was seen, until the Machine was deleted and until it was gone.",
+		Help: "Time from an owner's request until it was seen, until the Machine was deleted and until it was gone. A request is dated in whole seconds, by whoever wrote it.",
 		Buckets: []float64{
-			.05, .1, .25, .5, 1, 2, 5, 10, 30, 60, 300,
+			1, 2, 3, 5, 10, 15, 30, 60, 120, 300,
 		},
 	}, []string{"stage"})
 )
@@ -49,12 +48,27 @@ func registerMetrics() error {
 	return nil
 }
 
-// observeStage measures from what the Node wrote. A Node whose clock runs ahead
+// forgetCluster forgets what was counted for a Cluster that is gone.
+func forgetCluster(cluster client.ObjectKey) {
+	reclaims.DeleteLabelValues(cluster.Namespace, cluster.Name)
+}
+
+// observeStage measures from an instant, which zero is not. Where a clock runs ahead that
 // counts as zero.
-func (r *Reconciler) observeStage(record v1alpha1.ReclaimRecord, stage string) {
-	at, err := time.Parse(time.RFC3339, record.RequestedAt)
-	if err != nil {
-		return
+func (r *Reconciler) observeStage(since time.Time, stage string) {
+	if !since.IsZero() {
+		latency.WithLabelValues(stage).Observe(max(r.Clock.Since(since).Seconds(), 0))
 	}
-	latency.WithLabelValues(stage).Observe(max(r.Clock.Since(at).Seconds(), 0))
+}
+
+// since is when the request that is being served was made, as it says itself, or else
+// was seen; zero if nobody knows.
+func (s *scope) since() time.Time {
+	if at, err := time.Parse(time.RFC3339, s.request().RequestedAt); err == nil {
+		return at
+	}
+	if times := s.scheduled.ReclaimTimes(); len(times) > 0 {
+		return times[len(times)-1]
+	}
+	return time.Time{}
 }

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
@@ -77,7 +79,7 @@ func (r *Reconciler) reportScreened(ctx context.Context, s *scope, why string) {
 // owner waits.
 func (r *Reconciler) announce(ctx context.Context, s *scope, rapid bool) {
 	sm, record := s.scheduled, s.request()
-	reclaims.WithLabelValues(sm.Namespace + "/" + sm.Spec.ClusterName).Inc()
+	reclaims.WithLabelValues(sm.Namespace, sm.Spec.ClusterName).Inc()
 	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimEvent, "EmergencyReclaim", "%s", record.Requested())
 	if rapid {
 		rapidReReclaims.Inc()
@@ -86,6 +88,15 @@ func (r *Reconciler) announce(ctx context.Context, s *scope, rapid bool) {
 			len(sm.ReclaimTimes()), lifecycle.RapidWindow, record.Why())
 	}
 	r.reportSurge(ctx, s)
+}
+
+// reportStalled tells people, once for each cause, that an owner still waits.
+func (r *Reconciler) reportStalled(req ctrl.Request, s *scope, err error) {
+	why := "it cannot be given back yet, and is tried again: " + clip.Line(err.Error())
+	if r.Rush.Stall(req, "reason: "+string(apierrors.ReasonForError(err)), why) {
+		r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimStalledEvent, "EmergencyReclaim",
+			"The owner wants the machine, and %s", why)
+	}
 }
 
 // reportSurge tells the Cluster when many of its machines are reclaimed at once.

@@ -5,7 +5,6 @@ package reclaim
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -22,13 +22,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
-)
-
-// firstRetry and longestRetry bound the back-off of a reclaim that fails. An owner
-// who has waited for the end of an outage does not wait for a back-off after it.
-const (
-	firstRetry   = 5 * time.Millisecond
-	longestRetry = time.Second
 )
 
 // SetupWithManager adds the controller to mgr. clusterIndex is the index of
@@ -39,16 +32,20 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	log := mgr.GetLogger().WithValues("controller", "reclaim")
 	mapper := mapper{wake.Mapper{Reader: r.Reader, ClusterIndex: clusterIndex}}
 	r.watchFilter = watchFilter
-	opts.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry)
+	r.fresh.Longest, r.patience = longestRest, newPatience(wake.Backoff())
+	opts.RateLimiter = r.patience
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("reclaim").
-		For(&v1alpha1.ScheduledMachine{}, builder.WithPredicates(
+		Watches(&v1alpha1.ScheduledMachine{}, wake.Ahead(&handler.EnqueueRequestForObject{}, asked), builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter),
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
 		)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster),
 			builder.WithPredicates(predicates.ClusterPausedTransitions(mgr.GetScheme(), log))).
+		Watches(&clusterv1.Cluster{}, handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			forgetCluster(client.ObjectKeyFromObject(e.Object))
+		}}).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("reclaim", mapper.OfCluster)).
 		WithOptions(opts).
 		Build(r)
@@ -57,9 +54,18 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	}
 	r.nodes = workload.Watch{
 		Name: "reclaim-nodes", Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: mapper.ofNode,
-		Predicate: predicate.NewPredicateFuncs(func(o client.Object) bool { return reclaimapi.Requested(o.GetAnnotations()) }),
+		Predicate: predicate.NewPredicateFuncs(asked),
+		Handler:   func(h handler.EventHandler) handler.EventHandler { return wake.Ahead(h, asked) },
 	}
 	return registerMetrics()
+}
+
+// asked reports whether an owner waits for what an object stands for.
+func asked(obj client.Object) bool {
+	if sm, ok := obj.(*v1alpha1.ScheduledMachine); ok {
+		return sm.BeingReclaimed()
+	}
+	return reclaimapi.Requested(obj.GetAnnotations())
 }
 
 // mapper also finds whose request a Node without a Machine may still carry.

@@ -61,7 +61,8 @@ type ReclaimFacts struct {
 	Machine Presence
 	// ControlPlane says that the Machine is one of a control plane.
 	ControlPlane bool
-	// InfrastructureGone says that the Machine's infrastructure is known not to exist.
+	// InfrastructureGone says that the Machine's infrastructure is known not to exist:
+	// false where it could not be read.
 	InfrastructureGone bool
 	// Node is the Node that asked, another of the same name not being it, or that of a
 	// Machine which a person asked for. A Node that cannot be seen is absent: nothing
@@ -71,9 +72,31 @@ type ReclaimFacts struct {
 	NodeAsked bool
 	// Evicting says that the Node's pods are being started elsewhere already.
 	Evicting bool
+	// Expedited says that the Machine is being deleted and waits for nothing of Cluster
+	// API's.
+	Expedited bool
 	// Ejected says that everything that can be done to hasten the Machine's going has
-	// been done.
+	// been done, as far as what there is can be read.
 	Ejected bool
+}
+
+// Urgent returns the next step if it is one that an owner waits for, and that nothing
+// can change which a provider or a workload cluster has to be asked for. Whoever
+// decides looks there only if there is none: an outage of others must not hold up
+// what takes a machine away.
+func Urgent(f ReclaimFacts) (Step, bool) {
+	switch {
+	case !f.Remembered:
+		return "", false
+	case f.Machine == Absent:
+		return Disarm, true
+	case f.ControlPlane:
+		return Forget, true
+	case !f.Expedited && !f.Ejected:
+		return Eject, true
+	default:
+		return "", false
+	}
 }
 
 // DecideReclaim returns the next step. Remembering comes before ejecting, ejecting
@@ -81,11 +104,10 @@ type ReclaimFacts struct {
 // what is left behind leads on to the next. A Node comes after everything that
 // gives the machine back, and a Machine of a control plane is never given back.
 func DecideReclaim(f ReclaimFacts) Step {
+	if step, urgent := Urgent(f); urgent {
+		return step
+	}
 	switch {
-	case f.Remembered && f.Machine == Absent:
-		return Disarm
-	case f.Remembered && f.ControlPlane:
-		return Forget
 	case f.Remembered && !f.Ejected, f.Returned && !f.Ejected && !f.ControlPlane:
 		return Eject
 	case f.Remembered:

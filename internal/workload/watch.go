@@ -26,18 +26,24 @@ type Watch struct {
 	Map func(ctx context.Context, cluster client.ObjectKey, obj client.Object) []ctrl.Request
 	// Predicate lets the changes through that matter.
 	Predicate predicate.Predicate
+	// Handler changes what handles the events; nil leaves it.
+	Handler func(handler.EventHandler) handler.EventHandler
 }
 
 // Start watches a cluster. It is idempotent. For a cluster without a connection
 // the error is one that NotConnected reports.
 func (w Watch) Start(ctx context.Context, cluster client.ObjectKey) error {
+	h := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []ctrl.Request {
+		return w.Map(ctx, cluster, obj)
+	})
+	if w.Handler != nil {
+		h = w.Handler(h)
+	}
 	return w.Cache.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
-		Name:    w.Name,
-		Watcher: w.Controller,
-		Kind:    w.Kind,
-		EventHandler: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []ctrl.Request {
-			return w.Map(ctx, cluster, obj)
-		}),
-		Predicates: []predicate.TypedPredicate[client.Object]{w.Predicate},
+		Name:         w.Name,
+		Watcher:      w.Controller,
+		Kind:         w.Kind,
+		EventHandler: h,
+		Predicates:   []predicate.TypedPredicate[client.Object]{w.Predicate},
 	}))
 }

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/test/builder"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workers"
+)
+
+// laneWorkers is as many as the manager has.
+const laneWorkers = 100
+
+// lane is the controller with its workers, on a management cluster where objects of kind
+// Flaky are never listed: their conversion webhook is dead.
+type lane struct {
+	t     *testing.T
+	queue workqueue.TypedRateLimitingInterface[ctrl.Request]
+	store client.Client
+
+	mu sync.Mutex
+	// deleted is when a Machine was told to go.
+	deleted map[string]time.Time
+	// reads is how many reads of a Flaky object were under way at most, and are.
+	most, reads int
+}
+
+func newLane(t *testing.T, objects ...client.Object) *lane {
+	t.Helper()
+	l := &lane{t: t, deleted: map[string]time.Time{}}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Flaky", builder.GenericInfrastructureMachineKind} {
+		mapper.Add(builder.InfrastructureGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	mapper.Add(builder.BootstrapGroupVersion.WithKind(builder.GenericBootstrapConfigKind), meta.RESTScopeNamespace)
+	for kind, scope := range map[string]meta.RESTScope{"Machine": meta.RESTScopeNamespace, "Cluster": meta.RESTScopeNamespace} {
+		mapper.Add(clusterv1.GroupVersion.WithKind(kind), scope)
+	}
+	mapper.Add(v1alpha1.GroupVersion.WithKind("ScheduledMachine"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	l.store = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).
+		WithObjects(append(objects, testenv.Cluster("lab"))...).Build()
+	c := interceptor.NewClient(l.store.(client.WithWatch), interceptor.Funcs{Get: l.get, Delete: l.delete})
+	r := (&reclaim.Reconciler{
+		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Recorder: &events.FakeRecorder{}, Hooks: actuate.BypassHooks,
+		Rush: &wake.Rush{}, Children: children.Reader{Cached: c, Live: c, Mapper: mapper},
+		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: "lab", Name: "lab"}),
+	}).WithoutWatches()
+	o := workers.New(clock.RealClock{}).Options(laneWorkers, workers.Deadline)
+	o.Reconciler, o.RateLimiter, o.SkipNameValidation = r, r.RateLimiter(), new(true)
+	ctl, err := controller.NewUnmanaged("reclaim", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ctl.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		l.queue = q
+		return nil
+	})); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- ctl.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Wait()
+	return l
+}
+
+// get answers for a Flaky object as an informer does that never has a list.
+func (l *lane) get(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if obj.GetObjectKind().GroupVersionKind().Kind != "Flaky" {
+		return c.Get(ctx, key, obj, opts...)
+	}
+	l.mu.Lock()
+	l.reads++
+	l.most = max(l.most, l.reads)
+	l.mu.Unlock()
+	<-ctx.Done()
+	l.mu.Lock()
+	l.reads--
+	l.mu.Unlock()
+	return apierrors.NewTimeoutError("failed waiting for informer to sync", 0)
+}
+
+func (l *lane) delete(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+	if _, ok := obj.(*clusterv1.Machine); ok {
+		l.mu.Lock()
+		l.deleted[obj.GetName()] = time.Now()
+		l.mu.Unlock()
+	}
+	return c.Delete(ctx, obj, opts...)
+}
+
+// wake wakes the controller for objects.
+func (l *lane) wake(names ...string) {
+	for _, name := range names {
+		l.queue.Add(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "lab", Name: name}})
+	}
+}
+
+// family is a running machine whose infrastructure is of a kind.
+func family(t *testing.T, name, kind string, annotations map[string]string) []client.Object {
+	t.Helper()
+	sm := testenv.ScheduledMachine("lab", name)
+	sm.UID, sm.Annotations, sm.Spec.InfrastructureSpec.Kind = "uid-of-sm", annotations, kind
+	desired, err := children.Machine(sm, "", time.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &clusterv1.Machine{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, m); err != nil {
+		t.Fatal(err)
+	}
+	m.Finalizers = []string{clusterv1.MachineFinalizer}
+	infra := &unstructured.Unstructured{}
+	infra.SetGroupVersionKind(children.InfrastructureOf(sm).Kind())
+	infra.SetNamespace("lab")
+	infra.SetName(children.NamesOf(name).Infrastructure)
+	infra.SetLabels(m.Labels)
+	infra.SetFinalizers([]string{"test/provider"})
+	return []client.Object{sm, m, infra}
+}
+
+func asked(t *testing.T, annotation string) map[string]string {
+	t.Helper()
+	return map[string]string{annotation: v1alpha1.PersonsRequest("", "", time.Now()).String()}
+}
+
+// TestTheLaneWaitsForNobody has 200 machines of a provider that is out of order, wanted
+// by their owners, and 200 more that were given back, and one machine after the other of
+// somebody else.
+func TestTheLaneWaitsForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var objects []client.Object
+		var bad, good []string
+		for i := range 200 {
+			wanted, back := fmt.Sprintf("wanted%d", i), fmt.Sprintf("back%d", i)
+			bad = append(bad, wanted, back)
+			objects = append(objects, family(t, wanted, "Flaky", asked(t, v1alpha1.EmergencyReclaimAnnotation))...)
+			given := family(t, back, "Flaky", asked(t, v1alpha1.ReclaimedAnnotation))
+			given[0].(*v1alpha1.ScheduledMachine).Spec.Schedule.Enabled = new(false)
+			objects = append(objects, given[0])
+		}
+		for i := range 40 {
+			good = append(good, fmt.Sprintf("good%d", i))
+			objects = append(objects, family(t, good[i], builder.GenericInfrastructureMachineKind, asked(t, v1alpha1.EmergencyReclaimAnnotation))...)
+		}
+		l := newLane(t, objects...)
+		begin := time.Now()
+		l.wake(bad...)
+		for _, name := range good {
+			asked := time.Now()
+			l.wake(name)
+			synctest.Wait()
+			l.mu.Lock()
+			at, ok := l.deleted[name+"-machine"]
+			l.mu.Unlock()
+			if !ok || at.Sub(asked) > 0 {
+				t.Fatalf("%s: asked %v after the outage began, and was heard %v later, %t", name, asked.Sub(begin), at.Sub(asked), ok)
+			}
+			infra := family(t, name, builder.GenericInfrastructureMachineKind, nil)[2]
+			if err := l.store.Get(t.Context(), client.ObjectKeyFromObject(infra), infra); err != nil || infra.GetDeletionTimestamp().IsZero() {
+				t.Fatalf("%s: its infrastructure waits for others: %v", name, err)
+			}
+			time.Sleep(777 * time.Millisecond) // Whenever an owner asks.
+		}
+		synctest.Wait()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, name := range bad {
+			if at, ok := l.deleted[name+"-machine"]; strings.HasPrefix(name, "wanted") && (!ok || at.Sub(begin) > 0) {
+				t.Errorf("%s: the owner waits for the provider, too: %v, %t", name, at.Sub(begin), ok)
+			}
+		}
+		if l.most == 0 || l.most > laneWorkers/4 {
+			t.Errorf("%d workers wait for the provider; want some, and a quarter of %d at most", l.most, laneWorkers)
+		}
+	})
+}
+
+// TestWhatCannotBeReadIsNotGone has a Node ask whose machine's provider is out of order
+// for an hour.
+func TestWhatCannotBeReadIsNotGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := &corev1.Node{}
+		node.Name, node.UID = "n1", "uid-of-node"
+		request := v1alpha1.ReclaimRecord{Node: node.Name, NodeUID: node.UID, Reason: "process-match: java"}
+		box := family(t, "box", "Flaky", map[string]string{v1alpha1.EmergencyReclaimAnnotation: request.String()})
+		box[1].(*clusterv1.Machine).Status.NodeRef.Name = node.Name
+		l := newLane(t, append(box, node)...)
+		l.wake("box")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if err := l.store.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+			t.Errorf("the Node is taken for one that outlives its machine: %v", err)
+		}
+		if !actuate.Evicting(node) {
+			t.Error("its pods wait for the provider")
+		}
+		sm := testenv.ScheduledMachine("lab", "box")
+		if err := l.store.Get(t.Context(), client.ObjectKeyFromObject(sm), sm); err != nil {
+			t.Fatal(err)
+		}
+		if !sm.ScheduleEnabled() || !sm.BeingReclaimed() {
+			t.Error("the reclaim ends although the Machine is there")
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.deleted) != 1 {
+			t.Errorf("deleted: %v", l.deleted)
+		}
+	})
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// nodeLook and providerLook bound a look at a Node, and at what a provider holds of a
+// machine. Both are in caches, which answer at once or, before their first list, not
+// for as long as a workload cluster or a conversion webhook is out of order. The Node's
+// is short, because the end of that list wakes whoever asks.
+const (
+	nodeLook     = 250 * time.Millisecond
+	providerLook = 5 * time.Second
+)
+
+// scope holds what one reconcile reads.
+type scope struct {
+	scheduled *v1alpha1.ScheduledMachine
+	// cluster is nil if there is none.
+	cluster *clusterv1.Cluster
+	// node is nil if there is none, or if it cannot be seen.
+	node *corev1.Node
+	// children are what is to be removed: the Machine alone until looked is set.
+	children children.Set
+	// looked says that what a provider holds was looked for.
+	looked bool
+	// unread says why something could not be read: it is unknown, and not gone.
+	unread error
+	// ejected says that the Machine was told to go.
+	ejected bool
+}
+
+// observe reads what the management cluster holds of its own kinds, which nobody else
+// can make wait. It returns nil for an object that is paused.
+func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
+	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, r.Children.Live, sm, sm.Spec.ClusterName)
+	if err != nil || paused {
+		return nil, err
+	}
+	s := &scope{scheduled: sm, cluster: cluster}
+	s.children.Machine, err = r.Children.Machine(ctx, sm)
+	if err == nil && s.children.Machine == nil && sm.BeingReclaimed() {
+		// "Absent" ends the reclaim: it must not be the answer of a cache that is late.
+		live := r.Children
+		live.Cached = live.Live
+		s.children.Machine, err = live.Machine(ctx, sm)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Machine: %w", err)
+	}
+	return s, nil
+}
+
+// look reads what others hold of the machine: its Node, and where something may be left
+// to remove, its infrastructure. What cannot be read in time is unread, and no error:
+// everything else is done first.
+func (r *Reconciler) look(ctx context.Context, s *scope) {
+	var err error
+	if s.node, err = r.observeNode(ctx, workload.ClusterKey(s.scheduled), s.nodeName()); err != nil {
+		s.unread = fmt.Errorf("looking at Node: %w", err)
+	}
+	if _, served := s.scheduled.ServedReclaim(); served || s.scheduled.BeingReclaimed() {
+		r.lookAtRest(ctx, s)
+	}
+}
+
+// lookAtRest reads what a provider holds of the machine.
+func (r *Reconciler) lookAtRest(ctx context.Context, s *scope) {
+	s.looked = true
+	done, err := r.looks.begin(s.provider())
+	if err != nil {
+		s.unread = errors.Join(s.unread, err)
+		return
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, providerLook)
+	defer cancel()
+	rest, err := r.Children.Read(ctx, s.scheduled, s.scheduled.BeingReclaimed())
+	if err != nil {
+		s.unread = errors.Join(s.unread, fmt.Errorf("looking at infrastructure: %w", err))
+		return
+	}
+	for _, p := range rest.Unread {
+		s.unread = errors.Join(s.unread, errors.New(p.Message))
+	}
+	rest.Machine = s.children.Machine // It may have been changed since it was read.
+	s.children = rest
+}
+
+// provider is the kind that decides whose cache is asked.
+func (s *scope) provider() schema.GroupKind {
+	if m := s.children.Machine; m != nil {
+		return schema.GroupKind{Group: m.Spec.InfrastructureRef.APIGroup, Kind: m.Spec.InfrastructureRef.Kind}
+	}
+	return children.InfrastructureOf(s.scheduled).Kind().GroupKind()
+}
+
+// observeNode watches the Nodes of the cluster and returns the one of that name.
+// A cluster that is not connected shows none: its connection wakes us.
+func (r *Reconciler) observeNode(ctx context.Context, cluster client.ObjectKey, name string) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, nodeLook)
+	defer cancel()
+	if err := r.nodes.Start(ctx, cluster); err != nil {
+		return nil, workload.IgnoreNotConnected(err)
+	}
+	if name == "" {
+		return nil, nil
+	}
+	reader, err := r.ClusterCache.GetReader(ctx, cluster)
+	if err != nil {
+		return nil, workload.IgnoreNotConnected(err)
+	}
+	return workload.Node(ctx, reader, name)
+}
+
+// machineVersion is the version of the Machine that the cache shows, empty if there is
+// none.
+func (s *scope) machineVersion() string {
+	if s.children.Machine == nil {
+		return ""
+	}
+	return s.children.Machine.ResourceVersion
+}
+
+// nodeName is the Node of the Machine; without a Machine, the Node whose request
+// was served last and may have to be cleared.
+func (s *scope) nodeName() string {
+	if m := s.children.Machine; m != nil {
+		return m.Status.NodeRef.Name
+	}
+	return s.served().Node
+}
+
+// returned reports whether something of the machine is there although its owner
+// has the box: whoever made it had not yet seen the schedule go off. A person may
+// ask at that instant; a Node asks only when there is a Machine.
+func (s *scope) returned() bool {
+	_, reclaimed := s.scheduled.ServedReclaim()
+	return reclaimed && !s.scheduled.ScheduleEnabled() && len(s.children.Existing()) > 0
+}
+
+// deleted reports whether the Machine is being deleted.
+func (s *scope) deleted() bool {
+	return s.children.Machine != nil && !s.children.Machine.DeletionTimestamp.IsZero()
+}
+
+// asked is the request that is being served, or else was served last.
+func (s *scope) asked() v1alpha1.ReclaimRecord {
+	if record, ok := s.scheduled.ReclaimRequest(); ok {
+		return record
+	}
+	return s.served()
+}
+
+// request is the request that is being served, zero if there is none.
+func (s *scope) request() v1alpha1.ReclaimRecord {
+	record, _ := s.scheduled.ReclaimRequest()
+	return record
+}
+
+// served is the request that turned the schedule off, zero if there is none.
+func (s *scope) served() v1alpha1.ReclaimRecord {
+	record, _ := s.scheduled.ServedReclaim()
+	return record
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+)
+
+// refuse has every write of a kind end with err.
+func (w *world) refuse(write string, err func() error) {
+	w.Fail = func(n int) (before, after error) {
+		if w.Writes[n] == write {
+			return err(), nil
+		}
+		return nil, nil
+	}
+}
+
+func (w *world) stalled() string {
+	return w.rush.Stalled(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+}
+
+func TestAnOwnerWhoWaitsInVainIsSeen(t *testing.T) {
+	w := newWorld(t)
+	w.rush = &wake.Rush{}
+	n := 0
+	w.refuse("delete Machine", func() error {
+		n++
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "box-machine", fmt.Errorf("nobody deletes today, request %d", n))
+	})
+	w.ask("true")
+	for range 3 {
+		if _, err := w.reconcile(); !apierrors.IsForbidden(err) {
+			t.Fatalf("got %v, want the refusal, so that it is tried again", err)
+		}
+	}
+	if why := w.stalled(); !strings.Contains(why, "nobody deletes today, request 1") {
+		t.Errorf("nobody knows why, or its text changes: %q", why)
+	}
+	notes := w.events()
+	var told []string
+	for _, note := range notes {
+		if strings.HasPrefix(note, "Warning EmergencyReclaimStalled ") {
+			told = append(told, note)
+		}
+	}
+	if len(told) != 1 || !strings.Contains(told[0], "nobody deletes today") {
+		t.Errorf("people must be told once: %q", notes)
+	}
+	w.Fail = nil
+	w.resync()
+	if why := w.stalled(); why != "" || w.machine().DeletionTimestamp.IsZero() {
+		t.Errorf("it does not get on: %q", why)
+	}
+}
+
+// TestAConflictThatLastsCostsOneTryPerBackOff has somebody's webhook answer 409.
+func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
+	w := newWorld(t)
+	w.rush = &wake.Rush{}
+	w.refuse("patch Machine", func() error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "machines"}, "box-machine", errors.New("not now"))
+	})
+	w.ask("true")
+	begin := w.clock.Now()
+	for w.clock.Since(begin) < time.Minute {
+		next, err := w.reconcile()
+		if err == nil && next.RequeueAfter <= 0 {
+			t.Fatalf("after %v: no requeue without a wait: %v", w.clock.Since(begin), next)
+		}
+		// Something wakes it every 10 ms.
+		w.clock.SetTime(w.clock.Now().Add(max(10*time.Millisecond, min(next.RequeueAfter, time.Second))))
+		if err == nil && w.clock.Since(begin) < 2*time.Second && w.stalled() != "" {
+			t.Fatalf("a late cache is no news: %s", w.stalled())
+		}
+	}
+	// 50 ms, doubled until it is 15 s, makes 9 tries in the first 13 s.
+	if got := len(w.Writes) - 1; got < 10 || got > 13 {
+		t.Errorf("%d tries in a minute", got)
+	}
+	if !strings.Contains(w.stalled(), "not now") {
+		t.Errorf("nobody hears of a conflict that lasts: %q", w.stalled())
+	}
+	w.Fail = nil
+	w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
+	w.resync()
+	if w.machine().DeletionTimestamp.IsZero() || w.stalled() != "" {
+		t.Errorf("it does not get on: %q", w.stalled())
+	}
+}
