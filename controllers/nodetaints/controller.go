@@ -39,7 +39,7 @@ const nodesWatch = "nodetaints-nodes"
 
 // Reconciler keeps the taints of Nodes.
 type Reconciler struct {
-	// Clock tells the time, for conditions only.
+	// Clock tells the time, for conditions and back-offs only.
 	Clock clock.PassiveClock
 	// Reader reads ScheduledMachines and Clusters from the manager's cache.
 	Reader client.Reader
@@ -52,6 +52,7 @@ type Reconciler struct {
 
 	nodes       workload.Watch
 	watchFilter string
+	fresh       wake.Freshness
 }
 
 // scope holds what one reconcile reads.
@@ -71,31 +72,36 @@ type scope struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
+		r.fresh.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
 		return ctrl.Result{}, nil // Its Cluster, Machine or Node woke us; it is another manager's.
 	}
+	if wait := r.fresh.Hold(req, sm.ResourceVersion, r.Clock.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	err := r.reconcile(ctx, sm)
+	return r.fresh.Meet(req, r.Clock.Now(), err)
+}
+
+// reconcile observes, decides, acts and reports.
+func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachine) error {
 	s, err := r.observe(ctx, sm)
 	if err != nil || s == nil {
-		return ctrl.Result{}, err
+		return err
 	}
 	d := nodetaints.Decide(s.facts())
 	actErr := r.act(ctx, s, d)
 	switch {
 	case apierrors.IsConflict(actErr):
-		return ctrl.Result{RequeueAfter: wake.QuietRetry}, nil // A newer Node is on its way to the cache.
+		return actErr // A newer Node is on its way to the cache: nothing is known yet.
 	case actuate.Gone(actErr):
-		return ctrl.Result{}, nil // The end of the Node wakes us.
+		return nil // The end of the Node wakes us.
 	case workload.NotConnected(actErr):
 		d, actErr = nodetaints.Decision{Outcome: nodetaints.Unseen}, nil
 	}
-	if err := r.report(ctx, s, d, actErr); apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: wake.QuietRetry}, actErr
-	} else if err != nil {
-		return ctrl.Result{}, errors.Join(actErr, client.IgnoreNotFound(err))
-	}
-	return ctrl.Result{}, actErr
+	return errors.Join(actErr, client.IgnoreNotFound(r.report(ctx, s, d, actErr)))
 }
 
 // observe returns nil for an object that is paused, and where nobody knows yet

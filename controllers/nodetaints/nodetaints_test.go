@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -122,18 +123,21 @@ func (w *world) editTaints(taints ...v1alpha1.NodeTaint) {
 // reconcile runs a new reconciler once, as after a restart.
 func (w *world) reconcile() (ctrl.Result, error) {
 	w.Helper()
+	res, err := w.reconciler(clock.RealClock{}).Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+	w.Read(w.sm)
+	return res, err
+}
+
+func (w *world) reconciler(now clock.PassiveClock) *nodetaints.Reconciler {
 	c := w.client()
 	cache := w.lost
 	if cache == nil {
 		cache = clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, nodetaints.NodesWatch)
 	}
-	r := (&nodetaints.Reconciler{
-		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), ClusterCache: cache,
+	return (&nodetaints.Reconciler{
+		Clock: now, Reader: c, Actuate: actuate.New(c), ClusterCache: cache,
 		Children: children.Reader{Cached: c, Live: c},
 	}).WithoutWatches()
-	res, err := r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
-	w.Read(w.sm)
-	return res, err
 }
 
 // settle reconciles until nothing is written.
@@ -404,6 +408,26 @@ func TestPatchIsRefused(t *testing.T) {
 	w.Fail = nil
 	w.settle()
 	w.want(metav1.ConditionTrue, "Applied", "", batch)
+}
+
+// TestAConflictThatLastsCostsOneTryPerBackOff has somebody's webhook answer 409.
+func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
+	w := newWorld(t, batch).withNode(true)
+	w.Fail = func(int) (error, error) {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, w.node.Name, errors.New("not now")), nil
+	}
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	begin, r := now.Now(), w.reconciler(now)
+	for now.Since(begin) < time.Minute {
+		next, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+		if err == nil && next.RequeueAfter <= 0 {
+			t.Fatalf("after %v: no requeue without a wait", now.Since(begin))
+		}
+		now.SetTime(now.Now().Add(max(10*time.Millisecond, min(next.RequeueAfter, time.Second))))
+	}
+	if got := len(w.Writes); got < 8 || got > 11 { // 50 ms, doubled
+		t.Errorf("%d tries in a minute: %v", got, w.Writes)
+	}
 }
 
 // unreachable is the cache of a cluster to which a connection was tried in vain.
