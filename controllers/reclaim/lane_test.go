@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -59,7 +60,7 @@ func newLane(t *testing.T, objects ...client.Object) *lane {
 	t.Helper()
 	l := &lane{t: t, deleted: map[string]time.Time{}}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -73,13 +74,17 @@ func newLane(t *testing.T, objects ...client.Object) *lane {
 		mapper.Add(clusterv1.GroupVersion.WithKind(kind), scope)
 	}
 	mapper.Add(v1alpha1.GroupVersion.WithKind("ScheduledMachine"), meta.RESTScopeNamespace)
+	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
+	objects = append(objects, testenv.Definition(builder.InfrastructureGroupVersion.WithKind("Flaky")),
+		testenv.Definition(builder.InfrastructureGroupVersion.WithKind(builder.GenericInfrastructureMachineKind)),
+		testenv.Definition(builder.BootstrapGroupVersion.WithKind(builder.GenericBootstrapConfigKind)))
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	l.store = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).
 		WithObjects(append(objects, testenv.Cluster("lab"))...).Build()
 	c := interceptor.NewClient(l.store.(client.WithWatch), interceptor.Funcs{Get: l.get, Delete: l.delete})
 	r := (&reclaim.Reconciler{
 		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Recorder: &events.FakeRecorder{}, Hooks: actuate.BypassHooks,
-		Rush: &wake.Rush{}, Children: children.Reader{Cached: c, Live: c, Mapper: mapper},
+		Rush: &wake.Rush{}, Children: children.Reader{Cached: c, Live: c},
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: "lab", Name: "lab"}),
 	}).WithoutWatches()
 	o := workers.New(clock.RealClock{}).Options(laneWorkers, workers.Deadline)

@@ -150,7 +150,7 @@ func (s *scope) nodeName() string {
 // ask at that instant; a Node asks only when there is a Machine.
 func (s *scope) returned() bool {
 	_, reclaimed := s.scheduled.ServedReclaim()
-	return reclaimed && !s.scheduled.ScheduleEnabled() && len(s.children.Existing()) > 0
+	return reclaimed && !s.scheduled.ScheduleEnabled() && (s.children.Machine != nil || s.children.Infrastructure != nil)
 }
 
 // deleted reports whether the Machine is being deleted.

@@ -77,7 +77,7 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 	switch reason {
 	case lifecycle.EmergencyReclaim:
 		record, _ := s.scheduled.ReclaimRequest()
-		c.Message = withDetail(record.Where(), s.hooksInTheWay())
+		c.Message = withDetail(withDetail(record.Where(), s.hooksInTheWay()), s.stalled)
 	case lifecycle.KillSwitchActing:
 		c.Message = withDetail(withDetail(c.Message, s.hooksInTheWay()), s.leftovers())
 	case lifecycle.MachineNotReady:

@@ -84,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if wait := r.fresh.Wait(req, read); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if wait := r.Rush.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 {
+	if wait := r.Rush.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 && r.Rush.Stalled(req) == "" {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	next, err := r.reconcile(ctx, sm)
@@ -162,10 +162,11 @@ const ejecting = 15 * time.Second
 
 // ejected is how long package reclaim has this object to itself: the Machine of an
 // owner who asked is being deleted any moment now. What we would report takes the API
-// server's time, for which the owner waits. The Machine's deletion wakes us.
+// server's time, for which the owner waits. The Machine's deletion wakes us, and so does
+// a reclaim that is refused: people must see that at once.
 func (s *scope) ejected(now time.Time) time.Duration {
 	m := s.children.Machine
-	if !s.scheduled.BeingReclaimed() || m == nil || !m.DeletionTimestamp.IsZero() {
+	if s.stalled != "" || !s.scheduled.BeingReclaimed() || m == nil || !m.DeletionTimestamp.IsZero() {
 		return 0
 	}
 	return wake.Left(ejecting, s.scheduled.ReclaimTimes(), now)

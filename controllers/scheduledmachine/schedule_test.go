@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -262,6 +263,26 @@ func TestReportsWaitForTheEjection(t *testing.T) {
 			w.reconcile()
 			w.want(v1alpha1.PhaseEmergencyRemove, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimReason)
 		})
+	}
+}
+
+// TestARefusedEjectionIsShownAtOnce has package reclaim be refused, while other owners
+// wait, too.
+func TestARefusedEjectionIsShownAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	w.r.Rush = &wake.Rush{}
+	w.running()
+	w.edit(func(sm *v1alpha1.ScheduledMachine) {
+		sm.SetReclaimTimes([]time.Time{w.clock.Now()})
+		sm.Annotations[v1alpha1.EmergencyReclaimAnnotation] = v1alpha1.ReclaimRecord{Node: "box-node", NodeUID: "1"}.String()
+	})
+	defer w.r.Rush.Serve()()
+	defer w.r.Rush.Serve()()
+	w.r.Rush.Stall(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "Forbidden", "nobody deletes today")
+	w.reconcile()
+	w.want(v1alpha1.PhaseEmergencyRemove, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimReason)
+	if !strings.Contains(w.sm.Status.Message, "nobody deletes today") {
+		t.Errorf("nothing says why the owner waits: %q", w.sm.Status.Message)
 	}
 }
 

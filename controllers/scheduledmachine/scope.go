@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
@@ -44,6 +46,10 @@ type scope struct {
 	// waitsFor are the deletion hooks of others that a removal waits for.
 	waitsFor []string
 
+	// stalled says why an owner who asked does not get the machine, empty if nothing is
+	// known to stop it.
+	stalled string
+
 	// pending is what act left for later.
 	pending pending
 
@@ -67,7 +73,10 @@ const (
 )
 
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
-	s := &scope{scheduled: sm, invalid: validation.ScheduledMachine(sm)}
+	s := &scope{
+		scheduled: sm, invalid: validation.ScheduledMachine(sm),
+		stalled: r.Rush.Stalled(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}),
+	}
 	s.schedule, s.scheduleErr = schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule))
 
 	var err error

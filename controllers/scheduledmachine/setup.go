@@ -60,6 +60,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster)).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.waitingForKind),
 			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesRawSource(r.Rush.Stalls()).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("scheduledmachine", mapper.OfCluster, clustercache.WatchForProbeFailure(workload.UnreachableAfter))).
 		WithOptions(opts).
 		Build(r)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 // store is a cache, or an API server, that has one Machine or nothing. It counts
@@ -43,9 +44,7 @@ func (s *store) Get(_ context.Context, key client.ObjectKey, obj client.Object, 
 func define(crd *apiextensionsv1.CustomResourceDefinition, name client.ObjectKey, kinds ...schema.GroupVersionKind) error {
 	for _, kind := range kinds {
 		if name.Name == contract.CalculateCRDName(kind.Group, kind.Kind) {
-			crd.Spec.Names.Kind, crd.Spec.Scope = kind.Kind, apiextensionsv1.NamespaceScoped
-			crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: kind.Version, Served: true, Storage: true}}
-			crd.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}
+			testenv.Definition(kind).DeepCopyInto(crd)
 			return nil
 		}
 	}

@@ -11,10 +11,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/cluster-api/util/test/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -190,4 +193,14 @@ func ScheduledMachine(namespace, name string) *v1alpha1.ScheduledMachine {
 			InfrastructureSpec: v1alpha1.EmbeddedObject{APIVersion: builder.InfrastructureGroupVersion.String(), Kind: builder.GenericInfrastructureMachineKind},
 		},
 	}
+}
+
+// Definition is the definition of a namespaced kind that is served in one version.
+func Definition(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefinition {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	crd.Name = contract.CalculateCRDName(kind.Group, kind.Kind)
+	crd.Spec.Group, crd.Spec.Names.Kind, crd.Spec.Scope = kind.Group, kind.Kind, apiextensionsv1.NamespaceScoped
+	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: kind.Version, Served: true, Storage: true}}
+	crd.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}
+	return crd
 }
