@@ -6,6 +6,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,6 +34,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/webhooks"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workers"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/handlers"
 	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/server"
@@ -48,6 +50,10 @@ const reclaimConcurrency = 100
 // nodesyncConcurrency is how many workload clusters are kept at once. One that
 // answers slowly must not hold up the others.
 const nodesyncConcurrency = 50
+
+// machinehookDeadline bounds one look at a leaving Machine, extensions that are asked
+// included.
+const machinehookDeadline = 5 * time.Minute
 
 // machinehookConcurrency is how many leaving Machines are asked about at once. An
 // extension that answers slowly must not hold up what others are asked.
@@ -127,22 +133,26 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		hooks = actuate.BypassHooks
 	}
 
+	watch := workers.New(clock.RealClock{})
+	if err := mgr.AddReadyzCheck("workers", watch.Check); err != nil {
+		return err
+	}
 	rush := &wake.Rush{}
 	if err := (&scheduledmachine.Reconciler{
 		Clock: o.Clock, Reader: mgr.GetClient(), Live: mgr.GetAPIReader(), Children: read, Actuate: actuate.New(mgr.GetClient()),
 		ClusterCache: clusterCache, Recorder: recorder, Hooks: hooks, Rush: rush,
-	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: o.ScheduledMachineConcurrency}); err != nil {
+	}).SetupWithManager(mgr, o.WatchFilter, watch.Options(o.ScheduledMachineConcurrency, workers.Deadline)); err != nil {
 		return err
 	}
 	if err := (&reclaim.Reconciler{
 		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(unlimited),
 		ClusterCache: clusterCache, Recorder: recorder, Hooks: hooks, Rush: rush,
-	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, controller.Options{MaxConcurrentReconciles: reclaimConcurrency}); err != nil {
+	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, watch.Options(reclaimConcurrency, workers.Deadline)); err != nil {
 		return err
 	}
 	if err := (&machinehook.Reconciler{
 		Clock: o.Clock, Reader: mgr.GetClient(), Live: mgr.GetAPIReader(), Actuate: actuate.New(mgr.GetClient()), Recorder: recorder, Call: hookclient.Call,
-	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: machinehookConcurrency}); err != nil {
+	}).SetupWithManager(mgr, o.WatchFilter, watch.Options(machinehookConcurrency, machinehookDeadline)); err != nil {
 		return err
 	}
 	install, err := installation(o)
@@ -152,18 +162,18 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := (&nodesync.Reconciler{
 		Reader: mgr.GetClient(), ClusterIndex: scheduledmachine.ClusterNameIndex, Children: read,
 		ClusterCache: clusterCache, Recorder: recorder, Manifests: install,
-	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: nodesyncConcurrency}); err != nil {
+	}).SetupWithManager(mgr, o.WatchFilter, watch.Options(nodesyncConcurrency, workers.Deadline)); err != nil {
 		return err
 	}
 	if err := (&nodetaints.Reconciler{
 		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()), ClusterCache: clusterCache,
-	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, controller.Options{MaxConcurrentReconciles: o.ScheduledMachineConcurrency}); err != nil {
+	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, watch.Options(o.ScheduledMachineConcurrency, workers.Deadline)); err != nil {
 		return err
 	}
 	if err := (&topology.Reconciler{
 		Clock: o.Clock, Reader: mgr.GetClient(), Live: mgr.GetAPIReader(), ClusterIndex: scheduledmachine.ClusterNameIndex,
 		Actuate: actuate.New(mgr.GetClient()).As(v1alpha1.TopologyFieldManager), Recorder: recorder,
-	}).SetupWithManager(mgr, o.WatchFilter, controller.Options{MaxConcurrentReconciles: o.ScheduledMachineConcurrency}); err != nil {
+	}).SetupWithManager(mgr, o.WatchFilter, watch.Options(o.ScheduledMachineConcurrency, workers.Deadline)); err != nil {
 		return err
 	}
 	if err := serveHooks(mgr, o); err != nil {
@@ -171,7 +181,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	}
 	if err := (&extensionconfig.Reconciler{
 		Options: o.RuntimeExtension, Live: mgr.GetAPIReader(), Actuate: actuate.New(mgr.GetClient()),
-	}).SetupWithManager(mgr); err != nil {
+	}).SetupWithManager(mgr, watch.Options(1, workers.Deadline)); err != nil {
 		return err
 	}
 	return (&webhooks.ScheduledMachine{}).SetupWithManager(mgr)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -33,11 +34,12 @@ func CacheByObject() cache.ByObject {
 }
 
 // SetupWithManager adds the controller to mgr.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
 	r.Backoff, r.Serving = wake.Backoff(), mgr.GetWebhookServer().StartedChecker()
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("extensionconfig").
 		WatchesRawSource(source.Func(r.begin)).
+		WithOptions(opts).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("building extensionconfig controller: %w", err)
