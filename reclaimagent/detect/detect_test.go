@@ -36,6 +36,9 @@ const (
 	ownerCgroup = "0::/user.slice/user-1000.slice/session-2.scope\n"
 	podCgroup   = "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-ab.scope\n"
 	agentPID    = 4
+
+	// interval is the time between polls.
+	interval = 250 * time.Millisecond
 )
 
 // machine is a /proc that changes while it is read.
@@ -185,7 +188,7 @@ func start(t *testing.T, m *machine, mode detect.Mode, dial func(unfiltered bool
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer close(r.ended)
-		r.err = d.Run(ctx, match.New([]string{"java"}, []string{"java", "idea"}), 250*time.Millisecond, func(m detect.Match) {
+		r.err = d.Run(ctx, match.New([]string{"java"}, []string{"java", "idea"}), interval, func(m detect.Match) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.found = append(r.found, found{m.PID, m.Pattern, m.Source, m.Detector})
@@ -295,6 +298,10 @@ func TestBothDetectors(t *testing.T) {
 	}
 }
 
+// betweenPolls, once, keeps a story of whole seconds half an interval away from
+// every poll: a walk that shares an instant with an exec may see half of it.
+const betweenPolls = interval / 2
+
 // TestDetectorsAgree plays random stories.
 func TestDetectorsAgree(t *testing.T) {
 	type step struct {
@@ -318,6 +325,7 @@ func TestDetectorsAgree(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, e := newMachine(), newEvents()
 				r := start(t, m, mode, dialing(e))
+				time.Sleep(betweenPolls)
 				for _, s := range story {
 					cgroup := ownerCgroup
 					if s.Pod {
@@ -500,7 +508,7 @@ func TestPollingIsBounded(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		if err := d.Run(ctx, match.New(nil, []string{"java"}), 250*time.Millisecond, func(detect.Match) {}); err != nil {
+		if err := d.Run(ctx, match.New(nil, []string{"java"}), interval, func(detect.Match) {}); err != nil {
 			t.Fatal(err)
 		}
 		if n := counts.Polls.Load(); n < 29 || n > 32 {
