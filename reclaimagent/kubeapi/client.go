@@ -73,7 +73,7 @@ type TokenSource interface {
 // keeps its connection open, and has no limit of its own on requests.
 type Client struct {
 	base  *url.URL
-	http  *http.Client
+	trust *trust
 	token TokenSource
 	// one says that the last answer came over HTTP/2.
 	one atomic.Bool
@@ -120,22 +120,29 @@ func (c *Client) Stream(ctx context.Context, r Request) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// send repeats a request once when its token was refused: a service account's
-// token is renewed on disk long before the file is read again.
+// send repeats a request once when its token was refused, or its server was not
+// trusted: a service account's token and certificate authority are renewed on disk
+// long before the files are read again.
 func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
-	resp, err := c.attempt(ctx, r, false)
-	if Code(err) == http.StatusUnauthorized && c.token != nil {
-		return c.attempt(ctx, r, true)
+	by := c.trust.current(false)
+	resp, err := c.attempt(ctx, by, r, false)
+	switch {
+	case Code(err) == http.StatusUnauthorized && c.token != nil:
+		return c.attempt(ctx, by, r, true)
+	case untrusted(err):
+		if renewed := c.trust.current(true); renewed != by {
+			return c.attempt(ctx, renewed, r, false)
+		}
 	}
 	return resp, err
 }
 
-func (c *Client) attempt(ctx context.Context, r Request, fresh bool) (*http.Response, error) {
+func (c *Client) attempt(ctx context.Context, by *http.Client, r Request, fresh bool) (*http.Response, error) {
 	req, err := c.build(ctx, r, fresh)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.http.Do(req)
+	resp, err := by.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("reaching API server: %w", err)
 	}

@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,6 +127,80 @@ func TestInClusterReadsTheTokenAgain(t *testing.T) {
 	}
 	if !client.Multiplexed() {
 		t.Error("HTTP/2 was not used")
+	}
+}
+
+// TestRotatedAuthorityIsFollowed has a server that gets a certificate of another
+// authority, as after a rotation, while the agent runs.
+func TestRotatedAuthorityIsFollowed(t *testing.T) {
+	clients := map[string]func(t *testing.T, dir string, server *url.URL, o kubeapi.Options) (*kubeapi.Client, error){
+		"ServiceAccount": func(t *testing.T, dir string, server *url.URL, o kubeapi.Options) (*kubeapi.Client, error) {
+			t.Helper()
+			write(t, dir, "token", "one")
+			env := map[string]string{"KUBERNETES_SERVICE_HOST": server.Hostname(), "KUBERNETES_SERVICE_PORT": server.Port()}
+			o.AccountDir, o.Getenv = dir, func(key string) string { return env[key] }
+			return kubeapi.InCluster(o)
+		},
+		"Kubeconfig": func(t *testing.T, dir string, server *url.URL, o kubeapi.Options) (*kubeapi.Client, error) {
+			t.Helper()
+			return kubeapi.FromKubeconfig(kubeconfig(t, dir, fmt.Sprintf("server: %q, certificate-authority: ca.crt", server), "token: abc"), o)
+		},
+	}
+	for name, connect := range clients {
+		t.Run(name, func(t *testing.T) {
+			var serves atomic.Pointer[tls.Certificate]
+			ts := httptest.NewUnstartedServer(http.HandlerFunc(ok))
+			ts.EnableHTTP2 = true
+			ts.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serves.Load(), nil }}
+			authority := map[string]string{}
+			rotate := func(name string) {
+				t.Helper()
+				cert, key := identity(t, name)
+				pair, err := tls.X509KeyPair(cert, key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				authority[name] = string(cert)
+				serves.Store(&pair)
+			}
+			rotate("one")
+			// Not StartTLS, which has a certificate of its own.
+			ts.Listener = tls.NewListener(ts.Listener, ts.TLS)
+			ts.Start()
+			t.Cleanup(ts.Close)
+			server, err := url.Parse(strings.Replace(ts.URL, "http:", "https:", 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			trust := func(text string) { t.Helper(); write(t, dir, "ca.crt", text) }
+			trust(authority["one"])
+			c := &clock{now: time.Unix(1_700_000_000, 0)}
+			client, err := connect(t, dir, server, c.options(nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := func(reason string, trusted bool) {
+				t.Helper()
+				err := client.Do(t.Context(), kubeapi.Request{Path: "/x"}, nil)
+				if trusted && err != nil || !trusted && (err == nil || !strings.Contains(err.Error(), "certificate")) {
+					t.Errorf("%s\nDo() = %v, trusted %v", reason, err, trusted)
+				}
+			}
+			want("As it was when the agent started.", true)
+			rotate("two")
+			ts.CloseClientConnections()
+			want("The file does not have the new authority yet.", false)
+			trust("")
+			want("A file that is being written says nothing.", false)
+			trust(authority["one"] + authority["two"])
+			want("The file is read at once, not when its time has come.", true)
+			c.now = c.now.Add(2 * time.Minute)
+			trust("")
+			want("What was trusted before is, until the file says otherwise.", true)
+			trust(authority["one"])
+			want("An authority that was taken out of the file is trusted no longer.", false)
+		})
 	}
 }
 
@@ -309,7 +384,7 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// identity makes a client certificate.
+// identity makes a certificate, of a client or of a server on this machine.
 func identity(t *testing.T, name string) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -317,7 +392,7 @@ func identity(t *testing.T, name string) (cert, key []byte) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	template.Subject.CommonName = name
+	template.Subject.CommonName, template.IPAddresses = name, []net.IP{net.IPv4(127, 0, 0, 1)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ package kubeapi
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -52,47 +51,17 @@ func InCluster(o Options) (*Client, error) {
 	if dir == "" {
 		dir = accountDir
 	}
-	ca, err := os.ReadFile(dir + "/ca.crt") //nolint:gosec // where the kubelet puts it
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	trust, err := newTrust(dir+"/ca.crt", config, http.ProxyFromEnvironment, o.Now)
 	if err != nil {
 		return nil, fmt.Errorf("reading service account: %w", err)
-	}
-	pool, err := certPool(ca)
-	if err != nil {
-		return nil, err
 	}
 	token := &fileToken{path: dir + "/token", now: o.Now}
 	if _, err := token.Token(false); err != nil {
 		return nil, fmt.Errorf("reading service account: %w", err)
 	}
 	base := &url.URL{Scheme: "https", Host: net.JoinHostPort(host, port)}
-	return newClient(base, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, http.ProxyFromEnvironment, token), nil
-}
-
-func newClient(base *url.URL, config *tls.Config, proxy func(*http.Request) (*url.URL, error), token TokenSource) *Client {
-	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}
-	return &Client{base: base, token: token, http: &http.Client{
-		// A redirect would carry the token elsewhere; API servers send none.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			Proxy:               proxy,
-			DialContext:         dialer.DialContext,
-			TLSClientConfig:     config,
-			TLSHandshakeTimeout: dialTimeout,
-			ForceAttemptHTTP2:   true,
-			DisableCompression:  true,
-			MaxIdleConnsPerHost: 2,
-			IdleConnTimeout:     idleTimeout,
-			HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
-		},
-	}}
-}
-
-func certPool(pem []byte) (*x509.CertPool, error) {
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, errors.New("certificate authority holds no certificate")
-	}
-	return pool, nil
+	return &Client{base: base, trust: trust, token: token}, nil
 }
 
 // fixedToken never changes.

@@ -83,7 +83,7 @@ func (k kubeconfig) client(dir string, o Options) (*Client, error) {
 	if err != nil || base.Host == "" || (base.Scheme != "https" && base.Scheme != "http") {
 		return nil, fmt.Errorf("server %q is not a URL of http or https", cluster.Server)
 	}
-	config, err := cluster.tls(dir)
+	config, err := cluster.tls()
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,11 @@ func (k kubeconfig) client(dir string, o Options) (*Client, error) {
 		}
 		proxy = http.ProxyURL(via)
 	}
-	return newClient(base, config, proxy, user.token(dir, o)), nil
+	trust, err := newTrust(cluster.caFile(dir), config, proxy, o.Now)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{base: base, trust: trust, token: user.token(dir, o)}, nil
 }
 
 func (k kubeconfig) current() (clusterEntry, userEntry, error) {
@@ -129,20 +133,31 @@ func find[T any](list []named[T], name string) (named[T], bool) {
 	return named[T]{}, false
 }
 
-func (c clusterEntry) tls(dir string) (*tls.Config, error) {
+func (c clusterEntry) tls() (*tls.Config, error) {
 	config := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		ServerName:         c.TLSServerName,
 		InsecureSkipVerify: c.Insecure, //nolint:gosec // the kubeconfig says so
 	}
-	ca, err := dataOrFile(c.CAData, c.CA, dir)
-	if err != nil {
-		return nil, fmt.Errorf("reading certificate authority: %w", err)
+	if c.CAData == "" {
+		return config, nil
 	}
-	if ca != nil {
+	ca, err := base64.StdEncoding.DecodeString(c.CAData)
+	if err == nil {
 		config.RootCAs, err = certPool(ca)
 	}
-	return config, err
+	if err != nil {
+		return nil, fmt.Errorf("reading certificate-authority-data: %w", err)
+	}
+	return config, nil
+}
+
+// caFile returns the file with the certificate authority, "" if it is not in one.
+func (c clusterEntry) caFile(dir string) string {
+	if c.CAData != "" || c.CA == "" {
+		return ""
+	}
+	return within(dir, c.CA)
 }
 
 // certificate has a certificate in files read anew for every connection, because
