@@ -42,6 +42,10 @@ const (
 	passEvery = time.Minute
 	passCost  = 1000
 
+	// againEvery is how often to ask, while listening, whether a process that was
+	// put aside can be read by now.
+	againEvery = 250 * time.Millisecond
+
 	// shortLived is a subscription that ended too soon to subscribe again at once.
 	shortLived = time.Second
 )
@@ -85,6 +89,8 @@ type Detector struct {
 	// silenced says that the kernel fell silent once. A filter may be what it
 	// cannot bear, see [procevents.Options]: from then on there is none.
 	silenced atomic.Bool
+	// aside holds what hangs whoever reads it, from one run to the next.
+	aside process.Aside
 }
 
 // New returns a Detector.
@@ -102,13 +108,13 @@ func New(o Options) *Detector {
 // In mode Netlink it returns [procevents.ErrUnavailable] if the kernel does not
 // announce processes. interval is the time between polls.
 func (d *Detector) Run(ctx context.Context, m *match.Matcher, interval time.Duration, emit func(Match)) error {
-	table, err := d.o.Open()
+	table, err := d.open()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = table.Close() }()
-	defer d.o.Metrics.SetDetector("")
 	j := d.judge(table, m, emit)
+	defer func() { _ = j.table.Close() }()
+	defer d.o.Metrics.SetDetector("")
 	if d.o.Mode == Poll {
 		_, err := d.poll(ctx, j, interval, nil)
 		return err
@@ -122,15 +128,24 @@ func (d *Detector) Run(ctx context.Context, m *match.Matcher, interval time.Dura
 
 // Scan returns the processes that match m now, in ascending order of pid.
 func (d *Detector) Scan(m *match.Matcher) ([]Match, error) {
-	table, err := d.o.Open()
+	table, err := d.open()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = table.Close() }()
 	var found []Match
 	j := d.judge(table, m, func(m Match) { found = append(found, m) })
+	defer func() { _ = j.table.Close() }()
 	j.detector = Poll
-	return found, d.rescan(j)
+	err = j.guarded(func() error { return d.rescan(j) })
+	return found, err
+}
+
+func (d *Detector) open() (*process.Table, error) {
+	table, err := d.o.Open()
+	if err == nil {
+		table.Share(&d.aside)
+	}
+	return table, err
 }
 
 // listenOrPoll listens for as long as it can, subscribing again whenever the
@@ -186,33 +201,78 @@ func (d *Detector) listen(ctx context.Context, j *judge, conn Events) error {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	d.o.Metrics.SetDetector(string(Netlink))
 	j.detector = Netlink
-	var pass time.Time
-	for ctx.Err() == nil {
-		if !d.o.Now().Before(pass) {
-			begun := d.o.Now()
-			if err := d.rescan(j); err != nil {
-				return err
-			}
-			ended := d.o.Now()
-			pass = ended.Add(max(passEvery, passCost*ended.Sub(begun)))
-		}
-		events, err := conn.Next(pass)
-		for i := range events {
-			j.hear(&events[i])
-		}
-		switch {
-		case errors.Is(err, procevents.ErrOverrun):
-			d.o.Metrics.Overruns.Add(1)
-			pass = time.Time{}
-		case errors.Is(err, procevents.ErrSilent):
-			d.o.Metrics.Silences.Add(1)
-			d.silenced.Store(true)
-			return err
-		case err != nil:
+	l := &listening{d: d, j: j, conn: conn}
+	return j.guarded(func() error { return l.run(ctx) })
+}
+
+// listening is what one goroutine that listens leaves to the next.
+type listening struct {
+	d    *Detector
+	j    *judge
+	conn Events
+	// pass is when to look at all processes.
+	pass time.Time
+	// events were announced and are yet to be heard; lost is what came with them.
+	events []procevents.Event
+	lost   error
+}
+
+func (l *listening) run(ctx context.Context) error {
+	for {
+		if err := l.hear(); err != nil || ctx.Err() != nil {
 			return err
 		}
+		until, err := l.look()
+		if err != nil {
+			return err
+		}
+		l.events, l.lost = l.conn.Next(until)
+	}
+}
+
+// hear takes what was announced, one by one: whoever hangs on one leaves the rest.
+func (l *listening) hear() error {
+	for len(l.events) > 0 {
+		e := &l.events[0]
+		l.events = l.events[1:]
+		l.j.hear(e)
+	}
+	lost := l.lost
+	l.lost = nil
+	switch {
+	case errors.Is(lost, procevents.ErrOverrun):
+		l.d.o.Metrics.Overruns.Add(1)
+		l.pass = time.Time{}
+	case errors.Is(lost, procevents.ErrSilent):
+		l.d.o.Metrics.Silences.Add(1)
+		l.d.silenced.Store(true)
+		return lost
+	case lost != nil:
+		return lost
 	}
 	return nil
+}
+
+// look looks at what is not announced: everything, when it is time, and those that
+// could not be read before. It returns when to look again.
+func (l *listening) look() (until time.Time, err error) {
+	now := l.d.o.Now
+	if !now().Before(l.pass) {
+		begun := now()
+		if err := l.d.rescan(l.j); err != nil {
+			return time.Time{}, err
+		}
+		ended := now()
+		l.pass = ended.Add(max(passEvery, passCost*ended.Sub(begun)))
+	}
+	until = l.pass
+	if l.j.hanging {
+		l.j.again()
+		if again := now().Add(againEvery); again.Before(until) {
+			until = again
+		}
+	}
+	return until, nil
 }
 
 // dial subscribes.
@@ -220,7 +280,7 @@ func (d *Detector) dial() (Events, error) { return d.o.Dial(d.silenced.Load()) }
 
 func (d *Detector) rescan(j *judge) error {
 	d.o.Metrics.Rescans.Add(1)
-	return j.pass(j.table.Walk)
+	return j.pass((*process.Table).Walk)
 }
 
 // redial tries to subscribe every now and then until ctx is done, and hands over

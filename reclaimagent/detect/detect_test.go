@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,16 +49,63 @@ type machine struct {
 	broken bool
 	// unreadable is a file that may not be opened.
 	unreadable string
+	// hanging are the processes whose arguments hang a reader until they are given.
+	hanging   map[int]chan struct{}
+	forgotten []chan struct{}
+}
+
+// hang has whoever reads the arguments of a process wait.
+func (m *machine) hang(pids ...int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, pid := range pids {
+		m.hanging[pid] = make(chan struct{})
+	}
+}
+
+// release gives the arguments of all processes, also to those who wait.
+func (m *machine) release() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range slices.Concat(slices.Collect(maps.Values(m.hanging)), m.forgotten) {
+		close(c)
+	}
+	m.forgotten = nil
+	clear(m.hanging)
+}
+
+// forget leaves whoever reads the arguments of a process waiting, but nobody else.
+func (m *machine) forget(pid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forgotten = append(m.forgotten, m.hanging[pid])
+	delete(m.hanging, pid)
+}
+
+// wait waits where the file is the arguments of a process that hangs.
+func (m *machine) wait(name string) {
+	m.mu.Lock()
+	dir, file, _ := strings.Cut(name, "/")
+	pid, _ := strconv.Atoi(dir)
+	c := m.hanging[pid]
+	m.mu.Unlock()
+	if c != nil && file == "cmdline" {
+		<-c
+	}
 }
 
 func newMachine() *machine {
-	m := &machine{fsys: fstest.MapFS{}}
+	m := &machine{fsys: fstest.MapFS{}, hanging: map[int]chan struct{}{}}
 	m.start(agentPID, "reclaim-agent", "reclaim-agent --node-name java", ownerCgroup)
 	return m
 }
 
 // start puts a process there, or execs one in place. A blank separates arguments.
 func (m *machine) start(pid int, comm, argv, cgroup string) {
+	m.startAt(pid, 1000+pid, comm, argv, cgroup)
+}
+
+func (m *machine) startAt(pid, ticks int, comm, argv, cgroup string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	put := func(name, text string) { m.fsys[fmt.Sprintf("%d/%s", pid, name)] = &fstest.MapFile{Data: []byte(text)} }
@@ -67,7 +115,7 @@ func (m *machine) start(pid int, comm, argv, cgroup string) {
 	}
 	put("cmdline", argv)
 	put("cgroup", cgroup)
-	put("stat", fmt.Sprintf("%d (%s) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 %d 0\n", pid, comm, 1000+pid))
+	put("stat", fmt.Sprintf("%d (%s) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 %d 0\n", pid, comm, ticks))
 }
 
 func (m *machine) exit(pid int) {
@@ -101,6 +149,7 @@ type live struct {
 }
 
 func (l *live) ReadAt(b []byte, off int64) (int, error) {
+	l.m.wait(l.name)
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
 	f, ok := l.m.fsys[l.name]
@@ -253,12 +302,13 @@ func TestBothDetectors(t *testing.T) {
 			reason: "Its arguments name patterns.",
 			after:  func(_ *machine, announce func(int)) { announce(agentPID) },
 		},
-		"AnotherAgent": {
-			reason: "So do those of a check run by hand.",
+		"NamedLikeTheAgent": {
+			reason: "Anybody may give a program that name.",
 			after: func(m *machine, announce func(int)) {
-				m.start(16, "reclaim-agent", "reclaim-agent check --config java.toml", ownerCgroup)
+				m.start(16, "reclaim-agent", "reclaim-agent -jar idea.jar", ownerCgroup)
 				announce(16)
 			},
+			want: []found{{16, "idea", match.Argv, ""}},
 		},
 		"KernelThread": {
 			reason: "Without arguments nothing is found in them.",

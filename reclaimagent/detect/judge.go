@@ -32,8 +32,9 @@ type judge struct {
 	emit     func(Match)
 	log      *slog.Logger
 	detector Mode
-	// complained says that an unreadable process was logged in this run.
-	complained bool
+	// complained says that an unreadable process was logged in this run, and
+	// hanging that some cannot be read without waiting.
+	complained, hanging bool
 
 	scan match.Scan
 	// event is what announced the process at hand, nil during a walk.
@@ -51,10 +52,46 @@ func (d *Detector) judge(t *process.Table, m *match.Matcher, emit func(Match)) *
 	return j
 }
 
+// guarded runs work, which looks at processes, in a goroutine of its own. If the
+// arguments of a process hang that goroutine, it is left behind, and work begins
+// again in another one, with that process put aside. Work must be able to go on
+// where the first one was.
+func (j *judge) guarded(work func() error) error {
+	for {
+		ended := make(chan error, 1)
+		go func() { ended <- work() }()
+		select {
+		case err := <-ended:
+			return err
+		case <-j.table.Hung():
+			j.table, j.event = j.table.Succeed(), nil
+			j.metrics.Hangs.Add(1)
+			j.reckon()
+		}
+	}
+}
+
+// reckon says how many processes are aside.
+func (j *judge) reckon() {
+	n := j.table.Aside().Len()
+	j.metrics.Hung.Store(int64(n))
+	switch hanging := n > 0; {
+	case hanging == j.hanging:
+		return
+	case hanging:
+		j.log.Warn("Arguments of a process cannot be read without waiting; it is matched by its name alone")
+	default:
+		j.log.Info("Arguments of all processes can be read again")
+	}
+	j.hanging = n > 0
+}
+
 // pass looks at all processes, and forgets those that it did not meet.
-func (j *judge) pass(walk func(process.Visit) (process.Census, error)) error {
+func (j *judge) pass(walk func(*process.Table, process.Visit) (process.Census, error)) error {
 	j.round++
-	census, err := walk(j.visit)
+	j.table.Aside().Back() // the walk meets them
+	j.reckon()
+	census, err := walk(j.table, j.visit)
 	j.metrics.Vanished.Add(uint64(census.Gone)) //nolint:gosec // a count
 	if err != nil {
 		return err
@@ -71,7 +108,6 @@ func (j *judge) pass(walk func(process.Visit) (process.Census, error)) error {
 // the common case for those that live a moment.
 func (j *judge) hear(e *procevents.Event) {
 	j.event = e
-	defer func() { j.event = nil }()
 	switch e.Kind {
 	case procevents.Exec:
 		j.metrics.Execs.Add(1)
@@ -83,6 +119,17 @@ func (j *judge) hear(e *procevents.Event) {
 		j.renamed(e)
 	case procevents.Ack, procevents.Other:
 	}
+	j.event = nil
+}
+
+// again looks at the processes that were put aside and can be read by now.
+func (j *judge) again() {
+	for _, pid := range j.table.Aside().Back() {
+		if err := j.table.Look(pid, j.visit); err != nil {
+			j.metrics.Vanished.Add(1)
+		}
+	}
+	j.reckon()
 }
 
 // renamed decides by the name in the event: /proc may have the next one already.
@@ -93,15 +140,16 @@ func (j *judge) renamed(e *procevents.Event) {
 	}
 }
 
-// look decides about one process: by its name and then, unless it is another
-// agent, by its arguments.
+// look decides about one process: by its name and then by its arguments.
 func (j *judge) look(p *process.Process) (clean bool) {
 	j.metrics.Decisions.Add(1)
 	hit, ok := j.matcher.Comm(p.Comm())
-	if !ok && !p.Kin() {
+	if !ok {
 		j.scan = j.matcher.Scan()
 		if err := p.Argv(&j.scan); err != nil {
-			j.metrics.Vanished.Add(1)
+			if errors.Is(err, fs.ErrNotExist) {
+				j.metrics.Vanished.Add(1)
+			}
 			return false
 		}
 		hit, ok = j.scan.Hit()

@@ -6,6 +6,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
 )
 
 // pollCost is the share of one core that polling may take, as a divisor: 5 %.
@@ -28,6 +30,12 @@ func (d *Detector) poll(ctx context.Context, j *judge, interval time.Duration, r
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var cost costs
+	// A walk that hangs begins anew; what it waited for is no cost.
+	var begun time.Time
+	walk := func() error {
+		begun = d.o.Now()
+		return j.pass((*process.Table).Rewalk)
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -36,9 +44,8 @@ func (d *Detector) poll(ctx context.Context, j *judge, interval time.Duration, r
 			return conn, nil
 		case <-timer.C:
 		}
-		begun := d.o.Now()
 		d.o.Metrics.Polls.Add(1)
-		if err := j.pass(j.table.Rewalk); err != nil {
+		if err := j.guarded(walk); err != nil {
 			return nil, err
 		}
 		took := d.o.Now().Sub(begun)

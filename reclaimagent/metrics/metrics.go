@@ -34,6 +34,12 @@ type Set struct {
 	// Reports were accepted by the API server; Refusals are matches that were
 	// not reported because the Node describes another machine.
 	Reports, Refusals atomic.Uint64
+	// Hangs are processes that were put aside because reading their arguments
+	// took too long.
+	Hangs atomic.Uint64
+
+	// Hung are those that are aside now: they are matched by their name alone.
+	Hung atomic.Int64
 
 	// MatchLatency is the time from the kernel's event to the decision of the
 	// last match that an event announced, in nanoseconds.
@@ -73,6 +79,7 @@ func (s *Set) Write(w io.Writer) error {
 		{"rescans_total", "Looks at all processes outside of polling.", &s.Rescans},
 		{"polls_total", "Looks at all processes by polling.", &s.Polls},
 		{"reports_total", "Requests accepted by the API server.", &s.Reports},
+		{"hangs_total", "Times a process was put aside because its arguments could not be read without waiting.", &s.Hangs},
 		{"refusals_total", "Matches not reported because the Node is another machine.", &s.Refusals},
 	}
 	var errs []error
@@ -85,12 +92,13 @@ func (s *Set) Write(w io.Writer) error {
 		name := prefix + c.name
 		line("# HELP %s %s\n# TYPE %s counter\n%s %d\n", name, c.help, name, name, c.value.Load())
 	}
-	gauge := func(name, help string, ns int64) {
+	gauge := func(name, help string, value float64) {
 		name = prefix + name
-		line("# HELP %s %s\n# TYPE %s gauge\n%s %g\n", name, help, name, name, time.Duration(ns).Seconds())
+		line("# HELP %s %s\n# TYPE %s gauge\n%s %g\n", name, help, name, name, value)
 	}
-	gauge("match_latency_seconds", "Kernel's event to decision, of the last match that an event announced.", s.MatchLatency.Load())
-	gauge("poll_interval_seconds", "Time between polls as it is, zero while nothing is polled.", s.PollInterval.Load())
+	gauge("hung_processes", "Processes that are aside: matched by their name alone.", float64(s.Hung.Load()))
+	gauge("match_latency_seconds", "Kernel's event to decision, of the last match that an event announced.", time.Duration(s.MatchLatency.Load()).Seconds())
+	gauge("poll_interval_seconds", "Time between polls as it is, zero while nothing is polled.", time.Duration(s.PollInterval.Load()).Seconds())
 	const detector = prefix + "detector"
 	line("# HELP %s Detector in use.\n# TYPE %s gauge\n", detector, detector)
 	for _, name := range []string{"netlink", "poll"} {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"syscall"
 )
 
@@ -29,7 +30,10 @@ const headSize = 16 << 10
 type root interface {
 	pids(dst []int32) ([]int32, error)
 	open(pid int32, name string) (handle, error)
-	pread(h handle, buf []byte, off int64) (int, error)
+	// read may wait for the process that is read about.
+	read(h handle, buf []byte, off int64) (int, error)
+	// peek reads what the kernel has at hand, from the start.
+	peek(h handle, buf []byte) (int, error)
 	shut(h handle)
 	close() error
 }
@@ -43,11 +47,13 @@ type handle struct {
 // A Table is the processes below one root. It reuses its buffers: it belongs to
 // one goroutine, and what a visit sees is valid during the visit only, until it
 // asks for a [Table.Standing].
+//
+// Reading arguments may take for ever. Who cannot wait for that uses the table in
+// a goroutine of its own, and has another take over, with [Table.Succeed], once
+// [Table.Hung] says so.
 type Table struct {
 	root root
 	self int32
-	// ownComm is the name of the program that asks, empty if unknown.
-	ownComm []byte
 	// initCgroup is the cgroup file of process 1. See contained.
 	initCgroup []byte
 
@@ -58,6 +64,9 @@ type Table struct {
 	visited Process
 
 	keeper keeper
+
+	aside *Aside
+	turn  *turn
 }
 
 // FromFS returns the processes below fsys, which has the layout of /proc. self
@@ -68,13 +77,33 @@ func FromFS(fsys fs.FS, self int) *Table {
 
 func newTable(r root, self int32) *Table {
 	t := &Table{root: r, self: self, head: make([]byte, headSize)}
-	if comm, err := t.readComm(self); err == nil && self != 0 {
-		t.ownComm = bytes.Clone(comm)
-	}
+	t.Share(&Aside{})
 	if cgroup, err := t.readHead(1, cgroupFile); err == nil {
 		t.initCgroup = bytes.Clone(cgroup)
 	}
 	return t
+}
+
+// Share has the table put processes aside together with others. It comes before
+// anything else is done with the table.
+func (t *Table) Share(a *Aside) { t.aside, t.turn = a, newTurn(a) }
+
+// Aside returns the processes that were put aside.
+func (t *Table) Aside() *Aside { return t.aside }
+
+// Hung is closed when the goroutine that uses the table hangs, which ends it as
+// soon as it does not: it touches nothing any more. The process is aside by then.
+func (t *Table) Hung() <-chan struct{} { return t.turn.hung }
+
+// Succeed returns the table for the goroutine that takes over after [Table.Hung].
+// It is the same table but for what is being read into.
+func (t *Table) Succeed() *Table {
+	next := *t
+	next.head, next.turn = make([]byte, headSize), newTurn(t.aside)
+	if st, err := next.readStat(t.turn.pid.Load()); err == nil {
+		t.aside.identify(t.turn, st.start)
+	}
+	return &next
 }
 
 // Close gives up what the table holds open.
@@ -104,46 +133,74 @@ func (p *Process) PID() int { return int(p.pid) }
 // Comm returns the kernel's name of the process.
 func (p *Process) Comm() []byte { return p.comm }
 
-// Kin reports whether the process runs the program that asks, by its name. The
-// arguments of another agent, such as a check run by hand, name patterns without
-// being what they name.
-func (p *Process) Kin() bool { return len(p.comm) > 0 && bytes.Equal(p.comm, p.t.ownComm) }
-
 // A Feeder takes a command line in pieces.
 type Feeder interface{ Feed(piece []byte) }
 
 // Argv feeds the arguments as the kernel gives them, each followed by a NUL.
-// Kernel threads have none. A process that is gone is [fs.ErrNotExist].
+// Kernel threads have none. A process that is gone is [fs.ErrNotExist]; one that
+// was put aside is another error.
 func (p *Process) Argv(to Feeder) error {
-	if p.read >= 0 {
+	switch {
+	case p.read >= 0:
 		to.Feed(p.t.head[:p.read])
-		return p.t.feedRest(p.cmdline, int64(p.read), to)
+		return p.t.feedRest(p, int64(p.read), to)
+	case !p.t.readable(p.pid):
+		return fmt.Errorf("process %d: %w", p.pid, errHung)
 	}
-	h, err := p.t.root.open(p.pid, cmdlineFile)
-	if err != nil {
+	var err error
+	if p.cmdline, err = p.t.root.open(p.pid, cmdlineFile); err != nil {
 		return gone(p.pid, err)
 	}
-	defer p.t.root.shut(h)
-	n, err := p.t.root.pread(h, p.t.head, 0)
+	defer p.t.root.shut(p.cmdline)
+	n, err := p.t.readArguments(p.pid, p.cmdline, 0)
 	if err != nil {
 		return gone(p.pid, err)
 	}
 	to.Feed(p.t.head[:n])
-	return p.t.feedRest(h, int64(n), to)
+	return p.t.feedRest(p, int64(n), to)
 }
 
 // feedRest goes on at off. A read that does not fill the buffer was the last:
 // the kernel returns less only at the end (fs/proc/base.c, get_mm_cmdline).
-func (t *Table) feedRest(h handle, off int64, to Feeder) error {
+func (t *Table) feedRest(p *Process, off int64, to Feeder) error {
 	for n := int(off); n == len(t.head); {
 		var err error
-		if n, err = t.root.pread(h, t.head, off); err != nil {
+		if n, err = t.readArguments(p.pid, p.cmdline, off); err != nil {
 			return fmt.Errorf("reading arguments: %w", err)
 		}
 		to.Feed(t.head[:n])
 		off += int64(n)
 	}
 	return nil
+}
+
+// readArguments reads a part of a command line. It does not return to a goroutine
+// that was left behind meanwhile: what that used belongs to its successor.
+func (t *Table) readArguments(pid int32, h handle, off int64) (int, error) {
+	reading := t.turn.begin(pid)
+	n, err := t.root.read(h, t.head, off)
+	if !t.turn.end(reading) {
+		runtime.Goexit()
+	}
+	return n, err
+}
+
+// readable reports whether to read the arguments of a process. As long as any
+// process is aside, those of workloads are not: they never count, and there is
+// only so much room, which is the owner's.
+func (t *Table) readable(pid int32) bool {
+	if t.aside.Len() == 0 {
+		return true
+	}
+	admitted := t.aside.admits(pid, func() uint64 {
+		st, _ := t.readStat(pid) // zero is like no other
+		return st.start
+	})
+	if !admitted {
+		return false
+	}
+	cgroup, err := t.readHead(pid, cgroupFile)
+	return err != nil || !contained(cgroup, t.initCgroup)
 }
 
 // A Visit decides about one process. It reports whether the process is clean,
@@ -191,53 +248,66 @@ func (t *Table) Standing(pid int) (Standing, error) {
 		return Standing{}, err
 	}
 	s := Standing{Contained: contained(cgroup, t.initCgroup)}
-	raw, err := t.readHead(id, statFile)
-	if err != nil {
+	st, err := t.readStat(id)
+	switch {
+	case errors.Is(err, errMalformed):
+		return Standing{}, err
+	case err != nil:
 		// A proc root without stat files, such as a recorded one, proves life
 		// by the name alone.
 		if _, err := t.readComm(id); err != nil {
 			return Standing{}, err
 		}
 		return s, nil
-	}
-	st, err := parseStat(raw)
-	if err != nil {
-		return Standing{}, fmt.Errorf("process %d: %w", pid, err)
-	}
-	if st.dead() {
+	case st.dead():
 		return Standing{}, gone(id, fs.ErrNotExist)
 	}
 	s.Start = st.start
 	return s, nil
 }
 
-func (t *Table) readComm(pid int32) ([]byte, error) {
-	n, err := t.readFile(pid, commFile, t.comm[:])
+func (t *Table) readStat(pid int32) (stat, error) {
+	raw, err := t.readHead(pid, statFile)
 	if err != nil {
-		return nil, err
+		return stat{}, err
+	}
+	st, err := parseStat(raw)
+	if err != nil {
+		return stat{}, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return st, nil
+}
+
+func (t *Table) readComm(pid int32) ([]byte, error) {
+	h, err := t.root.open(pid, commFile)
+	if err != nil {
+		return nil, gone(pid, err)
+	}
+	defer t.root.shut(h)
+	return t.peekComm(pid, h)
+}
+
+func (t *Table) peekComm(pid int32, h handle) ([]byte, error) {
+	n, err := t.root.peek(h, t.comm[:])
+	if err != nil {
+		return nil, gone(pid, err)
 	}
 	return bytes.TrimSuffix(t.comm[:n], []byte{'\n'}), nil
 }
 
+// readHead reads a file that does not wait for the process it is about. It may
+// wait for others: the cgroups of the machine have one lock.
 func (t *Table) readHead(pid int32, name string) ([]byte, error) {
-	n, err := t.readFile(pid, name, t.head)
-	if err != nil {
-		return nil, err
-	}
-	return t.head[:n], nil
-}
-
-func (t *Table) readFile(pid int32, name string, buf []byte) (int, error) {
 	h, err := t.root.open(pid, name)
 	if err != nil {
-		return 0, gone(pid, err)
+		return nil, gone(pid, err)
 	}
 	defer t.root.shut(h)
-	n, err := t.root.pread(h, buf, 0)
+	n, err := t.root.read(h, t.head, 0)
 	if err != nil {
-		return 0, gone(pid, err)
+		return nil, gone(pid, err)
 	}
-	return n, nil
+	return t.head[:n], nil
 }
 
 // gone folds ESRCH, which /proc returns when a process dies between open and

@@ -20,7 +20,6 @@ import (
 type seen struct {
 	PID        int
 	Comm, Argv string
-	Kin        bool
 }
 
 type text struct{ b strings.Builder }
@@ -34,7 +33,7 @@ func collect(t *testing.T, into *[]seen) process.Visit {
 		if err := p.Argv(&argv); err != nil {
 			t.Errorf("Argv of %d: %v", p.PID(), err)
 		}
-		*into = append(*into, seen{PID: p.PID(), Comm: string(p.Comm()), Argv: argv.b.String(), Kin: p.Kin()})
+		*into = append(*into, seen{PID: p.PID(), Comm: string(p.Comm()), Argv: argv.b.String()})
 		return true
 	}
 }
@@ -62,7 +61,7 @@ func TestWalk(t *testing.T) {
 		"102/stat":      file("exited before it was read"),
 	}
 	want := []seen{
-		{PID: 8, Comm: "agent", Argv: "agent\x00check\x00", Kin: true},
+		{PID: 8, Comm: "agent", Argv: "agent\x00check\x00"},
 		{PID: 9, Comm: "kthreadd"},
 		{PID: 100, Comm: "java", Argv: long},
 		{PID: 101, Comm: "odd\nname", Argv: "a\x00b"},

@@ -33,9 +33,9 @@ func (r fsRoot) open(pid int32, name string) (handle, error) {
 	return handle{fd: -1, file: f}, err
 }
 
-// pread reads in order where the file cannot be read at an offset. Every file is
+// read reads in order where the file cannot be read at an offset. Every file is
 // read from its start, once, so both are the same.
-func (fsRoot) pread(h handle, buf []byte, off int64) (int, error) {
+func (fsRoot) read(h handle, buf []byte, off int64) (int, error) {
 	var n int
 	var err error
 	if at, ok := h.file.(io.ReaderAt); ok {
@@ -48,6 +48,8 @@ func (fsRoot) pread(h handle, buf []byte, off int64) (int, error) {
 	}
 	return n, err
 }
+
+func (r fsRoot) peek(h handle, buf []byte) (int, error) { return r.read(h, buf, 0) }
 
 func (fsRoot) shut(h handle) { _ = h.file.Close() }
 

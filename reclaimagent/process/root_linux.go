@@ -5,6 +5,7 @@ package process
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,9 +33,10 @@ func Open(path string) (*Table, error) {
 
 // dirRoot reads below an open directory by system calls alone, without an
 // allocation per process: on a busy machine it is asked thousands of times a
-// second. The runtime is not told of these calls, which wait for nothing but, at
-// times, a lock of the process that is read about: told, it would wake its monitor
-// thread for each, at more than the cost of the call (ADR 0015).
+// second. The runtime is not told of those that wait for nothing: told, it may
+// wake its monitor thread, at more than the cost of the call (ADR 0015). It must be
+// told of a call that may wait, or the next collection of garbage stops everything
+// until that call returns.
 type dirRoot struct {
 	fd      int
 	entries []byte
@@ -106,16 +108,25 @@ func (r *dirRoot) open(pid int32, name string) (handle, error) {
 	}
 }
 
-func (*dirRoot) pread(h handle, buf []byte, off int64) (int, error) {
+func (*dirRoot) read(h handle, buf []byte, off int64) (int, error) {
 	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(h.fd), uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)), uintptr(off), 0, 0) //nolint:gosec // pread(2) fills buf
-		if errno == unix.EINTR {
-			continue
+		n, err := unix.Pread(h.fd, buf, off)
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
 		}
-		if errno != 0 {
+	}
+}
+
+func (*dirRoot) peek(h handle, buf []byte) (int, error) {
+	for {
+		n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(h.fd), uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)), 0, 0, 0) //nolint:gosec // pread(2) fills buf
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.EINTR:
+		default:
 			return 0, errno
 		}
-		return int(n), nil
 	}
 }
 

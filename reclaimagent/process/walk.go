@@ -3,7 +3,6 @@
 package process
 
 import (
-	"bytes"
 	"errors"
 	"hash/maphash"
 	"io/fs"
@@ -169,11 +168,17 @@ func (t *Table) check(pid int32, e *kept, visit Visit) error {
 	if err != nil {
 		return err
 	}
-	n, err := t.root.pread(e.cmdline, t.head, 0)
+	e.round = t.keeper.round
+	if !t.readable(pid) {
+		t.visited = Process{t: t, pid: pid, comm: comm, read: -1}
+		visit(&t.visited)
+		e.clean = false
+		return nil
+	}
+	n, err := t.readArguments(pid, e.cmdline, 0)
 	if err != nil {
 		return gone(pid, err)
 	}
-	e.round = t.keeper.round
 	// A command line that fills the buffer may differ in what is beyond it.
 	whole := n < len(t.head)
 	sum := t.keeper.sum(comm, t.head[:n])
@@ -189,11 +194,7 @@ func (t *Table) keptComm(pid int32, e *kept) ([]byte, error) {
 	if !e.hasComm {
 		return t.readComm(pid)
 	}
-	n, err := t.root.pread(e.comm, t.comm[:], 0)
-	if err != nil {
-		return nil, gone(pid, err)
-	}
-	return bytes.TrimSuffix(t.comm[:n], []byte{'\n'}), nil
+	return t.peekComm(pid, e.comm)
 }
 
 // sum tells states of a process apart. The seed is random, so nobody can craft
