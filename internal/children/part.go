@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,7 +81,7 @@ func (p Part) Hash() string {
 	}
 	var spec any
 	if len(p.inline.Spec.Raw) > 0 {
-		if err := json.Unmarshal(p.inline.Spec.Raw, &spec); err != nil {
+		if err := utiljson.Unmarshal(p.inline.Spec.Raw, &spec); err != nil {
 			spec = string(p.inline.Spec.Raw)
 		}
 	}
@@ -142,7 +143,8 @@ func (p Part) embedded() (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	if len(p.inline.Spec.Raw) > 0 {
 		var spec map[string]any
-		if err := json.Unmarshal(p.inline.Spec.Raw, &spec); err != nil {
+		// The standard library would read 9007199254740993 as ...992.
+		if err := utiljson.Unmarshal(p.inline.Spec.Raw, &spec); err != nil {
 			return nil, fmt.Errorf("reading spec of %s: %w", p.inline.Kind, err)
 		}
 		u.Object["spec"] = spec

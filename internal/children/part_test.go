@@ -4,6 +4,7 @@ package children_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -50,6 +52,59 @@ func TestHashIsThatOfTheMeaning(t *testing.T) {
 			t.Errorf("%+v has the same hash as another", machineOf(other).Spec)
 		}
 		seen[hash(other)] = true
+	}
+}
+
+// TestHashOutlivesAnUpgrade has hashes that version 80609b2 wrote: another one would
+// report every running machine as edited, and replace it at the next window.
+func TestHashOutlivesAnUpgrade(t *testing.T) {
+	for raw, want := range map[string]string{
+		``:                                     "0d9b0a7f",
+		`{"a":1,"b":[1,2]}`:                    "58d8b0a8",
+		`{"version":"v1.34.2+k0s.0"}`:          "0b2dcc6d",
+		`{"n":123456789012345678901234567890}`: "ded160ac",
+		`{"address":"192.0.2.42","port":22,"user":"root","sshKeyRef":{"name":"desk-42"}}`:                                            "926a0668",
+		`{"n":-5,"big":9007199254740992,"f":1.5,"e":1e3,"z":1.0,"t":true,"x":null,"s":"<&>","deep":{"l":[{"a":[0,-1,2147483648]}]}}`: "71fb2b56",
+	} {
+		live := &unstructured.Unstructured{Object: map[string]any{}}
+		live.SetAnnotations(map[string]string{v1alpha1.SpecHashAnnotation: want})
+		if p := children.InfrastructureOf(machineOf(inline("DevMachine", raw))); !p.MadeFrom(live) {
+			t.Errorf("%s: hash is %s, was %s", raw, p.Hash(), want)
+		}
+	}
+	if got := children.InfrastructureOf(machineOf(cloned("DevMachineTemplate", "desk"))).Hash(); got != "276ea532" {
+		t.Errorf("template: hash is %s, was 276ea532", got)
+	}
+}
+
+// TestIntegersSurvive looks at what is sent to the API server.
+func TestIntegersSurvive(t *testing.T) {
+	const spec = `{"list":[9007199254740993,{"n":-9007199254740993}],"max":9223372036854775807,"min":-9223372036854775808}`
+	var object map[string]any
+	if err := utiljson.Unmarshal([]byte(spec), &object); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		change   func(*v1alpha1.ScheduledMachine)
+		existing *unstructured.Unstructured
+	}{
+		"Inline":   {inline("DevMachine", spec), nil},
+		"Template": {cloned("DevMachineTemplate", "desk"), template(map[string]any{"template": map[string]any{"spec": object}})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u, problems := desired(t, machineOf(tc.change), tc.existing)
+			if len(problems) > 0 {
+				t.Fatal(problems)
+			}
+			sent, err := json.Marshal(u.Object["spec"])
+			if err != nil || string(sent) != spec {
+				t.Errorf("sent %s, %v, want %s", sent, err, spec)
+			}
+		})
+	}
+	one := children.InfrastructureOf(machineOf(inline("DevMachine", `{"n":9007199254740993}`))).Hash()
+	if one == children.InfrastructureOf(machineOf(inline("DevMachine", `{"n":9007199254740992}`))).Hash() {
+		t.Error("an edit of an integer is not noticed")
 	}
 }
 
