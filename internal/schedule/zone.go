@@ -28,6 +28,9 @@ const MaxZoneBytes = 64
 //go:embed zoneinfo.zip
 var zoneinfo string
 
+// unset is in the database for hosts on which nobody has chosen a zone. It is no zone.
+const unset = "Factory"
+
 // zoneFiles finds a zone by its exact name.
 var zoneFiles = sync.OnceValues(func() (map[string]*zip.File, error) {
 	archive, err := zip.NewReader(strings.NewReader(zoneinfo), int64(len(zoneinfo)))
@@ -36,7 +39,9 @@ var zoneFiles = sync.OnceValues(func() (map[string]*zip.File, error) {
 	}
 	files := make(map[string]*zip.File, len(archive.File))
 	for _, f := range archive.File {
-		files[f.Name] = f
+		if f.Name != unset {
+			files[f.Name] = f
+		}
 	}
 	return files, nil
 })
