@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+)
+
+// longestQuote bounds what a warning repeats of a pattern: API servers cut a warning
+// after 256 bytes.
+const longestQuote = 40
+
+// everywhere are programs that run on every Node, with the command line that they
+// have: what matches one of them ejects the machine whenever it joins. The command
+// lines are those of kubeadm and systemd.
+var everywhere = []struct{ program, commandLine string }{
+	{"systemd", "/usr/lib/systemd/systemd --system --deserialize"},
+	{"init", "/sbin/init"},
+	{"kubelet", "/usr/bin/kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml"},
+	{"containerd", "/usr/bin/containerd"},
+	{"containerd-shim-runc-v2", "/usr/bin/containerd-shim-runc-v2 -namespace k8s.io -id -address /run/containerd/containerd.sock"},
+	{"runc", "runc --root /run/containerd/runc/k8s.io --log-format json"},
+	{"crio", "/usr/bin/crio"},
+	{"conmon", "/usr/bin/conmon"},
+	{"k0s", "/usr/local/bin/k0s worker --token-file"},
+	{"k3s", "/usr/local/bin/k3s agent"},
+	{"reclaim-agent", "/reclaim-agent --node-name"},
+	{"sshd", "/usr/sbin/sshd -D"},
+	{"bash", "/bin/bash"},
+}
+
+// Warnings are about what is allowed and is seldom meant, in the order of the fields.
+func Warnings(m *v1alpha1.ScheduledMachine) []string {
+	path := field.NewPath("spec")
+	var warnings []string
+	if s := m.Spec.Schedule; len(s.DaysOfWeek) == 0 || len(s.HoursOfDay) == 0 {
+		warnings = append(warnings, path.Child("schedule").String()+
+			": without both daysOfWeek and hoursOfDay the machine never joins; mon-sun and 0-23 mean always")
+	}
+	for i, pattern := range m.Spec.KillIfCommands {
+		if why := matchesTooMuch(pattern); why != "" {
+			warnings = append(warnings, fmt.Sprintf("%s: %q %s: the machine would go back to its owner whenever it joins; name a program of the owner's, such as idea",
+				path.Child("killIfCommands").Index(i), clip.To(pattern, longestQuote), why))
+		}
+	}
+	return warnings
+}
+
+// matchesTooMuch says why a pattern is found on every machine, and nothing of one that
+// may be the owner's. A pattern is the name of a program, or a part of its command line.
+func matchesTooMuch(pattern string) string {
+	if len([]rune(pattern)) == 1 {
+		return "is one character, which is in almost every command line"
+	}
+	if !strings.ContainsFunc(pattern, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
+		return "has no letter or digit, and is in many command lines"
+	}
+	for _, e := range everywhere {
+		if pattern == e.program || strings.Contains(e.commandLine, pattern) {
+			return "matches " + e.program + ", which runs on machines of a cluster"
+		}
+	}
+	return ""
+}
