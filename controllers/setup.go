@@ -184,7 +184,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	}).SetupWithManager(mgr, watch.Options(1, workers.Deadline)); err != nil {
 		return err
 	}
-	return (&webhooks.ScheduledMachine{}).SetupWithManager(mgr)
+	return webhooks.SetupWithManager(mgr)
 }
 
 // serveHooks serves Cluster API's hooks where admission webhooks are served, on every

@@ -60,7 +60,6 @@ type EmbeddedObject struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$')",message="must be the kind of an object, such as KubeadmConfig"
 	Kind string `json:"kind"`
 
 	// spec of the object, copied as it is.
@@ -85,7 +84,6 @@ type TemplateReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?Template$')",message="must be the kind of a template, such as KubeadmConfigTemplate"
 	Kind string `json:"kind"`
 
 	// name of the template.
@@ -101,13 +99,15 @@ type MachineTemplate struct {
 	// labels are added to the Machine.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('kubernetes.io/') && !k.startsWith('k8s.io/') && !k.startsWith('cluster.x-k8s.io/') && !k.startsWith('5spot.finos.org/'))",message="keys must not begin with kubernetes.io/, k8s.io/, cluster.x-k8s.io/ or 5spot.finos.org/: these are reserved"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !['kubernetes.io/', 'k8s.io/', 'cluster.x-k8s.io/', '5spot.finos.org/', 'node-role.kubernetes.io/', 'node-restriction.kubernetes.io/'].exists(p, k.startsWith(p)))",message="keys must not begin with kubernetes.io/, k8s.io/, cluster.x-k8s.io/, 5spot.finos.org/, node-role.kubernetes.io/ or node-restriction.kubernetes.io/: these are reserved"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.contains('.node-restriction.kubernetes.io/') && !k.contains('.delete.hook.machine.cluster.x-k8s.io'))",message="keys must not have .node-restriction.kubernetes.io/ or .delete.hook.machine.cluster.x-k8s.io in them: these are reserved"
 	Labels map[string]string `json:"labels,omitempty"`
 
 	// annotations are added to the Machine.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('kubernetes.io/') && !k.startsWith('k8s.io/') && !k.startsWith('cluster.x-k8s.io/') && !k.startsWith('5spot.finos.org/'))",message="keys must not begin with kubernetes.io/, k8s.io/, cluster.x-k8s.io/ or 5spot.finos.org/: these are reserved"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !['kubernetes.io/', 'k8s.io/', 'cluster.x-k8s.io/', '5spot.finos.org/', 'node-role.kubernetes.io/', 'node-restriction.kubernetes.io/'].exists(p, k.startsWith(p)))",message="keys must not begin with kubernetes.io/, k8s.io/, cluster.x-k8s.io/, 5spot.finos.org/, node-role.kubernetes.io/ or node-restriction.kubernetes.io/: these are reserved"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.contains('.node-restriction.kubernetes.io/') && !k.contains('.delete.hook.machine.cluster.x-k8s.io'))",message="keys must not have .node-restriction.kubernetes.io/ or .delete.hook.machine.cluster.x-k8s.io in them: these are reserved"
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
@@ -171,10 +171,12 @@ type ScheduledMachineSpec struct {
 	ClusterName string `json:"clusterName"`
 
 	// bootstrapSpec is the bootstrap config, in group bootstrap.cluster.x-k8s.io or
-	// k0smotron.io. An edit while the machine is active applies at the next window.
+	// k0smotron.io, of a kind whose name ends in Config. An edit while the machine is
+	// active applies at the next window.
 	// Exactly one of it and bootstrapTemplateRef is set.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(bootstrap[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group bootstrap.cluster.x-k8s.io or k0smotron.io, such as bootstrap.cluster.x-k8s.io/v1beta2"
+	// +kubebuilder:validation:XValidation:rule="self.kind.matches('^[A-Z][-A-Za-z0-9]*Config$')",fieldPath=".kind",message="must be the kind of the bootstrap config, such as KubeadmConfig: it begins with a capital and ends in Config"
 	BootstrapSpec EmbeddedObject `json:"bootstrapSpec,omitempty,omitzero"`
 
 	// bootstrapTemplateRef is the template that the bootstrap config is cloned from,
@@ -182,14 +184,16 @@ type ScheduledMachineSpec struct {
 	// at the next window; a change inside the template is not noticed.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(bootstrap[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group bootstrap.cluster.x-k8s.io or k0smotron.io, such as bootstrap.cluster.x-k8s.io/v1beta2"
+	// +kubebuilder:validation:XValidation:rule="self.kind.matches('^[A-Z][-A-Za-z0-9]*ConfigTemplate$')",fieldPath=".kind",message="must be the kind of a template, such as KubeadmConfigTemplate: it begins with a capital and ends in ConfigTemplate"
 	BootstrapTemplateRef TemplateReference `json:"bootstrapTemplateRef,omitempty,omitzero"`
 
 	// infrastructureSpec is the infrastructure machine, in group
-	// infrastructure.cluster.x-k8s.io or k0smotron.io. An edit while the machine is
-	// active applies at the next window. Exactly one of it and
-	// infrastructureTemplateRef is set.
+	// infrastructure.cluster.x-k8s.io or k0smotron.io, of a kind whose name ends in
+	// Machine. An edit while the machine is active applies at the next window. Exactly
+	// one of it and infrastructureTemplateRef is set.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(infrastructure[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group infrastructure.cluster.x-k8s.io or k0smotron.io, such as infrastructure.cluster.x-k8s.io/v1beta2"
+	// +kubebuilder:validation:XValidation:rule="self.kind.matches('^[A-Z][-A-Za-z0-9]*Machine$')",fieldPath=".kind",message="must be the kind of the infrastructure machine, such as DevMachine: it begins with a capital and ends in Machine"
 	InfrastructureSpec EmbeddedObject `json:"infrastructureSpec,omitempty,omitzero"`
 
 	// infrastructureTemplateRef is the template that the infrastructure machine is
@@ -198,6 +202,7 @@ type ScheduledMachineSpec struct {
 	// noticed.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(infrastructure[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group infrastructure.cluster.x-k8s.io or k0smotron.io, such as infrastructure.cluster.x-k8s.io/v1beta2"
+	// +kubebuilder:validation:XValidation:rule="self.kind.matches('^[A-Z][-A-Za-z0-9]*MachineTemplate$')",fieldPath=".kind",message="must be the kind of a template, such as DevMachineTemplate: it begins with a capital and ends in MachineTemplate"
 	InfrastructureTemplateRef TemplateReference `json:"infrastructureTemplateRef,omitempty,omitzero"`
 
 	// machineTemplate is metadata for the Machine.

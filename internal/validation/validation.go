@@ -8,13 +8,10 @@ package validation
 
 import (
 	"fmt"
-	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -31,32 +28,6 @@ const (
 	maxPriority   = 255
 	maxTaints     = 32
 )
-
-// reservedPrefixes are the label and annotation domains that belong to
-// Kubernetes, Cluster API and this project.
-var reservedPrefixes = []string{"kubernetes.io/", "k8s.io/", "cluster.x-k8s.io/", "5spot.finos.org/"}
-
-// A side is one of the two objects that a spec describes in one field, or names
-// the template of in another.
-type side struct {
-	name      string
-	spec, ref string
-	groups    []string
-}
-
-var (
-	bootstrap = side{
-		name: "bootstrap config", spec: "bootstrapSpec", ref: "bootstrapTemplateRef",
-		groups: []string{"bootstrap.cluster.x-k8s.io", "k0smotron.io"},
-	}
-	infrastructure = side{
-		name: "infrastructure machine", spec: "infrastructureSpec", ref: "infrastructureTemplateRef",
-		groups: []string{"infrastructure.cluster.x-k8s.io", "k0smotron.io"},
-	}
-)
-
-// templateKind is a kind that has something before the word Template.
-var templateKind = regexp.MustCompile(`^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?Template$`)
 
 var taintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 
@@ -120,92 +91,6 @@ func clusterName(name string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, msg := range validation.IsValidLabelValue(name) {
 		errs = append(errs, field.Invalid(path, name, msg))
-	}
-	return errs
-}
-
-// validate wants exactly one of the two fields.
-func (s side) validate(o v1alpha1.EmbeddedObject, ref v1alpha1.TemplateReference, path *field.Path) field.ErrorList {
-	inline := o.APIVersion != "" || o.Kind != "" || len(o.Spec.Raw) > 0
-	named := ref != v1alpha1.TemplateReference{}
-	var errs field.ErrorList
-	switch {
-	case !inline && !named:
-		return field.ErrorList{field.Required(path.Child(s.spec), fmt.Sprintf("describe the %s, or name its template in %s", s.name, s.ref))}
-	case inline && named:
-		errs = append(errs, field.Forbidden(path.Child(s.ref), fmt.Sprintf("must not be set together with %s: keep one of them", s.spec)))
-	}
-	if inline {
-		errs = append(errs, s.embedded(o, path.Child(s.spec))...)
-	}
-	if named {
-		errs = append(errs, s.template(ref, path.Child(s.ref))...)
-	}
-	return errs
-}
-
-func (s side) embedded(o v1alpha1.EmbeddedObject, path *field.Path) field.ErrorList {
-	errs := s.group(o.APIVersion, path.Child("apiVersion"))
-	if o.Kind == "" {
-		errs = append(errs, field.Required(path.Child("kind"), "name the kind of the object, such as KubeadmConfig"))
-	}
-	return errs
-}
-
-func (s side) template(ref v1alpha1.TemplateReference, path *field.Path) field.ErrorList {
-	errs := s.group(ref.APIVersion, path.Child("apiVersion"))
-	const kind = "the kind of a template, such as KubeadmConfigTemplate"
-	switch {
-	case ref.Kind == "":
-		errs = append(errs, field.Required(path.Child("kind"), "name "+kind))
-	case !templateKind.MatchString(ref.Kind):
-		errs = append(errs, field.Invalid(path.Child("kind"), ref.Kind, "must be "+kind))
-	}
-	if ref.Name == "" {
-		return append(errs, field.Required(path.Child("name"), "name a template in the same namespace"))
-	}
-	for _, msg := range validation.IsDNS1123Subdomain(ref.Name) {
-		errs = append(errs, field.Invalid(path.Child("name"), ref.Name, msg))
-	}
-	return errs
-}
-
-func (s side) group(apiVersion string, path *field.Path) field.ErrorList {
-	allowed := "must be of group " + strings.Join(s.groups, " or ") + ", such as " + s.groups[0] + "/v1beta2"
-	gv, err := schema.ParseGroupVersion(apiVersion)
-	switch {
-	case apiVersion == "":
-		return field.ErrorList{field.Required(path, allowed)}
-	case err != nil, gv.Version == "", !slices.Contains(s.groups, gv.Group):
-		return field.ErrorList{field.Invalid(path, apiVersion, allowed)}
-	}
-	return nil
-}
-
-func metadata(t v1alpha1.MachineTemplate, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, key := range slices.Sorted(maps.Keys(t.Labels)) {
-		at := path.Child("labels").Key(key)
-		errs = append(errs, metadataKey(key, at)...)
-		for _, msg := range validation.IsValidLabelValue(t.Labels[key]) {
-			errs = append(errs, field.Invalid(at, t.Labels[key], msg))
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(t.Annotations)) {
-		errs = append(errs, metadataKey(strings.ToLower(key), path.Child("annotations").Key(key))...)
-	}
-	return errs
-}
-
-func metadataKey(key string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range validation.IsQualifiedName(key) {
-		errs = append(errs, field.Invalid(path, key, msg))
-	}
-	for _, prefix := range reservedPrefixes {
-		if strings.HasPrefix(key, prefix) {
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("keys that begin with %s are reserved; use another domain", prefix)))
-		}
 	}
 	return errs
 }

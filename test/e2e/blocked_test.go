@@ -55,7 +55,7 @@ func TestUnknownKindIsNamedAndWaitedFor(t *testing.T) {
 func TestErrorEndsWithAnEdit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "fixkind")
-	sm := l.started("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "Misspelt" })
+	sm := l.started("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "MisspeltMachine" })
 	h := l.follow(sm)
 	l.waitPhase(sm, failed, metav1.ConditionFalse)
 	l.edit(sm, func() { sm.Spec.InfrastructureSpec.Kind = "PlaneMachine" })
@@ -66,7 +66,7 @@ func TestErrorEndsWithAnEdit(t *testing.T) {
 func TestErrorEndsWithTheWindow(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "errwindow")
-	sm := l.started("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.BootstrapSpec.Kind = "Misspelt" })
+	sm := l.started("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.BootstrapSpec.Kind = "MisspeltConfig" })
 	l.waitPhase(sm, failed, metav1.ConditionFalse)
 	l.closeWindow(sm)
 	l.waitPhase(sm, inactive, metav1.ConditionTrue)

@@ -72,7 +72,7 @@ func TestDeletionLeavesNothingBehind(t *testing.T) {
 		"Error": {
 			reason: "a failing step must not hold the object",
 			make: func(l *lab, name string) *v1alpha1.ScheduledMachine {
-				sm := l.started(name, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "NotInstalled" })
+				sm := l.started(name, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "NotInstalledMachine" })
 				l.waitPhase(sm, failed, "")
 				return sm
 			},

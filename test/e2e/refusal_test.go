@@ -94,6 +94,18 @@ var badInput = map[string]struct {
 		func(sm *v1alpha1.ScheduledMachine) { sm.Spec.BootstrapSpec.Kind = "" },
 		[]string{"spec.bootstrapSpec.kind"},
 	},
+	"KindOfAnIdentity": {
+		func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "PlaneClusterIdentity" },
+		[]string{"spec.infrastructureSpec.kind", "PlaneClusterIdentity", "ends in Machine"},
+	},
+	"KindInLowerCase": {
+		func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "planemachine" },
+		[]string{"spec.infrastructureSpec.kind", "begins with a capital"},
+	},
+	"KindOfAList": {
+		func(sm *v1alpha1.ScheduledMachine) { sm.Spec.BootstrapSpec.Kind = "List" },
+		[]string{"spec.bootstrapSpec.kind", "List", "ends in Config"},
+	},
 	"NeitherSpecNorTemplate": {
 		func(sm *v1alpha1.ScheduledMachine) { sm.Spec.BootstrapSpec = v1alpha1.EmbeddedObject{} },
 		[]string{"spec.bootstrapSpec: Required value", "bootstrapTemplateRef"},
@@ -131,6 +143,18 @@ var badInput = map[string]struct {
 			sm.Spec.MachineTemplate.Annotations = map[string]string{"5spot.finos.org/x": "y"}
 		},
 		[]string{"spec.machineTemplate.annotations", "reserved"},
+	},
+	"RoleOfTheNode": {
+		func(sm *v1alpha1.ScheduledMachine) {
+			sm.Spec.MachineTemplate.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+		},
+		[]string{"spec.machineTemplate.labels", "node-role.kubernetes.io/", "reserved"},
+	},
+	"DeletionHook": {
+		func(sm *v1alpha1.ScheduledMachine) {
+			sm.Spec.MachineTemplate.Annotations = map[string]string{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/mine": "me"}
+		},
+		[]string{"spec.machineTemplate.annotations", "delete.hook.machine.cluster.x-k8s.io", "reserved"},
 	},
 	"PriorityBelow": {
 		func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Priority = new(int32(-1)) },

@@ -42,8 +42,8 @@ func TestWebhookThatIsDownDoesNotHoldUpAnEmergency(t *testing.T) {
 		"spec": map[string]any{
 			"clusterName":        "lab",
 			"schedule":           map[string]any{"daysOfWeek": []any{"mon-sun"}, "hoursOfDay": []any{"0-23"}},
-			"bootstrapSpec":      map[string]any{"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "kind": "Any", "spec": map[string]any{"a": "b"}},
-			"infrastructureSpec": map[string]any{"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "Any"},
+			"bootstrapSpec":      map[string]any{"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "kind": "AnyConfig", "spec": map[string]any{"a": "b"}},
+			"infrastructureSpec": map[string]any{"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AnyMachine"},
 		},
 	}}
 	must(plane.Until(ctx, func(ctx context.Context) error { // until the webhook of an earlier test is gone

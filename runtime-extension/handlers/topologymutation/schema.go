@@ -16,7 +16,8 @@ import (
 const (
 	namePattern           = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	objectNamePattern     = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-	templateKindPattern   = `^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?Template$`
+	configTemplatePattern  = `^[A-Z][-A-Za-z0-9]*ConfigTemplate$`
+	machineTemplatePattern = `^[A-Z][-A-Za-z0-9]*MachineTemplate$`
 	bootstrapPattern      = `^(bootstrap\.cluster\.x-k8s\.io|k0smotron\.io)/[^/]+$`
 	infrastructurePattern = `^(infrastructure\.cluster\.x-k8s\.io|k0smotron\.io)/[^/]+$`
 	timezonePattern       = `^[A-Za-z][A-Za-z0-9_+/-]*$`
@@ -39,8 +40,8 @@ func Variable() clusterv1.ClusterClassVariable {
 		"machineTemplate": object("Metadata for the Machine.", map[string]clusterv1.JSONSchemaProps{
 			"labels": words("Labels of the Machine."), "annotations": words("Annotations of the Machine."),
 		}),
-		"bootstrapTemplateRef":      template("Template of the bootstrap config, in the Cluster's namespace.", bootstrapPattern),
-		"infrastructureTemplateRef": template("Template of the infrastructure machine, in the Cluster's namespace.", infrastructurePattern),
+		"bootstrapTemplateRef":      template("Template of the bootstrap config, in the Cluster's namespace.", bootstrapPattern, configTemplatePattern),
+		"infrastructureTemplateRef": template("Template of the infrastructure machine, in the Cluster's namespace.", infrastructurePattern, machineTemplatePattern),
 		"priority": withDefault(clusterv1.JSONSchemaProps{
 			Type: "integer", Description: "Higher is more important.", Minimum: new(int64(0)), Maximum: new(int64(255)),
 		}, 50),
@@ -60,10 +61,10 @@ func Variable() clusterv1.ClusterClassVariable {
 	}
 }
 
-func template(description, apiVersionPattern string) clusterv1.JSONSchemaProps {
+func template(description, apiVersionPattern, kindPattern string) clusterv1.JSONSchemaProps {
 	return object(description, map[string]clusterv1.JSONSchemaProps{
 		"apiVersion": text("Group and version of the template.", 317, apiVersionPattern),
-		"kind":       text("Kind of the template.", 63, templateKindPattern),
+		"kind":       text("Kind of the template.", 63, kindPattern),
 		"name":       text("Name of the template.", 253, objectNamePattern),
 	}, "apiVersion", "kind", "name")
 }
