@@ -50,7 +50,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 
 // Handler answers the API server.
 func (w *ScheduledMachine) Handler(scheme *runtime.Scheme) http.Handler {
-	return admission.WithValidator(scheme, w)
+	return answered(admission.WithValidator(scheme, w))
 }
 
 // ValidateCreate refuses everything that could not be carried out.

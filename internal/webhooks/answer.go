@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// maxRequest is how much of a request controller-runtime reads.
+const maxRequest = 7 << 20
+
+// tooDeep is what a person reads. Of 10,000 levels that can be decoded, the request
+// and the managed fields of the object, which repeat its shape, take some.
+const tooDeep = "the object is nested too deeply to be judged, more than 10,000 levels with its managed fields: " +
+	"make spec of bootstrapSpec and of infrastructureSpec flatter"
+
+// answered has a request that cannot be decoded refused under its own UID. Under none,
+// as controller-runtime refuses it, the API server reports only that UIDs differ.
+func answered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1))
+		if uid := uidOf(body); err == nil && uid != "" && !json.Valid(body) {
+			refuse(w, r, uid)
+			return
+		}
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func refuse(w http.ResponseWriter, r *http.Request, uid types.UID) {
+	answer := admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Response: &admissionv1.AdmissionResponse{UID: uid, Result: &metav1.Status{
+			Status: metav1.StatusFailure, Reason: metav1.StatusReasonBadRequest, Code: http.StatusBadRequest, Message: tooDeep,
+		}},
+	}
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		ctrl.LoggerFrom(r.Context()).Error(err, "Answering API server")
+	}
+}
+
+// uidOf reads request.uid of an AdmissionReview from the beginning of its text, however
+// deep the rest is. It is empty if there is none.
+func uidOf(body []byte) types.UID {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if !enter(d, "request") || !enter(d, "uid") {
+		return ""
+	}
+	var uid types.UID
+	if err := d.Decode(&uid); err != nil {
+		return ""
+	}
+	return uid
+}
+
+// enter reads until the value of a field of the object that d is about to read. It
+// passes over fields that are strings, numbers or shallow.
+func enter(d *json.Decoder, field string) bool {
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return false
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return false
+		}
+		if name == field {
+			return true
+		}
+		var skipped json.RawMessage
+		if err := d.Decode(&skipped); err != nil {
+			return false
+		}
+	}
+	return false
+}
