@@ -58,7 +58,7 @@ func Text(s string) string {
 			return '\n'
 		case r == '\t':
 			return ' '
-		case hidden(r):
+		case Hidden(r):
 			return -1
 		default:
 			return r
@@ -66,10 +66,10 @@ func Text(s string) string {
 	}, s)
 }
 
-// hidden reports whether a character is not seen by itself. Format characters are
-// the marks of direction, joiners and tags; the two properties have the rest that a
-// renderer ignores.
-func hidden(r rune) bool {
-	return r == utf8.RuneError || unicode.IsControl(r) ||
-		unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+// Hidden reports whether a character is not seen by itself, such as the end of a
+// line. Format characters are the marks of direction, joiners and tags; the two
+// properties have the rest that a renderer ignores.
+func Hidden(r rune) bool {
+	return r == utf8.RuneError || unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Cf,
+		unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }

@@ -74,6 +74,9 @@ func (c *cluster) get(ctx context.Context, names []string) ([]v1alpha1.Scheduled
 func (c *cluster) list(ctx context.Context, namespace string) ([]v1alpha1.ScheduledMachine, error) {
 	var objects v1alpha1.ScheduledMachineList
 	err := c.rest.Get().Namespace(namespace).Resource(resource).Do(ctx).Into(&objects)
+	if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("%w; if you may see single machines only, name them: kubectl 5spot status NAME", err)
+	}
 	return objects.Items, failed("listing "+resource, err)
 }
 

@@ -35,7 +35,10 @@ resume. This is what also happens when the owner starts a program of killIfComma
 No access to the workload cluster is needed, and nothing is asked back.
 
 A machine that is not in the cluster just now is given back all the same: its
-schedule is turned off. One that is being given back, or has been, is left alone.`,
+schedule is turned off. One that is being given back, or has been, is left alone.
+
+While the machine or its Cluster is paused, nothing is done: the request is written
+down, and the exit code is 1.`,
 		Example: `  kubectl 5spot give-back office-hours
   kubectl 5spot give-back office-hours --reason "fire drill" --wait`,
 		Args: func(cmd *cobra.Command, names []string) error {
@@ -81,13 +84,30 @@ func (g *giveBackOptions) run(ctx context.Context, o Options, config clientcmd.C
 	if err != nil {
 		return err
 	}
-	if err := write(o.Out, strings.Join(append(answer(before), pausedNotes(after)...), "\n")+"\n"); err != nil {
+	done := givenBack(before)
+	lines := append([]string{answer(before)}, sentences(doubts(before, o.Now().Truncate(time.Second)))...)
+	if paused(after) && !done {
+		if !g.wait {
+			return failed(name, errPaused)
+		}
+		lines = []string{name + ": " + errPaused.Error() + "."}
+	}
+	if err := write(o.Out, strings.Join(lines, "\n")+"\n"); err != nil || done || !g.wait {
 		return err
 	}
-	if !g.wait || givenBack(before) {
-		return nil
-	}
 	return g.await(ctx, o, c, name)
+}
+
+// errPaused says that a request is written down, and not acted on.
+var errPaused = errors.New("asked, and done once it is unpaused: while it or its Cluster is paused, nothing is done, not even for its owner")
+
+// sentences are notes on lines of their own.
+func sentences(notes []string) []string {
+	lines := make([]string, len(notes))
+	for i, n := range notes {
+		lines[i] = "But " + n + "."
+	}
+	return lines
 }
 
 // givenBack reports whether there is nothing left to give back.
@@ -96,18 +116,18 @@ func givenBack(m *v1alpha1.ScheduledMachine) bool {
 }
 
 // answer is what give-back says at once.
-func answer(before *v1alpha1.ScheduledMachine) []string {
+func answer(before *v1alpha1.ScheduledMachine) string {
 	name := before.Name
 	if r, asked := requestOf(before); asked {
-		return []string{name + ": it is being given back already: " + r.sentence() + "."}
+		return name + ": it is being given back already: " + r.sentence() + "."
 	}
 	switch {
 	case givenBack(before):
-		return []string{name + ": nothing to give back: no machine of it is in the cluster, and its schedule is off."}
+		return name + ": nothing to give back: no machine of it is in the cluster, and its schedule is off."
 	case gone(before):
-		return []string{name + ": asked. No machine of it is in the cluster now; its schedule is turned off, so that none joins."}
+		return name + ": asked. No machine of it is in the cluster now; its schedule is turned off, so that none joins."
 	default:
-		return []string{name + ": asked. The machine leaves the cluster at once; when it is gone, its schedule is turned off."}
+		return name + ": asked. As soon as that is seen, the machine leaves the cluster, without drain; when it is gone, its schedule is turned off."
 	}
 }
 
@@ -115,8 +135,9 @@ func answer(before *v1alpha1.ScheduledMachine) []string {
 func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(g.timeout))
 	defer cancel()
-	last := ""
+	last, seen := "", (*v1alpha1.ScheduledMachine)(nil)
 	err := c.follow(ctx, name, func(m *v1alpha1.ScheduledMachine) (bool, error) {
+		seen = m
 		step, done, err := progress(m)
 		if err != nil {
 			return false, failed(name, err)
@@ -128,7 +149,8 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, name
 		return done, write(o.Out, fmt.Sprintf("%s  %s\n", o.Now().Format(time.TimeOnly), step))
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return failed(name, fmt.Errorf("not given back after %s, and still asked for: %s; see kubectl 5spot why %s", &g.timeout, last, name))
+		return failed(name, fmt.Errorf("not given back after %s, and still asked for: %s; see kubectl 5spot why %s",
+			&g.timeout, strings.Join(append([]string{last}, doubts(seen, o.Now())...), "; "), name))
 	}
 	return err
 }
@@ -140,6 +162,8 @@ func progress(m *v1alpha1.ScheduledMachine) (step string, done bool, err error) 
 	}
 	asked := m.BeingReclaimed()
 	switch {
+	case asked && paused(m):
+		return "the request is written down, and the machine is paused", false, nil
 	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && m.Status.MachineRef != nil:
 		return "the machine is being taken out of the cluster", false, nil
 	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,7 +48,28 @@ func pausedMachine(m *v1alpha1.ScheduledMachine) {
 	m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 }
 
-const takeBack = "office: asked. The machine leaves the cluster at once; when it is gone, its schedule is turned off.\n"
+const (
+	takeBack    = "office: asked. As soon as that is seen, the machine leaves the cluster, without drain; when it is gone, its schedule is turned off.\n"
+	whilePaused = "asked, and done once it is unpaused: while it or its Cluster is paused, nothing is done, not even for its owner"
+	noManager   = "nobody has acted on it for 5m: is a manager running? One with --watch-filter serves only what has the label cluster.x-k8s.io/watch-filter"
+	noShard     = "nobody has acted on it for 5m: is a manager with --watch-filter=b running, or one without?"
+)
+
+// unserved is a machine whose last change nobody has acted on, in a shard or not.
+func unserved(shard string) func(*v1alpha1.ScheduledMachine) {
+	return func(m *v1alpha1.ScheduledMachine) {
+		m.Generation++
+		m.ManagedFields = []metav1.ManagedFieldsEntry{
+			{Manager: "kubectl-patch", Time: in(-5 * 60e9), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:5spot.finos.org/emergency-reclaim":{}}},"f:spec":{"f:schedule":{"f:enabled":{}}}}`)},
+			{Manager: "5spot-controller", Subresource: "status", Time: in(0), FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)},
+		}
+		if shard != "" {
+			m.Labels = map[string]string{clusterv1.WatchLabel: shard}
+		}
+	}
+}
+
+func said(text string) result { return result{Out: text} }
 
 func TestGiveBack(t *testing.T) {
 	t.Parallel()
@@ -55,40 +77,57 @@ func TestGiveBack(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
 		object  *v1alpha1.ScheduledMachine
-		want    string
+		want    result
 		written []string
 	}{
-		"Running": {"The request is all that is written: the controller does the rest.", machine("office"), takeBack, []string{written}},
+		"Running": {"The request is all that is written: the controller does the rest.", machine("office"), said(takeBack), []string{written}},
 		"Away": {
 			"The owner who asks before the window opens does not want the machine to join.", machine("office", away),
-			"office: asked. No machine of it is in the cluster now; its schedule is turned off, so that none joins.\n",
+			said("office: asked. No machine of it is in the cluster now; its schedule is turned off, so that none joins.\n"),
 			[]string{strings.Replace(written, "worker-7", "", 1)},
 		},
 		"OffButThere": {
 			"A schedule that is off leaves the machine in the cluster.",
 			machine("office", func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.Enabled = new(false) }),
-			takeBack,
+			said(takeBack),
 			[]string{written},
 		},
-		"Leaving": {"A drain is no reason to wait.", machine("office", leaving), takeBack, []string{written}},
+		"Leaving": {"A drain is no reason to wait.", machine("office", leaving), said(takeBack), []string{written}},
 		"Asked": {
 			"The first request stands.", machine("office", asked(java)),
-			"office: it is being given back already: its owner started a program that matches java.\n", nil,
+			said("office: it is being given back already: its owner started a program that matches java.\n"), nil,
 		},
 		"GivenBack": {
 			"What is done is not done again.", machine("office", reclaimed(java)),
-			"office: nothing to give back: no machine of it is in the cluster, and its schedule is off.\n", nil,
+			said("office: nothing to give back: no machine of it is in the cluster, and its schedule is off.\n"), nil,
 		},
 		"OffUnseen": {
 			"While the controller has not seen that it is off, a machine may be on its way.",
 			machine("office", disabled),
-			takeBack,
+			said(takeBack),
 			[]string{strings.Replace(written, "worker-7", "", 1)},
 		},
 		"Paused": {
-			"The request is remembered, and the owner is told why nothing happens.", machine("office", pausedMachine),
-			takeBack + "It is paused: nothing is done, not even for its owner, until somebody unpauses it or its Cluster.\n",
+			"The request is remembered; a script must not believe that the machine is back.", machine("office", pausedMachine),
+			result{Err: "error: office: " + whilePaused + "\n", Code: 1},
 			[]string{written},
+		},
+		"PausedAndGivenBack": {
+			"There is nothing to wait for.", machine("office", reclaimed(java), func(m *v1alpha1.ScheduledMachine) { m.Annotations[clusterv1.PausedAnnotation] = "" }),
+			said("office: nothing to give back: no machine of it is in the cluster, and its schedule is off.\n"), nil,
+		},
+		"Unserved": {
+			"A request that nobody serves is not answered as if it were.", machine("office", unserved("")),
+			said(takeBack + "But " + noManager + ".\n"), []string{written},
+		},
+		"UnservedShard": {
+			"The label says which manager to look for.", machine("office", unserved("b")),
+			said(takeBack + "But " + noShard + ".\n"), []string{written},
+		},
+		"NeverServed": {
+			"Whoever serves it takes hold of it first.",
+			machine("office", func(m *v1alpha1.ScheduledMachine) { m.Finalizers, m.CreationTimestamp = nil, *in(-5 * 60e9) }),
+			said(takeBack + "But " + noManager + ".\n"), []string{written},
 		},
 	}
 	for name, tc := range cases {
@@ -96,7 +135,7 @@ func TestGiveBack(t *testing.T) {
 			t.Parallel()
 			server := &api{objects: map[string]any{path("office"): tc.object}}
 			config := server.serve(t)
-			if diff := cmp.Diff(result{Out: tc.want}, run("", "give-back", "office", "--reason", "Ada needs it", config)); diff != "" {
+			if diff := cmp.Diff(tc.want, run("", "give-back", "office", "--reason", "Ada needs it", config)); diff != "" {
 				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
 			}
 			if diff := cmp.Diff(tc.written, server.patches); diff != "" {
@@ -159,6 +198,15 @@ func TestGiveBackWaits(t *testing.T) {
 			result{
 				Out: takeBack + "17:00:00  the request is written down\n",
 				Err: "error: office: not given back after 1s, and still asked for: the request is written down; see kubectl 5spot why office\n", Code: 1,
+			},
+		},
+		"NobodyServesIt": {
+			"Whom to ask is said with it.",
+			[]*v1alpha1.ScheduledMachine{machine("office", asked(ada), unserved("b"))},
+			[]string{"--timeout=1s"},
+			result{
+				Out: takeBack + "17:00:00  the request is written down\n",
+				Err: "error: office: not given back after 1s, and still asked for: the request is written down; " + noShard + "; see kubectl 5spot why office\n", Code: 1,
 			},
 		},
 	}
@@ -241,6 +289,16 @@ func TestResume(t *testing.T) {
 			result{Err: "error: office: spec.schedule.hoursOfDay[0]: Invalid value: \"25\": Failed to parse hours: Hour must be 0-23, got: 25; hours are 0-23, a range is 9-17\n", Code: 2},
 			nil,
 		},
+		"Paused": {
+			"Nothing follows, which is said first.", machine("office", disabled, pausedMachine),
+			result{Out: "office: it is paused: the schedule is on, and nothing follows before somebody unpauses it or its Cluster.\n"},
+			written,
+		},
+		"Unserved": {
+			"Nobody might turn it on.", machine("office", disabled, unserved("")),
+			result{Out: "office: the schedule is on again. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\nBut " + noManager + ".\n"},
+			written,
+		},
 		"Deleted": {
 			"There will be nothing to lend.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(0) }),
 			result{Err: "error: office: it is being deleted: make a new ScheduledMachine to lend the machine again\n", Code: 1},
@@ -283,6 +341,7 @@ func TestWhy(t *testing.T) {
 		}
 	}
 	none := func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = nil }
+	seen := func(m *v1alpha1.ScheduledMachine) { m.Status.ObservedGeneration = m.Generation }
 	cases := map[string]struct {
 		reason string
 		object *v1alpha1.ScheduledMachine
@@ -321,6 +380,9 @@ func TestWhy(t *testing.T) {
 		"Unreadable":     {"Unknown is not outside.", machine("office", unreadable), "Unreadable", []string{"Because:   Hour must be 0-23, got: 25\n", "Next:      unknown: the schedule is unreadable\n"}},
 		"Pending":        {"Nobody has looked.", machine("office", fresh), "Pending", []string{"no controller has looked at it yet"}},
 		"Deleting":       {"It goes for good.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(0) }), "Deleting", []string{"it goes for good"}},
+		"Unserved":       {"What is shown may be old.", machine("office", unserved("b")), "Running", []string{"Note:      the controller has not seen the latest change yet\n           " + noShard + "\n"}},
+		"AskedInVain":    {"The agent's or a person's request is on the object, and nobody has it.", machine("office", unserved(""), asked(ada), seen), "Returning", []string{"Note:      " + noManager + "\n"}},
+		"Overdue":        {"An edge has passed, and nobody has shown it.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanup = in(-5 * 60e9) }), "Running", []string{"Note:      " + noManager + "\n"}},
 		"Unreachable":    {"A program is not seen; the command works.", machine("office", unreachable), "Running", []string{"Note:      the workload cluster cannot be reached", "works all the same: kubectl 5spot -n farm give-back office\n"}},
 	}
 	for name, tc := range cases {
@@ -336,6 +398,54 @@ func TestWhy(t *testing.T) {
 			var e map[string]any
 			if err := json.Unmarshal([]byte(run("", "why", "office", "-o", "json", config).Out), &e); err != nil || e["state"] != tc.state {
 				t.Errorf("%v: as JSON the state is %v, want %s", err, e["state"], tc.state)
+			}
+		})
+	}
+}
+
+// What others wrote is no answer of ours, however it looks.
+func TestWhyIsNotForged(t *testing.T) {
+	t.Parallel()
+	forged := func(m *v1alpha1.ScheduledMachine) {
+		m.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "x\nDo:        run it\u2028Note:      \u202egnorw\x1b[2J"}
+	}
+	got := run("", "why", "office", cluster(t, map[string]any{path("office"): machine("office", forged)}))
+	if strings.Contains(got.Out, "\nDo:        run it") || !strings.Contains(got.Out, "Because:   x Do:        run it Note:      gnorw[2J\n") {
+		t.Errorf("forged:\n%s", got.Out)
+	}
+}
+
+// Who set a field is whoever owns exactly that field.
+func TestWhyNamesTheWriter(t *testing.T) {
+	t.Parallel()
+	entry := func(manager string, operation metav1.ManagedFieldsOperationType, ago time.Duration, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Time: in(-ago), FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	ntp := entry("bob-edits-ntp", "Update", time.Hour, `{"f:spec":{"f:bootstrapSpec":{"f:spec":{"f:ntp":{"f:enabled":{}}}}}}`)
+	status := entry("5spot-controller", "Update", time.Minute, `{"f:spec":{"f:schedule":{"f:enabled":{}}}}`)
+	status.Subresource = "status"
+	cases := map[string]struct {
+		reason string
+		fields []metav1.ManagedFieldsEntry
+		want   string // empty: nobody
+	}{
+		"Applied":     {"A field of the same name elsewhere is another field.", []metav1.ManagedFieldsEntry{ntp, entry("alice", "Apply", 2*time.Hour, `{"f:spec":{"f:schedule":{".":{},"f:enabled":{}}}}`)}, "alice by server-side apply, which wrote last 120m ago (2025-01-15T15:00:00Z)"},
+		"Latest":      {"Of two who agree, the later.", []metav1.ManagedFieldsEntry{entry("a", "Update", 2*time.Hour, `{"f:spec":{"f:schedule":{"f:enabled":{}}}}`), entry("b", "Update", time.Hour, `{"f:spec":{"f:schedule":{"f:enabled":{}}}}`)}, "b, which wrote last 60m ago (2025-01-15T16:00:00Z)"},
+		"Elsewhere":   {"Nobody is better than somebody else.", []metav1.ManagedFieldsEntry{ntp}, ""},
+		"Status":      {"Whoever writes status has not written the spec.", []metav1.ManagedFieldsEntry{status}, ""},
+		"Unreadable":  {"What cannot be read names nobody.", []metav1.ManagedFieldsEntry{entry("x", "Update", 0, `{"enabled":{}}`)}, ""},
+		"NoneAtAll":   {"Managed fields may be switched off.", nil, ""},
+		"TimeUnknown": {"The writer is known all the same.", []metav1.ManagedFieldsEntry{{Manager: "x", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:schedule":{"f:enabled":{}}}}`)}}, "x"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			object := machine("office", disabled, func(m *v1alpha1.ScheduledMachine) {
+				m.Status.ObservedGeneration, m.ManagedFields = m.Generation, tc.fields
+			})
+			got := run("", "why", "office", cluster(t, map[string]any{path("office"): object})).Out
+			if tc.want == "" && strings.Contains(got, "Set by:") || tc.want != "" && !strings.Contains(got, "Set by:    "+tc.want+"\n") {
+				t.Errorf("%s\nwant %q in:\n%s", tc.reason, tc.want, got)
 			}
 		})
 	}

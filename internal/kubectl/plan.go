@@ -123,5 +123,6 @@ func planned(m *v1alpha1.ScheduledMachine) plan.Machine {
 		Schedule:   schedule.Spec{DaysOfWeek: s.DaysOfWeek, HoursOfDay: s.HoursOfDay, Timezone: s.Timezone},
 		Enabled:    m.ScheduleEnabled(),
 		KillSwitch: m.Spec.KillSwitch,
+		Paused:     paused(m),
 	}
 }

@@ -67,14 +67,8 @@ func (r record) sentence() string {
 	}
 }
 
-// pausedNotes warns that nothing is done while the machine is paused.
-func pausedNotes(m *v1alpha1.ScheduledMachine) []string {
-	if !paused(m) {
-		return nil
-	}
-	return []string{"It is paused: nothing is done, not even for its owner, until somebody unpauses it or its Cluster."}
-}
-
+// paused reports whether nothing is done: the object is, or its Cluster as the
+// controller has seen it.
 func paused(m *v1alpha1.ScheduledMachine) bool {
 	_, annotated := m.Annotations[clusterv1.PausedAnnotation]
 	return annotated || meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.PausedCondition)

@@ -22,7 +22,8 @@ func newResume(o Options, config clientcmd.ClientConfig) *cobra.Command {
 		Short: "Lend a machine again: turn its schedule on",
 		Long: `Lend a machine again: turn its schedule on, and say what follows and when.
 
-If the schedule is on already, nothing is written. While the machine is still being
+If the schedule is on already, nothing is written. A paused machine does not join
+before somebody unpauses it. While the machine is still being
 given back, or its kill switch is on, the command refuses, with exit code 1.`,
 		Example: `  kubectl 5spot resume office-hours`,
 		Args:    oneName,
@@ -66,11 +67,14 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 	if before.ScheduleEnabled() {
 		said = "the schedule is on already"
 	}
+	if paused(after) {
+		return write(o.Out, fmt.Sprintf("%s: it is paused: the schedule is on, and nothing follows before somebody unpauses it or its Cluster.\n", name))
+	}
 	lines := []string{name + ": " + said + ". " + next}
 	if r, ok := servedOf(before); ok && !before.ScheduleEnabled() && r.program() != "" {
 		lines = append(lines, fmt.Sprintf("If %s still runs on the machine, the machine goes again: quit it first.", r.program()))
 	}
-	return write(o.Out, strings.Join(append(lines, pausedNotes(after)...), "\n")+"\n")
+	return write(o.Out, strings.Join(append(lines, sentences(doubts(before, now))...), "\n")+"\n")
 }
 
 // resumable refuses where turning the schedule on would do nothing, or be undone.

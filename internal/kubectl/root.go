@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
 // Exit codes: 2 says that the command line or a file must change first, 1 that
@@ -108,11 +110,11 @@ func write(w io.Writer, text string) error {
 	return failed("writing", err)
 }
 
-// tame replaces what would control the terminal: text may come from a file that
-// somebody sent, or from a cluster that somebody else writes to.
+// tame replaces what would control the terminal, or hide in it: text may come from a
+// file that somebody sent, or from a cluster that somebody else writes to.
 func tame(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' {
+		if clip.Hidden(r) && r != '\n' {
 			return unicode.ReplacementChar
 		}
 		return r

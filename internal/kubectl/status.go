@@ -55,11 +55,11 @@ func (s *statusOptions) run(ctx context.Context, o Options, config clientcmd.Cli
 	if err != nil {
 		return err
 	}
+	now := o.Now().Truncate(time.Second)
 	views := make([]view, len(objects))
 	for i := range objects {
-		views[i] = viewOf(&objects[i])
+		views[i] = viewOf(&objects[i], now)
 	}
-	now := o.Now().Truncate(time.Second)
 	switch {
 	case s.output == asJSON:
 		e := json.NewEncoder(o.Out)

@@ -4,6 +4,7 @@ package kubectl_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 func machine(name string, changes ...func(*v1alpha1.ScheduledMachine)) *v1alpha1.ScheduledMachine {
 	m := &v1alpha1.ScheduledMachine{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScheduledMachine"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "farm", Generation: 3},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "farm", Generation: 3, Finalizers: []string{v1alpha1.ScheduledMachineFinalizer}},
 		Spec: v1alpha1.ScheduledMachineSpec{
 			ClusterName: "prod",
 			Schedule: v1alpha1.Schedule{
@@ -71,6 +72,11 @@ func leaving(m *v1alpha1.ScheduledMachine) {
 	}
 }
 
+func going(m *v1alpha1.ScheduledMachine) {
+	leaving(m)
+	m.DeletionTimestamp = in(-time.Minute)
+}
+
 func gated(m *v1alpha1.ScheduledMachine) {
 	leaving(m)
 	m.Status.Conditions = append(m.Status.Conditions, condition("DepartureGated", metav1.ConditionTrue, "BlastRadiusCap",
@@ -110,8 +116,8 @@ func TestStatusListsANamespace(t *testing.T) {
 	list := v1alpha1.ScheduledMachineList{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScheduledMachineList"},
 		Items: []v1alpha1.ScheduledMachine{
-			*machine("active"), *machine("constant", constant), *machine("disabled", disabled), *machine("fresh", fresh), *machine("gated", gated),
-			*machine("hostile", hostile), *machine("killed", killed), *machine("leaving", leaving), *machine("overdue", overdue), *machine("unreadable", unreadable),
+			*machine("active"), *machine("constant", constant), *machine("disabled", disabled), *machine("fresh", fresh), *machine("gated", gated), *machine("going", going),
+			*machine("hostile", hostile), *machine("killed", killed), *machine("leaving", leaving), *machine("overdue", overdue), *machine("paused", pausedMachine), *machine("unreadable", unreadable),
 		},
 	}
 	config := cluster(t, map[string]any{
@@ -124,10 +130,12 @@ constant     prod      Active         True      worker-7   -                    
 disabled     prod      Disabled       Unknown   -          -                           Schedule auto-disabled by emergency reclaim (process-match: java)
 fresh        prod      Pending        Unknown   -          -                           no controller has looked at it yet
 gated        prod      ShuttingDown   False     worker-7   closes in 6h                3 of 60 machines left in the last 10 minutes: the next may leave in the...
+going        prod      ShuttingDown   False     worker-7   -                           Waiting for the drain
 hostile      prod      Active         Unknown   worker-7   closes in 6h                ` + "\ufffd]0;owned\ufffd" + `
 killed       prod      Terminated     Unknown   -          -                           Removed by the kill switch
 leaving      prod      ShuttingDown   False     worker-7   closes in 6h                Waiting for the drain
-overdue      prod      Active         True      worker-7   closes now, overdue by 5m   Machine is healthy and running
+overdue      prod      Active         True      worker-7   closes now, overdue by 5m   nobody has acted on it for 5m: is a manager running? One with --watch-fi...
+paused       prod      Active         True      worker-7   -                           it is paused: nothing is done, not even for its owner
 unreadable   prod      Active         True      worker-7   -                           Hour must be 0-23, got: 25
 `
 	if diff := cmp.Diff(result{Out: want}, run("", "status", config)); diff != "" {
@@ -136,6 +144,18 @@ unreadable   prod      Active         True      worker-7   -                    
 	everywhere := run("", "status", "-A", config)
 	if everywhere.Code != 0 || everywhere.Out[:len("NAMESPACE")] != "NAMESPACE" {
 		t.Errorf("status -A: %+v", everywhere)
+	}
+}
+
+// An owner's role may name single machines.
+func TestStatusSaysWhatToDoWithoutTheRightToList(t *testing.T) {
+	t.Parallel()
+	got := run("", "status", cluster(t, map[string]any{
+		"/apis/5spot.finos.org/v1alpha1/namespaces/farm/scheduledmachines": refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "ada cannot list"),
+	}))
+	want := "error: listing scheduledmachines: ada cannot list; if you may see single machines only, name them: kubectl 5spot status NAME\n"
+	if diff := cmp.Diff(result{Err: want, Code: 1}, got); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
 	}
 }
 
@@ -181,6 +201,23 @@ Conditions:
   Ready          False   ShuttingDown   3h   Waiting for the drain
   MachineReady   False   Draining       3h   * Pods with eviction blocked:
                                                * shop/db-0: PodDisruptionBudget db
+`,
+		},
+		"Paused": {
+			reason: "What the conditions say is not what happens.",
+			change: pausedMachine,
+			want: `Name:        office
+Namespace:   farm
+Cluster:     prod
+Schedule:    mon-fri 9-17, America/New_York
+Phase:       Active, inside the window
+Why:         it is paused: nothing is done, not even for its owner
+Next:        nothing: paused
+Machine:     office-machine
+Node:        worker-7
+Conditions:
+  Ready       True   MachineRunning   3h   Machine is healthy and running
+  Scheduled   True   ScheduleActive   3h   Current time is within schedule: mon-fri 9-17
 `,
 		},
 		"Disabled": {
@@ -274,7 +311,7 @@ func TestStatusWritesJSON(t *testing.T) {
 	want := map[string]any{
 		"namespace": "farm", "name": "office", "cluster": "prod",
 		"schedule": "mon-fri 9-17", "timezone": "America/New_York", "enabled": true, "killSwitch": false,
-		"phase": "Active", "inSchedule": true, "why": "Machine is healthy and running",
+		"paused": false, "phase": "Active", "inSchedule": true, "why": "Machine is healthy and running",
 		"nextActivation": "2025-01-16T14:00:00Z", "nextCleanup": "2025-01-15T23:00:00Z",
 		"machine": "office-machine", "node": "worker-7", "stale": false,
 	}

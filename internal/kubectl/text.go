@@ -30,7 +30,7 @@ func table(views []view, namespaces bool, now time.Time) string {
 	for i := range views {
 		v := &views[i]
 		lines = append(lines, strings.Join([]string{
-			v.Name, v.Cluster, string(v.Phase), v.ready(), orDash(v.Node), v.next(now), short(v.Why),
+			v.Name, v.Cluster, string(v.Phase), v.ready(), orDash(v.Node), v.next(now), short(append(v.Doubts, v.Why)[0]),
 		}, "\t"))
 	}
 	if namespaces {
@@ -44,7 +44,7 @@ func table(views []view, namespaces bool, now time.Time) string {
 
 // next is the next step in the least of words.
 func (v *view) next(now time.Time) string {
-	if v.KillSwitch { // the window opens and closes, but nothing follows from it
+	if v.idle != "" { // the window may open and close, but nothing follows from it
 		return "-"
 	}
 	for _, s := range v.steps() {
@@ -69,15 +69,17 @@ func (v *view) detail(now time.Time) string {
 	}
 	lines = append(lines, v.nextLines(now)...)
 	lines = append(lines, "Machine:\t"+orDash(v.Machine), "Node:\t"+orDash(v.Node))
+	var notes []string
 	if v.Stale {
-		lines = append(lines, "Note:\tthe controller has not seen the latest change yet")
+		notes = append(notes, unseen)
 	}
+	lines = append(lines, labelled("Note:", append(notes, v.Doubts...))...)
 	return columns(lines...) + v.conditionLines(now)
 }
 
 func (v *view) nextLines(now time.Time) []string {
 	steps := v.steps()
-	if len(steps) == 0 || v.KillSwitch || !v.Enabled {
+	if len(steps) == 0 || v.idle != "" {
 		return []string{"Next:\t" + v.nothingNext()}
 	}
 	lines := make([]string, len(steps))

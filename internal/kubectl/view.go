@@ -16,31 +16,35 @@ import (
 
 // view is what status shows of a ScheduledMachine. Its JSON is an API.
 type view struct {
-	Namespace      string             `json:"namespace"`
-	Name           string             `json:"name"`
-	Cluster        string             `json:"cluster"`
-	Schedule       string             `json:"schedule"`
-	Timezone       string             `json:"timezone"`
-	Enabled        bool               `json:"enabled"`
-	KillSwitch     bool               `json:"killSwitch"`
-	Phase          v1alpha1.Phase     `json:"phase"`
-	InSchedule     bool               `json:"inSchedule"`
-	Why            string             `json:"why"`
-	NextActivation *metav1.Time       `json:"nextActivation,omitempty"`
-	NextCleanup    *metav1.Time       `json:"nextCleanup,omitempty"`
-	Machine        string             `json:"machine,omitempty"`
-	Node           string             `json:"node,omitempty"`
-	Stale          bool               `json:"stale"` // the controller has not seen the latest spec
-	Conditions     []metav1.Condition `json:"conditions"`
+	Namespace      string         `json:"namespace"`
+	Name           string         `json:"name"`
+	Cluster        string         `json:"cluster"`
+	Schedule       string         `json:"schedule"`
+	Timezone       string         `json:"timezone"`
+	Enabled        bool           `json:"enabled"`
+	KillSwitch     bool           `json:"killSwitch"`
+	Phase          v1alpha1.Phase `json:"phase"`
+	InSchedule     bool           `json:"inSchedule"`
+	Why            string         `json:"why"`
+	NextActivation *metav1.Time   `json:"nextActivation,omitempty"`
+	NextCleanup    *metav1.Time   `json:"nextCleanup,omitempty"`
+	Machine        string         `json:"machine,omitempty"`
+	Node           string         `json:"node,omitempty"`
+	Stale          bool           `json:"stale"`  // the controller has not seen the latest spec
+	Paused         bool           `json:"paused"` // nothing is done
+	// Doubts say that no manager seems to serve the machine.
+	Doubts     []string           `json:"doubts,omitempty"`
+	Conditions []metav1.Condition `json:"conditions"`
 
 	zone *time.Location
+	idle string
 }
 
 const unreadableSchedule = "unreadable"
 
 // viewOf reads the spec and the controllers' own words. It judges nothing again:
 // where they differ from the clock, that is what there is to see.
-func viewOf(m *v1alpha1.ScheduledMachine) view {
+func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 	v := view{
 		Namespace:      m.Namespace,
 		Name:           m.Name,
@@ -54,6 +58,9 @@ func viewOf(m *v1alpha1.ScheduledMachine) view {
 		NextActivation: m.Status.NextActivation,
 		NextCleanup:    m.Status.NextCleanup,
 		Stale:          m.Status.ObservedGeneration < m.Generation,
+		Paused:         paused(m),
+		Doubts:         doubts(m, now),
+		idle:           idle(m),
 		Conditions:     slices.Clone(m.Status.Conditions),
 	}
 	if v.Conditions == nil {
@@ -77,9 +84,12 @@ func viewOf(m *v1alpha1.ScheduledMachine) view {
 const departureGated = "DepartureGated"
 
 // why returns the one sentence that explains the phase: what holds the machine
-// back if something does, else what the controller says.
+// back, a pause before all else, else what the controller says.
 func why(m *v1alpha1.ScheduledMachine) string {
 	conditions := m.Status.Conditions
+	if paused(m) {
+		return pausedWhy
+	}
 	if gate := meta.FindStatusCondition(conditions, departureGated); gate != nil && gate.Status == metav1.ConditionTrue {
 		return gate.Message
 	}
@@ -126,13 +136,29 @@ func (v *view) steps() []step {
 	return list
 }
 
+// idle says why nothing follows from the schedule, empty if something does.
+func idle(m *v1alpha1.ScheduledMachine) string {
+	switch {
+	case paused(m):
+		return "paused"
+	case !m.DeletionTimestamp.IsZero():
+		return "it goes for good"
+	case m.Spec.KillSwitch:
+		return "the kill switch is on"
+	case m.BeingReclaimed():
+		return "its schedule goes off"
+	case !m.ScheduleEnabled():
+		return "disabled"
+	default:
+		return ""
+	}
+}
+
 // nothingNext says why there are no steps.
 func (v *view) nothingNext() string {
 	switch {
-	case v.KillSwitch:
-		return "nothing: the kill switch is on"
-	case !v.Enabled:
-		return "nothing: disabled"
+	case v.idle != "":
+		return "nothing: " + v.idle
 	case v.Schedule == unreadableSchedule:
 		return "unknown: the schedule is unreadable"
 	default:

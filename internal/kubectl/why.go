@@ -3,7 +3,6 @@
 package kubectl
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -44,14 +42,15 @@ func explainOne(ctx context.Context, o Options, config clientcmd.ClientConfig, n
 	if err != nil {
 		return err
 	}
-	e := explain(&objects[0])
+	now := o.Now().Truncate(time.Second)
+	e := explain(&objects[0], now)
 	if output == asJSON {
 		encoder := json.NewEncoder(o.Out)
 		encoder.SetEscapeHTML(false)
 		encoder.SetIndent("", "  ")
 		return failed("writing", encoder.Encode(e))
 	}
-	return write(o.Out, e.text(o.Now().Truncate(time.Second)))
+	return write(o.Out, e.text(now))
 }
 
 // state is where a machine stands, for its owner.
@@ -106,16 +105,9 @@ type request struct {
 	RequestedAt string `json:"requestedAt,omitempty"`
 }
 
-// writer is a program that wrote a setting, such as kubectl-patch, and when it last
-// wrote to the object.
-type writer struct {
-	Manager string       `json:"manager"`
-	At      *metav1.Time `json:"at,omitempty"`
-}
-
 // explain reads the spec, what is written down, and the controllers' own words.
-func explain(m *v1alpha1.ScheduledMachine) explanation {
-	v := viewOf(m)
+func explain(m *v1alpha1.ScheduledMachine, now time.Time) explanation {
+	v := viewOf(m, now)
 	e := explanation{
 		Namespace: m.Namespace, Name: m.Name, Node: v.Node, NextActivation: v.NextActivation, NextCleanup: v.NextCleanup,
 		Because: v.Why, Do: []string{}, Notes: []string{}, view: v,
@@ -125,7 +117,7 @@ func explain(m *v1alpha1.ScheduledMachine) explanation {
 			break
 		}
 	}
-	e.note(m)
+	e.note(m, now)
 	return e
 }
 
@@ -174,18 +166,18 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	switch {
 	case paused(m):
 		e.Because = "the object has the annotation cluster.x-k8s.io/paused, or its Cluster is paused"
-		return e.set(statePaused, "it is paused: nothing is done, not even for its owner", "ask whoever runs the cluster to unpause it")
+		return e.set(statePaused, pausedWhy, "ask whoever runs the cluster to unpause it")
 	case !m.DeletionTimestamp.IsZero():
 		return e.set(stateDeleting, "the ScheduledMachine is being deleted, and the machine leaves for good", "wait")
 	case m.Spec.KillSwitch:
-		e.Because, e.SetBy = "somebody set spec.killSwitch", lastWriter(m, "killSwitch")
+		e.Because, e.SetBy = "somebody set spec.killSwitch", lastWriter(m, killSwitchField)
 		what := "the kill switch is on: the machine stays away"
 		if !gone(m) {
 			what = "the kill switch is on: the machine is being removed"
 		}
 		return e.set(stateKillSwitch, what, "to turn it off, when whoever turned it on agrees: "+e.patch(`{"killSwitch":false}`))
 	case !m.ScheduleEnabled():
-		e.Because, e.SetBy = "somebody set spec.schedule.enabled to false", lastWriter(m, "enabled")
+		e.Because, e.SetBy = "somebody set spec.schedule.enabled to false", lastWriter(m, enabledField)
 		if gone(m) {
 			return e.set(stateOff, "its schedule is off, and it is not in the cluster", "to lend it again: "+e.command("resume"))
 		}
@@ -231,7 +223,7 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 }
 
 // note adds what holds in every state.
-func (e *explanation) note(m *v1alpha1.ScheduledMachine) {
+func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 	if m.BeingReclaimed() && e.State != stateReturning {
 		e.Notes = append(e.Notes, "its owner has asked for it, which is remembered")
 	}
@@ -239,23 +231,9 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine) {
 		e.Notes = append(e.Notes, "the workload cluster cannot be reached: a program that the owner starts is not seen; this works all the same: "+e.command("give-back"))
 	}
 	if e.view.Stale {
-		e.Notes = append(e.Notes, "the controller has not seen the latest change yet")
+		e.Notes = append(e.Notes, unseen)
 	}
-}
-
-// lastWriter returns who set a field of the spec. Who else may have set it before
-// is not recorded.
-func lastWriter(m *v1alpha1.ScheduledMachine, field string) *writer {
-	var last *writer
-	for _, f := range m.ManagedFields {
-		if f.Subresource != "" || f.FieldsV1 == nil || !bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:`+field+`"`)) {
-			continue
-		}
-		if last == nil || last.At.Before(f.Time) {
-			last = &writer{Manager: f.Manager, At: f.Time}
-		}
-	}
-	return last
+	e.Notes = append(e.Notes, doubts(m, now)...)
 }
 
 // text is the explanation for people.
@@ -279,16 +257,10 @@ func (e *explanation) text(now time.Time) string {
 
 // nextLines are the next steps of the schedule, where anything follows from them.
 func (e *explanation) nextLines(now time.Time) []string {
-	switch e.State {
-	case stateReturning:
+	if e.State == stateReturning { // in every one of its steps
 		return []string{"Next:\tnothing: its schedule goes off"}
-	case statePaused:
-		return []string{"Next:\tnothing: paused"}
-	case stateDeleting:
-		return []string{"Next:\tnothing: it goes for good"}
-	default:
-		return e.view.nextLines(now)
 	}
+	return e.view.nextLines(now)
 }
 
 // node is the machine's, or that of the request which took the machine away.
@@ -297,13 +269,6 @@ func (e *explanation) node() string {
 		return e.Request.Node
 	}
 	return e.Node
-}
-
-func (w *writer) text(now time.Time) string {
-	if w.At == nil {
-		return w.Manager
-	}
-	return fmt.Sprintf("%s, which wrote last %s ago (%s)", w.Manager, duration.HumanDuration(now.Sub(w.At.Time)), w.At.UTC().Format(time.RFC3339))
 }
 
 // labelled puts a label before the first of some lines.

@@ -25,6 +25,8 @@ type Machine struct {
 	Schedule   schedule.Spec
 	Enabled    bool
 	KillSwitch bool
+	// Paused says that nothing is done, whatever the schedule says.
+	Paused bool
 }
 
 // Plan is the schedule's own answer at one instant, and how it changes from
@@ -62,6 +64,9 @@ func New(m Machine, at time.Time, length time.Duration) (Plan, error) {
 	}
 	if m.KillSwitch {
 		p.notes = append(p.notes, "the kill switch is on: no machine runs, whatever the schedule says")
+	}
+	if m.Paused {
+		p.notes = append(p.notes, "it is paused: nothing is done, whatever the schedule says")
 	}
 	s, err := schedule.Parse(m.Schedule)
 	p.schedule = s

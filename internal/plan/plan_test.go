@@ -90,6 +90,17 @@ func TestPlan(t *testing.T) {
   the kill switch is on: no machine runs, whatever the schedule says
 `,
 		},
+		"Paused": {
+			reason: "A plan is no promise.",
+			change: func(m *plan.Machine) { m.Paused = true },
+			at:     noon, length: time.Hour,
+			wantJSON: `[{"name":"office","timezone":"America/New_York","at":"2025-01-17T17:00:00Z","active":true,"transitions":[]}]`,
+			wantText: `office: mon-fri 9-17, America/New_York
+  Fri 2025-01-17 12:00:00 EST  inside the window
+  Fri 2025-01-17 13:00:00 EST  no change until then
+  it is paused: nothing is done, whatever the schedule says
+`,
+		},
 		"ZoneWithoutAbbreviation": {
 			reason: "Where nobody says EST the offset is the name.",
 			change: func(m *plan.Machine) { m.Schedule.Timezone = "Asia/Kathmandu" },

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// What is told of a machine on which nothing is done.
+const (
+	pausedWhy = "it is paused: nothing is done, not even for its owner"
+	unseen    = "the controller has not seen the latest change yet"
+)
+
+// patience is how long a manager may take before it is doubted that one serves the
+// machine. Another replica takes over within a lease of 15 s, and the report of an
+// emergency may take as long again.
+const patience = 30 * time.Second
+
+// waitingSince is since when a manager should have acted on m, zero if nothing waits
+// for it. Managers say nothing of themselves; what they leave undone does. The times
+// are the API server's.
+func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
+	leaving := !m.DeletionTimestamp.IsZero() || m.Spec.KillSwitch
+	switch {
+	case paused(m):
+		return time.Time{}
+	case m.DeletionTimestamp.IsZero() && !slices.Contains(m.Finalizers, v1alpha1.ScheduledMachineFinalizer):
+		return m.CreationTimestamp.Time
+	case m.Status.ObservedGeneration < m.Generation:
+		return lastWriter(m, specFields).at()
+	case leaving:
+		return time.Time{}
+	case m.BeingReclaimed() && m.Status.Phase != v1alpha1.PhaseEmergencyRemove:
+		return lastWriter(m, requestField).at()
+	}
+	for _, edge := range []*metav1.Time{m.Status.NextActivation, m.Status.NextCleanup} {
+		if edge != nil && edge.Time.Before(now) {
+			return edge.Time
+		}
+	}
+	return time.Time{}
+}
+
+// doubts says that no manager seems to serve m, if one should have acted long ago.
+func doubts(m *v1alpha1.ScheduledMachine, now time.Time) []string {
+	since := waitingSince(m, now)
+	if since.IsZero() || now.Sub(since) < patience {
+		return nil
+	}
+	return []string{fmt.Sprintf("nobody has acted on it for %s: %s", duration.HumanDuration(now.Sub(since)), whichManager(m))}
+}
+
+// whichManager asks for a manager that should serve m.
+func whichManager(m *v1alpha1.ScheduledMachine) string {
+	if shard := m.Labels[clusterv1.WatchLabel]; shard != "" {
+		return fmt.Sprintf("is a manager with --watch-filter=%s running, or one without?", shard)
+	}
+	return fmt.Sprintf("is a manager running? One with --watch-filter serves only what has the label %s", clusterv1.WatchLabel)
+}
