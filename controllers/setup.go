@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
@@ -32,6 +33,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/webhooks"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workers"
@@ -61,6 +63,8 @@ const machinehookConcurrency = 100
 
 // Options are what may differ between two managers.
 type Options struct {
+	// Version is that of the manager, for its metrics.
+	Version string
 	// Clock tells the time; nil is the machine's.
 	Clock clock.PassiveClock
 	// WatchFilter is the value of Cluster API's watch label, empty for everything.
@@ -109,6 +113,9 @@ const (
 
 // SetupWithManager adds everything to mgr.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	if err := telemetry.Register(metrics.Registry, o.Version); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
 	if err := scheduledmachine.AddIndexes(ctx, mgr); err != nil {
 		return fmt.Errorf("indexing ScheduledMachines: %w", err)
 	}

@@ -408,10 +408,21 @@ type ScheduledMachineStatus struct {
 	NextCleanup *metav1.Time `json:"nextCleanup,omitempty"`
 
 	// nextTransition is the earlier of nextActivation and nextCleanup with what
-	// happens then, for people: "opens 2026-01-15T09:00:00Z".
+	// happens then, for people: "opens 2026-01-15T09:00:00Z". While nothing follows
+	// from the schedule it says why: "none: being deleted".
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	NextTransition string `json:"nextTransition,omitempty"`
+
+	// days are the schedule's daysOfWeek on one line, for people: "mon-fri".
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Days string `json:"days,omitempty"`
+
+	// hours are the schedule's hoursOfDay on one line, for people: "9-17".
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Hours string `json:"hours,omitempty"`
 
 	// observedGeneration is the generation of the spec that this status answers.
 	// +optional
@@ -427,15 +438,18 @@ type ScheduledMachineStatus struct {
 // +kubebuilder:metadata:labels={"cluster.x-k8s.io/provider=addon-5spot","clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move-hierarchy=","visualizer.cluster.x-k8s.io="}
 // +kubebuilder:storageversion
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must be no longer than 63 characters: it becomes the value of a label on the Machine"
+// +kubebuilder:selectablefield:JSONPath=`.spec.clusterName`
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="InSchedule",type=boolean,JSONPath=`.status.inSchedule`
 // +kubebuilder:printcolumn:name="Enabled",type=boolean,JSONPath=`.spec.schedule.enabled`
+// +kubebuilder:printcolumn:name="Paused",type=string,JSONPath=`.status.conditions[?(@.type=="Paused")].status`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextTransition`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Days",type=string,JSONPath=`.spec.schedule.daysOfWeek`,priority=1
-// +kubebuilder:printcolumn:name="Hours",type=string,JSONPath=`.spec.schedule.hoursOfDay`,priority=1
+// +kubebuilder:printcolumn:name="Days",type=string,JSONPath=`.status.days`,priority=1
+// +kubebuilder:printcolumn:name="Hours",type=string,JSONPath=`.status.hours`,priority=1
 // +kubebuilder:printcolumn:name="TZ",type=string,JSONPath=`.spec.schedule.timezone`,priority=1
 // +kubebuilder:printcolumn:name="KillSwitch",type=boolean,JSONPath=`.spec.killSwitch`,priority=1
 type ScheduledMachine struct {

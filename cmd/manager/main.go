@@ -28,6 +28,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers"
 )
 
+// version is set by the linker for releases.
+var version = "unknown"
+
 func main() {
 	if err := run(ctrl.SetupSignalHandler(), os.Args[1:]); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
@@ -79,6 +82,7 @@ func run(ctx context.Context, args []string) error {
 	if o.controllers.ReclaimAgentImage, err = agentImage(ctx, mgr.GetAPIReader(), o); err != nil {
 		return fmt.Errorf("finding the image of the reclaim agent: %w", err)
 	}
+	o.controllers.Version = version
 	o.controllers.RuntimeExtension = o.registration()
 	if err := controllers.SetupWithManager(ctx, mgr, o.controllers); err != nil {
 		return fmt.Errorf("setting up: %w", err)

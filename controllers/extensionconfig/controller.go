@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
 const (
@@ -140,6 +141,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case Registered, Withdrawn, Unaddressed, Taken:
 		r.Backoff.Forget(req)
 		return ctrl.Result{}, nil
+	case Failed:
+		telemetry.Failed("extensionconfig")
+		fallthrough
 	default:
 		return ctrl.Result{RequeueAfter: r.Backoff.When(req)}, nil
 	}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
@@ -40,7 +41,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 		Named("extensionconfig").
 		WatchesRawSource(source.Func(r.begin)).
 		WithOptions(opts).
-		Build(r)
+		Build(telemetry.Counted("extensionconfig", r))
 	if err != nil {
 		return fmt.Errorf("building extensionconfig controller: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -48,7 +49,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 		}}).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("reclaim", mapper.OfCluster)).
 		WithOptions(opts).
-		Build(r)
+		Build(telemetry.Counted("reclaim", r))
 	if err != nil {
 		return fmt.Errorf("building reclaim controller: %w", err)
 	}

@@ -29,7 +29,6 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 	case lifecycle.Ensure:
 		return r.ensure(ctx, s)
 	case lifecycle.Depart:
-		observeLag(s, r.Clock.Now())
 		s.pending = waits // Depart is only decided where there is something to delete.
 		return r.Actuate.Depart(ctx, s.children.Children)
 	case lifecycle.Expedite:
@@ -70,9 +69,6 @@ func (r *Reconciler) ensure(ctx context.Context, s *scope) error {
 	}
 	if err := s.unusable(); err != nil {
 		return err // A template cannot be used: nothing is made by halves.
-	}
-	if s.children.Machine == nil {
-		observeLag(s, r.Clock.Now())
 	}
 	if s.children.Bootstrap, err = r.make(ctx, s, bootstrap); err != nil || s.pending != nothing {
 		return err

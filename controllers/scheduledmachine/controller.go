@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
@@ -61,6 +63,9 @@ type Reconciler struct {
 
 	watchFilter string
 	fresh       wake.Freshness
+	// measured has the edge, in Unix seconds, whose lag was measured last, by
+	// ScheduledMachine.
+	measured sync.Map
 }
 
 // A Watcher makes the objects of a child's kind wake their ScheduledMachine. It
@@ -75,6 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
 		r.Backoff.Forget(req)
 		r.fresh.Forget(req)
+		r.measured.Delete(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
@@ -101,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Reconciling ScheduledMachine")
-		failures.Inc()
+		telemetry.Failed(name)
 	}
 	retry := r.Clock.Now().Add(r.Backoff.When(req))
 	if !next.at.After(r.Clock.Now()) || retry.Before(next.at) {
@@ -140,6 +146,9 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	}
 	d := lifecycle.Decide(s.facts(now))
 	actErr := r.act(ctx, s, d)
+	if actErr == nil && s.pending != nothing {
+		r.observeLag(s, r.Clock.Now())
+	}
 	keepErr := errors.Join(r.claimChildren(ctx, s), r.keepTemplates(ctx, s))
 	if apierrors.IsConflict(keepErr) {
 		return wakeUp{}, errors.Join(actErr, keepErr)

@@ -3,10 +3,12 @@
 package scheduledmachine
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -31,18 +33,18 @@ var (
 		Name: "fivespot_kill_switch_activations_total",
 		Help: "Times a ScheduledMachine became Terminated.",
 	})
-	failures = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "fivespot_reconcile_failures_total",
-		Help: "Times a step failed and is tried again with back-off.",
-	})
 	machines = prometheus.NewDesc("fivespot_machines",
-		"ScheduledMachines by phase and Cluster.", []string{"phase", "cluster"}, nil)
+		"ScheduledMachines by phase, namespace and Cluster. Only the leader knows.", []string{"phase", "namespace", "cluster"}, nil)
+	machineConditions = prometheus.NewDesc("fivespot_machine_conditions",
+		"ScheduledMachines by the status of each condition, namespace and Cluster. Only the leader knows.",
+		[]string{"condition", "status", "namespace", "cluster"}, nil)
 )
 
-// registerMetrics registers the metrics of this package. machines is counted from
-// the cache when it is asked for, so that it cannot drift.
-func registerMetrics(reader client.Reader) error {
-	for _, c := range []prometheus.Collector{transitions, transitionLag, evaluations, killSwitchActivations, failures, collector{reader}} {
+// registerMetrics registers the metrics of this package. What is counted of the
+// machines is counted from the cache when it is asked for, so that it cannot drift
+// and forgets what is gone.
+func registerMetrics(f fleet) error {
+	for _, c := range []prometheus.Collector{transitions, transitionLag, evaluations, killSwitchActivations, f} {
 		if err := metrics.Registry.Register(c); err != nil {
 			return err
 		}
@@ -50,39 +52,73 @@ func registerMetrics(reader client.Reader) error {
 	return nil
 }
 
-// observeLag measures how late an action is that an edge of the window asked
-// for. The edge is the one that was announced.
-func observeLag(s *scope, now time.Time) {
+// observeLag measures how late the first action is that an edge of the window asked
+// for. The edge is the one that was announced. The further actions of an edge are not
+// measured.
+func (r *Reconciler) observeLag(s *scope, now time.Time) {
 	st := s.before.Status
 	edge := st.NextActivation
 	if st.InSchedule {
 		edge = st.NextCleanup
 	}
-	if edge != nil && !edge.After(now) {
+	if edge == nil || edge.After(now) {
+		return
+	}
+	if last, measured := r.measured.Swap(client.ObjectKeyFromObject(s.scheduled), edge.Unix()); !measured || last != edge.Unix() {
 		transitionLag.Observe(now.Sub(edge.Time).Seconds())
 	}
 }
 
-type collector struct{ reader client.Reader }
+// fleet counts ScheduledMachines. Several replicas see the same ones, and several
+// shards see those of each other: each is counted by the one manager that acts on it.
+type fleet struct {
+	reader      client.Reader
+	watchFilter string
+	// elected is closed once this replica is the leader.
+	elected <-chan struct{}
+}
 
 // Describe implements prometheus.Collector.
-func (collector) Describe(ch chan<- *prometheus.Desc) { ch <- machines }
+func (fleet) Describe(ch chan<- *prometheus.Desc) {
+	ch <- machines
+	ch <- machineConditions
+}
 
 // Collect implements prometheus.Collector.
-func (c collector) Collect(ch chan<- prometheus.Metric) {
+func (f fleet) Collect(ch chan<- prometheus.Metric) {
+	select {
+	case <-f.elected:
+	default:
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	list := &v1alpha1.ScheduledMachineList{}
-	if err := c.reader.List(ctx, list); err != nil {
+	if err := f.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		ch <- prometheus.NewInvalidMetric(machines, err)
 		return
 	}
-	type key struct{ phase, cluster string }
-	counts := map[key]int{}
-	for _, sm := range list.Items {
-		counts[key{string(sm.Status.Phase), sm.Namespace + "/" + sm.Spec.ClusterName}]++
+	type key struct {
+		of     *prometheus.Desc
+		labels [4]string
+	}
+	counts := map[key]float64{}
+	for i := range list.Items {
+		sm := &list.Items[i]
+		if f.watchFilter != "" && !labels.HasWatchLabel(sm, f.watchFilter) {
+			continue
+		}
+		phase := cmp.Or(sm.Status.Phase, v1alpha1.PhasePending)
+		counts[key{machines, [4]string{string(phase), sm.Namespace, sm.Spec.ClusterName}}]++
+		for _, c := range sm.Status.Conditions {
+			counts[key{machineConditions, [4]string{c.Type, string(c.Status), sm.Namespace, sm.Spec.ClusterName}}]++
+		}
 	}
 	for k, n := range counts {
-		ch <- prometheus.MustNewConstMetric(machines, prometheus.GaugeValue, float64(n), k.phase, k.cluster)
+		values := k.labels[:]
+		if k.of == machines {
+			values = values[:3]
+		}
+		ch <- prometheus.MustNewConstMetric(k.of, prometheus.GaugeValue, n, values...)
 	}
 }

@@ -4,6 +4,7 @@ package scheduledmachine
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
@@ -25,7 +27,6 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	}
 	now := r.Clock.Now()
 	st := &s.scheduled.Status
-	from := st.Phase
 	st.Phase = v1alpha1.Phase(d.Phase)
 	if actErr != nil {
 		st.Phase = v1alpha1.PhaseError
@@ -38,7 +39,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	if err := r.Actuate.PatchStatus(ctx, s.scheduled, s.before); err != nil {
 		return err
 	}
-	r.announce(ctx, s.scheduled, from)
+	r.announce(ctx, s.scheduled, s.before)
 	return r.reportOnMachine(ctx, s.children.Machine, s.scheduled)
 }
 
@@ -75,14 +76,33 @@ func (s *scope) reportSchedule(now time.Time) {
 		opens, closes = after, change
 	}
 	st.NextActivation, st.NextCleanup = instant(opens), instant(closes)
-	st.NextTransition = ""
+	st.NextTransition = s.nextTransition(active, change)
+	st.Days, st.Hours = oneLine(s.scheduled.Spec.Schedule.DaysOfWeek), oneLine(s.scheduled.Spec.Schedule.HoursOfDay)
+}
+
+// nextTransition is what the schedule does next, or why nothing follows from it.
+func (s *scope) nextTransition(active bool, change time.Time) string {
+	sm := s.scheduled
 	switch {
+	case !sm.DeletionTimestamp.IsZero():
+		return "none: being deleted"
+	case sm.Spec.KillSwitch:
+		return "none: kill switch"
+	case sm.BeingReclaimed():
+		return "none: being given back"
 	case change.IsZero():
+		return ""
 	case active:
-		st.NextTransition = "closes " + change.Format(time.RFC3339)
+		return "closes " + change.Format(time.RFC3339)
 	default:
-		st.NextTransition = "opens " + change.Format(time.RFC3339)
+		return "opens " + change.Format(time.RFC3339)
 	}
+}
+
+// oneLine is a list of the schedule in the author's words, as wide as a column may be.
+func oneLine(items []string) string {
+	const most = 64
+	return clip.To(strings.Join(strings.Fields(strings.Join(items, ",")), ""), most)
 }
 
 func instant(t time.Time) *metav1.Time {

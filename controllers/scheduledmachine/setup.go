@@ -22,9 +22,13 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
+
+// name is that of the controller, in metrics and logs.
+const name = "scheduledmachine"
 
 // ClusterNameIndex finds the ScheduledMachines of a Cluster in the cache.
 const ClusterNameIndex = "spec.clusterName"
@@ -43,34 +47,42 @@ func AddIndexes(ctx context.Context, mgr ctrl.Manager) error {
 // reconciles an object once a second at most, which an owner would have to wait
 // for (ADR 0005).
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
-	log := mgr.GetLogger().WithValues("controller", "scheduledmachine")
+	log := mgr.GetLogger().WithValues("controller", name)
 	r.watchFilter = watchFilter
 	if r.Backoff == nil {
 		r.Backoff = wake.Backoff()
 	}
 	mapper := wake.Mapper{Reader: r.Reader, ClusterIndex: ClusterNameIndex}
 	c, err := ctrl.NewControllerManagedBy(mgr).
-		Named("scheduledmachine").
+		Named(name).
 		For(&v1alpha1.ScheduledMachine{}, builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter),
 			// Our own status writes are no news to us.
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, resync()),
 		)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster), builder.WithPredicates(clusterChanges())).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.waitingForKind),
 			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(r.Rush.Stalls()).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("scheduledmachine", mapper.OfCluster, clustercache.WatchForProbeFailure(workload.UnreachableAfter))).
+		WatchesRawSource(r.ClusterCache.GetClusterSource(name, mapper.OfCluster, clustercache.WatchForProbeFailure(workload.UnreachableAfter))).
 		WithOptions(opts).
-		Build(r)
+		Build(telemetry.Counted(name, r))
 	if err != nil {
 		return fmt.Errorf("building scheduledmachine controller: %w", err)
 	}
 	r.Watcher = childWatcher{&external.ObjectTracker{
 		Controller: c, Cache: mgr.GetCache(), Scheme: mgr.GetScheme(), PredicateLogger: &log,
 	}, mgr}
-	return registerMetrics(mgr.GetCache())
+	return registerMetrics(fleet{reader: mgr.GetCache(), watchFilter: watchFilter, elected: mgr.Elected()})
+}
+
+// clusterChanges lets through what a ScheduledMachine reads of its Cluster: the spec,
+// by which it is paused, its deletion, and what else is not status. The status of a
+// Cluster changes with every Machine that joins or leaves, and would wake all of them.
+func clusterChanges() predicate.Predicate {
+	another := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() }}
+	return predicate.Or(another, predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 }
 
 // waitingForKind returns the ScheduledMachines that wait for a kind to be installed or

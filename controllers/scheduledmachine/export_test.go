@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Metrics are those that are not counted from the cache.
+var (
+	Transitions           = transitions
+	TransitionLag         = transitionLag
+	Evaluations           = evaluations
+	KillSwitchActivations = killSwitchActivations
+)
+
+// ClusterChanges is which changes of a Cluster wake its ScheduledMachines.
+var ClusterChanges = clusterChanges
+
+// Fleet returns what counts the ScheduledMachines of a cache.
+func Fleet(reader client.Reader, watchFilter string, elected <-chan struct{}) prometheus.Collector {
+	return fleet{reader, watchFilter, elected}
+}
