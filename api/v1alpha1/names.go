@@ -65,7 +65,9 @@ const (
 	// ScheduledMachine for themselves.
 	TopologyOwnedLabel = "topology.5spot.finos.org/owned"
 
-	// FieldManager is the manager of the fields that the controllers apply.
+	// FieldManager is the manager of the fields that the controllers write: what they
+	// apply, and with updates the status, finalizers, annotations and
+	// spec.schedule.enabled after an emergency reclaim.
 	FieldManager = "5spot-controller"
 
 	// TopologyFieldManager is the manager of the fields of ScheduledMachines that were
@@ -79,7 +81,8 @@ const (
 
 // Condition types of a ScheduledMachine.
 const (
-	// ReadyCondition is True when the object is where its spec wants it to be.
+	// ReadyCondition is True when the object is where its spec wants it to be, out of
+	// the cluster too. Whoever needs the machine in the cluster waits for MachineReady.
 	ReadyCondition = "Ready"
 	// ScheduledCondition is True when the schedule says run.
 	ScheduledCondition = "Scheduled"

@@ -13,9 +13,14 @@ import (
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
+
+// maxQuoted bounds a reason inside a note, in bytes, so that the note still says how to
+// lend the machine again.
+const maxQuoted = 512
 
 // nodeTimeout bounds one write to a Node. The next is tried after others had a turn.
 const nodeTimeout = 2 * time.Second
@@ -129,8 +134,8 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	ctrl.LoggerFrom(ctx).Info("Gave machine back and turned its schedule off", "Node", record.Node, "reason", record.Why())
 	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimDisabledScheduleEvent, "EmergencyReclaimDisableSchedule",
 		"Schedule turned off by emergency reclaim (%s), so that the machine does not come back while its owner uses it. "+
-			"To lend it again: kubectl -n %s patch scheduledmachine/%s --type merge -p '{\"spec\":{\"schedule\":{\"enabled\":true}}}'",
-		record.Why(), sm.Namespace, sm.Name)
+			"To lend it again: kubectl 5spot -n %s resume %s, or set spec.schedule.enabled to true",
+		clip.To(record.Why(), maxQuoted), sm.Namespace, sm.Name)
 	return nil
 }
 

@@ -206,7 +206,8 @@ func TestTheOwnerAsks(t *testing.T) {
 	notes := w.events()
 	for i, want := range []string{
 		"Warning EmergencyReclaim Emergency reclaim requested (2026-04-20T21:45:00Z): process-match: java",
-		"Warning EmergencyReclaimDisabledSchedule Schedule turned off by emergency reclaim (process-match: java)",
+		"Warning EmergencyReclaimDisabledSchedule Schedule turned off by emergency reclaim (process-match: java), so that the machine does not come back " +
+			"while its owner uses it. To lend it again: kubectl 5spot -n " + w.sm.Namespace + " resume " + w.sm.Name + ", or set spec.schedule.enabled to true",
 	} {
 		if i >= len(notes) || !strings.HasPrefix(notes[i], want) {
 			t.Errorf("events %q, want %q", notes, want)

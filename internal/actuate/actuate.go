@@ -26,25 +26,26 @@ import (
 
 // An Actuator writes to one API server. It is safe for concurrent use.
 type Actuator struct {
-	client client.Client
-	// owner is the manager of the fields that are created and applied.
-	owner string
+	// given is what it was made with, and client the same with a field manager. Without
+	// one, patches would be of a manager named after the program, as those of Cluster
+	// API's own controllers are.
+	given, client client.Client
 }
 
-// New returns an Actuator that writes with c.
+// New returns an Actuator that writes with c, as the controllers' field manager.
 func New(c client.Client) *Actuator {
-	return &Actuator{client: c, owner: v1alpha1.FieldManager}
+	return &Actuator{given: c, client: client.WithFieldOwner(c, v1alpha1.FieldManager)}
 }
 
-// As returns an Actuator that creates and applies as another field manager.
+// As returns an Actuator that writes as another field manager.
 func (a *Actuator) As(owner string) *Actuator {
-	return &Actuator{client: a.client, owner: owner}
+	return &Actuator{given: a.given, client: client.WithFieldOwner(a.given, owner)}
 }
 
 // Create creates obj. One of that name that exists is an AlreadyExists error and
 // not touched. obj becomes what the server answered.
 func (a *Actuator) Create(ctx context.Context, obj client.Object) error {
-	if err := a.client.Create(ctx, obj, client.FieldOwner(a.owner)); err != nil {
+	if err := a.client.Create(ctx, obj); err != nil {
 		return fmt.Errorf("creating %s %s: %w", kind(obj), obj.GetName(), err)
 	}
 	return nil
@@ -63,7 +64,6 @@ func (a *Actuator) Update(ctx context.Context, obj *unstructured.Unstructured) e
 }
 
 func (a *Actuator) apply(ctx context.Context, obj *unstructured.Unstructured, opts ...client.ApplyOption) error {
-	opts = append(opts, client.FieldOwner(a.owner))
 	if err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), opts...); err != nil {
 		return fmt.Errorf("applying %s %s: %w", obj.GetKind(), obj.GetName(), err)
 	}

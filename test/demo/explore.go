@@ -20,7 +20,7 @@ Explore, in another terminal. Everything stays up until Ctrl-C.
   kubectl 5spot -n %[5]s status
 
   # lend the machine again
-  kubectl -n %[5]s patch sm %[6]s --type merge -p '{"spec":{"schedule":{"enabled":true}}}'
+  kubectl 5spot -n %[5]s resume %[6]s
 
 %[7]s still runs (pid %[8]d): the machine will join, and be ejected again within
 seconds. Make its owner leave first, and it stays:  kill %[8]d

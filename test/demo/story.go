@@ -149,7 +149,7 @@ func (s *story) watchOver(ctx context.Context) (err error) {
 	}
 	s.say("reclaim-agent runs on this machine, pid %d, for Node %s. It read ConfigMap %s/%s",
 		s.agent.PID(), nodeName, reclaim.Namespace, reclaim.ConfigMapName(nodeName))
-	s.say("  (the demo started it and wrote the ConfigMap: a later version's controller will)")
+	s.say("  (the demo started it; where there is a kubelet, the controller installs it and writes its ConfigMap)")
 	select { // The kernel answers within a fifth of this, if it announces processes.
 	case <-time.After(time.Second): //nolint:forbidigo // for people, who see what comes
 	case <-ctx.Done():

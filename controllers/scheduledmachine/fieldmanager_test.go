@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// People tell GitOps tools by its name to leave alone what the controllers write, and
+// Cluster API's own controllers are called manager.
+func TestWhatIsWrittenHasOneFieldManager(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	w.Must(w.Client.Delete(w.Context(), w.sm))
+	w.settle()
+	m, _ := w.machine()
+	ours := 0
+	for _, f := range append(w.sm.ManagedFields, m.ManagedFields...) {
+		fields := string(f.FieldsV1.GetRawBytes())
+		if !strings.Contains(fields, `"f:phase"`) && !strings.Contains(fields, v1alpha1.ScheduledMachineFinalizer) &&
+			!strings.Contains(fields, v1alpha1.AppliedHashAnnotation) && !strings.Contains(fields, v1alpha1.MachineScheduledCondition) {
+			continue
+		}
+		ours++
+		if f.Manager != v1alpha1.FieldManager {
+			t.Errorf("%s %s wrote %s", f.Manager, f.Operation, fields)
+		}
+	}
+	if ours < 4 {
+		t.Errorf("%d entries, want status, finalizer, Machine and its status", ours)
+	}
+}
