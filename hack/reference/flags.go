@@ -3,19 +3,15 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kubectl"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/manager"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent"
 )
 
@@ -36,18 +32,14 @@ func (f flagDoc) row() []string {
 	return []string{name, f.kind, code(f.value), f.usage}
 }
 
-func flagsPage(root string) (string, error) {
+func flagsPage(string) (string, error) {
 	var d document
 	d.title("Flags", flagsIntro)
-	manager, err := managerFlags(root)
-	if err != nil {
-		return "", err
-	}
 	sections := []struct {
 		title, intro string
 		flags        []flagDoc
 	}{
-		{"manager", "The feature gates, the TLS and the logging flags are Cluster API's and Kubernetes' own; the program's `--help` lists their values.", manager},
+		{"manager", "The feature gates, the TLS and the logging flags are Cluster API's and Kubernetes' own; the program's `--help` lists their values.", flagsOf(manager.NewOptions().AddFlags)},
 		{"reclaim-agent", "A name in brackets is the environment variable that sets the flag where it is not given.", flagsOf(func(fs *pflag.FlagSet) { new(reclaimagent.Options).AddFlags(fs) })},
 		{"reclaim-agent check", "Says which running process would ask for the machine, and writes nowhere.", flagsOf(func(fs *pflag.FlagSet) { new(reclaimagent.CheckOptions).AddFlags(fs) })},
 	}
@@ -89,69 +81,13 @@ func flagsOf(add func(*pflag.FlagSet)) []flagDoc {
 			kind = f.Value.Type()
 		}
 		value := f.DefValue
-		if value == "false" || value == "0" || value == "[]" {
+		if value == "false" || value == "0" || value == "[]" || value == "0s" {
 			value = ""
 		}
+		// The lines after the first list values that differ between releases of Go.
+		usage, _, _ = strings.Cut(usage, "\n")
+		usage = strings.TrimSuffix(usage, " Options are:")
 		docs = append(docs, flagDoc{f.Name, f.Shorthand, kind, value, usage})
 	})
 	return docs
-}
-
-// managerFlags asks the manager itself: its flag set is put together in package
-// main, from flags of three libraries.
-func managerFlags(root string) ([]flagDoc, error) {
-	dir, err := os.MkdirTemp("", "reference-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	program := filepath.Join(dir, "manager")
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", program, "./cmd/manager") //nolint:gosec // the paths are ours
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the manager: %w\n%s", err, out)
-	}
-	help, err := exec.CommandContext(context.Background(), program, "--help").CombinedOutput() //nolint:gosec // see above
-	if err != nil {
-		return nil, fmt.Errorf("asking the manager for help: %w\n%s", err, help)
-	}
-	return parseHelp(string(help))
-}
-
-// A line of pflag's help: shorthand, name, type, meaning and default.
-var helpLine = regexp.MustCompile(`^ +(?:-(\w), )?--([a-z][a-z0-9-]*)(?: (\S+))? {2,}(\S.*)$`)
-
-// A default, which ends a meaning.
-var helpDefault = regexp.MustCompile(` \(default "?(.*?)"?\)$`)
-
-// parseHelp reads pflag's help. Of a meaning that goes on for several lines, only
-// the first is kept: the others list values that differ between releases of Go.
-func parseHelp(help string) ([]flagDoc, error) {
-	var docs []flagDoc
-	for line := range strings.Lines(help) {
-		line = strings.TrimRight(line, "\n ")
-		m := helpLine.FindStringSubmatch(line)
-		if m == nil {
-			if at := helpDefault.FindStringSubmatch(line); at != nil && len(docs) > 0 {
-				docs[len(docs)-1].value = at[1]
-			}
-			continue
-		}
-		f := flagDoc{name: m[2], shorthand: m[1], kind: m[3], usage: m[4]}
-		if f.kind == "" {
-			f.kind = "bool"
-		}
-		if at := helpDefault.FindStringSubmatchIndex(f.usage); at != nil {
-			f.value, f.usage = f.usage[at[2]:at[3]], f.usage[:at[0]]
-		}
-		if f.value == "[]" {
-			f.value = ""
-		}
-		f.usage = strings.TrimSuffix(f.usage, " Options are:")
-		docs = append(docs, f)
-	}
-	if len(docs) == 0 {
-		return nil, fmt.Errorf("no flags in:\n%s", help)
-	}
-	return docs, nil
 }

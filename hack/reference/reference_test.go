@@ -18,9 +18,6 @@ const root = "../.."
 func TestPagesAreUpToDate(t *testing.T) {
 	for name, render := range pages {
 		t.Run(name, func(t *testing.T) {
-			if name == "flags.md" && testing.Short() {
-				t.Skip("it builds the manager")
-			}
 			want, err := render(root)
 			if err != nil {
 				t.Fatal(err)
@@ -126,31 +123,5 @@ func TestWhatHasNoDescriptionIsAnError(t *testing.T) {
 	}
 	if _, err := fields("spec", schema{Properties: map[string]schema{"x": {Type: "string"}}}); err == nil {
 		t.Error("a field without a description is no error")
-	}
-}
-
-func TestParseHelp(t *testing.T) {
-	const help = `Usage of x:
-      --address string   Where it listens. (default ":8443")
-      --on               Turns it on.
-      --choice string    One of
-                         a, b. (default "a")
-  -v, --v Level          How much is logged
-`
-	want := []flagDoc{
-		{name: "address", kind: "string", value: ":8443", usage: "Where it listens."},
-		{name: "on", kind: "bool", usage: "Turns it on."},
-		{name: "choice", kind: "string", value: "a", usage: "One of"},
-		{name: "v", shorthand: "v", kind: "Level", usage: "How much is logged"},
-	}
-	got, err := parseHelp(help)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(flagDoc{})); diff != "" {
-		t.Errorf("-want, +got:\n%s", diff)
-	}
-	if _, err := parseHelp("no flags here"); err == nil {
-		t.Error("a help without flags is no error")
 	}
 }

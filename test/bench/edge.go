@@ -6,15 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/manager"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,12 +51,12 @@ func benchEdge(ctx context.Context, b *bench) error {
 		return err
 	}
 	opens := clk.Now().UTC().Truncate(time.Hour).Add(-back)
-	args, workers, err := shippedLimits(ctx, filepath.Join(b.bin, "manager"))
+	workers, err := shippedWorkers()
 	if err != nil {
 		return err
 	}
-	far := fmt.Sprintf("--clock-offset=%v", opens.Add(-30*time.Minute).Sub(clk.Now()).Truncate(time.Second))
-	return b.with(ctx, b.dir, append(args, far), func(ctx context.Context, l *lab) error {
+	far := clockOffset(opens.Add(-30*time.Minute), clk.Now())
+	return b.with(ctx, b.dir, []string{far}, func(ctx context.Context, l *lab) error {
 		f, err := l.follow(ctx)
 		if err != nil {
 			return err
@@ -77,24 +75,16 @@ func benchEdge(ctx context.Context, b *bench) error {
 	})
 }
 
-// shippedLimits are the arguments that give the shifted manager the limits with
-// which the manager ships, and how many ScheduledMachines it reconciles at once.
-func shippedLimits(ctx context.Context, manager string) (args []string, workers int, err error) {
-	help, err := exec.CommandContext(ctx, manager, "--help").CombinedOutput()
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, name := range []string{"kube-api-qps", "kube-api-burst", "scheduledmachine-concurrency"} {
-		found := regexp.MustCompile(`--` + name + ` .*\(default (\d+)\)`).FindSubmatch(help)
-		if found == nil {
-			return nil, 0, fmt.Errorf("the manager's help does not tell the default of --%s", name)
-		}
-		args = append(args, fmt.Sprintf("--%s=%s", name, found[1]))
-		if name == "scheduledmachine-concurrency" {
-			workers, err = strconv.Atoi(string(found[1]))
-		}
-	}
-	return args, workers, err
+// shippedWorkers is how many ScheduledMachines the manager reconciles at once as it
+// ships.
+func shippedWorkers() (int, error) {
+	shipped := manager.NewOptions().FlagSet("manager").Lookup("scheduledmachine-concurrency")
+	return strconv.Atoi(shipped.DefValue)
+}
+
+// clockOffset is the argument that has the shifted manager read edge at the instant.
+func clockOffset(edge, instant time.Time) string {
+	return fmt.Sprintf("--clock-offset=%v", edge.Sub(instant))
 }
 
 // patient bounds what the whole fleet does.
@@ -171,7 +161,7 @@ func (e *edgeBench) approach(ctx context.Context, edge time.Time) (time.Time, er
 		return time.Time{}, err
 	}
 	instant := clk.Now().Add(e.lead())
-	m.AddArgs(fmt.Sprintf("--clock-offset=%v", edge.Sub(instant)))
+	m.AddArgs(clockOffset(edge, instant))
 	if err := m.Start(ctx); err != nil {
 		return time.Time{}, err
 	}

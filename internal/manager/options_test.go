@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manager
 
 import (
 	"strings"
@@ -30,7 +30,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 	}
 	for arg, want := range cases {
 		t.Run(arg, func(t *testing.T) {
-			o, fs := newOptions(), pflag.NewFlagSet("manager", pflag.ContinueOnError)
+			o, fs := NewOptions(), pflag.NewFlagSet("manager", pflag.ContinueOnError)
 			o.AddFlags(fs)
 			if err := fs.Parse(strings.Fields(arg)); err != nil {
 				t.Fatal(err)

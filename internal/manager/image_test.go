@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manager
 
 import (
 	"strings"
@@ -27,7 +27,7 @@ func TestTheAgentHasTheImageOfTheManager(t *testing.T) {
 		"Container": {"And one without a manager.", "", "5spot-system/strange", "", "has no container manager"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := newOptions()
+			o := NewOptions()
 			o.controllers.ReclaimAgentImage, o.pod = tc.asked, tc.pod
 			got, err := agentImage(t.Context(), reader, o)
 			if got != tc.want || (err == nil) != (tc.fails == "") || err != nil && !strings.Contains(err.Error(), tc.fails) {

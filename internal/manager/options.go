@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manager
 
 import (
+	"flag"
 	"fmt"
 	"regexp"
 	"strings"
@@ -14,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	logsv1 "k8s.io/component-base/logs/api/v1"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/feature"
@@ -23,6 +26,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers"
@@ -34,6 +38,11 @@ import (
 // Options are the flags of the manager. They are named, and default, as those of
 // Cluster API's managers.
 type Options struct {
+	// Clock tells the time; nil is the machine's. No flag sets it.
+	Clock clock.PassiveClock
+	// Version is that of the manager, for its metrics.
+	Version string
+
 	leaderElect                         bool
 	leaseDuration, renewDeadline, retry time.Duration
 	namespace                           string
@@ -52,7 +61,30 @@ type Options struct {
 	logs        *logs.Options
 }
 
-func newOptions() *Options { return &Options{logs: logs.NewOptions()} }
+// NewOptions returns options without defaults: FlagSet or AddFlags gives them theirs.
+func NewOptions() *Options { return &Options{logs: logs.NewOptions()} }
+
+// FlagSet returns the flags of a program that runs the manager. The program may add
+// its own.
+func (o *Options) FlagSet(program string) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(program, pflag.ContinueOnError)
+	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	o.AddFlags(fs)
+	return fs
+}
+
+// unfilled is a variable that the manifests leave to clusterctl.
+var unfilled = regexp.MustCompile(`\$\{[A-Z0-9_]+`)
+
+// Parse reads the command line into flags that FlagSet returned.
+func (o *Options) Parse(fs *pflag.FlagSet, args []string) error {
+	for _, arg := range args {
+		if name := unfilled.FindString(arg); name != "" {
+			return fmt.Errorf("%s: nobody filled in the variable %s}: install with clusterctl, or write manifests with clusterctl generate yaml", arg, name)
+		}
+	}
+	return fs.Parse(args)
+}
 
 // AddFlags adds every flag of the manager to fs.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
@@ -85,6 +117,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.controllers.RuntimeExtension.URL, "runtime-extension-url", "", "Where Cluster API reaches the webhook server of a manager that runs outside of the management cluster, such as https://192.0.2.1:9443. Empty: at the Service of the namespace of --pod.")
 	flags.AddManagerOptions(fs, &o.diagnostics)
 	feature.MutableGates.AddFlag(fs)
+	fs.AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
 }
 
 // Validate names the first flag that cannot be used.

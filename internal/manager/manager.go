@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manager answers one question: what is the manager made of? It knows the flags,
+// the kinds and the wiring, so that the command, benchmarks and suites start the same
+// thing. It does not know what its controllers do.
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/remote"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers"
+)
+
+// Scheme has every kind that the manager reads or writes with a type of its own.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
+	utilruntime.Must(runtimev1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	return scheme
+}
+
+// Run runs the manager that o describes until ctx ends. It may be called once in a
+// process: the options of logging are the process's own.
+func Run(ctx context.Context, o *Options) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	if err := logsv1.ValidateAndApply(o.logs, nil); err != nil {
+		return err
+	}
+	ctrl.SetLogger(klog.Background())
+	mgr, err := o.newManager(ctx)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// newManager wires everything, and starts nothing.
+func (o *Options) newManager(ctx context.Context) (ctrl.Manager, error) {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the management cluster: %w", err)
+	}
+	config.QPS, config.Burst = o.qps, o.burst
+	config.UserAgent = remote.DefaultClusterAPIUserAgent(controllers.ManagerName)
+	options, err := o.manager(Scheme())
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("creating manager: %w", err)
+	}
+	all := o.controllers
+	if all.ReclaimAgentImage, err = agentImage(ctx, mgr.GetAPIReader(), o); err != nil {
+		return nil, fmt.Errorf("finding the image of the reclaim agent: %w", err)
+	}
+	all.Clock, all.Version, all.RuntimeExtension = o.Clock, o.Version, o.registration()
+	if err := controllers.SetupWithManager(ctx, mgr, all); err != nil {
+		return nil, fmt.Errorf("setting up: %w", err)
+	}
+	ready := mgr.GetWebhookServer().StartedChecker()
+	return mgr, errors.Join(mgr.AddReadyzCheck("webhook", ready), mgr.AddHealthzCheck("webhook", ready))
+}
