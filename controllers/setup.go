@@ -186,10 +186,12 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := serveHooks(mgr, o); err != nil {
 		return fmt.Errorf("serving Cluster API's hooks: %w", err)
 	}
-	if err := (&extensionconfig.Reconciler{
-		Options: o.RuntimeExtension, Live: mgr.GetAPIReader(), Actuate: actuate.New(mgr.GetClient()),
-	}).SetupWithManager(mgr, watch.Options(1, workers.Deadline)); err != nil {
-		return err
+	if o.RuntimeExtension.Mode != extensionconfig.Elsewhere {
+		if err := (&extensionconfig.Reconciler{
+			Options: o.RuntimeExtension, Live: mgr.GetAPIReader(), Actuate: actuate.New(mgr.GetClient()),
+		}).SetupWithManager(mgr, watch.Options(1, workers.Deadline)); err != nil {
+			return err
+		}
 	}
 	return webhooks.SetupWithManager(mgr)
 }

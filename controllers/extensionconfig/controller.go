@@ -54,11 +54,14 @@ const (
 	Enabled Mode = "enabled"
 	// Disabled withdraws it.
 	Disabled Mode = "disabled"
+	// Elsewhere leaves it to another manager of the same installation, which shares the
+	// fleet with this one: nothing is registered, and nothing withdrawn.
+	Elsewhere Mode = "elsewhere"
 )
 
 // Options say what is registered.
 type Options struct {
-	// Mode is Enabled or Disabled.
+	// Mode is Enabled or Disabled; with Elsewhere there is nothing to reconcile.
 	Mode Mode
 	// URL is where Cluster API reaches the webhook server. Empty is its Service in
 	// PodNamespace.

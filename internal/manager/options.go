@@ -3,9 +3,12 @@
 package manager
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"flag"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +48,7 @@ type Options struct {
 
 	leaderElect                         bool
 	leaseDuration, renewDeadline, retry time.Duration
+	leaseNamespace                      string
 	namespace                           string
 	pod                                 string
 	profilerAddress                     string
@@ -74,13 +78,13 @@ func (o *Options) FlagSet(program string) *pflag.FlagSet {
 }
 
 // unfilled is a variable that the manifests leave to clusterctl.
-var unfilled = regexp.MustCompile(`\$\{[A-Z0-9_]+`)
+var unfilled = regexp.MustCompile(`\$\{([A-Z0-9_]+)`)
 
 // Parse reads the command line into flags that FlagSet returned.
 func (o *Options) Parse(fs *pflag.FlagSet, args []string) error {
 	for _, arg := range args {
-		if name := unfilled.FindString(arg); name != "" {
-			return fmt.Errorf("%s: nobody filled in the variable %s}: install with clusterctl, or write manifests with clusterctl generate yaml", arg, name)
+		if found := unfilled.FindStringSubmatch(arg); found != nil {
+			return fmt.Errorf("%s: nobody filled in the variable %s: install with clusterctl, or write manifests with clusterctl generate yaml", arg, found[1])
 		}
 	}
 	return fs.Parse(args)
@@ -93,8 +97,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long replicas wait before they take over from a leader that fell silent.")
 	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long the leader tries to renew its lease before it gives up.")
 	fs.DurationVar(&o.retry, "leader-elect-retry-period", 2*time.Second, "How long to wait between tries to take or renew the lease.")
+	fs.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "Namespace of the lease. Empty: the one of the pod that the manager runs in; outside of a cluster it has to be given.")
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch; empty watches all.")
-	fs.StringVar(&o.controllers.WatchFilter, "watch-filter", "", fmt.Sprintf("Only objects whose label %s has this value are reconciled; empty reconciles all.", clusterv1.WatchLabel))
+	fs.StringVar(&o.controllers.WatchFilter, "watch-filter", "", fmt.Sprintf("Only objects whose label %s has this value are reconciled, and of Clusters only those with it connected; empty is all.", clusterv1.WatchLabel))
 	fs.StringVar(&o.profilerAddress, "profiler-address", "", "Address of the pprof endpoint, such as localhost:6060; empty is off.")
 	fs.StringVar(&o.healthAddress, "health-addr", ":9440", "Address of the health endpoint.")
 	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute, "How often the caches deliver every object again. A settled object is not written because of it.")
@@ -113,12 +118,14 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key.")
 	fs.StringVar(&o.webhookCertName, "webhook-cert-name", "tls.crt", "File of the webhook server's certificate, below --webhook-cert-dir.")
 	fs.StringVar(&o.webhookKeyName, "webhook-key-name", "tls.key", "File of the webhook server's key, below --webhook-cert-dir.")
-	fs.StringVar((*string)(&o.controllers.RuntimeExtension.Mode), "runtime-extension", string(extensionconfig.Enabled), "Whether Cluster API is to call the manager before it deletes or upgrades a Cluster of a topology: enabled, it is registered wherever Cluster API has its feature gate RuntimeSDK on; disabled, it is not, and an earlier registration is withdrawn.")
+	fs.StringVar((*string)(&o.controllers.RuntimeExtension.Mode), "runtime-extension", string(extensionconfig.Enabled), "Whether Cluster API is to call the manager before it deletes or upgrades a Cluster of a topology: enabled, it is registered wherever Cluster API has its feature gate RuntimeSDK on; disabled, it is not, and an earlier registration is withdrawn; elsewhere, another manager of this installation registers it for all shards, and this one leaves it alone.")
 	fs.StringVar(&o.controllers.RuntimeExtension.URL, "runtime-extension-url", "", "Where Cluster API reaches the webhook server of a manager that runs outside of the management cluster, such as https://192.0.2.1:9443. Empty: at the Service of the namespace of --pod.")
 	flags.AddManagerOptions(fs, &o.diagnostics)
 	feature.MutableGates.AddFlag(fs)
 	fs.AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
 }
+
+var extensionModes = []extensionconfig.Mode{extensionconfig.Enabled, extensionconfig.Disabled, extensionconfig.Elsewhere}
 
 // Validate names the first flag that cannot be used.
 func (o *Options) Validate() error {
@@ -135,8 +142,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--agent-install=%s: must be %s or %s", o.controllers.AgentInstall, controllers.AgentInstallEnabled, controllers.AgentInstallDisabled)
 	case o.controllers.ReclaimAgentDetector != controllers.ReclaimAgentDetectorAuto && o.controllers.ReclaimAgentDetector != controllers.ReclaimAgentDetectorPoll:
 		return fmt.Errorf("--reclaim-agent-detector=%s: must be %s or %s", o.controllers.ReclaimAgentDetector, controllers.ReclaimAgentDetectorAuto, controllers.ReclaimAgentDetectorPoll)
-	case o.controllers.RuntimeExtension.Mode != extensionconfig.Enabled && o.controllers.RuntimeExtension.Mode != extensionconfig.Disabled:
-		return fmt.Errorf("--runtime-extension=%s: must be %s or %s", o.controllers.RuntimeExtension.Mode, extensionconfig.Enabled, extensionconfig.Disabled)
+	case !slices.Contains(extensionModes, o.controllers.RuntimeExtension.Mode):
+		return fmt.Errorf("--runtime-extension=%s: must be one of %v", o.controllers.RuntimeExtension.Mode, extensionModes)
 	case o.controllers.RuntimeExtension.URL != "" && !httpsURL.MatchString(o.controllers.RuntimeExtension.URL):
 		return fmt.Errorf("--runtime-extension-url=%s: must be https, such as https://192.0.2.1:9443", o.controllers.RuntimeExtension.URL)
 	case o.pod != "" && !namespacedName.MatchString(o.pod):
@@ -144,6 +151,18 @@ func (o *Options) Validate() error {
 	default:
 		return nil
 	}
+}
+
+// leaseName is the name of the lease: one for each shard, so that shards in one
+// namespace do not take it from each other. It is a hash, because the value of a label
+// may be no name of an object.
+func (o *Options) leaseName() string {
+	const name = "controller-leader-election-5spot"
+	if o.namespace == "" && o.controllers.WatchFilter == "" {
+		return name
+	}
+	sum := sha256.Sum256([]byte(o.namespace + "/" + o.controllers.WatchFilter))
+	return name + "-" + hex.EncodeToString(sum[:5])
 }
 
 // httpsURL is how --runtime-extension-url looks; Cluster API reads it to the end.
@@ -190,7 +209,8 @@ func (o *Options) manager(scheme *runtime.Scheme) (ctrl.Options, error) {
 	return ctrl.Options{
 		Scheme:                        scheme,
 		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              "controller-leader-election-5spot",
+		LeaderElectionID:              o.leaseName(),
+		LeaderElectionNamespace:       o.leaseNamespace,
 		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &o.leaseDuration,
