@@ -12,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/controllers/remote"
 	"sigs.k8s.io/cluster-api/util/index"
+	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -237,6 +239,12 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 	return clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient:     secrets,
 		WatchFilterValue: o.WatchFilter,
+		// The value above is asked for changes alone: a Cluster that loses the label would
+		// stay connected until a restart, and one that gets another's would be so twice
+		// (ADR 0025).
+		ClusterFilter: func(cluster *clusterv1.Cluster) bool {
+			return o.WatchFilter == "" || labels.HasWatchLabel(cluster, o.WatchFilter)
+		},
 		Cache: clustercache.CacheOptions{
 			ByObject: byObject,
 		},

@@ -211,6 +211,9 @@ const (
 	ConnectedReason = "Connected"
 	// NotConnectedReason means that the workload cluster is not connected.
 	NotConnectedReason = "NotConnected"
+	// ClusterNotServedReason means that the Cluster lacks the watch label by which this
+	// manager would connect it.
+	ClusterNotServedReason = "ClusterNotServed"
 )
 
 // Reasons of the NodeTainted condition.

@@ -115,20 +115,26 @@ func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*
 			return nil, fmt.Errorf("reading ScheduledMachine: %w", err)
 		}
 	}
-	if r.watchFilter != "" && !s.hasLabel(r.watchFilter) {
+	if r.watchFilter != "" && !labelsutil.HasWatchLabel(s.labelled(), r.watchFilter) {
 		return nil, nil
 	}
 	s.hooks, err = r.hooksFor(ctx, machine.Namespace)
 	return s, err
 }
 
-// hasLabel reports whether the ScheduledMachine, or a Machine that has none, is for
-// the manager with this filter.
-func (s *scope) hasLabel(filter string) bool {
-	if s.scheduled != nil {
-		return labelsutil.HasWatchLabel(s.scheduled, filter)
+// labelled is the object whose watch label says which manager serves the Machine: its
+// ScheduledMachine. Without one, the Machine; and a Machine that says nothing belongs to
+// whoever serves its Cluster, or nobody would take our hooks off it.
+func (s *scope) labelled() client.Object {
+	_, says := s.machine.Labels[clusterv1.WatchLabel]
+	switch {
+	case s.scheduled != nil:
+		return s.scheduled
+	case says || s.cluster == nil:
+		return s.machine
+	default:
+		return s.cluster
 	}
-	return labelsutil.HasWatchLabel(s.machine, filter)
 }
 
 // hooksFor returns the extensions for a namespace in their order. A selector that

@@ -48,7 +48,9 @@ type world struct {
 	// answers is for how many seconds each extension asks to wait.
 	answers map[string]int32
 	asked   []string
-	r       *machinehook.Reconciler
+	// filter is the manager's watch filter.
+	filter string
+	r      *machinehook.Reconciler
 }
 
 func newWorld(t *testing.T, extensions ...string) *world {
@@ -99,9 +101,9 @@ func (w *world) settle() time.Duration {
 	for range 10 {
 		n := len(w.Writes)
 		c := w.Recorded(interceptor.Funcs{})
-		w.r = &machinehook.Reconciler{
+		w.r = (&machinehook.Reconciler{
 			Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: events.NewFakeRecorder(10), Call: w.call,
-		}
+		}).WithWatchFilter(w.filter)
 		res, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.machine)})
 		if err == nil && len(w.Writes) == n {
 			w.Read(w.machine)

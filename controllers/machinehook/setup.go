@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -38,7 +39,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		Named("machinehook").
 		For(&clusterv1.Machine{}, builder.WithPredicates(leaves)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
-			builder.WithPredicates(predicate.Or(clusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log)))).
+			builder.WithPredicates(predicate.Or(clusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log), predicate.LabelChangedPredicate{}))).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(ofScheduledMachine), builder.WithPredicates(becomesOurs(watchFilter))).
 		Watches(&v1alpha1.MachineDeletionHook{}, handler.EnqueueRequestsFromMapFunc(r.all),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(opts).
@@ -67,6 +69,24 @@ func clusterLeaves() predicate.Predicate {
 			return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 		},
 	}
+}
+
+// becomesOurs lets a ScheduledMachine through that the manager with this filter begins
+// to serve: its Machine may be leaving already, and nobody has looked at it.
+func becomesOurs(filter string) predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return filter != "" && !labels.HasWatchLabel(e.ObjectOld, filter) && labels.HasWatchLabel(e.ObjectNew, filter)
+		},
+	}
+}
+
+// ofScheduledMachine returns the Machine of a ScheduledMachine.
+func ofScheduledMachine(_ context.Context, sm client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: sm.GetNamespace(), Name: children.NamesOf(sm.GetName()).Machine}}}
 }
 
 // ofCluster returns the Machines of a Cluster that are being deleted.

@@ -39,7 +39,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 		Named("reclaim").
 		Watches(&v1alpha1.ScheduledMachine{}, wake.Ahead(&handler.EnqueueRequestForObject{}, asked), builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter),
-			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
+			// The watch label may come last, to an object whose owner has asked already.
+			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}),
 		)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster),

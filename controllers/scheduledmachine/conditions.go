@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
@@ -284,18 +285,22 @@ func (s *scope) pendingEdits() string {
 	return "edits of " + strings.Join(edited, " and ") + " apply at the next window"
 }
 
-// reachable says whether the Nodes can be seen. A manager that starts has not
-// tried yet: what was reported stays, or every restart would rewrite every status
-// twice.
+// reachable says whether the Nodes can be seen.
 func (s *scope) reachable() metav1.Condition {
-	if last := conditions.Get(s.scheduled, v1alpha1.WorkloadClusterReachableCondition); last != nil && !s.tried && s.cluster != nil {
-		return *last
-	}
 	c := metav1.Condition{
 		Type: v1alpha1.WorkloadClusterReachableCondition, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ConnectedReason, Message: "The Nodes of the workload cluster are watched",
 	}
-	if !s.connected {
+	last := conditions.Get(s.scheduled, c.Type)
+	switch {
+	case s.cluster != nil && s.filter != "" && !labels.HasWatchLabel(s.cluster, s.filter):
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ClusterNotServedReason
+		c.Message = fmt.Sprintf("Cluster %s lacks the label %s=%s: requests of owners cannot be seen; label it", s.cluster.Name, clusterv1.WatchLabel, s.filter)
+	case s.cluster != nil && !s.tried && last != nil && last.Reason != v1alpha1.ClusterNotServedReason:
+		// A manager that starts has not tried yet: what was reported stays, or every
+		// restart would rewrite every status twice.
+		return *last
+	case !s.connected:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.NotConnectedReason
 		c.Message = "The workload cluster is not connected: requests of owners cannot be seen"
 	}

@@ -22,3 +22,9 @@ var ClusterChanges = clusterChanges
 func Fleet(reader client.Reader, watchFilter string, elected <-chan struct{}) prometheus.Collector {
 	return fleet{reader, watchFilter, elected}
 }
+
+// WithWatchFilter returns a reconciler as SetupWithManager makes it.
+func (r *Reconciler) WithWatchFilter(filter string) *Reconciler {
+	r.watchFilter = filter
+	return r
+}

@@ -53,6 +53,10 @@ type scope struct {
 	// pending is what act left for later.
 	pending pending
 
+	// filter is the watch label without which the Cluster is never connected, empty where
+	// it does not need one.
+	filter string
+
 	// connected says that the workload cluster can be seen, and tried that a
 	// connection was tried. Before, nobody knows.
 	connected, tried bool
@@ -74,7 +78,7 @@ const (
 
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	s := &scope{
-		scheduled: sm, invalid: validation.ScheduledMachine(sm),
+		scheduled: sm, invalid: validation.ScheduledMachine(sm), filter: r.watchFilter,
 		stalled: r.Rush.Stalled(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}),
 	}
 	s.schedule, s.scheduleErr = schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule))

@@ -98,11 +98,17 @@ func reference(r clusterv1.ContractVersionedObjectReference) map[string]any {
 	return map[string]any{"apiGroup": r.APIGroup, "kind": r.Kind, "name": r.Name}
 }
 
+// labels are those that every child has. Cluster API and the providers may have a watch
+// filter as we do: what is served by one of us is served by all.
 func labels(sm *v1alpha1.ScheduledMachine) map[string]string {
-	return map[string]string{
+	l := map[string]string{
 		clusterv1.ClusterNameLabel:     sm.Spec.ClusterName,
 		v1alpha1.ScheduledMachineLabel: sm.Name,
 	}
+	if filter, ok := sm.Labels[clusterv1.WatchLabel]; ok {
+		l[clusterv1.WatchLabel] = filter
+	}
+	return l
 }
 
 func owner(sm *v1alpha1.ScheduledMachine, controller bool) metav1.OwnerReference {

@@ -4,13 +4,15 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
@@ -26,17 +28,7 @@ func TestWatchFilterShardsTheFleet(t *testing.T) {
 	l.must(shared.Manager.Stop())
 	start := time.Now()
 	defer func() { l.must(shared.Manager.Start(timeout(t, patience))) }()
-	shard, err := shared.NewAddon(timeout(t, patience), plane.AddonOptions{
-		Name: "5spot-shard", Path: shared.Program("manager"), ServiceAccount: system.ManagerAccount, Args: []string{"--watch-filter=mine"},
-	})
-	l.must(err)
-	l.must(shard.Start(timeout(t, patience)))
-	defer func() {
-		if t.Failed() {
-			t.Logf("log of the shard's manager:\n%s", shard.LogTail(40))
-		}
-		l.must(shard.Stop())
-	}()
+	l.startManager("5spot-shard", "--watch-filter=mine")
 
 	mine := l.scheduledMachine("mine", planeMachine)
 	mine.Labels = map[string]string{clusterv1.WatchLabel: "mine"}
@@ -56,4 +48,65 @@ func TestWatchFilterShardsTheFleet(t *testing.T) {
 			t.Errorf("an object of another shard must not be written: %s", describe(e))
 		}
 	}
+}
+
+// TestALabelIsEnoughToBeServed has every place where the label may come last. It stops
+// the manager of all tests, so it is not parallel.
+func TestALabelIsEnoughToBeServed(t *testing.T) {
+	l := newLab(t, "labels")
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: l.Key.Name}}
+	label := func(obj client.Object) {
+		l.edit(obj, func() {
+			labels := obj.GetLabels()
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[clusterv1.WatchLabel] = "mine"
+			obj.SetLabels(labels)
+		})
+	}
+	asked, noticed, leaves, lost := l.running("asked", nil), l.running("noticed", nil), l.running("leaves", nil), l.running("lost", nil)
+	node := l.node(noticed)
+
+	l.must(shared.Manager.Stop())
+	defer func() { l.must(shared.Manager.Start(timeout(t, patience))) }()
+	l.startManager("5spot-labels", "--watch-filter=mine")
+
+	// A person asked for the machine before anybody served its ScheduledMachine.
+	l.edit(asked, func() {
+		metav1.SetMetaDataAnnotation(&asked.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, v1alpha1.PersonsRequest("", "", time.Now()).String())
+	})
+	label(asked)
+	l.waitPhase(asked, disabled, metav1.ConditionTrue)
+
+	// The Node asks, and its Cluster is nobody's: the status says so, and how to end it.
+	label(noticed)
+	l.waitCondition(noticed, v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionFalse, v1alpha1.ClusterNotServedReason)
+	l.askBack(node, "java")
+	holds(t, shortly, func(ctx context.Context) error { return unchanged(ctx, l.family(noticed).machine) })
+	label(cluster)
+	l.wantReclaimed(noticed, "java")
+
+	// The Machine is being deleted, and waits for our hooks.
+	machine := l.family(leaves).machine
+	l.delete(machine)
+	holds(t, shortly, func(ctx context.Context) error {
+		return shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine)
+	})
+	label(leaves)
+	l.until(func(ctx context.Context) error {
+		now := familyOf(leaves).machine
+		if err := shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(now), now); err != nil || now.UID == machine.UID {
+			return fmt.Errorf("the Machine is there: %w", err)
+		}
+		return nil
+	})
+
+	// The Machine has lost its ScheduledMachine, as in a restore from an old backup.
+	machine = l.family(lost).machine
+	l.edit(lost, func() { lost.Finalizers = nil })
+	l.delete(lost, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	l.waitGone(lost)
+	l.delete(machine)
+	l.waitGone(machine)
 }

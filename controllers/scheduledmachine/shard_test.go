@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// newShard is a world in a manager with the watch filter mine, whose ScheduledMachine has
+// the label, and runs.
+func newShard(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Labels = map[string]string{clusterv1.WatchLabel: "mine"} })
+	w.r.WithWatchFilter("mine")
+	w.running()
+	return w
+}
+
+func (w *world) label(filter string) {
+	w.Helper()
+	w.Edit(w.cluster, func() { w.cluster.Labels = map[string]string{clusterv1.WatchLabel: filter} })
+}
+
+// TestAClusterOfAnotherShardIsNotReachable has the connection come and go around the
+// label, as the manager's cache of clusters lets it.
+func TestAClusterOfAnotherShardIsNotReachable(t *testing.T) {
+	w := newShard(t)
+	connected := w.r.ClusterCache
+	untried := clustercache.NewFakeClusterCache(w.Client, client.ObjectKey{Name: "other"})
+	want := func(reason string, cache clustercache.ClusterCache) {
+		t.Helper()
+		w.r.ClusterCache = cache
+		w.settle()
+		status := metav1.ConditionFalse
+		if reason == v1alpha1.ConnectedReason {
+			status = metav1.ConditionTrue
+		}
+		w.want(v1alpha1.PhaseActive, v1alpha1.WorkloadClusterReachableCondition, status, reason)
+	}
+	want(v1alpha1.ClusterNotServedReason, connected) // The connection is about to go.
+	c := conditions.Get(w.sm, v1alpha1.WorkloadClusterReachableCondition)
+	for _, part := range []string{"Cluster " + w.cluster.Name + " lacks", clusterv1.WatchLabel + "=mine", "requests of owners cannot be seen", "label it"} {
+		if !strings.Contains(c.Message, part) {
+			t.Errorf("message must have %q, the way out: %s", part, c.Message)
+		}
+	}
+	want(v1alpha1.ClusterNotServedReason, untried)
+	w.label("mine")
+	want(v1alpha1.NotConnectedReason, untried)
+	want(v1alpha1.ConnectedReason, connected)
+	want(v1alpha1.ConnectedReason, untried) // A manager that starts keeps what was reported.
+	w.label("yours")
+	want(v1alpha1.ClusterNotServedReason, untried)
+	w.Writes = nil
+	want(v1alpha1.ClusterNotServedReason, untried)
+	if len(w.Writes) != 0 {
+		t.Errorf("what is settled writes nothing: %v", w.Writes)
+	}
+}
+
+// TestChildrenAreOfTheShard has Cluster API run with the same filter.
+func TestChildrenAreOfTheShard(t *testing.T) {
+	w := newShard(t)
+	labels := func() map[string]string {
+		machine, _ := w.machine()
+		bootstrap, _ := w.bootstrap()
+		infra, _ := w.infra()
+		got := map[string]string{}
+		for what, obj := range map[string]client.Object{"Machine": machine, "bootstrap": bootstrap, "infrastructure": infra} {
+			got[what] = obj.GetLabels()[clusterv1.WatchLabel]
+		}
+		return got
+	}
+	for what, got := range labels() {
+		if got != "mine" {
+			t.Errorf("%s has the watch label %q: a provider with the filter mine would ignore it", what, got)
+		}
+	}
+	before, _ := w.machine()
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Labels[clusterv1.WatchLabel] = "yours" })
+	w.r.WithWatchFilter("yours")
+	w.settle()
+	machine, _ := w.machine()
+	if got := machine.Labels[clusterv1.WatchLabel]; got != "yours" || machine.UID != before.UID || !machine.DeletionTimestamp.IsZero() {
+		t.Errorf("a Machine that runs moves to the other shard as it is: label %q, %s was %s", got, machine.UID, before.UID)
+	}
+}
