@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leaving
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+// slowly is how long a step takes that is slow.
+const slowly = 28 * time.Second
+
+// office is a Desk, and what happened there.
+type office struct {
+	*Desk
+	*testing.T
+	start time.Time
+	mu    sync.Mutex
+	// open and most are how many calls of a step are under way, and were at most.
+	open, most map[types.UID]int
+	// log says what happened, and how long after the beginning.
+	log []string
+}
+
+// inOffice runs a test in a bubble of time; calls that are open at its end are
+// cancelled.
+func inOffice(t *testing.T, test func(*office)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := &office{Desk: New(clock.RealClock{}), T: t, start: time.Now(), open: map[types.UID]int{}, most: map[types.UID]int{}}
+		ctx, stop := context.WithCancel(t.Context())
+		o.Start(ctx, func(machine types.NamespacedName) { o.note("wake " + machine.Name) })
+		test(o)
+		stop()
+		synctest.Wait()
+		if len(o.lanes) != 0 || len(o.machines) != 0 {
+			t.Errorf("the end is not the end: %v, %v", o.lanes, o.machines)
+		}
+	})
+}
+
+func (o *office) note(what string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.log = append(o.log, fmt.Sprintf("%v %s", time.Since(o.start), what))
+}
+
+// ask asks a step that takes a while to say done.
+func (o *office) ask(machine, step string, takes time.Duration) {
+	key := types.NamespacedName{Name: machine}
+	o.Ask(o.Context(), key, question(machine, step), 1, o.takes(machine, step, takes))
+}
+
+func (o *office) takes(machine, step string, takes time.Duration) func(context.Context) Answer {
+	return func(ctx context.Context) Answer {
+		o.mu.Lock()
+		s := types.UID(step)
+		o.open[s]++
+		o.most[s] = max(o.most[s], o.open[s])
+		o.mu.Unlock()
+		defer func() { o.mu.Lock(); defer o.mu.Unlock(); o.open[s]-- }()
+		o.note(step + " hears of " + machine)
+		select {
+		case <-ctx.Done():
+			o.note(step + " is cancelled for " + machine)
+			return Answer{Err: ctx.Err()}
+		case <-time.After(takes):
+			return Answer{Says: machine}
+		}
+	}
+}
+
+func (o *office) want(log ...string) {
+	o.Helper()
+	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if diff := cmp.Diff(log, o.log); diff != "" {
+		o.Errorf("-want, +got:\n%s", diff)
+	}
+	o.log = nil
+}
+
+func (o *office) wait(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func question(machine, step string) Question {
+	return Question{Machine: types.UID(machine), Step: types.UID(step), Phase: "first"}
+}
+
+func TestASlowStepHoldsNobodyElseUp(t *testing.T) {
+	inOffice(t, func(o *office) {
+		const machines = 1000
+		for i := range machines {
+			o.ask(fmt.Sprint("m", i), "slow", slowly)
+		}
+		synctest.Wait()
+		o.log = nil
+		o.ask("box", "quick", 0)
+		o.want("0s quick hears of box", "0s wake box")
+		o.wait(machines / Places * slowly)
+		if got := o.most["slow"]; got != Places {
+			t.Errorf("%d calls at the same time, want %d", got, Places)
+		}
+		for i := range machines {
+			machine := fmt.Sprint("m", i)
+			p := o.Look(question(machine, "slow"), 1)
+			if want := o.start.Add(time.Duration(i/Places+1) * slowly); p.Open || !p.Answered.Equal(want) || p.Answer.Says != machine || !p.Asked.Equal(o.start) {
+				t.Fatalf("%s: %+v, want an answer at %v: in line, in the order in which they came", machine, p, want)
+			}
+			o.Drop(types.UID(machine))
+		}
+	})
+}
+
+func TestAStepIsNotAskedTwiceAtOnce(t *testing.T) {
+	inOffice(t, func(o *office) {
+		o.ask("box", "lb", time.Second)
+		synctest.Wait()
+		o.ask("box", "lb", time.Second)
+		if p := o.Look(question("box", "lb"), 1); !p.Open || !p.Answered.IsZero() {
+			t.Errorf("%+v", p)
+		}
+		o.wait(time.Second)
+		o.ask("box", "lb", time.Second)
+		if p := o.Look(question("box", "lb"), 1); !p.Open || p.Answered.IsZero() || p.Answer.Says != "box" {
+			t.Errorf("what it said stands until it says something else: %+v", p)
+		}
+		o.want("0s lb hears of box", "1s wake box", "1s lb hears of box")
+	})
+}
+
+func TestAStepThatGoesIsForgottenAtOnce(t *testing.T) {
+	inOffice(t, func(o *office) {
+		for i := range Places {
+			o.ask(fmt.Sprint("m", i), "lb", slowly)
+		}
+		o.ask("last", "lb", slowly)
+		o.Tell(t.Context(), "lb", time.Hour, func(context.Context) { o.note("told") })
+		o.ask("box", "other", slowly)
+		synctest.Wait()
+		o.Forget("lb")
+		synctest.Wait()
+		if o.open["lb"] != 0 || o.open["other"] != 1 || len(o.lanes) != 1 || len(o.machines) != 1 {
+			t.Errorf("open %v, lanes %v, machines %d", o.open, o.lanes, len(o.machines))
+		}
+		for _, line := range o.log {
+			if line == "0s told" || line == "0s lb hears of last" {
+				t.Errorf("%s: it has gone", line)
+			}
+		}
+		if p := o.Look(question("last", "lb"), 1); p != (Progress{}) {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+func TestAMachineThatGoesGivesItsPlace(t *testing.T) {
+	inOffice(t, func(o *office) {
+		for i := range Places {
+			o.ask(fmt.Sprint("m", i), "lb", slowly)
+		}
+		o.ask("waits", "lb", slowly)
+		o.ask("last", "lb", slowly)
+		synctest.Wait()
+		o.log = nil
+		o.Drop("waits")
+		o.want()
+		o.Drop("m0")
+		o.want("0s lb is cancelled for m0", "0s lb hears of last")
+	})
+}
+
+func TestWhoIsNotAskedAnyMore(t *testing.T) {
+	inOffice(t, func(o *office) {
+		o.ask("box", "a", time.Second)
+		o.ask("box", "b", time.Second)
+		o.ask("other", "b", 2*time.Second)
+		synctest.Wait()
+		o.log = nil
+		o.Keep("box", "first", "a")
+		o.want("0s b is cancelled for box")
+		o.wait(time.Second)
+		o.want("1s wake box")
+		o.Keep("box", "second", "a")
+		if p := o.Look(question("box", "a"), 1); p != (Progress{}) {
+			t.Errorf("in another phase it is asked anew: %+v", p)
+		}
+	})
+}
+
+func TestAnotherVersionIsAskedAnew(t *testing.T) {
+	inOffice(t, func(o *office) {
+		o.ask("box", "lb", slowly)
+		o.wait(time.Second)
+		o.log = nil
+		if p := o.Look(question("box", "lb"), 2); p.Open || !p.Asked.Equal(o.start) || !p.Answered.IsZero() {
+			t.Errorf("%+v: what the old version is asked does not matter, and since when it was asked does", p)
+		}
+		o.want("1s lb is cancelled for box")
+		o.Ask(t.Context(), types.NamespacedName{Name: "box"}, question("box", "lb"), 2, o.takes("box", "lb", 0))
+		o.want("1s lb hears of box", "1s wake box")
+	})
+}
+
+func TestWhoIsToldHearsItOnce(t *testing.T) {
+	inOffice(t, func(o *office) {
+		for i := range Places - 1 {
+			o.ask(fmt.Sprint("m", i), "lb", slowly)
+		}
+		synctest.Wait()
+		o.log = nil
+		tell := func(limit time.Duration) {
+			o.Tell(t.Context(), "lb", limit, func(ctx context.Context) {
+				o.note(fmt.Sprint("told, ", ctx.Err()))
+				<-ctx.Done()
+			})
+		}
+		tell(time.Second)
+		tell(time.Second / 2)
+		o.Drop("box")
+		o.want("0s told, <nil>")
+		o.wait(time.Second)
+		o.want("1s told, context deadline exceeded")
+	})
+}
