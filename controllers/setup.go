@@ -6,7 +6,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -55,12 +54,8 @@ const reclaimConcurrency = 100
 // answers slowly must not hold up the others.
 const nodesyncConcurrency = 50
 
-// machinehookDeadline bounds one look at a leaving Machine, extensions that are asked
-// included.
-const machinehookDeadline = 5 * time.Minute
-
-// machinehookConcurrency is how many leaving Machines are asked about at once. An
-// extension that answers slowly must not hold up what others are asked.
+// machinehookConcurrency is how many leaving Machines are looked at at once. Extensions
+// take no worker: each look costs a write or two.
 const machinehookConcurrency = 100
 
 // Options are what may differ between two managers.
@@ -160,8 +155,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	if err := (&machinehook.Reconciler{
-		Clock: o.Clock, Reader: mgr.GetClient(), Live: mgr.GetAPIReader(), Actuate: actuate.New(mgr.GetClient()), Recorder: recorder, Call: hookclient.Call,
-	}).SetupWithManager(mgr, o.WatchFilter, watch.Options(machinehookConcurrency, machinehookDeadline)); err != nil {
+		Clock: o.Clock, Reader: mgr.GetClient(), Live: mgr.GetAPIReader(), Actuate: actuate.New(mgr.GetClient()), Recorder: recorder, Extensions: &hookclient.Client{},
+	}).SetupWithManager(mgr, o.WatchFilter, watch.Options(machinehookConcurrency, workers.Deadline)); err != nil {
 		return err
 	}
 	install, err := installation(o)

@@ -48,8 +48,8 @@ type MachineDeletionHookSpec struct {
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 
 	// deadlineSeconds is how long the extension may hold a deletion in each of its two
-	// phases, whatever it answers. Extensions are called in the order of their names,
-	// each once those before it are done; what one leaves of its time, the next has.
+	// phases, whatever it answers. All extensions are called at once, and the deadline of
+	// each counts from the beginning of the phase.
 	// +optional
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=1

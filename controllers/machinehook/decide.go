@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
@@ -71,12 +74,21 @@ func (f facts) urgent() bool {
 	return f.Trigger == hooksv1.TriggerKillSwitch || f.Trigger == hooksv1.TriggerEmergencyReclaim
 }
 
-// A verdict is what the answer of one extension means.
+// A verdict is what is to be made of one extension at an instant.
 type verdict struct {
-	// again is when to ask again; zero says that the extension is done.
+	// ask says that it is to be asked now.
+	ask bool
+	// holds says that the Machine waits for it.
+	holds bool
+	// early says that it was asked a moment ago: an answer is worth waiting for before
+	// anything is told of it.
+	early bool
+	// again is when time alone changes the verdict; zero is never.
 	again time.Time
 	// note says what it waits for, or why it was not waited for; empty if neither.
 	note string
+	// skip is what Cluster API need not wait for, of one that lets the Machine go.
+	skip actuate.Waits
 }
 
 const (
@@ -85,38 +97,73 @@ const (
 	// longestRetry bounds what an extension may ask for: what it waits for may be over
 	// at any time.
 	longestRetry = time.Minute
+	// patience is how long an extension that was asked for the first time has before
+	// people are told that it has not answered.
+	patience = 2 * time.Second
 )
 
-// judge weighs an answer that came at now from an extension whose turn is over at
-// until.
-func judge(hook *v1alpha1.MachineDeletionHook, a *hooksv1.BeforeMachineDeleteResponse, err error, now, until time.Time) verdict {
-	var wait time.Duration
-	var says string
+// judge weighs how far an extension has come in a phase that began at the given instant.
+// It is asked when it said, and not before, whatever happens meanwhile.
+func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now time.Time) verdict {
+	a, wait, says := p.Answer, firstRetry, "no answer yet"
 	switch {
-	case err != nil:
-		wait, says = firstRetry, err.Error()
+	case p.Answered.IsZero():
+		wait = 0
+	case a.Err != nil:
+		says = a.Err.Error()
 		if hook.Spec.FailurePolicy == v1alpha1.FailurePolicyIgnore {
 			return verdict{note: fmt.Sprintf("%s failed and is ignored: %s", hook.Name, says)}
 		}
-	case a.RetryAfterSeconds == 0:
-		return verdict{}
+	case a.Wait == 0:
+		return verdict{skip: actuate.Waits{Drain: a.SkipDrain, VolumeDetach: a.SkipVolumeDetach}}
 	default:
-		wait, says = min(time.Duration(a.RetryAfterSeconds)*time.Second, longestRetry), a.Message
+		wait, says = min(a.Wait, longestRetry), a.Says
+		if says == "" {
+			says = "it asks to wait"
+		}
 	}
+	until := deadline(hook, p, began, now)
 	if !now.Before(until) {
-		return overdue(hook, says)
+		return verdict{note: fmt.Sprintf("%s is not waited for any more, after spec.deadlineSeconds %d: %s", hook.Name, hook.Spec.DeadlineSeconds, says)}
 	}
-	if says == "" {
-		says = "it asks to wait"
+	v := verdict{holds: true, again: until, note: hook.Name + ": " + says}
+	due := p.Answered.Add(wait)
+	v.ask = !p.Open && !now.Before(due)
+	if !p.Open && due.After(now) {
+		v.again = earlier(until, due)
 	}
-	again := now.Add(wait)
-	if again.After(until) {
-		again = until
+	if told := first(p, now).Add(patience); p.Answered.IsZero() && now.Before(told) {
+		v.early, v.again = true, earlier(until, told)
 	}
-	return verdict{again: again, note: hook.Name + ": " + says}
+	return v
 }
 
-// overdue is the verdict on an extension whose time is over.
-func overdue(hook *v1alpha1.MachineDeletionHook, says string) verdict {
-	return verdict{note: fmt.Sprintf("%s is not waited for any more, after spec.deadlineSeconds %d: %s", hook.Name, hook.Spec.DeadlineSeconds, says)}
+// deadline is when an extension holds nobody any more. What it has is counted from when
+// the phase began, which is on the Machine. A manager that comes late, or whose clock
+// is ahead of the API server's, still gives it time for one call; and none gives it more
+// than it has.
+func deadline(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now time.Time) time.Time {
+	has := time.Duration(hook.Spec.DeadlineSeconds) * time.Second
+	asked := first(p, now)
+	least, most := asked.Add(min(has, hookclient.Timeout(hook))), asked.Add(has)
+	until := began.Add(has)
+	if until.Before(least) {
+		return least
+	}
+	return earlier(until, most)
+}
+
+// first is when an extension was first asked, which is now if it never was.
+func first(p leaving.Progress, now time.Time) time.Time {
+	if p.Asked.IsZero() {
+		return now
+	}
+	return p.Asked
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }

@@ -4,13 +4,12 @@ package machinehook
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
-	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
-
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
@@ -49,41 +48,99 @@ func TestDecide(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	now := time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
-	soon, past := now.Add(time.Hour), now
-	ignore := v1alpha1.FailurePolicyIgnore
+	at := func(s time.Duration) time.Time { return now.Add(s * time.Second) }
 	lies := errors.New("certificate has expired")
+	// said is the progress of an extension that was asked when the phase began, and
+	// answered so many seconds ago.
+	said := func(ago time.Duration, a leaving.Answer) leaving.Progress {
+		return leaving.Progress{Asked: at(-30), Answered: at(-ago), Answer: a}
+	}
+	open := func(p leaving.Progress) leaving.Progress { p.Open = true; return p }
+	holds := leaving.Answer{Wait: 7 * time.Second, Says: "3 connections"}
 	for name, tc := range map[string]struct {
-		policy v1alpha1.FailurePolicy
-		retry  int32
-		says   string
-		err    error
-		until  time.Time
-		again  time.Time
-		note   string
+		reason   string
+		policy   v1alpha1.FailurePolicy
+		progress leaving.Progress
+		// began is how many seconds ago the phase did; 30 if zero.
+		began time.Duration
+		want  verdict
 	}{
-		"Done":           {until: soon},
-		"DoneInTheEnd":   {until: past},
-		"Holds":          {retry: 7, says: "3 connections", until: soon, again: now.Add(7 * time.Second), note: "lb: 3 connections"},
-		"SaysNothing":    {retry: 7, until: soon, again: now.Add(7 * time.Second), note: "lb: it asks to wait"},
-		"AsksForTooLong": {retry: 1 << 30, until: soon, again: now.Add(longestRetry), note: "lb: it asks to wait"},
-		"PastDeadline":   {retry: 60, until: now.Add(time.Second), again: now.Add(time.Second), note: "lb: it asks to wait"},
-		"Overdue":        {retry: 7, says: "3 connections", until: past, note: "lb is not waited for any more, after spec.deadlineSeconds 60: 3 connections"},
-		"Fails":          {err: lies, until: soon, again: now.Add(firstRetry), note: "lb: certificate has expired"},
-		"FailsAndPasses": {policy: ignore, err: lies, until: soon, note: "lb failed and is ignored: certificate has expired"},
-		"FailsTooLong":   {err: lies, until: past, note: "lb is not waited for any more, after spec.deadlineSeconds 60: certificate has expired"},
+		"New": {
+			"It is asked at once, and its answer is worth waiting for.", "",
+			leaving.Progress{}, 0, verdict{ask: true, holds: true, early: true, again: at(2), note: "lb: no answer yet"},
+		},
+		"Slow": {
+			"People see whom the machine waits for.", "",
+			leaving.Progress{Asked: at(-2), Open: true}, 0, verdict{holds: true, again: at(30), note: "lb: no answer yet"},
+		},
+		"Silent": {
+			"No answer is not waited for longer than an answer.", "",
+			leaving.Progress{Asked: at(-60), Open: true}, 60, verdict{note: "lb is not waited for any more, after spec.deadlineSeconds 60: no answer yet"},
+		},
+		"LetsGo": {
+			"And does what it does for Cluster API.", "",
+			said(0, leaving.Answer{SkipDrain: true}), 0, verdict{skip: actuate.Waits{Drain: true}},
+		},
+		"LetsGoInTheEnd": {
+			"An answer that came in time counts when the time is over.", "",
+			said(5, leaving.Answer{SkipVolumeDetach: true}), 600, verdict{skip: actuate.Waits{VolumeDetach: true}},
+		},
+		"Holds":    {"It said when.", "", said(2, holds), 0, verdict{holds: true, again: at(5), note: "lb: 3 connections"}},
+		"Due":      {"Then it is asked.", "", said(7, holds), 0, verdict{ask: true, holds: true, again: at(30), note: "lb: 3 connections"}},
+		"UnderWay": {"And not twice.", "", open(said(8, holds)), 0, verdict{holds: true, again: at(30), note: "lb: 3 connections"}},
+		"NotYet":   {"Its answer is awaited, whenever it is due.", "", open(said(2, holds)), 0, verdict{holds: true, again: at(30), note: "lb: 3 connections"}},
+		"AsksForTooLong": {
+			"What it waits for may be over at any time.", "",
+			said(31, leaving.Answer{Wait: 1 << 30 * time.Second}), 31, verdict{holds: true, again: at(29), note: "lb: it asks to wait"},
+		},
+		"PastDeadline": {
+			"It is not asked after its time.", "",
+			said(0, leaving.Answer{Wait: time.Minute}), 0, verdict{holds: true, again: at(30), note: "lb: it asks to wait"},
+		},
+		"Overdue": {
+			"What it does is not done: nothing is skipped for its sake.", "",
+			said(7, leaving.Answer{Wait: 7 * time.Second, Says: "3 connections", SkipDrain: true}), 60,
+			verdict{note: "lb is not waited for any more, after spec.deadlineSeconds 60: 3 connections"},
+		},
+		"Fails":      {"It may come back.", "", said(2, leaving.Answer{Err: lies}), 0, verdict{holds: true, again: at(3), note: "lb: certificate has expired"}},
+		"FailsAgain": {"It is asked until its time is over.", "", said(5, leaving.Answer{Err: lies}), 0, verdict{ask: true, holds: true, again: at(30), note: "lb: certificate has expired"}},
+		"FailsAndPasses": {
+			"Its registration says so.", v1alpha1.FailurePolicyIgnore,
+			said(0, leaving.Answer{Err: lies}), 0, verdict{note: "lb failed and is ignored: certificate has expired"},
+		},
+		"FailsTooLong": {
+			"Also with the policy Fail.", v1alpha1.FailurePolicyFail,
+			said(5, leaving.Answer{Err: lies}), 60, verdict{note: "lb is not waited for any more, after spec.deadlineSeconds 60: certificate has expired"},
+		},
+		"Late": {
+			"A manager that was away gives everybody time for one call.", "",
+			leaving.Progress{}, 3600, verdict{ask: true, holds: true, early: true, again: at(2), note: "lb: no answer yet"},
+		},
+		"LateAndSlow": {
+			"And not for two.", "",
+			leaving.Progress{Asked: at(-10), Open: true}, 3600, verdict{note: "lb is not waited for any more, after spec.deadlineSeconds 60: no answer yet"},
+		},
+		"ClockBehind": {
+			"A clock that is an hour behind the API server's holds nobody for an hour.", "",
+			leaving.Progress{Asked: at(-60), Open: true}, -3540, verdict{note: "lb is not waited for any more, after spec.deadlineSeconds 60: no answer yet"},
+		},
 	} {
-		hook := &v1alpha1.MachineDeletionHook{Spec: v1alpha1.MachineDeletionHookSpec{FailurePolicy: tc.policy, DeadlineSeconds: 60}}
+		hook := &v1alpha1.MachineDeletionHook{Spec: v1alpha1.MachineDeletionHookSpec{FailurePolicy: tc.policy, DeadlineSeconds: 60, TimeoutSeconds: 10}}
 		hook.Name = "lb"
-		answer := &hooksv1.BeforeMachineDeleteResponse{}
-		answer.SetStatus(runtimehooksv1.ResponseStatusSuccess)
-		answer.SetRetryAfterSeconds(tc.retry)
-		answer.SetMessage(tc.says)
-		if tc.err != nil {
-			answer = nil
+		if tc.began == 0 {
+			tc.began = 30
 		}
-		got := judge(hook, answer, tc.err, now, tc.until)
-		if !got.again.Equal(tc.again) || got.note != tc.note || strings.Contains(got.note, "  ") {
-			t.Errorf("%s: again %v, %q; want %v, %q", name, got.again, got.note, tc.again, tc.note)
+		if got := judge(hook, tc.progress, at(-tc.began), now); got != tc.want {
+			t.Errorf("%s: %+v, want %+v: %s", name, got, tc.want, tc.reason)
 		}
+	}
+}
+
+// TestAShortDeadline bounds one call, too.
+func TestAShortDeadline(t *testing.T) {
+	now := time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
+	hook := &v1alpha1.MachineDeletionHook{Spec: v1alpha1.MachineDeletionHookSpec{DeadlineSeconds: 1, TimeoutSeconds: 10}}
+	if got, want := judge(hook, leaving.Progress{}, now, now).again, now.Add(time.Second); !got.Equal(want) {
+		t.Errorf("again at %v, want %v", got, want)
 	}
 }

@@ -4,15 +4,19 @@ package machinehook_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -27,6 +31,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
@@ -45,18 +50,26 @@ type world struct {
 	sm      *v1alpha1.ScheduledMachine
 	machine *clusterv1.Machine
 	clock   *clocktesting.FakePassiveClock
-	// answers is for how many seconds each extension asks to wait.
+	hooks   []*v1alpha1.MachineDeletionHook
+	// reads are how the manager's cache answers.
+	reads interceptor.Funcs
+
+	r        *machinehook.Reconciler
+	recorder *events.FakeRecorder
+	// woken has one for each answer.
+	woken chan types.NamespacedName
+
+	mu sync.Mutex
+	// answers is for how many seconds each extension asks to wait, and says what it says.
 	answers map[string]int32
+	says    map[string]string
 	asked   []string
-	// filter is the manager's watch filter.
-	filter string
-	r      *machinehook.Reconciler
 }
 
 func newWorld(t *testing.T, extensions ...string) *world {
 	t.Helper()
 	ns := server.Namespace(t)
-	w := &world{Fixture: server.Fixture(t), answers: map[string]int32{}}
+	w := &world{Fixture: server.Fixture(t), answers: map[string]int32{}, says: map[string]string{}, recorder: events.NewFakeRecorder(100)}
 	w.cluster, w.sm = testenv.Cluster(ns), testenv.ScheduledMachine(ns, "box")
 	w.Create(w.cluster, w.sm)
 	w.Must(w.Client.DeleteAllOf(t.Context(), &v1alpha1.MachineDeletionHook{})) // An earlier test's.
@@ -66,6 +79,7 @@ func newWorld(t *testing.T, extensions ...string) *world {
 		h.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": ns}}
 		h.Spec.DeadlineSeconds = 60
 		w.Create(h)
+		w.hooks = append(w.hooks, h)
 	}
 	desired, err := children.Machine(w.sm, "", time.Now(), nil)
 	w.Must(err)
@@ -94,18 +108,32 @@ func (w *world) leave() {
 	w.clock = clocktesting.NewFakePassiveClock(w.machine.DeletionTimestamp.Time)
 }
 
-// settle reconciles, each time with a new reconciler, until nothing is written, and
-// returns when to look again.
+// restart starts the manager anew: it remembers nothing.
+func (w *world) restart() {
+	c := w.Recorded(w.reads)
+	w.woken = make(chan types.NamespacedName, 100)
+	desk, woken := leaving.New(w.clock), w.woken
+	desk.Start(w.Context(), func(machine types.NamespacedName) { woken <- machine })
+	w.r = &machinehook.Reconciler{
+		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Extensions: w, Desk: desk,
+	}
+}
+
+// settle reconciles until everybody has answered and nothing is written, and returns
+// when to look again. A manager that fails is started anew.
 func (w *world) settle() time.Duration {
 	w.Helper()
+	if w.r == nil {
+		w.restart()
+	}
 	for range 10 {
-		n := len(w.Writes)
-		c := w.Recorded(interceptor.Funcs{})
-		w.r = (&machinehook.Reconciler{
-			Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: events.NewFakeRecorder(10), Call: w.call,
-		}).WithWatchFilter(w.filter)
-		res, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.machine)})
-		if err == nil && len(w.Writes) == n {
+		before, n := w.progress(), len(w.Writes)
+		res, err := w.reconcile()
+		if err != nil {
+			w.restart()
+			continue
+		}
+		if slices.Equal(before, w.progress()) && len(w.Writes) == n {
 			w.Read(w.machine)
 			return res.RequeueAfter
 		}
@@ -114,12 +142,59 @@ func (w *world) settle() time.Duration {
 	return 0
 }
 
-func (w *world) call(_ context.Context, h *v1alpha1.MachineDeletionHook, req *hooksv1.BeforeMachineDeleteRequest) (*hooksv1.BeforeMachineDeleteResponse, error) {
+func (w *world) reconcile() (ctrl.Result, error) {
+	return w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.machine)})
+}
+
+// progress is how far all have come, once nobody is being asked.
+func (w *world) progress() (all []leaving.Progress) {
+	for _, h := range w.hooks {
+		for _, phase := range []hooksv1.Phase{hooksv1.BeforeDrain, hooksv1.BeforeTermination} {
+			q := leaving.Question{Machine: w.machine.UID, Step: h.UID, Phase: string(phase)}
+			for w.r.Desk.Look(q, h.Generation).Open {
+				<-w.woken
+			}
+			all = append(all, w.r.Desk.Look(q, h.Generation))
+		}
+	}
+	return all
+}
+
+// Call is how extensions answer.
+func (w *world) Call(_ context.Context, h *v1alpha1.MachineDeletionHook, req *hooksv1.BeforeMachineDeleteRequest) (*hooksv1.BeforeMachineDeleteResponse, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.asked = append(w.asked, fmt.Sprintf("%s %s %s %s", h.Name, req.Phase, req.Trigger, req.ScheduledMachine))
+	if len(req.Machine.ManagedFields) > 0 {
+		w.Error("managed fields are nothing for extensions")
+	}
 	answer := &hooksv1.BeforeMachineDeleteResponse{SkipDrain: h.Name == "b-operator"}
 	answer.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	answer.SetRetryAfterSeconds(w.answers[h.Name])
+	answer.SetMessage(w.says[h.Name])
 	return answer, nil
+}
+
+// Forget is how extensions go.
+func (w *world) Forget(types.UID) {}
+
+// wasAsked returns what extensions were asked since the last time, in alphabetical order.
+func (w *world) wasAsked() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	asked := w.asked
+	w.asked = nil
+	slices.Sort(asked)
+	return asked
+}
+
+// waits is what people read of a Machine that waits.
+func (w *world) waits() string {
+	c := conditions.Get(w.machine, v1alpha1.ReadyToLeaveCondition)
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprint(c.Status, " ", c.Reason, ": ", c.Message)
 }
 
 // held are our hooks on the Machine.
@@ -143,34 +218,45 @@ func TestNobodyIsAsked(t *testing.T) {
 	}
 }
 
-func TestExtensionsAreAskedInOrder(t *testing.T) {
+func TestExtensionsAreAskedSideBySide(t *testing.T) {
 	w := newWorld(t, "b-operator", "a-lb")
 	w.answers = map[string]int32{"a-lb": 5, "b-operator": 7}
+	w.reads.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		err := c.List(ctx, list, opts...)
+		if hooks, ok := list.(*v1alpha1.MachineDeletionHookList); ok {
+			slices.Reverse(hooks.Items) // A cache has no order.
+		}
+		return err
+	}
 	w.leave()
 	if again := w.settle(); again != 5*time.Second || w.held() != "pre-drain pre-terminate" {
 		t.Errorf("asks again in %v, held by %q", again, w.held())
 	}
-	if c := conditions.Get(w.machine, v1alpha1.ReadyToLeaveCondition); c == nil || c.Status != metav1.ConditionFalse || c.Message != "a-lb: it asks to wait" {
-		t.Errorf("people must see who holds it: %v", c)
+	if diff := cmp.Diff([]string{"a-lb BeforeDrain External box", "b-operator BeforeDrain External box"}, w.wasAsked()); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
 	}
-	w.answers["a-lb"] = 0
-	if again := w.settle(); again != 7*time.Second {
-		t.Errorf("asks again in %v", again)
+	if want := "False WaitingForExtension: a-lb: it asks to wait; b-operator: it asks to wait"; w.waits() != want {
+		t.Errorf("people must see who holds it, in one order: %s, want %s", w.waits(), want)
 	}
-	w.answers["b-operator"] = 0
+	w.answers = nil
+	w.clock.SetTime(w.clock.Now().Add(5 * time.Second))
+	if again := w.settle(); again != 2*time.Second {
+		t.Errorf("asks the other one again in %v", again)
+	}
+	w.clock.SetTime(w.clock.Now().Add(2 * time.Second))
 	w.settle()
+	if diff := cmp.Diff([]string{"a-lb BeforeDrain External box", "b-operator BeforeDrain External box"}, w.wasAsked()); diff != "" {
+		t.Errorf("who is done is not asked again: -want, +got:\n%s", diff)
+	}
 	if w.held() != "pre-terminate" {
 		t.Errorf("before the drain the Machine is held by %q", w.held())
 	}
 	if _, skip := w.machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; !skip {
 		t.Error("the operator moved the pods itself, and the drain is not skipped")
 	}
-	w.asked = nil
-	w.status(func(s *clusterv1.MachineStatus) {
-		s.Deletion = &clusterv1.MachineDeletionStatus{WaitForPreTerminateHookStartTime: metav1.NewTime(w.clock.Now())}
-	})
+	w.drained()
 	w.settle()
-	if diff := cmp.Diff([]string{"a-lb BeforeTermination External box", "b-operator BeforeTermination External box"}, slices.Compact(w.asked)[:2]); diff != "" || w.held() != "" {
+	if diff := cmp.Diff([]string{"a-lb BeforeTermination External box", "b-operator BeforeTermination External box"}, w.wasAsked()); diff != "" || w.held() != "" {
 		t.Errorf("held by %q; -want, +got:\n%s", w.held(), diff)
 	}
 	w.Writes = nil
@@ -179,20 +265,184 @@ func TestExtensionsAreAskedInOrder(t *testing.T) {
 	}
 }
 
-func TestAnExtensionHasItsDeadline(t *testing.T) {
+// drained has Cluster API drain the Node, and wait for our second hook.
+func (w *world) drained() {
+	w.Helper()
+	w.status(func(s *clusterv1.MachineStatus) {
+		s.Deletion = &clusterv1.MachineDeletionStatus{WaitForPreTerminateHookStartTime: metav1.NewTime(w.clock.Now())}
+	})
+}
+
+func TestEachExtensionHasItsDeadline(t *testing.T) {
 	w := newWorld(t, "a-lb", "b-operator")
+	w.Edit(w.hooks[1], func() { w.hooks[1].Spec.DeadlineSeconds = 90 })
 	w.answers = map[string]int32{"a-lb": 50, "b-operator": 50}
 	w.leave()
-	for _, want := range []time.Duration{50 * time.Second, 10 * time.Second, 50 * time.Second, 10 * time.Second} {
+	for i, want := range []time.Duration{50 * time.Second, 10 * time.Second, 30 * time.Second} {
 		again := w.settle()
 		if again != want {
-			t.Fatalf("asks again in %v, want %v", again, want)
+			t.Fatalf("%d: asks again in %v, want %v", i, again, want)
 		}
 		w.clock.SetTime(w.clock.Now().Add(again))
 	}
 	w.settle()
 	if w.held() != "pre-terminate" {
-		t.Errorf("after two minutes the Machine is held by %q", w.held())
+		t.Errorf("after 90 seconds, not 150, the Machine is held by %q", w.held())
+	}
+	if _, skip := w.machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; skip {
+		t.Error("the operator did not say that it moved the pods, and nobody drains them")
+	}
+	want := "a-lb is not waited for any more, after spec.deadlineSeconds 60: it asks to wait; " +
+		"b-operator is not waited for any more, after spec.deadlineSeconds 90: it asks to wait"
+	if got := w.waits(); got != "True ExtensionsDone: "+want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestARestartAsksAgain has deadlines go on, and gives an extension that could not be
+// asked in time the time for one call.
+func TestARestartAsksAgain(t *testing.T) {
+	w := newWorld(t, "a-lb")
+	w.answers["a-lb"] = 50
+	w.leave()
+	w.settle()
+	w.clock.SetTime(w.clock.Now().Add(45 * time.Second))
+	w.restart()
+	if again := w.settle(); again != 15*time.Second || len(w.wasAsked()) != 2 {
+		t.Errorf("holds for %v more, want 15 s", again)
+	}
+	w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	w.restart()
+	if again := w.settle(); again != 10*time.Second || len(w.wasAsked()) != 1 {
+		t.Errorf("nobody asked it for an hour: holds for %v more, want 10 s", again)
+	}
+	w.answers["a-lb"] = 0
+	w.restart()
+	if w.settle(); w.held() != "pre-terminate" || w.waits() != "True ExtensionsDone: " {
+		t.Errorf("held by %q, %s", w.held(), w.waits())
+	}
+}
+
+// TestAnExtensionIsCalledWhenItSaid changes the message with each call, as one does that
+// counts. What it says is written once for each call, and nothing that happens to the
+// Machine in between makes one.
+func TestAnExtensionIsCalledWhenItSaid(t *testing.T) {
+	w := newWorld(t, "a-lb")
+	w.answers["a-lb"] = 1
+	w.leave()
+	for i := range 5 {
+		w.says["a-lb"] = fmt.Sprint(i, " connections")
+		w.Writes = nil
+		if again := w.settle(); again != time.Second {
+			t.Errorf("asks again in %v", again)
+		}
+		w.status(func(s *clusterv1.MachineStatus) { s.ObservedGeneration++ })
+		w.settle()
+		if asked := w.wasAsked(); len(asked) != 1 {
+			t.Errorf("second %d: asked %q, want one call", i, asked)
+		}
+		want := []string{"patch Machine status"}
+		if i == 0 {
+			want = []string{"patch Machine", "patch Machine status"}
+		}
+		if diff := cmp.Diff(want, w.Writes); diff != "" {
+			t.Errorf("second %d: -want, +got:\n%s", i, diff)
+		}
+		w.clock.SetTime(w.clock.Now().Add(time.Second))
+	}
+	w.answers["a-lb"] = 0
+	w.settle()
+	close(w.recorder.Events)
+	var told []string
+	for e := range w.recorder.Events {
+		told = append(told, e)
+	}
+	if diff := cmp.Diff([]string{"Normal WaitingForExtension a-lb: 0 connections"}, told); diff != "" {
+		t.Errorf("an Event is for what changes, not for each number: -want, +got:\n%s", diff)
+	}
+}
+
+// TestWhoIsNotWaitedForIsTold has an Event say so: the condition is gone with the Machine.
+func TestWhoIsNotWaitedForIsTold(t *testing.T) {
+	w := newWorld(t, "a-lb")
+	w.Edit(w.hooks[0], func() { w.hooks[0].Spec.DeadlineSeconds = 1 })
+	w.answers["a-lb"] = 50
+	w.leave()
+	w.settle()
+	w.clock.SetTime(w.clock.Now().Add(time.Second))
+	w.settle()
+	<-w.recorder.Events
+	if got, want := <-w.recorder.Events, "Normal ExtensionsDone a-lb is not waited for any more, after spec.deadlineSeconds 1: it asks to wait"; got != want {
+		t.Errorf("Event %q, want %q", got, want)
+	}
+}
+
+// TestAnExtensionThatChanges is asked anew: what was said at another address, or under
+// other settings, does not count.
+func TestAnExtensionThatChanges(t *testing.T) {
+	w := newWorld(t, "a-lb")
+	w.answers["a-lb"] = 50
+	w.leave()
+	w.settle()
+	w.answers["a-lb"] = 0
+	w.Edit(w.hooks[0], func() { w.hooks[0].Spec.Settings = map[string]string{"pool": "b"} })
+	if w.settle(); w.held() != "pre-terminate" {
+		t.Errorf("held by %q", w.held())
+	}
+}
+
+// TestAnExtensionThatGoes lets go, also while it is being deleted.
+func TestAnExtensionThatGoes(t *testing.T) {
+	for name, goes := range map[string]func(*world){
+		"deleted": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.hooks[0])) },
+		"being deleted": func(w *world) {
+			w.Edit(w.hooks[0], func() { w.hooks[0].Finalizers = []string{"test/hold"} })
+			w.Must(w.Client.Delete(w.Context(), w.hooks[0]))
+			w.Cleanup(func() {
+				_ = w.Client.Patch(context.WithoutCancel(w.Context()), w.hooks[0], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+			})
+		},
+		"not for this namespace any more": func(w *world) {
+			w.Edit(w.hooks[0], func() {
+				w.hooks[0].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "a-lb")
+			w.answers["a-lb"] = 50
+			w.leave()
+			w.settle()
+			goes(w)
+			if w.settle(); w.held() != "" {
+				t.Errorf("held by %q", w.held())
+			}
+		})
+	}
+}
+
+// TestARefusedWriteIsTriedOncePerBackOff has somebody answer a conflict to everything,
+// as a webhook may.
+func TestARefusedWriteIsTriedOncePerBackOff(t *testing.T) {
+	w := newWorld(t, "a-lb")
+	w.answers["a-lb"] = 1
+	w.leave()
+	w.Fail = func(int) (before, after error) {
+		return apierrors.NewConflict(clusterv1.GroupVersion.WithResource("machines").GroupResource(), w.machine.Name, errors.New("no")), nil
+	}
+	w.restart()
+	for range 360 {
+		_, _ = w.reconcile()
+		w.clock.SetTime(w.clock.Now().Add(10 * time.Second))
+	}
+	if len(w.Writes) > 30 {
+		t.Errorf("%d tries in an hour in which the Machine is woken every 10 s", len(w.Writes))
+	}
+	w.Fail = nil
+	w.clock.SetTime(w.clock.Now().Add(5 * time.Minute))
+	w.answers["a-lb"] = 0
+	if w.settle(); w.held() != "pre-terminate" {
+		t.Errorf("once it is not refused any more, it is held by %q", w.held())
 	}
 }
 
@@ -248,15 +498,15 @@ func TestWhyItLeaves(t *testing.T) {
 			}
 			w.leave()
 			w.settle()
-			if want := "a-lb BeforeDrain " + string(tc.want) + " box"; len(w.asked) == 0 || w.asked[0] != want {
-				t.Errorf("asked %q, want %q", w.asked, want)
+			if want := "a-lb BeforeDrain " + string(tc.want) + " box"; !slices.Contains(w.wasAsked(), want) {
+				t.Errorf("not asked %q", want)
 			}
 		})
 	}
 }
 
 // TestTheOwnerIsNotHeldUp has package actuate take our hooks off before the Machine
-// is deleted; the extension is told all the same.
+// is deleted. That the extension is told all the same is a test of the crowd's.
 func TestTheOwnerIsNotHeldUp(t *testing.T) {
 	w := newWorld(t, "a-lb")
 	w.answers = map[string]int32{"a-lb": 50}
@@ -268,8 +518,8 @@ func TestTheOwnerIsNotHeldUp(t *testing.T) {
 		t.Errorf("held by %q", w.held())
 	}
 	w.settle()
-	if diff := cmp.Diff([]string{"a-lb BeforeDrain EmergencyReclaim box"}, w.asked); diff != "" || len(w.Writes) != 0 {
-		t.Errorf("%v; -want, +got:\n%s", w.Writes, diff)
+	if len(w.Writes) != 0 {
+		t.Errorf("nothing is left to write: %v", w.Writes)
 	}
 }
 
@@ -322,6 +572,7 @@ func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	w := newWorld(t, "b-operator")
 	w.Fail = fail
 	tell := func() {
+		w.restart()
 		w.settle()
 		c := conditions.Get(w.machine, v1alpha1.ReadyToLeaveCondition)
 		_, skip := w.machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]
@@ -332,9 +583,7 @@ func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	tell()
 	w.answers["b-operator"] = 0
 	tell()
-	w.status(func(s *clusterv1.MachineStatus) {
-		s.Deletion = &clusterv1.MachineDeletionStatus{WaitForPreTerminateHookStartTime: metav1.NewTime(w.clock.Now())}
-	})
+	w.drained()
 	tell()
 	return stations, len(w.Writes)
 }

@@ -6,8 +6,11 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -16,10 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
@@ -29,20 +34,20 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	log := mgr.GetLogger().WithValues("controller", "machinehook")
 	r.watchFilter = watchFilter
 	opts.RateLimiter = wake.Backoff()
-	leaves := predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return leaving(e.Object) },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return leaving(e.ObjectNew) },
-		DeleteFunc:  func(e event.DeleteEvent) bool { r.told.Delete(e.Object.GetUID()); return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+	if r.Desk == nil {
+		r.Desk = leaving.New(r.Clock)
 	}
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehook").
-		For(&clusterv1.Machine{}, builder.WithPredicates(leaves)).
+		For(&clusterv1.Machine{}, builder.WithPredicates(r.leaves())).
+		WatchesRawSource(source.Func(r.start)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
-			builder.WithPredicates(predicate.Or(clusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log), predicate.LabelChangedPredicate{}))).
-		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(ofScheduledMachine), builder.WithPredicates(becomesOurs(watchFilter))).
-		Watches(&v1alpha1.MachineDeletionHook{}, handler.EnqueueRequestsFromMapFunc(r.all),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			builder.WithPredicates(predicate.Or(clusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log), relabelled()))).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofScheduledMachine), builder.WithPredicates(predicate.Or(gone(), relabelled()))).
+		Watches(&v1alpha1.MachineDeletionHook{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(r.extensionChanges())).
+		WatchesMetadata(namespace, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(relabelled())).
 		WithOptions(opts).
 		Complete(telemetry.Counted("machinehook", r))
 	if err != nil {
@@ -51,8 +56,71 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	return nil
 }
 
-// leaving reports whether a Machine is ours to let go.
-func leaving(obj client.Object) bool {
+// start has an answer wake its Machine.
+func (r *Reconciler) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	r.Desk.Start(ctx, func(machine types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: machine}) })
+	return nil
+}
+
+// leaves lets through Machines that are ours to let go, and forgets those that are gone.
+func (r *Reconciler) leaves() predicate.Predicate {
+	forget := func(machine client.Object) {
+		r.told.Delete(machine.GetUID())
+		r.Desk.Drop(machine.GetUID())
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return leaves(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				forget(e.ObjectOld)
+			}
+			return leaves(e.ObjectNew)
+		},
+		DeleteFunc:  func(e event.DeleteEvent) bool { forget(e.Object); return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// extensionChanges lets through extensions that come, change or go, and forgets those
+// that are gone: what they are being asked is cancelled.
+func (r *Reconciler) extensionChanges() predicate.Predicate {
+	forget := func(hook client.Object) {
+		r.Desk.Forget(hook.GetUID())
+		r.Extensions.Forget(hook.GetUID())
+	}
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				forget(e.ObjectOld)
+				return true
+			}
+			return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration()
+		},
+		DeleteFunc: func(e event.DeleteEvent) bool { forget(e.Object); return true },
+	}
+}
+
+// gone lets through the end of an object.
+func gone() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// relabelled lets through objects that got other labels: a selector may now mean
+// them, or another manager.
+func relabelled() predicate.Predicate {
+	return predicate.And(predicate.LabelChangedPredicate{}, predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	})
+}
+
+// leaves reports whether a Machine is ours to let go.
+func leaves(obj client.Object) bool {
 	_, drain := obj.GetAnnotations()[v1alpha1.PreDrainHookAnnotation]
 	_, terminate := obj.GetAnnotations()[v1alpha1.PreTerminateHookAnnotation]
 	return !obj.GetDeletionTimestamp().IsZero() && (drain || terminate || children.ParentOf(obj) != "")
@@ -71,33 +139,29 @@ func clusterLeaves() predicate.Predicate {
 	}
 }
 
-// becomesOurs lets a ScheduledMachine through that the manager with this filter begins
-// to serve: its Machine may be leaving already, and nobody has looked at it.
-func becomesOurs(filter string) predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return filter != "" && !labels.HasWatchLabel(e.ObjectOld, filter) && labels.HasWatchLabel(e.ObjectNew, filter)
-		},
-	}
-}
-
-// ofScheduledMachine returns the Machine of a ScheduledMachine.
-func ofScheduledMachine(_ context.Context, sm client.Object) []ctrl.Request {
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: sm.GetNamespace(), Name: children.NamesOf(sm.GetName()).Machine}}}
-}
-
 // ofCluster returns the Machines of a Cluster that are being deleted.
 func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
-	return r.list(ctx, client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.GetName()})
+	return r.list(ctx, every, client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.GetName()})
+}
+
+// ofScheduledMachine returns the Machines of a ScheduledMachine that are being deleted.
+func (r *Reconciler) ofScheduledMachine(ctx context.Context, sm client.Object) []ctrl.Request {
+	return r.list(ctx, func(m *clusterv1.Machine) bool { return children.ParentOf(m) == sm.GetName() }, client.InNamespace(sm.GetNamespace()))
+}
+
+// ofNamespace returns the Machines of a Namespace that are being deleted.
+func (r *Reconciler) ofNamespace(ctx context.Context, namespace client.Object) []ctrl.Request {
+	return r.list(ctx, every, client.InNamespace(namespace.GetName()))
 }
 
 // all returns all Machines that are being deleted.
-func (r *Reconciler) all(ctx context.Context, _ client.Object) []ctrl.Request { return r.list(ctx) }
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []ctrl.Request {
+	return r.list(ctx, every)
+}
 
-func (r *Reconciler) list(ctx context.Context, opts ...client.ListOption) []ctrl.Request {
+func every(*clusterv1.Machine) bool { return true }
+
+func (r *Reconciler) list(ctx context.Context, wanted func(*clusterv1.Machine) bool, opts ...client.ListOption) []ctrl.Request {
 	machines := &clusterv1.MachineList{}
 	if err := r.Reader.List(ctx, machines, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing Machines")
@@ -105,8 +169,8 @@ func (r *Reconciler) list(ctx context.Context, opts ...client.ListOption) []ctrl
 	}
 	var requests []ctrl.Request
 	for i := range machines.Items {
-		if leaving(&machines.Items[i]) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&machines.Items[i])})
+		if m := &machines.Items[i]; leaves(m) && wanted(m) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
 		}
 	}
 	return requests

@@ -7,8 +7,6 @@ package hookclient
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,14 +23,19 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
 const (
 	// Handler is the name of the handler that is called.
 	Handler = "before-machine-delete"
-	// maxAnswer bounds what is read of an answer, in bytes.
-	maxAnswer = 1 << 20
+	// maxAnswer bounds what is read of an answer, in bytes: six times what a condition
+	// holds. Many calls may be open.
+	maxAnswer = 1 << 16
+	// maxQuoted bounds what is quoted of an answer, in bytes: several extensions share a
+	// condition, and what they say of a thousand Machines is kept.
+	maxQuoted = 1 << 10
 	// defaultTimeout is that of the API, for an object that was not defaulted.
 	defaultTimeout = 10 * time.Second
 	httpsPort      = 443
@@ -41,25 +44,21 @@ const (
 // ErrRefused is the error of an extension that answered with a failure.
 var ErrRefused = errors.New("extension reports a failure")
 
-// Call asks an extension. Every error is one of the extension or of its
-// registration: of the connection, the certificate, the time it took, the status or
-// the form of the answer.
-func Call(ctx context.Context, hook *v1alpha1.MachineDeletionHook, req *hooksv1.BeforeMachineDeleteRequest) (*hooksv1.BeforeMachineDeleteResponse, error) {
-	timeout := time.Duration(hook.Spec.TimeoutSeconds) * time.Second
-	if timeout <= 0 {
-		timeout = defaultTimeout
-	}
+// Call asks an extension. Every error is one of the extension or of its registration:
+// of the connection, the certificate, the time it took, the status or the form of the
+// answer. The same failure has the same text, whenever it happens.
+func (c *Client) Call(ctx context.Context, hook *v1alpha1.MachineDeletionHook, req *hooksv1.BeforeMachineDeleteRequest) (*hooksv1.BeforeMachineDeleteResponse, error) {
+	timeout := Timeout(hook)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	address, err := addressOf(hook.Spec.ClientConfig)
 	if err != nil {
 		return nil, err
 	}
-	client, err := clientFor(hook.Spec.ClientConfig)
+	client, err := c.clientFor(hook)
 	if err != nil {
 		return nil, err
 	}
-	defer client.CloseIdleConnections()
 	req = req.DeepCopy()
 	req.SetGroupVersionKind(hooksv1.GroupVersion.WithKind("BeforeMachineDeleteRequest"))
 	req.SetSettings(hook.Spec.Settings)
@@ -74,35 +73,50 @@ func Call(ctx context.Context, hook *v1alpha1.MachineDeletionHook, req *hooksv1.
 	post.Header.Set("Content-Type", "application/json")
 	answer, err := client.Do(post)
 	if err != nil {
-		return nil, err
+		return nil, explain(err, timeout)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("extension answers with HTTP status %d", answer.StatusCode)
 	}
-	return read(io.LimitReader(answer.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	if err != nil {
+		return nil, explain(err, timeout)
+	}
+	return read(text)
 }
 
-// read checks the form of an answer.
-func read(body io.Reader) (*hooksv1.BeforeMachineDeleteResponse, error) {
-	text, err := io.ReadAll(body)
-	if err != nil {
-		return nil, fmt.Errorf("reading answer: %w", err)
+// Timeout bounds one call of an extension.
+func Timeout(hook *v1alpha1.MachineDeletionHook) time.Duration {
+	if hook.Spec.TimeoutSeconds <= 0 {
+		return defaultTimeout
+	}
+	return time.Duration(hook.Spec.TimeoutSeconds) * time.Second
+}
+
+// read checks the form of an answer. Its message is on one line and bounded.
+func read(text []byte) (*hooksv1.BeforeMachineDeleteResponse, error) {
+	if len(text) > maxAnswer {
+		return nil, fmt.Errorf("answer has more than %d bytes", maxAnswer)
 	}
 	response := &hooksv1.BeforeMachineDeleteResponse{}
 	if err := json.Unmarshal(text, response); err != nil {
-		return nil, fmt.Errorf("reading answer: %w", err)
+		return nil, failure{"answer is no BeforeMachineDeleteResponse in JSON", err}
 	}
+	response.Message = quote(response.Message)
 	switch {
 	case response.Status == runtimehooksv1.ResponseStatusFailure:
 		return nil, fmt.Errorf("%w: %s", ErrRefused, response.Message)
 	case response.Status != runtimehooksv1.ResponseStatusSuccess:
-		return nil, fmt.Errorf("answer's status is %q, neither Success nor Failure", response.Status)
+		return nil, fmt.Errorf("answer's status is %q, neither Success nor Failure", quote(string(response.Status)))
 	case response.RetryAfterSeconds < 0:
 		return nil, fmt.Errorf("answer's retryAfterSeconds is %d, below zero", response.RetryAfterSeconds)
 	}
 	return response, nil
 }
+
+// quote is what an extension says on one line: it must not seem to be another's.
+func quote(s string) string { return clip.To(clip.Line(s), maxQuoted) }
 
 // addressOf is where the hook is called.
 func addressOf(c runtimev1.ClientConfig) (string, error) {
@@ -135,20 +149,4 @@ func addressOf(c runtimev1.ClientConfig) (string, error) {
 	}
 	base.Path = path.Join("/", base.Path, runtimecatalog.GVHToPath(hook, Handler))
 	return base.String(), nil
-}
-
-// clientFor trusts the certificates of the registration, or the system's if it has
-// none, and follows no redirect: what is asked is for the one who was registered.
-func clientFor(c runtimev1.ClientConfig) (*http.Client, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if len(c.CABundle) > 0 {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(c.CABundle) {
-			return nil, errors.New("spec.clientConfig.caBundle: no certificate in it")
-		}
-	}
-	return &http.Client{
-		Transport:     &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, nil
 }

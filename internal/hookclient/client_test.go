@@ -7,14 +7,15 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -27,12 +28,12 @@ func extension(t *testing.T, serve http.HandlerFunc) *v1alpha1.MachineDeletionHo
 	t.Helper()
 	s := httptest.NewTLSServer(serve)
 	t.Cleanup(s.Close)
-	return &v1alpha1.MachineDeletionHook{Spec: v1alpha1.MachineDeletionHookSpec{
+	return &v1alpha1.MachineDeletionHook{ObjectMeta: metav1.ObjectMeta{UID: "lb"}, Spec: v1alpha1.MachineDeletionHookSpec{
 		ClientConfig: runtimev1.ClientConfig{
 			URL:      s.URL + "/prefix",
 			CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
 		},
-		TimeoutSeconds: 1, Settings: map[string]string{"pool": "a"},
+		TimeoutSeconds: 30, Settings: map[string]string{"pool": "a"},
 	}}
 }
 
@@ -57,7 +58,7 @@ func TestCall(t *testing.T) {
 		}
 		says(`{"status":"Success","message":"3 connections","retryAfterSeconds":7,"skipDrain":true,"unknown":1}`)(w, r)
 	})
-	answer, err := hookclient.Call(t.Context(), hook, request())
+	answer, err := new(hookclient.Client).Call(t.Context(), hook, request())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +67,28 @@ func TestCall(t *testing.T) {
 	}
 	if got.Machine.Name != "box-machine" || got.Phase != hooksv1.BeforeDrain || got.Settings["pool"] != "a" || got.Kind != "BeforeMachineDeleteRequest" {
 		t.Errorf("the extension was asked %+v", got)
+	}
+}
+
+// TestWhatAnExtensionSays is shown to people, next to what others say.
+func TestWhatAnExtensionSays(t *testing.T) {
+	for name, tc := range map[string]struct{ status, message, want string }{
+		"Controls":  {"Success", `\u001b[31mred\u202e\u200b`, "[31mred"},
+		"Lines":     {"Success", `a\nother: done\u2028b`, "a other: done b"},
+		"TooLong":   {"Success", strings.Repeat("x", 2000), strings.Repeat("x", 1020) + " …"},
+		"AsFailure": {"Failure", `a\nb\u001b`, "extension reports a failure: a b"},
+	} {
+		hook := extension(t, says(`{"status":"`+tc.status+`","message":"`+tc.message+`"}`))
+		answer, err := new(hookclient.Client).Call(t.Context(), hook, request())
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = answer.Message
+		}
+		if got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
 	}
 }
 
@@ -82,15 +105,15 @@ func TestWhatIsNoAnswer(t *testing.T) {
 	}{
 		"Refuses":  {serve: says(`{"status":"Failure","message":"no such pool"}`), want: "extension reports a failure: no such pool"},
 		"NoStatus": {serve: says(`{}`), want: `status is "", neither Success nor Failure`},
-		"NoJSON":   {serve: says(`<html>`), want: "reading answer: "},
+		"NoJSON":   {serve: says(`<html>`), want: "answer is no BeforeMachineDeleteResponse in JSON"},
 		"Negative": {serve: says(`{"status":"Success","retryAfterSeconds":-1}`), want: "retryAfterSeconds is -1, below zero"},
-		"TooLong":  {serve: says(`{"status":"Success","message":"` + strings.Repeat("x", 2<<20) + `"}`), want: "reading answer: "},
+		"TooLong":  {serve: says(`{"status":"Success","message":"` + strings.Repeat("x", 2<<20) + `"}`), want: "answer has more than 65536 bytes"},
 		"NotFound": {serve: http.NotFound, want: "HTTP status 404"},
 		"Redirects": {serve: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://example.org/", http.StatusFound)
 		}, want: "HTTP status 302"},
-		"Slow":         {serve: slow, want: "deadline exceeded"},
-		"Unknown":      {change: func(c *runtimev1.ClientConfig) { c.CABundle = nil }, want: "certificate"},
+		"Slow":         {serve: slow, want: "no answer within spec.timeoutSeconds 1"},
+		"Unknown":      {change: func(c *runtimev1.ClientConfig) { c.CABundle = nil }, want: "extension's certificate is signed by an authority that spec.clientConfig.caBundle does not contain"},
 		"NoCA":         {change: func(c *runtimev1.ClientConfig) { c.CABundle = []byte("x") }, want: "spec.clientConfig.caBundle: no certificate"},
 		"Nowhere":      {change: func(c *runtimev1.ClientConfig) { c.URL = "" }, want: "set either url or service"},
 		"Plain":        {change: func(c *runtimev1.ClientConfig) { c.URL = "http://lb.test/" }, want: "no https URL"},
@@ -107,8 +130,11 @@ func TestWhatIsNoAnswer(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&hook.Spec.ClientConfig)
 			}
+			if name == "Slow" {
+				hook.Spec.TimeoutSeconds = 1
+			}
 			begin := time.Now()
-			answer, err := hookclient.Call(t.Context(), hook, request())
+			answer, err := new(hookclient.Client).Call(t.Context(), hook, request())
 			if err == nil || !strings.Contains(err.Error(), tc.want) || answer != nil {
 				t.Errorf("answer %v, error %v, want %q", answer, err, tc.want)
 			}
@@ -122,14 +148,16 @@ func TestWhatIsNoAnswer(t *testing.T) {
 	}
 }
 
-// TestAService has no name server, so the connection fails: the error names where
-// it was called.
+// TestAService has no name server, so the connection fails: the cause of the error
+// names where it was called.
 func TestAService(t *testing.T) {
 	hook := extension(t, says(`{"status":"Success"}`))
 	hook.Spec.ClientConfig.URL = ""
 	hook.Spec.ClientConfig.Service = runtimev1.ServiceReference{Namespace: "tools", Name: "lb", Path: "api", Port: new(int32(8443))}
-	_, err := hookclient.Call(t.Context(), hook, request())
-	if want := "https://lb.tools.svc:8443/api/hooks.5spot.finos.org/"; err == nil || !strings.Contains(fmt.Sprint(err), want) {
+	hook.Spec.TimeoutSeconds = 1
+	_, err := new(hookclient.Client).Call(t.Context(), hook, request())
+	called, ok := errors.AsType[*url.Error](err)
+	if want := "https://lb.tools.svc:8443/api/hooks.5spot.finos.org/"; !ok || !strings.HasPrefix(called.URL, want) {
 		t.Errorf("error %v, want one of %s", err, want)
 	}
 }
@@ -137,7 +165,7 @@ func TestAService(t *testing.T) {
 func TestTheCallerGivesUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := hookclient.Call(ctx, extension(t, says(`{"status":"Success"}`)), request()); !errors.Is(err, context.Canceled) {
+	if _, err := new(hookclient.Client).Call(ctx, extension(t, says(`{"status":"Success"}`)), request()); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }

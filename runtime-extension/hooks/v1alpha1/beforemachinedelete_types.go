@@ -72,12 +72,13 @@ type BeforeMachineDeleteResponse struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// status, message, and retryAfterSeconds: above zero, the deletion is held and the
-	// extension called again. The message should not change from call to call while
-	// nothing changes: people read it in a condition.
+	// extension called again after that, or after a minute if it is more. The message
+	// should not change from call to call while nothing changes: people read it in a
+	// condition, which is written each time.
 	runtimehooksv1.CommonRetryResponse `json:",inline"`
 
-	// skipDrain has Cluster API skip the drain. It counts in phase BeforeDrain, once
-	// nobody holds the deletion any more.
+	// skipDrain has Cluster API skip the drain. It counts in phase BeforeDrain, in the
+	// answer with which the extension holds the deletion no longer.
 	// +optional
 	SkipDrain bool `json:"skipDrain,omitempty"`
 

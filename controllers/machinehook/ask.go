@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinehook
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
+)
+
+// ask asks all extensions side by side, each when it said. Nobody holds the Machine:
+// our hook of the phase goes.
+func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hook string) (again time.Time, err error) {
+	if err := r.Actuate.MarkLeaving(ctx, s.machine); err != nil {
+		return time.Time{}, err
+	}
+	o := outcome{}
+	r.Desk.Keep(s.machine.UID, string(phase), s.steps()...)
+	for i, request := 0, s.request(phase); i < len(s.hooks); i++ {
+		h := &s.hooks[i]
+		q := leaving.Question{Machine: s.machine.UID, Step: h.UID, Phase: string(phase)}
+		v := judge(h, r.Desk.Look(q, h.Generation), s.began(phase), r.Clock.Now())
+		if v.ask {
+			r.Desk.Ask(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
+		}
+		o.add(v)
+	}
+	switch {
+	case o.early:
+		return o.again, nil
+	case o.holds:
+		return o.again, r.report(ctx, s, metav1.ConditionFalse, v1alpha1.WaitingForExtensionReason, o.notes)
+	case phase != hooksv1.BeforeDrain:
+		o.skip = actuate.Waits{}
+	}
+	if err := r.report(ctx, s, metav1.ConditionTrue, v1alpha1.ExtensionsDoneReason, o.notes); err != nil {
+		return time.Time{}, err
+	}
+	return time.Time{}, r.Actuate.LetGo(ctx, s.machine, o.skip, hook)
+}
+
+// outcome is what all verdicts on a Machine come to.
+type outcome struct {
+	holds, early bool
+	// again is the first instant at which time alone changes one of them.
+	again time.Time
+	notes []string
+	skip  actuate.Waits
+}
+
+func (o *outcome) add(v verdict) {
+	o.holds, o.early = o.holds || v.holds, o.early || v.early
+	if o.again.IsZero() || v.holds && v.again.Before(o.again) {
+		o.again = v.again
+	}
+	if v.note != "" {
+		o.notes = append(o.notes, v.note)
+	}
+	o.skip.Drain = o.skip.Drain || v.skip.Drain
+	o.skip.VolumeDetach = o.skip.VolumeDetach || v.skip.VolumeDetach
+}
+
+// steps are the extensions to ask.
+func (s *scope) steps() []types.UID {
+	var steps []types.UID
+	for i := range s.hooks {
+		steps = append(steps, s.hooks[i].UID)
+	}
+	return steps
+}
+
+// call returns what asks an extension.
+func (r *Reconciler) call(h *v1alpha1.MachineDeletionHook, request *hooksv1.BeforeMachineDeleteRequest) func(context.Context) leaving.Answer {
+	return func(ctx context.Context) leaving.Answer {
+		answer, err := r.Extensions.Call(ctx, h, request)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).V(4).Info("Extension failed", "MachineDeletionHook", h.Name, "err", err, "cause", errors.Unwrap(err))
+			return leaving.Answer{Err: err}
+		}
+		return leaving.Answer{
+			Wait: time.Duration(answer.RetryAfterSeconds) * time.Second, Says: answer.Message,
+			SkipDrain: answer.SkipDrain, SkipVolumeDetach: answer.SkipVolumeDetachWait,
+		}
+	}
+}
+
+// began is when the wait for the extensions of a phase began. That of the second is in
+// the status, where Cluster API writes it; decide asks nobody before.
+func (s *scope) began(phase hooksv1.Phase) time.Time {
+	if phase == hooksv1.BeforeTermination {
+		return s.machine.Status.Deletion.WaitForPreTerminateHookStartTime.Time
+	}
+	return children.LeavingSince(s.machine)
+}
+
+// request is what extensions are asked.
+func (s *scope) request(phase hooksv1.Phase) *hooksv1.BeforeMachineDeleteRequest {
+	req := &hooksv1.BeforeMachineDeleteRequest{Machine: *s.machine.DeepCopy(), Phase: phase, Trigger: s.trigger()}
+	req.Machine.ManagedFields = nil
+	if s.scheduled != nil {
+		req.ScheduledMachine = s.scheduled.Name
+	}
+	return req
+}
+
+// tell tells all extensions of a Machine that waits for nobody, once.
+func (r *Reconciler) tell(ctx context.Context, s *scope) {
+	if _, told := r.told.LoadOrStore(s.machine.UID, true); told {
+		return
+	}
+	request := s.request(hooksv1.BeforeDrain)
+	for i := range s.hooks {
+		h := &s.hooks[i]
+		limit := max(time.Duration(h.Spec.DeadlineSeconds)*time.Second, hookclient.Timeout(h))
+		r.Desk.Tell(ctx, h.UID, limit, func(ctx context.Context) {
+			if _, err := r.Extensions.Call(ctx, h, request); err != nil {
+				ctrl.LoggerFrom(ctx).Error(err, "Telling extension", "MachineDeletionHook", h.Name)
+			}
+		})
+	}
+}
+
+// report writes the condition on the Machine, and an Event where it says something else
+// than before. A text that changes alone makes none: an extension may count down.
+func (r *Reconciler) report(ctx context.Context, s *scope, status metav1.ConditionStatus, reason string, notes []string) error {
+	m, message := s.machine, clip.Message(strings.Join(notes, "; "))
+	before := m.DeepCopy()
+	conditions.Set(m, metav1.Condition{Type: v1alpha1.ReadyToLeaveCondition, Status: status, Reason: reason, Message: message})
+	if err := r.Actuate.PatchStatus(ctx, m, before); err != nil {
+		return err
+	}
+	was := conditions.Get(before, v1alpha1.ReadyToLeaveCondition)
+	if message != "" && (was == nil || was.Status != status || was.Reason != reason) {
+		r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, reason, "BeforeMachineDelete", "%s", message)
+	}
+	return nil
+}

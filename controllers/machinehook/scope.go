@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinehook
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
+)
+
+// scope holds what one reconcile reads.
+type scope struct {
+	machine *clusterv1.Machine
+	// cluster is nil if there is none.
+	cluster *clusterv1.Cluster
+	// scheduled is nil for a Machine that belongs to somebody else.
+	scheduled *v1alpha1.ScheduledMachine
+	// hooks are the extensions to ask, in the order of their names.
+	hooks []v1alpha1.MachineDeletionHook
+}
+
+// observe returns nil for a Machine that is paused, or another manager's.
+func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*scope, error) {
+	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, r.Live, machine, machine.Spec.ClusterName)
+	if err != nil || paused {
+		return nil, err
+	}
+	s := &scope{machine: machine, cluster: cluster}
+	if name := children.ParentOf(machine); name != "" {
+		s.scheduled = &v1alpha1.ScheduledMachine{}
+		switch err := r.Reader.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, s.scheduled); {
+		case apierrors.IsNotFound(err):
+			s.scheduled = nil
+		case err != nil:
+			return nil, fmt.Errorf("reading ScheduledMachine: %w", err)
+		}
+	}
+	if !s.servedBy(r.watchFilter) {
+		return nil, nil
+	}
+	s.hooks, err = r.hooksFor(ctx, machine.Namespace)
+	return s, err
+}
+
+// servedBy reports whether the Machine is for the manager with this filter. The first of
+// its ScheduledMachine, itself and its Cluster that carries the watch label says so. If
+// none does, it is for all: who else would take our hooks off? Extensions are then asked
+// by each, which they must bear anyway (ADR 0022).
+func (s *scope) servedBy(filter string) bool {
+	var says []map[string]string
+	if s.scheduled != nil {
+		says = append(says, s.scheduled.Labels)
+	}
+	says = append(says, s.machine.Labels)
+	if s.cluster != nil {
+		says = append(says, s.cluster.Labels)
+	}
+	for _, labels := range says {
+		if value, ok := labels[clusterv1.WatchLabel]; ok && filter != "" {
+			return value == filter
+		}
+	}
+	return true
+}
+
+// hooksFor returns the extensions for a namespace in the order of their names. A selector
+// that cannot be read selects it: an extension is asked once too often rather than not.
+// One that is being deleted is gone.
+func (r *Reconciler) hooksFor(ctx context.Context, namespace string) ([]v1alpha1.MachineDeletionHook, error) {
+	list := &v1alpha1.MachineDeletionHookList{}
+	if err := r.Reader.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing MachineDeletionHooks: %w", err)
+	}
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if len(list.Items) > 0 {
+		if err := r.Reader.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
+			return nil, fmt.Errorf("reading Namespace: %w", err)
+		}
+	}
+	hooks := slices.DeleteFunc(list.Items, func(h v1alpha1.MachineDeletionHook) bool {
+		if !h.DeletionTimestamp.IsZero() || h.Spec.NamespaceSelector == nil {
+			return !h.DeletionTimestamp.IsZero()
+		}
+		selector, err := metav1.LabelSelectorAsSelector(h.Spec.NamespaceSelector)
+		return err == nil && !selector.Matches(labels.Set(ns.Labels))
+	})
+	slices.SortFunc(hooks, func(a, b v1alpha1.MachineDeletionHook) int { return strings.Compare(a.Name, b.Name) })
+	return hooks, nil
+}
+
+// facts is the border between Kubernetes and the decision.
+func (s *scope) facts() facts {
+	m := s.machine
+	f := facts{
+		Deleting:       !m.DeletionTimestamp.IsZero(),
+		Drained:        m.Status.Deletion != nil && !m.Status.Deletion.WaitForPreTerminateHookStartTime.IsZero(),
+		ClusterLeaving: s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero(),
+		NoNode:         !m.Status.NodeRef.IsDefined(),
+		Trigger:        s.trigger(),
+		Extensions:     len(s.hooks),
+	}
+	_, f.PreDrain = m.Annotations[v1alpha1.PreDrainHookAnnotation]
+	_, f.PreTerminate = m.Annotations[v1alpha1.PreTerminateHookAnnotation]
+	if ready := conditions.Get(m, clusterv1.MachineNodeReadyCondition); ready != nil {
+		f.Unreachable = ready.Status == metav1.ConditionUnknown
+	}
+	return f
+}
+
+// trigger is why the Machine is being deleted.
+func (s *scope) trigger() hooksv1.Trigger {
+	sm := s.scheduled
+	switch {
+	case sm == nil:
+		return hooksv1.TriggerExternal
+	case sm.BeingReclaimed():
+		return hooksv1.TriggerEmergencyReclaim
+	case sm.Spec.KillSwitch:
+		return hooksv1.TriggerKillSwitch
+	case !sm.DeletionTimestamp.IsZero(), s.windowClosed():
+		return hooksv1.TriggerSchedule
+	default:
+		return hooksv1.TriggerExternal
+	}
+}
+
+// windowClosed reports whether the schedule was on and did not want the machine when
+// it began to leave. A schedule that is off, or cannot be read, moves nothing.
+func (s *scope) windowClosed() bool {
+	parsed, err := schedule.Parse(validation.ScheduleSpec(&s.scheduled.Spec.Schedule))
+	if err != nil || !s.scheduled.ScheduleEnabled() {
+		return false
+	}
+	wanted, _ := parsed.At(children.LeavingSince(s.machine))
+	return !wanted
+}
