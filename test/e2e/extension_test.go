@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
@@ -32,9 +33,15 @@ import (
 type extension struct {
 	l *lab
 
+	// slow has it answer when the caller gives up, and not before.
+	slow bool
+	hook *v1alpha1.MachineDeletionHook
+
 	mu    sync.Mutex
 	holds bool
 	asked []hooksv1.BeforeMachineDeleteRequest
+	// open are the Machines of calls under way.
+	open []string
 }
 
 // newExtension registers an extension for the lab's namespace, which holds what
@@ -42,6 +49,14 @@ type extension struct {
 func (l *lab) newExtension() *extension {
 	l.t.Helper()
 	e := &extension{l: l, holds: true}
+	e.register(l.Key.Namespace)
+	return e
+}
+
+// register serves the extension and registers it under a name.
+func (e *extension) register(name string) {
+	l := e.l
+	l.t.Helper()
 	// A server of httptest makes a certificate; another serves with it.
 	certificate := httptest.NewUnstartedServer(nil)
 	certificate.StartTLS()
@@ -68,8 +83,8 @@ func (l *lab) newExtension() *extension {
 		}
 	})
 	l.t.Cleanup(func() { stop(); wg.Wait() })
-	l.create(&v1alpha1.MachineDeletionHook{
-		ObjectMeta: metav1.ObjectMeta{Name: l.Key.Namespace},
+	e.hook = &v1alpha1.MachineDeletionHook{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.MachineDeletionHookSpec{
 			ClientConfig: runtimev1.ClientConfig{
 				URL:      fmt.Sprintf("https://127.0.0.1:%d", port),
@@ -77,9 +92,10 @@ func (l *lab) newExtension() *extension {
 			},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: l.Key.Namespace}},
 			Settings:          map[string]string{"pool": "batch"},
+			TimeoutSeconds:    30,
 		},
-	})
-	return e
+	}
+	l.create(e.hook)
 }
 
 // freePort is a port that was free a moment ago: the server wants a number.
@@ -93,15 +109,41 @@ func freePort(t *testing.T) int {
 	return free.Addr().(*net.TCPAddr).Port
 }
 
-func (e *extension) beforeMachineDelete(_ context.Context, req *hooksv1.BeforeMachineDeleteRequest, res *hooksv1.BeforeMachineDeleteResponse) {
+func (e *extension) beforeMachineDelete(ctx context.Context, req *hooksv1.BeforeMachineDeleteRequest, res *hooksv1.BeforeMachineDeleteResponse) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.asked = append(e.asked, *req)
+	if e.slow {
+		e.hang(ctx, req.Machine.Name)
+	}
 	res.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	if e.holds {
 		res.SetMessage("3 connections are open")
 		res.SetRetryAfterSeconds(1)
 	}
+}
+
+// hang waits, without the lock, until the caller gives up.
+func (e *extension) hang(ctx context.Context, machine string) {
+	e.open = append(e.open, machine)
+	e.mu.Unlock()
+	<-ctx.Done()
+	e.mu.Lock()
+	e.open = slices.DeleteFunc(e.open, func(m string) bool { return m == machine })
+}
+
+// waitOpen waits until it is being asked about exactly these Machines.
+func (e *extension) waitOpen(machines ...string) {
+	e.l.t.Helper()
+	e.l.until(func(context.Context) error {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		open := slices.Sorted(slices.Values(e.open))
+		if !slices.Equal(open, machines) {
+			return fmt.Errorf("extension %s is being asked about %q, want %q", e.hook.Name, open, machines)
+		}
+		return nil
+	})
 }
 
 // letGo has the extension hold nothing any more.
@@ -194,6 +236,66 @@ func TestDeletionOfTheNamespaceEndsWithAnExtension(t *testing.T) {
 	e.waitHeld(machine)
 	l.delete(&v1alpha1.MachineDeletionHook{ObjectMeta: metav1.ObjectMeta{Name: l.Key.Namespace}})
 	l.waitGone(machine, sm)
+}
+
+// TestSlowExtensionsHoldNobodyElseUp has three extensions hang in every call. They are
+// asked side by side about all machines that leave; one of another namespace is drained
+// and goes, an owner among those who wait gets his box, and whoever deletes the
+// extensions lets the others go.
+func TestSlowExtensionsHoldNobodyElseUp(t *testing.T) {
+	t.Parallel()
+	l, other := newLab(t, "extslow"), newLab(t, "extother")
+	var extensions []*extension
+	for i := range 3 {
+		e := &extension{l: l, slow: true}
+		e.register(fmt.Sprint("extslow-", i))
+		extensions = append(extensions, e)
+	}
+	fleet := []*v1alpha1.ScheduledMachine{l.running("box-a", nil), l.running("box-b", nil), l.running("box-c", nil)}
+	elsewhere, first, second := other.running("box", nil), other.running("first", nil), other.running("second", nil)
+	pod := other.runPod(elsewhere, "extother-work")
+	before := other.reclaimed(first)
+	var names []string
+	var machines []*clusterv1.Machine
+	for _, sm := range fleet {
+		machine := l.family(sm).machine
+		machines, names = append(machines, machine), append(names, machine.Name)
+	}
+	for _, sm := range fleet {
+		l.closeWindow(sm)
+	}
+	for _, e := range extensions {
+		e.waitOpen(names...)
+	}
+	other.closeWindow(elsewhere)
+	other.wantEvicted(pod)
+	other.waitPhase(elsewhere, inactive, metav1.ConditionTrue)
+
+	after := other.reclaimed(second)
+	t.Logf("from an owner's request to the Machine's end: %v while extensions hang, %v before", after, before)
+	l.reclaimed(fleet[0])
+	for _, e := range extensions {
+		l.delete(e.hook)
+	}
+	for _, e := range extensions {
+		e.waitOpen()
+	}
+	for _, machine := range machines {
+		l.waitGone(machine)
+	}
+}
+
+// reclaimed has the owner ask for a machine, and returns how long it takes until the
+// Machine is gone.
+func (l *lab) reclaimed(sm *v1alpha1.ScheduledMachine) time.Duration {
+	l.t.Helper()
+	machine, node := l.family(sm).machine, l.node(sm)
+	begin := time.Now()
+	l.askBack(node, "java")
+	l.waitGone(machine)
+	took := time.Since(begin)
+	l.wantReclaimed(sm, "java")
+	return took
 }
 
 // TestAHealthCheckReplacesAMachine has a MachineHealthCheck find a machine bad: it
