@@ -59,6 +59,7 @@ func Run(ctx context.Context, o Options, w World) error {
 	}
 	background.Go(func() { source.Run(ctx) })
 	background.Go(func() { l.reporter.KeepWarm(ctx) })
+	background.Go(func() { l.teller.Run(ctx) })
 	return l.run(ctx)
 }
 
@@ -84,10 +85,13 @@ func assemble(o Options, w World, counts *metrics.Set) (*loop, *configmap.Source
 	if err != nil {
 		return nil, nil, err
 	}
+	reporting := report.Options{Client: client, Node: o.NodeName, MachineID: machineID, Log: w.Log, Now: w.Now}
+	teller := report.NewTeller(reporting, counts.Told.Store)
+	counts.OnDetector = teller.Use
 	l := &loop{
 		log: w.Log, now: w.Now, counts: counts, configs: make(mailbox, 1),
 		detector: detect.New(detect.Options{Mode: mode, Open: open, Log: w.Log, Now: w.Now, Metrics: counts}),
-		reporter: report.New(report.Options{Client: client, Node: o.NodeName, MachineID: machineID, Log: w.Log, Now: w.Now}),
+		reporter: report.New(reporting), teller: teller,
 	}
 	return l, configmap.New(client, o.NodeName, w.Log, l.configs.put), nil
 }

@@ -37,6 +37,12 @@ type reporter interface {
 	KeepWarm(ctx context.Context)
 }
 
+type teller interface {
+	Arm(c reclaim.Config)
+	Rest(c reclaim.Config)
+	Run(ctx context.Context)
+}
+
 // loop is the life of the agent: quiet while the Node carries a request, idle
 // while nothing is asked for, watching otherwise.
 type loop struct {
@@ -45,17 +51,22 @@ type loop struct {
 	counts   *metrics.Set
 	detector detector
 	reporter reporter
+	teller   teller
 	configs  mailbox
-	// config is the last that was taken.
+	// config is the last that was taken, loaded that there was any.
 	config reclaim.Config
+	loaded bool
 }
+
+func (l *loop) take(c reclaim.Config) { l.config, l.loaded = c, true }
 
 func (l *loop) run(ctx context.Context) error {
 	requested := l.inspect(ctx)
 	for ctx.Err() == nil {
 		// What was asked for while nobody listened comes first.
 		select {
-		case l.config = <-l.configs:
+		case c := <-l.configs:
+			l.take(c)
 		default:
 		}
 		var err error
@@ -102,9 +113,13 @@ func (l *loop) inspect(ctx context.Context) (requested bool) {
 // idle waits for something to be asked for.
 func (l *loop) idle(ctx context.Context) {
 	l.log.Debug("Nothing is asked for")
+	if l.loaded {
+		l.teller.Rest(l.config)
+	}
 	select {
 	case <-ctx.Done():
-	case l.config = <-l.configs:
+	case c := <-l.configs:
+		l.take(c)
 	}
 }
 
@@ -117,6 +132,7 @@ func (l *loop) watch(ctx context.Context) (reported bool, err error) {
 	l.log.Info("Watching processes", "matchCommands", l.config.MatchCommands,
 		"matchArgvSubstrings", l.config.MatchArgvSubstrings, "pollInterval", l.config.Interval().String())
 	matcher, interval := compile(l.config, l.log), l.config.Interval()
+	l.teller.Arm(l.config)
 	go func() {
 		ended <- l.detector.Run(inner, matcher, interval, func(m detect.Match) {
 			select {
@@ -131,7 +147,8 @@ func (l *loop) watch(ctx context.Context) (reported bool, err error) {
 		reported, err = l.report(ctx, m)
 		cancel()
 		return reported, errors.Join(err, <-ended)
-	case l.config = <-l.configs:
+	case c := <-l.configs:
+		l.take(c)
 		cancel()
 		err = <-ended
 	case err = <-ended:

@@ -40,6 +40,7 @@ type workstation struct {
 	reading, reporting []error
 	reports            []string
 	cleared            chan struct{}
+	told               told
 }
 
 func (w *workstation) Run(ctx context.Context, m *match.Matcher, interval time.Duration, emit func(detect.Match)) error {
@@ -140,7 +141,62 @@ func (w *workstation) runs(names ...string) { w.set(func(w *workstation) { w.run
 func (w *workstation) loop() *loop {
 	return &loop{
 		log: slog.New(slog.DiscardHandler), now: time.Now, counts: &metrics.Set{},
-		detector: w, reporter: w, configs: make(mailbox, 1),
+		detector: w, reporter: w, teller: &w.told, configs: make(mailbox, 1),
+	}
+}
+
+// told keeps what the loop says that it looks for.
+type told struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (t *told) add(what string, c reclaim.Config) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.said = append(t.said, what+" "+c.Hash())
+}
+
+func (t *told) Arm(c reclaim.Config)  { t.add("arm", c) }
+func (t *told) Rest(c reclaim.Config) { t.add("rest", c) }
+func (*told) Run(ctx context.Context) { <-ctx.Done() }
+
+// TestWhatIsLookedForIsTold is about what the loop says of itself.
+func TestWhatIsLookedForIsTold(t *testing.T) {
+	arm, rest := "arm "+java.Hash(), "rest "+reclaim.Config{}.Hash()
+	cases := map[string]struct {
+		reason    string
+		requested bool
+		configs   []reclaim.Config
+		want      []string
+	}{
+		"NotLoaded":     {"Who has not read a configuration has nothing to say.", false, nil, nil},
+		"NothingAsked":  {"A configuration that asks for nothing is one.", false, []reclaim.Config{{}}, []string{rest}},
+		"Armed":         {"It is said what is looked for.", false, []reclaim.Config{java}, []string{arm}},
+		"Changed":       {"So is every change.", false, []reclaim.Config{java, idea}, []string{arm, "arm " + idea.Hash()}},
+		"Disarmed":      {"And its end.", false, []reclaim.Config{java, {}}, []string{arm, rest}},
+		"RequestStands": {"Nothing is looked for as long as a request stands.", true, []reclaim.Config{java}, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &workstation{requested: tc.requested, cleared: make(chan struct{})}
+				l := w.loop()
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- l.run(ctx) }()
+				synctest.Wait()
+				for _, c := range tc.configs {
+					l.configs.put(c)
+					time.Sleep(time.Minute)
+				}
+				cancel()
+				<-ended
+				if diff := cmp.Diff(tc.want, w.told.said); diff != "" {
+					t.Errorf("%s\n-want, +said:\n%s", tc.reason, diff)
+				}
+			})
+		})
 	}
 }
 

@@ -59,8 +59,11 @@ func (c Config) Interval() time.Duration {
 // gives the same bytes. Patterns that are not UTF-8, which TOML cannot hold,
 // have the offending bytes replaced by U+FFFD, as the ConfigMap would do.
 func (c Config) Text() string {
+	return "# Generated from spec.killIfCommands; changes are overwritten.\n" + c.body()
+}
+
+func (c Config) body() string {
 	var b strings.Builder
-	b.WriteString("# Generated from spec.killIfCommands; changes are overwritten.\n")
 	writeList(&b, "match_commands", c.MatchCommands)
 	writeList(&b, "match_argv_substrings", c.MatchArgvSubstrings)
 	b.WriteString("poll_interval_ms = ")

@@ -116,3 +116,37 @@ func TestConfigForDoesNotAlias(t *testing.T) {
 		t.Errorf("The two lists share memory: %v", c.MatchArgvSubstrings)
 	}
 }
+
+func TestAgentState(t *testing.T) {
+	state := AgentState{Detector: "netlink", Config: ConfigFor([]string{"java"}).Hash()}
+	if got, ok := ParseAgentState(state.Text()); !ok || got != state {
+		t.Errorf("what is written is read: %v, %t", got, ok)
+	}
+	if want := "detector=netlink config=8cc5ea17a5931d87"; state.Text() != want {
+		t.Errorf("the text is a contract with agents of other versions: %s", state.Text())
+	}
+	for _, text := range []string{
+		"", "true", "detector=netlink", "detector= config=" + state.Config, "detector=ebpf config=" + state.Config,
+		"detector=poll config=", "detector=poll config=" + state.Config[1:], "detector=poll config=" + state.Config + "00",
+		"detector=poll config=" + strings.ToUpper(state.Config), state.Text() + " ", "netlink " + state.Config, state.Text() + "\n",
+	} {
+		if got, ok := ParseAgentState(text); ok {
+			t.Errorf("no agent writes %q: %v", text, got)
+		}
+	}
+}
+
+func TestHash(t *testing.T) {
+	java := ConfigFor([]string{"java"})
+	if ConfigFor([]string{"java", ""}).Hash() != java.Hash() {
+		t.Error("an empty pattern makes no difference")
+	}
+	for name, other := range map[string]Config{
+		"OtherCommand": ConfigFor([]string{"idea"}), "Inert": {}, "OneList": {MatchCommands: []string{"java"}},
+		"OtherOrder": ConfigFor([]string{"java", "idea"}), "Interval": {MatchCommands: java.MatchCommands, MatchArgvSubstrings: java.MatchArgvSubstrings, PollInterval: time.Second},
+	} {
+		if other.Hash() == java.Hash() {
+			t.Errorf("%s: another configuration has the same hash", name)
+		}
+	}
+}

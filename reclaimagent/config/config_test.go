@@ -115,6 +115,9 @@ func TestRenderedConfigParses(t *testing.T) {
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 			t.Fatalf("Parse(%q), error %v: -want, +got:\n%s", want.Text(), err, diff)
 		}
+		if got.Hash() != want.Hash() {
+			t.Fatalf("%q: who writes it and who reads it must agree", want.Text())
+		}
 	})
 }
 

@@ -48,11 +48,23 @@ type Set struct {
 	// while nothing is polled.
 	PollInterval atomic.Int64
 
+	// Told says that the Node says what is looked for, and how.
+	Told atomic.Bool
+
+	// OnDetector, where it is set before the Set is used, is called with every name
+	// that SetDetector is.
+	OnDetector func(name string)
+
 	detector atomic.Pointer[string]
 }
 
 // SetDetector names the detector in use, "" for none.
-func (s *Set) SetDetector(name string) { s.detector.Store(&name) }
+func (s *Set) SetDetector(name string) {
+	s.detector.Store(&name)
+	if s.OnDetector != nil {
+		s.OnDetector(name)
+	}
+}
 
 // Detector returns the detector in use, "" for none.
 func (s *Set) Detector() string {
@@ -111,7 +123,9 @@ func (s *Set) Write(w io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// Handler serves /metrics, and /healthz, which answers as long as the process does.
+// Handler serves /metrics; /healthz, which answers as long as the process does; and
+// /readyz, which says whether the Node says what this process looks for: whoever reads
+// the Node cannot tell what a former process wrote.
 func (s *Set) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
@@ -119,6 +133,13 @@ func (s *Set) Handler() http.Handler {
 		_ = s.Write(w)
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "ok\n")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !s.Told.Load() {
+			http.Error(w, "the Node does not say what is looked for", http.StatusServiceUnavailable)
+			return
+		}
 		_, _ = io.WriteString(w, "ok\n")
 	})
 	return mux

@@ -40,6 +40,13 @@ func TestServe(t *testing.T) {
 	if got := get("/healthz"); got != "ok\n" {
 		t.Errorf("/healthz says %q", got)
 	}
+	if got := get("/readyz"); got == "ok\n" {
+		t.Error("/readyz answers for an agent that has told nothing")
+	}
+	s.Told.Store(true)
+	if got := get("/readyz"); got != "ok\n" {
+		t.Errorf("/readyz says %q", got)
+	}
 	got := get("/metrics")
 	for _, want := range []string{
 		"fivespot_agent_execs_total 3\n", "fivespot_agent_overruns_total 0\n", "fivespot_agent_match_latency_seconds 6e-05\n",

@@ -32,7 +32,14 @@ const (
 const lab = "lab"
 
 // theirs are the annotations that are the agent's to write.
-var theirs = []string{reclaim.RequestedAnnotation, reclaim.ReasonAnnotation, reclaim.RequestedAtAnnotation}
+var theirs = []string{reclaim.RequestedAnnotation, reclaim.ReasonAnnotation, reclaim.RequestedAtAnnotation, reclaim.StateAnnotation}
+
+// states are what an agent may say of itself.
+var states = []string{
+	reclaim.AgentState{Detector: "netlink", Config: reclaim.ConfigFor([]string{"java"}).Hash()}.Text(),
+	reclaim.AgentState{Detector: "poll", Config: reclaim.ConfigFor([]string{"idea"}).Hash()}.Text(),
+	reclaim.AgentState{Detector: reclaim.NoDetector, Config: reclaim.Config{}.Hash()}.Text(),
+}
 
 // nodeOf is a Node as it was applied.
 func nodeOf(name string) *corev1.Node {
@@ -52,6 +59,8 @@ func nodeOf(name string) *corev1.Node {
 		node.Annotations[reclaim.RequestedAnnotation] = "true"
 		node.Annotations[reclaim.ReasonAnnotation] = reclaim.Reason("idea")
 		node.Annotations[reclaim.RequestedAtAnnotation] = "2026-04-20T21:00:00Z"
+		// What no agent says, and what therefore somebody else wrote, changes nothing.
+		node.Annotations[reclaim.StateAnnotation] = long
 	}
 	return node
 }
@@ -104,6 +113,23 @@ var changes = []change{
 	annotation("asks in capitals", reclaim.RequestedAnnotation, "TRUE", false, false),
 	annotation("says too long a why", reclaim.ReasonAnnotation, long, false, false),
 	annotation("says too long a when", reclaim.RequestedAtAnnotation, long, false, false),
+	annotation("says what it listens for", reclaim.StateAnnotation, states[0], true, true),
+	annotation("says what it polls for", reclaim.StateAnnotation, states[1], true, true),
+	annotation("says that it rests", reclaim.StateAnnotation, states[2], true, true),
+	annotation("says nothing", reclaim.StateAnnotation, "", false, false),
+	annotation("says that it dreams", reclaim.StateAnnotation, strings.Replace(states[1], "poll", "dreams", 1), false, false),
+	annotation("says no configuration", reclaim.StateAnnotation, "detector=poll config=", false, false),
+	annotation("says more than it may", reclaim.StateAnnotation, states[0]+" x", false, false),
+	annotation("says it in another line", reclaim.StateAnnotation, "\n"+states[0], false, false),
+	annotation("says another configuration", reclaim.StateAnnotation, states[0]+"0", false, false),
+	{
+		what: "asks, and says what it listened for", path: []string{"metadata", "annotations", reclaim.RequestedAnnotation}, value: "true", allowed: true, asking: true,
+		more: []change{annotation("", reclaim.StateAnnotation, states[0], true, true)},
+	},
+	{
+		what: "asks, and says what it may not", path: []string{"metadata", "annotations", reclaim.RequestedAnnotation}, value: "true",
+		more: []change{annotation("", reclaim.StateAnnotation, "x", false, false)},
+	},
 	annotation("adds an annotation", "example.org/new", "x", false, false),
 	annotation("adds one of ours that is not the agent's", "5spot.finos.org/applied-taints", "[]", false, false),
 	annotation("adds one that begins like the agent's", "5spot.finos.org/reclaim-requested-by", "x", false, false),
@@ -141,6 +167,7 @@ var removals = []change{
 	annotation("takes the request back", reclaim.RequestedAnnotation, nil, false, false),
 	annotation("takes the reason back", reclaim.ReasonAnnotation, nil, false, false),
 	annotation("takes the time back", reclaim.RequestedAtAnnotation, nil, false, false),
+	annotation("takes back what it said", reclaim.StateAnnotation, nil, false, false),
 }
 
 // allows is the specification in one place: only the token of a pod on this very

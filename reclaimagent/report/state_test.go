@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
+)
+
+// direct asks a server without a network, so that a test has its own time.
+type direct struct{ s *server }
+
+func (d direct) Multiplexed() bool { return true }
+
+func (d direct) Do(_ context.Context, r kubeapi.Request, into any) error {
+	s := d.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	method := r.Method
+	if method == "" {
+		method = http.MethodGet
+	}
+	s.requests = append(s.requests, method)
+	s.bodies = append(s.bodies, string(r.Body))
+	if s.before != nil {
+		switch code := s.before(s, &http.Request{Method: method}); {
+		case code < 0:
+			return errors.New("connection refused")
+		case code > 0:
+			return &kubeapi.StatusError{Code: code}
+		}
+	}
+	if method == http.MethodPatch {
+		if code, err := s.patch(r.ContentType, r.Body); err != nil {
+			return &kubeapi.StatusError{Code: code, Message: err.Error()}
+		}
+		return nil
+	}
+	return json.Unmarshal(s.document(), into)
+}
+
+var (
+	java = reclaim.ConfigFor([]string{"java"})
+	idea = reclaim.ConfigFor([]string{"idea"})
+)
+
+func stated(detector string, c reclaim.Config) string {
+	return reclaim.AgentState{Detector: detector, Config: c.Hash()}.Text()
+}
+
+// failing answers the first requests with codes; -1 is no answer.
+func failing(codes ...int) func(*server, *http.Request) int {
+	return func(*server, *http.Request) int {
+		if len(codes) == 0 {
+			return 0
+		}
+		code := codes[0]
+		codes = codes[1:]
+		return code
+	}
+}
+
+func TestTeller(t *testing.T) {
+	const get, patch = http.MethodGet, http.MethodPatch
+	armed := func(t *report.Teller) { t.Arm(java); t.Use("netlink") }
+	cases := map[string]struct {
+		reason   string
+		server   *server
+		before   func(*server, *http.Request) int
+		story    func(s *server, t *report.Teller)
+		want     any
+		told     bool
+		requests []string
+	}{
+		"NothingToSay": {
+			reason: "Before anything is looked for the Node is left alone.",
+			story:  func(_ *server, t *report.Teller) { t.Arm(java); time.Sleep(time.Hour) },
+		},
+		"Watching": {
+			reason: "It is written once, and looked after.",
+			story:  func(_ *server, t *report.Teller) { armed(t); time.Sleep(20 * time.Second) },
+			want:   stated("netlink", java), told: true, requests: []string{get, patch},
+		},
+		"SaidBefore": {
+			reason: "An agent that starts again writes nothing that is so already.",
+			server: newServer(machineID, map[string]any{reclaim.StateAnnotation: stated("netlink", java)}),
+			story:  func(_ *server, t *report.Teller) { armed(t); time.Sleep(20 * time.Second) },
+			want:   stated("netlink", java), told: true, requests: []string{get},
+		},
+		"OneWrite": {
+			reason: "Nobody could read what was so for a moment.",
+			story: func(_ *server, t *report.Teller) {
+				t.Rest(reclaim.Config{})
+				armed(t)
+				t.Use("")
+				t.Use("poll")
+				t.Use("netlink")
+				t.Arm(idea)
+				t.Use("netlink")
+				time.Sleep(20 * time.Second)
+			},
+			want: stated("netlink", idea), told: true, requests: []string{get, patch},
+		},
+		"Changed": {
+			reason: "What is looked for now is not on the Node yet.",
+			story: func(_ *server, t *report.Teller) {
+				armed(t)
+				time.Sleep(20 * time.Second)
+				t.Arm(idea)
+				t.Use("netlink")
+				synctest.Wait()
+			},
+			want: stated("netlink", java), requests: []string{get, patch},
+		},
+		"FellBack": {
+			reason: "Another detector is news.",
+			story: func(_ *server, t *report.Teller) {
+				armed(t)
+				time.Sleep(20 * time.Second)
+				t.Use("poll")
+				time.Sleep(20 * time.Second)
+			},
+			want: stated("poll", java), told: true, requests: []string{get, patch, get, patch},
+		},
+		"Disarmed": {
+			reason: "Nothing is looked for.",
+			story: func(_ *server, t *report.Teller) {
+				armed(t)
+				time.Sleep(20 * time.Second)
+				t.Rest(reclaim.Config{})
+				time.Sleep(20 * time.Second)
+			},
+			want: stated("none", reclaim.Config{}), told: true, requests: []string{get, patch, get, patch},
+		},
+		"TakenOff": {
+			reason: "What somebody took off is put back.",
+			story: func(s *server, t *report.Teller) {
+				armed(t)
+				time.Sleep(20 * time.Second)
+				s.mu.Lock()
+				s.annotate(reclaim.StateAnnotation, "")
+				s.mu.Unlock()
+				time.Sleep(8 * time.Minute)
+			},
+			want: stated("netlink", java), told: true,
+		},
+		"AnotherMachine": {
+			reason: "Who would not report for a Node does not say that it watches it.",
+			server: newServer("ffffffffffffffffffffffffffffffff", map[string]any{}),
+			story:  func(_ *server, t *report.Teller) { armed(t); time.Sleep(3 * time.Second) },
+		},
+		"Refused": {
+			reason: "A refusal is tried again.",
+			before: failing(0, http.StatusForbidden, http.StatusForbidden),
+			story:  func(_ *server, t *report.Teller) { armed(t); time.Sleep(20 * time.Second) },
+			want:   stated("netlink", java), told: true, requests: []string{get, patch, get, get, patch},
+		},
+		"RefusedForGood": {
+			reason: "Whoever may not annotate its Node could not ask for it either.",
+			before: func(_ *server, r *http.Request) int {
+				if r.Method == patch {
+					return http.StatusForbidden
+				}
+				return 0
+			},
+			story: func(_ *server, t *report.Teller) { armed(t); time.Sleep(3 * time.Second) },
+		},
+		"ServerAwayLater": {
+			reason: "A server that does not answer is no news of what the Node says.",
+			story: func(s *server, t *report.Teller) {
+				armed(t)
+				time.Sleep(20 * time.Second)
+				s.mu.Lock()
+				s.before = func(*server, *http.Request) int { return -1 }
+				s.requests = nil
+				s.mu.Unlock()
+				time.Sleep(8 * time.Minute)
+			},
+			want: stated("netlink", java), told: true,
+		},
+		"RequestStands": {
+			reason: "A request is not written over, nor is it made to look newer.",
+			server: newServer(machineID, map[string]any{reclaim.RequestedAnnotation: "true"}),
+			story:  func(_ *server, t *report.Teller) { armed(t); time.Sleep(3 * time.Second) },
+		},
+		"AnotherNode": {
+			reason: "A Node that came since is told by who looks at it.",
+			before: func(s *server, r *http.Request) int {
+				if r.Method == patch && len(s.requests) == 2 {
+					s.node["metadata"].(map[string]any)["uid"] = "u2"
+				}
+				return 0
+			},
+			story: func(_ *server, t *report.Teller) { armed(t); time.Sleep(20 * time.Second) },
+			want:  stated("netlink", java), told: true, requests: []string{get, patch, get, patch},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := tc.server
+				if s == nil {
+					s = newServer(machineID, map[string]any{"kept": "kept"})
+				}
+				s.before = tc.before
+				var told atomic.Bool
+				teller := report.NewTeller(report.Options{
+					Client: direct{s}, Node: "ws", MachineID: machineID, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+				}, told.Store)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() { teller.Run(ctx); close(ended) }()
+				tc.story(s, teller)
+				synctest.Wait()
+				if got := s.annotations()[reclaim.StateAnnotation]; got != tc.want || told.Load() != tc.told {
+					t.Errorf("%s\nthe Node says %v (told: %t), want %v (%t)", tc.reason, got, told.Load(), tc.want, tc.told)
+				}
+				if diff := cmp.Diff(tc.requests, s.requests); tc.requests != nil && diff != "" {
+					t.Errorf("%s\nrequests: -want, +got:\n%s", tc.reason, diff)
+				}
+				cancel()
+				<-ended
+			})
+		})
+	}
+}
