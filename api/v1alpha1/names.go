@@ -96,6 +96,10 @@ const (
 	// NodeTaintedCondition is True when the Node has the taints of the spec. It is
 	// absent while there are none to apply and none to remove.
 	NodeTaintedCondition = "NodeTainted"
+	// OwnerProtectedCondition is True when the reclaim agent runs on the Node and looks
+	// for what the spec asks for. It is absent where the spec asks for nothing, or where
+	// there is no Node.
+	OwnerProtectedCondition = "OwnerProtected"
 )
 
 // Condition types of a Machine.
@@ -234,6 +238,27 @@ const (
 	TaintOwnershipConflictReason = "TaintOwnershipConflict"
 )
 
+// Reasons of the OwnerProtected condition.
+const (
+	// WatchingReason means that the agent looks for the programs of the spec; the message
+	// says by which detector.
+	WatchingReason = "Watching"
+	// AgentNotInstalledReason means that the agent could not be installed, or that nobody
+	// installed it; the message says why.
+	AgentNotInstalledReason = "AgentNotInstalled"
+	// AgentNotRunningReason means that no pod of the agent is Ready on the Node; the
+	// message says why.
+	AgentNotRunningReason = "AgentNotRunning"
+	// ConfigurationPendingReason means that the agent looks for other programs than those
+	// of the spec, because it has not read them yet.
+	ConfigurationPendingReason = "ConfigurationPending"
+	// ConfigurationUnconfirmedReason means that the agent runs and does not say what it
+	// looks for: it is older than the manager.
+	ConfigurationUnconfirmedReason = "ConfigurationUnconfirmed"
+	// AgentUnseenReason means that the agent's pods, or the Node, cannot be read.
+	AgentUnseenReason = "AgentUnseen"
+)
+
 // Reasons of events on a ScheduledMachine or its Cluster, besides the names of conditions.
 const (
 	// EmergencyReclaimEvent is the Warning at the start of an emergency reclaim.
@@ -248,6 +273,11 @@ const (
 	// ReclaimAgentBlockedEvent is the Warning on a Cluster in which an object of
 	// somebody else has the name of one that the reclaim agent needs.
 	ReclaimAgentBlockedEvent = "ReclaimAgentBlocked"
+	// OwnerUnprotectedEvent is the Warning when an owner's programs have not been looked
+	// for, for some time.
+	OwnerUnprotectedEvent = "OwnerUnprotected"
+	// OwnerProtectedEvent says that they are looked for again.
+	OwnerProtectedEvent = "OwnerProtected"
 	// RapidReReclaimEvent is the Warning when a machine is reclaimed for the third time
 	// inside ten minutes.
 	RapidReReclaimEvent = "RapidReReclaim"

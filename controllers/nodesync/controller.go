@@ -27,6 +27,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -45,6 +46,8 @@ type Reconciler struct {
 	// Manifests are installed in their order. Without any, the installation is
 	// somebody else's, and only Nodes and ConfigMaps are kept.
 	Manifests []*unstructured.Unstructured
+	// Board is told what became of the installation; nil is not.
+	Board *installation.Board
 
 	watches     watcher
 	watchFilter string
@@ -64,41 +67,55 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || s == nil {
 		return ctrl.Result{}, workload.IgnoreNotConnected(err)
 	}
-	err = r.act(ctx, s)
+	done := r.act(ctx, s)
+	err = done.err()
+	if wait := r.memory.conflicting(s.key, apierrors.IsConflict(err) && !errors.Is(err, errForeign)); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil // A newer object is on its way to the cache.
+	}
+	r.tell(s, done)
 	switch {
 	case err == nil && s.use == unused:
 		r.memory.setClean(s.key, true)
 	case err == nil, workload.NotConnected(err):
-	case apierrors.IsConflict(err) && !errors.Is(err, errForeign):
-		return ctrl.Result{RequeueAfter: 1}, nil // A newer object is on its way to the cache.
 	default:
 		r.memory.forget(s.key)
 		if errors.Is(err, errForeign) {
-			r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.ReclaimAgentBlockedEvent, "InstallReclaimAgent", "%s", err)
+			r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.ReclaimAgentBlockedEvent, "InstallReclaimAgent", "%s: %s", err, wayOut(err))
 		}
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, nil
 }
 
+// tell tells others what became of the run. A connection that broke is no outcome.
+func (r *Reconciler) tell(s *scope, done tried) {
+	switch {
+	case workload.NotConnected(done.err()):
+	case s.use == unused:
+		r.Board.Forget(s.key)
+	default:
+		r.Board.Tell(s.key, done.outcome(len(r.Manifests) == 0))
+	}
+}
+
 // act opts Nodes in after the agent is installed, and out before it goes. A Node
 // that fails does not hold up the others.
-func (r *Reconciler) act(ctx context.Context, s *scope) error {
-	var errs []error
+func (r *Reconciler) act(ctx context.Context, s *scope) tried {
+	done := tried{nodes: map[string]error{}}
 	if s.use == used {
-		errs = append(errs, r.install(ctx, s))
+		done.install = r.install(ctx, s)
 	}
 	for _, n := range s.nodes {
 		for _, step := range r.steps() {
 			if err := step(ctx, s, n); err != nil {
-				errs = append(errs, fmt.Errorf("node %s: %w", n.name, err))
+				done.nodes[n.name] = fmt.Errorf("node %s: %w", n.name, err)
 			}
 		}
 	}
-	if err := errors.Join(errs...); err != nil || s.use != unused {
-		return err
+	if done.err() == nil && s.use == unused {
+		done.uninstall = r.uninstall(ctx, s)
 	}
-	return r.uninstall(ctx, s)
+	return done
 }
 
 // A nodeStep does one thing for one Node. It is idempotent, writes nothing where
@@ -114,7 +131,8 @@ func (r *Reconciler) readCluster(ctx context.Context, key client.ObjectKey) (*cl
 	err := r.Reader.Get(ctx, key, cluster)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && !cluster.DeletionTimestamp.IsZero():
-		r.memory.forget(key)
+		r.memory.forgetCluster(key)
+		r.Board.Forget(key)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading Cluster: %w", err)

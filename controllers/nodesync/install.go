@@ -21,10 +21,10 @@ import (
 func (r *Reconciler) install(ctx context.Context, s *scope) error {
 	for _, desired := range r.Manifests {
 		if err := r.sync(ctx, s, desired); err != nil {
-			return fmt.Errorf("installing reclaim agent: %w", err)
+			return objectError{desired.GetKind(), fmt.Errorf("installing reclaim agent: %w", err)}
 		}
 		if err := r.watches.installed(ctx, s.key, desired); err != nil {
-			return fmt.Errorf("watching %s: %w", desired.GetKind(), err)
+			return objectError{desired.GetKind(), fmt.Errorf("watching %s: %w", desired.GetKind(), err)}
 		}
 	}
 	return nil

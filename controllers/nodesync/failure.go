@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
+)
+
+const yourself = "or install the agent yourself, and start the manager with --agent-install=disabled"
+
+// tried is what became of one run.
+type tried struct {
+	// install is the failure of the Cluster, nodes those of its Nodes, by their names.
+	install error
+	nodes   map[string]error
+	// uninstall concerns no Node any more.
+	uninstall error
+}
+
+func (t tried) err() error {
+	errs := []error{t.install, t.uninstall}
+	for _, err := range t.nodes {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// outcome is what others are told of it.
+func (t tried) outcome(elsewhere bool) installation.Outcome {
+	o := installation.Outcome{Elsewhere: elsewhere, Failure: failureOf(t.install), Nodes: map[string]installation.Failure{}}
+	for name, err := range t.nodes {
+		o.Nodes[name] = failureOf(err)
+	}
+	return o
+}
+
+// An objectError is a failure that concerns one object.
+type objectError struct {
+	object string
+	err    error
+}
+
+func (e objectError) Error() string { return e.err.Error() }
+func (e objectError) Unwrap() error { return e.err }
+
+func failureOf(err error) installation.Failure {
+	if err == nil {
+		return installation.Failure{}
+	}
+	return installation.Failure{Class: classOf(err), Text: fmt.Sprintf("%s: %s", err, wayOut(err))}
+}
+
+// classOf is the object that it concerns, and what the API server makes of it, or else
+// the kind of the innermost error: nothing that changes while the failure stays.
+func classOf(err error) string {
+	var object objectError
+	_ = errors.As(err, &object)
+	if code, ok := codeOf(err); ok {
+		return fmt.Sprintf("%s: %d %s", object.object, code, apierrors.ReasonForError(err))
+	}
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		err = inner
+	}
+	return fmt.Sprintf("%s: %T", object.object, err)
+}
+
+func codeOf(err error) (int32, bool) {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		return 0, false
+	}
+	return status.ErrStatus.Code, true
+}
+
+// wayOut says what can be done about err.
+func wayOut(err error) string {
+	code, _ := codeOf(err)
+	switch {
+	case errors.Is(err, errForeign):
+		return "delete it, " + yourself
+	case meta.IsNoMatchError(err), code == http.StatusUnsupportedMediaType:
+		return "the workload cluster needs Kubernetes 1.30 or newer, with server-side apply and ValidatingAdmissionPolicy; use one that has them, " + yourself
+	case code == http.StatusNotFound:
+		return "its Namespace comes with the agent, which somebody else is to install"
+	case code == http.StatusForbidden, code == http.StatusUnauthorized:
+		return "allow it to the user of the Cluster's kubeconfig, " + yourself
+	default:
+		return "it is tried again"
+	}
+}
