@@ -164,7 +164,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("reading manifests of the reclaim agent: %w", err)
 	}
 	if err := (&nodesync.Reconciler{
-		Reader: mgr.GetClient(), ClusterIndex: scheduledmachine.ClusterNameIndex, Children: read,
+		Clock: o.Clock, Reader: mgr.GetClient(), ClusterIndex: scheduledmachine.ClusterNameIndex, Children: read,
 		ClusterCache: clusterCache, Recorder: recorder, Manifests: install,
 	}).SetupWithManager(mgr, o.WatchFilter, watch.Options(nodesyncConcurrency, workers.Deadline)); err != nil {
 		return err

@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // Labels of what we make in a workload cluster. The first is only on what the
@@ -93,33 +90,6 @@ type memory struct {
 	left map[client.ObjectKey]map[identity]fingerprint
 	// clean are Clusters without a user in which nothing of ours is left.
 	clean map[client.ObjectKey]bool
-	// conflicts are how many runs in a row met a newer object.
-	conflicts map[client.ObjectKey]int
-}
-
-// quietConflicts is how many conflicts in a row are taken for a cache that is late:
-// they are waited for three seconds in all. Then somebody refuses for good, which is a
-// failure like any other.
-const quietConflicts = 6
-
-// conflicting notes whether a run met a newer object, and returns how long to wait for
-// the cache; zero if that was not it.
-func (m *memory) conflicting(cluster client.ObjectKey, conflict bool) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !conflict {
-		delete(m.conflicts, cluster)
-		return 0
-	}
-	if m.conflicts == nil {
-		m.conflicts = map[client.ObjectKey]int{}
-	}
-	met := m.conflicts[cluster]
-	m.conflicts[cluster] = met + 1
-	if met >= quietConflicts {
-		return 0
-	}
-	return wake.QuietRetry << met
 }
 
 func (m *memory) leave(cluster client.ObjectKey, id identity, f fingerprint) {
@@ -147,12 +117,6 @@ func (m *memory) forget(cluster client.ObjectKey) {
 	defer m.mu.Unlock()
 	delete(m.left, cluster)
 	delete(m.clean, cluster)
-}
-
-// forgetCluster forgets a Cluster that is gone.
-func (m *memory) forgetCluster(cluster client.ObjectKey) {
-	m.forget(cluster)
-	m.conflicting(cluster, false)
 }
 
 // setClean says whether a Cluster is known to have nothing of ours.

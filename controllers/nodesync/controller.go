@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -28,11 +29,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // Reconciler keeps workload clusters as their ScheduledMachines want them.
 type Reconciler struct {
+	// Clock tells the time, for back-offs only.
+	Clock clock.PassiveClock
 	// Reader reads ScheduledMachines and Clusters from the manager's cache.
 	Reader client.Reader
 	// ClusterIndex is the index of ScheduledMachines by the name of their Cluster.
@@ -52,6 +56,7 @@ type Reconciler struct {
 	watches     watcher
 	watchFilter string
 	memory      memory
+	fresh       wake.Freshness
 }
 
 // A watcher makes objects of a connected workload cluster wake their Cluster. It is
@@ -61,31 +66,42 @@ type watcher interface {
 	installed(ctx context.Context, cluster client.ObjectKey, obj *unstructured.Unstructured) error
 }
 
-// Reconcile brings one workload cluster to where it should be.
+// Reconcile brings one workload cluster to where it should be. A conflict is met as
+// everywhere, but that other events of the Cluster are not held back for it: Nodes
+// must not wait because somebody refuses a write for another.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	s, err := r.observe(ctx, req.NamespacedName)
-	if err != nil || s == nil {
-		return ctrl.Result{}, workload.IgnoreNotConnected(err)
+	return r.fresh.Meet(req, r.Clock.Now(), workload.IgnoreNotConnected(r.reconcile(ctx, req.NamespacedName)))
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) error {
+	s, err := r.observe(ctx, key)
+	switch {
+	case workload.NotConnected(err):
+		return err
+	case err != nil:
+		r.Board.Tell(key, tried{install: err}.outcome(r.elsewhere()))
+		return err
+	case s == nil:
+		return nil
 	}
 	done := r.act(ctx, s)
 	err = done.err()
-	if wait := r.memory.conflicting(s.key, apierrors.IsConflict(err) && !errors.Is(err, errForeign)); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil // A newer object is on its way to the cache.
-	}
 	r.tell(s, done)
 	switch {
 	case err == nil && s.use == unused:
 		r.memory.setClean(s.key, true)
-	case err == nil, workload.NotConnected(err):
+	case err == nil, workload.NotConnected(err), apierrors.IsConflict(err) && !errors.Is(err, errForeign):
 	default:
 		r.memory.forget(s.key)
 		if errors.Is(err, errForeign) {
 			r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.ReclaimAgentBlockedEvent, "InstallReclaimAgent", "%s: %s", err, wayOut(err))
 		}
-		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, nil
+	return err
 }
+
+// elsewhere reports whether somebody else installs the agent.
+func (r *Reconciler) elsewhere() bool { return len(r.Manifests) == 0 }
 
 // tell tells others what became of the run. A connection that broke is no outcome.
 func (r *Reconciler) tell(s *scope, done tried) {
@@ -94,7 +110,7 @@ func (r *Reconciler) tell(s *scope, done tried) {
 	case s.use == unused:
 		r.Board.Forget(s.key)
 	default:
-		r.Board.Tell(s.key, done.outcome(len(r.Manifests) == 0))
+		r.Board.Tell(s.key, done.outcome(r.elsewhere()))
 	}
 }
 
@@ -131,7 +147,7 @@ func (r *Reconciler) readCluster(ctx context.Context, key client.ObjectKey) (*cl
 	err := r.Reader.Get(ctx, key, cluster)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && !cluster.DeletionTimestamp.IsZero():
-		r.memory.forgetCluster(key)
+		r.memory.forget(key)
 		r.Board.Forget(key)
 		return nil, nil
 	case err != nil:

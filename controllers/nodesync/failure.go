@@ -5,7 +5,9 @@ package nodesync
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,8 +28,8 @@ type tried struct {
 
 func (t tried) err() error {
 	errs := []error{t.install, t.uninstall}
-	for _, err := range t.nodes {
-		errs = append(errs, err)
+	for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
+		errs = append(errs, t.nodes[name])
 	}
 	return errors.Join(errs...)
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,6 +31,7 @@ import (
 	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
@@ -53,6 +55,7 @@ type world struct {
 	recorder  *events.FakeRecorder
 	r         *nodesync.Reconciler
 	cache     clustercache.ClusterCache
+	board     *installation.Board
 }
 
 func newWorld(t *testing.T, commands ...string) *world {
@@ -124,8 +127,9 @@ func (w *world) restart() {
 	if w.cache == nil {
 		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster))
 	}
+	w.board = installation.NewBoard()
 	w.r = (&nodesync.Reconciler{
-		Reader: c, ClusterIndex: index, Children: children.Reader{Cached: c, Live: c},
+		Clock: clock.RealClock{}, Board: w.board, Reader: c, ClusterIndex: index, Children: children.Reader{Cached: c, Live: c},
 		ClusterCache: w.cache, Recorder: w.recorder, Manifests: w.manifests,
 	}).WithoutWatches()
 }
