@@ -6,6 +6,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,12 +29,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodetaints"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/protection"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/topology"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/webhooks"
@@ -159,18 +162,25 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	}).SetupWithManager(mgr, o.WatchFilter, watch.Options(machinehookConcurrency, workers.Deadline)); err != nil {
 		return err
 	}
-	install, err := installation(o)
+	install, err := agentManifests(o)
 	if err != nil {
 		return fmt.Errorf("reading manifests of the reclaim agent: %w", err)
 	}
+	board := installation.NewBoard()
 	if err := (&nodesync.Reconciler{
 		Clock: o.Clock, Reader: mgr.GetClient(), ClusterIndex: scheduledmachine.ClusterNameIndex, Children: read,
-		ClusterCache: clusterCache, Recorder: recorder, Manifests: install,
+		ClusterCache: clusterCache, Recorder: recorder, Manifests: install, Board: board,
 	}).SetupWithManager(mgr, o.WatchFilter, watch.Options(nodesyncConcurrency, workers.Deadline)); err != nil {
 		return err
 	}
 	if err := (&nodetaints.Reconciler{
 		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()), ClusterCache: clusterCache,
+	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, watch.Options(o.ScheduledMachineConcurrency, workers.Deadline)); err != nil {
+		return err
+	}
+	if err := (&protection.Reconciler{
+		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()),
+		ClusterCache: clusterCache, Board: board, Recorder: recorder,
 	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, watch.Options(o.ScheduledMachineConcurrency, workers.Deadline)); err != nil {
 		return err
 	}
@@ -203,8 +213,8 @@ func serveHooks(mgr ctrl.Manager, o Options) error {
 	return s.Serve(handlers.All(mgr.GetClient(), o.Clock, scheduledmachine.ClusterNameIndex)...)
 }
 
-// installation is what the manager installs in workload clusters.
-func installation(o Options) ([]*unstructured.Unstructured, error) {
+// agentManifests are what the manager installs in workload clusters.
+func agentManifests(o Options) ([]*unstructured.Unstructured, error) {
 	if o.AgentInstall == AgentInstallDisabled {
 		return nil, nil
 	}
@@ -230,6 +240,7 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 		return nil, err
 	}
 	byObject := nodesync.CacheByObject()
+	maps.Copy(byObject, protection.CacheByObject())
 	byObject[&corev1.Node{}] = cache.ByObject{Transform: workload.TrimNode}
 	return clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient:     secrets,

@@ -33,6 +33,10 @@ func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Ti
 		conditions.Set(s.scheduled, c)
 	}
 	s.scheduled.Status.Message = clip.Message(ready.Message)
+	if s.scheduled.Status.NodeRef == nil || len(s.scheduled.Spec.KillIfCommands) == 0 {
+		// Package protection takes it off as well; here that costs no write of its own.
+		conditions.Delete(s.scheduled, v1alpha1.OwnerProtectedCondition)
+	}
 }
 
 // settled are the reasons of a decision that say the object is where its spec

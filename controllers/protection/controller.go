@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package protection answers one question: would the owner of a machine be heard?
+// It looks at the agent's pod on the Node, at what the Node says of its agent, and at
+// what became of the installation, and reports the OwnerProtected condition. It does
+// nothing about it, and believes the Node for nothing else. See ADR 0021.
+//
+// It writes status as package nodetaints does: one condition, under the object's lock,
+// and it is not woken by a change of status.
+package protection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// readsFor bounds the reading of a workload cluster, whose cache waits until it has
+// listed what it is to hold: a cluster that never answers must not keep a worker.
+const readsFor = 10 * time.Second
+
+// Reconciler reports whether owners are protected.
+type Reconciler struct {
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Reader reads ScheduledMachines and Clusters from the manager's cache.
+	Reader client.Reader
+	// Children reads Machines.
+	Children children.Reader
+	// Actuate writes status to the management cluster.
+	Actuate *actuate.Actuator
+	// ClusterCache reaches the Nodes and the agent's pods.
+	ClusterCache clustercache.ClusterCache
+	// Board knows what became of the installations.
+	Board *installation.Board
+	// Recorder records events.
+	Recorder events.EventRecorder
+
+	nodes, pods workload.Watch
+	watchFilter string
+	fresh       wake.Freshness
+	differing   differing
+}
+
+// scope holds what one reconcile reads.
+type scope struct {
+	scheduled *v1alpha1.ScheduledMachine
+	cluster   client.ObjectKey
+	// machine is nil if there is none.
+	machine *clusterv1.Machine
+	// node is nil if there is none, or if it was not read.
+	node *corev1.Node
+	// pod is the agent's, nil if there is none, or if it was not read.
+	pod *corev1.Pod
+	// disconnected says that there is no connection, unreadable why reading failed.
+	disconnected bool
+	unreadable   error
+	// outcome is that of the installation, once it was tried.
+	outcome installation.Outcome
+	tried   bool
+}
+
+// Reconcile reports whether the owner of one machine is protected.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	sm := &v1alpha1.ScheduledMachine{}
+	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
+		r.fresh.Forget(req)
+		r.differing.over(req)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
+		return ctrl.Result{}, nil // Its Cluster, Machine or Node woke us; it is another manager's.
+	}
+	read := sm.ResourceVersion
+	if wait := r.fresh.Hold(req, read, r.Clock.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	again, err := r.reconcile(ctx, req, sm)
+	r.fresh.Wrote(req, read, sm.ResourceVersion)
+	result, err := r.fresh.Meet(req, r.Clock.Now(), err)
+	if err == nil && result.IsZero() {
+		result.RequeueAfter = again
+	}
+	return result, err
+}
+
+// reconcile observes, decides and reports. It returns when to look again, zero if
+// whatever changes wakes us.
+func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, sm *v1alpha1.ScheduledMachine) (time.Duration, error) {
+	s, err := r.observe(ctx, sm)
+	if err != nil || s == nil {
+		return 0, err
+	}
+	v := Decide(s.facts())
+	last := conditions.Get(sm, v1alpha1.OwnerProtectedCondition)
+	if v.Settled(last) {
+		r.differing.over(req)
+		return 0, s.unreadable
+	}
+	if wait := r.differing.left(req, v.Patience(last), r.Clock.Now()); wait > 0 {
+		return wait, s.unreadable
+	}
+	if err := r.report(ctx, sm, v); err != nil {
+		return 0, errors.Join(client.IgnoreNotFound(err), s.unreadable)
+	}
+	r.differing.over(req)
+	return 0, s.unreadable
+}
+
+// observe returns nil for an object that has nothing to do with the agent or is paused,
+// and where nobody knows yet whether the Node can be seen: a manager that starts leaves
+// what was reported.
+func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
+	if asked(sm) == "" && !conditions.Has(sm, v1alpha1.OwnerProtectedCondition) {
+		return nil, nil
+	}
+	s := &scope{scheduled: sm, cluster: workload.ClusterKey(sm)}
+	_, paused, err := workload.ClusterOf(ctx, r.Reader, r.Children.Live, sm, sm.Spec.ClusterName)
+	if err != nil || paused {
+		return nil, err
+	}
+	if s.machine, err = r.Children.Machine(ctx, sm); err != nil {
+		return nil, err
+	}
+	if s.nodeName() == "" {
+		return s, nil
+	}
+	s.outcome, s.tried = r.Board.Outcome(s.cluster)
+	err = r.observeNode(ctx, s)
+	switch {
+	case err == nil:
+	case !workload.NotConnected(err):
+		s.unreadable = err
+	case r.ClusterCache.GetHealthCheckingState(ctx, s.cluster).LastProbeTime.IsZero():
+		return nil, nil // The first try wakes us, whatever comes of it.
+	default:
+		s.disconnected = true
+	}
+	return s, nil
+}
+
+func (r *Reconciler) observeNode(ctx context.Context, s *scope) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, readsFor)
+	defer cancel()
+	for _, w := range []workload.Watch{r.nodes, r.pods} {
+		if err := w.Start(ctx, s.cluster); err != nil {
+			return err
+		}
+	}
+	reader, err := r.ClusterCache.GetReader(ctx, s.cluster)
+	if err != nil {
+		return err
+	}
+	if s.node, err = workload.Node(ctx, reader, s.nodeName()); err != nil {
+		return err
+	}
+	pods := &corev1.PodList{}
+	// Not copied, because they are only read: there is one for each Node.
+	if err := reader.List(ctx, pods, client.InNamespace(reclaimapi.Namespace), agentLabels, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing pods of the reclaim agent: %w", err)
+	}
+	s.pod = agentOn(pods.Items, s.nodeName())
+	return nil
+}
+
+// asked is the hash of what is to be looked for, empty for nothing.
+func asked(sm *v1alpha1.ScheduledMachine) string {
+	c := reclaimapi.ConfigFor(sm.Spec.KillIfCommands)
+	if c.Inert() {
+		return ""
+	}
+	return c.Hash()
+}
+
+func (s *scope) nodeName() string {
+	if s.machine == nil {
+		return ""
+	}
+	return s.machine.Status.NodeRef.Name
+}
+
+// facts is the border between Kubernetes and the decision.
+func (s *scope) facts() Facts {
+	f := Facts{
+		Wanted: asked(s.scheduled), Leaving: s.leaving(), Disconnected: s.disconnected, Unreadable: s.unreadable != nil,
+		Tried: s.tried, Elsewhere: s.outcome.Elsewhere, Failure: s.outcome.Of(s.nodeName()).Text,
+	}
+	if s.node != nil || s.disconnected || s.unreadable != nil {
+		f.Node = s.nodeName()
+	}
+	if s.node != nil {
+		f.Said = s.node.Annotations[reclaimapi.StateAnnotation]
+	}
+	if s.pod != nil {
+		f.Pod, f.Ready, f.Trouble = true, isReady(s.pod), s.trouble()
+	}
+	return f
+}
+
+// trouble is why the agent's pod is not Ready. On a Node that is not, nobody knows.
+func (s *scope) trouble() string {
+	if s.node != nil && !nodeReady(s.node) {
+		return "the Node is not Ready either"
+	}
+	return troubleOf(s.pod)
+}
+
+func nodeReady(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// leaving reports whether the machine is on its way out, or its owner was heard: then
+// the agent is taken away, or keeps quiet.
+func (s *scope) leaving() bool {
+	sm := s.scheduled
+	return sm.BeingReclaimed() || sm.Spec.KillSwitch || !sm.DeletionTimestamp.IsZero() ||
+		s.machine != nil && !s.machine.DeletionTimestamp.IsZero() ||
+		s.node != nil && (!s.node.DeletionTimestamp.IsZero() || reclaimapi.Requested(s.node.Annotations))
+}
+
+// differing knows since when what is seen of an object differs from what was reported.
+// It can be lost: then a report waits a little longer. The zero value is ready for use.
+type differing struct {
+	mu    sync.Mutex
+	since map[ctrl.Request]time.Time
+}
+
+// left returns how much of a patience is left, which begins with the first call.
+func (d *differing) left(req ctrl.Request, patience time.Duration, now time.Time) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.since == nil {
+		d.since = map[ctrl.Request]time.Time{}
+	}
+	begun, ok := d.since[req]
+	if !ok || begun.After(now) { // A clock may be set back.
+		begun = now
+		d.since[req] = begun
+	}
+	return begun.Add(patience).Sub(now)
+}
+
+func (d *differing) over(req ctrl.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.since, req)
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protection
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// Facts are what one look shows.
+type Facts struct {
+	// Wanted is the hash of what is to be looked for, empty for nothing.
+	Wanted string
+	// Node is the Node of the machine, empty while there is none.
+	Node string
+	// Leaving says that machine or Node are on their way out, or that its owner asks for
+	// it: the agent has done its work.
+	Leaving bool
+	// Disconnected says that the workload cluster is not connected, Unreadable that the
+	// Node or the agent's pods could not be read.
+	Disconnected, Unreadable bool
+	// Tried says that the outcome of the installation is known. Elsewhere says that
+	// somebody else installs the agent, and Failure why it is not installed.
+	Tried, Elsewhere bool
+	Failure          string
+	// Pod says that the agent has a pod on the Node, Ready that it is Ready, and Trouble
+	// why it is not.
+	Pod, Ready bool
+	Trouble    string
+	// Said is what the Node says of its agent.
+	Said string
+}
+
+// Verdict is what becomes of the condition.
+type Verdict struct {
+	// Keep leaves what was reported, and Drop takes it away.
+	Keep, Drop bool
+	// Status, Reason and Message are reported otherwise.
+	Status          metav1.ConditionStatus
+	Reason, Message string
+}
+
+type rule func(Facts) (Verdict, bool)
+
+// rules are tried in order and the first to decide wins. An agent that watches is one,
+// whatever became of a later attempt to install it.
+var rules = []rule{notAsked, leaving, unseen, watching, notInstalled, notRunning}
+
+// Decide says what is to be reported. It always decides.
+func Decide(f Facts) Verdict {
+	for _, r := range rules {
+		if v, ok := r(f); ok {
+			return v
+		}
+	}
+	return unconfirmed(f)
+}
+
+func notAsked(f Facts) (Verdict, bool) {
+	return Verdict{Drop: true}, f.Wanted == "" || f.Node == ""
+}
+
+func leaving(f Facts) (Verdict, bool) { return Verdict{Keep: true}, f.Leaving }
+
+func unseen(f Facts) (Verdict, bool) {
+	switch {
+	case f.Disconnected:
+		return unknown(v1alpha1.NotConnectedReason, "The workload cluster is not connected: whether the agent runs cannot be seen"), true
+	case f.Unreadable:
+		return unknown(v1alpha1.AgentUnseenReason, "The Node or the agent's pods cannot be read; the log of the manager says why"), true
+	default:
+		return Verdict{}, false
+	}
+}
+
+func watching(f Facts) (Verdict, bool) {
+	said, ok := reclaim.ParseAgentState(f.Said)
+	if !f.Ready || !ok || said.Config != f.Wanted {
+		return Verdict{}, false
+	}
+	message := fmt.Sprintf("The agent on Node %s looks for the programs of spec.killIfCommands, by detector %s", f.Node, said.Detector)
+	return Verdict{Status: metav1.ConditionTrue, Reason: v1alpha1.WatchingReason, Message: message}, true
+}
+
+func notInstalled(f Facts) (Verdict, bool) {
+	switch {
+	case f.Ready:
+		return Verdict{}, false
+	case !f.Tried:
+		return Verdict{Keep: true}, true // The first outcome wakes us.
+	case f.Failure != "":
+		return unprotected(v1alpha1.AgentNotInstalledReason, "%s", f.Failure), true
+	case f.Elsewhere && !f.Pod:
+		return unprotected(v1alpha1.AgentNotInstalledReason, "No pod of the agent is on Node %s, and the manager does not install it: "+
+			"apply config/reclaim-agent, or start the manager with --agent-install=enabled", f.Node), true
+	default:
+		return Verdict{}, false
+	}
+}
+
+func notRunning(f Facts) (Verdict, bool) {
+	switch {
+	case f.Ready:
+		return Verdict{}, false
+	case !f.Pod:
+		return unprotected(v1alpha1.AgentNotRunningReason, "DaemonSet reclaim-agent has no pod on Node %s: "+
+			"see kubectl -n %s describe daemonset reclaim-agent, in the workload cluster", f.Node, reclaim.Namespace), true
+	default:
+		return unprotected(v1alpha1.AgentNotRunningReason, "The agent on Node %[1]s is not Ready: %[2]s: "+
+			"see kubectl -n %[3]s describe pods --field-selector spec.nodeName=%[1]s, in the workload cluster", f.Node, f.Trouble, reclaim.Namespace), true
+	}
+}
+
+// unconfirmed is about an agent that is Ready.
+func unconfirmed(f Facts) Verdict {
+	said, ok := reclaim.ParseAgentState(f.Said)
+	switch {
+	case f.Failure != "":
+		// Its ConfigMap may be somebody else's.
+		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s has not read what spec.killIfCommands asks for: %s", f.Node, f.Failure)
+	case !ok:
+		return unknown(v1alpha1.ConfigurationUnconfirmedReason, "The agent on Node "+f.Node+
+			" runs and does not say what it looks for: it is older than the manager; replace it")
+	case said.Detector == reclaim.NoDetector:
+		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s looks for nothing: it has not read what spec.killIfCommands asks for", f.Node)
+	default:
+		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s looks for other programs: it has not read yet what spec.killIfCommands asks for now", f.Node)
+	}
+}
+
+func unprotected(reason, format string, args ...any) Verdict {
+	return Verdict{Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+func unknown(reason, message string) Verdict {
+	return Verdict{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
+}
+
+const (
+	// joinsFor is how long a machine that joins may be without its agent: its pod is
+	// scheduled, its image pulled, and its configuration read.
+	joinsFor = time.Minute
+	// recoversFor is how long it may be without it later: a pod is replaced, or a
+	// configuration read.
+	recoversFor = 15 * time.Second
+	// dropsFor is how long a condition stays of which nothing is left to say. The
+	// controller that reports what is gone takes it off in the same write.
+	dropsFor = 2 * time.Second
+)
+
+// Patience is how long a verdict has to stand before it is reported, in the place of
+// what was: good news are at once.
+func (v Verdict) Patience(reported *metav1.Condition) time.Duration {
+	switch {
+	case v.Drop:
+		return dropsFor
+	case v.Status == metav1.ConditionTrue:
+		return 0
+	case reported == nil:
+		return joinsFor
+	default:
+		return recoversFor
+	}
+}
+
+// Settled reports whether a verdict is what was reported.
+func (v Verdict) Settled(reported *metav1.Condition) bool {
+	switch {
+	case v.Keep:
+		return true
+	case reported == nil:
+		return v.Drop
+	default:
+		return !v.Drop && v.Status == reported.Status && v.Reason == reported.Reason && v.Message == reported.Message
+	}
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protection
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// trimPod drops what is not read here. It is a transform of the caches of workload
+// clusters.
+func trimPod(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	trimmed := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Labels: pod.Labels,
+		CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
+	}}
+	trimmed.Spec.NodeName = nodeOf(pod)
+	trimmed.Status.Phase, trimmed.Status.Reason = pod.Status.Phase, pod.Status.Reason
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled {
+			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		trimmed.Status.ContainerStatuses = append(trimmed.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, State: c.State, LastTerminationState: c.LastTerminationState,
+		})
+	}
+	return trimmed, nil
+}
+
+// nodeOf is the Node that a pod runs on, or is to run on: the DaemonSet's controller
+// says so by a field selector, and the scheduler puts it there.
+func nodeOf(pod *corev1.Pod) string {
+	if pod.Spec.NodeName != "" || pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
+		return pod.Spec.NodeName
+	}
+	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return ""
+	}
+	for _, term := range required.NodeSelectorTerms {
+		for _, f := range term.MatchFields {
+			if f.Key == metav1.ObjectNameField && f.Operator == corev1.NodeSelectorOpIn && len(f.Values) == 1 {
+				return f.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
+// agentOn returns the agent's pod on a Node, nil if it has none: one that is Ready, if
+// there is, or else the newest. A pod that is being deleted does not count.
+func agentOn(pods []corev1.Pod, node string) *corev1.Pod {
+	var found *corev1.Pod
+	for i := range pods {
+		pod := &pods[i]
+		switch {
+		case nodeOf(pod) != node, !pod.DeletionTimestamp.IsZero():
+		case isReady(pod):
+			return pod
+		case found == nil, found.CreationTimestamp.Before(&pod.CreationTimestamp):
+			found = pod
+		}
+	}
+	return found
+}
+
+func isReady(pod *corev1.Pod) bool {
+	c := conditionOf(pod, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	if i < 0 {
+		return nil
+	}
+	return &pod.Status.Conditions[i]
+}
+
+// exits are what the agent means by its exit codes.
+var exits = map[int32]string{
+	2: "it cannot start as it is told to",
+	3: "the Node describes another machine",
+	4: "the kernel does not announce processes",
+}
+
+// troubleOf says why a pod is not Ready. The same trouble has the same text: a
+// container that ends again and again is now waiting, now running, and a pull of its
+// image now fails and now backs off.
+func troubleOf(pod *corev1.Pod) string {
+	if c := conditionOf(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+		return fmt.Sprintf("it is not scheduled (%s)", c.Reason)
+	}
+	if len(pod.Status.ContainerStatuses) == 0 {
+		return "it has not been started" + inBrackets(pod.Status.Reason)
+	}
+	c := pod.Status.ContainerStatuses[0]
+	ended := c.State.Terminated
+	if ended == nil {
+		ended = c.LastTerminationState.Terminated
+	}
+	switch {
+	case ended != nil && exits[ended.ExitCode] != "":
+		return fmt.Sprintf("its program ends with code %d: %s", ended.ExitCode, exits[ended.ExitCode])
+	case ended != nil:
+		return fmt.Sprintf("its program ends with code %d%s", ended.ExitCode, inBrackets(ended.Reason))
+	case c.State.Waiting == nil:
+		return "it has not told the Node what it looks for"
+	case slices.Contains([]string{"ErrImagePull", "ImagePullBackOff"}, c.State.Waiting.Reason):
+		return "its image cannot be pulled"
+	default:
+		return "its container waits" + inBrackets(c.State.Waiting.Reason)
+	}
+}
+
+func inBrackets(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
