@@ -54,6 +54,7 @@ func TestRealNodeIsGivenBack(t *testing.T) {
 	agent := l.waitAgent(sm)
 	agent.want(t, agentRights{objects: objects, user: 0, capabilities: 1 << netAdmin, hostNetwork: true})
 	agent.wantDetector(t, kernelDetector(t))
+	l.waitCondition(sm, v1alpha1.OwnerProtectedCondition, metav1.ConditionTrue, "Watching", l.node(sm).Name, "detector "+kernelDetector(t))
 
 	l.wantIgnored(sm, agent)
 	processes, err := box.Processes()
@@ -96,6 +97,7 @@ func TestRealNodeIsGivenBackByAnAgentThatOnlyPolls(t *testing.T) {
 	agent := l.waitAgent(sm)
 	agent.want(t, agentRights{objects: objects, user: 65532})
 	agent.wantDetector(t, "poll")
+	l.waitCondition(sm, v1alpha1.OwnerProtectedCondition, metav1.ConditionTrue, "Watching", "detector poll")
 	l.wantIgnored(sm, agent)
 
 	owner := l.startCommand("sh", "-c", "exec "+program)
@@ -388,11 +390,11 @@ func wantNamed(t *testing.T, processes []realnode.Process, names ...string) {
 	}
 }
 
-// wantAskedOnce checks that the agent's requests were within its rights, and that
-// one of them asked for the machine.
+// wantAskedOnce checks that the agent's requests were within its rights, that one of
+// them asked for the machine, and that one before said what it looks for.
 func (l *lab) wantAskedOnce(sm *v1alpha1.ScheduledMachine) {
 	l.t.Helper()
-	asked := 0
+	asked, said := 0, 0
 	for _, e := range l.audit(l.Cluster) {
 		if e.User.Username != "system:serviceaccount:"+reclaim.Namespace+":reclaim-agent" || e.ResponseStatus == nil {
 			continue
@@ -400,14 +402,17 @@ func (l *lab) wantAskedOnce(sm *v1alpha1.ScheduledMachine) {
 		if e.ResponseStatus.Code >= 400 {
 			l.t.Errorf("the agent was refused: %s", describe(e))
 		}
-		if isWrite(e) {
+		switch text := body(e); {
+		case !isWrite(e):
+		case strings.Contains(text, reclaim.Reason(ownersProgram)):
 			asked++
-			if text := body(e); !strings.Contains(text, reclaim.Reason(ownersProgram)) {
-				l.t.Errorf("the agent may write nothing but its request: %s", describe(e))
-			}
+		case strings.Contains(text, reclaim.StateAnnotation) && asked == 0:
+			said++
+		default:
+			l.t.Errorf("the agent may write nothing but its request, and before it what it looks for: %s", describe(e))
 		}
 	}
-	if asked != 1 {
-		l.t.Errorf("the agent has to ask once for %s, not %d times", sm.Name, asked)
+	if asked != 1 || said != 1 {
+		l.t.Errorf("the agent has to ask once for %s, and to say once what it looks for, not %d and %d times", sm.Name, asked, said)
 	}
 }
