@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package detect_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/detect"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
+)
+
+// hangEnv names the file that the process of TestHelperHang hangs on.
+const hangEnv = "FIVESPOT_TEST_HANG_ON"
+
+// TestIntegrationHang has a process of the real kernel hang whoever reads its
+// arguments, as when a file server is gone: one of its threads waits for a page of a
+// file, with a lock of its memory, and another one waits for that lock, which keeps
+// all others from it.
+func TestIntegrationHang(t *testing.T) {
+	modes(t, func(t *testing.T, mode detect.Mode) {
+		t.Helper()
+		name := fmt.Sprintf("5s-h-%d", os.Getpid())
+		path := program(t, name)
+		before := spawn(t, path, "60")
+		hung := hangingProcess(t)
+		answered := make(chan struct{})
+		go func() {
+			_, _ = os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", hung.Process.Pid))
+			close(answered)
+		}()
+		found := watch(t, mode, nil, []string{name})
+		await(t, found, before.Process.Pid, match.Argv)
+		after := spawn(t, path, "60")
+		await(t, found, after.Process.Pid, match.Argv)
+		runtime.GC() // it would wait for a thread that the runtime does not know to wait
+		select {
+		case <-answered:
+			t.Error("the arguments of the process can be read, so this test sees nothing")
+		default:
+		}
+	})
+}
+
+// TestHelperHang is the process of TestIntegrationHang.
+func TestHelperHang(t *testing.T) {
+	path := os.Getenv(hangEnv)
+	if path == "" {
+		t.Skip("it is started by another test")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The kernel does not know how long the file is until it is asked.
+	if _, err := f.Stat(); err != nil {
+		t.Fatal(err)
+	}
+	page, err := unix.Mmap(int(f.Fd()), 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = *(*byte)(unsafe.Pointer(unsafe.SliceData(page))) + page[0] }()
+	_, _ = os.Stdin.Read(make([]byte, 1)) // the thread hangs
+	_, _ = unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
+	select {}
+}
+
+// hangingProcess starts a process that hangs whoever reads its arguments.
+func hangingProcess(t *testing.T) *osexec.Cmd {
+	t.Helper()
+	path, stuck := brokenFile(t)
+	cmd := osexec.Command(os.Args[0], "-test.run=^TestHelperHang$") //nolint:gosec // this test
+	cmd.Env = append(os.Environ(), hangEnv+"="+path, "GOMAXPROCS=4", "GOGC=off")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	select {
+	case <-stuck:
+	case <-time.After(10 * time.Second):
+		t.Fatal("nobody reads the file")
+	}
+	if _, err := io.WriteString(in, "x"); err != nil {
+		t.Fatal(err)
+	}
+	for limit := time.Now().Add(10 * time.Second); waiting(t, cmd.Process.Pid) < 2; runtime.Gosched() {
+		if time.Now().After(limit) {
+			t.Skip("this kernel lets the process go on")
+		}
+	}
+	return cmd
+}
+
+// waiting counts the threads of a process that wait without being interruptible.
+func waiting(t *testing.T, pid int) (n int) {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range threads {
+		raw, _ := os.ReadFile(thread) //nolint:gosec // of our child
+		if _, rest, _ := strings.Cut(string(raw), ") "); strings.HasPrefix(rest, "D") {
+			n++
+		}
+	}
+	return n
+}
+
+// Operations and sizes of <linux/fuse.h>.
+const (
+	fuseGetattr, fuseOpen, fuseRead, fuseInit        = 3, 14, 15, 26
+	fuseInHeader, fuseInitOut, fuseAttr, fuseOpenOut = 40, 64, 104, 16
+	fuseOutHeader                                    = 16
+)
+
+// brokenFile mounts a file whose first page cannot be read: at first that is an
+// error, so that the kernel tries once more, with a lock; then there is no answer,
+// which stuck says.
+func brokenFile(t *testing.T) (path string, stuck <-chan struct{}) {
+	t.Helper()
+	server, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("no file system of our own here: %v", err)
+	}
+	path = write(t, "")
+	if err := unix.Mount("broken", path, "fuse", 0, "fd="+strconv.Itoa(server)+",rootmode=100000,user_id=0,group_id=0"); err != nil {
+		_ = unix.Close(server)
+		t.Skipf("no file system of our own here: %v", err)
+	}
+	reading := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		serveBroken(server, reading)
+	}()
+	t.Cleanup(func() {
+		// Whoever waits gets an error, and the server one, too.
+		_ = unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH)
+		_ = unix.Close(server)
+		<-ended
+	})
+	return path, reading
+}
+
+func serveBroken(server int, reading chan<- struct{}) {
+	buf := make([]byte, 1<<20)
+	for reads := 0; ; {
+		n, err := unix.Read(server, buf)
+		if err != nil || n < fuseInHeader {
+			return
+		}
+		answer := make([]byte, fuseOutHeader)
+		var failure int32
+		switch binary.NativeEndian.Uint32(buf[4:]) {
+		case fuseInit:
+			body := make([]byte, fuseInitOut)
+			binary.NativeEndian.PutUint32(body, 7)
+			binary.NativeEndian.PutUint32(body[4:], 31)
+			binary.NativeEndian.PutUint32(body[20:], 4096)
+			answer = append(answer, body...)
+		case fuseGetattr:
+			body := make([]byte, fuseAttr)
+			binary.NativeEndian.PutUint64(body[16:], 1)
+			binary.NativeEndian.PutUint64(body[24:], 1<<16)
+			binary.NativeEndian.PutUint32(body[76:], unix.S_IFREG|0o444)
+			binary.NativeEndian.PutUint32(body[80:], 1)
+			answer = append(answer, body...)
+		case fuseOpen:
+			answer = append(answer, make([]byte, fuseOpenOut)...)
+		case fuseRead:
+			if reads++; reads > 1 {
+				close(reading)
+				reading = make(chan struct{})
+				continue
+			}
+			failure = int32(unix.EIO)
+		default:
+			failure = int32(unix.ENOSYS)
+		}
+		binary.NativeEndian.PutUint32(answer, uint32(len(answer)))  //nolint:gosec // small
+		binary.NativeEndian.PutUint32(answer[4:], uint32(-failure)) //nolint:gosec // as the kernel reads it
+		copy(answer[8:], buf[8:fuseOutHeader])
+		if _, err := unix.Write(server, answer); err != nil && !errors.Is(err, unix.ENOENT) {
+			return
+		}
+	}
+}
