@@ -456,6 +456,43 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
+// listed counts how often the processes are listed.
+type listed struct {
+	*machine
+	times *atomic.Int64
+}
+
+func (l listed) Open(name string) (fs.File, error) {
+	if name == "." {
+		l.times.Add(1)
+	}
+	return l.machine.Open(name)
+}
+
+// TestListensBeforeItLooks is why a new run, as after a request was cleared, misses
+// nothing that starts while it begins.
+func TestListensBeforeItLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, e := newMachine(), newEvents()
+		l := listed{machine: m, times: &atomic.Int64{}}
+		d := detect.New(detect.Options{
+			Mode: detect.Netlink, Log: slog.New(slog.DiscardHandler), Now: time.Now, Metrics: &metrics.Set{},
+			Open: func() (*process.Table, error) { return process.FromFS(l, agentPID), nil },
+			Dial: func(bool) (detect.Events, error) {
+				if n := l.times.Load(); n > 0 {
+					t.Errorf("the processes were listed %d times before the kernel was listened to", n)
+				}
+				return e, nil
+			},
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := d.Run(ctx, match.New([]string{"java"}, nil), interval, func(detect.Match) {}); err != nil || l.times.Load() == 0 {
+			t.Errorf("Run() = %v after %d looks", err, l.times.Load())
+		}
+	})
+}
+
 const passed = 61 * time.Second
 
 func TestNetlinkWithoutConnectorFails(t *testing.T) {

@@ -26,7 +26,7 @@ type Set struct {
 	// Vanished are processes that were gone before they were read.
 	Vanished atomic.Uint64
 	// Matches are processes that matched and counted; Excluded matched, but
-	// belong to a pod or a container.
+	// belong to a pod, a container, or what runs those.
 	Matches, Excluded atomic.Uint64
 	// Overruns are losses of events; Silences are heartbeats not heard; Rescans
 	// are looks at all processes outside of polling, and Polls those of polling.
@@ -85,7 +85,7 @@ func (s *Set) Write(w io.Writer) error {
 		{"decisions_total", "Looks at one process.", &s.Decisions},
 		{"vanished_total", "Processes gone before they were read.", &s.Vanished},
 		{"matches_total", "Processes that matched and count.", &s.Matches},
-		{"excluded_total", "Processes that matched but belong to a pod or a container.", &s.Excluded},
+		{"excluded_total", "Processes that matched but belong to a pod, a container, or what runs those.", &s.Excluded},
 		{"overruns_total", "Losses of events, each followed by a rescan.", &s.Overruns},
 		{"silences_total", "Heartbeats not heard, each followed by a new subscription.", &s.Silences},
 		{"rescans_total", "Looks at all processes outside of polling.", &s.Rescans},

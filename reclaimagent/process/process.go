@@ -232,7 +232,8 @@ type Standing struct {
 	// Start is when the process started, in clock ticks since boot; with the
 	// pid it tells processes apart. Zero means unknown. Exec changes neither.
 	Start uint64
-	// Contained says that the process belongs to a pod or a container.
+	// Contained says that the process belongs to a pod or a container, or helps
+	// the kubelet or a container runtime.
 	Contained bool
 }
 
@@ -240,7 +241,8 @@ type Standing struct {
 // is dead and only waits for its parent, is [fs.ErrNotExist].
 //
 // The order of the reads matters: a dying process leaves its cgroup on version
-// 1, so only the proof of life that comes after makes its cgroup the true one.
+// 1, and its parent may end, so only the proof of life that comes after makes
+// what was read before the truth.
 func (t *Table) Standing(pid int) (Standing, error) {
 	id := int32(pid) //nolint:gosec // a pid fits
 	cgroup, err := t.readHead(id, cgroupFile)
@@ -248,6 +250,12 @@ func (t *Table) Standing(pid int) (Standing, error) {
 		return Standing{}, err
 	}
 	s := Standing{Contained: contained(cgroup, t.initCgroup)}
+	if !s.Contained {
+		s.Contained, err = t.helps(id)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return Standing{}, err
+		}
+	}
 	st, err := t.readStat(id)
 	switch {
 	case errors.Is(err, errMalformed):

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -245,6 +246,102 @@ func TestStanding(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s\nStanding(5): -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// parented is a process of a tree: whose child it is, its name, and whose it is.
+type parented struct {
+	parent    int
+	comm, uid string
+}
+
+func tree(processes map[int]parented) fstest.MapFS {
+	m := fstest.MapFS{}
+	for pid, p := range processes {
+		dir := strconv.Itoa(pid)
+		m[dir+"/comm"] = file(p.comm + "\n")
+		m[dir+"/stat"] = file(dir + " (" + p.comm + ") S " + strconv.Itoa(p.parent) + strings.TrimPrefix(statTail, " 1"))
+		m[dir+"/cgroup"] = file("0::/\n")
+		m[dir+"/status"] = file("Name:\t" + p.comm + "\nUid:\t" + strings.ReplaceAll(p.uid, " ", "\t") + "\n")
+	}
+	return m
+}
+
+func TestStandingByAncestors(t *testing.T) {
+	const root, jane = "0 0 0 0", "1000 1000 1000 1000"
+	init := parented{0, "systemd", root}
+	cases := map[string]struct {
+		reason string
+		tree   map[int]parented
+		want   bool
+	}{
+		"OwnersMount": {
+			reason: "What the owner mounts is the owner's.",
+			tree:   map[int]parented{1: init, 2: {1, "sshd", root}, 3: {2, "bash", jane}, 5: {3, "mount", root}},
+		},
+		"KubeletsMount": {
+			reason: "A pod chooses the name of its volume.",
+			tree:   map[int]parented{1: init, 2: {1, "kubelet", root}, 5: {2, "mount", root}},
+			want:   true,
+		},
+		"MountInAScope": {
+			reason: "The kubelet has systemd put it elsewhere; it stays a child.",
+			tree:   map[int]parented{1: init, 2: {1, "kubelet", root}, 3: {2, "systemd-run", root}, 5: {3, "mount", root}},
+			want:   true,
+		},
+		"KubeletItself": {
+			reason: "It is not the owner's either.",
+			tree:   map[int]parented{1: init, 5: {1, "kubelet", root}},
+			want:   true,
+		},
+		"NetworkPlugin": {
+			reason: "It puts the pod's name into the rules it makes.",
+			tree:   map[int]parented{1: init, 2: {1, "containerd", root}, 3: {2, "portmap", root}, 5: {3, "iptables", root}},
+			want:   true,
+		},
+		"Shim": {
+			reason: "The shim outlives the runtime.",
+			tree:   map[int]parented{1: init, 2: {1, "containerd-shim", root}, 5: {2, "runc", root}},
+			want:   true,
+		},
+		"Conmon": {
+			reason: "It is told the name of the pod's container.",
+			tree:   map[int]parented{1: init, 5: {1, "conmon", root}},
+			want:   true,
+		},
+		"OwnersConmon": {
+			reason: "Containers that the owner runs without the administrator are the owner's.",
+			tree:   map[int]parented{1: init, 2: {1, "conmon", jane}, 5: {2, "java", jane}},
+		},
+		"NamedLikeAKubelet": {
+			reason: "Anybody may give a program a name.",
+			tree:   map[int]parented{1: init, 2: {1, "kubelet", jane}, 5: {2, "java", jane}},
+		},
+		"SetUserID": {
+			reason: "A program that runs as root for somebody has that user as its real one.",
+			tree:   map[int]parented{1: init, 2: {1, "kubelet", "1000 0 0 0"}, 5: {2, "java", jane}},
+		},
+		"Kernel": {
+			reason: "It has a program look at what a crash leaves, named after what crashed.",
+			tree:   map[int]parented{2: {0, "kthreadd", root}, 5: {2, "apport", root}},
+			want:   true,
+		},
+		"Loop": {
+			reason: "A pid that was reused may make one.",
+			tree:   map[int]parented{2: {5, "a", root}, 5: {2, "b", root}},
+		},
+		"ParentGone": {
+			reason: "It cannot be told whose child it was; no kubelet ends that often.",
+			tree:   map[int]parented{5: {2, "java", jane}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := process.FromFS(tree(tc.tree), 0).Standing(5)
+			if err != nil || got.Contained != tc.want {
+				t.Errorf("%s\nStanding(5) = %+v, %v, want contained %v", tc.reason, got, err, tc.want)
 			}
 		})
 	}

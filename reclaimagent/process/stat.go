@@ -15,12 +15,16 @@ var errMalformed = errors.New("malformed stat")
 // Fields of /proc/<pid>/stat, numbered as in proc(5).
 const (
 	stateField   = 3
+	parentField  = 4
 	threadsField = 20
 	startField   = 22
 )
 
 type stat struct {
+	// comm is part of what was parsed.
+	comm    []byte
 	state   byte
+	parent  int32
 	threads int
 	start   uint64
 }
@@ -34,17 +38,21 @@ func (s stat) dead() bool {
 // parseStat reads a stat file. The name, the second field, may hold anything,
 // so fields are counted after the last parenthesis.
 func parseStat(raw []byte) (stat, error) {
-	end := bytes.LastIndexByte(raw, ')')
-	if end < 0 {
+	begin, end := bytes.IndexByte(raw, '('), bytes.LastIndexByte(raw, ')')
+	if begin < 0 || end < begin {
 		return stat{}, fmt.Errorf("%w: no name", errMalformed)
 	}
-	var s stat
+	s := stat{comm: raw[begin+1 : end]}
 	number := stateField
 	for field := range bytes.FieldsSeq(raw[end+1:]) {
 		var err error
 		switch number {
 		case stateField:
 			s.state = field[0]
+		case parentField:
+			var parent int64
+			parent, err = strconv.ParseInt(string(field), 10, 32)
+			s.parent = int32(parent) //nolint:gosec // as parsed
 		case threadsField:
 			s.threads, err = strconv.Atoi(string(field))
 		case startField:
