@@ -75,15 +75,16 @@ func (j *judge) guarded(work func() error) error {
 func (j *judge) reckon() {
 	n := j.table.Aside().Len()
 	j.metrics.Hung.Store(int64(n))
-	switch hanging := n > 0; {
+	hanging := n > 0
+	switch {
 	case hanging == j.hanging:
 		return
 	case hanging:
-		j.log.Warn("Arguments of a process cannot be read without waiting; it is matched by its name alone")
+		j.log.Warn("Arguments of a process cannot be read without waiting; it is matched by its name alone", "pids", j.table.Aside().PIDs())
 	default:
 		j.log.Info("Arguments of all processes can be read again")
 	}
-	j.hanging = n > 0
+	j.hanging = hanging
 }
 
 // pass looks at all processes, and forgets those that it did not meet.

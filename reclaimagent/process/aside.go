@@ -41,6 +41,17 @@ type hung struct {
 // Len returns how many processes there are.
 func (a *Aside) Len() int { return int(a.n.Load()) }
 
+// PIDs returns which processes there are.
+func (a *Aside) PIDs() []int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	pids := make([]int, 0, len(a.hung))
+	for _, h := range a.hung {
+		pids = append(pids, int(h.pid))
+	}
+	return pids
+}
+
 // Back returns, once, the processes that could be read in the end. They were not
 // visited meanwhile.
 func (a *Aside) Back() []int {

@@ -15,9 +15,9 @@ func (l *lab) runPod(sm *v1alpha1.ScheduledMachine, name string) *corev1.Pod {
 }
 
 // runImage runs a pod of an image on the Node of sm.
-func (l *lab) runImage(sm *v1alpha1.ScheduledMachine, name, image string) *corev1.Pod {
+func (l *lab) runImage(sm *v1alpha1.ScheduledMachine, name, image string, change ...func(*corev1.Pod)) *corev1.Pod {
 	l.t.Helper()
-	return l.specs().RunPod(sm, name, image)
+	return l.specs().RunPod(sm, name, image, change...)
 }
 
 // runPinned runs a pod that no eviction moves: its PodDisruptionBudget allows

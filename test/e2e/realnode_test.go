@@ -352,11 +352,14 @@ func (a installedAgent) metrics(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
-// wantIgnored runs a workload that is called as the owner's program is, and checks
-// that the agent sees it and keeps quiet.
+// wantIgnored runs a workload that is called as the owner's program is, and another
+// whose volumes are, and checks that the agent sees them and keeps quiet.
 func (l *lab) wantIgnored(sm *v1alpha1.ScheduledMachine, agent installedAgent) {
 	l.t.Helper()
 	l.runImage(sm, "workload", workloadImage)
+	volumes := l.runImage(sm, "volumes", workloadImage, withVolumes)
+	l.must(l.Client.Delete(timeout(l.t, patience), volumes))
+	l.must(l.WaitGone(timeout(l.t, patience), volumes))
 	seen := func(ctx context.Context) error {
 		metrics, err := agent.metrics(ctx)
 		if err == nil && strings.Contains(metrics, "fivespot_agent_excluded_total 0\n") {
@@ -378,6 +381,18 @@ func (l *lab) wantIgnored(sm *v1alpha1.ScheduledMachine, agent installedAgent) {
 		return seen(ctx)
 	})
 	agent.wantMetric(l.t, "fivespot_agent_matches_total 0")
+}
+
+// withVolumes gives a pod volumes with the name of the owner's program. The kubelet
+// runs mount for each, outside of any pod, with that name on its command line.
+func withVolumes(pod *corev1.Pod) {
+	for i := range 10 {
+		v := corev1.Volume{Name: fmt.Sprintf("%s-%d", ownersProgram, i)}
+		v.Secret = &corev1.SecretVolumeSource{SecretName: "none", Optional: new(true)}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, v)
+		mount := corev1.VolumeMount{Name: v.Name, MountPath: "/" + v.Name}
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, mount)
+	}
 }
 
 // wantNamed checks that there is a process of each name.

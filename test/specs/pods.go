@@ -15,8 +15,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 )
 
-// RunPod runs a pod of an image on the Node of sm.
-func (c *Cluster) RunPod(sm *v1alpha1.ScheduledMachine, name, image string) *corev1.Pod {
+// RunPod runs a pod of an image on the Node of sm, with what change makes of it.
+func (c *Cluster) RunPod(sm *v1alpha1.ScheduledMachine, name, image string, change ...func(*corev1.Pod)) *corev1.Pod {
 	c.T.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name, Labels: map[string]string{"app": name}},
@@ -25,6 +25,9 @@ func (c *Cluster) RunPod(sm *v1alpha1.ScheduledMachine, name, image string) *cor
 			TerminationGracePeriodSeconds: new(int64(5)),
 			Containers:                    []corev1.Container{{Name: "main", Image: image}},
 		},
+	}
+	for _, f := range change {
+		f(pod)
 	}
 	ctx := c.timeout()
 	c.must(c.Workload.Create(ctx, pod))
