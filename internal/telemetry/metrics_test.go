@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package telemetry_test
+package telemetry
 
 import (
 	"context"
@@ -12,29 +12,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
 func TestTheManagerTellsOfItself(t *testing.T) {
+	failures.Reset()
 	registry := prometheus.NewRegistry()
-	if err := telemetry.Register(registry, "v1.2.3"); err != nil {
+	if err := Register(registry, "v1.2.3"); err != nil {
 		t.Fatal(err)
 	}
 	broken := errors.New("broken")
 	answers := []error{nil, broken, nil, broken}
-	counted := telemetry.Counted("one", reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
+	counted := Counted("one", reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
 		err := answers[0]
 		answers = answers[1:]
 		return ctrl.Result{RequeueAfter: 7}, err
 	}))
-	telemetry.Counted("never", nil)
+	Counted("never", nil)
 	for _, want := range answers {
 		if res, err := counted.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, want) || res.RequeueAfter != 7 {
 			t.Errorf("what a reconciler answers is not changed: %v, %v", res, err)
 		}
 	}
-	telemetry.Failed("two")
+	Failed("two")
 	const want = `# HELP fivespot_reconcile_failures_total Times a step of a controller failed and is tried again with back-off.
 # TYPE fivespot_reconcile_failures_total counter
 fivespot_reconcile_failures_total{controller="never"} 0
