@@ -95,7 +95,7 @@ func (g *giveBackOptions) run(ctx context.Context, o Options, config clientcmd.C
 	if err := write(o.Out, strings.Join(lines, "\n")+"\n"); err != nil || done || !g.wait {
 		return err
 	}
-	return g.await(ctx, o, c, name)
+	return g.await(ctx, o, c, after)
 }
 
 // errPaused says that a request is written down, and not acted on.
@@ -131,13 +131,15 @@ func answer(before *v1alpha1.ScheduledMachine) string {
 	}
 }
 
-// await tells the steps as they are seen.
-func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, name string) error {
+// await tells the steps as they are seen, of what was seen last.
+func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen *v1alpha1.ScheduledMachine) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(g.timeout))
 	defer cancel()
-	last, seen := "", (*v1alpha1.ScheduledMachine)(nil)
+	name, last := seen.Name, "nothing has been seen since"
 	err := c.follow(ctx, name, func(m *v1alpha1.ScheduledMachine) (bool, error) {
-		seen = m
+		if m != nil {
+			seen = m
+		}
 		step, done, err := progress(m)
 		if err != nil {
 			return false, failed(name, err)

@@ -72,6 +72,8 @@ type api struct {
 	// cut ends a watch when the story is told; then watched, if set, is called.
 	cut     bool
 	watched func()
+	// deaf lets every read wait after a patch, until the client has had enough.
+	deaf bool
 	// patches are the bodies that were accepted, with who sent them.
 	patches []string
 
@@ -84,6 +86,10 @@ func (a *api) serve(t *testing.T) string {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
+		if a.deaf && r.Method == http.MethodGet && len(a.patches) > 0 {
+			<-r.Context().Done()
+			return
+		}
 		if r.URL.Query().Get("watch") == "true" {
 			a.watch(t, w, r)
 			return

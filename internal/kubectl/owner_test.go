@@ -222,6 +222,18 @@ func TestGiveBackWaits(t *testing.T) {
 	}
 }
 
+func TestGiveBackWaitsForAServerThatNoLongerAnswers(t *testing.T) {
+	t.Parallel()
+	server := &api{objects: map[string]any{path("office"): machine("office")}, deaf: true}
+	want := result{
+		Out: takeBack,
+		Err: "error: office: not given back after 1s, and still asked for: nothing has been seen since; see kubectl 5spot why office\n", Code: 1,
+	}
+	if diff := cmp.Diff(want, run("", "give-back", "office", "--wait", "--timeout=1s", server.serve(t))); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
 func TestGiveBackWatchesAnewWhenAWatchEnds(t *testing.T) {
 	t.Parallel()
 	server := &api{objects: map[string]any{path("office"): machine("office", asked(ada))}, cut: true}
