@@ -91,6 +91,7 @@ release-manifests: $(KUSTOMIZE) ## Write what a release of IMAGE is made of into
 	@mkdir -p $(OUT)
 	$(KUSTOMIZE) build config/default | sed 's|$(DEV_IMAGE)|$(IMAGE)|g' >$(OUT)/addon-components.yaml
 	@for f in templates/*.yaml; do sed 's|$(DEV_IMAGE)|$(IMAGE)|g' $$f >$(OUT)/$${f##*/}; done
+	$(KUSTOMIZE) build config/policy >$(OUT)/owner-policy.yaml
 	cp metadata.yaml $(OUT)/
 
 # The same sources give the same bytes, wherever they lie: no paths, and no state of

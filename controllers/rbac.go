@@ -5,6 +5,8 @@ package controllers
 // What the manager may do, rule by rule.
 //
 // +kubebuilder:rbac:groups=5spot.finos.org,resources=scheduledmachines,verbs=get;list;watch;create;patch;delete
+// A verb of config/policy, which keeps to the switches who may change an object without it.
+// +kubebuilder:rbac:groups=5spot.finos.org,resources=scheduledmachines,verbs=manage
 // +kubebuilder:rbac:groups=5spot.finos.org,resources=scheduledmachines/status,verbs=patch
 // Needed for blockOwnerDeletion on the Machine, where OwnerReferencesPermissionEnforcement is on.
 // +kubebuilder:rbac:groups=5spot.finos.org,resources=scheduledmachines/finalizers,verbs=update

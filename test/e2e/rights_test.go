@@ -38,6 +38,7 @@ var elsewhere = map[right]string{
 	{Group: "5spot.finos.org", Resource: "scheduledmachines", Verb: "create"}:                         applies,
 	{Group: "authentication.k8s.io", Resource: "tokenreviews", Verb: "create"}:                        diagnostics,
 	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create"}:                 diagnostics,
+	{Group: "5spot.finos.org", Resource: "scheduledmachines", Verb: "manage"}:                         "config/policy asks for it; test/ownerrights installs that",
 	{Group: "k0smotron.io", Resource: "*", Verb: "create"}:                                            k0smotron,
 	{Group: "k0smotron.io", Resource: "*", Verb: "delete"}:                                            k0smotron,
 	{Group: "k0smotron.io", Resource: "*", Verb: "get"}:                                               k0smotron,

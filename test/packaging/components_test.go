@@ -85,6 +85,18 @@ func only(t *testing.T, kind string) *unstructured.Unstructured {
 	return found[0]
 }
 
+// named returns the object of a kind and name.
+func named(t *testing.T, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	for _, u := range components(t) {
+		if u.GetKind() == kind && u.GetName() == name {
+			return u
+		}
+	}
+	t.Fatalf("no %s %s", kind, name)
+	return nil
+}
+
 func deployment(t *testing.T) *appsv1.Deployment {
 	t.Helper()
 	d := &appsv1.Deployment{}
@@ -138,9 +150,7 @@ func TestManagerRunsWithItsRights(t *testing.T) {
 			t.Errorf("%s: subject is %v", u.GetName(), subject)
 		}
 		role, _, _ := unstructured.NestedStringMap(u.Object, "roleRef")
-		if only(t, role["kind"]).GetName() != role["name"] {
-			t.Errorf("%s: no %s %s", u.GetName(), role["kind"], role["name"])
-		}
+		named(t, role["kind"], role["name"])
 	}
 }
 
@@ -156,10 +166,10 @@ func TestTheRuntimeExtensionFindsItsParts(t *testing.T) {
 			t.Errorf("%s is called %s, the manager looks for %s", kind, got, name)
 		}
 	}
-	for kind, name := range map[string]string{
-		"Role": "fivespot-controller-manager", "ClusterRole": "fivespot-validating-webhook-configuration",
+	for role, name := range map[*unstructured.Unstructured]string{
+		only(t, "Role"): "fivespot-controller-manager", named(t, "ClusterRole", "fivespot-manager-role"): "fivespot-validating-webhook-configuration",
 	} {
-		rules, err := json.Marshal(only(t, kind).Object["rules"])
+		rules, err := json.Marshal(role.Object["rules"])
 		if err != nil || !bytes.Contains(rules, []byte(`"resourceNames":["`+name+`"]`)) {
 			t.Errorf("the manager may not read %s: %s, %v", name, rules, err)
 		}

@@ -59,7 +59,7 @@ func TestReleaseHasOneImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"addon-components.yaml", "metadata.yaml"}
+	want := []string{"addon-components.yaml", "metadata.yaml", "owner-policy.yaml"}
 	for _, file := range templates {
 		want = append(want, filepath.Base(file))
 	}
@@ -71,5 +71,5 @@ func TestReleaseHasOneImage(t *testing.T) {
 
 // withoutImage reports whether a file of a release is not about programs.
 func withoutImage(name string) bool {
-	return name == "metadata.yaml" || strings.HasPrefix(name, "cluster-template-") || strings.HasPrefix(name, "clusterclass-")
+	return name == "metadata.yaml" || name == "owner-policy.yaml" || strings.HasPrefix(name, "cluster-template-") || strings.HasPrefix(name, "clusterclass-")
 }

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerrights
+
+import (
+	"os"
+	"testing"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+)
+
+// shared is an API server with nothing installed.
+var shared *plane.Plane
+
+func TestMain(m *testing.M) {
+	os.Exit(plane.MainBare(m, func(p *plane.Plane) { shared = p }))
+}
