@@ -13,7 +13,9 @@ KUSTOMIZE      := $(TOOLS)/kustomize-v5.8.1
 
 MODULES  := . test test/kind
 COMMANDS := manager reclaim-agent kubectl-5spot
-VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# A release has one version: who names the image has named it, by the tag.
+TAG       = $(word 2,$(subst :, ,$(notdir $(firstword $(subst @, ,$(IMAGE))))))
+VERSION  ?= $(if $(TAG),$(TAG),$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown))
 RELEASE_BUILD = go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 10s
 SEED     ?=
@@ -81,15 +83,27 @@ bench: build plane-binaries ## Measure, side by side with peers and limits.
 
 # What config/ calls the image of the manager and of the agent, until a release is made.
 DEV_IMAGE := ghcr.io/finos/cluster-api-addon-provider-5spot:dev
-IMAGE     ?= $(DEV_IMAGE:dev=$(VERSION))
+ifeq ($(origin IMAGE),undefined)
+IMAGE     := $(DEV_IMAGE:dev=$(VERSION))
+endif
 OUT       ?= out
 PLATFORMS ?= linux/amd64 linux/arm64
+PLUGIN_PLATFORMS ?= $(foreach os,linux darwin windows,$(os)/amd64 $(os)/arm64)
 comma     := ,
 
+.PHONY: release
+release: release-manifests plugin-binaries ## Write all that a release of IMAGE is made of, but the image, into OUT.
+
+# Whoever asks a program which version it is wants to hear the tag of its image.
+.PHONY: agreed
+agreed:
+	@[ '$(TAG)' = '$(VERSION)' ] || { echo 'IMAGE=$(IMAGE) has the tag "$(TAG)", and VERSION is $(VERSION): give IMAGE a tag, and nothing else a version' >&2; exit 1; }
+
 .PHONY: release-manifests
-release-manifests: $(KUSTOMIZE) ## Write what a release of IMAGE is made of into OUT.
+release-manifests: agreed $(KUSTOMIZE) ## Write the manifests of a release of IMAGE into OUT.
 	@mkdir -p $(OUT)
 	$(KUSTOMIZE) build config/default | sed 's|$(DEV_IMAGE)|$(IMAGE)|g' >$(OUT)/addon-components.yaml
+	$(KUSTOMIZE) build config/shard | sed 's|$(DEV_IMAGE)|$(IMAGE)|g' >$(OUT)/shard-components.yaml
 	@for f in templates/*.yaml; do sed 's|$(DEV_IMAGE)|$(IMAGE)|g' $$f >$(OUT)/$${f##*/}; done
 	$(KUSTOMIZE) build config/policy >$(OUT)/owner-policy.yaml
 	cp metadata.yaml $(OUT)/
@@ -97,11 +111,22 @@ release-manifests: $(KUSTOMIZE) ## Write what a release of IMAGE is made of into
 # The same sources give the same bytes, wherever they lie: no paths, and no state of
 # the repository but VERSION.
 .PHONY: image-binaries
-image-binaries: $(PLATFORMS:%=image-binaries-%) ## Build the programs of the image for all PLATFORMS into OUT/image.
+image-binaries: agreed $(PLATFORMS:%=image-binaries-%) ## Build the programs of the image for all PLATFORMS into OUT/image.
 
 .PHONY: $(PLATFORMS:%=image-binaries-%)
 $(PLATFORMS:%=image-binaries-%): image-binaries-%:
 	CGO_ENABLED=0 GOOS=$(*D) GOARCH=$(*F) $(RELEASE_BUILD) -o $(OUT)/image/$*/ ./cmd/manager ./cmd/reclaim-agent
+
+.PHONY: plugin-binaries
+plugin-binaries: agreed $(PLUGIN_PLATFORMS:%=plugin-binary-%) ## Build kubectl's plugin for all PLUGIN_PLATFORMS, with checksums, into OUT.
+	cd $(OUT) && sha256sum $(foreach p,$(PLUGIN_PLATFORMS),$(call plugin,$(p))) >kubectl-5spot.sha256
+
+# The file of a platform such as windows/amd64.
+plugin = kubectl-5spot-$(subst /,-,$(1))$(if $(filter windows/%,$(1)),.exe)
+
+.PHONY: $(PLUGIN_PLATFORMS:%=plugin-binary-%)
+$(PLUGIN_PLATFORMS:%=plugin-binary-%): plugin-binary-%:
+	CGO_ENABLED=0 GOOS=$(*D) GOARCH=$(*F) $(RELEASE_BUILD) -o $(OUT)/$(call plugin,$*) ./cmd/kubectl-5spot
 
 .PHONY: docker-build
 docker-build: image-binaries ## Build IMAGE for this machine's platform.

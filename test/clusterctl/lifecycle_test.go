@@ -5,7 +5,9 @@ package clusterctl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +31,8 @@ import (
 func TestInstallUpgradeRemove(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	u := newUser(ctx, t)
-	certManager(ctx, t)
+	u := newUser(ctx, t, shared)
+	u.certManager()
 	described := u.run(shared.Bin("clusterctl"), "generate", "provider", "--addon", "5spot:"+first, "--describe")
 	for _, want := range []string{"AddonProvider", first, "5spot-system", "FIVESPOT_LOG_LEVEL", mirror} {
 		if !strings.Contains(described, want) {
@@ -94,21 +96,39 @@ var deploymentKey = client.ObjectKey{Namespace: "5spot-system", Name: "fivespot-
 // the rights of its service account, and its webhook.
 func (u *user) manager(ctx context.Context, version string) *plane.Process {
 	u.t.Helper()
-	d := &appsv1.Deployment{}
-	u.must(shared.Management.Client.Get(ctx, deploymentKey, d))
+	d := u.deployment(ctx, deploymentKey.Name)
 	image := d.Spec.Template.Spec.Containers[0].Image
 	if want := mirror + "/cluster-api-addon-provider-5spot:" + version; image != want {
 		u.t.Errorf("the manager has the image %s, want %s", image, want)
 	}
-	pod := &corev1.Pod{ObjectMeta: d.Spec.Template.ObjectMeta, Spec: d.Spec.Template.Spec}
-	pod.Namespace, pod.Name = d.Namespace, "manager-"+version
-	u.must(client.IgnoreAlreadyExists(shared.Management.Client.Create(ctx, pod)))
-	components, err := os.ReadFile(u.path("addon-5spot", version, "addon-components.yaml"))
+	return u.start(ctx, system.ManagerName, d, u.components(version))
+}
+
+// components are the manifests of a release.
+func (u *user) components(version string) []byte {
+	u.t.Helper()
+	text, err := os.ReadFile(u.path("addon-5spot", version, "addon-components.yaml"))
 	u.must(err)
-	proc, err := shared.NewAddon(ctx, plane.AddonOptions{
-		Name: system.ManagerName, Path: system.DefaultBin() + "/manager", Manifests: [][]byte{components},
-		ServiceAccount: client.ObjectKey{Namespace: d.Namespace, Name: pod.Spec.ServiceAccountName},
-		Args:           []string{"--pod=" + pod.Namespace + "/" + pod.Name},
+	return text
+}
+
+// start runs the manager of a Deployment as a pod of it would. The webhooks of the
+// manifests are called on this machine.
+func (u *user) start(ctx context.Context, name string, d *appsv1.Deployment, manifests ...[]byte) *plane.Process {
+	u.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: d.Spec.Template.ObjectMeta, Spec: d.Spec.Template.Spec}
+	pod.Namespace, pod.Name = d.Namespace, fmt.Sprintf("%s-%d", d.Name, d.CreationTimestamp.Unix())
+	u.must(client.IgnoreAlreadyExists(u.plane.Management.Client.Create(ctx, pod)))
+	args := []string{"--pod=" + pod.Namespace + "/" + pod.Name, "--leader-election-namespace=" + pod.Namespace}
+	for _, arg := range pod.Spec.Containers[0].Args {
+		flag, _, _ := strings.Cut(arg, "=")
+		if slices.Contains([]string{"--leader-elect", "--namespace", "--runtime-extension", "--watch-filter"}, flag) {
+			args = append(args, arg)
+		}
+	}
+	proc, err := u.plane.NewAddon(ctx, plane.AddonOptions{
+		Name: name, Path: system.DefaultBin() + "/manager", Manifests: manifests,
+		ServiceAccount: client.ObjectKey{Namespace: d.Namespace, Name: pod.Spec.ServiceAccountName}, Args: args,
 	})
 	u.must(err)
 	u.must(proc.Start(ctx))

@@ -28,15 +28,18 @@ const (
 
 // A user is somebody with a clusterctl.yaml, and releases in a folder.
 type user struct {
-	t          *testing.T
-	ctx        context.Context //nolint:containedctx // that of the one test it lives in
+	t   *testing.T
+	ctx context.Context //nolint:containedctx // that of the one test it lives in
+	// plane is where the user is administrator.
+	plane      *plane.Plane
 	home, repo string
 }
 
 // newUser makes the releases as docs/install.md says, and tells clusterctl.
-func newUser(ctx context.Context, t *testing.T) *user {
+func newUser(ctx context.Context, t *testing.T, p *plane.Plane) *user {
 	t.Helper()
-	u := &user{t: t, ctx: ctx, home: t.TempDir(), repo: t.TempDir()}
+	u := &user{t: t, ctx: ctx, plane: p, home: t.TempDir(), repo: t.TempDir()}
+	u.must(os.MkdirAll(u.path("addon-5spot", first), 0o700))
 	for _, version := range []string{first, second} {
 		u.run("make", "-C", system.Repository(), "release-manifests", "VERSION="+version, "OUT="+u.path("addon-5spot", version))
 	}
@@ -72,7 +75,8 @@ func (u *user) write(path, text string) {
 func (u *user) run(name string, args ...string) string {
 	u.t.Helper()
 	cmd := exec.CommandContext(u.ctx, name, args...)
-	cmd.Env = shared.Management.Environ(u.home)
+	cmd.Env = u.plane.Management.Environ(u.home)
+	cmd.Dir = u.path("addon-5spot", first)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		u.t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
@@ -85,14 +89,14 @@ func (u *user) follow(page, heading string) string {
 	u.t.Helper()
 	text, err := os.ReadFile(filepath.Join(system.Repository(), page))
 	u.must(err)
-	_, section, _ := strings.Cut(string(text), "\n## "+heading+"\n")
+	_, section, _ := strings.Cut(string(text), "# "+heading+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	m := regexp.MustCompile("(?s)```sh\n(.*?)```").FindStringSubmatch(section)
 	if m == nil {
 		u.t.Fatalf("%s has no commands under %s", page, heading)
 	}
 	// clusterctl tries cert-manager out in a namespace, and trips over one that goes.
-	u.must(shared.Management.WaitGone(u.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cert-manager-test"}}))
+	u.must(u.plane.Management.WaitGone(u.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cert-manager-test"}}))
 	begin := time.Now()
 	out := u.run("sh", "-euc", m[1])
 	u.t.Logf("%s takes %v", heading, time.Since(begin).Round(100*time.Millisecond))
@@ -107,10 +111,10 @@ func (u *user) must(err error) {
 }
 
 // certManager installs what clusterctl looks for: the kinds, and nobody serves them.
-func certManager(ctx context.Context, t *testing.T) {
-	t.Helper()
+func (u *user) certManager() {
+	u.t.Helper()
 	for plural, kind := range map[string]string{"issuers": "Issuer", "certificates": "Certificate"} {
-		err := shared.Management.InstallCRDs(ctx, fmt.Appendf(nil, `apiVersion: apiextensions.k8s.io/v1
+		u.must(u.plane.Management.InstallCRDs(u.ctx, fmt.Appendf(nil, `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: %s.cert-manager.io}
 spec:
@@ -119,9 +123,6 @@ spec:
   names: {kind: %s, plural: %s}
   versions:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-`, plural, kind, plural))
-		if err != nil {
-			t.Fatal(err)
-		}
+`, plural, kind, plural)))
 	}
 }

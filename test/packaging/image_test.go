@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"debug/elf"
+	"debug/pe"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +19,9 @@ import (
 
 // cold makes the second build compile everything again. It takes minutes.
 var cold = flag.Bool("cold", false, "build the image's programs a second time without Go's cache")
+
+// foreign is the platform whose plugin is built: no other program is.
+const foreign = "windows/amd64"
 
 var (
 	platforms = map[string]elf.Machine{"linux/amd64": elf.EM_X86_64, "linux/arm64": elf.EM_AARCH64}
@@ -43,6 +48,20 @@ func TestImageIsStaticAndReproducible(t *testing.T) {
 		}
 	}
 	copied(t)
+	plugin := filepath.Join("..", "kubectl-5spot-windows-amd64.exe")
+	executable, err := pe.Open(filepath.Join(first, plugin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = executable.Close() }()
+	a, b := sum(t, filepath.Join(first, plugin)), sum(t, filepath.Join(second, plugin))
+	if a != b {
+		t.Errorf("the plugin differs: %x and %x", a, b)
+	}
+	sums, err := os.ReadFile(filepath.Join(first, "..", "kubectl-5spot.sha256"))
+	if want := fmt.Sprintf("%x  %s\n", a, filepath.Base(plugin)); err != nil || string(sums) != want {
+		t.Errorf("checksums are %q, %v; want %q", sums, err, want)
+	}
 }
 
 // buildPrograms copies the sources to dir and returns where the programs are.
@@ -68,7 +87,7 @@ func buildPrograms(t *testing.T, dir string) string {
 			t.Fatal(err)
 		}
 	}
-	makeIn(t, dir, "image-binaries", "VERSION=v1.2.3")
+	makeIn(t, dir, "image-binaries", "plugin-binaries", "VERSION=v1.2.3", "PLUGIN_PLATFORMS="+foreign)
 	return filepath.Join(dir, "out", "image")
 }
 

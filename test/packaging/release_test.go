@@ -22,6 +22,76 @@ func makeIn(t *testing.T, dir string, args ...string) {
 	}
 }
 
+// TestAReleaseHasOneVersion asks make, and builds nothing.
+func TestAReleaseHasOneVersion(t *testing.T) {
+	const image = "registry.example.org:5000/5spot"
+	for name, tc := range map[string]struct {
+		reason  string
+		args    []string
+		version string // of the programs; empty is a refusal
+	}{
+		"Image":   {"The tag says which version it is.", []string{"IMAGE=" + image + ":v0.1.0"}, "v0.1.0"},
+		"Digest":  {"What follows the tag is no part of it.", []string{"IMAGE=" + image + ":v0.1.0@sha256:00"}, "v0.1.0"},
+		"Version": {"Then the image has it as its tag.", []string{"VERSION=v0.2.0"}, "v0.2.0"},
+		"Both":    {"They agree.", []string{"VERSION=v0.1.0", "IMAGE=" + image + ":v0.1.0"}, "v0.1.0"},
+		"Neither": {"A port is no tag.", []string{"IMAGE=" + image}, ""},
+		"Differ":  {"The programs would name another version than people pull.", []string{"VERSION=v0.2.0", "IMAGE=" + image + ":v0.1.0"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ask := func(args ...string) ([]byte, error) {
+				return output(append(append([]string{"make", "-C", system.Repository()}, args...), tc.args...)...)
+			}
+			if _, err := ask("agreed"); (err == nil) != (tc.version != "") || err != nil && !strings.Contains(err.Error(), "give IMAGE a tag") {
+				t.Fatalf("%s\n%v", tc.reason, err)
+			}
+			for _, target := range []string{"plugin-binaries", "image-binaries"} {
+				plan, err := ask("-n", target)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tc.version != "" && !strings.Contains(string(plan), "main.version="+tc.version+"'") {
+					t.Errorf("%s\n%s does not build %s:\n%s", tc.reason, target, tc.version, plan)
+				}
+				if !strings.HasPrefix(strings.TrimSpace(withoutDirectories(string(plan))), "[ ") {
+					t.Errorf("%s builds before it has compared the versions:\n%s", target, plan)
+				}
+			}
+		})
+	}
+}
+
+// withoutDirectories drops what make -C says of where it is.
+func withoutDirectories(plan string) string {
+	lines := slices.DeleteFunc(strings.SplitAfter(plan, "\n"), func(line string) bool { return strings.HasPrefix(line, "make") })
+	return strings.Join(lines, "")
+}
+
+// TestThePluginIsBuiltForEverybody asks make; TestImageIsStaticAndReproducible builds one
+// that is not this machine's.
+func TestThePluginIsBuiltForEverybody(t *testing.T) {
+	plan, err := output("make", "-n", "-C", system.Repository(), "plugin-binaries")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sums, _ := strings.Cut(string(plan), "sha256sum ")
+	sums, _, _ = strings.Cut(sums, " >kubectl-5spot.sha256")
+	want := []string{
+		"kubectl-5spot-darwin-amd64", "kubectl-5spot-darwin-arm64",
+		"kubectl-5spot-linux-amd64", "kubectl-5spot-linux-arm64",
+		"kubectl-5spot-windows-amd64.exe", "kubectl-5spot-windows-arm64.exe",
+	}
+	got := strings.Fields(sums)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("a release has the plugins %v, want %v", got, want)
+	}
+	for _, name := range want {
+		if !strings.Contains(string(plan), "-o out/"+name+" ./cmd/kubectl-5spot\n") {
+			t.Errorf("nobody builds %s:\n%s", name, plan)
+		}
+	}
+}
+
 // TestReleaseHasOneImage makes a release: the manager and the agent are of the same,
 // whoever installs the agent.
 func TestReleaseHasOneImage(t *testing.T) {
@@ -59,7 +129,7 @@ func TestReleaseHasOneImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"addon-components.yaml", "metadata.yaml", "owner-policy.yaml"}
+	want := []string{"addon-components.yaml", "metadata.yaml", "owner-policy.yaml", "shard-components.yaml"}
 	for _, file := range templates {
 		want = append(want, filepath.Base(file))
 	}
