@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
@@ -17,17 +19,18 @@ import (
 // TestTheShiftedManagerStarts runs one machine on the manager that the section edge
 // measures, in a window that is open by the shifted clock alone.
 func TestTheShiftedManagerStarts(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout+patience)
-	defer cancel()
+	ctrl.SetLogger(klog.Background())
 	b := &bench{out: t.Output()}
 	t.Cleanup(b.close)
-	program, err := b.build(ctx, "./bench/shifted", "manager")
+	program, err := b.build(t.Context(), "./bench/shifted", "manager")
 	if err != nil {
 		t.Fatal(err)
 	}
 	opens := clk.Now().UTC().Truncate(time.Hour).Add(-back)
 	offset := clockOffset(opens.Add(30*time.Minute), clk.Now())
-	err = b.with(ctx, filepath.Dir(program), []string{offset}, func(ctx context.Context, l *lab) error {
+	err = b.with(t.Context(), filepath.Dir(program), []string{offset}, func(ctx context.Context, l *lab) error {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
 		f, err := l.follow(ctx)
 		if err != nil {
 			return err
