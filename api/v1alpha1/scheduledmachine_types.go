@@ -336,6 +336,11 @@ type NodeReference struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
+	// machineID is what the Node said first of the host that it is, for this Machine: a
+	// Node that says something else later is another host that took the name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	MachineID string `json:"machineID,omitempty"`
 }
 
 // ScheduledMachineStatus is what is. Everything in it is true in every phase: a

@@ -143,7 +143,7 @@ func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	f := lifecycle.ReclaimFacts{
 		Remembered: s.scheduled.BeingReclaimed(),
 		Returned:   s.returned(),
-		Request:    judge(s.node, s.children.Machine, s.served()),
+		Request:    judge(s.node, s.children.Machine, s.served(), s.machineID()),
 		Expedited:  s.children.Expedited(),
 		Ejected:    s.looked && s.children.Removed(r.Hooks),
 		// What cannot be read is no proof of absence.

@@ -480,6 +480,28 @@ func TestForgedRequest(t *testing.T) {
 	w.refused(v1alpha1.ReclaimRequestRefusedEvent, "providerID")
 }
 
+// TestAnotherHostThatSaysItIsThisOne has another host take the Node's name, and Cluster
+// API mirror what it says. Of an earlier Machine nothing counts.
+func TestAnotherHostThatSaysItIsThisOne(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine()
+	m.Status.NodeInfo = &corev1.NodeSystemInfo{MachineID: "theirs"}
+	w.Must(w.Client.Status().Update(t.Context(), m))
+	w.node.Status.NodeInfo.MachineID = "theirs"
+	w.Must(w.Client.Status().Update(t.Context(), w.node))
+	w.sm.Status.NodeRef = &v1alpha1.NodeReference{Name: w.node.Name, MachineID: "ours"}
+	w.sm.Status.LastScheduledTime = &m.CreationTimestamp
+	w.Must(w.Client.Status().Update(t.Context(), w.sm))
+	w.refused(v1alpha1.ReclaimRequestRefusedEvent, "machine ID")
+	earlier := metav1.NewTime(m.CreationTimestamp.Add(-time.Hour))
+	w.sm.Status.LastScheduledTime = &earlier
+	w.Must(w.Client.Status().Update(t.Context(), w.sm))
+	w.settle()
+	if w.machine().DeletionTimestamp.IsZero() {
+		t.Error("an owner is refused because of what was known of an earlier machine")
+	}
+}
+
 func TestControlPlaneIsNotReclaimed(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine()

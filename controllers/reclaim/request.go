@@ -17,8 +17,9 @@ import (
 
 // judge says whether a Node asks for its owner, and whether it asks about this
 // Machine, which a Node of another host and a request that is older than the
-// Machine do not. Where that cannot be told, the owner wins.
-func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.ReclaimRecord) lifecycle.Request {
+// Machine do not. machineID is what the Node said of its host first, empty if that is
+// not known. Where something cannot be told, the owner wins.
+func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.ReclaimRecord, machineID string) lifecycle.Request {
 	if node == nil || !reclaimapi.Requested(node.Annotations) {
 		return lifecycle.NoRequest
 	}
@@ -29,7 +30,7 @@ func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Reclai
 	if machine == nil {
 		return lifecycle.FreshRequest
 	}
-	if !sameHost(node, machine) {
+	if !sameHost(node, machine, machineID) {
 		return lifecycle.ForeignRequest
 	}
 	// A Node that is no older than the Machine cannot carry an older request.
@@ -43,15 +44,21 @@ func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Reclai
 	return lifecycle.FreshRequest
 }
 
-// sameHost compares what the Node says of its host with what Cluster API holds of
-// the Machine's. The agent has compared already; whoever takes the name of a Node
-// has no agent.
-func sameHost(node *corev1.Node, machine *clusterv1.Machine) bool {
-	known := ""
-	if info := machine.Status.NodeInfo; info != nil {
-		known = info.MachineID
+// sameHost compares what the Node says of its host with what is known of the Machine's.
+// The agent has compared already; whoever takes the name of a Node has no agent. What
+// Cluster API holds of the host does not count: it follows the Node.
+func sameHost(node *corev1.Node, machine *clusterv1.Machine, machineID string) bool {
+	return agree(node.Spec.ProviderID, machine.Spec.ProviderID) && agree(node.Status.NodeInfo.MachineID, machineID)
+}
+
+// machineID is what the Node of this very Machine said first, as the status has it.
+func (s *scope) machineID() string {
+	m, st := s.children.Machine, s.scheduled.Status
+	if m == nil || st.NodeRef == nil || st.NodeRef.Name != m.Status.NodeRef.Name || st.LastScheduledTime == nil ||
+		!st.LastScheduledTime.Time.Equal(children.CreatedAt(m).Truncate(time.Second)) {
+		return ""
 	}
-	return agree(node.Spec.ProviderID, machine.Spec.ProviderID) && agree(node.Status.NodeInfo.MachineID, known)
+	return st.NodeRef.MachineID
 }
 
 // agree reports whether two values are the same, as far as both are known.

@@ -35,6 +35,13 @@ func asking(born, asked time.Time, change func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
+// mirroring is a Machine as Cluster API shows it when its Node says so.
+func mirroring(m *clusterv1.Machine, machineID string) *clusterv1.Machine {
+	m = m.DeepCopy()
+	m.Status.NodeInfo = &corev1.NodeSystemInfo{MachineID: machineID}
+	return m
+}
+
 func TestJudge(t *testing.T) {
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon)}}
 	machine.Spec.ProviderID = "lab://box"
@@ -90,8 +97,8 @@ func TestJudge(t *testing.T) {
 			lifecycle.ForeignRequest,
 		},
 		"AnotherMachineID": {
-			"The disk of the machine, or one that says so, is in another.",
-			asking(after, after, func(n *corev1.Node) { n.Status.NodeInfo.MachineID = "ffff" }), machine,
+			"It said something else first. Cluster API mirrors what it says now.",
+			asking(after, after, func(n *corev1.Node) { n.Status.NodeInfo.MachineID = "ffff" }), mirroring(machine, "ffff"),
 			v1alpha1.ReclaimRecord{},
 			lifecycle.ForeignRequest,
 		},
@@ -119,7 +126,7 @@ func TestJudge(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := reclaim.Judge(tc.node, tc.machine, tc.served); got != tc.want {
+			if got := reclaim.Judge(tc.node, tc.machine, tc.served, "0123"); got != tc.want {
 				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
 			}
 			if tc.node == nil {
@@ -129,7 +136,7 @@ func TestJudge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := reclaim.Judge(trimmed.(*corev1.Node), tc.machine, tc.served); got != tc.want {
+			if got := reclaim.Judge(trimmed.(*corev1.Node), tc.machine, tc.served, "0123"); got != tc.want {
 				t.Errorf("from the cache, whose Nodes are trimmed: got %q, want %q", got, tc.want)
 			}
 		})

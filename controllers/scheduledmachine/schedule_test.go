@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -330,5 +331,36 @@ func TestTheMachineShowsTheSchedule(t *testing.T) {
 	w.Writes = nil
 	if w.settle(); len(w.Writes) != 0 {
 		t.Errorf("a settled Machine is written: %v", w.Writes)
+	}
+}
+
+// TestTheFirstHostCounts has Cluster API mirror what a Node says of its host.
+func TestTheFirstHostCounts(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	says := func(machineID string) {
+		t.Helper()
+		m, _ := w.machine()
+		before := m.DeepCopy()
+		m.Status.NodeInfo = &corev1.NodeSystemInfo{MachineID: machineID}
+		w.Must(w.Client.Status().Patch(t.Context(), m, client.MergeFrom(before)))
+		w.settle()
+	}
+	for _, machineID := range []string{"", "ours", "theirs"} {
+		says(machineID)
+		want := machineID
+		if machineID == "theirs" {
+			want = "ours"
+		}
+		if got := w.sm.Status.NodeRef.MachineID; got != want {
+			t.Errorf("its Node says %q: machineID is %q, want %q", machineID, got, want)
+		}
+	}
+	before := w.sm.DeepCopy()
+	w.sm.Status.LastScheduledTime.Time = w.sm.Status.LastScheduledTime.Add(-time.Hour)
+	w.Must(w.Client.Status().Patch(t.Context(), w.sm, client.MergeFrom(before)))
+	w.settle()
+	if got := w.sm.Status.NodeRef.MachineID; got != "theirs" {
+		t.Errorf("what was known of an earlier machine stays: %q", got)
 	}
 }
