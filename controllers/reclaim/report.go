@@ -30,8 +30,8 @@ const (
 
 var screenedNotes = map[string]string{
 	screenedStale: "Node %s carries a request that is older than its Machine: it is taken off, and the machine stays",
-	screenedForeignHost: "Node %s asks to be given back, but its providerID or machine ID is not that of the Machine: nothing is done. " +
-		"Is it another host that took the name? Compare them with spec.providerID and status.nodeInfo of the Machine",
+	screenedForeignHost: "Node %s asks to be given back, but its providerID is not that of the Machine, or its machine ID not the one that it had first: nothing is done. " +
+		"Is it another host that took the name? Compare them with status.providerID and status.nodeRef",
 	screenedControlPlane: "Node %s asks to be given back, but its Machine is one of a control plane, which an owner's request never removes: " +
 		"delete the Machine to remove it",
 }
