@@ -215,6 +215,28 @@ func TestTheOwnerAsks(t *testing.T) {
 	}
 }
 
+// TestALabelTakenOffStopsNoOwner takes ours off the Machine, which the ScheduledMachine
+// controls.
+func TestALabelTakenOffStopsNoOwner(t *testing.T) {
+	for name, ask := range map[string]func(*world){"Node": func(w *world) { w.ask("true") }, "Person": (*world).askAsPerson} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			m := w.machine()
+			w.Edit(m, func() { delete(m.Labels, v1alpha1.ScheduledMachineLabel) })
+			ask(w)
+			w.settle()
+			if w.machine().DeletionTimestamp.IsZero() || w.infra().GetDeletionTimestamp().IsZero() {
+				t.Fatalf("the owner is not heard: %v", w.Writes)
+			}
+			w.gone()
+			w.settle()
+			if w.sm.ScheduleEnabled() {
+				t.Error("the schedule is still on")
+			}
+		})
+	}
+}
+
 // askAsPerson writes the request where a person does, and no Node asks.
 func (w *world) askAsPerson() {
 	w.Helper()
