@@ -147,6 +147,11 @@ func (r *Reconciler) onNode(ctx context.Context, s *scope, write func(context.Co
 	if err != nil {
 		return workload.IgnoreNotConnected(err)
 	}
+	done, err := r.looks.begin("nodes of " + workload.ClusterKey(s.scheduled).String())
+	if err != nil {
+		return err
+	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	if err := write(ctx, actuate.New(remote)); err != nil && !actuate.Gone(err) {

@@ -7,8 +7,10 @@ package reclaim
 
 import (
 	"context"
+	"errors"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -79,13 +81,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if wait := r.fresh.Hold(req, s.machineVersion(), r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	step, urgent := lifecycle.Urgent(r.facts(s))
+	facts := r.facts(s)
+	step, urgent := lifecycle.Urgent(facts)
 	if !urgent {
 		r.look(ctx, s)
-		facts := r.facts(s)
+		facts = r.facts(s)
 		step = lifecycle.DecideReclaim(facts)
-		r.reportScreened(ctx, s, screened(facts, step))
 	}
+	r.reportScreened(ctx, s, screened(facts, step))
 	if step == lifecycle.Disarm { // It only writes down what has happened.
 		if wait := r.Rush.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
@@ -123,17 +126,23 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 	who := waitOf(s, step)
 	r.patience.note(req, who)
 	result, err := r.fresh.Meet(req, r.Clock.Now(), actErr)
-	if who != ownerWaits {
-		result.Priority = new(0) // Who has asked since comes first.
-	}
-	if err == nil && actErr == nil {
-		err = s.unread
-	}
-	switch emergency := s.scheduled.BeingReclaimed() || step == lifecycle.Remember; {
-	case emergency && err != nil:
-		r.reportStalled(req, s, err)
+	switch {
+	case err != nil && who == ownerWaits, err != nil && step == lifecycle.Eject:
+		r.reportStalled(req, s, string(apierrors.ReasonForError(err)), err)
+	case errors.Is(s.unread, errCrowd): // It says nothing of this machine's provider.
+	case s.unread != nil && s.scheduled.BeingReclaimed():
+		r.reportStalled(req, s, "unread", s.unread)
 	case actErr == nil:
 		r.Rush.Unstall(req)
+	}
+	if actErr == nil {
+		err = errors.Join(s.unread, s.unseen)
+	}
+	if errors.Is(err, errCrowd) {
+		result, err = ctrl.Result{RequeueAfter: nextLook}, nil
+	}
+	if who != ownerWaits {
+		result.Priority = new(0) // Who has asked since comes first.
 	}
 	return result, err
 }

@@ -54,6 +54,8 @@ type lane struct {
 	deleted map[string]time.Time
 	// reads is how many reads of a Flaky object were under way at most, and are.
 	most, reads int
+	// longest is how long one of them took at most.
+	longest time.Duration
 }
 
 func newLane(t *testing.T, objects ...client.Object) *lane {
@@ -121,8 +123,10 @@ func (l *lane) get(ctx context.Context, c client.WithWatch, key client.ObjectKey
 	l.reads++
 	l.most = max(l.most, l.reads)
 	l.mu.Unlock()
+	begin := time.Now()
 	<-ctx.Done()
 	l.mu.Lock()
+	l.longest = max(l.longest, time.Since(begin))
 	l.reads--
 	l.mu.Unlock()
 	return apierrors.NewTimeoutError("failed waiting for informer to sync", 0)
@@ -254,6 +258,9 @@ func TestWhatCannotBeReadIsNotGone(t *testing.T) {
 		defer l.mu.Unlock()
 		if len(l.deleted) != 1 {
 			t.Errorf("deleted: %v", l.deleted)
+		}
+		if l.longest == 0 || l.longest > 5*time.Second {
+			t.Errorf("a look at a provider took %v, want 5s at most", l.longest)
 		}
 	})
 }

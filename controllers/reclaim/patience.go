@@ -30,7 +30,7 @@ type waits int
 const (
 	// nobodyWaits: it is settled, or asks for what may take a while.
 	nobodyWaits waits = iota
-	// restWaits: the Machine is on its way.
+	// restWaits: the Machine is on its way, or gone, and its Node is not done with.
 	restWaits
 	// ownerWaits: the step is one that gives the machine back.
 	ownerWaits
@@ -41,8 +41,8 @@ func waitOf(s *scope, step lifecycle.Step) waits {
 	switch {
 	case step == lifecycle.Remember, step == lifecycle.Disarm, step == lifecycle.Forget, step == lifecycle.Eject && !s.looked:
 		return ownerWaits
-	case s.scheduled.BeingReclaimed():
-		return restWaits
+	case s.scheduled.BeingReclaimed(), step == lifecycle.Clear, step == lifecycle.DeleteNode:
+		return restWaits // An agent whose request still stands does not ask again.
 	default:
 		return nobodyWaits
 	}

@@ -540,6 +540,9 @@ func TestControlPlaneIsNotReclaimed(t *testing.T) {
 	if w.sm.Annotations[v1alpha1.EmergencyReclaimAnnotation] != "" || !w.machine().DeletionTimestamp.IsZero() {
 		t.Errorf("writes %v", w.Writes)
 	}
+	if notes := w.events(); len(notes) == 0 || !strings.HasPrefix(notes[0], "Warning "+v1alpha1.ReclaimRequestRefusedEvent) {
+		t.Errorf("nobody is told: %q", notes)
+	}
 }
 
 // refused asks, and wants nothing done and people told once.

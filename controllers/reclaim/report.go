@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,10 +89,10 @@ func (r *Reconciler) announce(ctx context.Context, s *scope, rapid bool) {
 	r.reportSurge(ctx, s)
 }
 
-// reportStalled tells people, once for each cause, that an owner still waits.
-func (r *Reconciler) reportStalled(req ctrl.Request, s *scope, err error) {
+// reportStalled tells people that an owner still waits, once for each class of cause.
+func (r *Reconciler) reportStalled(req ctrl.Request, s *scope, class string, err error) {
 	why := "it cannot be given back yet, and is tried again: " + clip.Line(err.Error())
-	if r.Rush.Stall(req, "reason: "+string(apierrors.ReasonForError(err)), why) {
+	if r.Rush.Stall(req, "because "+class, why) {
 		r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimStalledEvent, "EmergencyReclaim",
 			"The owner wants the machine, and %s", why)
 	}

@@ -4,12 +4,10 @@ package reclaim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,8 +36,9 @@ type scope struct {
 	children children.Set
 	// looked says that what a provider holds was looked for.
 	looked bool
-	// unread says why something could not be read: it is unknown, and not gone.
-	unread error
+	// unseen says why the Node could not be read, and unread why what a provider holds
+	// could not. It is unknown then, and not gone.
+	unseen, unread error
 	// ejected says that the Machine was told to go.
 	ejected bool
 }
@@ -71,7 +70,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 func (r *Reconciler) look(ctx context.Context, s *scope) {
 	var err error
 	if s.node, err = r.observeNode(ctx, workload.ClusterKey(s.scheduled), s.nodeName()); err != nil {
-		s.unread = fmt.Errorf("looking at Node: %w", err)
+		s.unseen = fmt.Errorf("looking at Node: %w", err)
 	}
 	if _, served := s.scheduled.ServedReclaim(); served || s.scheduled.BeingReclaimed() {
 		r.lookAtRest(ctx, s)
@@ -83,7 +82,7 @@ func (r *Reconciler) lookAtRest(ctx context.Context, s *scope) {
 	s.looked = true
 	done, err := r.looks.begin(s.provider())
 	if err != nil {
-		s.unread = errors.Join(s.unread, err)
+		s.unread = err
 		return
 	}
 	defer done()
@@ -91,7 +90,7 @@ func (r *Reconciler) lookAtRest(ctx context.Context, s *scope) {
 	defer cancel()
 	rest, err := r.Children.Read(ctx, s.scheduled, s.scheduled.BeingReclaimed())
 	if err != nil {
-		s.unread = errors.Join(s.unread, fmt.Errorf("looking at infrastructure: %w", err))
+		s.unread = fmt.Errorf("looking at infrastructure: %w", err)
 		return
 	}
 	for _, p := range rest.Unread {
@@ -102,11 +101,11 @@ func (r *Reconciler) lookAtRest(ctx context.Context, s *scope) {
 }
 
 // provider is the kind that decides whose cache is asked.
-func (s *scope) provider() schema.GroupKind {
+func (s *scope) provider() string {
 	if m := s.children.Machine; m != nil {
-		return schema.GroupKind{Group: m.Spec.InfrastructureRef.APIGroup, Kind: m.Spec.InfrastructureRef.Kind}
+		return m.Spec.InfrastructureRef.Kind + "." + m.Spec.InfrastructureRef.APIGroup
 	}
-	return children.InfrastructureOf(s.scheduled).Kind().GroupKind()
+	return children.InfrastructureOf(s.scheduled).Kind().GroupKind().String()
 }
 
 // observeNode watches the Nodes of the cluster and returns the one of that name.

@@ -236,4 +236,3 @@ func median(of []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(of))
 	return sorted[len(sorted)/2]
 }
-
