@@ -4,6 +4,7 @@ package reclaim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 

@@ -17,7 +17,7 @@ import (
 
 // A topology, a GitOps tool or a restored backup makes a ScheduledMachine again that
 // somebody deleted while the owner had the machine. What the owner said must not go with
-// the object: it is left in a ReclaimedMachine, and taken over from there (ADR 0025).
+// the object: it is left in a ReclaimedMachine, and taken over from there (ADR 0026).
 
 // bequeath leaves behind that the owner has the machine, before the object goes.
 func (r *Reconciler) bequeath(ctx context.Context, sm *v1alpha1.ScheduledMachine) error {
