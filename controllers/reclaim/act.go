@@ -100,22 +100,32 @@ func (r *Reconciler) forget(ctx context.Context, s *scope) error {
 // eject takes the Machine away before it asks for anything that a provider holds: its
 // kind may be out of order, and whoever wrote it down must not stop an owner.
 func (r *Reconciler) eject(ctx context.Context, s *scope) error {
-	deleted := s.deleted()
-	if err := r.Actuate.Remove(ctx, s.children.Children, r.Hooks); err != nil {
-		return fmt.Errorf("ejecting machine: %w", err)
+	if m := s.children.Machine; m != nil {
+		deleted := s.deleted()
+		if err := r.Actuate.Remove(ctx, actuate.Children{Machine: m}, r.Hooks); err != nil {
+			return fmt.Errorf("ejecting machine: %w", err)
+		}
+		s.ejected = true
+		if !deleted {
+			r.observeStage(s.since(), stageDeleted)
+		}
 	}
-	s.ejected = true
-	if !deleted {
-		r.observeStage(s.since(), stageDeleted)
+	if !s.looked {
+		r.lookAtRest(ctx, s)
 	}
-	if s.looked {
-		return nil
+	return r.ejectRest(ctx, s)
+}
+
+// ejectRest takes away what a provider holds of the machine.
+func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
+	rest := s.children.Children
+	if rest.Machine != nil {
+		if rest.Infrastructure == nil || len(rest.WaitsFor(r.Hooks)) > 0 {
+			return nil
+		}
+		return r.atProvider(ctx, "deleting "+s.provider(), func(ctx context.Context) error { return r.Actuate.Delete(ctx, rest.Infrastructure) })
 	}
-	r.lookAtRest(ctx, s)
-	if s.children.Infrastructure == nil || len(s.children.WaitsFor(r.Hooks)) > 0 {
-		return nil
-	}
-	return r.Actuate.Delete(ctx, s.children.Infrastructure)
+	return r.atProvider(ctx, "deleting "+s.provider(), func(ctx context.Context) error { return r.Actuate.Remove(ctx, rest, r.Hooks) })
 }
 
 // disarm turns the schedule off and forgets the request in one write: between the
@@ -151,13 +161,13 @@ func (r *Reconciler) onNode(ctx context.Context, s *scope, write func(context.Co
 	if err != nil {
 		return err
 	}
-	defer done()
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	if err := write(ctx, actuate.New(remote)); err != nil && !actuate.Gone(err) {
-		return err
+	if err = write(ctx, actuate.New(remote)); actuate.Gone(err) {
+		err = nil
 	}
-	return nil
+	done(err)
+	return err
 }
 
 // clear takes a request that needs no answer any more off its Node. The agent

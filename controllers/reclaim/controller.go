@@ -127,9 +127,9 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 	r.patience.note(req, who)
 	result, err := r.fresh.Meet(req, r.Clock.Now(), actErr)
 	switch {
+	case errors.Is(errors.Join(actErr, s.unread), errCrowd): // It says nothing of this machine.
 	case err != nil && who == ownerWaits, err != nil && step == lifecycle.Eject:
 		r.reportStalled(req, s, string(apierrors.ReasonForError(err)), err)
-	case errors.Is(s.unread, errCrowd): // It says nothing of this machine's provider.
 	case s.unread != nil && s.scheduled.BeingReclaimed():
 		r.reportStalled(req, s, "unread", s.unread)
 	case actErr == nil:

@@ -8,13 +8,15 @@ import (
 	"time"
 )
 
-// mostLooks is how many looks at what others hold may be under way, of 100 workers: some
-// always are free for the owner who asks next. mostLooksOfOne is how many of them may be
-// at one provider's kind, or at the Nodes of one workload cluster: its outage is not felt
-// by the machines of another.
+// mostLooks is how many calls to what others have in hand may be under way, of 100
+// workers: some always are free for the owner who asks next. mostLooksOfOne is how many
+// of them may be at one provider's kind, or at the Nodes of one workload cluster, and
+// fewest how many while the last of them failed: an outage is not felt by the machines of
+// another, and a crowd of owners is no outage.
 const (
-	mostLooks      = 75
-	mostLooksOfOne = 25
+	mostLooks      = 90
+	mostLooksOfOne = 75
+	fewest         = 10
 )
 
 // nextLook is when a look that found no place is tried again.
@@ -23,35 +25,46 @@ const nextLook = time.Second
 // errCrowd reports that a look found no place.
 var errCrowd = errors.New("too many answers are being waited for")
 
-// looks are the looks that are under way. What is in order answers at once, so the bounds
-// are met in an outage, or by a crowd. The zero value is ready for use.
+// looks are the calls that are under way. The zero value is ready for use.
 type looks struct {
 	mu  sync.Mutex
 	all int
-	at  map[string]int
+	at  map[string]look
 }
 
-// begin reports whether one more look may begin, errCrowd if not. Then done must be
-// called after it.
-func (l *looks) begin(at string) (done func(), err error) {
+// look is what is known of one provider's kind, or of one workload cluster.
+type look struct {
+	n      int
+	failed bool
+}
+
+// begin reports whether one more call may begin, errCrowd if not. Then done must be called
+// with its error.
+func (l *looks) begin(at string) (done func(error), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all >= mostLooks || l.at[at] >= mostLooksOfOne {
+	now, most := l.at[at], mostLooksOfOne
+	if now.failed {
+		most = fewest
+	}
+	if l.all >= mostLooks || now.n >= most {
 		return nil, errCrowd
 	}
 	if l.at == nil {
-		l.at = map[string]int{}
+		l.at = map[string]look{}
 	}
 	l.all++
-	l.at[at]++
-	return func() { l.end(at) }, nil
+	now.n++
+	l.at[at] = now
+	return func(err error) { l.end(at, err) }, nil
 }
 
-func (l *looks) end(at string) {
+func (l *looks) end(at string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all--
-	if l.at[at]--; l.at[at] == 0 {
+	now := look{n: l.at[at].n - 1, failed: err != nil}
+	if l.at[at] = now; now == (look{}) {
 		delete(l.at, at)
 	}
 }

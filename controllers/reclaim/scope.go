@@ -81,24 +81,33 @@ func (r *Reconciler) look(ctx context.Context, s *scope) {
 // lookAtRest reads what a provider holds of the machine.
 func (r *Reconciler) lookAtRest(ctx context.Context, s *scope) {
 	s.looked = true
-	done, err := r.looks.begin(s.provider())
+	s.unread = r.atProvider(ctx, "reading "+s.provider(), func(ctx context.Context) error {
+		rest, err := r.Children.Read(ctx, s.scheduled, s.scheduled.BeingReclaimed())
+		if err != nil {
+			return fmt.Errorf("looking at infrastructure: %w", err)
+		}
+		rest.Machine = s.children.Machine // It may have been changed since it was read.
+		s.children = rest
+		for _, p := range rest.Unread {
+			err = errors.Join(err, errors.New(p.Message))
+		}
+		return err
+	})
+}
+
+// atProvider makes a call that takes as long as the machine's provider takes to answer:
+// the API server asks its conversion webhook for whatever is read and written of it.
+// A cache may answer to reads while writes fail, so each has places of its own.
+func (r *Reconciler) atProvider(ctx context.Context, at string, call func(context.Context) error) error {
+	done, err := r.looks.begin(at)
 	if err != nil {
-		s.unread = err
-		return
+		return err
 	}
-	defer done()
 	ctx, cancel := context.WithTimeout(ctx, providerLook)
 	defer cancel()
-	rest, err := r.Children.Read(ctx, s.scheduled, s.scheduled.BeingReclaimed())
-	if err != nil {
-		s.unread = fmt.Errorf("looking at infrastructure: %w", err)
-		return
-	}
-	for _, p := range rest.Unread {
-		s.unread = errors.Join(s.unread, errors.New(p.Message))
-	}
-	rest.Machine = s.children.Machine // It may have been changed since it was read.
-	s.children = rest
+	err = call(ctx)
+	done(err)
+	return err
 }
 
 // provider is the kind that decides whose cache is asked.

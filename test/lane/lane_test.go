@@ -103,7 +103,6 @@ func TestAnOutageOfAProviderIsNotFeltByOtherOwners(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, v1alpha1.PersonsRequest("", "e2e", begin).String())
 		}))
 	}
-	outage, workers := l.latencies(all[owners:])
 	for _, sm := range flakies {
 		m := machineOf(sm)
 		l.WaitFor(m, func() error {
@@ -113,6 +112,7 @@ func TestAnOutageOfAProviderIsNotFeltByOtherOwners(t *testing.T) {
 			return nil
 		})
 	}
+	outage, workers := l.latencies(all[owners:])
 	ratio := median(outage).Seconds() / median(quiet).Seconds()
 	t.Logf("request to deletion of the Machine: quiet %v, in the outage %v: ratio of the medians %.2f; at most %v workers of the lane busy", quiet, outage, ratio, workers)
 	if workers > 50 {
