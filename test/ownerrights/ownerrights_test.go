@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
