@@ -247,7 +247,7 @@ spec:
 	l.waitFor(sm, func() error { return phaseIs(sm, pending, inactive) })
 	out, err := shared.Management.Kubectl(timeout(t, patience), "get", "sm", "-n", "kubectl", "-o", "wide")
 	l.must(err)
-	for _, column := range []string{"CLUSTER", "PHASE", "INSCHEDULE", "ENABLED", "NODE", "NEXT", "AGE", "DAYS", "HOURS", "TZ", "KILLSWITCH", "Europe/Zurich"} {
+	for _, column := range []string{"CLUSTER", "PHASE", "READY", "INSCHEDULE", "ENABLED", "PAUSED", "NODE", "NEXT", "AGE", "DAYS", "HOURS", "TZ", "KILLSWITCH", "Europe/Zurich"} {
 		if !strings.Contains(out, column) {
 			t.Errorf("kubectl get sm -o wide must show %s:\n%s", column, out)
 		}

@@ -58,6 +58,6 @@ func OwnerGetsTheMachineBack(c *Cluster, asking func()) Reclaimed {
 	c.WaitCleared(node)
 	h.Want(v1alpha1.PhaseActive, v1alpha1.PhaseEmergencyRemove, v1alpha1.PhaseDisabled)
 	c.WaitEvents(sm, "Warning EmergencyReclaim Emergency reclaim requested", "process-match: java",
-		"Warning EmergencyReclaimDisabledSchedule", "kubectl -n "+sm.Namespace+" patch scheduledmachine/"+sm.Name)
+		"Warning EmergencyReclaimDisabledSchedule", "kubectl 5spot -n "+sm.Namespace+" resume "+sm.Name)
 	return Reclaimed{Pod: pod, Node: node}
 }
