@@ -230,6 +230,7 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 	if !reachable(m) {
 		e.Notes = append(e.Notes, "the workload cluster cannot be reached: a program that the owner starts is not seen; this works all the same: "+e.command("give-back"))
 	}
+	e.Notes = append(e.Notes, heard(m, e.command("give-back"))...)
 	if e.view.Stale {
 		e.Notes = append(e.Notes, unseen)
 	}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// heard says whether the machine notices the owner's programs; nothing where none were
+// agreed, where there is no Node, or where a note on the whole cluster says it.
+func heard(m *v1alpha1.ScheduledMachine, giveBack string) []string {
+	c := conditions.Get(m, v1alpha1.OwnerProtectedCondition)
+	switch {
+	case c == nil, c.Reason == v1alpha1.NotConnectedReason:
+		return nil
+	case c.Status == metav1.ConditionTrue:
+		return []string{"the machine notices when one of the agreed programs starts: " + strings.Join(m.Spec.KillIfCommands, ", ")}
+	case c.Status == metav1.ConditionFalse:
+		return []string{"the machine does not notice when a program of its owner starts; this works all the same: " + giveBack, c.Message}
+	default:
+		return []string{"nobody knows whether the machine notices when a program of its owner starts; this works all the same: " + giveBack, c.Message}
+	}
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// TestWhySaysWhetherTheOwnerIsHeard is about the line for which an owner asks before they
+// rely on a program.
+func TestWhySaysWhetherTheOwnerIsHeard(t *testing.T) {
+	t.Parallel()
+	const command = "this works all the same: kubectl 5spot -n farm give-back office\n"
+	cases := map[string]struct {
+		reason string
+		status metav1.ConditionStatus
+		why    string
+		want   []string
+	}{
+		"Heard":     {"It can be relied on.", metav1.ConditionTrue, v1alpha1.WatchingReason, []string{"notices when one of the agreed programs starts: java, idea\n"}},
+		"Unheard":   {"What helps, and why.", metav1.ConditionFalse, v1alpha1.AgentNotRunningReason, []string{"does not notice", command, "           the agent says why\n"}},
+		"Unknown":   {"Nobody is told what is not known.", metav1.ConditionUnknown, v1alpha1.ConfigurationUnconfirmedReason, []string{"nobody knows", command}},
+		"NoCluster": {"The whole cluster cannot be seen, which has its own note.", metav1.ConditionUnknown, v1alpha1.NotConnectedReason, nil},
+		"NotAgreed": {"Nothing was agreed.", "", "", nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := machine("office", func(m *v1alpha1.ScheduledMachine) {
+				m.Spec.KillIfCommands = []string{"java", "idea"}
+				if tc.status != "" {
+					m.Status.Conditions = append(m.Status.Conditions, condition(v1alpha1.OwnerProtectedCondition, tc.status, tc.why, "the agent says why"))
+				}
+			})
+			got := run("", "why", "office", cluster(t, map[string]any{path("office"): m})).Out
+			for _, want := range tc.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("%s\n%q is not in:\n%s", tc.reason, want, got)
+				}
+			}
+			if len(tc.want) == 0 && strings.Contains(got, "notice") {
+				t.Errorf("%s\n%s", tc.reason, got)
+			}
+		})
+	}
+}
