@@ -243,8 +243,8 @@ const (
 	// WatchingReason means that the agent looks for the programs of the spec; the message
 	// says by which detector.
 	WatchingReason = "Watching"
-	// AgentNotInstalledReason means that the agent could not be installed, or that nobody
-	// installed it; the message says why.
+	// AgentNotInstalledReason means that the agent could not be installed, or is not there
+	// where somebody else is to install it; the message says which, and the way out.
 	AgentNotInstalledReason = "AgentNotInstalled"
 	// AgentNotRunningReason means that no pod of the agent is Ready on the Node; the
 	// message says why.
