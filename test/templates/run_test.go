@@ -4,8 +4,14 @@ package templates
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"maps"
+	"net/http"
+	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,7 +84,7 @@ func apply(t *testing.T, s *system.System, name string, args ...string) {
 // joinsAndLeaves follows the machine of a template, and measures.
 func joinsAndLeaves(t *testing.T, s *system.System, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	memory, err := s.WaitInMemory(ctx, client.ObjectKey{Namespace: name, Name: name})
 	if err != nil {
@@ -94,11 +100,57 @@ func joinsAndLeaves(t *testing.T, s *system.System, name string) {
 	t.Logf("a machine leaves in %v", turn(c, sm, specs.Closed(), v1alpha1.PhaseInactive))
 	c.WantCleared(sm)
 	t.Logf("a machine joins in %v", turn(c, sm, specs.Always(), v1alpha1.PhaseActive))
+	if name == "scheduled-in-memory" {
+		wantUnheard(t, s, c, sm)
+	}
 	c.Remove(sm)
 	nodes := &corev1.NodeList{}
 	if err := memory.Client.List(ctx, nodes); err != nil || len(nodes.Items) != 1 {
 		t.Errorf("only the Node of the control plane may be left, got %d Nodes, %v", len(nodes.Items), err)
 	}
+}
+
+// wantUnheard asks for an agent that cannot be installed, since a cluster in memory knows
+// no server-side apply, and checks that everybody can see it.
+func wantUnheard(t *testing.T, s *system.System, c *specs.Cluster, sm *v1alpha1.ScheduledMachine) {
+	t.Helper()
+	if err := c.Edit(sm, func() { sm.Spec.KillIfCommands = []string{"java"} }); err != nil {
+		t.Fatal(err)
+	}
+	c.WaitCondition(sm, metav1.Condition{Type: v1alpha1.OwnerProtectedCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.AgentNotInstalledReason},
+		"installing reclaim agent: applying Namespace 5spot-system", "needs Kubernetes 1.30 or newer")
+	c.WaitEvents(sm, "Warning OwnerUnprotected")
+	want := fmt.Sprintf("fivespot_unprotected_machines{cluster=%q,namespace=%q,reason=\"AgentNotInstalled\"} 1\n", sm.Spec.ClusterName, sm.Namespace)
+	if got := managerMetrics(t, s); !strings.Contains(got, want) {
+		t.Errorf("no metric %s", want)
+	}
+}
+
+// managerMetrics asks the manager where it says that it serves them.
+func managerMetrics(t *testing.T, s *system.System) string {
+	t.Helper()
+	log, err := os.ReadFile(s.Manager.LogPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := regexp.MustCompile(`"Serving metrics server".* bindAddress="([^"]+)"`).FindSubmatch(log)
+	if address == nil {
+		t.Fatal("the manager does not say where it serves metrics")
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+string(address[1])+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // turn changes the window and returns how long it takes to be in a phase.
