@@ -112,6 +112,9 @@ func withDefaults(spec v1alpha1.ScheduledMachineSpec) v1alpha1.ScheduledMachineS
 	if spec.Priority == nil {
 		spec.Priority = new(int32(50))
 	}
+	if spec.ResumeAfterReclaim == "" {
+		spec.ResumeAfterReclaim = v1alpha1.ResumeOnEnable
+	}
 	for _, timeout := range []*string{&spec.GracefulShutdownTimeout, &spec.NodeDrainTimeout} {
 		if *timeout == "" {
 			*timeout = "5m"

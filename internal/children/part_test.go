@@ -117,7 +117,8 @@ type templates struct {
 
 func (s templates) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
-		return define(crd, key, schema.FromAPIVersionAndKind(infrastructureVersion, "DevMachineTemplate"))
+		return define(crd, key, schema.FromAPIVersionAndKind(infrastructureVersion, "DevMachineTemplate"),
+			schema.FromAPIVersionAndKind(infrastructureVersion, "DevMachine"))
 	}
 	if s.only == nil || key != client.ObjectKeyFromObject(s.only) {
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)

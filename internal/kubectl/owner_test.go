@@ -265,6 +265,14 @@ func TestResume(t *testing.T) {
 			result{Out: "office: the schedule is on again. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\n"},
 			written,
 		},
+		"KeptAway": {
+			"With OnResume the record counts, whatever enabled says: it goes in the same write.",
+			machine("office", reclaimed(ada), func(m *v1alpha1.ScheduledMachine) {
+				m.Spec.ResumeAfterReclaim, m.Spec.Schedule.Enabled = v1alpha1.ResumeOnResume, new(true)
+			}),
+			result{Out: "office: the schedule is on again. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\n"},
+			[]string{"kubectl-5spot: map[metadata:map[annotations:map[5spot.finos.org/reclaimed:<nil>]] spec:map[schedule:map[enabled:true]]]"},
+		},
 		"OutsideTheWindow": {
 			"It says when.", machine("office", disabled, func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.HoursOfDay = []string{"19-20"} }),
 			result{Out: "office: the schedule is on again. The machine joins when its window opens: Wed 2025-01-15 19:00:00 EST.\n"},

@@ -58,7 +58,7 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 		if next, err = prospect(m, now); err != nil || m.ScheduleEnabled() {
 			return nil, err
 		}
-		return map[string]any{"spec": map[string]any{"schedule": map[string]any{"enabled": true}}}, nil
+		return lent(m), nil
 	})
 	if err != nil {
 		return err
@@ -75,6 +75,16 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 		lines = append(lines, fmt.Sprintf("If %s still runs on the machine, the machine goes again: quit it first.", r.program()))
 	}
 	return write(o.Out, strings.Join(append(lines, sentences(doubts(before, now))...), "\n")+"\n")
+}
+
+// lent is the patch that lends a machine again: it turns the schedule on and takes the record
+// of the reclaim off in one write. With resumeAfterReclaim: OnResume only the record counts.
+func lent(m *v1alpha1.ScheduledMachine) map[string]any {
+	patch := map[string]any{"spec": map[string]any{"schedule": map[string]any{"enabled": true}}}
+	if m.AwaitsResume() { // Else the controller takes it off.
+		patch["metadata"] = map[string]any{"annotations": map[string]any{v1alpha1.ReclaimedAnnotation: nil}}
+	}
+	return patch
 }
 
 // resumable refuses where turning the schedule on would do nothing, or be undone.

@@ -43,6 +43,7 @@ type Machine struct {
 	GracefulShutdownTimeout   string                     `json:"gracefulShutdownTimeout,omitempty"`
 	NodeDrainTimeout          string                     `json:"nodeDrainTimeout,omitempty"`
 	KillIfCommands            []string                   `json:"killIfCommands,omitempty"`
+	ResumeAfterReclaim        v1alpha1.ResumePolicy      `json:"resumeAfterReclaim,omitempty"`
 	NodeTaints                []v1alpha1.NodeTaint       `json:"nodeTaints,omitempty"`
 }
 
@@ -161,6 +162,7 @@ func (m Machine) Spec(cluster string) v1alpha1.ScheduledMachineSpec {
 		GracefulShutdownTimeout:   m.GracefulShutdownTimeout,
 		NodeDrainTimeout:          m.NodeDrainTimeout,
 		KillIfCommands:            m.KillIfCommands,
+		ResumeAfterReclaim:        m.ResumeAfterReclaim,
 		NodeTaints:                m.NodeTaints,
 	}
 }
