@@ -5,12 +5,14 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -57,7 +59,7 @@ const reclaimConcurrency = 100
 // answers slowly must not hold up the others.
 const nodesyncConcurrency = 50
 
-// machinehookConcurrency is how many leaving Machines are looked at at once. Extensions
+// machinehookConcurrency is how many leaving Machines are looked at in parallel. Extensions
 // take no worker: each look costs a write or two.
 const machinehookConcurrency = 100
 
@@ -122,85 +124,107 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := index.ByMachineNode(ctx, mgr); err != nil {
 		return fmt.Errorf("indexing Machines: %w", err)
 	}
-	clusterCache, err := newClusterCache(ctx, mgr, o)
+	s, err := newShared(ctx, mgr, o)
 	if err != nil {
-		return fmt.Errorf("connecting workload clusters: %w", err)
+		return err
 	}
-	unlimited, err := unlimitedClient(mgr)
-	if err != nil {
-		return fmt.Errorf("creating client of the emergency lane: %w", err)
-	}
-	read := children.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}
-	recorder := clipped{mgr.GetEventRecorder(ManagerName)}
+	return errors.Join(s.setUpMachines(), s.setUpNodes(), s.setUpClusters(), webhooks.SetupWithManager(mgr))
+}
+
+// shared is what several controllers are made of.
+type shared struct {
+	Options
+
+	mgr          ctrl.Manager
+	clusterCache clustercache.ClusterCache
+	read         children.Reader
+	// write has the manager's rate limit, and unlimited none.
+	write, unlimited *actuate.Actuator
+	recorder         events.EventRecorder
+	watch            *workers.Watch
+}
+
+func newShared(ctx context.Context, mgr ctrl.Manager, o Options) (*shared, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	clusterCache, err := newClusterCache(ctx, mgr, o)
+	if err != nil {
+		return nil, fmt.Errorf("connecting workload clusters: %w", err)
+	}
+	unlimited, err := unlimitedClient(mgr)
+	if err != nil {
+		return nil, fmt.Errorf("creating client of the emergency lane: %w", err)
+	}
+	s := &shared{
+		Options: o, mgr: mgr, clusterCache: clusterCache,
+		read:  children.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()},
+		write: actuate.New(mgr.GetClient()), unlimited: actuate.New(unlimited),
+		recorder: clipped{mgr.GetEventRecorder(ManagerName)},
+		watch:    workers.New(clock.RealClock{}),
+	}
+	return s, mgr.AddReadyzCheck("workers", s.watch.Check)
+}
+
+// setUpMachines adds what makes machines join and leave.
+func (s *shared) setUpMachines() error {
 	hooks := actuate.HonourHooks
-	if o.BypassForeignHooks {
+	if s.BypassForeignHooks {
 		hooks = actuate.BypassHooks
 	}
+	rush, reader, live := &wake.Rush{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
+	return errors.Join(
+		(&scheduledmachine.Reconciler{
+			Clock: s.Clock, Reader: reader, Live: live, Children: s.read, Actuate: s.write,
+			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, Rush: rush,
+		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
+		(&reclaim.Reconciler{
+			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.unlimited,
+			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, Rush: rush,
+		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(reclaimConcurrency, workers.Deadline)),
+		(&machinehook.Reconciler{
+			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{},
+		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(machinehookConcurrency, workers.Deadline)),
+	)
+}
 
-	watch := workers.New(clock.RealClock{})
-	if err := mgr.AddReadyzCheck("workers", watch.Check); err != nil {
-		return err
-	}
-	rush := &wake.Rush{}
-	if err := (&scheduledmachine.Reconciler{
-		Clock: o.Clock, Reader: mgr.GetClient(), Live: mgr.GetAPIReader(), Children: read, Actuate: actuate.New(mgr.GetClient()),
-		ClusterCache: clusterCache, Recorder: recorder, Hooks: hooks, Rush: rush,
-	}).SetupWithManager(mgr, o.WatchFilter, watch.Options(o.ScheduledMachineConcurrency, workers.Deadline)); err != nil {
-		return err
-	}
-	if err := (&reclaim.Reconciler{
-		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(unlimited),
-		ClusterCache: clusterCache, Recorder: recorder, Hooks: hooks, Rush: rush,
-	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, watch.Options(reclaimConcurrency, workers.Deadline)); err != nil {
-		return err
-	}
-	if err := (&machinehook.Reconciler{
-		Clock: o.Clock, Reader: mgr.GetClient(), Live: mgr.GetAPIReader(), Actuate: actuate.New(mgr.GetClient()), Recorder: recorder, Extensions: &hookclient.Client{},
-	}).SetupWithManager(mgr, o.WatchFilter, watch.Options(machinehookConcurrency, workers.Deadline)); err != nil {
-		return err
-	}
-	install, err := agentManifests(o)
+// setUpNodes adds what keeps Nodes and their agents as they are asked for.
+func (s *shared) setUpNodes() error {
+	install, err := agentManifests(s.Options)
 	if err != nil {
 		return fmt.Errorf("reading manifests of the reclaim agent: %w", err)
 	}
-	board := installation.NewBoard()
-	if err := (&nodesync.Reconciler{
-		Clock: o.Clock, Reader: mgr.GetClient(), ClusterIndex: scheduledmachine.ClusterNameIndex, Children: read,
-		ClusterCache: clusterCache, Recorder: recorder, Manifests: install, Board: board,
-	}).SetupWithManager(mgr, o.WatchFilter, watch.Options(nodesyncConcurrency, workers.Deadline)); err != nil {
-		return err
-	}
-	if err := (&nodetaints.Reconciler{
-		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()), ClusterCache: clusterCache,
-	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, watch.Options(o.ScheduledMachineConcurrency, workers.Deadline)); err != nil {
-		return err
-	}
-	if err := (&protection.Reconciler{
-		Clock: o.Clock, Reader: mgr.GetClient(), Children: read, Actuate: actuate.New(mgr.GetClient()),
-		ClusterCache: clusterCache, Board: board, Recorder: recorder,
-	}).SetupWithManager(mgr, o.WatchFilter, scheduledmachine.ClusterNameIndex, watch.Options(o.ScheduledMachineConcurrency, workers.Deadline)); err != nil {
-		return err
-	}
-	if err := (&topology.Reconciler{
-		Clock: o.Clock, Reader: mgr.GetClient(), Live: mgr.GetAPIReader(), ClusterIndex: scheduledmachine.ClusterNameIndex,
-		Actuate: actuate.New(mgr.GetClient()).As(v1alpha1.TopologyFieldManager), Recorder: recorder,
-	}).SetupWithManager(mgr, o.WatchFilter, watch.Options(o.ScheduledMachineConcurrency, workers.Deadline)); err != nil {
-		return err
-	}
-	if err := serveHooks(mgr, o); err != nil {
+	board, reader := installation.NewBoard(), s.mgr.GetClient()
+	return errors.Join(
+		(&nodesync.Reconciler{
+			Clock: s.Clock, Reader: reader, ClusterIndex: scheduledmachine.ClusterNameIndex, Children: s.read,
+			ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, Board: board,
+		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(nodesyncConcurrency, workers.Deadline)),
+		(&nodetaints.Reconciler{
+			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache,
+		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
+		(&protection.Reconciler{
+			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write,
+			ClusterCache: s.clusterCache, Board: board, Recorder: s.recorder,
+		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
+	)
+}
+
+// setUpClusters adds what answers for whole Clusters.
+func (s *shared) setUpClusters() error {
+	if err := serveHooks(s.mgr, s.Options); err != nil {
 		return fmt.Errorf("serving Cluster API's hooks: %w", err)
 	}
-	if o.RuntimeExtension.Mode != extensionconfig.Elsewhere {
-		if err := (&extensionconfig.Reconciler{
-			Options: o.RuntimeExtension, Live: mgr.GetAPIReader(), Actuate: actuate.New(mgr.GetClient()),
-		}).SetupWithManager(mgr, watch.Options(1, workers.Deadline)); err != nil {
-			return err
-		}
+	err := (&topology.Reconciler{
+		Clock: s.Clock, Reader: s.mgr.GetClient(), Live: s.mgr.GetAPIReader(), ClusterIndex: scheduledmachine.ClusterNameIndex,
+		Actuate: s.write.As(v1alpha1.TopologyFieldManager), Recorder: s.recorder,
+	}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline))
+	if err != nil || s.RuntimeExtension.Mode == extensionconfig.Elsewhere {
+		return err
 	}
-	return webhooks.SetupWithManager(mgr)
+	return (&extensionconfig.Reconciler{
+		Options: s.RuntimeExtension, Live: s.mgr.GetAPIReader(), Actuate: s.write,
+	}).SetupWithManager(s.mgr, s.watch.Options(1, workers.Deadline))
 }
 
 // serveHooks serves Cluster API's hooks where admission webhooks are served, on every

@@ -74,7 +74,7 @@ func query(t *testing.T, metrics map[string][]string, expr string) {
 		}
 	}
 	for _, by := range grouping.FindAllStringSubmatch(expr, -1) {
-		for _, label := range strings.Split(by[1], ", ") {
+		for label := range strings.SplitSeq(by[1], ", ") {
 			if !slices.Contains(known, label) {
 				t.Errorf("%s: nothing has the label %s", expr, label)
 			}

@@ -80,10 +80,10 @@ func inCrowd(t *testing.T, test func(*crowd)) {
 				return slow(obj, func() error { return w.SubResource(sub).Patch(ctx, obj, p, opts...) })
 			},
 		}).Build()
-		real := clock.RealClock{}
+		wall := clock.RealClock{}
 		c.r = &Reconciler{
-			Clock: real, Reader: c.client, Live: c.client, Actuate: actuate.New(c.client),
-			Recorder: &events.FakeRecorder{}, Extensions: c, Desk: leaving.New(real),
+			Clock: wall, Reader: c.client, Live: c.client, Actuate: actuate.New(c.client),
+			Recorder: &events.FakeRecorder{}, Extensions: c, Desk: leaving.New(wall),
 		}
 		runs, err := controller.NewUnmanaged("machinehook", controller.Options{Reconciler: c.r, MaxConcurrentReconciles: 100, SkipNameValidation: new(true)})
 		if err != nil {

@@ -48,12 +48,12 @@ func TestDecide(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	now := time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
-	at := func(s time.Duration) time.Time { return now.Add(s * time.Second) }
+	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
 	lies := errors.New("certificate has expired")
 	// said is the progress of an extension that was asked when the phase began, and
 	// answered so many seconds ago.
 	said := func(ago time.Duration, a leaving.Answer) leaving.Progress {
-		return leaving.Progress{Asked: at(-30), Answered: at(-ago), Answer: a}
+		return leaving.Progress{Asked: at(-30), Answered: at(-int(ago)), Answer: a}
 	}
 	open := func(p leaving.Progress) leaving.Progress { p.Open = true; return p }
 	holds := leaving.Answer{Wait: 7 * time.Second, Says: "3 connections"}
@@ -67,23 +67,31 @@ func TestJudge(t *testing.T) {
 	}{
 		"New": {
 			"It is asked at once, and its answer is worth waiting for.", "",
-			leaving.Progress{}, 0, verdict{ask: true, holds: true, early: true, again: at(2), note: "lb: no answer yet"},
+			leaving.Progress{},
+			0,
+			verdict{ask: true, holds: true, early: true, again: at(2), note: "lb: no answer yet"},
 		},
 		"Slow": {
 			"People see whom the machine waits for.", "",
-			leaving.Progress{Asked: at(-2), Open: true}, 0, verdict{holds: true, again: at(30), note: "lb: no answer yet"},
+			leaving.Progress{Asked: at(-2), Open: true},
+			0,
+			verdict{holds: true, again: at(30), note: "lb: no answer yet"},
 		},
 		"Silent": {
 			"No answer is not waited for longer than an answer.", "",
-			leaving.Progress{Asked: at(-60), Open: true}, 60, verdict{note: "lb is not waited for any more, after spec.deadlineSeconds 60: no answer yet"},
+			leaving.Progress{Asked: at(-60), Open: true},
+			60,
+			verdict{note: "lb is not waited for any more, after spec.deadlineSeconds 60: no answer yet"},
 		},
 		"LetsGo": {
 			"And does what it does for Cluster API.", "",
-			said(0, leaving.Answer{SkipDrain: true}), 0, verdict{skip: actuate.Waits{Drain: true}},
+			said(0, leaving.Answer{SkipDrain: true}), 0,
+			verdict{skip: actuate.Waits{Drain: true}},
 		},
 		"LetsGoInTheEnd": {
 			"An answer that came in time counts when the time is over.", "",
-			said(5, leaving.Answer{SkipVolumeDetach: true}), 600, verdict{skip: actuate.Waits{VolumeDetach: true}},
+			said(5, leaving.Answer{SkipVolumeDetach: true}), 600,
+			verdict{skip: actuate.Waits{VolumeDetach: true}},
 		},
 		"Holds":    {"It said when.", "", said(2, holds), 0, verdict{holds: true, again: at(5), note: "lb: 3 connections"}},
 		"Due":      {"Then it is asked.", "", said(7, holds), 0, verdict{ask: true, holds: true, again: at(30), note: "lb: 3 connections"}},
@@ -91,11 +99,13 @@ func TestJudge(t *testing.T) {
 		"NotYet":   {"Its answer is awaited, whenever it is due.", "", open(said(2, holds)), 0, verdict{holds: true, again: at(30), note: "lb: 3 connections"}},
 		"AsksForTooLong": {
 			"What it waits for may be over at any time.", "",
-			said(31, leaving.Answer{Wait: 1 << 30 * time.Second}), 31, verdict{holds: true, again: at(29), note: "lb: it asks to wait"},
+			said(31, leaving.Answer{Wait: 1 << 30 * time.Second}), 31,
+			verdict{holds: true, again: at(29), note: "lb: it asks to wait"},
 		},
 		"PastDeadline": {
 			"It is not asked after its time.", "",
-			said(0, leaving.Answer{Wait: time.Minute}), 0, verdict{holds: true, again: at(30), note: "lb: it asks to wait"},
+			said(0, leaving.Answer{Wait: time.Minute}), 0,
+			verdict{holds: true, again: at(30), note: "lb: it asks to wait"},
 		},
 		"Overdue": {
 			"What it does is not done: nothing is skipped for its sake.", "",
@@ -106,23 +116,31 @@ func TestJudge(t *testing.T) {
 		"FailsAgain": {"It is asked until its time is over.", "", said(5, leaving.Answer{Err: lies}), 0, verdict{ask: true, holds: true, again: at(30), note: "lb: certificate has expired"}},
 		"FailsAndPasses": {
 			"Its registration says so.", v1alpha1.FailurePolicyIgnore,
-			said(0, leaving.Answer{Err: lies}), 0, verdict{note: "lb failed and is ignored: certificate has expired"},
+			said(0, leaving.Answer{Err: lies}), 0,
+			verdict{note: "lb failed and is ignored: certificate has expired"},
 		},
 		"FailsTooLong": {
 			"Also with the policy Fail.", v1alpha1.FailurePolicyFail,
-			said(5, leaving.Answer{Err: lies}), 60, verdict{note: "lb is not waited for any more, after spec.deadlineSeconds 60: certificate has expired"},
+			said(5, leaving.Answer{Err: lies}), 60,
+			verdict{note: "lb is not waited for any more, after spec.deadlineSeconds 60: certificate has expired"},
 		},
 		"Late": {
 			"A manager that was away gives everybody time for one call.", "",
-			leaving.Progress{}, 3600, verdict{ask: true, holds: true, early: true, again: at(2), note: "lb: no answer yet"},
+			leaving.Progress{},
+			3600,
+			verdict{ask: true, holds: true, early: true, again: at(2), note: "lb: no answer yet"},
 		},
 		"LateAndSlow": {
 			"And not for two.", "",
-			leaving.Progress{Asked: at(-10), Open: true}, 3600, verdict{note: "lb is not waited for any more, after spec.deadlineSeconds 60: no answer yet"},
+			leaving.Progress{Asked: at(-10), Open: true},
+			3600,
+			verdict{note: "lb is not waited for any more, after spec.deadlineSeconds 60: no answer yet"},
 		},
 		"ClockBehind": {
 			"A clock that is an hour behind the API server's holds nobody for an hour.", "",
-			leaving.Progress{Asked: at(-60), Open: true}, -3540, verdict{note: "lb is not waited for any more, after spec.deadlineSeconds 60: no answer yet"},
+			leaving.Progress{Asked: at(-60), Open: true},
+			-3540,
+			verdict{note: "lb is not waited for any more, after spec.deadlineSeconds 60: no answer yet"},
 		},
 	} {
 		hook := &v1alpha1.MachineDeletionHook{Spec: v1alpha1.MachineDeletionHookSpec{FailurePolicy: tc.policy, DeadlineSeconds: 60, TimeoutSeconds: 10}}
@@ -130,7 +148,7 @@ func TestJudge(t *testing.T) {
 		if tc.began == 0 {
 			tc.began = 30
 		}
-		if got := judge(hook, tc.progress, at(-tc.began), now); got != tc.want {
+		if got := judge(hook, tc.progress, at(-int(tc.began)), now); got != tc.want {
 			t.Errorf("%s: %+v, want %+v: %s", name, got, tc.want, tc.reason)
 		}
 	}

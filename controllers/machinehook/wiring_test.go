@@ -68,7 +68,7 @@ func (w *world) run(filter string) (looked chan struct{}) {
 func (w *world) becomes(held, reason string) {
 	w.Helper()
 	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		w.Read(w.machine)
+		w.Read(w.machine) //nolint:contextcheck // a Fixture has the context of its test
 		return w.held() == held && strings.HasPrefix(w.waits(), reason), nil
 	})
 	if err != nil {

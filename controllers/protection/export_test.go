@@ -3,9 +3,8 @@
 package protection
 
 import (
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // What tests use of this package.

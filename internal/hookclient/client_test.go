@@ -80,11 +80,11 @@ func TestWhatAnExtensionSays(t *testing.T) {
 	} {
 		hook := extension(t, says(`{"status":"`+tc.status+`","message":"`+tc.message+`"}`))
 		answer, err := new(hookclient.Client).Call(t.Context(), hook, request())
-		got := ""
-		if err != nil {
-			got = err.Error()
-		} else {
+		var got string
+		if err == nil {
 			got = answer.Message
+		} else {
+			got = err.Error()
 		}
 		if got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)

@@ -27,11 +27,15 @@ func TestWhatChangesIsTold(t *testing.T) {
 		{"Another text of the same failure is not.", installation.Outcome{Failure: refused("at ten")}, false, installation.Outcome{Failure: refused("at nine")}},
 		{"Another failure is.", installation.Outcome{Failure: other}, true, installation.Outcome{Failure: other}},
 		{
-			"So is that of a Node.", installation.Outcome{Nodes: map[string]installation.Failure{"a": refused("at nine")}}, true,
+			"So is that of a Node.",
+			installation.Outcome{Nodes: map[string]installation.Failure{"a": refused("at nine")}},
+			true,
 			installation.Outcome{Nodes: map[string]installation.Failure{"a": refused("at nine")}},
 		},
 		{
-			"And it keeps its text, too.", installation.Outcome{Nodes: map[string]installation.Failure{"a": refused("at ten")}}, false,
+			"And it keeps its text, too.",
+			installation.Outcome{Nodes: map[string]installation.Failure{"a": refused("at ten")}},
+			false,
 			installation.Outcome{Nodes: map[string]installation.Failure{"a": refused("at nine")}},
 		},
 		{"Its end is news.", installation.Outcome{}, true, installation.Outcome{}},

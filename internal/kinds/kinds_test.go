@@ -72,14 +72,22 @@ func TestResolver(t *testing.T) {
 		"List":          {"It is no kind of its own, and no list of it is ever complete.", "DeskMachineList", nil, nil, "", kinds.ErrNotInstalled, kinds.ErrNotInstalled, ""},
 		"LowerCase":     {"The API server knows no kind of that spelling.", "deskmachine", nil, nil, "", kinds.ErrUnusable, kinds.ErrUnusable, "spelled DeskMachine"},
 		"ClusterScoped": {"It is nobody's machine.", "DeskMachine", func(d *definition) { d.Spec.Scope = apiextensionsv1.ClusterScoped }, nil, "", kinds.ErrUnusable, kinds.ErrUnusable, "in no namespace"},
-		"StoredNotServed": {"Any served version will do for reading.", "DeskMachine",
-			func(d *definition) { d.Spec.Versions[1].Served = false }, nil, "v1beta2", nil, nil, ""},
-		"VersionNotServed": {"What is made is made in the version that somebody named.", "DeskMachine",
-			func(d *definition) { d.Spec.Versions[0].Served = false }, nil, "v1beta1", nil, kinds.ErrNotServed, "name one of [v1beta1]"},
-		"NothingServed": {"There may be objects.", "DeskMachine",
-			func(d *definition) { d.Spec.Versions[0].Served, d.Spec.Versions[1].Served = false, false }, nil, "", kinds.ErrNotServed, kinds.ErrNotServed, ""},
-		"NotEstablished": {"The API server has not begun to serve it.", "DeskMachine",
-			func(d *definition) { d.Status.Conditions = nil }, nil, "", kinds.ErrNotServed, kinds.ErrNotServed, ""},
+		"StoredNotServed": {
+			"Any served version will do for reading.", "DeskMachine",
+			func(d *definition) { d.Spec.Versions[1].Served = false }, nil, "v1beta2", nil, nil, "",
+		},
+		"VersionNotServed": {
+			"What is made is made in the version that somebody named.", "DeskMachine",
+			func(d *definition) { d.Spec.Versions[0].Served = false }, nil, "v1beta1", nil, kinds.ErrNotServed, "name one of [v1beta1]",
+		},
+		"NothingServed": {
+			"There may be objects.", "DeskMachine",
+			func(d *definition) { d.Spec.Versions[0].Served, d.Spec.Versions[1].Served = false, false }, nil, "", kinds.ErrNotServed, kinds.ErrNotServed, "",
+		},
+		"NotEstablished": {
+			"The API server has not begun to serve it.", "DeskMachine",
+			func(d *definition) { d.Status.Conditions = nil }, nil, "", kinds.ErrNotServed, kinds.ErrNotServed, "",
+		},
 		"Unreadable": {"Nobody knows.", "DeskMachine", nil, errDown, "", errDown, errDown, "deskmachines." + group},
 	}
 	for name, tc := range cases {

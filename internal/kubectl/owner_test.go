@@ -118,16 +118,19 @@ func TestGiveBack(t *testing.T) {
 		},
 		"Unserved": {
 			"A request that nobody serves is not answered as if it were.", machine("office", unserved("")),
-			said(takeBack + "But " + noManager + ".\n"), []string{written},
+			said(takeBack + "But " + noManager + ".\n"),
+			[]string{written},
 		},
 		"UnservedShard": {
 			"The label says which manager to look for.", machine("office", unserved("b")),
-			said(takeBack + "But " + noShard + ".\n"), []string{written},
+			said(takeBack + "But " + noShard + ".\n"),
+			[]string{written},
 		},
 		"NeverServed": {
 			"Whoever serves it takes hold of it first.",
 			machine("office", func(m *v1alpha1.ScheduledMachine) { m.Finalizers, m.CreationTimestamp = nil, *in(-5 * 60e9) }),
-			said(takeBack + "But " + noManager + ".\n"), []string{written},
+			said(takeBack + "But " + noManager + ".\n"),
+			[]string{written},
 		},
 	}
 	for name, tc := range cases {

@@ -13,6 +13,7 @@ import (
 	osexec "os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,7 +85,7 @@ func TestHelperHang(t *testing.T) {
 func hangingProcess(t *testing.T) *osexec.Cmd {
 	t.Helper()
 	path, stuck := brokenFile(t)
-	cmd := osexec.Command(os.Args[0], "-test.run=^TestHelperHang$") //nolint:gosec // this test
+	cmd := osexec.Command(os.Args[0], "-test.run=^TestHelperHang$")
 	cmd.Env = append(os.Environ(), hangEnv+"="+path, "GOMAXPROCS=4", "GOGC=off")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -118,7 +119,7 @@ func waiting(t *testing.T, pid int) (n int) {
 		t.Fatal(err)
 	}
 	for _, thread := range threads {
-		raw, _ := os.ReadFile(thread) //nolint:gosec // of our child
+		raw, _ := os.ReadFile(thread)
 		if _, rest, _ := strings.Cut(string(raw), ") "); strings.HasPrefix(rest, "D") {
 			n++
 		}
@@ -169,24 +170,22 @@ func serveBroken(server int, reading chan<- struct{}) {
 		if err != nil || n < fuseInHeader {
 			return
 		}
-		answer := make([]byte, fuseOutHeader)
+		var body []byte
 		var failure int32
 		switch binary.NativeEndian.Uint32(buf[4:]) {
 		case fuseInit:
-			body := make([]byte, fuseInitOut)
+			body = make([]byte, fuseInitOut)
 			binary.NativeEndian.PutUint32(body, 7)
 			binary.NativeEndian.PutUint32(body[4:], 31)
 			binary.NativeEndian.PutUint32(body[20:], 4096)
-			answer = append(answer, body...)
 		case fuseGetattr:
-			body := make([]byte, fuseAttr)
+			body = make([]byte, fuseAttr)
 			binary.NativeEndian.PutUint64(body[16:], 1)
 			binary.NativeEndian.PutUint64(body[24:], 1<<16)
 			binary.NativeEndian.PutUint32(body[76:], unix.S_IFREG|0o444)
 			binary.NativeEndian.PutUint32(body[80:], 1)
-			answer = append(answer, body...)
 		case fuseOpen:
-			answer = append(answer, make([]byte, fuseOpenOut)...)
+			body = make([]byte, fuseOpenOut)
 		case fuseRead:
 			if reads++; reads > 1 {
 				close(reading)
@@ -197,8 +196,9 @@ func serveBroken(server int, reading chan<- struct{}) {
 		default:
 			failure = int32(unix.ENOSYS)
 		}
-		binary.NativeEndian.PutUint32(answer, uint32(len(answer)))  //nolint:gosec // small
-		binary.NativeEndian.PutUint32(answer[4:], uint32(-failure)) //nolint:gosec // as the kernel reads it
+		answer := slices.Concat(make([]byte, fuseOutHeader), body)
+		binary.NativeEndian.PutUint32(answer, uint32(len(answer)))
+		binary.NativeEndian.PutUint32(answer[4:], uint32(-failure))
 		copy(answer[8:], buf[8:fuseOutHeader])
 		if _, err := unix.Write(server, answer); err != nil && !errors.Is(err, unix.ENOENT) {
 			return

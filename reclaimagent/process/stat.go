@@ -52,7 +52,7 @@ func parseStat(raw []byte) (stat, error) {
 		case parentField:
 			var parent int64
 			parent, err = strconv.ParseInt(string(field), 10, 32)
-			s.parent = int32(parent) //nolint:gosec // as parsed
+			s.parent = int32(parent)
 		case threadsField:
 			s.threads, err = strconv.Atoi(string(field))
 		case startField:

@@ -14,14 +14,14 @@ import (
 
 // Patterns of the schema. They are those of the ScheduledMachine's own.
 const (
-	namePattern           = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	objectNamePattern     = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	namePattern            = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	objectNamePattern      = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	configTemplatePattern  = `^[A-Z][-A-Za-z0-9]*ConfigTemplate$`
 	machineTemplatePattern = `^[A-Z][-A-Za-z0-9]*MachineTemplate$`
-	bootstrapPattern      = `^(bootstrap\.cluster\.x-k8s\.io|k0smotron\.io)/[^/]+$`
-	infrastructurePattern = `^(infrastructure\.cluster\.x-k8s\.io|k0smotron\.io)/[^/]+$`
-	timezonePattern       = `^[A-Za-z][A-Za-z0-9_+/-]*$`
-	durationPattern       = `^\s*[0-9]+[smh]\s*$`
+	bootstrapPattern       = `^(bootstrap\.cluster\.x-k8s\.io|k0smotron\.io)/[^/]+$`
+	infrastructurePattern  = `^(infrastructure\.cluster\.x-k8s\.io|k0smotron\.io)/[^/]+$`
+	timezonePattern        = `^[A-Za-z][A-Za-z0-9_+/-]*$`
+	durationPattern        = `^\s*[0-9]+[smh]\s*$`
 )
 
 // Variable is the definition of the variable, with the defaults and the limits of a
