@@ -83,12 +83,13 @@ func TestALabelIsEnoughToBeServed(t *testing.T) {
 	label(noticed)
 	l.waitCondition(noticed, v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionFalse, v1alpha1.ClusterNotServedReason)
 	l.askBack(node, "java")
-	holds(t, shortly, func(ctx context.Context) error { return unchanged(ctx, l.family(noticed).machine) })
+	machine := l.family(noticed).machine
+	holds(t, shortly, func(ctx context.Context) error { return unchanged(ctx, machine) })
 	label(cluster)
 	l.wantReclaimed(noticed, "java")
 
 	// The Machine is being deleted, and waits for our hooks.
-	machine := l.family(leaves).machine
+	machine = l.family(leaves).machine
 	l.delete(machine)
 	holds(t, shortly, func(ctx context.Context) error {
 		return shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine)
