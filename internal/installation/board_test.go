@@ -13,6 +13,9 @@ import (
 
 func TestWhatChangesIsTold(t *testing.T) {
 	refused := func(text string) installation.Failure { return installation.Failure{Class: "refused", Text: text} }
+	onA := func(f installation.Failure) installation.Outcome {
+		return installation.Outcome{Nodes: map[string]installation.Failure{"a": f}}
+	}
 	other := installation.Failure{Class: "other", Text: "other"}
 	lab := client.ObjectKey{Namespace: "farm", Name: "lab"}
 	steps := []struct {
