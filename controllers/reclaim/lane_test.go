@@ -186,8 +186,8 @@ func asked(t *testing.T, annotation string) map[string]string {
 	return map[string]string{annotation: v1alpha1.PersonsRequest("", "", time.Now()).String()}
 }
 
-// TestTheLaneWaitsForNobody has 200 machines of a provider that is out of order, wanted
-// by their owners, and 200 more that were given back, and one machine after the other of
+// TestTheLaneWaitsForNobody has 120 machines of a provider that is out of order, wanted
+// by their owners, and 120 more that were given back, and one machine after the other of
 // somebody else.
 func TestTheLaneWaitsForNobody(t *testing.T) {
 	for name, readable := range map[string]bool{"Unreadable": false, "Undeletable": true} {
@@ -199,7 +199,7 @@ func waitForNobody(t *testing.T, readable bool) {
 	t.Helper()
 	var objects []client.Object
 	var bad, good []string
-	for i := range 200 {
+	for i := range 120 {
 		wanted, back := fmt.Sprintf("wanted%d", i), fmt.Sprintf("back%d", i)
 		bad = append(bad, wanted, back)
 		objects = append(objects, family(t, wanted, "Flaky", asked(t, v1alpha1.EmergencyReclaimAnnotation))...)
@@ -207,7 +207,7 @@ func waitForNobody(t *testing.T, readable bool) {
 		given[0].(*v1alpha1.ScheduledMachine).Spec.Schedule.Enabled = new(false)
 		objects = append(objects, given[0])
 	}
-	for i := range 40 {
+	for i := range 15 {
 		good = append(good, fmt.Sprintf("good%d", i))
 		objects = append(objects, family(t, good[i], builder.GenericInfrastructureMachineKind, asked(t, v1alpha1.EmergencyReclaimAnnotation))...)
 	}
