@@ -29,18 +29,8 @@ func TestWhatChangesIsTold(t *testing.T) {
 		{"A failure is.", installation.Outcome{Failure: refused("at nine")}, true, installation.Outcome{Failure: refused("at nine")}},
 		{"Another text of the same failure is not.", installation.Outcome{Failure: refused("at ten")}, false, installation.Outcome{Failure: refused("at nine")}},
 		{"Another failure is.", installation.Outcome{Failure: other}, true, installation.Outcome{Failure: other}},
-		{
-			"So is that of a Node.",
-			installation.Outcome{Nodes: map[string]installation.Failure{"a": refused("at nine")}},
-			true,
-			installation.Outcome{Nodes: map[string]installation.Failure{"a": refused("at nine")}},
-		},
-		{
-			"And it keeps its text, too.",
-			installation.Outcome{Nodes: map[string]installation.Failure{"a": refused("at ten")}},
-			false,
-			installation.Outcome{Nodes: map[string]installation.Failure{"a": refused("at nine")}},
-		},
+		{"So is that of a Node.", onA(refused("at nine")), true, onA(refused("at nine"))},
+		{"And it keeps its text, too.", onA(refused("at ten")), false, onA(refused("at nine"))},
 		{"Its end is news.", installation.Outcome{}, true, installation.Outcome{}},
 		{"So is that somebody else installs it.", installation.Outcome{Elsewhere: true}, true, installation.Outcome{Elsewhere: true}},
 	}
