@@ -176,7 +176,7 @@ type ScheduledMachineSpec struct {
 	// Exactly one of it and bootstrapTemplateRef is set.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(bootstrap[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group bootstrap.cluster.x-k8s.io or k0smotron.io, such as bootstrap.cluster.x-k8s.io/v1beta2"
-	// +kubebuilder:validation:XValidation:rule="self.kind.matches('^[A-Z][-A-Za-z0-9]*Config$')",fieldPath=".kind",message="must be the kind of the bootstrap config, such as KubeadmConfig: it begins with a capital and ends in Config"
+	// +kubebuilder:validation:XValidation:rule="self.kind.matches('^[A-Z][-A-Za-z0-9]*Config$')",fieldPath=".kind",message="must be the kind of the bootstrap config, such as KubeadmConfig: it begins with a capital and ends in Config",messageExpression="'must be the kind of the bootstrap config, such as KubeadmConfig, not ' + self.kind + ': it begins with a capital and ends in Config'"
 	BootstrapSpec EmbeddedObject `json:"bootstrapSpec,omitempty,omitzero"`
 
 	// bootstrapTemplateRef is the template that the bootstrap config is cloned from,
@@ -184,7 +184,7 @@ type ScheduledMachineSpec struct {
 	// at the next window; a change inside the template is not noticed.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(bootstrap[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group bootstrap.cluster.x-k8s.io or k0smotron.io, such as bootstrap.cluster.x-k8s.io/v1beta2"
-	// +kubebuilder:validation:XValidation:rule="self.kind.matches('^[A-Z][-A-Za-z0-9]*ConfigTemplate$')",fieldPath=".kind",message="must be the kind of a template, such as KubeadmConfigTemplate: it begins with a capital and ends in ConfigTemplate"
+	// +kubebuilder:validation:XValidation:rule="self.kind.matches('^[A-Z][-A-Za-z0-9]*ConfigTemplate$')",fieldPath=".kind",message="must be the kind of a template, such as KubeadmConfigTemplate: it begins with a capital and ends in ConfigTemplate",messageExpression="'must be the kind of a template, such as KubeadmConfigTemplate, not ' + self.kind + ': it begins with a capital and ends in ConfigTemplate'"
 	BootstrapTemplateRef TemplateReference `json:"bootstrapTemplateRef,omitempty,omitzero"`
 
 	// infrastructureSpec is the infrastructure machine, in group
@@ -193,7 +193,7 @@ type ScheduledMachineSpec struct {
 	// one of it and infrastructureTemplateRef is set.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(infrastructure[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group infrastructure.cluster.x-k8s.io or k0smotron.io, such as infrastructure.cluster.x-k8s.io/v1beta2"
-	// +kubebuilder:validation:XValidation:rule="self.kind.matches('^[A-Z][-A-Za-z0-9]*Machine$')",fieldPath=".kind",message="must be the kind of the infrastructure machine, such as DevMachine: it begins with a capital and ends in Machine"
+	// +kubebuilder:validation:XValidation:rule="self.kind.matches('^[A-Z][-A-Za-z0-9]*Machine$')",fieldPath=".kind",message="must be the kind of the infrastructure machine, such as DevMachine: it begins with a capital and ends in Machine",messageExpression="'must be the kind of the infrastructure machine, such as DevMachine, not ' + self.kind + ': it begins with a capital and ends in Machine'"
 	InfrastructureSpec EmbeddedObject `json:"infrastructureSpec,omitempty,omitzero"`
 
 	// infrastructureTemplateRef is the template that the infrastructure machine is
@@ -202,7 +202,7 @@ type ScheduledMachineSpec struct {
 	// noticed.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.apiVersion.matches('^(infrastructure[.]cluster[.]x-k8s[.]io|k0smotron[.]io)/[^/]+$')",message="apiVersion must be of group infrastructure.cluster.x-k8s.io or k0smotron.io, such as infrastructure.cluster.x-k8s.io/v1beta2"
-	// +kubebuilder:validation:XValidation:rule="self.kind.matches('^[A-Z][-A-Za-z0-9]*MachineTemplate$')",fieldPath=".kind",message="must be the kind of a template, such as DevMachineTemplate: it begins with a capital and ends in MachineTemplate"
+	// +kubebuilder:validation:XValidation:rule="self.kind.matches('^[A-Z][-A-Za-z0-9]*MachineTemplate$')",fieldPath=".kind",message="must be the kind of a template, such as DevMachineTemplate: it begins with a capital and ends in MachineTemplate",messageExpression="'must be the kind of a template, such as DevMachineTemplate, not ' + self.kind + ': it begins with a capital and ends in MachineTemplate'"
 	InfrastructureTemplateRef TemplateReference `json:"infrastructureTemplateRef,omitempty,omitzero"`
 
 	// machineTemplate is metadata for the Machine.
