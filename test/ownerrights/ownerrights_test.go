@@ -17,7 +17,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
@@ -89,7 +91,7 @@ func newWorld(ctx context.Context, t *testing.T) *world {
 	w.must(err)
 	w.know(manager, user)
 	for _, name := range []string{lent, asked, away} {
-		w.must(shared.Management.Client.Create(ctx, machineOf(name)))
+		w.create(ctx, machineOf(name))
 	}
 	w.eventually(ctx, func() bool { return w.guarded(ctx) && w.may(ctx, editor, "manage") && w.may(ctx, viewer, "list") })
 	return w
@@ -104,20 +106,26 @@ func (w *world) installRoles(ctx context.Context) {
 	w.must(err)
 	for _, u := range objects {
 		if kind := u.GetKind(); kind == "ClusterRole" || kind == "ClusterRoleBinding" {
-			w.must(shared.Management.Client.Create(ctx, u))
+			w.create(ctx, u)
 		}
 	}
-	bind := func(who, role string) {
-		w.kubectl(ctx, "-n", desks, "create", "rolebinding", who, "--clusterrole="+role, "--user="+who)
+	w.create(ctx, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: desks, Name: writer},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"scheduledmachines"}, Verbs: []string{"get", "list", "watch", "patch", "update"},
+		}},
+	})
+	for who, ref := range map[string]rbacv1.RoleRef{
+		owner: {Kind: "ClusterRole", Name: "fivespot-owner-role"}, viewer: {Kind: "ClusterRole", Name: "view"},
+		editor: {Kind: "ClusterRole", Name: "edit"}, admin: {Kind: "ClusterRole", Name: "admin"}, writer: {Kind: "Role", Name: writer},
+	} {
+		w.create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: desks, Name: who}, RoleRef: ref,
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: who}},
+		})
 	}
-	bind(owner, "fivespot-owner-role")
-	bind(viewer, "view")
-	bind(editor, "edit")
-	bind(admin, "admin")
 	_, err = shared.Management.KubectlInput(ctx, roleOfTheGuide(w.T), "apply", "-f", "-")
 	w.must(err)
-	w.kubectl(ctx, "-n", desks, "create", "role", writer, "--verb=get,list,watch,patch,update", "--resource=scheduledmachines.5spot.finos.org")
-	w.kubectl(ctx, "-n", desks, "create", "rolebinding", writer, "--role="+writer, "--user="+writer)
 }
 
 // roleOfTheGuide is the example for the owner of one machine, for this test's names.
@@ -147,6 +155,14 @@ func (w *world) must(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
+	}
+}
+
+// create creates an object, unless an earlier run has.
+func (w *world) create(ctx context.Context, obj client.Object) {
+	w.Helper()
+	if err := shared.Management.Client.Create(ctx, obj); !apierrors.IsAlreadyExists(err) {
+		w.must(err)
 	}
 }
 
