@@ -10,7 +10,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/controllers/external"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -62,7 +61,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster), builder.WithPredicates(clusterChanges())).
-		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.waitingForKind),
+		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofKind),
 			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(r.Rush.Stalls()).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(name, mapper.OfCluster, clustercache.WatchForProbeFailure(workload.UnreachableAfter))).
@@ -85,9 +84,10 @@ func clusterChanges() predicate.Predicate {
 	return predicate.Or(another, predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 }
 
-// waitingForKind returns the ScheduledMachines that wait for a kind to be installed or
-// served: a definition that changes may be what they wait for.
-func (r *Reconciler) waitingForKind(ctx context.Context, crd client.Object) []ctrl.Request {
+// ofKind returns the ScheduledMachines that a change of a definition concerns: they may wait
+// for the kind to be installed or served, and those that run are watched in a version that
+// is served.
+func (r *Reconciler) ofKind(ctx context.Context, crd client.Object) []ctrl.Request {
 	definition, ok := crd.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return nil
@@ -100,7 +100,7 @@ func (r *Reconciler) waitingForKind(ctx context.Context, crd client.Object) []ct
 	var requests []ctrl.Request
 	for i := range list.Items {
 		sm := &list.Items[i]
-		if !conditions.IsTrue(sm, v1alpha1.ReferencesValidCondition) && children.MayBeOf(sm, definition.Spec.Group, definition.Spec.Names.Kind) {
+		if children.MayBeOf(sm, definition.Spec.Group, definition.Spec.Names.Kind) {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)})
 		}
 	}
