@@ -7,9 +7,8 @@ import (
 	"errors"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestWithoutOurLabel(t *testing.T) {
