@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -142,6 +143,46 @@ func TestProcessEndsBeforeTheAgentIsBack(t *testing.T) {
 	time.Sleep(quiet)
 	if writes, _ := d.proxy.seen(); len(writes) != 1 || reclaim.Requested(d.read().Annotations) {
 		t.Errorf("%d writes, want only the one that was broken", len(writes))
+	}
+}
+
+// TestCrashPointsOfTelling breaks the write by which the agent tells the Node what it
+// looks for. It ends as the run without, and nobody asks for the machine.
+func TestCrashPointsOfTelling(t *testing.T) {
+	for _, f := range []fault{"", before, after, lost} {
+		t.Run("0-"+string(f), func(t *testing.T) {
+			d := newDesk(t, settings["Bare"])
+			d.proxy.breaks = telling
+			d.breakAt(0, f)
+			d.start()
+			d.says(watching)
+			if f != "" {
+				d.await(d.proxy.struck)
+			}
+			if f == before || f == after {
+				d.start()
+				d.says(watching, watching)
+			}
+			d.must(plane.Until(d.patient(), func(context.Context) error {
+				if d.read().Annotations[reclaim.StateAnnotation] == "" {
+					return errors.New("the Node has not been told")
+				}
+				return nil
+			}))
+			time.Sleep(quiet)
+			want, got := 1, d.proxy.told()
+			if f == before {
+				want = 2 // the first never arrived
+			}
+			if got != want {
+				t.Errorf("the agent wrote %d times, want %d", got, want)
+			}
+			node := d.read()
+			d.wantState(node.Annotations[reclaim.StateAnnotation])
+			if len(node.Annotations) != 1 {
+				t.Errorf("annotations %v, want no others", node.Annotations)
+			}
+		})
 	}
 }
 
@@ -360,11 +401,24 @@ func (d *desk) wantRequest() {
 	want.Annotations[reclaim.RequestedAnnotation] = reclaim.RequestedValue
 	want.Annotations[reclaim.ReasonAnnotation] = reclaim.Reason(command)
 	want.Annotations[reclaim.RequestedAtAnnotation] = got.Annotations[reclaim.RequestedAtAnnotation]
+	// The agent may have told the Node what it looks for before it asked.
+	if text, told := got.Annotations[reclaim.StateAnnotation]; told {
+		d.wantState(text)
+		delete(got.Annotations, reclaim.StateAnnotation)
+	}
 	for _, node := range []*corev1.Node{want, got} {
 		node.ResourceVersion, node.ManagedFields = "", nil
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		d.Errorf("Node: -want, +got:\n%s", diff)
+	}
+}
+
+func (d *desk) wantState(text string) {
+	d.Helper()
+	want := reclaim.AgentState{Detector: "poll", Config: reclaim.ConfigFor([]string{command}).Hash()}
+	if diff := cmp.Diff(want.Text(), text); diff != "" {
+		d.Errorf("what the agent says of itself: -want, +got:\n%s", diff)
 	}
 }
 

@@ -3,6 +3,7 @@
 package agentcrash
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"log"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -33,12 +35,25 @@ const (
 	lost fault = "lost"
 )
 
+// A purpose is what the agent writes for.
+type purpose string
+
+const (
+	// asking is for the machine.
+	asking purpose = "asking"
+	// telling is by what the agent looks for what.
+	telling purpose = "telling"
+)
+
 // A proxy stands between the agent and the API server, and breaks what it is told to.
 type proxy struct {
 	server   *httptest.Server
 	upstream http.Handler
 	// noJSONPatch makes it answer like a server that has no JSON Patch.
 	noJSONPatch bool
+
+	// breaks is the kind of write that at is about.
+	breaks purpose
 
 	mu sync.Mutex
 	// at says what happens at the n-th write; nil means nothing.
@@ -47,8 +62,9 @@ type proxy struct {
 	kill, served func()
 	down         bool
 	// writes are the content types of what the agent has tried to write.
-	writes []string
-	// requests are the annotations of the Node after each write that changed it.
+	writes map[purpose][]string
+	// requests are the annotations of a request, after each write of one that changed
+	// the Node.
 	requests []map[string]string
 	version  string
 	// struck is closed when the fault has happened.
@@ -71,7 +87,7 @@ func newProxy(t *testing.T) *proxy {
 		FlushInterval: -1, // a watch has to be passed on as it comes
 		ErrorLog:      log.New(io.Discard, "", 0),
 	}
-	p := &proxy{upstream: forward, struck: make(chan struct{}), kill: func() {}, served: func() {}}
+	p := &proxy{upstream: forward, breaks: asking, writes: map[purpose][]string{}, struck: make(chan struct{}), kill: func() {}, served: func() {}}
 	p.server = httptest.NewUnstartedServer(p)
 	p.server.EnableHTTP2 = true
 	p.server.StartTLS()
@@ -89,7 +105,11 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.upstream.ServeHTTP(w, r)
 		return
 	}
-	f := p.begin(r)
+	what, f, err := p.begin(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
 	if f == before {
 		p.strike()
 	}
@@ -99,7 +119,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		p.upstream.ServeHTTP(answer, r)
 	}
-	p.observe(answer)
+	if what == asking {
+		p.observe(answer)
+	}
 	switch f {
 	case after:
 		p.strike()
@@ -137,16 +159,25 @@ func (p *proxy) setDown(down bool) {
 	}
 }
 
-// begin counts a write and returns what happens at it.
-func (p *proxy) begin(r *http.Request) fault {
+// begin counts a write and returns what it is for and what happens at it.
+func (p *proxy) begin(r *http.Request) (purpose, fault, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return "", "", err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	what := telling
+	if bytes.Contains(body, []byte("reclaim-requested")) {
+		what = asking
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := len(p.writes)
-	p.writes = append(p.writes, r.Header.Get("Content-Type"))
-	if p.at == nil {
-		return ""
+	n := len(p.writes[what])
+	p.writes[what] = append(p.writes[what], r.Header.Get("Content-Type"))
+	if p.at == nil || what != p.breaks {
+		return what, "", nil
 	}
-	return p.at(n)
+	return what, p.at(n), nil
 }
 
 // observe takes down what a write has made of the Node.
@@ -163,18 +194,25 @@ func (p *proxy) observe(answer *httptest.ResponseRecorder) {
 	p.version = node.ResourceVersion
 	request := map[string]string{}
 	for key, value := range node.Annotations {
-		if strings.HasPrefix(key, "5spot.finos.org/reclaim-") {
+		if strings.HasPrefix(key, "5spot.finos.org/reclaim-") && key != reclaim.StateAnnotation {
 			request[key] = value
 		}
 	}
 	p.requests = append(p.requests, request)
 }
 
-// seen returns what was tried and what was changed so far.
+// seen returns how the agent has tried to ask, and what came of it.
 func (p *proxy) seen() (writes []string, requests []map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]string{}, p.writes...), append([]map[string]string{}, p.requests...)
+	return append([]string{}, p.writes[asking]...), append([]map[string]string{}, p.requests...)
+}
+
+// told returns how often the agent has tried to tell the Node.
+func (p *proxy) told() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.writes[telling])
 }
 
 // kubeconfig writes the credentials of a file down, for use through the proxy.
