@@ -168,9 +168,9 @@ func newShared(ctx context.Context, mgr ctrl.Manager, o Options) (*shared, error
 
 // setUpMachines adds what makes machines join and leave.
 func (s *shared) setUpMachines() error {
-	hooks := actuate.HonourHooks
+	hooks := children.HonourHooks
 	if s.BypassForeignHooks {
-		hooks = actuate.BypassHooks
+		hooks = children.BypassHooks
 	}
 	rush, reader, live := &wake.Rush{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
 	return errors.Join(
@@ -256,6 +256,7 @@ func agentManifests(o Options) ([]*unstructured.Unstructured, error) {
 
 // newClusterCache caches Nodes, of those only what is read, and what is ours.
 func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clustercache.ClusterCache, error) {
+	//nolint:forbidigo // The cluster cache reads kubeconfigs with it.
 	secrets, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(),
 		Cache:      &client.CacheOptions{Reader: mgr.GetCache()},
@@ -287,9 +288,10 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 
 // unlimitedClient writes without a client-side rate limit: a thousand machines
 // that leave at five must not make one owner wait.
-func unlimitedClient(mgr ctrl.Manager) (client.Client, error) {
+func unlimitedClient(mgr ctrl.Manager) (client.Client, error) { //nolint:forbidigo // It is made for the actuator.
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.QPS, config.RateLimiter = -1, nil
+	//nolint:forbidigo // It is made for the actuator.
 	return client.New(config, client.Options{
 		Scheme: mgr.GetScheme(),
 		Cache:  &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true},

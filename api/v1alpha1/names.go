@@ -22,9 +22,10 @@ const (
 	// RFC 3339. clusterctl move makes the object anew, and the machine runs on.
 	CreatedAnnotation = "5spot.finos.org/created"
 
-	// LeavingAnnotation is on a Machine whose deletion has begun and says when, in the
-	// format of RFC 3339. clusterctl move brings an object that nobody deletes.
-	LeavingAnnotation = "5spot.finos.org/leaving"
+	// DepartureAnnotation is on a Machine that leaves and says why and since when. Its
+	// value is a Departure in JSON. It is there before the Machine is deleted, and
+	// clusterctl move brings it with an object that nobody deletes.
+	DepartureAnnotation = "5spot.finos.org/departure"
 
 	// EmergencyReclaimAnnotation is on a ScheduledMachine while an emergency reclaim
 	// is under way. Its value is a ReclaimRecord in JSON. It is an annotation because

@@ -27,15 +27,16 @@ import (
 // ask asks all extensions side by side, each when it said. Nobody holds the Machine:
 // our hook of the phase goes.
 func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hook string) (again time.Time, err error) {
-	if err := r.Actuate.MarkLeaving(ctx, s.machine); err != nil {
+	if err := r.leave(s).Record(ctx, s.machine); err != nil {
 		return time.Time{}, err
 	}
 	o := outcome{}
 	r.Desk.Keep(s.machine.UID, string(phase), s.steps()...)
-	for i, request := 0, s.request(phase); i < len(s.hooks); i++ {
+	now := r.Clock.Now()
+	for i, request := 0, s.request(phase, now); i < len(s.hooks); i++ {
 		h := &s.hooks[i]
 		q := leaving.Question{Machine: s.machine.UID, Step: h.UID, Phase: string(phase)}
-		v := judge(h, r.Desk.Look(q, h.Generation), s.began(phase), r.Clock.Now())
+		v := judge(h, r.Desk.Look(q, h.Generation), s.began(phase, now), now)
 		if v.ask {
 			r.Desk.Ask(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
 		}
@@ -52,7 +53,7 @@ func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hoo
 	if err := r.report(ctx, s, metav1.ConditionTrue, v1alpha1.ExtensionsDoneReason, o.notes); err != nil {
 		return time.Time{}, err
 	}
-	return time.Time{}, r.Actuate.LetGo(ctx, s.machine, o.skip, hook)
+	return time.Time{}, r.leave(s).LetGo(ctx, s.machine, o.skip, hook)
 }
 
 // outcome is what all verdicts on a Machine come to.
@@ -102,16 +103,16 @@ func (r *Reconciler) call(h *v1alpha1.MachineDeletionHook, request *hooksv1.Befo
 
 // began is when the wait for the extensions of a phase began. That of the second is in
 // the status, where Cluster API writes it; decide asks nobody before.
-func (s *scope) began(phase hooksv1.Phase) time.Time {
+func (s *scope) began(phase hooksv1.Phase, now time.Time) time.Time {
 	if phase == hooksv1.BeforeTermination {
 		return s.machine.Status.Deletion.WaitForPreTerminateHookStartTime.Time
 	}
-	return children.LeavingSince(s.machine)
+	return children.LeavingSince(s.machine, now)
 }
 
 // request is what extensions are asked.
-func (s *scope) request(phase hooksv1.Phase) *hooksv1.BeforeMachineDeleteRequest {
-	req := &hooksv1.BeforeMachineDeleteRequest{Machine: *s.machine.DeepCopy(), Phase: phase, Trigger: s.trigger()}
+func (s *scope) request(phase hooksv1.Phase, now time.Time) *hooksv1.BeforeMachineDeleteRequest {
+	req := &hooksv1.BeforeMachineDeleteRequest{Machine: *s.machine.DeepCopy(), Phase: phase, Trigger: s.trigger(now)}
 	req.Machine.ManagedFields = nil
 	if s.scheduled != nil {
 		req.ScheduledMachine = s.scheduled.Name
@@ -124,7 +125,7 @@ func (r *Reconciler) tell(ctx context.Context, s *scope) {
 	if _, told := r.told.LoadOrStore(s.machine.UID, true); told {
 		return
 	}
-	request := s.request(hooksv1.BeforeDrain)
+	request := s.request(hooksv1.BeforeDrain, r.Clock.Now())
 	for i := range s.hooks {
 		h := &s.hooks[i]
 		limit := max(time.Duration(h.Spec.DeadlineSeconds)*time.Second, hookclient.Timeout(h))

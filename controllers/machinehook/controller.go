@@ -98,7 +98,7 @@ func (r *Reconciler) reconcile(ctx context.Context, machine *clusterv1.Machine) 
 		r.Desk.Drop(machine.UID)
 		return time.Time{}, nil
 	}
-	return r.act(ctx, s, decide(s.facts()))
+	return r.act(ctx, s, decide(s.facts(r.Clock.Now())))
 }
 
 // act carries out a step, and returns when to look again.
@@ -110,7 +110,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, next step) (again time.T
 	case rest:
 		return time.Time{}, nil
 	case letGo:
-		return time.Time{}, r.Actuate.LetGo(ctx, s.machine, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation)
+		return time.Time{}, r.leave(s).LetGo(ctx, s.machine, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation)
 	case tell:
 		r.tell(ctx, s)
 		return time.Time{}, nil
@@ -121,4 +121,10 @@ func (r *Reconciler) act(ctx context.Context, s *scope, next step) (again time.T
 	default:
 		return time.Time{}, fmt.Errorf("unknown step %q", next)
 	}
+}
+
+// leave is how a Machine is let go: why is written on it, where nobody has yet.
+func (r *Reconciler) leave(s *scope) actuate.Action {
+	now := r.Clock.Now()
+	return r.Actuate.For(actuate.Intent{Reason: s.reason(now), At: now})
 }

@@ -479,23 +479,30 @@ func TestNobodyIsWaitedFor(t *testing.T) {
 }
 
 func TestWhyItLeaves(t *testing.T) {
+	on := func(reason v1alpha1.DepartureReason) func(*world) {
+		return func(w *world) {
+			w.Edit(w.machine, func() {
+				w.machine.Annotations[v1alpha1.DepartureAnnotation] = v1alpha1.NewDeparture(reason, time.Now(), "a").String()
+			})
+		}
+	}
 	for name, tc := range map[string]struct {
-		change func(*v1alpha1.ScheduledMachine)
+		change func(*world)
 		want   hooksv1.Trigger
 	}{
-		"in its window": {func(*v1alpha1.ScheduledMachine) {}, hooksv1.TriggerExternal},
-		"outside":       {func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = nil }, hooksv1.TriggerSchedule},
-		"the schedule is off": {func(sm *v1alpha1.ScheduledMachine) {
-			sm.Spec.Schedule.HoursOfDay, sm.Spec.Schedule.Enabled = nil, new(false)
-		}, hooksv1.TriggerExternal},
-		"its object goes, too": {func(sm *v1alpha1.ScheduledMachine) { sm.Finalizers = []string{"test/hold"} }, hooksv1.TriggerSchedule},
+		"nothing on record":        {func(*world) {}, hooksv1.TriggerExternal},
+		"by somebody, window shut": {func(w *world) { w.Edit(w.sm, func() { w.sm.Spec.Schedule.HoursOfDay = nil }) }, hooksv1.TriggerExternal},
+		"the window closed":        {on(v1alpha1.WindowClosed), hooksv1.TriggerSchedule},
+		"its object goes":          {on(v1alpha1.ScheduledMachineDeleted), hooksv1.TriggerSchedule},
+		"it is replaced":           {on(v1alpha1.MachineReplaced), hooksv1.TriggerExternal},
+		"deleted past a gone owner": {func(w *world) {
+			w.Edit(w.sm, func() { w.sm.Finalizers = []string{"test/hold"} })
+			w.Must(w.Client.Delete(w.Context(), w.sm))
+		}, hooksv1.TriggerSchedule},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "a-lb")
-			w.Edit(w.sm, func() { tc.change(w.sm) })
-			if len(w.sm.Finalizers) > 0 {
-				w.Must(w.Client.Delete(t.Context(), w.sm))
-			}
+			tc.change(w)
 			w.leave()
 			w.settle()
 			if want := "a-lb BeforeDrain " + string(tc.want) + " box"; !slices.Contains(w.wasAsked(), want) {
@@ -511,7 +518,8 @@ func TestTheOwnerIsNotHeldUp(t *testing.T) {
 	w := newWorld(t, "a-lb")
 	w.answers = map[string]int32{"a-lb": 50}
 	w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
-	w.Must(actuate.New(w.Client).Remove(t.Context(), actuate.Children{Machine: w.machine}, actuate.HonourHooks))
+	eject := actuate.New(w.Client).For(actuate.Intent{Reason: v1alpha1.ReclaimedByOwner, At: time.Now()})
+	w.Must(eject.Remove(t.Context(), &children.Set{Machine: w.machine}, children.HonourHooks))
 	w.leave()
 	w.Read(w.machine)
 	if w.held() != "" {

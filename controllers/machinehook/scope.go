@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,8 +19,6 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
@@ -106,14 +105,14 @@ func (r *Reconciler) hooksFor(ctx context.Context, namespace string) ([]v1alpha1
 }
 
 // facts is the border between Kubernetes and the decision.
-func (s *scope) facts() facts {
+func (s *scope) facts(now time.Time) facts {
 	m := s.machine
 	f := facts{
 		Deleting:       !m.DeletionTimestamp.IsZero(),
 		Drained:        m.Status.Deletion != nil && !m.Status.Deletion.WaitForPreTerminateHookStartTime.IsZero(),
 		ClusterLeaving: s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero(),
 		NoNode:         !m.Status.NodeRef.IsDefined(),
-		Trigger:        s.trigger(),
+		Trigger:        s.trigger(now),
 		Extensions:     len(s.hooks),
 	}
 	_, f.PreDrain = m.Annotations[v1alpha1.PreDrainHookAnnotation]
@@ -124,30 +123,35 @@ func (s *scope) facts() facts {
 	return f
 }
 
-// trigger is why the Machine is being deleted.
-func (s *scope) trigger() hooksv1.Trigger {
-	sm := s.scheduled
-	switch {
-	case sm == nil:
-		return hooksv1.TriggerExternal
-	case sm.BeingReclaimed():
+// trigger is why the Machine is being deleted, in the words of extensions.
+func (s *scope) trigger(now time.Time) hooksv1.Trigger {
+	switch s.reason(now) {
+	case v1alpha1.ReclaimedByOwner:
 		return hooksv1.TriggerEmergencyReclaim
-	case sm.Spec.KillSwitch:
+	case v1alpha1.KilledByPerson:
 		return hooksv1.TriggerKillSwitch
-	case !sm.DeletionTimestamp.IsZero(), s.windowClosed():
+	case v1alpha1.WindowClosed, v1alpha1.ScheduledMachineDeleted:
 		return hooksv1.TriggerSchedule
 	default:
 		return hooksv1.TriggerExternal
 	}
 }
 
-// windowClosed reports whether the schedule was on and did not want the machine when
-// it began to leave. A schedule that is off, or cannot be read, moves nothing.
-func (s *scope) windowClosed() bool {
-	parsed, err := schedule.Parse(validation.ScheduleSpec(&s.scheduled.Spec.Schedule))
-	if err != nil || !s.scheduled.ScheduleEnabled() {
-		return false
+// reason is why the Machine is being deleted. Who wants it at once is not waited for,
+// whatever is on record; of one that somebody else deletes there may be nothing yet.
+func (s *scope) reason(now time.Time) v1alpha1.DepartureReason {
+	d, recorded := children.DepartureOf(s.machine, now)
+	sm := s.scheduled
+	switch {
+	case sm != nil && sm.BeingReclaimed():
+		return v1alpha1.ReclaimedByOwner
+	case sm != nil && sm.Spec.KillSwitch:
+		return v1alpha1.KilledByPerson
+	case recorded:
+		return d.Reason
+	case sm != nil && !sm.DeletionTimestamp.IsZero():
+		return v1alpha1.ScheduledMachineDeleted
+	default:
+		return v1alpha1.DeletedByOthers
 	}
-	wanted, _ := parsed.At(children.LeavingSince(s.machine))
-	return !wanted
 }

@@ -39,7 +39,7 @@ type scope struct {
 	// reader reads the workload cluster, from a cache where there is reason to have
 	// one; live reads what it has now.
 	reader client.Reader
-	live   client.Client
+	live   client.Reader
 	// write writes Nodes and ConfigMaps, installer the installation.
 	write, installer *actuate.Actuator
 	nodes            []*node
@@ -96,10 +96,12 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope,
 // not without: a look is all that it costs to know that nothing was left there.
 func (r *Reconciler) connect(ctx context.Context, s *scope) error {
 	var err error
-	if s.live, err = r.ClusterCache.GetUncachedClient(ctx, s.key); err != nil {
+	if s.live, err = workload.Live(ctx, r.ClusterCache, s.key); err != nil {
 		return err
 	}
-	s.write = actuate.New(s.live)
+	if s.write, err = actuate.Remote(ctx, r.ClusterCache, s.key); err != nil {
+		return err
+	}
 	s.installer = s.write.As(v1alpha1.InstallerFieldManager)
 	if s.use == unused {
 		s.reader = s.live

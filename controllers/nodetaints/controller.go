@@ -181,7 +181,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d nodetaints.Decision) e
 	if d.Outcome != nodetaints.Write {
 		return nil
 	}
-	remote, err := r.ClusterCache.GetClient(ctx, s.cluster)
+	remote, err := actuate.Remote(ctx, r.ClusterCache, s.cluster)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d nodetaints.Decision) e
 	if len(d.Plan.Applied) == 0 {
 		delete(s.node.Annotations, v1alpha1.NodeAppliedTaintsAnnotation)
 	}
-	if err := actuate.New(remote).PatchLocked(ctx, s.node, before); err != nil {
+	if err := remote.PatchLocked(ctx, s.node, before); err != nil {
 		return fmt.Errorf("tainting: %w", err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Changed taints", "Node", s.node.Name, "applied", d.Plan.Applied)

@@ -481,7 +481,7 @@ func TestConnectionIsLostBeforeTheWrite(t *testing.T) {
 
 type readOnly struct{ clustercache.ClusterCache }
 
-func (readOnly) GetClient(context.Context, client.ObjectKey) (client.Client, error) {
+func (readOnly) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
 	return nil, clustercache.ErrClusterNotConnected
 }
 

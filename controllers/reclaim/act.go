@@ -13,6 +13,7 @@ import (
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
@@ -102,7 +103,7 @@ func (r *Reconciler) forget(ctx context.Context, s *scope) error {
 func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 	if m := s.children.Machine; m != nil {
 		deleted := s.deleted()
-		if err := r.Actuate.Remove(ctx, actuate.Children{Machine: m}, r.Hooks); err != nil {
+		if err := r.ejection().Remove(ctx, &children.Set{Machine: m}, r.Hooks); err != nil {
 			return fmt.Errorf("ejecting machine: %w", err)
 		}
 		s.ejected = true
@@ -118,14 +119,16 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 
 // ejectRest takes away what a provider holds of the machine.
 func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
-	rest := s.children.Children
-	if rest.Machine != nil {
-		if rest.Infrastructure == nil || len(rest.WaitsFor(r.Hooks)) > 0 {
-			return nil
-		}
-		return r.atProvider(ctx, "deleting "+s.provider(), func(ctx context.Context) error { return r.Actuate.Delete(ctx, rest.Infrastructure) })
+	last := s.children.Last(r.Hooks)
+	if last == nil {
+		return nil
 	}
-	return r.atProvider(ctx, "deleting "+s.provider(), func(ctx context.Context) error { return r.Actuate.Remove(ctx, rest, r.Hooks) })
+	return r.atProvider(ctx, "deleting "+s.provider(), func(ctx context.Context) error { return r.Actuate.Delete(ctx, last) })
+}
+
+// ejection is how a machine is taken away for its owner.
+func (r *Reconciler) ejection() actuate.Action {
+	return r.Actuate.For(actuate.Intent{Reason: v1alpha1.ReclaimedByOwner, At: r.Clock.Now()})
 }
 
 // disarm turns the schedule off and forgets the request in one write: between the
@@ -153,7 +156,7 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 // then, and the Node may be gone or its cluster out of reach: what is left to do
 // for the machine does not wait for it.
 func (r *Reconciler) onNode(ctx context.Context, s *scope, write func(context.Context, *actuate.Actuator) error) error {
-	remote, err := r.ClusterCache.GetClient(ctx, workload.ClusterKey(s.scheduled))
+	remote, err := actuate.Remote(ctx, r.ClusterCache, workload.ClusterKey(s.scheduled))
 	if err != nil {
 		return workload.IgnoreNotConnected(err)
 	}
@@ -163,7 +166,7 @@ func (r *Reconciler) onNode(ctx context.Context, s *scope, write func(context.Co
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	if err = write(ctx, actuate.New(remote)); actuate.Gone(err) {
+	if err = write(ctx, remote); actuate.Gone(err) {
 		err = nil
 	}
 	done(err)

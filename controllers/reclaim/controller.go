@@ -44,7 +44,7 @@ type Reconciler struct {
 	// nil is not.
 	Rush *wake.Rush
 	// Hooks says what a removal does about deletion hooks of others.
-	Hooks actuate.Hooks
+	Hooks children.Hooks
 
 	nodes       nodeWatcher
 	watchFilter string

@@ -87,7 +87,7 @@ func newLane(t *testing.T, readable bool, objects ...client.Object) *lane {
 		WithObjects(append(objects, testenv.Cluster("lab"))...).Build()
 	c := interceptor.NewClient(l.store.(client.WithWatch), interceptor.Funcs{Get: l.get, Delete: l.delete})
 	r := (&reclaim.Reconciler{
-		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Recorder: &events.FakeRecorder{}, Hooks: actuate.BypassHooks,
+		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Recorder: &events.FakeRecorder{}, Hooks: children.BypassHooks,
 		Rush: &wake.Rush{}, Children: children.Reader{Cached: c, Live: c},
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: "lab", Name: "lab"}),
 	}).WithoutWatches()

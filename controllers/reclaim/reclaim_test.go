@@ -48,7 +48,7 @@ type world struct {
 	sm       *v1alpha1.ScheduledMachine
 	node     *corev1.Node
 	recorder *events.FakeRecorder
-	hooks    actuate.Hooks
+	hooks    children.Hooks
 	clock    *clocktesting.FakePassiveClock
 	rush     *wake.Rush
 	r        *reclaim.Reconciler
@@ -56,7 +56,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{Fixture: server.Fixture(t), recorder: events.NewFakeRecorder(20), hooks: actuate.BypassHooks, clock: clocktesting.NewFakePassiveClock(noon)}
+	w := &world{Fixture: server.Fixture(t), recorder: events.NewFakeRecorder(20), hooks: children.BypassHooks, clock: clocktesting.NewFakePassiveClock(noon)}
 	ns := server.Namespace(t)
 	w.sm = testenv.ScheduledMachine(ns, "box")
 	w.Create(testenv.Cluster(ns), w.sm)
@@ -640,11 +640,11 @@ func TestHooksOfOthers(t *testing.T) {
 	const hook = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"
 	for name, tc := range map[string]struct {
 		reason string
-		hooks  actuate.Hooks
+		hooks  children.Hooks
 		waits  bool
 	}{
-		"Bypassed": {"The Machine object waits, the owner does not.", actuate.BypassHooks, false},
-		"Honoured": {"Somebody decided that their hooks come first.", actuate.HonourHooks, true},
+		"Bypassed": {"The Machine object waits, the owner does not.", children.BypassHooks, false},
+		"Honoured": {"Somebody decided that their hooks come first.", children.HonourHooks, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
@@ -30,16 +31,21 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 		return r.ensure(ctx, s)
 	case lifecycle.Depart:
 		s.pending = waits // Depart is only decided where there is something to delete.
-		return r.Actuate.Depart(ctx, s.children.Children)
+		return r.leave(d).Depart(ctx, &s.children)
 	case lifecycle.Expedite:
-		return r.Actuate.Expedite(ctx, s.children.Children)
+		return r.leave(d).Expedite(ctx, &s.children)
 	case lifecycle.Remove:
-		return r.Actuate.Remove(ctx, s.children.Children, r.Hooks)
+		return r.leave(d).Remove(ctx, &s.children, r.Hooks)
 	case lifecycle.Release:
 		return r.release(ctx, s.scheduled)
 	default:
 		return fmt.Errorf("unknown action %q", d.Action)
 	}
+}
+
+// leave is how a machine is taken away for a decision.
+func (r *Reconciler) leave(d lifecycle.Decision) actuate.Action {
+	return r.Actuate.For(actuate.Intent{Reason: v1alpha1.DepartureReason(d.Cause), At: r.Clock.Now()})
 }
 
 func (r *Reconciler) release(ctx context.Context, sm *v1alpha1.ScheduledMachine) error {
@@ -185,6 +191,7 @@ func (r *Reconciler) ensureMachine(ctx context.Context, s *scope) error {
 	case !live.DeletionTimestamp.IsZero(), !children.Outdated(live, desired):
 		return nil
 	default:
+		desired.SetUID(live.UID) // Another of the name, or none, is a conflict.
 		err = r.Actuate.Update(ctx, desired)
 	}
 	if err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -55,7 +56,7 @@ type Reconciler struct {
 	Watcher Watcher
 	// Hooks says what the kill switch does about deletion hooks of others; status says
 	// of a reclaim, too, what it waits for.
-	Hooks actuate.Hooks
+	Hooks children.Hooks
 	// Rush knows of owners who wait for their machines; nil knows of none.
 	Rush *wake.Rush
 	// Backoff says how long to wait after a failure; nil is the contract's.
@@ -149,7 +150,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	if actErr == nil && s.pending != nothing {
 		r.observeLag(s, r.Clock.Now())
 	}
-	keepErr := errors.Join(r.claimChildren(ctx, s), r.keepTemplates(ctx, s))
+	keepErr := errors.Join(r.withdraw(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s))
 	if apierrors.IsConflict(keepErr) {
 		return wakeUp{}, errors.Join(actErr, keepErr)
 	}
@@ -237,10 +238,20 @@ func (r *Reconciler) claimChildren(ctx context.Context, s *scope) error {
 	for _, child := range s.children.Existing() {
 		before, ok := child.DeepCopyObject().(client.Object)
 		if ok && children.Claim(child, s.scheduled) {
-			errs = append(errs, actuate.IgnoreNoObject(r.Actuate.PatchLocked(ctx, child, before)))
+			errs = append(errs, kinds.IgnoreNoObject(r.Actuate.PatchLocked(ctx, child, before)))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// withdraw takes the record of a departure off a Machine that was never deleted, and that
+// nobody takes away any more: the next departure has a budget of its own.
+func (r *Reconciler) withdraw(ctx context.Context, s *scope, d lifecycle.Decision) error {
+	m := s.children.Machine
+	if m == nil || !children.Abandoned(m) || s.scheduled.BeingReclaimed() || d.Action != lifecycle.Hold && d.Action != lifecycle.Ensure {
+		return nil
+	}
+	return kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m))
 }
 
 // clusterReference makes clusterctl move take an object along.

@@ -20,7 +20,7 @@ func (w *world) moved(created, leaving time.Time) *clusterv1.Machine {
 	w.Edit(m, func() {
 		m.Annotations[v1alpha1.CreatedAnnotation] = created.Format(time.RFC3339)
 		if !leaving.IsZero() {
-			m.Annotations[v1alpha1.LeavingAnnotation] = leaving.Format(time.RFC3339)
+			m.Annotations[v1alpha1.DepartureAnnotation] = v1alpha1.NewDeparture(v1alpha1.WindowClosed, leaving, "a").String()
 		}
 		m.Spec.ProviderID = "test://box"
 	})

@@ -3,20 +3,23 @@
 package scheduledmachine_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
@@ -115,6 +118,40 @@ func TestChildrenAreOwnedInAWayThatClusterAPICanLiveWith(t *testing.T) {
 
 func must[T any](v T, _ bool) T { return v }
 
+// TestADepartureThatWasRefusedIsNoneOfTheNext has somebody refuse the deletion until the
+// window opens again: the budget of the next departure is its own.
+func TestADepartureThatWasRefusedIsNoneOfTheNext(t *testing.T) {
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "10m" })
+	w.running()
+	refuse := true
+	w.Fail = func(n int) (before, after error) {
+		if refuse && w.Writes[n] == "delete Machine" {
+			before = apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "box-machine", errors.New("nobody deletes today"))
+		}
+		return before, nil
+	}
+	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
+	w.settle()
+	m, _ := w.machine()
+	if _, on := children.DepartureOf(m, w.clock.Now()); !on || !m.DeletionTimestamp.IsZero() {
+		t.Fatalf("on record is %q, deleted %v", m.Annotations[v1alpha1.DepartureAnnotation], m.DeletionTimestamp)
+	}
+	w.clock.SetTime(monday.Add(24*time.Hour + time.Second))
+	w.settle()
+	w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
+	if m, _ = w.machine(); m.Annotations[v1alpha1.DepartureAnnotation] != "" {
+		t.Errorf("the Machine stays, and on record is %q", m.Annotations[v1alpha1.DepartureAnnotation])
+	}
+	refuse = false
+	evening := monday.Add(33*time.Hour + time.Second)
+	w.clock.SetTime(evening)
+	w.settle()
+	m, _ = w.machine()
+	if d, _ := children.DepartureOf(m, evening); m.DeletionTimestamp.IsZero() || !d.Since.Time.Equal(evening) || d.Reason != v1alpha1.WindowClosed {
+		t.Errorf("on record is %q, want a departure since %v", m.Annotations[v1alpha1.DepartureAnnotation], evening)
+	}
+}
+
 func TestDepartureIsBounded(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "10m" })
 	w.running()
@@ -129,8 +166,8 @@ func TestDepartureIsBounded(t *testing.T) {
 		t.Error("a graceful departure skips the drain")
 	}
 	w.report(m, clusterv1.MachineDeletingCondition, metav1.ConditionTrue, "DrainingNode", "Pod default/db-0: cannot evict")
-	// Deletion happened by the API server's clock, so the rest of this departure is told in it.
-	deadline := m.DeletionTimestamp.Add(10 * time.Minute)
+	// The API server's clock is months ahead of ours: the budget does not depend on it.
+	deadline := w.clock.Now().Add(10 * time.Minute)
 	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.DaysOfWeek = nil })
 	w.clock.SetTime(deadline.Add(-3 * time.Second))
 	if next := w.settle(); next != 3*time.Second {
@@ -223,7 +260,7 @@ func TestDeletionReleasesLast(t *testing.T) {
 func TestKillSwitchNamesTheHooksItWaitsFor(t *testing.T) {
 	const hook = clusterv1.PreDrainDeleteHookAnnotationPrefix + "/backup"
 	w := newWorld(t, nil)
-	w.r.Hooks = actuate.HonourHooks
+	w.r.Hooks = children.HonourHooks
 	w.running()
 	m, _ := w.machine()
 	before := m.DeepCopy()

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package actuate answers one question: how is a decision carried out on the API
-// server? It is the only package that writes lifecycle objects. Every write is
-// idempotent, names the object it means by UID where it could hit another of the
-// same name, and counts an object that is already gone as success. It decides
-// nothing.
+// server? It is the only package with a client that writes, to the management cluster
+// and to workload clusters. What makes a machine join or leave is written for an Intent.
+// Every write is idempotent, names the object it means by UID or resourceVersion, and
+// counts the deletion of an object that is already gone as success. It decides nothing.
 package actuate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
 // An Actuator writes to one API server. It is safe for concurrent use.
@@ -77,25 +79,10 @@ func (a *Actuator) Delete(ctx context.Context, obj client.Object) error {
 		return nil
 	}
 	err := a.client.Delete(ctx, obj, client.Preconditions{UID: new(obj.GetUID())})
-	if err != nil && !NoObject(err) {
+	if err != nil && !kinds.NoObject(err) {
 		return fmt.Errorf("deleting %s %s: %w", kind(obj), obj.GetName(), err)
 	}
 	return nil
-}
-
-// NoObject reports whether err says that the object does not exist. An API server also
-// answers "not found" for a kind, or a version of it, that it does not serve: that says
-// nothing about the object.
-func NoObject(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-}
-
-// IgnoreNoObject returns nil for an error that NoObject reports.
-func IgnoreNoObject(err error) error {
-	if NoObject(err) {
-		return nil
-	}
-	return err
 }
 
 // Gone reports whether err says that there is no such object, or no such kind. It is for
@@ -105,15 +92,41 @@ func Gone(err error) bool {
 }
 
 // Patch sends the difference between before and obj, and nothing where there is
-// none. obj becomes what the server answered.
+// none. Another object of the same name is a conflict. obj becomes what the server
+// answered.
 func (a *Actuator) Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error {
 	if same(obj, before) {
 		return nil
 	}
-	if err := a.client.Patch(ctx, obj, client.MergeFrom(before), opts...); err != nil {
+	if err := asConflict(obj, a.client.Patch(ctx, obj, byUID(before), opts...)); err != nil {
 		return fmt.Errorf("patching %s %s: %w", kind(obj), obj.GetName(), err)
 	}
 	return nil
+}
+
+// byUID is a patch that says which object it is for: the UID is sent as if it had been
+// added. An API server refuses to change it.
+func byUID(before client.Object) client.Patch {
+	if named, ok := before.DeepCopyObject().(client.Object); ok {
+		named.SetUID("")
+		before = named
+	}
+	return client.MergeFrom(before)
+}
+
+// asConflict returns a conflict for an error that says that another object has the name.
+func asConflict(obj client.Object, err error) error {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsInvalid(err) || status.ErrStatus.Details == nil {
+		return err
+	}
+	for _, cause := range status.ErrStatus.Details.Causes {
+		if cause.Field == "metadata.uid" {
+			about := status.ErrStatus.Details
+			return apierrors.NewConflict(schema.GroupResource{Group: about.Group, Resource: about.Kind}, obj.GetName(), err)
+		}
+	}
+	return err
 }
 
 // PatchLocked is Patch for changes to lists, which a merge patch replaces whole:

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
@@ -33,7 +32,13 @@ type Problem struct {
 
 // A Set is what exists of a ScheduledMachine's children.
 type Set struct {
-	actuate.Children
+	// Machine, Bootstrap and Infrastructure are nil where none is known.
+	Machine                   *clusterv1.Machine
+	Bootstrap, Infrastructure *unstructured.Unstructured
+
+	// BootstrapUnknown and InfrastructureUnknown say that nobody knows whether there is
+	// one.
+	BootstrapUnknown, InfrastructureUnknown bool
 
 	// Problems are the children that cannot be used: names that other objects have,
 	// kinds that are not installed.
@@ -48,9 +53,6 @@ type Set struct {
 
 	// Templates are those that were read for what is to be made.
 	Templates []*unstructured.Unstructured
-
-	// BootstrapUnknown says that nobody knows whether there is a bootstrap config.
-	BootstrapUnknown bool
 }
 
 // MachineState is what is known of the Machine.
@@ -273,7 +275,7 @@ func (r Reader) Look(ctx context.Context, s *Set, sm *v1alpha1.ScheduledMachine,
 		}
 	}
 	switch {
-	case actuate.NoObject(err):
+	case kinds.NoObject(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("looking for %s %s: %w", desired.GetKind(), desired.GetName(), err)
@@ -290,7 +292,7 @@ func (r Reader) get(ctx context.Context, key client.ObjectKey, obj client.Object
 		err = r.Live.Get(ctx, key, obj)
 	}
 	switch {
-	case actuate.NoObject(err):
+	case kinds.NoObject(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("reading %s %s: %w", obj.GetObjectKind().GroupVersionKind().Kind, key.Name, err)

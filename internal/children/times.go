@@ -26,14 +26,28 @@ func CreatedAt(m *clusterv1.Machine) time.Time {
 	return at
 }
 
-// LeavingSince returns when the deletion of a Machine began, also if clusterctl move
-// has interrupted it since; zero if nobody deletes it.
-func LeavingSince(m *clusterv1.Machine) time.Time {
-	var at time.Time
-	if m.DeletionTimestamp != nil {
-		at = m.DeletionTimestamp.Time
+// DepartureOf returns what a Machine has on record of its departure. ok is false where
+// there is no record, and for one that cannot be: of a time to come.
+func DepartureOf(m *clusterv1.Machine, now time.Time) (d v1alpha1.Departure, ok bool) {
+	d, ok = v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
+	if !ok || d.Since.After(now.Add(slack)) {
+		return v1alpha1.Departure{}, false
 	}
-	return earlier(at, m.Annotations[v1alpha1.LeavingAnnotation])
+	return d, true
+}
+
+// LeavingSince returns since when a Machine has been leaving, by the clock that its
+// budget is measured by; zero if it does not leave, or while our deletion hook holds a
+// Machine that somebody else deletes: it is on record before the hook goes. Without hook
+// and record the API server's clock has to do.
+func LeavingSince(m *clusterv1.Machine, now time.Time) time.Time {
+	if d, ok := DepartureOf(m, now); ok {
+		return d.Since.Time
+	}
+	if _, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]; held || m.DeletionTimestamp == nil {
+		return time.Time{}
+	}
+	return m.DeletionTimestamp.Time
 }
 
 // earlier is the earlier one of two instants. One that is zero, or cannot be read,
@@ -71,7 +85,34 @@ func Settling(m *clusterv1.Machine, now time.Time) (settles bool, by time.Time) 
 
 // Interrupted reports whether clusterctl move brought a Machine in the middle of its
 // departure: its Node may be cordoned, and nobody deletes it any more.
-func Interrupted(m *clusterv1.Machine) bool {
-	_, left := m.Annotations[v1alpha1.LeavingAnnotation]
-	return left && m.DeletionTimestamp.IsZero()
+func Interrupted(m *clusterv1.Machine, now time.Time) bool {
+	d, on := DepartureOf(m, now)
+	return on && m.DeletionTimestamp.IsZero() && d.MachineUID != m.UID
+}
+
+// Abandoned reports whether a record says that a Machine leaves which nobody has ever
+// deleted: the deletion was refused, or never sent.
+func Abandoned(m *clusterv1.Machine) bool {
+	text, on := m.Annotations[v1alpha1.DepartureAnnotation]
+	d, readable := v1alpha1.ParseDeparture(text)
+	return on && m.DeletionTimestamp.IsZero() && (!readable || d.MachineUID == m.UID)
+}
+
+// Record changes m to say why it leaves. What is said of a departure that has begun
+// stands, unless a person or the owner now wants the machine at once. A departure that was
+// tried before, and for the same reason, keeps its id. Without a reason nothing is said.
+func Record(m *clusterv1.Machine, d v1alpha1.Departure) {
+	if d.Reason == "" {
+		return
+	}
+	was, ok := DepartureOf(m, d.Since.Time)
+	begun := ok && (!m.DeletionTimestamp.IsZero() || was.MachineUID != m.UID)
+	if begun && (was.Urgent() || !d.Urgent()) {
+		return
+	}
+	if ok && was.Reason == d.Reason {
+		d.ActionID = was.ActionID
+	}
+	d.MachineUID = m.UID
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.DepartureAnnotation, d.String())
 }

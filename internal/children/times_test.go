@@ -19,6 +19,11 @@ const slack = 5 * time.Second
 func TestTimesOutliveAMove(t *testing.T) {
 	moved := made.Add(time.Hour)
 	at := func(t time.Time) string { return t.Format(time.RFC3339) }
+	left := func(t time.Time) string {
+		d := v1alpha1.NewDeparture(v1alpha1.WindowClosed, t, "a")
+		d.MachineUID = "before-the-move"
+		return d.String()
+	}
 	cases := map[string]struct {
 		reason      string
 		machine     func(*clusterv1.Machine)
@@ -31,18 +36,46 @@ func TestTimesOutliveAMove(t *testing.T) {
 		"NotOurs":  {"A Machine of somebody else was made when it was.", func(m *clusterv1.Machine) { m.Annotations = nil }, moved, time.Time{}, false},
 		"Edited":   {"Nonsense counts for nothing.", func(m *clusterv1.Machine) { m.Annotations[v1alpha1.CreatedAnnotation] = "yesterday" }, moved, time.Time{}, false},
 		"Tomorrow": {"Nor does a clock that ran ahead.", func(m *clusterv1.Machine) { m.Annotations[v1alpha1.CreatedAnnotation] = at(moved.Add(time.Hour)) }, moved, time.Time{}, false},
-		"Leaves":   {"Nobody has written it down yet.", func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(moved)) }, made, moved, false},
+		"Leaves": {"Somebody took hook and record away.", func(m *clusterv1.Machine) {
+			m.DeletionTimestamp = new(metav1.NewTime(moved))
+			delete(m.Annotations, v1alpha1.PreDrainHookAnnotation)
+		}, made, moved, false},
 		"Left": {
 			"The move ended its deletion, not its departure.",
-			func(m *clusterv1.Machine) { m.Annotations[v1alpha1.LeavingAnnotation] = at(made) },
+			func(m *clusterv1.Machine) { m.Annotations[v1alpha1.DepartureAnnotation] = left(made) },
 			made, made, true,
 		},
 		"LeavesAgain": {
 			"Its budget is not given anew.",
 			func(m *clusterv1.Machine) {
-				m.DeletionTimestamp, m.Annotations[v1alpha1.LeavingAnnotation] = new(metav1.NewTime(moved)), at(made)
+				m.DeletionTimestamp, m.Annotations[v1alpha1.DepartureAnnotation] = new(metav1.NewTime(moved)), left(made)
 			},
 			made, made, false,
+		},
+		"Held": {
+			"Its budget begins when it is on record, by our clock: the API server's may be another.",
+			func(m *clusterv1.Machine) {
+				m.DeletionTimestamp, m.Annotations[v1alpha1.PreDrainHookAnnotation] = new(metav1.NewTime(moved)), ""
+			},
+			made,
+			time.Time{},
+			false,
+		},
+		"NonsenseOnRecord": {
+			"It counts for nothing.",
+			func(m *clusterv1.Machine) {
+				m.DeletionTimestamp, m.Annotations[v1alpha1.DepartureAnnotation] = new(metav1.NewTime(moved)), "{}"
+				delete(m.Annotations, v1alpha1.PreDrainHookAnnotation)
+			},
+			made, moved, false,
+		},
+		"TomorrowOnRecord": {
+			"Nor does a record of a time to come: its budget would have no end.",
+			func(m *clusterv1.Machine) {
+				m.DeletionTimestamp, m.Annotations[v1alpha1.DepartureAnnotation] = new(metav1.NewTime(moved)), left(moved.Add(24*time.Hour))
+				delete(m.Annotations, v1alpha1.PreDrainHookAnnotation)
+			},
+			made, moved, false,
 		},
 	}
 	for name, tc := range cases {
@@ -55,11 +88,53 @@ func TestTimesOutliveAMove(t *testing.T) {
 			if got := children.CreatedAt(m); !got.Equal(tc.created) {
 				t.Errorf("%s\nCreatedAt = %v, want %v", tc.reason, got, tc.created)
 			}
-			if got := children.LeavingSince(m); !got.Equal(tc.leaving) {
+			if got := children.LeavingSince(m, moved); !got.Equal(tc.leaving) {
 				t.Errorf("%s\nLeavingSince = %v, want %v", tc.reason, got, tc.leaving)
 			}
-			if got := children.Interrupted(m); got != tc.interrupted {
+			if got := children.Interrupted(m, moved); got != tc.interrupted {
 				t.Errorf("%s\nInterrupted = %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestWhatIsOnRecordOfADeparture(t *testing.T) {
+	now := made.Add(time.Hour)
+	window := v1alpha1.NewDeparture(v1alpha1.WindowClosed, made.Add(time.Minute), "a1")
+	owner := v1alpha1.NewDeparture(v1alpha1.ReclaimedByOwner, now, "b2")
+	deleted := func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(now)) }
+	moved := func(m *clusterv1.Machine) { m.UID = "moved" }
+	stays := func(*clusterv1.Machine) {}
+	cases := map[string]struct {
+		reason  string
+		on      v1alpha1.Departure
+		machine func(*clusterv1.Machine)
+		write   v1alpha1.Departure
+		want    v1alpha1.Departure
+	}{
+		"First":       {"Nothing is on record.", v1alpha1.Departure{}, stays, window, window},
+		"Begun":       {"What has begun has its budget.", window, deleted, v1alpha1.NewDeparture(v1alpha1.DeletedByOthers, now, "b2"), window},
+		"Moved":       {"It had begun before the move.", window, moved, v1alpha1.NewDeparture(v1alpha1.WindowClosed, now, "b2"), window},
+		"Refused":     {"The deletion was refused an hour ago: the budget is a new one, and the departure the same.", window, stays, v1alpha1.NewDeparture(v1alpha1.WindowClosed, now, "b2"), v1alpha1.NewDeparture(v1alpha1.WindowClosed, now, "a1")},
+		"OwnerComes":  {"In the middle of a departure.", window, deleted, owner, owner},
+		"OwnerStays":  {"Nothing makes that less urgent.", owner, deleted, v1alpha1.NewDeparture(v1alpha1.WindowClosed, now, "c3"), owner},
+		"KilledTwice": {"Nor another of the kind.", owner, deleted, v1alpha1.NewDeparture(v1alpha1.KilledByPerson, now, "c3"), owner},
+		"NoReason":    {"Whoever does not know says nothing.", window, stays, v1alpha1.NewDeparture("", now, "c3"), window},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := live(t, machineOf(nil))
+			m.CreationTimestamp, m.UID = metav1.NewTime(made), ""
+			if tc.on.Reason != "" {
+				m.Annotations[v1alpha1.DepartureAnnotation] = tc.on.String()
+			}
+			tc.machine(m)
+			children.Record(m, tc.write)
+			if got := m.Annotations[v1alpha1.DepartureAnnotation]; got != tc.want.String() {
+				t.Errorf("%s\non record is %s, want %s", tc.reason, got, tc.want)
+			}
+			if got, want := children.Abandoned(m), m.DeletionTimestamp == nil && name != "Moved"; got != want {
+				t.Errorf("Abandoned = %t, want %t", got, want)
 			}
 		})
 	}

@@ -39,10 +39,14 @@ func deleted(f Facts) (Decision, bool) {
 	if !f.Deleting {
 		return Decision{}, false
 	}
-	if f.KillSwitch || f.Reclaim {
-		return Decision{Phase: leavingPhase(f), Action: Remove, Reason: KillSwitchActing}, true
+	switch {
+	case f.KillSwitch:
+		return Decision{Phase: leavingPhase(f), Action: Remove, Reason: KillSwitchActing, Cause: KillSwitch}, true
+	case f.Reclaim:
+		return Decision{Phase: leavingPhase(f), Action: Remove, Reason: KillSwitchActing, Cause: OwnerAsked}, true
+	default:
+		return depart(f, GracefulShutdown, ObjectDeleted), true
 	}
-	return depart(f, GracefulShutdown), true
 }
 
 func killed(f Facts) (Decision, bool) {
@@ -50,7 +54,7 @@ func killed(f Facts) (Decision, bool) {
 	case !f.KillSwitch:
 		return Decision{}, false
 	case f.known(), f.unknown():
-		return Decision{Phase: Terminated, Action: Remove, Reason: KillSwitchActing}, true
+		return Decision{Phase: Terminated, Action: Remove, Reason: KillSwitchActing, Cause: KillSwitch}, true
 	default:
 		return Decision{Phase: Terminated, Action: Hold, Reason: KillSwitchOn}, true
 	}
@@ -72,7 +76,7 @@ func clusterGone(f Facts) (Decision, bool) {
 	case f.Cluster != ClusterLeaving:
 		return Decision{}, false
 	case f.known(), f.unknown():
-		return depart(f, ClusterDeleting), true
+		return depart(f, ClusterDeleting, ClusterDeleted), true
 	default:
 		return Decision{Phase: Inactive, Action: Hold, Reason: ClusterDeleting}, true
 	}
@@ -84,7 +88,7 @@ func interrupted(f Facts) (Decision, bool) {
 	if !f.Interrupted {
 		return Decision{}, false
 	}
-	return depart(f, GracefulShutdown), true
+	return depart(f, GracefulShutdown, ""), true // Why is on record.
 }
 
 // disabled starts nothing and stops nothing; a departure under way keeps its
@@ -118,7 +122,7 @@ func unwanted(f Facts) (Decision, bool) {
 	case f.Wanted:
 		return Decision{}, false
 	case f.known(), f.unknown() && f.Phase != Inactive:
-		return depart(f, GracefulShutdown), true
+		return depart(f, GracefulShutdown, WindowClosed), true
 	default: // What was gone when it was last seen has not been made since.
 		return Decision{Phase: Inactive, Action: Hold, Reason: OutsideSchedule}, true
 	}
@@ -128,7 +132,7 @@ func unwanted(f Facts) (Decision, bool) {
 // starts one where the Machine cannot live on.
 func replaced(f Facts) (Decision, bool) {
 	if f.leaving() || f.broken() {
-		return depart(f, GracefulShutdown), true
+		return depart(f, GracefulShutdown, MachineReplaced), true
 	}
 	return Decision{}, false
 }
@@ -172,7 +176,7 @@ func wanted(f Facts) Decision {
 }
 
 // depart starts a graceful departure, or continues the one under way.
-func depart(f Facts, why Reason) Decision {
+func depart(f Facts, why Reason, cause Cause) Decision {
 	d := underWay(f)
 	d.Phase, d.Reason = ShuttingDown, why
 	switch {
@@ -181,6 +185,9 @@ func depart(f Facts, why Reason) Decision {
 		d.Recheck = f.SettledBy
 	case f.deletable():
 		d.Action = Depart
+	}
+	if d.Action != Hold {
+		d.Cause = cause
 	}
 	return d
 }

@@ -74,7 +74,7 @@ func TestDecide(t *testing.T) {
 		"WindowEnds": {
 			reason: "The Machine is given to Cluster API to delete.",
 			facts:  running(func(f *lifecycle.Facts) { f.Wanted = false }),
-			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Cause: lifecycle.WindowClosed, Recheck: evening},
 		},
 		"LeavingIsWaitedForUntilItsDeadline": {
 			reason: "Cluster API drains; we look again when the budget is over, which is before the next edge.",
@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 		"DeadlineIsInclusive": {
 			reason: "At the deadline itself waiting ends.",
 			facts:  running(func(f *lifecycle.Facts) { leaving(f); f.Wanted, f.Deadline = false, noon }),
-			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Expedite, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Expedite, Reason: lifecycle.GracefulShutdown, Cause: lifecycle.WindowClosed, Recheck: evening},
 		},
 		"ExpeditedIsNotExpeditedAgain": {
 			reason: "Acting twice is acting once: nothing is left to hasten.",
@@ -102,12 +102,12 @@ func TestDecide(t *testing.T) {
 				nothing(f)
 				f.Wanted, f.Bootstrap = false, lifecycle.Present
 			}),
-			want: lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+			want: lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Cause: lifecycle.WindowClosed, Recheck: evening},
 		},
 		"VanishedInfrastructureReplacesTheMachine": {
 			reason: "Cluster API does not mend a Machine whose infrastructure went away.",
 			facts:  running(func(f *lifecycle.Facts) { f.Infrastructure = lifecycle.Absent }),
-			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Cause: lifecycle.MachineReplaced, Recheck: evening},
 		},
 		"VanishedBootstrapIsMadeAgain": {
 			reason: "A bootstrap config has done its work; its going must not cost the Node.",
@@ -117,17 +117,17 @@ func TestDecide(t *testing.T) {
 		"FailedMachineIsReplaced": {
 			reason: "A health check asks the owner of the Machine to replace it.",
 			facts:  running(func(f *lifecycle.Facts) { f.MachineFailed = true }),
-			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Cause: lifecycle.MachineReplaced, Recheck: evening},
 		},
 		"KillSwitchBeatsSchedule": {
 			reason: "An operator's stop wins even in the middle of a window.",
 			facts:  running(func(f *lifecycle.Facts) { f.KillSwitch = true }),
-			want:   lifecycle.Decision{Phase: lifecycle.Terminated, Action: lifecycle.Remove, Reason: lifecycle.KillSwitchActing, Recheck: evening},
+			want:   lifecycle.Decision{Phase: lifecycle.Terminated, Action: lifecycle.Remove, Reason: lifecycle.KillSwitchActing, Cause: lifecycle.KillSwitch, Recheck: evening},
 		},
 		"KillSwitchBeatsDrain": {
 			reason: "A graceful departure under way is cut short.",
 			facts:  running(func(f *lifecycle.Facts) { leaving(f); f.KillSwitch = true }),
-			want:   lifecycle.Decision{Phase: lifecycle.Terminated, Action: lifecycle.Remove, Reason: lifecycle.KillSwitchActing, Recheck: evening},
+			want:   lifecycle.Decision{Phase: lifecycle.Terminated, Action: lifecycle.Remove, Reason: lifecycle.KillSwitchActing, Cause: lifecycle.KillSwitch, Recheck: evening},
 		},
 		"KillSwitchDone": {
 			reason: "Nothing is left to remove, and nothing comes back.",
@@ -202,7 +202,7 @@ func TestDecide(t *testing.T) {
 		"ClusterLeavingTakesTheMachine": {
 			reason: "Cluster API waits for Machines that somebody else controls.",
 			facts:  running(func(f *lifecycle.Facts) { f.Cluster = lifecycle.ClusterLeaving }),
-			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.ClusterDeleting, Recheck: evening},
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.ClusterDeleting, Cause: lifecycle.ClusterDeleted, Recheck: evening},
 		},
 		"ClusterLeavingStartsNothing": {
 			reason: "A Cluster that goes is joined by nobody.",
@@ -212,17 +212,17 @@ func TestDecide(t *testing.T) {
 		"DeletionDepartsGracefully": {
 			reason: "Deleting the object is no emergency.",
 			facts:  running(func(f *lifecycle.Facts) { f.Deleting = true }),
-			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Cause: lifecycle.ObjectDeleted, Recheck: evening},
 		},
 		"DeletionWhileDisabledDeparts": {
 			reason: "In every phase: a disabled object does not leave its Machine behind.",
 			facts:  running(func(f *lifecycle.Facts) { f.Deleting, f.Enabled, f.Phase = true, false, lifecycle.Disabled }),
-			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Recheck: evening},
+			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.GracefulShutdown, Cause: lifecycle.ObjectDeleted, Recheck: evening},
 		},
 		"DeletionWithKillSwitchRemoves": {
 			reason: "Either asks for no grace.",
 			facts:  running(func(f *lifecycle.Facts) { f.Deleting, f.KillSwitch = true, true }),
-			want:   lifecycle.Decision{Phase: lifecycle.Terminated, Action: lifecycle.Remove, Reason: lifecycle.KillSwitchActing, Recheck: evening},
+			want:   lifecycle.Decision{Phase: lifecycle.Terminated, Action: lifecycle.Remove, Reason: lifecycle.KillSwitchActing, Cause: lifecycle.KillSwitch, Recheck: evening},
 		},
 		"DeletionReleasesLast": {
 			reason: "The finalizer goes when nothing is left.",

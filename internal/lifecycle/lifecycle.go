@@ -91,6 +91,19 @@ const (
 	Judging          Reason = "Pending"
 )
 
+// Cause is why a machine departs. The values are those of the record on the Machine.
+type Cause string
+
+// The causes of a departure; the zero value is none.
+const (
+	WindowClosed    Cause = "WindowClosed"
+	ObjectDeleted   Cause = "Deleted"
+	MachineReplaced Cause = "Replaced"
+	ClusterDeleted  Cause = "ClusterDeleted"
+	KillSwitch      Cause = "KillSwitch"
+	OwnerAsked      Cause = "EmergencyReclaim"
+)
+
 // Facts are what one look at a machine shows.
 type Facts struct {
 	// Now is the instant of the look.
@@ -144,6 +157,8 @@ type Decision struct {
 	Action Action
 	// Reason why.
 	Reason Reason
+	// Cause is why the machine departs, if Action takes it away.
+	Cause Cause
 	// Recheck is the next instant at which time alone changes the decision; zero is
 	// never.
 	Recheck time.Time

@@ -62,6 +62,13 @@ func Node(ctx context.Context, reader client.Reader, name string) (*corev1.Node,
 	return node, nil
 }
 
+// Live returns a reader of a workload cluster that no cache is asked for. The error of one
+// that is not connected is clustercache.ErrClusterNotConnected.
+func Live(ctx context.Context, cache clustercache.ClusterCache, cluster client.ObjectKey) (client.Reader, error) {
+	//nolint:forbidigo // It is read with, and given out as a reader.
+	return cache.GetUncachedClient(ctx, cluster)
+}
+
 // NotConnected reports whether err is that of a workload cluster without a
 // connection, which wakes everybody once it is there.
 func NotConnected(err error) bool { return errors.Is(err, clustercache.ErrClusterNotConnected) }

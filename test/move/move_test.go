@@ -52,7 +52,7 @@ func TestADepartureGoesOn(t *testing.T) {
 	c.cluster().SetSchedule(c.sm, closed())
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.sm.Status.MachineRef.Name}}
 	c.must(c.mgmt().Wait(c.ctx(), machine, func() error {
-		if _, leaves := machine.Annotations[v1alpha1.LeavingAnnotation]; !leaves {
+		if _, leaves := machine.Annotations[v1alpha1.DepartureAnnotation]; !leaves {
 			return errors.New("it is not marked")
 		}
 		return nil

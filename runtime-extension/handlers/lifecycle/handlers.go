@@ -79,21 +79,22 @@ func (h *Handlers) AfterControlPlaneInitialized(ctx context.Context, req *runtim
 
 // answer lets Cluster API go on, or has it ask again.
 func (h *Handlers) answer(ctx context.Context, res runtimehooksv1.RetryResponseObject, cluster client.Object, decide func(time.Time, []machine) string) {
-	machines, err := h.machines(ctx, cluster)
+	now := h.Clock.Now()
+	machines, err := h.machines(ctx, cluster, now)
 	if err != nil {
 		res.SetStatus(runtimehooksv1.ResponseStatusFailure)
 		res.SetMessage(err.Error())
 		return
 	}
 	res.SetStatus(runtimehooksv1.ResponseStatusSuccess)
-	if waits := decide(h.Clock.Now(), machines); waits != "" {
+	if waits := decide(now, machines); waits != "" {
 		res.SetMessage(waits)
 		res.SetRetryAfterSeconds(retryAfterSeconds)
 	}
 }
 
 // machines are those of ScheduledMachines in a Cluster.
-func (h *Handlers) machines(ctx context.Context, cluster client.Object) ([]machine, error) {
+func (h *Handlers) machines(ctx context.Context, cluster client.Object, now time.Time) ([]machine, error) {
 	scheduled, err := h.scheduled(ctx, cluster)
 	if err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func (h *Handlers) machines(ctx context.Context, cluster client.Object) ([]machi
 	var machines []machine
 	for i := range list.Items {
 		if name := children.ParentOf(&list.Items[i]); name != "" {
-			machines = append(machines, machineOf(name, &list.Items[i], scheduled[name]))
+			machines = append(machines, machineOf(name, &list.Items[i], scheduled[name], now))
 		}
 	}
 	return machines, nil
@@ -128,14 +129,14 @@ func (h *Handlers) scheduled(ctx context.Context, cluster client.Object) (map[st
 
 // machineOf is the border between Kubernetes and the decisions. sm is nil where the
 // Machine has outlived its ScheduledMachine.
-func machineOf(name string, m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) machine {
+func machineOf(name string, m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) machine {
 	f := machine{Name: name}
 	if sm == nil {
 		return f
 	}
 	f.Grace = children.GraceOf(sm)
 	if sm.Spec.KillSwitch || sm.BeingReclaimed() {
-		f.Emergency = children.LeavingSince(m)
+		f.Emergency = children.LeavingSince(m, now)
 	}
 	if sm.BeingReclaimed() {
 		// The owner may have come in the middle of a departure.

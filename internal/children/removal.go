@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package children
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// skipWaits are the annotations that make Cluster API's machine controller skip
+// what takes time, and keep a health check from remediating what is going anyway.
+var skipWaits = []string{
+	clusterv1.ExcludeNodeDrainingAnnotation,
+	clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation,
+	clusterv1.MachineSkipRemediationAnnotation,
+}
+
+// ourHooks are the deletion hooks by which Cluster API waits for us.
+var ourHooks = []string{v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation}
+
+// Hooks says what a removal does about the deletion hooks that others put on the
+// Machine. The zero value honours them.
+type Hooks string
+
+const (
+	// HonourHooks leaves the infrastructure to Cluster API while there is one.
+	HonourHooks Hooks = ""
+	// BypassHooks does not wait for them: the Machine object does, the box does not.
+	BypassHooks Hooks = "Bypass"
+)
+
+// WaitsFor returns the deletion hooks, in the order of their names, that keep a
+// removal from deleting the infrastructure.
+func (s *Set) WaitsFor(hooks Hooks) []string {
+	if s.Machine == nil || hooks == BypassHooks {
+		return nil
+	}
+	var found []string
+	for key := range s.Machine.Annotations {
+		if slices.Contains(ourHooks, key) {
+			continue
+		}
+		if strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) ||
+			strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
+			found = append(found, key)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// Last is what a removal deletes once the Machine is going, nil if nothing. A Machine
+// takes its bootstrap config along. Without one that is the last to go, and not before the
+// infrastructure is known to be gone: providers read it while they clean a host.
+func (s *Set) Last(hooks Hooks) *unstructured.Unstructured {
+	switch {
+	case len(s.WaitsFor(hooks)) > 0:
+		return nil
+	case s.Machine != nil, s.Infrastructure != nil:
+		return s.Infrastructure
+	case s.InfrastructureUnknown:
+		return nil
+	default:
+		return s.Bootstrap
+	}
+}
+
+// Removed reports whether a removal has nothing left to do but wait.
+func (s *Set) Removed(hooks Hooks) bool {
+	last := s.Last(hooks)
+	return s.Expedited() && (last == nil || !last.GetDeletionTimestamp().IsZero())
+}
+
+// Expedited reports whether nothing makes the Machine wait any more.
+func (s *Set) Expedited() bool {
+	if s.Machine == nil {
+		return true
+	}
+	for _, key := range skipWaits {
+		if _, ok := s.Machine.Annotations[key]; !ok {
+			return false
+		}
+	}
+	for _, key := range ourHooks {
+		if _, ok := s.Machine.Annotations[key]; ok {
+			return false
+		}
+	}
+	return !s.Machine.DeletionTimestamp.IsZero()
+}
+
+// Expedite changes m so that nothing makes it wait once it is deleted.
+func Expedite(m *clusterv1.Machine) {
+	for _, key := range skipWaits {
+		if _, ok := m.Annotations[key]; !ok {
+			metav1.SetMetaDataAnnotation(&m.ObjectMeta, key, "")
+		}
+	}
+	for _, key := range ourHooks {
+		delete(m.Annotations, key)
+	}
+}
