@@ -3,13 +3,17 @@
 package scheduledmachine_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -84,6 +88,46 @@ func TestAMachineThatIsNotReadyIsCoreOnly(t *testing.T) {
 	w.settle()
 	if m, _ = w.machine(); conditions.Get(m, v1alpha1.MachineScheduledCondition) == nil {
 		t.Error("the Machine does not show the schedule")
+	}
+}
+
+// TestALastingConflictCostsOneTryPerBackOff has somebody answer 409 to what is written
+// for an hour, in which the object is woken every second.
+func TestALastingConflictCostsOneTryPerBackOff(t *testing.T) {
+	for _, refused := range []string{"patch ScheduledMachine status", "delete Machine"} {
+		t.Run(refused, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.running()
+			w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))
+			w.Writes = nil
+			w.Fail = func(n int) (before, after error) {
+				if w.Writes[n] == refused {
+					before = apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "box", errors.New("try again"))
+				}
+				return before, nil
+			}
+			w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
+			for range 3600 {
+				w.reconcile()
+				w.clock.SetTime(w.clock.Now().Add(time.Second))
+			}
+			tries := 0
+			for _, write := range w.Writes {
+				if write == refused {
+					tries++
+				}
+			}
+			// It doubles from 50 ms to five minutes, which takes a quarter of an hour.
+			if tries < 10 || tries > 30 {
+				t.Errorf("%d tries in an hour", tries)
+			}
+			tried := len(w.Writes)
+			w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
+			w.reconcile()
+			if len(w.Writes) == tried {
+				t.Error("whoever asks for something new waits for the end of the back-off")
+			}
+		})
 	}
 }
 

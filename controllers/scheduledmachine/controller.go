@@ -88,7 +88,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // Its Cluster or a child woke us; it is another manager's.
 	}
 	read := sm.ResourceVersion
-	if wait := r.fresh.Wait(req, read); wait > 0 {
+	r.fresh.Generation(req, sm.Generation)
+	if wait := r.fresh.Hold(req, read, r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if wait := r.Rush.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 && r.Rush.Stalled(req) == "" {
@@ -96,15 +97,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	next, err := r.reconcile(ctx, sm)
 	r.fresh.Wrote(req, read, sm.ResourceVersion)
+	if apierrors.IsConflict(err) && concerns(sm, err) {
+		r.fresh.Late(req, read)
+	}
+	soon, err := r.fresh.Meet(req, r.Clock.Now(), err)
+	if soon.RequeueAfter > 0 {
+		return soon, nil
+	}
 	if err == nil && !next.retry {
 		r.Backoff.Forget(req)
 		return next.result(r.Clock.Now()), nil
-	}
-	if apierrors.IsConflict(err) {
-		if concerns(sm, err) {
-			r.fresh.Late(req, read)
-		}
-		return ctrl.Result{RequeueAfter: wake.QuietRetry}, nil
 	}
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Reconciling ScheduledMachine")

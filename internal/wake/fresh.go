@@ -43,8 +43,9 @@ type Freshness struct {
 	// five minutes.
 	Longest time.Duration
 
-	late    sync.Map // ctrl.Request to replaced
-	refused sync.Map // ctrl.Request to refusals
+	late        sync.Map // ctrl.Request to replaced
+	refused     sync.Map // ctrl.Request to refusals
+	generations sync.Map // ctrl.Request to int64
 }
 
 // replaced is a version that is no more, and how often it was met since.
@@ -85,6 +86,14 @@ func (f *Freshness) Wait(req ctrl.Request, version string) time.Duration {
 	r.met++
 	f.late.Store(req, r)
 	return wait
+}
+
+// Generation notes the generation that was read. Whoever asks for something new does not
+// wait for the end of a back-off.
+func (f *Freshness) Generation(req ctrl.Request, generation int64) {
+	if was, ok := f.generations.Swap(req, generation); ok && was != generation {
+		f.refused.Delete(req)
+	}
 }
 
 // Meet returns what a reconcile ends with that ended with err. A conflict is tried again
@@ -130,4 +139,5 @@ func (f *Freshness) Late(req ctrl.Request, version string) {
 func (f *Freshness) Forget(req ctrl.Request) {
 	f.late.Delete(req)
 	f.refused.Delete(req)
+	f.generations.Delete(req)
 }
