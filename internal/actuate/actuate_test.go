@@ -76,12 +76,12 @@ func TestWhyIsWrittenBeforeAnythingIsTaken(t *testing.T) {
 	cases := map[string]struct {
 		reason v1alpha1.DepartureReason
 		lane   v1alpha1.DepartureLane
-		leave  func(actuate.Action, *testing.T, *children.Set) error
+		leave  func(*testing.T, actuate.Action, *children.Set) error
 	}{
-		"Depart": {v1alpha1.WindowClosed, v1alpha1.ScheduledLane, func(a actuate.Action, t *testing.T, c *children.Set) error {
+		"Depart": {v1alpha1.WindowClosed, v1alpha1.ScheduledLane, func(t *testing.T, a actuate.Action, c *children.Set) error {
 			return a.Depart(t.Context(), c)
 		}},
-		"Remove": {v1alpha1.KilledByPerson, v1alpha1.ExemptLane, func(a actuate.Action, t *testing.T, c *children.Set) error {
+		"Remove": {v1alpha1.KilledByPerson, v1alpha1.ExemptLane, func(t *testing.T, a actuate.Action, c *children.Set) error {
 			return a.Remove(t.Context(), c, children.HonourHooks)
 		}},
 	}
@@ -96,7 +96,7 @@ func TestWhyIsWrittenBeforeAnythingIsTaken(t *testing.T) {
 			machine.Spec.Bootstrap.DataSecretName = new("box")
 			f.Create(machine)
 			action := actuate.New(f.Client).For(actuate.Intent{Reason: tc.reason, At: at})
-			f.Must(tc.leave(action, t, &children.Set{Machine: machine.DeepCopy()}))
+			f.Must(tc.leave(t, action, &children.Set{Machine: machine.DeepCopy()}))
 			f.Read(machine)
 			if machine.DeletionTimestamp.IsZero() {
 				t.Error("the Machine is not deleted")
