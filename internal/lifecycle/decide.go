@@ -8,7 +8,7 @@ type rule func(Facts) (Decision, bool)
 // rules are tried in order and the first to decide wins, so order is policy:
 // deletion of the object, then the kill switch, then the owner, then the
 // Cluster's end, then a person's "off", then the clock.
-var rules = []rule{released, deleted, killed, reclaimed, clusterGone, interrupted, disabled, unreadable, unwanted, replaced, unread, blocked}
+var rules = []rule{released, deleted, killed, reclaimed, clusterGone, interrupted, disabled, unreadable, unwanted, replaced, unread, blocked, claimed}
 
 // Decide returns the next step. It always decides.
 func Decide(f Facts) Decision {
@@ -161,6 +161,21 @@ func blocked(f Facts) (Decision, bool) {
 		phase = Active
 	}
 	return Decision{Phase: phase, Action: Hold, Reason: NoCluster}, true
+}
+
+// claimed makes nothing where somebody else comes first. A machine that runs is left as it
+// is, for nobody may take it away by naming its host.
+func claimed(f Facts) (Decision, bool) {
+	switch {
+	case !f.Claimed:
+		return Decision{}, false
+	case f.Machine == Present:
+		d := wanted(f)
+		d.Action = Hold
+		return d, true
+	default:
+		return Decision{Phase: Pending, Action: Hold, Reason: HostClaimed}, true
+	}
 }
 
 // wanted is the rule that is left: in the window, with nothing in the way.

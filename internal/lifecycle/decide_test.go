@@ -61,6 +61,16 @@ func TestDecide(t *testing.T) {
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Pending }),
 			want:   lifecycle.Decision{Phase: lifecycle.Active, Action: lifecycle.Ensure, Reason: lifecycle.MachineCreating, Recheck: evening},
 		},
+		"WhoeverComesSecondOnAHostWaits": {
+			reason: "Two machines on one host would take each other's place.",
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase, f.Claimed = lifecycle.Inactive, true }),
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.HostClaimed, Recheck: evening},
+		},
+		"AMachineThatRunsStaysWhoeverClaimsItsHost": {
+			reason: "A claim that becomes known later takes nothing away.",
+			facts:  running(func(f *lifecycle.Facts) { f.Claimed = true }),
+			want:   lifecycle.Decision{Phase: lifecycle.Active, Action: lifecycle.Hold, Reason: lifecycle.MachineRunning, Recheck: evening},
+		},
 		"InactiveJoinsWhenTheWindowOpens": {
 			reason: "Inactive goes straight to Active.",
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Inactive }),

@@ -88,6 +88,7 @@ const (
 	Unreadable       Reason = "ScheduleUnreadable"
 	NoCluster        Reason = "ReferencesInvalid"
 	Unread           Reason = "ReferencesUnreadable"
+	HostClaimed      Reason = "HostClaimed"
 	Judging          Reason = "Pending"
 )
 
@@ -125,6 +126,9 @@ type Facts struct {
 
 	// Cluster is the state of the Cluster that the machine belongs to.
 	Cluster ClusterState
+
+	// Claimed says that somebody else comes first on the host that is named.
+	Claimed bool
 
 	// Bootstrap, Infrastructure and Machine are the children, foreign objects of the
 	// same name not among them.

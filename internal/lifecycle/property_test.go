@@ -25,7 +25,7 @@ func facts(t *rapid.T) lifecycle.Facts {
 	f := lifecycle.Facts{
 		Now: noon, Phase: rapid.SampledFrom(phases).Draw(t, "phase"),
 		Deleting: b("deleting"), KillSwitch: b("killSwitch"), Reclaim: b("reclaim"), Enabled: b("enabled"),
-		Readable: b("readable"), Cluster: rapid.SampledFrom(clusters).Draw(t, "cluster"),
+		Readable: b("readable"), Cluster: rapid.SampledFrom(clusters).Draw(t, "cluster"), Claimed: b("claimed"),
 		Bootstrap: p("bootstrap"), Infrastructure: p("infrastructure"),
 		Machine: rapid.SampledFrom(presences[:3]).Draw(t, "machine"),
 	}
@@ -53,7 +53,7 @@ func TestNothingIsMadeWhileItMustNotBe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := facts(t)
 		d := lifecycle.Decide(f)
-		forbidden := f.KillSwitch || f.Reclaim || !f.Enabled || f.Deleting || !f.Readable || !f.Wanted || f.Cluster != lifecycle.ClusterPresent
+		forbidden := f.KillSwitch || f.Reclaim || !f.Enabled || f.Deleting || !f.Readable || !f.Wanted || f.Cluster != lifecycle.ClusterPresent || f.Claimed
 		if forbidden && d.Action == lifecycle.Ensure {
 			t.Fatalf("Decide(%+v) = %+v", f, d)
 		}
@@ -83,6 +83,25 @@ func TestAMachineStaysUnlessSomebodyWantsItGone(t *testing.T) {
 			f.Enabled && f.Readable && (!f.Wanted || f.MachineFailed || lost)
 		if f.Machine == lifecycle.Present && starts && !asked {
 			t.Fatalf("Decide(%+v) = %+v", f, d)
+		}
+	})
+}
+
+func TestAClaimOfAnotherTakesNothingAway(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := facts(t)
+		f.Claimed = false
+		free := lifecycle.Decide(f)
+		f.Claimed = true
+		claimed := lifecycle.Decide(f)
+		if free.Action == lifecycle.Ensure {
+			free.Action = lifecycle.Hold
+			if f.Machine == lifecycle.Absent {
+				free.Phase, free.Reason = lifecycle.Pending, lifecycle.HostClaimed
+			}
+		}
+		if claimed != free {
+			t.Fatalf("%+v:\nclaimed %+v\nfree    %+v", f, claimed, free)
 		}
 	})
 }

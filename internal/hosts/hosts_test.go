@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosts_test
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
+)
+
+var (
+	noon    = time.Date(2025, time.January, 15, 12, 0, 0, 0, time.UTC)
+	address = hosts.ID{Kind: hosts.Address, Value: "192.0.2.42:22", Scope: "RemoteMachine"}
+	other   = hosts.ID{Kind: hosts.Address, Value: "192.0.2.43:22", Scope: "RemoteMachine"}
+	image   = hosts.ID{Kind: hosts.MachineID, Value: "0123456789abcdef0123456789abcdef"}
+)
+
+// claim is one that named its host in a minute after noon.
+func claim(name string, minute int, change func(*hosts.Claim)) hosts.Claim {
+	at := noon.Add(time.Duration(minute) * time.Minute)
+	c := hosts.Claim{Namespace: "farm", Name: name, Wants: []hosts.ID{address}, Since: at, Created: at}
+	if change != nil {
+		change(&c)
+	}
+	return c
+}
+
+func uses(minute int) func(*hosts.Claim) {
+	return func(c *hosts.Claim) { c.Has, c.MadeAt = c.Wants, noon.Add(time.Duration(minute)*time.Minute) }
+}
+
+func TestJudge(t *testing.T) {
+	cases := map[string]struct {
+		reason    string
+		mine, o   hosts.Claim
+		want      hosts.Standing
+		wantOther hosts.Standing
+	}{
+		"OtherHosts": {
+			reason: "Another address is another host.",
+			mine:   claim("a", 0, nil), o: claim("b", 1, func(c *hosts.Claim) { c.Wants = []hosts.ID{other} }),
+			want: hosts.Alone, wantOther: hosts.Alone,
+		},
+		"WhoCameFirstInTime": {
+			reason: "Nobody uses it yet: the earlier claim counts, whatever it is called.",
+			mine:   claim("z", 0, nil), o: claim("a", 1, nil), want: hosts.First, wantOther: hosts.Second,
+		},
+		"AnEditComesSecond": {
+			reason: "An old object that has begun to name the host of another is not the first.",
+			mine:   claim("a", 0, func(c *hosts.Claim) { c.Since = time.Time{} }), o: claim("b", 5, nil),
+			want: hosts.Second, wantOther: hosts.First,
+		},
+		"WhoUsesIt": {
+			reason: "A machine that runs is never taken away for a claim.",
+			mine:   claim("a", 0, nil), o: claim("b", 5, uses(7)), want: hosts.Second, wantOther: hosts.First,
+		},
+		"BothUseIt": {
+			reason: "Known too late: the machine that was there first counts.",
+			mine:   claim("a", 0, uses(9)), o: claim("b", 5, uses(7)), want: hosts.Second, wantOther: hosts.First,
+		},
+		"WhoUsesAnother": {
+			reason: "A machine on another host gives no right to this one.",
+			mine: claim("a", 0, func(c *hosts.Claim) {
+				c.Since, c.Has, c.MadeAt = noon.Add(time.Hour), []hosts.ID{other}, noon
+			}),
+			o: claim("b", 5, nil), want: hosts.Second, wantOther: hosts.First,
+		},
+		"TheOldHostUntilTheMachineLeft": {
+			reason: "An edit applies at the next window: until then the machine is where it was.",
+			mine:   claim("a", 0, func(c *hosts.Claim) { c.Wants, c.Has = []hosts.ID{other}, []hosts.ID{address} }),
+			o:      claim("b", -5, nil), want: hosts.First, wantOther: hosts.Second,
+		},
+		"SameInstant": {
+			reason: "Manifests that were copied are applied in one second: the name decides.",
+			mine:   claim("a", 0, nil), o: claim("b", 0, nil), want: hosts.First, wantOther: hosts.Second,
+		},
+		"AnotherNamespace": {
+			reason: "A host is one host.",
+			mine:   claim("a", 0, nil), o: claim("a", 1, func(c *hosts.Claim) { c.Namespace = "lab" }),
+			want: hosts.First, wantOther: hosts.Second,
+		},
+		"TheImageOfAnother": {
+			reason: "Images are copied with their machine ID: it is said, and both go on.",
+			mine:   claim("a", 0, func(c *hosts.Claim) { c.Wants, c.Has = nil, []hosts.ID{image} }),
+			o:      claim("b", 1, func(c *hosts.Claim) { c.Wants, c.Has = []hosts.ID{other}, []hosts.ID{image} }),
+			want:   hosts.Suspected, wantOther: hosts.Suspected,
+		},
+		"TheOwnerHasIt": {
+			reason: "Whoever came first: what the owner said to one holds for the other.",
+			mine:   claim("a", 0, nil), o: claim("b", 1, func(c *hosts.Claim) { c.Owner = true }),
+			want: hosts.Withheld, wantOther: hosts.Second,
+		},
+		"AnOwnerOfAnotherNamespace": {
+			reason: "Whoever may write there has no say here.",
+			mine:   claim("a", 0, nil), o: claim("b", 1, func(c *hosts.Claim) { c.Owner, c.Namespace = true, "lab" }),
+			want: hosts.First, wantOther: hosts.Second,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if v := hosts.Judge(tc.mine, []hosts.Claim{tc.o}); v.Standing != tc.want {
+				t.Errorf("%s\nJudge(mine) = %+v, want %d", tc.reason, v, tc.want)
+			}
+			if v := hosts.Judge(tc.o, []hosts.Claim{tc.mine}); v.Standing != tc.wantOther {
+				t.Errorf("%s\nJudge(other) = %+v, want %d", tc.reason, v, tc.wantOther)
+			}
+			asked := len(hosts.Asked(tc.mine, []hosts.Claim{tc.o})) > 0
+			if asked != (tc.want == hosts.Withheld) {
+				t.Errorf("%s\nAsked = %v", tc.reason, asked)
+			}
+		})
+	}
+}
+
+func TestTheForemostIsNamed(t *testing.T) {
+	mine := claim("m", 9, nil)
+	v := hosts.Judge(mine, []hosts.Claim{claim("d", 12, nil), claim("c", 2, nil), claim("b", 1, nil), claim("e", 11, nil)})
+	if v.Standing != hosts.Second || v.With.Name != "b" || v.ID != address || !v.More {
+		t.Errorf("%+v", v)
+	}
+	v = hosts.Judge(mine, []hosts.Claim{claim("d", 12, nil), claim("e", 11, nil), claim("x", 1, func(c *hosts.Claim) { c.Wants = nil })})
+	if v.Standing != hosts.First || v.With.Name != "e" || !v.More {
+		t.Errorf("%+v", v)
+	}
+	if v = hosts.Judge(mine, []hosts.Claim{claim("e", 11, nil)}); v.More {
+		t.Errorf("there is one other: %+v", v)
+	}
+}
+
+// claims draws some that name one host, of which nobody's owner has it.
+func claims(t *rapid.T) []hosts.Claim {
+	var all []hosts.Claim
+	for i := range rapid.IntRange(2, 6).Draw(t, "claims") {
+		minute := func(what string) time.Time {
+			return noon.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, what)) * time.Minute)
+		}
+		c := hosts.Claim{
+			Namespace: rapid.SampledFrom([]string{"farm", "lab"}).Draw(t, "namespace"), Name: string(rune('a' + i)),
+			Wants: []hosts.ID{address}, Since: minute("since"), Created: minute("created"),
+		}
+		if rapid.Bool().Draw(t, "new") {
+			c.Since = time.Time{}
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+func others(all []hosts.Claim, i int) []hosts.Claim {
+	var rest []hosts.Claim
+	for j, c := range all {
+		if j != i {
+			rest = append(rest, c)
+		}
+	}
+	return rest
+}
+
+func TestExactlyOneActsOnAFreshHost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := claims(t)
+		for range 10 {
+			acting := 0
+			for i := range all {
+				if hosts.Judge(all[i], others(all, i)).Standing != hosts.Second {
+					acting++
+					all[i].Has, all[i].MadeAt = all[i].Wants, noon
+				}
+			}
+			if acting != 1 {
+				t.Fatalf("%d act: %+v", acting, all)
+			}
+			// Whoever uses it goes on to, until its machine leaves.
+			if i := rapid.IntRange(0, len(all)-1).Draw(t, "leaves"); len(all[i].Has) > 0 {
+				all[i].Has, all[i].MadeAt = nil, time.Time{}
+			}
+		}
+	})
+}
+
+// TestNobodyActsThatSeesTooLittle has each see some of the others only, as with caches that
+// are late.
+func TestNobodyActsThatSeesTooLittle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var book hosts.Book
+		all, acting := claims(t), 0
+		for i := range all {
+			var seen []hosts.Claim
+			for _, o := range others(all, i) {
+				if book.Taken(o.Name) {
+					o.Has = o.Wants
+				}
+				if rapid.Bool().Draw(t, "seen") {
+					seen = append(seen, o)
+				}
+			}
+			if hosts.Judge(all[i], seen).Standing != hosts.Second && book.Take(all[i].Name, all[i].Wants) {
+				acting++
+			}
+		}
+		if acting > 1 {
+			t.Fatalf("%d act: %+v", acting, all)
+		}
+	})
+}
+
+func TestBook(t *testing.T) {
+	var b hosts.Book
+	take := func(who string, want bool, ids ...hosts.ID) {
+		t.Helper()
+		if got := b.Take(who, ids); got != want {
+			t.Errorf("%s takes %v: %v, want %v", who, ids, got, want)
+		}
+	}
+	take("a", true, address)
+	take("a", true, address)
+	take("b", false, other, address)
+	take("b", true, other)
+	take("a", true, image)
+	take("c", true, address)
+	b.Leave("b")
+	b.Leave("nobody")
+	take("c", true, address, other)
+	if !b.Taken("a") || b.Taken("b") || b.Taken("nobody") {
+		t.Error("who has taken something is known, and nobody else")
+	}
+	take("a", true)
+	if b.Taken("a") {
+		t.Error("whoever names no host takes none")
+	}
+}
