@@ -42,6 +42,11 @@ const (
 	// said so.
 	InheritedAnnotation = "5spot.finos.org/inherited"
 
+	// HostReclaimedAnnotation is on a ScheduledMachine that was told of the request of an
+	// owner to another of the same host. Its value says which request that was, so that
+	// it is told once.
+	HostReclaimedAnnotation = "5spot.finos.org/host-reclaimed"
+
 	// NodeAppliedTaintsAnnotation is on a Node and says which of its taints we
 	// applied: a list of key, value and effect in JSON. It is there and not in status,
 	// because it is written together with the taints, and because clusterctl move does
@@ -101,6 +106,9 @@ const (
 	// for what the spec asks for. It is absent where the spec asks for nothing, or where
 	// there is no Node.
 	OwnerProtectedCondition = "OwnerProtected"
+	// HostClaimedCondition is True while another ScheduledMachine names the same host: by
+	// address, provider ID, name of the Node or machine ID. It is absent otherwise.
+	HostClaimedCondition = "HostClaimed"
 )
 
 // Condition types of a Machine.
@@ -173,6 +181,9 @@ const (
 	EmergencyReclaimReason = "EmergencyReclaim"
 	// ClusterDeletingReason means that the Cluster is being deleted.
 	ClusterDeletingReason = "ClusterDeleting"
+	// HostClaimedReason means that another ScheduledMachine comes first on the same host:
+	// nothing is made.
+	HostClaimedReason = "HostClaimed"
 	// PendingReason means that the schedule is being judged.
 	PendingReason = "Pending"
 	// ReconcileFailedReason means that a step failed; the message says which.
@@ -239,6 +250,22 @@ const (
 	TaintOwnershipConflictReason = "TaintOwnershipConflict"
 )
 
+// Reasons of the HostClaimed condition.
+const (
+	// ClaimedByAnotherReason means that another ScheduledMachine comes first: it uses the
+	// host, or has named it for longer. This one makes nothing; a machine of it that runs
+	// stays.
+	ClaimedByAnotherReason = "ClaimedByAnother"
+	// ClaimedFirstReason means that this one comes first, and goes on.
+	ClaimedFirstReason = "ClaimedFirst"
+	// OwnerHasHostReason means that the owner of the host asked another ScheduledMachine
+	// for it and has not lent it again. This one makes nothing.
+	OwnerHasHostReason = "OwnerHasHost"
+	// SameMachineIDReason means that another machine has the same machine ID: it is the
+	// same host, or a copy of the same image. Both go on.
+	SameMachineIDReason = "SameMachineID"
+)
+
 // Reasons of the OwnerProtected condition.
 const (
 	// WatchingReason means that the agent looks for the programs of the spec; the message
@@ -279,6 +306,9 @@ const (
 	OwnerUnprotectedEvent = "OwnerUnprotected"
 	// OwnerProtectedEvent says that they are looked for again.
 	OwnerProtectedEvent = "OwnerProtected"
+	// HostClaimedEvent is the Warning on each of two ScheduledMachines that name the same
+	// host, and when another of them comes first.
+	HostClaimedEvent = "HostClaimed"
 	// RapidReReclaimEvent is the Warning when a machine is reclaimed for the third time
 	// inside ten minutes.
 	RapidReReclaimEvent = "RapidReReclaim"

@@ -35,6 +35,11 @@ type ReclaimedMachineSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	RequestedAt string `json:"requestedAt,omitempty"`
+
+	// of is the ScheduledMachine that was asked, if it was another of the same host.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Of string `json:"of,omitempty"`
 }
 
 // ReclaimedMachine says that a ScheduledMachine of its name was deleted while its owner had
@@ -75,5 +80,5 @@ type ReclaimedMachineList struct {
 
 // Record is what the ScheduledMachine has in its annotation.
 func (m *ReclaimedMachine) Record() ReclaimRecord {
-	return ReclaimRecord{Node: m.Spec.Node, NodeUID: types.UID(m.Spec.NodeUID), Reason: m.Spec.Reason, RequestedAt: m.Spec.RequestedAt}
+	return ReclaimRecord{Node: m.Spec.Node, NodeUID: types.UID(m.Spec.NodeUID), Reason: m.Spec.Reason, RequestedAt: m.Spec.RequestedAt, Of: m.Spec.Of}
 }

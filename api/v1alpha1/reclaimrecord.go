@@ -35,6 +35,9 @@ type ReclaimRecord struct {
 	// RequestedAt is what the agent wrote, empty when it wrote nothing. It is for
 	// people, and tells one request from the next; no decision trusts its clock.
 	RequestedAt string `json:"requestedAt,omitempty"`
+	// Of is the name of the ScheduledMachine that was asked, if it was another of the same
+	// host. Then neither a Node nor a person asked for this one.
+	Of string `json:"of,omitempty"`
 }
 
 // PersonsRequest is the record of a person who asks for a machine, whose Node is
@@ -49,13 +52,13 @@ func PersonsRequest(node, why string, at time.Time) ReclaimRecord {
 
 // ByPerson reports whether a person wrote the request on the ScheduledMachine:
 // what a Node asks always names the Node's UID.
-func (r ReclaimRecord) ByPerson() bool { return r.NodeUID == "" }
+func (r ReclaimRecord) ByPerson() bool { return r.NodeUID == "" && r.Of == "" }
 
 // Screened returns the record without what its author could smuggle into events and
 // conditions: more than one line, characters that nobody sees, excessive length.
 func (r ReclaimRecord) Screened() ReclaimRecord {
 	r.Node, r.NodeUID = screen(r.Node), types.UID(screen(string(r.NodeUID)))
-	r.Reason, r.RequestedAt = screen(r.Reason), screen(r.RequestedAt)
+	r.Reason, r.RequestedAt, r.Of = screen(r.Reason), screen(r.RequestedAt), screen(r.Of)
 	return r
 }
 
@@ -86,6 +89,9 @@ func (r ReclaimRecord) Requested() string {
 // Where is the sentence of the status while an emergency reclaim is under way.
 func (r ReclaimRecord) Where() string {
 	s := "Emergency reclaim"
+	if r.Of != "" {
+		s += ", asked of " + r.Of + ", which is the same host,"
+	}
 	if r.Node != "" {
 		s += " on node " + r.Node
 	}

@@ -343,11 +343,33 @@ type NodeReference struct {
 	MachineID string `json:"machineID,omitempty"`
 }
 
+// HostStatus is how the host is named: each item is a kind and a name, such as "address
+// 192.0.2.42:22".
+type HostStatus struct {
+	// wanted is what the spec calls the host.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=640
+	Wanted []string `json:"wanted,omitempty"`
+	// since is when the spec began to name it. Of two that name one host, the earlier
+	// comes first.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// inUse is what the infrastructure machine that exists calls its host. It differs from
+	// wanted while an edit waits for the next window.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=640
+	InUse []string `json:"inUse,omitempty"`
+}
+
 // ScheduledMachineStatus is what is. Everything in it is true in every phase: a
 // reference is cleared when its object is gone.
 type ScheduledMachineStatus struct {
 	// conditions are Ready, Scheduled, MachineReady, ReferencesValid,
-	// WorkloadClusterReachable, NodeTainted and Paused.
+	// WorkloadClusterReachable, NodeTainted, OwnerProtected, HostClaimed and Paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -388,6 +410,10 @@ type ScheduledMachineStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	ProviderID string `json:"providerID,omitempty"`
+
+	// host is how the host is named, absent where nothing names it.
+	// +optional
+	Host *HostStatus `json:"host,omitempty"`
 
 	// appliedNodeTaints are the taints of the Node that we applied. A taint of the
 	// spec that somebody else had put there already is not among them.

@@ -32,7 +32,7 @@ func (r *Reconciler) bequeath(ctx context.Context, sm *v1alpha1.ScheduledMachine
 		},
 		Spec: v1alpha1.ReclaimedMachineSpec{
 			ClusterName: sm.Spec.ClusterName,
-			Node:        record.Node, NodeUID: string(record.NodeUID), Reason: record.Reason, RequestedAt: record.RequestedAt,
+			Node:        record.Node, NodeUID: string(record.NodeUID), Reason: record.Reason, RequestedAt: record.RequestedAt, Of: record.Of,
 		},
 	}
 	for _, ref := range sm.OwnerReferences {

@@ -32,6 +32,7 @@ func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Ti
 		c.LastTransitionTime = metav1.NewTime(now)
 		conditions.Set(s.scheduled, c)
 	}
+	s.reportClaim(now)
 	s.scheduled.Status.Message = clip.Message(ready.Message)
 	if s.scheduled.Status.NodeRef == nil || len(s.scheduled.Spec.KillIfCommands) == 0 {
 		// Package protection takes it off as well; here that costs no write of its own.
@@ -57,6 +58,7 @@ var underway = map[lifecycle.Reason]string{
 	lifecycle.ClusterDeleting:  "The Cluster is being deleted: nothing is started",
 	lifecycle.Unreadable:       "The schedule cannot be read: everything stays as it is",
 	lifecycle.NoCluster:        "The Cluster does not exist",
+	lifecycle.HostClaimed:      "Another ScheduledMachine comes first on the same host",
 	lifecycle.Judging:          "The schedule is being judged",
 	lifecycle.Unread:           "Something cannot be read",
 }
@@ -93,6 +95,8 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 		c.Message = s.referenceProblems()
 	case lifecycle.Unread:
 		c.Message = s.unread()
+	case lifecycle.HostClaimed:
+		c.Message = s.hostClaimed().Message
 	case lifecycle.ScheduleDisabled:
 		if record, ok := s.scheduled.ServedReclaim(); ok {
 			c.Message = disabledBy(s.scheduled, record)

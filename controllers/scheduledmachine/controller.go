@@ -30,6 +30,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
@@ -64,6 +65,8 @@ type Reconciler struct {
 
 	watchFilter string
 	fresh       wake.Freshness
+	// hosts knows who is about to use a host.
+	hosts hosts.Book
 	// measured has the edge, in Unix seconds, whose lag was measured last, by
 	// ScheduledMachine.
 	measured sync.Map
@@ -82,9 +85,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Backoff.Forget(req)
 		r.fresh.Forget(req)
 		r.measured.Delete(req.NamespacedName)
+		r.hosts.Leave(req.String())
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
+		r.hosts.Leave(req.String())
 		return ctrl.Result{}, nil // Its Cluster or a child woke us; it is another manager's.
 	}
 	read := sm.ResourceVersion
@@ -147,7 +152,10 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	if wait := s.ejected(now); wait > 0 {
 		return wakeUp{at: now.Add(wait)}, nil
 	}
-	d := lifecycle.Decide(s.facts(now))
+	d, err := r.decide(ctx, s, now)
+	if err != nil {
+		return wakeUp{}, err
+	}
 	actErr := r.act(ctx, s, d)
 	if actErr == nil && s.pending != nothing {
 		r.observeLag(s, r.Clock.Now())
@@ -189,6 +197,9 @@ func (s *scope) ejected(now time.Time) time.Duration {
 func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
 	sm := s.scheduled
 	read := sm.ResourceVersion
+	if wrote, err := r.passOn(ctx, s); err != nil || wrote {
+		return wrote, err
+	}
 	if err := r.claim(ctx, s); err != nil || sm.ResourceVersion != read {
 		return sm.ResourceVersion != read, err
 	}

@@ -35,5 +35,25 @@ func (r *Reconciler) announce(ctx context.Context, sm, before *v1alpha1.Schedule
 		kind = corev1.EventTypeWarning
 	default:
 	}
+	if reason == v1alpha1.HostClaimedReason {
+		kind = corev1.EventTypeWarning
+	}
 	r.Recorder.Eventf(sm, nil, kind, reason, "PhaseTransitionTo"+string(to), "%s -> %s: %s", cmp.Or(from, "New"), to, sm.Status.Message)
+}
+
+// announceHost tells people that somebody else names the same host, and when that comes to
+// mean something else for this machine. A change of phase because of it has been told.
+func (r *Reconciler) announceHost(sm, before *v1alpha1.ScheduledMachine) {
+	c := conditions.Get(sm, v1alpha1.HostClaimedCondition)
+	if told := sm.Status.Phase != before.Status.Phase && conditions.GetReason(sm, v1alpha1.ReadyCondition) == v1alpha1.HostClaimedReason; told {
+		return
+	}
+	if c != nil && c.Reason != conditions.GetReason(before, v1alpha1.HostClaimedCondition) {
+		r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.HostClaimedEvent, "CompareHosts", "%s", c.Message)
+	}
+}
+
+// announcePassedOn tells people that the owner of the host asked another for it.
+func (r *Reconciler) announcePassedOn(sm *v1alpha1.ScheduledMachine, record v1alpha1.ReclaimRecord) {
+	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimEvent, "EmergencyReclaim", "%s", record.Where())
 }

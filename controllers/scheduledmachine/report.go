@@ -34,12 +34,14 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	st.ObservedGeneration = s.scheduled.Generation
 	s.reportSchedule(now)
 	s.reportChildren()
+	s.reportHost(now)
 	s.reportConditions(d, actErr, now)
 
 	if err := r.Actuate.PatchStatus(ctx, s.scheduled, s.before); err != nil {
 		return err
 	}
 	r.announce(ctx, s.scheduled, s.before)
+	r.announceHost(s.scheduled, s.before)
 	return r.reportOnMachine(ctx, s.children.Machine, s.scheduled)
 }
 

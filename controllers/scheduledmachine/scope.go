@@ -43,6 +43,9 @@ type scope struct {
 	// invalid is everything in the spec that can never be carried out.
 	invalid field.ErrorList
 
+	// host is who else names the host.
+	host host
+
 	// waitsFor are the deletion hooks of others that a removal waits for.
 	waitsFor []string
 
@@ -99,6 +102,9 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 		return nil, err
 	}
 	s.waitsFor = s.children.WaitsFor(r.Hooks)
+	if err := r.observeHost(ctx, s); err != nil {
+		return nil, err
+	}
 	return s, r.watchChildren(s)
 }
 
@@ -145,6 +151,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		Bootstrap:      s.children.BootstrapState(),
 		Machine:        s.children.MachineState(),
 		Expedited:      s.children.Expedited(),
+		Claimed:        s.host.second(),
 	}
 	f.Wanted, f.Change = s.answer(now)
 	if s.cluster != nil {

@@ -4,6 +4,7 @@ package scheduledmachine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -34,9 +35,13 @@ const ClusterNameIndex = "spec.clusterName"
 
 // AddIndexes adds the indexes that this controller and its siblings read by.
 func AddIndexes(ctx context.Context, mgr ctrl.Manager) error {
-	return mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.ScheduledMachine{}, ClusterNameIndex, func(o client.Object) []string {
-		return []string{o.(*v1alpha1.ScheduledMachine).Spec.ClusterName}
-	})
+	indexer := mgr.GetFieldIndexer()
+	return errors.Join(
+		indexer.IndexField(ctx, &v1alpha1.ScheduledMachine{}, ClusterNameIndex, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.ScheduledMachine).Spec.ClusterName}
+		}),
+		indexer.IndexField(ctx, &v1alpha1.ScheduledMachine{}, HostIndex, HostKeys),
+	)
 }
 
 // SetupWithManager adds the controller to mgr. watchFilter is the value of
@@ -59,6 +64,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 			// Our own status writes are no news to us.
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, resync()),
 		)).
+		// Those of other managers count, so there is no filter.
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(hostChanges())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster), builder.WithPredicates(clusterChanges())).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofKind),

@@ -3,7 +3,10 @@
 package scheduledmachine_test
 
 import (
+	"context"
+	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,6 +51,29 @@ type world struct {
 	cluster  *clusterv1.Cluster
 }
 
+// indexed answers for the manager's cache, which has an index of hosts.
+type indexed struct{ client.Reader }
+
+func (i indexed) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	if o.FieldSelector == nil {
+		return i.Reader.List(ctx, list, opts...)
+	}
+	key, found := o.FieldSelector.RequiresExactMatch(scheduledmachine.HostIndex)
+	all, ok := list.(*v1alpha1.ScheduledMachineList)
+	if !found || !ok {
+		return fmt.Errorf("there is no index for %s", o.FieldSelector)
+	}
+	if err := i.Reader.List(ctx, all); err != nil {
+		return err
+	}
+	all.Items = slices.DeleteFunc(all.Items, func(sm v1alpha1.ScheduledMachine) bool {
+		return !slices.Contains(scheduledmachine.HostKeys(&sm), key)
+	})
+	return nil
+}
+
 type noWatch struct{}
 
 func (noWatch) Watch(client.Object) error { return nil }
@@ -70,7 +96,7 @@ func newWorld(t *testing.T, change func(*v1alpha1.ScheduledMachine)) *world {
 // reconciler returns one that writes with c.
 func (w *world) reconciler(c client.Client) *scheduledmachine.Reconciler {
 	return &scheduledmachine.Reconciler{
-		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watcher: noWatch{},
+		Clock: w.clock, Reader: indexed{c}, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watcher: noWatch{},
 		Children:     children.Reader{Cached: c, Live: c},
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster)),
 		Backoff:      workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Second, 5*time.Minute),
@@ -108,7 +134,7 @@ func (w *world) settle() time.Duration {
 
 func (w *world) machine() (*clusterv1.Machine, bool) {
 	m := &clusterv1.Machine{}
-	m.Namespace, m.Name = w.sm.Namespace, "box-machine"
+	m.Namespace, m.Name = w.sm.Namespace, w.sm.Name+"-machine"
 	return m, w.Read(m)
 }
 
@@ -122,11 +148,11 @@ func (w *world) child(o v1alpha1.EmbeddedObject, name string) (*unstructured.Uns
 }
 
 func (w *world) bootstrap() (*unstructured.Unstructured, bool) {
-	return w.child(w.sm.Spec.BootstrapSpec, "box-bootstrap")
+	return w.child(w.sm.Spec.BootstrapSpec, w.sm.Name+"-bootstrap")
 }
 
 func (w *world) infra() (*unstructured.Unstructured, bool) {
-	return w.child(w.sm.Spec.InfrastructureSpec, "box-infra")
+	return w.child(w.sm.Spec.InfrastructureSpec, w.sm.Name+"-infra")
 }
 
 // held keeps an object until the test lets it go, as Cluster API and providers do.
@@ -193,7 +219,7 @@ func (w *world) report(m *clusterv1.Machine, condition string, status metav1.Con
 	w.Read(m)
 	before := m.DeepCopy()
 	conditions.Set(m, metav1.Condition{Type: condition, Status: status, Reason: reason, Message: message})
-	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: "box-node"}
+	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: w.sm.Name + "-node"}
 	w.Must(w.Client.Status().Patch(w.Context(), m, client.MergeFrom(before)))
 }
 

@@ -57,6 +57,9 @@ func (r record) by() string {
 
 // sentence says who asked and why.
 func (r record) sentence() string {
+	if r.Of != "" {
+		return "its owner asked " + r.Of + ", which is the same host: " + r.Why()
+	}
 	switch r.by() {
 	case byPerson:
 		return r.Why()

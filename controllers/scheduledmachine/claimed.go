@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+)
+
+// errHostTaken reports that somebody began to use the host whom nobody can see.
+var errHostTaken = errors.New("another ScheduledMachine has just begun to use the same host")
+
+// decide decides, and notes before anything is made that the host is being used: of two
+// that are looked at in the same moment one is refused, and sees the other by then.
+func (r *Reconciler) decide(ctx context.Context, s *scope, now time.Time) (lifecycle.Decision, error) {
+	who := client.ObjectKeyFromObject(s.scheduled).String()
+	d := lifecycle.Decide(s.facts(now))
+	if d.Action != lifecycle.Ensure || s.children.Machine != nil {
+		if s.children.Machine == nil || s.scheduled.Status.MachineRef != nil { // Everybody can see that.
+			r.hosts.Leave(who)
+		}
+		return d, nil
+	}
+	if r.hosts.Take(who, s.host.mine.Wants) {
+		return d, nil
+	}
+	if err := r.observeHost(ctx, s); err != nil {
+		return lifecycle.Decision{}, err
+	}
+	if d = lifecycle.Decide(s.facts(now)); d.Action == lifecycle.Ensure {
+		return lifecycle.Decision{}, errHostTaken
+	}
+	return d, nil
+}
+
+// reportClaim says who else names the host, as long as somebody does.
+func (s *scope) reportClaim(now time.Time) {
+	if s.host.Standing == hosts.Alone {
+		conditions.Delete(s.scheduled, v1alpha1.HostClaimedCondition)
+		return
+	}
+	c := s.hostClaimed()
+	c.Message, c.LastTransitionTime = clip.Message(c.Message), metav1.NewTime(now)
+	conditions.Set(s.scheduled, c)
+}
+
+// hostClaimed says where the object stands among those that name the same host, and the
+// way out.
+func (s *scope) hostClaimed() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.HostClaimedCondition, Status: metav1.ConditionTrue}
+	other, same := s.other(), s.host.ID.String()
+	switch s.host.Standing {
+	case hosts.Withheld:
+		c.Reason = v1alpha1.OwnerHasHostReason
+		c.Message = fmt.Sprintf("The owner of the host (%s) asked %s for it, and has not lent it again: nothing is made until then", same, other)
+	case hosts.Second:
+		c.Reason = v1alpha1.ClaimedByAnotherReason
+		then := "nothing is made before it is deleted, or names another host"
+		if s.children.Machine != nil {
+			then = "the machine that runs stays, and is not made again before one of them is deleted, or names another host"
+		}
+		c.Message = fmt.Sprintf("The same host (%s) is named by %s, which comes first: %s", same, other, then)
+	case hosts.First:
+		c.Reason = v1alpha1.ClaimedFirstReason
+		c.Message = fmt.Sprintf("The same host (%s) is named by %s, too: only this one goes on. Delete one of them, or correct its host", same, other)
+	default:
+		c.Reason = v1alpha1.SameMachineIDReason
+		c.Message = fmt.Sprintf("The machine of %s has the same %s: it is the same host, or a copy of its image. Give each host an ID of its own", other, same)
+	}
+	return c
+}
+
+// other names the foremost of the others. Who may read this namespace may not read
+// another's.
+func (s *scope) other() string {
+	with := s.host.With
+	switch {
+	case with.Namespace != s.scheduled.Namespace:
+		return "a ScheduledMachine of another namespace"
+	case s.host.More:
+		return "ScheduledMachine " + with.Name + " (and others)"
+	default:
+		return "ScheduledMachine " + with.Name
+	}
+}
+
+// ofHost returns those of the same host whom a change of obj concerns: all that it comes
+// before, of the others the foremost, which says that it is not alone, and everybody if the
+// owner asked it for the host. Of a thousand copies of one manifest not all wake all.
+func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Request {
+	sm, ok := obj.(*v1alpha1.ScheduledMachine)
+	if !ok {
+		return nil
+	}
+	mine := claimOf(sm)
+	rivals, err := r.rivals(ctx, sm, slices.Concat(mine.Wants, mine.Has))
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of host")
+		return nil
+	}
+	var requests []ctrl.Request
+	var foremost *hosts.Claim
+	for _, rival := range rivals {
+		c := claimOf(rival)
+		switch {
+		case mine.Owner || mine.Before(c):
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(rival)})
+		case foremost == nil || c.Before(*foremost):
+			foremost = &c
+		}
+	}
+	if foremost != nil {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: foremost.Namespace, Name: foremost.Name}})
+	}
+	return requests
+}
+
+// hostChanges lets through what may change how those of the same host stand.
+func hostChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.ScheduledMachine)
+		after, ok2 := e.ObjectNew.(*v1alpha1.ScheduledMachine)
+		return !ok || !ok2 || !sameClaim(claimOf(before), claimOf(after)) ||
+			before.Annotations[v1alpha1.ReclaimTimesAnnotation] != after.Annotations[v1alpha1.ReclaimTimesAnnotation]
+	}}
+}
+
+func sameClaim(a, b hosts.Claim) bool {
+	return slices.Equal(a.Wants, b.Wants) && slices.Equal(a.Has, b.Has) && a.Owner == b.Owner &&
+		a.Since.Equal(b.Since) && a.MadeAt.Equal(b.MadeAt)
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+// on has the infrastructure of a ScheduledMachine name its host: NS stands for its
+// namespace, for all tests share one API server.
+func on(spec string) func(*v1alpha1.ScheduledMachine) {
+	return func(sm *v1alpha1.ScheduledMachine) {
+		sm.Spec.InfrastructureSpec.Spec = runtime.RawExtension{Raw: []byte(strings.ReplaceAll(spec, "NS", sm.Namespace))}
+	}
+}
+
+// beside is the world of another ScheduledMachine for the same hours, in a namespace and
+// in the same manager.
+func (w *world) beside(namespace, name string, change func(*v1alpha1.ScheduledMachine)) *world {
+	w.Helper()
+	o := *w
+	o.sm = testenv.ScheduledMachine(namespace, name)
+	o.sm.Spec.Schedule = *w.sm.Spec.Schedule.DeepCopy()
+	change(o.sm)
+	o.Create(o.sm)
+	return &o
+}
+
+func (w *world) claimed(reason string, parts ...string) {
+	w.Helper()
+	c := conditions.Get(w.sm, v1alpha1.HostClaimedCondition)
+	if reason == "" {
+		if c != nil {
+			w.Fatalf("%s: %+v", w.sm.Name, c)
+		}
+		return
+	}
+	if c == nil || c.Reason != reason || c.Status != metav1.ConditionTrue {
+		w.Fatalf("%s: %+v, want %s", w.sm.Name, c, reason)
+	}
+	for _, part := range parts {
+		if !strings.Contains(c.Message, part) {
+			w.Errorf("%s: %q lacks %q", w.sm.Name, c.Message, part)
+		}
+	}
+}
+
+// events returns how many of a reason there were since.
+func (w *world) events(reason string) int {
+	n := 0
+	for {
+		select {
+		case e := <-w.recorder.Events:
+			if strings.Contains(e, " "+reason+" ") {
+				n++
+			}
+		default:
+			return n
+		}
+	}
+}
+
+const desk = `{"address":"desk.NS","port":22}`
+
+func TestASecondClaimOnAHost(t *testing.T) {
+	a := newWorld(t, on(desk))
+	b := a.beside(a.sm.Namespace, "box2", on(`{"address":"desk.NS"}`))
+	a.running()
+	b.settle()
+	b.want(v1alpha1.PhasePending, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.HostClaimedReason)
+	b.claimed(v1alpha1.ClaimedByAnotherReason, "address desk."+a.sm.Namespace+":22", "ScheduledMachine box,", "names another host")
+	a.settle()
+	a.claimed(v1alpha1.ClaimedFirstReason, "address desk."+a.sm.Namespace+":22", "ScheduledMachine box2")
+	a.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
+	if _, made := b.machine(); made {
+		t.Fatal("a second machine was made on one host")
+	}
+	if n := a.events(v1alpha1.HostClaimedEvent); n != 2 {
+		t.Errorf("%d events, want one on each", n)
+	}
+	a.Writes = nil
+	a.settle()
+	b.settle()
+	if len(a.Writes) != 0 || a.events(v1alpha1.HostClaimedEvent) != 0 {
+		t.Errorf("what is settled writes nothing: %v", a.Writes)
+	}
+
+	// An edit applies at the next window: until the machine has left, the host is in use.
+	a.edit(on(`{"address":"desk43.NS"}`))
+	a.settle()
+	b.settle()
+	b.claimed(v1alpha1.ClaimedByAnotherReason)
+	a.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"20"} })
+	a.settle()
+	a.gone()
+	a.settle()
+	a.want(v1alpha1.PhaseInactive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.InactiveReason)
+	a.claimed("")
+	b.settle()
+	b.claimed("")
+	if _, made := b.machine(); !made {
+		t.Fatalf("the host is free, and nothing is made: %+v", b.sm.Status)
+	}
+}
+
+func TestAClaimThatBecomesKnownLater(t *testing.T) {
+	a := newWorld(t, on(desk))
+	b := a.beside(a.sm.Namespace, "box2", on(`{"address":"desk43.NS"}`))
+	a.running()
+	b.running()
+	for name, w := range map[string]*world{"a": a, "b": b} {
+		m, _ := w.machine()
+		before := m.DeepCopy()
+		m.Spec.ProviderID = "remote://same"
+		w.Must(w.Client.Patch(w.Context(), m, client.MergeFrom(before)))
+		if w.settle(); w.sm.Status.ProviderID != "remote://same" {
+			t.Fatal(name)
+		}
+	}
+	a.settle()
+	b.settle()
+	a.claimed(v1alpha1.ClaimedFirstReason, "providerID remote://same")
+	b.claimed(v1alpha1.ClaimedByAnotherReason, "the machine that runs stays")
+	for _, w := range []*world{a, b} {
+		w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
+		if m, ok := w.machine(); !ok || !m.DeletionTimestamp.IsZero() {
+			t.Fatal("a machine that runs was taken away")
+		}
+	}
+}
+
+func TestACopyOfAnImageIsOnlySuspected(t *testing.T) {
+	a := newWorld(t, on(desk))
+	b := a.beside(a.sm.Namespace, "box2", on(`{"address":"desk43.NS"}`))
+	for _, w := range []*world{a, b} {
+		w.running()
+		m, _ := w.machine()
+		before := m.DeepCopy()
+		m.Status.NodeInfo = &corev1.NodeSystemInfo{MachineID: "0123456789abcdef0123456789abcdef"}
+		w.Must(w.Client.Status().Patch(w.Context(), m, client.MergeFrom(before)))
+		w.settle()
+	}
+	a.settle()
+	for _, w := range []*world{a, b} {
+		w.claimed(v1alpha1.SameMachineIDReason, "0123456789abcdef0123456789abcdef", "copy of its image")
+		w.edit(func(sm *v1alpha1.ScheduledMachine) {
+			sm.Spec.MachineTemplate.Labels = map[string]string{"example.org/x": "y"}
+		})
+		w.settle()
+		if m, _ := w.machine(); m.Labels["example.org/x"] != "y" {
+			t.Error("both go on")
+		}
+	}
+}
+
+func TestAHostIsOneInAllNamespaces(t *testing.T) {
+	a := newWorld(t, on(`{"address":"one-in-all.test"}`))
+	a.running()
+	o := newWorld(t, on(`{"address":"ONE-in-all.test.","port":22}`))
+	o.clock.SetTime(a.clock.Now())
+	o.settle()
+	o.claimed(v1alpha1.ClaimedByAnotherReason, "of another namespace")
+	if c := conditions.Get(o.sm, v1alpha1.HostClaimedCondition); strings.Contains(c.Message, a.sm.Namespace) {
+		t.Errorf("names of another namespace are not an author's to read: %s", c.Message)
+	}
+	a.settle()
+	a.claimed(v1alpha1.ClaimedFirstReason, "of another namespace")
+}
+
+func TestAnEditDoesNotComeFirst(t *testing.T) {
+	a := newWorld(t, on(`{"address":"desk50.NS"}`)) // The older object.
+	b := a.beside(a.sm.Namespace, "box2", on(desk))
+	later := monday.AddDate(0, 0, 520*7) // Than the API server's clock, which dates the objects.
+	a.clock.SetTime(later)
+	a.settle()
+	b.settle() // Outside their windows.
+	a.edit(on(desk))
+	b.settle()
+	b.claimed(v1alpha1.ClaimedFirstReason)
+	a.settle()
+	a.claimed(v1alpha1.ClaimedByAnotherReason)
+	a.clock.SetTime(later.Add(time.Hour))
+	a.settle()
+	if _, made := a.machine(); made {
+		t.Fatal("an edit took the host of another")
+	}
+	b.settle()
+	if _, made := b.machine(); !made {
+		t.Fatal("who came first goes on")
+	}
+}
+
+// TestTheOwnerHasTheHost whichever of two ScheduledMachines they asked.
+func TestTheOwnerHasTheHost(t *testing.T) {
+	request := v1alpha1.ReclaimRecord{Node: "n", NodeUID: "u", Reason: "process-match: java", RequestedAt: "2025-01-20T10:00:00Z"}
+	for name, asks := range map[string]func(a, b *world) (asked, told *world){
+		"FirstWasAsked":  func(a, b *world) (*world, *world) { return a, b },
+		"SecondWasAsked": func(a, b *world) (*world, *world) { return b, a },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newWorld(t, on(desk))
+			b := a.beside(a.sm.Namespace, "box2", on(desk))
+			a.running()
+			b.settle()
+			asked, told := asks(a, b)
+			asked.edit(func(sm *v1alpha1.ScheduledMachine) {
+				metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, request.String())
+			})
+			told.reconcile()
+			want := v1alpha1.ReclaimRecord{Reason: request.Reason, RequestedAt: request.RequestedAt, Of: asked.sm.Name}
+			got, ok := told.sm.ReclaimRequest()
+			if diff := cmp.Diff(want, got); !ok || diff != "" {
+				t.Fatalf("whoever lends the same host is asked, too (%v): -want, +got:\n%s", ok, diff)
+			}
+			for _, w := range []*world{asked, told} { // As package reclaim does at the end.
+				w.edit(func(sm *v1alpha1.ScheduledMachine) {
+					sm.Spec.Schedule.Enabled = new(false)
+					sm.Annotations[v1alpha1.ReclaimedAnnotation] = sm.Annotations[v1alpha1.EmergencyReclaimAnnotation]
+					delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
+				})
+			}
+			quiet := func(w *world, why string) {
+				t.Helper()
+				w.settle()
+				if w.sm.BeingReclaimed() {
+					t.Fatalf("%s: %s was told again", why, w.sm.Name)
+				}
+			}
+			quiet(asked, "what was passed on does not come back")
+			quiet(told, "once")
+			enable := func(w *world) {
+				w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(true) })
+			}
+			enable(told)
+			quiet(told, "a person turned it on")
+			told.claimed(v1alpha1.OwnerHasHostReason, "asked ScheduledMachine "+asked.sm.Name)
+			if _, made := b.machine(); made {
+				t.Fatal("the owner has the host, and another lends it")
+			}
+			enable(asked)
+			quiet(asked, "lent again")
+			told.settle()
+			b.want(v1alpha1.PhasePending, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.HostClaimedReason)
+			b.claimed(v1alpha1.ClaimedByAnotherReason)
+		})
+	}
+}
+
+// TestTwoThatBeginAtOnce has a cache that shows nobody anybody else.
+func TestTwoThatBeginAtOnce(t *testing.T) {
+	a := newWorld(t, on(desk))
+	b := a.beside(a.sm.Namespace, "a-box", on(desk)) // First by name, if it is the same second.
+	a.clock.SetTime(monday.Add(time.Hour))
+	hidden := a.r.Reader
+	a.r.Reader = alone{hidden}
+	for made := false; !made; _, made = a.bootstrap() {
+		if a.reconcile(); len(a.Writes) > 10 {
+			t.Fatalf("the test shows nothing: %v", a.Writes)
+		}
+	}
+	for range 4 {
+		req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(b.sm)}
+		if _, err := b.r.Reconcile(b.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, made := b.bootstrap(); made {
+		t.Fatal("both act")
+	}
+	a.r.Reader = hidden
+	b.settle()
+	b.claimed(v1alpha1.ClaimedByAnotherReason)
+	a.settle()
+	if _, made := a.machine(); !made {
+		t.Fatal("nobody acts")
+	}
+}
+
+// alone shows nobody of the same host.
+type alone struct{ client.Reader }
+
+func (alone) List(_ context.Context, _ client.ObjectList, _ ...client.ListOption) error { return nil }
+
+func TestHostKeys(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spec string
+		want []string
+	}{
+		"nothing":           {``, nil},
+		"no object":         {`[]`, nil},
+		"address":           {`{"address":"192.0.2.42"}`, []string{"address|K|192.0.2.42:22"}},
+		"port":              {`{"address":"192.0.2.42","port":2222}`, []string{"address|K|192.0.2.42:2222"}},
+		"mapped":            {`{"address":"::ffff:192.0.2.42","port":22}`, []string{"address|K|192.0.2.42:22"}},
+		"IPv6":              {`{"address":"[2001:DB8:0::1]"}`, []string{"address|K|[2001:db8::1]:22"}},
+		"name":              {`{"address":" Desk.Example.ORG. "}`, []string{"address|K|desk.example.org:22"}},
+		"of another type":   {`{"address":7,"nodeName":[],"providerID":{}}`, nil},
+		"too long":          {`{"address":"` + strings.Repeat("a", 600) + `"}`, nil},
+		"others":            {`{"providerID":"x://y","nodeName":"n"}`, []string{"providerID|farm|x://y", "nodeName|farm/lab|n"}},
+		"hidden characters": {`{"nodeName":"n\u202e"}`, []string{"nodeName|farm/lab|n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sm := testenv.ScheduledMachine("farm", "box")
+			on(tc.spec)(sm)
+			kind := sm.Spec.InfrastructureSpec.Kind + ".infrastructure.cluster.x-k8s.io"
+			got := scheduledmachine.HostKeys(sm)
+			for i := range got {
+				got[i] = strings.ReplaceAll(got[i], kind, "K")
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+		})
+	}
+}
