@@ -197,6 +197,10 @@ func byTrouble(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		return e.set(stateError, "a step failed, and is tried again at least every 5 minutes", "tell whoever runs the cluster what stands under Because",
 			"to have the machine meanwhile: "+e.command("give-back"))
 	}
+	if c := hostClaimed(m); c != nil && c.Reason != v1alpha1.ClaimedFirstReason && c.Reason != v1alpha1.SameMachineIDReason && m.Status.MachineRef == nil {
+		e.Because = c.Message
+		return e.set(stateBlocked, "it waits for another that names the same host", "tell whoever runs the cluster what stands under Because")
+	}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ReferencesValidCondition); c != nil && c.Status == metav1.ConditionFalse {
 		e.Because = c.Message
 		return e.set(stateBlocked, "something that it needs is missing or belongs to somebody else", "tell whoever runs the cluster what stands under Because")
@@ -222,6 +226,11 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	}
 }
 
+// hostClaimed says who else names the host, nil if nobody is known to.
+func hostClaimed(m *v1alpha1.ScheduledMachine) *metav1.Condition {
+	return meta.FindStatusCondition(m.Status.Conditions, v1alpha1.HostClaimedCondition)
+}
+
 // note adds what holds in every state.
 func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 	if m.BeingReclaimed() && e.State != stateReturning {
@@ -231,6 +240,9 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 		e.Notes = append(e.Notes, "the workload cluster cannot be reached: a program that the owner starts is not seen; this works all the same: "+e.command("give-back"))
 	}
 	e.Notes = append(e.Notes, heard(m, e.command("give-back"))...)
+	if c := hostClaimed(m); c != nil && c.Message != e.Because {
+		e.Notes = append(e.Notes, c.Message)
+	}
 	if e.view.Stale {
 		e.Notes = append(e.Notes, unseen)
 	}
