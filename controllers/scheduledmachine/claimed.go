@@ -130,12 +130,13 @@ func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Reque
 	return requests
 }
 
-// hostChanges lets through what may change how those of the same host stand.
+// hostChanges lets through what may change how those of the same host stand. Whoever was
+// about to use the host and does not changes its phase.
 func hostChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.ScheduledMachine)
 		after, ok2 := e.ObjectNew.(*v1alpha1.ScheduledMachine)
-		return !ok || !ok2 || !sameClaim(claimOf(before), claimOf(after)) ||
+		return !ok || !ok2 || !sameClaim(claimOf(before), claimOf(after)) || before.Status.Phase != after.Status.Phase ||
 			before.Annotations[v1alpha1.ReclaimTimesAnnotation] != after.Annotations[v1alpha1.ReclaimTimesAnnotation]
 	}}
 }

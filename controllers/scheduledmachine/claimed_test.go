@@ -4,6 +4,7 @@ package scheduledmachine_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,17 +16,17 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// on has the infrastructure of a ScheduledMachine name its host: NS stands for its
-// namespace, for all tests share one API server.
+// on has the infrastructure of a ScheduledMachine name its host.
 func on(spec string) func(*v1alpha1.ScheduledMachine) {
 	return func(sm *v1alpha1.ScheduledMachine) {
-		sm.Spec.InfrastructureSpec.Spec = runtime.RawExtension{Raw: []byte(strings.ReplaceAll(spec, "NS", sm.Namespace))}
+		sm.Spec.InfrastructureSpec.Spec = runtime.RawExtension{Raw: []byte(spec)}
 	}
 }
 
@@ -75,17 +76,17 @@ func (w *world) events(reason string) int {
 	}
 }
 
-const desk = `{"address":"desk.NS","port":22}`
+const desk = `{"address":"192.0.2.42","port":22}`
 
 func TestASecondClaimOnAHost(t *testing.T) {
 	a := newWorld(t, on(desk))
-	b := a.beside(a.sm.Namespace, "box2", on(`{"address":"desk.NS"}`))
+	b := a.beside(a.sm.Namespace, "box2", on(`{"address":"192.0.2.42"}`))
 	a.running()
 	b.settle()
 	b.want(v1alpha1.PhasePending, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.HostClaimedReason)
-	b.claimed(v1alpha1.ClaimedByAnotherReason, "address desk."+a.sm.Namespace+":22", "ScheduledMachine box,", "names another host")
+	b.claimed(v1alpha1.ClaimedByAnotherReason, "address 192.0.2.42:22", "ScheduledMachine box,", "names another host")
 	a.settle()
-	a.claimed(v1alpha1.ClaimedFirstReason, "address desk."+a.sm.Namespace+":22", "ScheduledMachine box2")
+	a.claimed(v1alpha1.ClaimedFirstReason, "address 192.0.2.42:22", "ScheduledMachine box2")
 	a.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
 	if _, made := b.machine(); made {
 		t.Fatal("a second machine was made on one host")
@@ -101,7 +102,7 @@ func TestASecondClaimOnAHost(t *testing.T) {
 	}
 
 	// An edit applies at the next window: until the machine has left, the host is in use.
-	a.edit(on(`{"address":"desk43.NS"}`))
+	a.edit(on(`{"address":"192.0.2.43"}`))
 	a.settle()
 	b.settle()
 	b.claimed(v1alpha1.ClaimedByAnotherReason)
@@ -120,7 +121,7 @@ func TestASecondClaimOnAHost(t *testing.T) {
 
 func TestAClaimThatBecomesKnownLater(t *testing.T) {
 	a := newWorld(t, on(desk))
-	b := a.beside(a.sm.Namespace, "box2", on(`{"address":"desk43.NS"}`))
+	b := a.beside(a.sm.Namespace, "box2", on(`{"address":"192.0.2.43"}`))
 	a.running()
 	b.running()
 	for name, w := range map[string]*world{"a": a, "b": b} {
@@ -146,7 +147,7 @@ func TestAClaimThatBecomesKnownLater(t *testing.T) {
 
 func TestACopyOfAnImageIsOnlySuspected(t *testing.T) {
 	a := newWorld(t, on(desk))
-	b := a.beside(a.sm.Namespace, "box2", on(`{"address":"desk43.NS"}`))
+	b := a.beside(a.sm.Namespace, "box2", on(`{"address":"192.0.2.43"}`))
 	for _, w := range []*world{a, b} {
 		w.running()
 		m, _ := w.machine()
@@ -183,7 +184,7 @@ func TestAHostIsOneInAllNamespaces(t *testing.T) {
 }
 
 func TestAnEditDoesNotComeFirst(t *testing.T) {
-	a := newWorld(t, on(`{"address":"desk50.NS"}`)) // The older object.
+	a := newWorld(t, on(`{"address":"192.0.2.50"}`)) // The older object.
 	b := a.beside(a.sm.Namespace, "box2", on(desk))
 	later := monday.AddDate(0, 0, 520*7) // Than the API server's clock, which dates the objects.
 	a.clock.SetTime(later)
@@ -295,6 +296,51 @@ func TestTwoThatBeginAtOnce(t *testing.T) {
 type alone struct{ client.Reader }
 
 func (alone) List(_ context.Context, _ client.ObjectList, _ ...client.ListOption) error { return nil }
+
+// TestAChangeWakesWhomItConcerns among copies of one manifest, of which there may be a
+// thousand.
+func TestAChangeWakesWhomItConcerns(t *testing.T) {
+	a := newWorld(t, on(desk))
+	b, c := a.beside(a.sm.Namespace, "box2", on(desk)), a.beside(a.sm.Namespace, "box3", on(desk))
+	a.beside(a.sm.Namespace, "else", on(`{"address":"192.0.2.43"}`))
+	since := time.Now()
+	for i, w := range []*world{a, b, c} {
+		w.sm.Status.Host = &v1alpha1.HostStatus{Wanted: []string{"address 192.0.2.42:22"}, Since: new(metav1.NewTime(since.Add(time.Duration(i) * time.Minute)))}
+		w.Must(w.Client.Status().Update(w.Context(), w.sm))
+	}
+	wakes := func(sm *v1alpha1.ScheduledMachine, want ...string) {
+		t.Helper()
+		var got []string
+		for _, req := range a.r.OfHost(t.Context(), sm) {
+			got = append(got, req.Name)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s wakes -want, +got:\n%s", sm.Name, diff)
+		}
+	}
+	wakes(a.sm, "box2", "box3")
+	wakes(b.sm, "box", "box3")
+	wakes(c.sm, "box")
+	runs := c.sm.DeepCopy()
+	runs.Status.MachineRef = &v1alpha1.ChildReference{Name: "box3-machine"}
+	runs.Status.Host.InUse = runs.Status.Host.Wanted
+	runs.Status.InfrastructureRef = &v1alpha1.ChildReference{APIVersion: c.sm.Spec.InfrastructureSpec.APIVersion, Kind: c.sm.Spec.InfrastructureSpec.Kind}
+	wakes(runs, "box", "box2")
+	asked := c.sm.DeepCopy()
+	asked.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"}
+	wakes(asked, "box", "box2")
+
+	stopped, touched := c.sm.DeepCopy(), c.sm.DeepCopy()
+	stopped.Status.Phase, touched.Labels = v1alpha1.PhaseInactive, map[string]string{"a": "b"}
+	for want, changed := range map[bool][]*v1alpha1.ScheduledMachine{true: {a.sm, runs, asked, stopped}, false: {c.sm, touched}} {
+		for i, sm := range changed {
+			if got := scheduledmachine.HostChanges().Update(event.UpdateEvent{ObjectOld: c.sm, ObjectNew: sm}); got != want {
+				t.Errorf("change %d wakes others: %v, want %v", i, got, want)
+			}
+		}
+	}
+}
 
 func TestHostKeys(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -3,7 +3,10 @@
 package scheduledmachine
 
 import (
+	"context"
+
 	"github.com/prometheus/client_golang/prometheus"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -17,6 +20,14 @@ var (
 
 // ClusterChanges is which changes of a Cluster wake its ScheduledMachines.
 var ClusterChanges = clusterChanges
+
+// HostChanges is which changes of a ScheduledMachine wake others of its host.
+var HostChanges = hostChanges
+
+// OfHost returns which others of its host a change wakes.
+func (r *Reconciler) OfHost(ctx context.Context, obj client.Object) []ctrl.Request {
+	return r.ofHost(ctx, obj)
+}
 
 // Fleet returns what counts the ScheduledMachines of a cache.
 func Fleet(reader client.Reader, watchFilter string, elected <-chan struct{}) prometheus.Collector {
