@@ -21,12 +21,10 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
 const resource = "scheduledmachines"
-
-// manager is who, in managed fields, wrote what this program writes.
-const manager = "kubectl-5spot"
 
 // cluster reads and patches ScheduledMachines with one request each and no discovery.
 type cluster struct {
@@ -119,7 +117,7 @@ func (c *cluster) patch(ctx context.Context, m *v1alpha1.ScheduledMachine, patch
 	}
 	changed := &v1alpha1.ScheduledMachine{}
 	err = c.rest.Patch(types.MergePatchType).Namespace(m.Namespace).Resource(resource).Name(m.Name).
-		Param("fieldManager", manager).Body(body).Do(ctx).Into(changed)
+		Param("fieldManager", writer.Plugin).Body(body).Do(ctx).Into(changed)
 	if err != nil && !apierrors.IsConflict(err) {
 		return nil, failed("changing "+m.Name, err)
 	}

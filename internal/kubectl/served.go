@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
 // What is told of a machine on which nothing is done.
@@ -36,11 +37,11 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	case m.DeletionTimestamp.IsZero() && !slices.Contains(m.Finalizers, v1alpha1.ScheduledMachineFinalizer):
 		return m.CreationTimestamp.Time
 	case m.Status.ObservedGeneration < m.Generation:
-		return lastWriter(m, specFields).at()
+		return writer.Last(m.ManagedFields, specFields).Time()
 	case leaving:
 		return time.Time{}
 	case m.BeingReclaimed() && m.Status.Phase != v1alpha1.PhaseEmergencyRemove:
-		return lastWriter(m, requestField).at()
+		return writer.Last(m.ManagedFields, requestField).Time()
 	}
 	for _, edge := range []*metav1.Time{m.Status.NextActivation, m.Status.NextCleanup} {
 		if edge != nil && edge.Time.Before(now) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
 func newWhy(o Options, config clientcmd.ClientConfig) *cobra.Command {
@@ -84,7 +85,7 @@ type explanation struct {
 	// Request is the owner's, absent if none led here.
 	Request *request `json:"request,omitempty"`
 	// SetBy is who wrote the setting that led here, absent if that is unknown.
-	SetBy *writer `json:"setBy,omitempty"`
+	SetBy *writer.Writer `json:"setBy,omitempty"`
 	// Node is the machine's, empty if it has none.
 	Node           string       `json:"node,omitempty"`
 	NextActivation *metav1.Time `json:"nextActivation,omitempty"`
@@ -170,14 +171,14 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	case !m.DeletionTimestamp.IsZero():
 		return e.set(stateDeleting, "the ScheduledMachine is being deleted, and the machine leaves for good", "wait")
 	case m.Spec.KillSwitch:
-		e.Because, e.SetBy = "somebody set spec.killSwitch", lastWriter(m, killSwitchField)
+		e.Because, e.SetBy = "somebody set spec.killSwitch", writer.Last(m.ManagedFields, killSwitchField)
 		what := "the kill switch is on: the machine stays away"
 		if !gone(m) {
 			what = "the kill switch is on: the machine is being removed"
 		}
 		return e.set(stateKillSwitch, what, "to turn it off, when whoever turned it on agrees: "+e.patch(`{"killSwitch":false}`))
 	case !m.ScheduleEnabled():
-		e.Because, e.SetBy = "somebody set spec.schedule.enabled to false", lastWriter(m, enabledField)
+		e.Because, e.SetBy = "somebody set spec.schedule.enabled to false", writer.Last(m.ManagedFields, writer.Enabled)
 		if gone(m) {
 			return e.set(stateOff, "its schedule is off, and it is not in the cluster", "to lend it again: "+e.command("resume"))
 		}
@@ -260,7 +261,7 @@ func (e *explanation) text(now time.Time) string {
 		lines = append(lines, "Asked:\t"+orDash(r.RequestedAt))
 	}
 	if w := e.SetBy; w != nil {
-		lines = append(lines, "Set by:\t"+w.text(now))
+		lines = append(lines, "Set by:\t"+writerText(w, now))
 	}
 	lines = append(lines, "Node:\t"+orDash(e.node()))
 	lines = append(lines, e.nextLines(now)...)
