@@ -46,6 +46,10 @@ const (
 	// owner to another of the same host. Its value says which request that was, so that
 	// it is told once.
 	HostReclaimedAnnotation = "5spot.finos.org/host-reclaimed"
+	// LentAgainAnnotation is on a ScheduledMachine that a tool lent again soon after its
+	// owner had taken the machine back, as long as the condition LentAgain is True. Its value
+	// says in JSON which tool and when.
+	LentAgainAnnotation = "5spot.finos.org/lent-again"
 
 	// NodeAppliedTaintsAnnotation is on a Node and says which of its taints we
 	// applied: a list of key, value and effect in JSON. It is there and not in status,
@@ -109,6 +113,11 @@ const (
 	// HostClaimedCondition is True while another ScheduledMachine names the same host: by
 	// address, provider ID, name of the Node or machine ID. It is absent otherwise.
 	HostClaimedCondition = "HostClaimed"
+	// LentAgainCondition is True, which asks for attention, when a tool turned the schedule
+	// on within ten minutes after the machine was given back to its owner. It is absent
+	// else, and again after 24 hours, when the schedule is off, and with resumeAfterReclaim:
+	// OnResume.
+	LentAgainCondition = "LentAgain"
 )
 
 // Condition types of a Machine.
@@ -287,6 +296,13 @@ const (
 	AgentUnseenReason = "AgentUnseen"
 )
 
+// Reasons of the LentAgain condition.
+const (
+	// EnabledByToolReason means that no person is known to have set schedule.enabled; the
+	// message says who has, as far as Kubernetes records that, and the way out.
+	EnabledByToolReason = "EnabledByTool"
+)
+
 // Reasons of events on a ScheduledMachine or its Cluster, besides the names of conditions.
 const (
 	// EmergencyReclaimEvent is the Warning at the start of an emergency reclaim.
@@ -309,6 +325,9 @@ const (
 	// HostClaimedEvent is the Warning on each of two ScheduledMachines that name the same
 	// host, and when another of them comes first.
 	HostClaimedEvent = "HostClaimed"
+	// LentAgainEvent is the Warning when a tool lends a machine again within ten minutes
+	// after it was given back to its owner.
+	LentAgainEvent = "LentAgain"
 	// RapidReReclaimEvent is the Warning when a machine is reclaimed for the third time
 	// inside ten minutes.
 	RapidReReclaimEvent = "RapidReReclaim"

@@ -38,6 +38,9 @@ type ReclaimRecord struct {
 	// Of is the name of the ScheduledMachine that was asked, if it was another of the same
 	// host. Then neither a Node nor a person asked for this one.
 	Of string `json:"of,omitempty"`
+	// ServedAt is when the schedule was turned off because of it, by the manager's clock;
+	// empty before, and where an older manager did so.
+	ServedAt string `json:"servedAt,omitempty"`
 }
 
 // PersonsRequest is the record of a person who asks for a machine, whose Node is
@@ -58,7 +61,8 @@ func (r ReclaimRecord) ByPerson() bool { return r.NodeUID == "" && r.Of == "" }
 // conditions: more than one line, characters that nobody sees, excessive length.
 func (r ReclaimRecord) Screened() ReclaimRecord {
 	r.Node, r.NodeUID = screen(r.Node), types.UID(screen(string(r.NodeUID)))
-	r.Reason, r.RequestedAt, r.Of = screen(r.Reason), screen(r.RequestedAt), screen(r.Of)
+	r.Reason, r.RequestedAt = screen(r.Reason), screen(r.RequestedAt)
+	r.Of, r.ServedAt = screen(r.Of), screen(r.ServedAt)
 	return r
 }
 
@@ -68,6 +72,13 @@ func screen(s string) string {
 		return strings.TrimSpace(string(runes[:maxReclaimReason]))
 	}
 	return s
+}
+
+// Served returns the record of a request because of which the schedule is turned off at
+// that instant.
+func (r ReclaimRecord) Served(at time.Time) ReclaimRecord {
+	r.ServedAt = at.UTC().Format(time.RFC3339)
+	return r
 }
 
 // Why is the reason, or words for a request that gave none.

@@ -139,7 +139,7 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	before := sm.DeepCopy()
 	sm.Spec.Schedule.Enabled = new(false)
 	delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
-	sm.Annotations[v1alpha1.ReclaimedAnnotation] = record.String()
+	sm.Annotations[v1alpha1.ReclaimedAnnotation] = record.Served(r.Clock.Now()).String()
 	if err := r.Actuate.Patch(ctx, sm, before); err != nil {
 		return fmt.Errorf("turning schedule off: %w", err)
 	}
@@ -147,9 +147,17 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	ctrl.LoggerFrom(ctx).Info("Gave machine back and turned its schedule off", "Node", record.Node, "reason", record.Why())
 	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimDisabledScheduleEvent, "EmergencyReclaimDisableSchedule",
 		"Schedule turned off by emergency reclaim (%s), so that the machine does not come back while its owner uses it. "+
-			"To lend it again: kubectl 5spot -n %s resume %s, or set spec.schedule.enabled to true",
-		clip.To(record.Why(), maxQuoted), sm.Namespace, sm.Name)
+			"To lend it again: kubectl 5spot -n %s resume %s%s",
+		clip.To(record.Why(), maxQuoted), sm.Namespace, sm.Name, otherWay(sm))
 	return nil
+}
+
+// otherWay is what else lends a machine again, or does not.
+func otherWay(sm *v1alpha1.ScheduledMachine) string {
+	if sm.AwaitsResume() {
+		return ". With spec.resumeAfterReclaim: OnResume, spec.schedule.enabled does not"
+	}
+	return ", or set spec.schedule.enabled to true"
 }
 
 // onNode writes to the Node, in the workload cluster. The machine is on its way by

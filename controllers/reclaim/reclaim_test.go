@@ -215,6 +215,31 @@ func TestTheOwnerAsks(t *testing.T) {
 	}
 }
 
+// TestTheWayOutIsTheRightOne reads what people are told when the machine is theirs, and
+// when that was.
+func TestTheWayOutIsTheRightOne(t *testing.T) {
+	for policy, way := range map[v1alpha1.ResumePolicy]string{
+		v1alpha1.ResumeOnEnable: ", or set spec.schedule.enabled to true",
+		v1alpha1.ResumeOnResume: ". With spec.resumeAfterReclaim: OnResume, spec.schedule.enabled does not",
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			w := newWorld(t)
+			w.Edit(w.sm, func() { w.sm.Spec.ResumeAfterReclaim = policy })
+			w.askAsPerson()
+			w.settle()
+			w.gone()
+			w.settle()
+			notes := w.events()
+			if want := "To lend it again: kubectl 5spot -n " + w.sm.Namespace + " resume box" + way; !strings.HasSuffix(notes[len(notes)-1], want) {
+				t.Errorf("%q does not end in %q", notes[len(notes)-1], want)
+			}
+			if got := v1alpha1.ParseReclaimRecord(w.sm.Annotations[v1alpha1.ReclaimedAnnotation]).ServedAt; got != w.clock.Now().UTC().Format(time.RFC3339) {
+				t.Errorf("given back at %q", got)
+			}
+		})
+	}
+}
+
 // TestALabelTakenOffStopsNoOwner takes ours off the Machine, which the ScheduledMachine
 // controls.
 func TestALabelTakenOffStopsNoOwner(t *testing.T) {

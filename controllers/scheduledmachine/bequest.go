@@ -66,7 +66,7 @@ func (r *Reconciler) inherit(ctx context.Context, sm *v1alpha1.ScheduledMachine,
 		return left, nil
 	}
 	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.InheritedAnnotation, string(left.UID))
-	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, left.Record().String())
+	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, left.Record().Served(r.Clock.Now()).String())
 	sm.Spec.Schedule.Enabled = new(false)
 	ctrl.LoggerFrom(ctx).Info("Keeping machine with its owner, as before it was deleted", "reason", left.Record().Why())
 	return left, nil

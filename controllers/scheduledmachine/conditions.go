@@ -17,6 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
@@ -38,6 +39,22 @@ func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Ti
 		// Package protection takes it off as well; here that costs no write of its own.
 		conditions.Delete(s.scheduled, v1alpha1.OwnerProtectedCondition)
 	}
+	s.reportLentAgain(now)
+}
+
+// reportLentAgain says that a tool lent the machine again soon after its owner had taken it
+// back: the owner may still be there. It is the only condition that is good when it is
+// absent.
+func (s *scope) reportLentAgain(now time.Time) {
+	mark, told := lending.Of(s.scheduled, now)
+	if !told {
+		conditions.Delete(s.scheduled, v1alpha1.LentAgainCondition)
+		return
+	}
+	conditions.Set(s.scheduled, metav1.Condition{
+		Type: v1alpha1.LentAgainCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.EnabledByToolReason,
+		LastTransitionTime: metav1.NewTime(now), Message: clip.Message(mark.String()),
+	})
 }
 
 // settled are the reasons of a decision that say the object is where its spec

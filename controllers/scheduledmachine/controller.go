@@ -32,6 +32,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -156,6 +157,9 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	if err != nil {
 		return wakeUp{}, err
 	}
+	if mark, told := lending.Of(sm, now); told && (d.Recheck.IsZero() || mark.Ends().Before(d.Recheck)) {
+		d.Recheck = mark.Ends()
+	}
 	actErr := r.act(ctx, s, d)
 	if actErr == nil && s.pending != nothing {
 		r.observeLag(s, r.Clock.Now())
@@ -231,10 +235,7 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) error {
 	if s.cluster != nil {
 		sm.OwnerReferences = withOwner(sm.OwnerReferences, s.clusterReference())
 	}
-	if sm.ScheduleEnabled() {
-		// Whoever turned the schedule on again has read why it was off.
-		delete(sm.Annotations, v1alpha1.ReclaimedAnnotation)
-	}
+	lending.Note(sm, r.Clock.Now())
 	if err := r.Actuate.PatchLocked(ctx, sm, before); err != nil || inherited == nil || sm.ResourceVersion != before.ResourceVersion {
 		return err
 	}

@@ -14,9 +14,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// announce tells people of a change of phase that has been written, and when the
-// machine is ready, which is none: a machine is Active while it joins.
+// announce tells people of a change of phase that has been written, and of two that are
+// none: when the machine is ready, for it is Active while it joins, and when a tool has lent
+// it again.
 func (r *Reconciler) announce(ctx context.Context, sm, before *v1alpha1.ScheduledMachine) {
+	if c := conditions.Get(sm, v1alpha1.LentAgainCondition); c != nil && !conditions.IsTrue(before, c.Type) {
+		r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.LentAgainEvent, "LendAgain", "%s", c.Message)
+	}
 	from, to := before.Status.Phase, sm.Status.Phase
 	reason, kind := conditions.GetReason(sm, v1alpha1.ReadyCondition), corev1.EventTypeNormal
 	if from == to {

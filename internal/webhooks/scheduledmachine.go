@@ -17,11 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 )
 
@@ -35,6 +37,8 @@ type ScheduledMachine struct {
 	// Mapper knows which kinds are installed. It should be the webhook's own: what
 	// people write must not have the controllers wait for discovery.
 	Mapper meta.RESTMapper
+	// Clock tells the time.
+	Clock clock.PassiveClock
 }
 
 // SetupWithManager serves the webhook on mgr's webhook server, with a mapper of its own.
@@ -43,7 +47,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("preparing discovery for the webhook: %w", err)
 	}
-	w := &ScheduledMachine{Mapper: mapper}
+	w := &ScheduledMachine{Mapper: mapper, Clock: clock.RealClock{}}
 	mgr.GetWebhookServer().Register(path, w.Handler(mgr.GetScheme()))
 	return nil
 }
@@ -71,6 +75,9 @@ func (w *ScheduledMachine) ValidateUpdate(_ context.Context, old, m *v1alpha1.Sc
 		known.Insert(e.Error())
 	}
 	after, warnings := w.judge(m)
+	if _, again := lending.Again(m, w.Clock.Now()); again && !old.ScheduleEnabled() {
+		warnings = append(warnings, lending.Warning)
+	}
 	var errs field.ErrorList
 	for _, e := range after {
 		if !known.Has(e.Error()) {
