@@ -24,7 +24,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
-const resource = "scheduledmachines"
+const (
+	resource          = "scheduledmachines"
+	reclaimedResource = "reclaimedmachines"
+)
 
 // cluster reads and patches ScheduledMachines with one request each and no discovery.
 type cluster struct {
@@ -122,6 +125,27 @@ func (c *cluster) patch(ctx context.Context, m *v1alpha1.ScheduledMachine, patch
 		return nil, failed("changing "+m.Name, err)
 	}
 	return changed, err
+}
+
+// remembered returns the ReclaimedMachine of that name, nil if there is none, or if it may
+// not be seen.
+func (c *cluster) remembered(ctx context.Context, name string) (*v1alpha1.ReclaimedMachine, error) {
+	left := &v1alpha1.ReclaimedMachine{}
+	err := c.rest.Get().Namespace(c.namespace).Resource(reclaimedResource).Name(name).Do(ctx).Into(left)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	return left, failed("reading what is remembered of "+name, err)
+}
+
+// forget deletes exactly this ReclaimedMachine. One that is gone is forgotten.
+func (c *cluster) forget(ctx context.Context, left *v1alpha1.ReclaimedMachine) error {
+	err := c.rest.Delete().Namespace(left.Namespace).Resource(reclaimedResource).Name(left.Name).
+		Body(&metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(left.UID))}).Do(ctx).Error()
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // reconnect spaces out the watches of a server that keeps ending them.

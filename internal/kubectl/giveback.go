@@ -123,7 +123,7 @@ func answer(before *v1alpha1.ScheduledMachine) string {
 	}
 	switch {
 	case givenBack(before):
-		return name + ": nothing to give back: no machine of it is in the cluster, and its schedule is off."
+		return name + ": nothing to give back: no machine of it is in the cluster, and " + offNow(before) + "."
 	case gone(before):
 		return name + ": asked. No machine of it is in the cluster now; its schedule is turned off, so that none joins."
 	default:

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kubectl"
@@ -97,10 +98,19 @@ func (a *api) serve(t *testing.T) string {
 		code, object := http.StatusOK, a.objects[r.URL.Path]
 		switch {
 		case object == nil:
-			code, object = http.StatusNotFound, refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
+			object = refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
 				`scheduledmachines.5spot.finos.org "`+filepath.Base(r.URL.Path)+`" not found`)
+		case a.objects["DELETE "+r.URL.Path] != nil && r.Method == http.MethodDelete:
+			object = a.objects["DELETE "+r.URL.Path]
+		case r.Method == http.MethodDelete:
+			a.patches = append(a.patches, "delete "+string(precondition(t, r)))
+			delete(a.objects, r.URL.Path)
+			object = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}
 		case r.Method == http.MethodPatch:
 			code, object = a.patch(t, r)
+		}
+		if status, refused := object.(metav1.Status); refused && status.Code != 0 {
+			code = int(status.Code)
 		}
 		w.WriteHeader(code)
 		if err := json.NewEncoder(w).Encode(object); err != nil {
@@ -117,6 +127,16 @@ func refusal(code int32, reason metav1.StatusReason, message string) metav1.Stat
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
 	}
+}
+
+// precondition is the UID that is to be deleted, and no other.
+func precondition(t *testing.T, r *http.Request) types.UID {
+	t.Helper()
+	var options metav1.DeleteOptions
+	if err := json.NewDecoder(r.Body).Decode(&options); err != nil || options.Preconditions == nil {
+		t.Fatalf("%v: %v", err, options)
+	}
+	return *options.Preconditions.UID
 }
 
 // patch merges, and insists on the newest version as the API does.

@@ -4,6 +4,7 @@ package kubectl_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -342,6 +343,50 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// What an owner said outlives the object, and so does the way to take it back.
+func TestResumeWhereOnlyTheRecordIsLeft(t *testing.T) {
+	t.Parallel()
+	left := &v1alpha1.ReclaimedMachine{Spec: v1alpha1.ReclaimedMachineSpec{ClusterName: "prod", Node: "worker-7", NodeUID: "u1", Reason: "process-match: java\x1b"}}
+	left.Namespace, left.Name, left.UID = "farm", "office", "r1"
+	const where, none = "/apis/5spot.finos.org/v1alpha1/namespaces/farm/reclaimedmachines/office", `error: reading office: scheduledmachines.5spot.finos.org "office" not found` + "\n"
+	cases := map[string]struct {
+		reason  string
+		objects map[string]any
+		want    result
+		written []string
+	}{
+		"Left": {
+			"Nothing is there to lend, and nothing keeps the next one away.", map[string]any{where: left},
+			said("office: there is no ScheduledMachine of this name, so nothing joins. It was remembered that its owner took the machine back (process-match: java), " +
+				"which is forgotten now: one that is made again is lent by its schedule.\n"),
+			[]string{"delete r1"},
+		},
+		"MayNotDelete": {
+			"It names what to do, and who can.", map[string]any{where: left, "DELETE " + where: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden")},
+			result{Err: "error: office: there is no ScheduledMachine of this name, and it is still remembered that its owner took the machine back (process-match: java): " +
+				"one that is made again stays off; whoever may runs kubectl -n farm delete reclaimedmachine/office: forbidden\n", Code: 1},
+			nil,
+		},
+		"MayNotSee": {
+			"Then the name is wrong, as far as this person can tell.", map[string]any{where: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden")},
+			result{Err: none, Code: 1}, nil,
+		},
+		"Nothing": {"The name is wrong.", nil, result{Err: none, Code: 1}, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &api{objects: tc.objects}
+			if diff := cmp.Diff(tc.want, run("", "resume", "office", server.serve(t))); diff != "" {
+				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.written, server.patches); diff != "" {
+				t.Errorf("%s\nwritten: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	broken := func(m *v1alpha1.ScheduledMachine) {
@@ -362,6 +407,12 @@ func TestWhy(t *testing.T) {
 			{Manager: "kubectl-create", Time: in(-48 * 3600e9), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:schedule":{"f:hoursOfDay":{}}}}`)},
 			{Manager: "kubectl-patch", Time: in(-2 * 3600e9), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:schedule":{"f:enabled":{}}}}`)},
 		}
+	}
+	onResume := func(m *v1alpha1.ScheduledMachine) {
+		m.Spec.ResumeAfterReclaim, m.Spec.Schedule.Enabled = v1alpha1.ResumeOnResume, new(true)
+	}
+	lentAgain := func(m *v1alpha1.ScheduledMachine) {
+		m.Status.Conditions = append(m.Status.Conditions, condition("LentAgain", metav1.ConditionTrue, "EnabledByTool", "argocd-controller turned the schedule on"))
 	}
 	none := func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = nil }
 	seen := func(m *v1alpha1.ScheduledMachine) { m.Status.ObservedGeneration = m.Generation }
@@ -386,6 +437,11 @@ func TestWhy(t *testing.T) {
 			"Anybody who may patch the Node can ask.", machine("office", reclaimed(v1alpha1.ReclaimRecord{Node: "worker-7", NodeUID: "u1", Reason: "fire"})), "Returned",
 			[]string{"Because:   asked on the Node: fire\n", "Asked:     -\n"},
 		},
+		"Kept": {
+			"With OnResume the schedule does not count, and may be on.", machine("office", reclaimed(ada), onResume), "Returned",
+			[]string{"and it stays away until it is resumed, whatever its schedule says\n", "Next:      nothing: kept away until it is resumed\n", "Do:        to lend it again: kubectl 5spot -n farm resume office\n"},
+		},
+		"LentAgain":      {"The owner may still be there, and somebody set a trap.", machine("office", lentAgain), "Running", []string{"Note:      argocd-controller turned the schedule on\n"}},
 		"Returning":      {"Nothing of the schedule counts any more.", machine("office", asked(java), taking), "Returning", []string{"Next:      nothing: its schedule goes off\n"}},
 		"StillThere":     {"Off is not gone.", machine("office", reclaimed(java), func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = &v1alpha1.ChildReference{} }), "Returning", []string{"the machine is still leaving"}},
 		"Paused":         {"It stands above all else: not even the owner is served.", machine("office", pausedMachine), "Paused", []string{"not even for its owner", "Next:      nothing: paused\n"}},

@@ -83,6 +83,15 @@ func gone(m *v1alpha1.ScheduledMachine) bool {
 	return m.Status.ObservedGeneration >= m.Generation && m.Status.MachineRef == nil && m.Status.InfrastructureRef == nil
 }
 
+// offNow says what keeps a machine away: with resumeAfterReclaim: OnResume the schedule may
+// be on.
+func offNow(m *v1alpha1.ScheduledMachine) string {
+	if m.AwaitsResume() {
+		return "it stays away until it is resumed, whatever its schedule says"
+	}
+	return "its schedule is off"
+}
+
 // reachable is false only if the controller says so.
 func reachable(m *v1alpha1.ScheduledMachine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.WorkloadClusterReachableCondition)

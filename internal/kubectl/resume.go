@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -24,7 +25,11 @@ func newResume(o Options, config clientcmd.ClientConfig) *cobra.Command {
 
 If the schedule is on already, nothing is written. A paused machine does not join
 before somebody unpauses it. While the machine is still being
-given back, or its kill switch is on, the command refuses, with exit code 1.`,
+given back, or its kill switch is on, the command refuses, with exit code 1.
+
+Where the ScheduledMachine was deleted while its owner had the machine, there is
+nothing to lend: what is remembered of the owner is taken off, so that one which is
+made again under the name is lent.`,
 		Example: `  kubectl 5spot resume office-hours`,
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -60,6 +65,9 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 		}
 		return lent(m), nil
 	})
+	if apierrors.IsNotFound(err) {
+		return forget(ctx, o, c, name, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -75,6 +83,25 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 		lines = append(lines, fmt.Sprintf("If %s still runs on the machine, the machine goes again: quit it first.", r.program()))
 	}
 	return write(o.Out, strings.Join(append(lines, sentences(doubts(before, now))...), "\n")+"\n")
+}
+
+// forget takes off what is remembered of a machine whose ScheduledMachine is gone: whoever
+// resumes it knows. Where nothing is, or nobody may see it, absent is the answer.
+func forget(ctx context.Context, o Options, c *cluster, name string, absent error) error {
+	left, err := c.remembered(ctx, name)
+	if err != nil {
+		return errors.Join(absent, err)
+	}
+	if left == nil {
+		return absent
+	}
+	why := left.Record().Screened().Why()
+	if err := c.forget(ctx, left); err != nil {
+		return failed(name, fmt.Errorf("there is no ScheduledMachine of this name, and it is still remembered that its owner took the machine back (%s): "+
+			"one that is made again stays off; whoever may runs kubectl -n %s delete reclaimedmachine/%s: %w", why, left.Namespace, name, err))
+	}
+	return write(o.Out, fmt.Sprintf("%s: there is no ScheduledMachine of this name, so nothing joins. It was remembered that its owner took the machine back (%s), "+
+		"which is forgotten now: one that is made again is lent by its schedule.\n", name, why))
 }
 
 // lent is the patch that lends a machine again: it turns the schedule on and takes the record

@@ -147,6 +147,8 @@ func idle(m *v1alpha1.ScheduledMachine) string {
 		return "the kill switch is on"
 	case m.BeingReclaimed():
 		return "its schedule goes off"
+	case m.AwaitsResume():
+		return "kept away until it is resumed"
 	case !m.ScheduleEnabled():
 		return "disabled"
 	default:

@@ -154,12 +154,12 @@ func byOwner(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	}
 	e.requested(r)
 	if !gone(m) {
-		return e.set(stateReturning, "its schedule is off, and the machine is still leaving", "wait, and look again")
+		return e.set(stateReturning, offNow(m)+", and the machine is still leaving", "wait, and look again")
 	}
 	if p := r.program(); p != "" {
 		e.Do = append(e.Do, "quit "+p+" before you lend it again, or it goes again")
 	}
-	return e.set(stateReturned, "it was given back to its owner, and its schedule is off", "to lend it again: "+e.command("resume"))
+	return e.set(stateReturned, "it was given back to its owner, and "+offNow(m), "to lend it again: "+e.command("resume"))
 }
 
 // byOperator explains what somebody set.
@@ -239,6 +239,9 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 	}
 	if !reachable(m) {
 		e.Notes = append(e.Notes, "the workload cluster cannot be reached: a program that the owner starts is not seen; this works all the same: "+e.command("give-back"))
+	}
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.LentAgainCondition); c != nil {
+		e.Notes = append(e.Notes, c.Message)
 	}
 	e.Notes = append(e.Notes, heard(m, e.command("give-back"))...)
 	if c := hostClaimed(m); c != nil && c.Message != e.Because {
