@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 )
 
@@ -37,18 +36,17 @@ type ScheduledMachine struct {
 	// Mapper knows which kinds are installed. It should be the webhook's own: what
 	// people write must not have the controllers wait for discovery.
 	Mapper meta.RESTMapper
-	// Clock tells the time.
-	Clock clock.PassiveClock
 }
 
-// SetupWithManager serves the webhook on mgr's webhook server, with a mapper of its own.
+// SetupWithManager serves the webhooks on mgr's webhook server, with a mapper of its own.
 func SetupWithManager(mgr ctrl.Manager) error {
 	mapper, err := apiutil.NewDynamicRESTMapper(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("preparing discovery for the webhook: %w", err)
 	}
-	w := &ScheduledMachine{Mapper: mapper, Clock: clock.RealClock{}}
+	w := &ScheduledMachine{Mapper: mapper}
 	mgr.GetWebhookServer().Register(path, w.Handler(mgr.GetScheme()))
+	mgr.GetWebhookServer().Register(lendingPath, admission.WithValidator(mgr.GetScheme(), &Lending{Clock: clock.RealClock{}}))
 	return nil
 }
 
@@ -75,9 +73,6 @@ func (w *ScheduledMachine) ValidateUpdate(_ context.Context, old, m *v1alpha1.Sc
 		known.Insert(e.Error())
 	}
 	after, warnings := w.judge(m)
-	if _, again := lending.Again(m, w.Clock.Now()); again && !old.ScheduleEnabled() {
-		warnings = append(warnings, lending.Warning)
-	}
 	var errs field.ErrorList
 	for _, e := range after {
 		if !known.Has(e.Error()) {

@@ -4,19 +4,15 @@ package webhooks_test
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/webhooks"
 )
 
@@ -93,42 +89,6 @@ func TestCreateWarns(t *testing.T) {
 	}
 }
 
-// TestLendingAgainWarns warns whoever lends a machine that its owner has just taken back, and
-// nobody who writes to it before or after.
-func TestLendingAgainWarns(t *testing.T) {
-	state := func(enabled bool, manager string, more ...func(*v1alpha1.ScheduledMachine)) *v1alpha1.ScheduledMachine {
-		return machine(func(m *v1alpha1.ScheduledMachine) {
-			m.Spec.Schedule.Enabled = new(enabled)
-			m.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: v1alpha1.ReclaimRecord{Reason: "java"}.Served(today.Add(-time.Minute)).String()}
-			m.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:schedule":{"f:enabled":{}}}}`)}}
-			for _, change := range more {
-				change(m)
-			}
-		})
-	}
-	onResume := func(m *v1alpha1.ScheduledMachine) { m.Spec.ResumeAfterReclaim = v1alpha1.ResumeOnResume }
-	cases := map[string]struct {
-		reason   string
-		old, new *v1alpha1.ScheduledMachine
-		warned   bool
-	}{
-		"Tool":       {"It applies what it finds in a file.", state(false, v1alpha1.FieldManager), state(true, "argocd-controller"), true},
-		"Person":     {"They lend it on purpose.", state(false, v1alpha1.FieldManager), state(true, "kubectl-patch"), false},
-		"StillOff":   {"An edit of something else lends nothing.", state(false, v1alpha1.FieldManager), state(false, "argocd-controller"), false},
-		"OnBefore":   {"It is told once, to whoever did it.", state(true, "argocd-controller"), state(true, "argocd-controller"), false},
-		"OnResume":   {"It lends nothing.", state(false, v1alpha1.FieldManager, onResume), state(true, "argocd-controller", onResume), false},
-		"NotAnyMore": {"Whoever goes back to OnEnable lends it with the record there.", state(true, "argocd-controller", onResume), state(true, "argocd-controller"), true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			warnings, err := hook().ValidateUpdate(t.Context(), tc.old, tc.new)
-			if err != nil || slices.Contains(warnings, lending.Warning) != tc.warned {
-				t.Errorf("%s\ngot %q, %v, want a warning: %t", tc.reason, warnings, err, tc.warned)
-			}
-		})
-	}
-}
-
 // TestKindsThatAreServed judges what only the API server knows.
 func TestKindsThatAreServed(t *testing.T) {
 	infra := func(kind string) *v1alpha1.ScheduledMachine {
@@ -153,7 +113,7 @@ func TestKindsThatAreServed(t *testing.T) {
 		"Template":         {"Both kinds are served.", hook(), nil, cloned("DevMachineTemplate"), "", 0},
 		"ByNameOnly":       {"What is no good by name is refused once.", hook(), nil, infra("List"), "spec.infrastructureSpec.kind: Invalid value: \"List\": must be the kind of the infrastructure machine", 0},
 		"NotInstalled":     {"Its provider may come later.", hook(), nil, infra("OtherMachine"), "", 1},
-		"CannotBeTold":     {"Unknown is not wrong.", &webhooks.ScheduledMachine{Mapper: silent{hook().Mapper}, Clock: hook().Clock}, nil, infra("GlobalMachine"), "", 2},
+		"CannotBeTold":     {"Unknown is not wrong.", &webhooks.ScheduledMachine{Mapper: silent{hook().Mapper}}, nil, infra("GlobalMachine"), "", 2},
 		"StoredBefore":     {"What was stored before can be edited.", hook(), infra("GlobalMachine"), infra("GlobalMachine"), "", 0},
 		"BecomesGlobal":    {"An edit is no way around it.", hook(), infra("DevMachine"), infra("GlobalMachine"), "is not namespaced", 0},
 		"StoredByNameOnly": {"The same of a name.", hook(), infra("OddHost"), infra("OddHost"), "", 0},
@@ -174,8 +134,6 @@ func TestKindsThatAreServed(t *testing.T) {
 	}
 }
 
-var today = time.Date(2025, time.January, 20, 10, 0, 0, 0, time.UTC)
-
 // hook is the webhook of an API server with some kinds.
 func hook() *webhooks.ScheduledMachine {
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -185,7 +143,7 @@ func hook() *webhooks.ScheduledMachine {
 	}
 	mapper.Add(infrastructure.WithKind("GlobalMachine"), meta.RESTScopeRoot)
 	mapper.Add(schema.GroupVersionKind{Group: "bootstrap.cluster.x-k8s.io", Version: "v1beta2", Kind: "KubeadmConfig"}, meta.RESTScopeNamespace)
-	return &webhooks.ScheduledMachine{Mapper: mapper, Clock: clocktesting.NewFakePassiveClock(today)}
+	return &webhooks.ScheduledMachine{Mapper: mapper}
 }
 
 // silent is an API server whose discovery does not answer.
