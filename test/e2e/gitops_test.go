@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+)
+
+// A tool applies the same manifests again and again, with the schedule's switch in them.
+type tool struct {
+	l    *lab
+	args []string
+	by   string // as people are told
+}
+
+// tools are what Flux does, and Argo CD with server-side apply, and what kubectl does, and
+// Argo CD without.
+var tools = map[string]tool{
+	"gitopsssa":  {args: []string{"apply", "--server-side", "--force-conflicts", "--field-manager=kustomize-controller"}, by: "kustomize-controller by server-side apply"},
+	"gitops3way": {args: []string{"apply", "--field-manager=argocd-controller"}, by: "argocd-controller"},
+}
+
+// manifest is a machine as it is in Git.
+func (g tool) manifest(name string, policy v1alpha1.ResumePolicy) (*v1alpha1.ScheduledMachine, string) {
+	g.l.t.Helper()
+	sm := g.l.scheduledMachine(name, infrav1.PlaneMachineSpec{})
+	sm.APIVersion, sm.Kind = v1alpha1.GroupVersion.String(), "ScheduledMachine"
+	sm.Spec.Schedule.Enabled, sm.Spec.ResumeAfterReclaim = new(true), policy
+	text, err := json.Marshal(sm)
+	g.l.must(err)
+	return sm, string(text)
+}
+
+// apply applies a manifest and returns what the tool is warned of.
+func (g tool) apply(manifest string) string {
+	g.l.t.Helper()
+	_, err := shared.Management.KubectlInput(timeout(g.l.t, patience), manifest, append(slices.Clone(g.args), "--warnings-as-errors", "-f", "-")...)
+	if err == nil {
+		return ""
+	}
+	if !strings.Contains(err.Error(), "Warning:") {
+		g.l.t.Fatal(err)
+	}
+	return err.Error()
+}
+
+// TestGitOpsAppliesMachinesThatTheirOwnersTookBack has a tool find its desired state
+// changed, as it looks every few minutes.
+func TestGitOpsAppliesMachinesThatTheirOwnersTookBack(t *testing.T) {
+	for name, g := range tools {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g.l = newLab(t, name)
+			l, owner := g.l, g.l.owner(name)
+			enable, enabled := g.manifest("enable", v1alpha1.ResumeOnEnable)
+			resume, resumed := g.manifest("resume", v1alpha1.ResumeOnResume)
+			if w := g.apply(enabled) + g.apply(resumed); w != "" {
+				t.Errorf("nobody has taken them back: %s", w)
+			}
+			var histories []history
+			for _, sm := range []*v1alpha1.ScheduledMachine{enable, resume} {
+				l.waitPhase(sm, active, metav1.ConditionTrue)
+				histories = append(histories, l.follow(sm))
+				owner.run("give-back", sm.Name, "--wait")
+			}
+
+			warned := g.apply(enabled)
+			for _, part := range []string{"spec.schedule.enabled", "resumeAfterReclaim: OnResume", "docs/gitops.md"} {
+				if !strings.Contains(warned, part) {
+					t.Errorf("the tool must be warned of %q: %q", part, warned)
+				}
+			}
+			l.waitPhase(enable, active, metav1.ConditionTrue)
+			l.waitCondition(enable, v1alpha1.LentAgainCondition, metav1.ConditionTrue, v1alpha1.EnabledByToolReason, g.by+" turned the schedule on")
+			l.wantEvents(enable, "Warning LentAgain As metadata.managedFields has it, "+g.by)
+			wantInOrder(t, owner.run("why", enable.Name), "Running: it is lent", "Note:", g.by+" turned the schedule on")
+			g.apply(enabled)
+
+			for range 3 {
+				if w := g.apply(resumed); w != "" {
+					t.Errorf("nothing lends it: %s", w)
+				}
+				l.waitFor(resume, func() error { return seen(resume) })
+			}
+			l.waitPhase(resume, disabled, metav1.ConditionTrue)
+			l.wantNothing(resume)
+			wantInOrder(t, owner.run("why", resume.Name), "Returned: it was given back to its owner, and it stays away until it is resumed", "resume "+resume.Name)
+			owner.run("resume", resume.Name)
+			l.waitPhase(resume, active, metav1.ConditionTrue)
+			g.apply(resumed)
+
+			for i, sm := range []*v1alpha1.ScheduledMachine{enable, resume} {
+				histories[i].want(l, active, emergency, disabled, pending, active)
+				l.must(shared.Management.Client.Get(timeout(t, patience), client.ObjectKeyFromObject(sm), sm))
+				if again := condition(sm, v1alpha1.LentAgainCondition).Status == metav1.ConditionTrue; again != (sm == enable) {
+					t.Errorf("%s: lent again by a tool: %t", sm.Name, again)
+				}
+			}
+		})
+	}
+}
+
+// seen reports a spec that the controller has not seen yet.
+func seen(sm *v1alpha1.ScheduledMachine) error {
+	if sm.Status.ObservedGeneration < sm.Generation {
+		return fmt.Errorf("generation %d is seen, not %d", sm.Status.ObservedGeneration, sm.Generation)
+	}
+	return nil
+}
