@@ -50,6 +50,7 @@ func TestPeoplesRights(t *testing.T) {
 	}
 	w.wantCollected(ctx)
 	w.wantPlugin(ctx)
+	w.wantForgotten(ctx)
 	w.wantNoWarnings(ctx)
 	if t.Failed() {
 		return
@@ -256,6 +257,30 @@ func (w *world) wantPlugin(ctx context.Context) {
 	}
 	if out, err := plugin(ctx, "status", "--namespace", desks, "--kubeconfig", w.users[owner].Kubeconfig); err != nil {
 		w.Errorf("status: %v\n%s", err, out)
+	}
+}
+
+// wantForgotten has owners resume what only a ReclaimedMachine remembers.
+func (w *world) wantForgotten(ctx context.Context) {
+	w.Helper()
+	for who, name := range map[string]string{owner: "gone", oneOwner: lent} {
+		left := &v1alpha1.ReclaimedMachine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: desks, Name: name},
+			Spec:       v1alpha1.ReclaimedMachineSpec{ClusterName: "batch", Reason: "process-match: java"},
+		}
+		w.create(ctx, left)
+		if name == lent { // Its ScheduledMachine is there: resume has no reason to look.
+			w.must(w.clients[who].Get(ctx, client.ObjectKeyFromObject(left), left))
+			w.must(w.clients[who].Delete(ctx, left))
+			continue
+		}
+		out, err := plugin(ctx, "resume", name, "--namespace", desks, "--kubeconfig", w.users[who].Kubeconfig)
+		if err != nil || !strings.Contains(out, "nothing joins") {
+			w.Errorf("%s: %v\n%s", who, err, out)
+		}
+		if err := shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(left), left); !apierrors.IsNotFound(err) {
+			w.Errorf("%s: still remembered: %v", who, err)
+		}
 	}
 }
 
