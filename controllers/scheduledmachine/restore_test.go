@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+// stored is what a backup has of an object: YAML with everything in it.
+func (w *world) stored(obj client.Object) []byte {
+	w.Helper()
+	text, err := yaml.Marshal(obj)
+	w.Must(err)
+	return text
+}
+
+// restore makes an object again from a backup: under a UID of its own, with the owner
+// references of before, whose UIDs nobody has. Status is another write.
+func (w *world) restore(backup []byte, obj client.Object, status bool) {
+	w.Helper()
+	w.Must(yaml.UnmarshalStrict(backup, obj))
+	refs := obj.GetOwnerReferences()
+	for i := range refs {
+		refs[i].UID = "of-before"
+	}
+	obj.SetOwnerReferences(refs)
+	obj.SetUID("")
+	obj.SetResourceVersion("")
+	kept, ok := obj.DeepCopyObject().(client.Object)
+	if !ok {
+		w.Fatalf("%T is no object", obj)
+	}
+	w.Create(obj)
+	if status {
+		kept.SetResourceVersion(obj.GetResourceVersion())
+		w.Must(w.Client.Status().Update(w.Context(), kept))
+	}
+}
+
+// lose deletes everything that 5-Spot has, as a cluster that burns down.
+func (w *world) lose() {
+	w.Helper()
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Finalizers = nil })
+	w.Must(w.Client.Delete(w.Context(), w.sm))
+	w.sm = &v1alpha1.ScheduledMachine{}
+}
+
+// wantAway checks that the owner keeps the machine, that people are told why, and that a
+// person lends it again.
+func (w *world) wantAway() {
+	w.Helper()
+	w.settle()
+	w.want(v1alpha1.PhaseDisabled, v1alpha1.ScheduledCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimDisabledScheduleReason)
+	if got := conditions.Get(w.sm, v1alpha1.ScheduledCondition).Message; !strings.Contains(got, "java") {
+		w.Errorf("it does not say why: %q", got)
+	}
+	if _, ok := w.machine(); ok || w.left() {
+		w.Error("it is lent, or what has been taken over is left behind")
+	}
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { // kubectl 5spot resume
+		delete(sm.Annotations, v1alpha1.ReclaimedAnnotation)
+		sm.Spec.Schedule.Enabled = new(true)
+	})
+	w.settle()
+	if _, ok := w.machine(); !ok {
+		w.Errorf("resumed, and not lent: %+v", w.sm.Status)
+	}
+	if ref := w.sm.OwnerReferences; len(ref) != 1 || ref[0].UID != w.cluster.UID {
+		w.Errorf("it is not its Cluster's: %+v", ref)
+	}
+}
+
+func TestARestoredMachineStaysWithItsOwner(t *testing.T) {
+	for _, policy := range []v1alpha1.ResumePolicy{v1alpha1.ResumeOnEnable, v1alpha1.ResumeOnResume} {
+		for name, status := range map[string]bool{"WithStatus": true, "WithoutStatus": false} {
+			t.Run(string(policy)+name, func(t *testing.T) {
+				w := givenBack(t, policy)
+				backup := w.stored(w.sm)
+				w.lose()
+				w.restore(backup, w.sm, status)
+				w.wantAway()
+			})
+		}
+	}
+}
+
+// A backup may have been made while only the record was there; whoever applies Git brings
+// the ScheduledMachine back, without or with the schedule's switch.
+func TestARestoredRecordKeepsTheMachineAway(t *testing.T) {
+	for name, enabled := range map[string]*bool{"Absent": nil, "On": new(true)} {
+		t.Run(name, func(t *testing.T) {
+			w := givenBack(t, v1alpha1.ResumeOnEnable)
+			w.Must(w.Client.Delete(w.Context(), w.sm))
+			for range 6 {
+				w.reconcile()
+			}
+			left := &v1alpha1.ReclaimedMachine{ObjectMeta: metav1.ObjectMeta{Namespace: w.cluster.Namespace, Name: "box"}}
+			if !w.Read(left) || len(left.OwnerReferences) != 1 {
+				t.Fatalf("nothing is left behind: %+v", left)
+			}
+			backup := w.stored(left)
+			w.Must(w.Client.Delete(t.Context(), left))
+			w.restore(backup, &v1alpha1.ReclaimedMachine{}, false)
+			w.sm = testenv.ScheduledMachine(w.cluster.Namespace, "box")
+			w.sm.Spec.Schedule.Enabled = enabled
+			w.Create(w.sm)
+			w.wantAway()
+		})
+	}
+}
+
+// The documentation says what is lost, and that what ran runs on.
+func TestARestoreWithoutARecord(t *testing.T) {
+	t.Run("FromGit", func(t *testing.T) {
+		w := givenBack(t, v1alpha1.ResumeOnResume)
+		w.lose()
+		w.sm = testenv.ScheduledMachine(w.cluster.Namespace, "box")
+		w.sm.Spec.ResumeAfterReclaim = v1alpha1.ResumeOnResume
+		w.Create(w.sm)
+		w.settle()
+		if _, ok := w.machine(); !ok || conditions.Has(w.sm, v1alpha1.LentAgainCondition) {
+			t.Errorf("it is lent, and nobody is known to have done that: %+v", w.sm.Status)
+		}
+	})
+	for name, status := range map[string]bool{"RunningWithStatus": true, "RunningWithoutStatus": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.running()
+			machine, _ := w.machine()
+			bootstrap, _ := w.bootstrap()
+			infra, _ := w.infra()
+			backup := w.stored(w.sm)
+			w.lose()
+			for _, child := range []client.Object{machine, bootstrap, infra} { // What was restored of them has no owners.
+				w.Edit(child, func() { child.SetOwnerReferences(nil) })
+			}
+			w.restore(backup, w.sm, status)
+			w.clock.SetTime(w.clock.Now().Add(time.Minute))
+			w.settle()
+			if now, ok := w.machine(); !ok || now.UID != machine.UID || !now.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(now, w.sm) {
+				t.Errorf("the Machine does not run on as its own: %+v", now.ObjectMeta)
+			}
+			w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
+		})
+	}
+}
