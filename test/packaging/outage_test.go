@@ -5,6 +5,7 @@ package packaging
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,7 @@ func TestWebhookThatIsDownDoesNotHoldUpAnEmergency(t *testing.T) {
 		"Remember":   {"An owner's request is remembered.", `{"metadata":{"annotations":{"5spot.finos.org/emergency-reclaim":"{}"}}}`, false},
 		"Disarm":     {"The schedule is turned off, and the request forgotten.", `{"metadata":{"annotations":{"5spot.finos.org/emergency-reclaim":null}},"spec":{"schedule":{"enabled":false}}}`, false},
 		"KillSwitch": {"A person can still pull the switch.", `{"spec":{"killSwitch":true}}`, false},
+		"Resume":     {"A machine is lent again, and nobody is warned.", `{"metadata":{"annotations":{"5spot.finos.org/reclaimed":"{}"}},"spec":{"schedule":{"enabled":true}}}`, false},
 		"Hours":      {"What the webhook judges waits for it.", `{"spec":{"schedule":{"enabled":false,"hoursOfDay":["7"]}}}`, true},
 		"NewField":   {"A field that was not there is judged.", `{"spec":{"killIfCommands":["java"]}}`, true},
 		"LostField":  {"And one that goes.", `{"spec":{"bootstrapSpec":{"spec":null}}}`, true},
@@ -91,17 +93,28 @@ func TestWebhookThatIsDownDoesNotHoldUpAnEmergency(t *testing.T) {
 	}
 }
 
-// unserved is the webhook's configuration as it ships, but for the server, which
-// does not answer.
+// unserved is the webhooks' configuration as it ships, but for the server, which
+// does not answer. One of the two only warns.
 func unserved(t *testing.T) *admissionv1.ValidatingWebhookConfiguration {
 	t.Helper()
 	config := &admissionv1.ValidatingWebhookConfiguration{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(only(t, "ValidatingWebhookConfiguration").Object, config, true); err != nil {
 		t.Fatal(err)
 	}
-	if len(config.Webhooks) != 1 || *config.Webhooks[0].FailurePolicy != admissionv1.Fail {
-		t.Fatalf("want one webhook that fails closed, got %+v", config.Webhooks)
+	policies := map[string]admissionv1.FailurePolicyType{}
+	for i := range config.Webhooks {
+		w := &config.Webhooks[i]
+		policies[w.Name] = *w.FailurePolicy
+		w.ClientConfig = admissionv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")}
+		if len(w.MatchConditions) == 0 {
+			t.Errorf("%s is asked about everything", w.Name)
+		}
 	}
-	config.Webhooks[0].ClientConfig = admissionv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")}
+	want := map[string]admissionv1.FailurePolicyType{
+		"validation.scheduledmachine.5spot.finos.org": admissionv1.Fail, "lending.scheduledmachine.5spot.finos.org": admissionv1.Ignore,
+	}
+	if !maps.Equal(policies, want) {
+		t.Fatalf("the webhooks are %v, want %v", policies, want)
+	}
 	return config
 }
