@@ -29,7 +29,7 @@ var errHostTaken = errors.New("another ScheduledMachine has just begun to use th
 // that are looked at in the same moment one is refused, and sees the other by then.
 func (r *Reconciler) decide(ctx context.Context, s *scope, now time.Time) (lifecycle.Decision, error) {
 	who := client.ObjectKeyFromObject(s.scheduled).String()
-	d := lifecycle.Decide(s.facts(now))
+	d := s.decide(now)
 	if d.Action != lifecycle.Ensure || s.children.Machine != nil {
 		if s.children.Machine == nil || s.scheduled.Status.MachineRef != nil { // Everybody can see that.
 			r.hosts.Leave(who)
@@ -42,7 +42,7 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, now time.Time) (lifec
 	if err := r.observeHost(ctx, s); err != nil {
 		return lifecycle.Decision{}, err
 	}
-	if d = lifecycle.Decide(s.facts(now)); d.Action == lifecycle.Ensure {
+	if d = s.decide(now); d.Action == lifecycle.Ensure {
 		return lifecycle.Decision{}, errHostTaken
 	}
 	return d, nil

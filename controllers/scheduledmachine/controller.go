@@ -157,9 +157,6 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	if err != nil {
 		return wakeUp{}, err
 	}
-	if mark, told := lending.Of(sm, now); told && (d.Recheck.IsZero() || mark.Ends().Before(d.Recheck)) {
-		d.Recheck = mark.Ends()
-	}
 	actErr := r.act(ctx, s, d)
 	if actErr == nil && s.pending != nothing {
 		r.observeLag(s, r.Clock.Now())
@@ -178,6 +175,16 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 		next.priority = onTime
 	}
 	return next, err
+}
+
+// decide is what to do at now, and when to look again: also when a tool has been named for
+// long enough.
+func (s *scope) decide(now time.Time) lifecycle.Decision {
+	d := lifecycle.Decide(s.facts(now))
+	if mark, told := lending.Of(s.scheduled, now); told && (d.Recheck.IsZero() || mark.Ends().Before(d.Recheck)) {
+		d.Recheck = mark.Ends()
+	}
+	return d
 }
 
 // ejecting is how long a report waits for a Machine that is about to be ejected: as

@@ -356,20 +356,24 @@ func TestResumeWhereOnlyTheRecordIsLeft(t *testing.T) {
 		written []string
 	}{
 		"Left": {
-			"Nothing is there to lend, and nothing keeps the next one away.", map[string]any{where: left},
+			"Nothing is there to lend, and nothing keeps the next one away.",
+			map[string]any{where: left},
 			said("office: there is no ScheduledMachine of this name, so nothing joins. It was remembered that its owner took the machine back (process-match: java), " +
 				"which is forgotten now: one that is made again is lent by its schedule.\n"),
 			[]string{"delete r1"},
 		},
 		"MayNotDelete": {
-			"It names what to do, and who can.", map[string]any{where: left, "DELETE " + where: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden")},
+			"It names what to do, and who can.",
+			map[string]any{where: left, "DELETE " + where: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden")},
 			result{Err: "error: office: there is no ScheduledMachine of this name, and it is still remembered that its owner took the machine back (process-match: java): " +
 				"one that is made again stays off; whoever may runs kubectl -n farm delete reclaimedmachine/office: forbidden\n", Code: 1},
 			nil,
 		},
 		"MayNotSee": {
-			"Then the name is wrong, as far as this person can tell.", map[string]any{where: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden")},
-			result{Err: none, Code: 1}, nil,
+			"Then the name is wrong, as far as this person can tell.",
+			map[string]any{where: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden")},
+			result{Err: none, Code: 1},
+			nil,
 		},
 		"Nothing": {"The name is wrong.", nil, result{Err: none, Code: 1}, nil},
 	}
