@@ -36,6 +36,9 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 		return r.leave(d).Expedite(ctx, &s.children)
 	case lifecycle.Remove:
 		return r.leave(d).Remove(ctx, &s.children, r.Hooks)
+	case lifecycle.RemoveNode:
+		r.removeNode(ctx, s)
+		return nil
 	case lifecycle.Release:
 		return r.release(ctx, s.scheduled)
 	default:

@@ -228,6 +228,10 @@ func (s *scope) machineReady() metav1.Condition {
 		c.Reason, c.Message = v1alpha1.MachineAbsentReason, "There is no Machine"
 		return c
 	}
+	if left := s.lingering(); left != "" {
+		c.Reason, c.Message = clusterv1.MachineDeletingReason, left
+		return c
+	}
 	source := conditions.Get(m, clusterv1.ReadyCondition)
 	if deleting := conditions.Get(m, clusterv1.MachineDeletingCondition); deleting != nil && deleting.Status == metav1.ConditionTrue {
 		c.Reason, c.Message = deleting.Reason, deleting.Message

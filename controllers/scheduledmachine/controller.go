@@ -170,7 +170,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	}
 	err = errors.Join(actErr, keepErr, r.report(ctx, s, d, actErr))
 	next := r.wakeUp(d.Recheck, d.Again && err == nil)
-	next.retry = len(s.children.Unread) > 0
+	next.retry = len(s.children.Unread) > 0 || s.nodeLater
 	if conditions.IsTrue(sm, v1alpha1.ReadyCondition) {
 		next.priority = onTime
 	}
@@ -341,7 +341,8 @@ const (
 type wakeUp struct {
 	at       time.Time
 	priority int
-	// retry says that something could not be read, and is looked at again after a back-off.
+	// retry says that something could not be read, or that a Node could not be deleted, and
+	// is looked at again after a back-off.
 	retry bool
 }
 

@@ -136,7 +136,7 @@ func (s *scope) reportChildren() {
 	st.MachineRef = childReference(m, machineAPIVersion, "Machine")
 	st.ProviderID = m.Spec.ProviderID
 	st.LastScheduledTime = instant(children.CreatedAt(m))
-	if m.Status.NodeRef.IsDefined() {
+	if m.Status.NodeRef.IsDefined() && !s.nodeGone() {
 		st.NodeRef = nodeReference(m)
 		if first != nil && first.Name == st.NodeRef.Name && first.MachineID != "" && since.Equal(st.LastScheduledTime) {
 			st.NodeRef.MachineID = first.MachineID

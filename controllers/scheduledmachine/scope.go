@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -35,6 +36,12 @@ type scope struct {
 
 	// children are what exists. act keeps them up to date.
 	children children.Set
+
+	// nodeState is what is known of the Node of a machine that is gone, and node the Node of
+	// its name, nil if none is known. nodeLater says that it is to be tried again.
+	nodeState lifecycle.Presence
+	node      *corev1.Node
+	nodeLater bool
 
 	// schedule is the zero value, which is never active, if scheduleErr is set.
 	schedule    schedule.Schedule
@@ -105,6 +112,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	if err := r.observeHost(ctx, s); err != nil {
 		return nil, err
 	}
+	r.observeNode(ctx, s)
 	return s, r.watchChildren(s)
 }
 
@@ -152,6 +160,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		Machine:        s.children.MachineState(),
 		Expedited:      s.children.Expedited(),
 		Claimed:        s.host.second(),
+		Node:           s.nodeState,
 	}
 	f.Wanted, f.Change = s.answer(now)
 	if s.cluster != nil {

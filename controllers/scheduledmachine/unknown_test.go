@@ -54,12 +54,12 @@ var outages = map[string]outage{
 func (o outage) reads(lasts *bool) interceptor.Funcs {
 	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 		err := c.Get(ctx, key, obj, opts...)
-		if !*lasts || err != nil {
+		if !*lasts {
 			return err
 		}
 		switch obj := obj.(type) {
 		case *apiextensionsv1.CustomResourceDefinition:
-			if o.definition != nil && obj.Spec.Names.Kind == builder.GenericInfrastructureMachineKind {
+			if err == nil && o.definition != nil && obj.Spec.Names.Kind == builder.GenericInfrastructureMachineKind {
 				return o.definition(obj)
 			}
 		case *unstructured.Unstructured:
@@ -67,7 +67,7 @@ func (o outage) reads(lasts *bool) interceptor.Funcs {
 				return o.object
 			}
 		}
-		return nil
+		return err
 	}}
 }
 

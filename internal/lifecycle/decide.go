@@ -13,6 +13,9 @@ var rules = []rule{released, deleted, killed, reclaimed, clusterGone, interrupte
 // Decide returns the next step. It always decides.
 func Decide(f Facts) Decision {
 	d := first(f)
+	if f.husk() {
+		d.Action = RemoveNode // Whoever asked for the departure: there is nothing else to do.
+	}
 	d.Recheck = earliest(d.Recheck, f.Change)
 	return viaPending(f, d)
 }

@@ -66,6 +66,8 @@ const (
 	Expedite Action = "Expedite"
 	// Remove takes the machine out at once, without drain or grace.
 	Remove Action = "Remove"
+	// RemoveNode deletes the Node of a machine that is gone, whose Machine lingers.
+	RemoveNode Action = "RemoveNode"
 	// Release lets the object itself go: nothing of it is left.
 	Release Action = "Release"
 )
@@ -151,6 +153,10 @@ type Facts struct {
 	Deadline time.Time
 	// Expedited says that all waiting of the departure has been ended already.
 	Expedited bool
+	// Node is the Node of a Machine that is expedited and whose infrastructure is gone:
+	// Present or Leaving only if it is known to be that of this very Machine. Before, it
+	// is not looked at.
+	Node Presence
 }
 
 // Decision is what to do, what to report and when to look again.
@@ -189,6 +195,12 @@ func (f Facts) leaving() bool {
 		return false
 	}
 	return f.Machine == Leaving || f.Bootstrap == Leaving || f.Infrastructure == Leaving
+}
+
+// husk reports whether the Node stands for a machine that is gone. Cluster API deletes it,
+// too, but may not look for 20 s.
+func (f Facts) husk() bool {
+	return f.Machine == Leaving && f.Expedited && f.Infrastructure == Absent && f.Node == Present
 }
 
 // broken reports whether the Machine must be replaced: Cluster API does not mend a

@@ -43,7 +43,7 @@ func facts(t *rapid.T) lifecycle.Facts {
 		}
 	case lifecycle.Leaving:
 		f.Deadline = noon.Add(time.Duration(rapid.IntRange(-10, 10).Draw(t, "deadline")) * time.Minute)
-		f.Expedited = b("expedited")
+		f.Expedited, f.Node = b("expedited"), p("node")
 	case lifecycle.Absent, lifecycle.Unknown:
 	}
 	return f
@@ -124,6 +124,20 @@ func TestWhatIsUnknownChangesNothing(t *testing.T) {
 		}
 		if starts := d.Action == lifecycle.Depart && f.Machine == lifecycle.Present; starts && lifecycle.Decide(known).Action != lifecycle.Depart {
 			t.Fatalf("departs because of what nobody can see: Decide(%+v) = %+v", f, d)
+		}
+	})
+}
+
+func TestANodeGoesAfterItsMachine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := facts(t)
+		d := lifecycle.Decide(f)
+		husk := f.Machine == lifecycle.Leaving && f.Expedited && f.Infrastructure == lifecycle.Absent && f.Node == lifecycle.Present
+		if d.Action == lifecycle.RemoveNode && !husk {
+			t.Fatalf("a Node goes that may be in use: Decide(%+v) = %+v", f, d)
+		}
+		if husk && d.Action != lifecycle.RemoveNode && !d.Again {
+			t.Fatalf("a Node outlives its machine: Decide(%+v) = %+v", f, d)
 		}
 	})
 }
