@@ -49,6 +49,44 @@ func TestGraceIsOverAndWhatIsLeftIsSkipped(t *testing.T) {
 	}
 }
 
+// TestNodeAndStatusFollowTheHost has a budget that ends between two of Cluster API's tries
+// to drain, which are 20 s apart: it looks at the Machine again 15 s after the host is free.
+func TestNodeAndStatusFollowTheHost(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "follow")
+	const grace, soon = 25 * time.Second, 5 * time.Second
+	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "25s" })
+	l.runPinned(sm, "follow-work")
+	infra, node := l.family(sm).infra, l.node(sm)
+	begin := time.Now()
+	l.closeWindow(sm)
+	l.waitGone(infra)
+	free := time.Now()
+	if took := free.Sub(begin); took < grace-time.Second {
+		t.Errorf("the host must be free when the grace of %v is over, it took %v", grace, took)
+	}
+	l.must(l.WaitGone(timeout(t, patience), node))
+	l.waitFor(sm, func() error {
+		if sm.Status.NodeRef != nil || sm.Status.InfrastructureRef != nil {
+			return fmt.Errorf("status names what is gone: %+v, %+v", sm.Status.NodeRef, sm.Status.InfrastructureRef)
+		}
+		return nil
+	})
+	took := time.Since(free)
+	t.Logf("the host was free %v after the window's end; Node and status followed in %v", free.Sub(begin), took)
+	if took > soon {
+		t.Errorf("Node and status must follow in %v, they took %v", soon, took)
+	}
+	if sm.Status.MachineRef != nil { // Cluster API has not looked again.
+		l.must(phaseIs(sm, leaving))
+		if !strings.Contains(sm.Status.Message, node.Name+" are gone") {
+			t.Errorf("what is waited for is Cluster API, and no pod: %q", sm.Status.Message)
+		}
+	}
+	l.waitPhase(sm, inactive, metav1.ConditionTrue)
+	l.wantNothing(sm)
+}
+
 func TestDrainTimeoutIsClusterAPIs(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "draintime")
