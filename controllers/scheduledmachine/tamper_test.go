@@ -12,81 +12,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// A mark is something of ours on an object, which anybody who may write the object may
-// take off or change.
-type mark struct {
-	on func(*world) client.Object
-	// tamper takes it off, or changes it.
-	tamper func(client.Object)
-	// back reports whether it is there again; nil where nobody needs it to be.
-	back func(client.Object, *world) bool
-}
-
-func onMachine(w *world) client.Object        { m, _ := w.machine(); return m }
-func onBootstrap(w *world) client.Object      { b, _ := w.bootstrap(); return b }
-func onInfrastructure(w *world) client.Object { i, _ := w.infra(); return i }
-func onScheduledMachine(w *world) client.Object {
-	w.Read(w.sm)
-	return w.sm
-}
-
-// set returns a change of one label or annotation; an empty value takes it off.
-func set(get func(client.Object) map[string]string, put func(client.Object, map[string]string), key, value string) func(client.Object) {
-	return func(obj client.Object) {
-		m := get(obj)
-		delete(m, key)
-		if value != "" {
-			m[key] = value
-		}
-		put(obj, m)
+// marked returns an object that carries marks.
+func (w *world) marked(on string) client.Object {
+	switch on {
+	case testenv.OnMachine:
+		m, _ := w.machine()
+		return m
+	case testenv.OnBootstrap:
+		b, _ := w.bootstrap()
+		return b
+	case testenv.OnInfrastructure:
+		i, _ := w.infra()
+		return i
+	default:
+		w.Read(w.sm)
+		return w.sm
 	}
-}
-
-func label(key, value string) func(client.Object) {
-	return set(client.Object.GetLabels, client.Object.SetLabels, key, value)
-}
-
-func annotation(key, value string) func(client.Object) {
-	return set(client.Object.GetAnnotations, client.Object.SetAnnotations, key, value)
-}
-
-func labelled(obj client.Object, w *world) bool {
-	return obj.GetLabels()[v1alpha1.ScheduledMachineLabel] == w.sm.Name
-}
-
-func owned(obj client.Object, w *world) bool {
-	for _, ref := range obj.GetOwnerReferences() {
-		if ref.UID == w.sm.UID {
-			return true
-		}
-	}
-	return false
-}
-
-func marks() map[string]mark {
-	all := map[string]mark{
-		"FinalizerOff": {onScheduledMachine, func(o client.Object) { o.SetFinalizers(nil) }, func(o client.Object, _ *world) bool { return len(o.GetFinalizers()) > 0 }},
-		"ClusterOff":   {onScheduledMachine, func(o client.Object) { o.SetOwnerReferences(nil) }, func(o client.Object, _ *world) bool { return len(o.GetOwnerReferences()) > 0 }},
-	}
-	for name, on := range map[string]func(*world) client.Object{"Machine": onMachine, "Bootstrap": onBootstrap, "Infrastructure": onInfrastructure} {
-		all[name+"LabelOff"] = mark{on, label(v1alpha1.ScheduledMachineLabel, ""), labelled}
-		all[name+"LabelOfAnother"] = mark{on, label(v1alpha1.ScheduledMachineLabel, "another"), labelled}
-		all[name+"OwnerOff"] = mark{on, func(o client.Object) { o.SetOwnerReferences(nil) }, owned}
-	}
-	for name, on := range map[string]func(*world) client.Object{"Bootstrap": onBootstrap, "Infrastructure": onInfrastructure} {
-		all[name+"HashOff"] = mark{on, annotation(v1alpha1.SpecHashAnnotation, ""), nil}
-		all[name+"HashChanged"] = mark{on, annotation(v1alpha1.SpecHashAnnotation, "another"), nil}
-	}
-	for name, key := range map[string]string{
-		"AppliedHash": v1alpha1.AppliedHashAnnotation, "Created": v1alpha1.CreatedAnnotation,
-		"PreDrain": v1alpha1.PreDrainHookAnnotation, "PreTerminate": v1alpha1.PreTerminateHookAnnotation,
-	} {
-		all[name+"Off"] = mark{onMachine, annotation(key, ""), nil}
-		all[name+"Changed"] = mark{onMachine, annotation(key, "nonsense"), nil}
-	}
-	return all
 }
 
 // tampered are the phases in which somebody tampers, and how a running machine gets there.
@@ -150,20 +94,20 @@ func (w *world) seen() string {
 func TestNoMarkOfOursIsLoadBearing(t *testing.T) {
 	for phase, enter := range tampered {
 		want := story(t, enter, func(*world) {})
-		for name, m := range marks() {
+		for name, m := range testenv.Marks() {
 			if phase == "Deleting" && name == "FinalizerOff" {
 				continue // Then there is no object any more, and its machine runs on: docs/threat-model.md.
 			}
 			t.Run(phase+"/"+name, func(t *testing.T) {
 				got := story(t, enter, func(w *world) {
-					obj := m.on(w)
+					obj := w.marked(m.On)
 					leaving := !obj.GetDeletionTimestamp().IsZero() || !w.sm.DeletionTimestamp.IsZero()
 					before := obj.DeepCopyObject().(client.Object)
-					m.tamper(obj)
+					m.Tamper(obj)
 					w.Must(w.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
 					w.settle()
 					ownership := len(before.GetOwnerReferences()) != len(obj.GetOwnerReferences())
-					if now := m.on(w); m.back != nil && !m.back(now, w) && (!ownership || !leaving) {
+					if now := w.marked(m.On); m.Back != nil && !m.Back(now, w.sm) && (!ownership || !leaving) {
 						t.Errorf("it is not put back: %+v", now)
 					}
 				})
