@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+var (
+	shared *system.System
+	lab    *plane.Workload
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(klog.Background())
+	os.Exit(system.Main(system.Options{}, prepare, m.Run))
+}
+
+func prepare(ctx context.Context, s *system.System) (err error) {
+	shared = s
+	if lab, err = s.NewWorkload(ctx, plane.WorkloadOptions{Namespace: "lab", Name: "lab"}); err != nil {
+		return err
+	}
+	return lab.EnsureNamespace(ctx, "lab")
+}
