@@ -204,6 +204,7 @@ func (f *fleet) wantAnotherUntouched() {
 }
 
 func TestNoMarkOfOursKeepsAMachineFromItsOwner(t *testing.T) {
+	t.Parallel()
 	for phase, enter := range stages {
 		want := reclaimed(t, enter, func(*fleet) {}, false)
 		marks := testenv.Marks()
