@@ -103,7 +103,7 @@ func marksOfAnEmergency() map[string]testenv.Mark {
 	for name, of := range map[string]struct{ on, key string }{
 		"Record":          {testenv.OnScheduledMachine, v1alpha1.EmergencyReclaimAnnotation},
 		"Times":           {testenv.OnScheduledMachine, v1alpha1.ReclaimTimesAnnotation},
-		"Leaving":         {testenv.OnMachine, v1alpha1.LeavingAnnotation},
+		"Departure":       {testenv.OnMachine, v1alpha1.DepartureAnnotation},
 		"SkipDrain":       {testenv.OnMachine, clusterv1.ExcludeNodeDrainingAnnotation},
 		"SkipVolumes":     {testenv.OnMachine, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation},
 		"SkipRemediation": {testenv.OnMachine, clusterv1.MachineSkipRemediationAnnotation},
@@ -177,7 +177,7 @@ func (f *fleet) seen() string {
 	m.Namespace, m.Name = f.sm.Namespace, children.NamesOf(f.sm.Name).Machine
 	s := fmt.Sprintf("machine=%s infrastructure=%s bootstrap=%s node=%s", state(m),
 		state(f.built(children.InfrastructureOf(f.sm))), state(f.built(children.BootstrapOf(f.sm))), state(f.node))
-	expedited := actuate.Children{Machine: m}.Expedited() || m.UID == ""
+	expedited := (&children.Set{Machine: m}).Expedited() || m.UID == ""
 	kept := &v1alpha1.ReclaimedMachineList{}
 	f.Must(f.Client.List(f.Context(), kept, client.InNamespace(f.sm.Namespace)))
 	s += fmt.Sprintf(" expedited=%t tainted=%t kept=%d", expedited, f.tainted(reclaimapi.NodeTaint), len(kept.Items))

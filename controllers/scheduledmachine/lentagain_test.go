@@ -3,7 +3,6 @@
 package scheduledmachine_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,9 +50,7 @@ func (w *world) events() []string {
 	}
 }
 
-func (w *world) toldOnce() bool {
-	return len(slices.DeleteFunc(w.events(), func(e string) bool { return !strings.HasPrefix(e, "Warning LentAgain ") })) == 1
-}
+func (w *world) toldOnce() bool { return w.told(v1alpha1.LentAgainEvent) == 1 }
 
 func TestAToolThatLendsAgainIsNamed(t *testing.T) {
 	w := justGivenBack(t, v1alpha1.ResumeOnEnable)
