@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,7 +58,7 @@ type Reconciler struct {
 	nodes, pods workload.Watch
 	watchFilter string
 	fresh       wake.Freshness
-	differing   differing
+	differing   wake.Differing
 }
 
 // scope holds what one reconcile reads.
@@ -85,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
 		r.fresh.Forget(req)
-		r.differing.over(req)
+		r.differing.Over(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
@@ -114,16 +113,17 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, sm *v1alph
 	v := Decide(s.facts())
 	last := conditions.Get(sm, v1alpha1.OwnerProtectedCondition)
 	if v.Settled(last) {
-		r.differing.over(req)
+		r.differing.Over(req)
 		return 0, s.unreadable
 	}
-	if wait := r.differing.left(req, v.Patience(last), r.Clock.Now()); wait > 0 {
+	now := r.Clock.Now()
+	if wait := r.differing.Until(req, v.Patience(last), now).Sub(now); wait > 0 {
 		return wait, s.unreadable
 	}
 	if err := r.report(ctx, sm, v); err != nil {
 		return 0, errors.Join(client.IgnoreNotFound(err), s.unreadable)
 	}
-	r.differing.over(req)
+	r.differing.Over(req)
 	return 0, s.unreadable
 }
 
@@ -241,32 +241,4 @@ func (s *scope) leaving() bool {
 	return sm.BeingReclaimed() || sm.Spec.KillSwitch || !sm.DeletionTimestamp.IsZero() ||
 		s.machine != nil && !s.machine.DeletionTimestamp.IsZero() ||
 		s.node != nil && (!s.node.DeletionTimestamp.IsZero() || reclaimapi.Requested(s.node.Annotations))
-}
-
-// differing knows since when what is seen of an object differs from what was reported.
-// It can be lost: then a report waits a little longer. The zero value is ready for use.
-type differing struct {
-	mu    sync.Mutex
-	since map[ctrl.Request]time.Time
-}
-
-// left returns how much of a patience is left, which begins with the first call.
-func (d *differing) left(req ctrl.Request, patience time.Duration, now time.Time) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.since == nil {
-		d.since = map[ctrl.Request]time.Time{}
-	}
-	begun, ok := d.since[req]
-	if !ok || begun.After(now) { // A clock may be set back.
-		begun = now
-		d.since[req] = begun
-	}
-	return begun.Add(patience).Sub(now)
-}
-
-func (d *differing) over(req ctrl.Request) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.since, req)
 }
