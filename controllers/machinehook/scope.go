@@ -5,20 +5,17 @@ package machinehook
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/extensions"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
@@ -53,7 +50,7 @@ func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*
 	if !s.servedBy(r.watchFilter) {
 		return nil, nil
 	}
-	s.hooks, err = r.hooksFor(ctx, machine.Namespace)
+	s.hooks, err = extensions.For(ctx, r.Reader, machine.Namespace)
 	return s, err
 }
 
@@ -76,32 +73,6 @@ func (s *scope) servedBy(filter string) bool {
 		}
 	}
 	return true
-}
-
-// hooksFor returns the extensions for a namespace in the order of their names. A selector
-// that cannot be read selects it: an extension is asked once too often rather than not.
-// One that is being deleted is gone.
-func (r *Reconciler) hooksFor(ctx context.Context, namespace string) ([]v1alpha1.MachineDeletionHook, error) {
-	list := &v1alpha1.MachineDeletionHookList{}
-	if err := r.Reader.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("listing MachineDeletionHooks: %w", err)
-	}
-	ns := &metav1.PartialObjectMetadata{}
-	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if len(list.Items) > 0 {
-		if err := r.Reader.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
-			return nil, fmt.Errorf("reading Namespace: %w", err)
-		}
-	}
-	hooks := slices.DeleteFunc(list.Items, func(h v1alpha1.MachineDeletionHook) bool {
-		if !h.DeletionTimestamp.IsZero() || h.Spec.NamespaceSelector == nil {
-			return !h.DeletionTimestamp.IsZero()
-		}
-		selector, err := metav1.LabelSelectorAsSelector(h.Spec.NamespaceSelector)
-		return err == nil && !selector.Matches(labels.Set(ns.Labels))
-	})
-	slices.SortFunc(hooks, func(a, b v1alpha1.MachineDeletionHook) int { return strings.Compare(a.Name, b.Name) })
-	return hooks, nil
 }
 
 // facts is the border between Kubernetes and the decision.
