@@ -31,7 +31,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 		return r.ensure(ctx, s)
 	case lifecycle.Depart:
 		s.pending = waits // Depart is only decided where there is something to delete.
-		return r.leave(d).Depart(ctx, &s.children)
+		return r.depart(ctx, s, d)
 	case lifecycle.Expedite:
 		return r.leave(d).Expedite(ctx, &s.children)
 	case lifecycle.Remove:

@@ -67,7 +67,8 @@ type Reconciler struct {
 	watchFilter string
 	fresh       wake.Freshness
 	// hosts knows who is about to use a host.
-	hosts hosts.Book
+	hosts    hosts.Book
+	departed departed
 	// measured has the edge, in Unix seconds, whose lag was measured last, by
 	// ScheduledMachine.
 	measured sync.Map
@@ -85,6 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
 		r.Backoff.Forget(req)
 		r.fresh.Forget(req)
+		r.departed.forget(req.NamespacedName)
 		r.measured.Delete(req.NamespacedName)
 		r.hosts.Leave(req.String())
 		return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -168,7 +168,7 @@ func TestDepartureIsBounded(t *testing.T) {
 	w.report(m, clusterv1.MachineDeletingCondition, metav1.ConditionTrue, "DrainingNode", "Pod default/db-0: cannot evict")
 	// The API server's clock is months ahead of ours: the budget does not depend on it.
 	deadline := w.clock.Now().Add(10 * time.Minute)
-	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.DaysOfWeek = nil })
+	w.settle()
 	w.clock.SetTime(deadline.Add(-3 * time.Second))
 	if next := w.settle(); next != 3*time.Second {
 		t.Errorf("three seconds before the deadline the next look is in %v", next)

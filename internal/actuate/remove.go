@@ -24,8 +24,8 @@ func (a Action) Record(ctx context.Context, m *clusterv1.Machine) error {
 	return a.Patch(ctx, m, before)
 }
 
-// LetGo takes hooks of ours off a Machine that is being deleted, and has Cluster API skip
-// waits, in one write with the record of its departure.
+// LetGo takes hooks of ours off a Machine that leaves, and has Cluster API skip waits, in one
+// write with the record of its departure.
 func (a Action) LetGo(ctx context.Context, m *clusterv1.Machine, skip Waits, hooks ...string) error {
 	before := m.DeepCopy()
 	a.record(m)
