@@ -132,7 +132,7 @@ func TestNothingIsLeftOfAMachineThatWasLent(t *testing.T) {
 }
 
 func TestACrashLosesNoRecord(t *testing.T) {
-	testenv.CrashPoints(t, 6, func(t *testing.T, fail testenv.Fail) ([]string, int) {
+	testenv.CrashPoints(t, 5, func(t *testing.T, fail testenv.Fail) ([]string, int) {
 		t.Helper()
 		w := givenBack(t, v1alpha1.ResumeOnEnable)
 		w.Writes, w.Fail = nil, fail

@@ -131,24 +131,26 @@ func TestALastingConflictCostsOneTryPerBackOff(t *testing.T) {
 	}
 }
 
-// TestWhatTheMachineShowsHoldsNothingUp, because the newer Machine wakes us: here,
-// Cluster API writes it in between.
-func TestWhatTheMachineShowsHoldsNothingUp(t *testing.T) {
+// TestWhatTheMachineShowsIsNotRefused because Cluster API writes the same status: here,
+// before the cache shows it.
+func TestWhatTheMachineShowsIsNotRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
 	m, _ := w.machine()
 	reads, _ := w.Late(m)
 	w.r = w.reconciler(w.Recorded(reads))
-	w.Edit(m, func() { metav1.SetMetaDataAnnotation(&m.ObjectMeta, "touched", "true") })
+	w.report(m, clusterv1.MachineAvailableCondition, metav1.ConditionTrue, "Available", "")
 	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(false) })
 	w.Writes = nil
-	if next := w.reconcile().RequeueAfter; next == wake.QuietRetry {
-		t.Errorf("tries again in %v, before the cache can show anything new", next)
+	w.reconcile()
+	if want := []string{"patch ScheduledMachine status", "apply Machine status"}; !slices.Equal(w.Writes, want) {
+		t.Errorf("%v, want %v", w.Writes, want)
 	}
-	if !slices.Contains(w.Writes, "patch Machine status") {
-		t.Fatalf("%v: the test shows nothing", w.Writes)
+	w.Read(m)
+	if c := conditions.Get(m, v1alpha1.MachineScheduledCondition); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ScheduleDisabledReason {
+		t.Errorf("the Machine shows %+v", c)
 	}
-	if w.sm.Status.Phase != v1alpha1.PhaseDisabled {
-		t.Errorf("phase %s, want %s", w.sm.Status.Phase, v1alpha1.PhaseDisabled)
+	if !conditions.IsTrue(m, clusterv1.MachineAvailableCondition) || !conditions.IsTrue(m, clusterv1.ReadyCondition) {
+		t.Errorf("what Cluster API wrote is lost: %+v", m.Status.Conditions)
 	}
 }

@@ -26,9 +26,14 @@ var machineAPIVersion = clusterv1.GroupVersion.String()
 // reportConditions writes every condition of the object and its message.
 func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Time) {
 	ready := s.ready(d, actErr)
-	for _, c := range []metav1.Condition{
-		ready, s.scheduledCondition(now), s.machineReady(), s.referencesValid(), s.reachable(),
-	} {
+	report := []metav1.Condition{ready, s.scheduledCondition(now), s.machineReady(), s.referencesValid(), s.reachable()}
+	if !conditions.Has(s.scheduled, clusterv1.PausedCondition) {
+		report = append(report, metav1.Condition{
+			Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason,
+			ObservedGeneration: s.scheduled.Generation,
+		})
+	}
+	for _, c := range report {
 		c.Message = clip.Message(c.Message)
 		c.LastTransitionTime = metav1.NewTime(now)
 		conditions.Set(s.scheduled, c)
@@ -105,7 +110,7 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 	case lifecycle.KillSwitchActing:
 		c.Message = withDetail(withDetail(c.Message, s.hooksInTheWay()), s.leftovers())
 	case lifecycle.MachineNotReady:
-		c.Message = withDetail(c.Message, s.machineReady().Message)
+		c.Message = withDetail(c.Message, s.notReady())
 	case lifecycle.GracefulShutdown:
 		c.Message = s.leaving()
 	case lifecycle.NoCluster:
@@ -124,6 +129,15 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 		c.Message = withDetail(c.Message, edits)
 	}
 	return c
+}
+
+// notReady says what a Machine waits for that is not ready. Cluster API reports on it
+// before it names its Node.
+func (s *scope) notReady() string {
+	if c := s.machineReady(); c.Status != metav1.ConditionTrue {
+		return c.Message
+	}
+	return "Cluster API has not named its Node yet"
 }
 
 // leaving says what a departure waits for.

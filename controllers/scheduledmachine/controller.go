@@ -67,8 +67,9 @@ type Reconciler struct {
 	watchFilter string
 	fresh       wake.Freshness
 	// hosts knows who is about to use a host.
-	hosts    hosts.Book
-	departed departed
+	hosts     hosts.Book
+	differing wake.Differing
+	departed  departed
 	// measured has the edge, in Unix seconds, whose lag was measured last, by
 	// ScheduledMachine.
 	measured sync.Map
@@ -86,6 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
 		r.Backoff.Forget(req)
 		r.fresh.Forget(req)
+		r.differing.Over(req)
 		r.departed.forget(req.NamespacedName)
 		r.measured.Delete(req.NamespacedName)
 		r.hosts.Leave(req.String())
@@ -170,8 +172,9 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	if actErr == nil && keepErr == nil && (d.Action == lifecycle.Release || s.pending != nothing) {
 		return r.wakeUp(d.Recheck, s.pending == follows), nil
 	}
-	err = errors.Join(actErr, keepErr, r.report(ctx, s, d, actErr))
-	next := r.wakeUp(d.Recheck, d.Again && err == nil)
+	again, reportErr := r.report(ctx, s, d, actErr)
+	err = errors.Join(actErr, keepErr, reportErr)
+	next := r.wakeUp(sooner(d.Recheck, again), d.Again && err == nil)
 	next.retry = len(s.children.Unread) > 0 || s.nodeLater
 	if conditions.IsTrue(sm, v1alpha1.ReadyCondition) {
 		next.priority = onTime
@@ -215,6 +218,9 @@ func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
 	}
 	if err := r.claim(ctx, s); err != nil || sm.ResourceVersion != read {
 		return sm.ResourceVersion != read, err
+	}
+	if !s.paused && !conditions.Has(sm, clusterv1.PausedCondition) {
+		return false, nil // The first report shows it. One that says otherwise is corrected before anything is done.
 	}
 	wrote, err := r.Actuate.Paused(ctx, s.cluster, sm)
 	if wrote {
@@ -354,6 +360,14 @@ func (r *Reconciler) wakeUp(at time.Time, again bool) wakeUp {
 		at = r.Clock.Now()
 	}
 	return wakeUp{at: at, priority: underWay}
+}
+
+// sooner is the earlier of two instants, of which zero is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // result turns an instant into a requeue. A past instant requeues at once rather

@@ -186,7 +186,7 @@ func TestSettledWritesNothing(t *testing.T) {
 // TestCrashPoints stops the controller before each of its writes, and after each
 // with the reply lost, in the life of a machine from joining to the kill switch,
 // and starts it anew. Every run ends as the run without a crash.
-func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 14, life) }
+func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 13, life) }
 
 // life leads a machine through its life and tells what was seen at each station.
 func life(t *testing.T, fail testenv.Fail) (stations []string, writes int) {

@@ -11,19 +11,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
 // report writes status at most once, and says what changed only after the write.
-// Everything in it comes from this run: nothing an earlier run wrote is trusted.
-func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision, actErr error) error {
+// Everything in it comes from this run: nothing an earlier run wrote is trusted. It
+// returns when it is to be asked again, where it left progress for later; else zero.
+func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision, actErr error) (again time.Time, err error) {
 	if apierrors.IsConflict(actErr) {
-		return nil // The next run sees the newer object; there is nothing to tell.
+		return time.Time{}, nil // The next run sees the newer object; there is nothing to tell.
 	}
 	now := r.Clock.Now()
 	st := &s.scheduled.Status
@@ -37,28 +40,44 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	s.reportHost(now)
 	s.reportConditions(d, actErr, now)
 
-	if err := r.Actuate.PatchStatus(ctx, s.scheduled, s.before); err != nil {
-		return err
+	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.scheduled)}
+	if s.mayWait(now) {
+		if due := r.differing.Until(req, readable, now); now.Before(due) {
+			s.scheduled.Status = s.before.Status
+			return due, nil
+		}
 	}
+	if err := r.Actuate.PatchStatus(ctx, s.scheduled, s.before); err != nil {
+		return time.Time{}, err
+	}
+	r.differing.Over(req)
 	r.announce(ctx, s.scheduled, s.before)
 	r.announceHost(s.scheduled, s.before)
-	return r.reportOnMachine(ctx, s.children.Machine, s.scheduled)
+	return time.Time{}, r.reportOnMachine(ctx, s.children.Machine, s.scheduled)
 }
 
 // reportOnMachine shows the schedule where clusterctl describe looks: its tree has
 // Machines, and no kinds of others. It waits until Cluster API has nothing to do for
 // the Machine: where hundreds join at once, two writers of one status only get in each
-// other's way. A conflict is no error, for the newer Machine wakes us.
+// other's way. A Machine that is gone, or another one, is no error: it wakes us.
 func (r *Reconciler) reportOnMachine(ctx context.Context, m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) error {
-	if m == nil || !m.DeletionTimestamp.IsZero() || !conditions.IsTrue(m, clusterv1.ReadyCondition) {
+	if m == nil || !m.DeletionTimestamp.IsZero() || !conditions.IsTrue(m, clusterv1.ReadyCondition) || !m.Status.NodeRef.IsDefined() {
 		return nil
 	}
-	before := m.DeepCopy()
-	shown := *conditions.Get(sm, v1alpha1.ScheduledCondition)
-	conditions.Set(m, metav1.Condition{
+	shown := conditions.Get(sm, v1alpha1.ScheduledCondition)
+	c := metav1.Condition{
 		Type: v1alpha1.MachineScheduledCondition, Status: shown.Status, Reason: shown.Reason, Message: shown.Message,
-	})
-	if err := r.Actuate.PatchStatus(ctx, m, before); !apierrors.IsConflict(err) {
+		LastTransitionTime: metav1.NewTime(r.Clock.Now()),
+	}
+	if last := conditions.Get(m, c.Type); last != nil {
+		if conditions.HasSameState(last, &c) {
+			return nil
+		}
+		if last.Status == c.Status {
+			c.LastTransitionTime = last.LastTransitionTime
+		}
+	}
+	if err := actuate.IgnoreNoObject(r.Actuate.ApplyCondition(ctx, m, children.MachineKind, c)); !apierrors.IsConflict(err) {
 		return err
 	}
 	return nil

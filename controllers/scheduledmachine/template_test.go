@@ -204,7 +204,7 @@ func (w *world) endOfTheMachine() {
 
 // TestCrashPointsOfClones is the beginning of TestCrashPoints, with templates.
 func TestCrashPointsOfClones(t *testing.T) {
-	testenv.CrashPoints(t, 9, func(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
+	testenv.CrashPoints(t, 8, func(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 		t.Helper()
 		w := newWorld(t, clonedFrom("desk"))
 		w.newTemplate(bootstrapTemplate("desk"), "")

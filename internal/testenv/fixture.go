@@ -100,6 +100,9 @@ func (f *Fixture) Recorded(reads interceptor.Funcs) client.Client {
 	reads.SubResourcePatch = func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 		return f.write("patch "+kindOf(obj)+" "+sub, func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
 	}
+	reads.SubResourceApply = func(ctx context.Context, c client.Client, sub string, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+		return f.write("apply "+kindOf(obj)+" "+sub, func() error { return c.SubResource(sub).Apply(ctx, obj, opts...) })
+	}
 	return interceptor.NewClient(f.Client, reads)
 }
 

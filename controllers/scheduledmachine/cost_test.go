@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// wrote returns what was written since the last call, and the reasons of Events.
+func (w *world) wrote() []string {
+	w.Helper()
+	out := w.Writes
+	w.Writes = nil
+	for {
+		select {
+		case e := <-w.recorder.Events:
+			out = append(out, "event "+strings.Join(strings.Fields(e)[:2], " "))
+		default:
+			return out
+		}
+	}
+}
+
+// costs checks what was written since the last call.
+func (w *world) costs(what string, want ...string) {
+	w.Helper()
+	if diff := cmp.Diff(want, w.wrote()); diff != "" {
+		w.Errorf("%s: -want, +got:\n%s", what, diff)
+	}
+}
+
+// says has Cluster API report on the Machine twice within a second, as it does on most of
+// a machine's way, and looks after each.
+func (w *world) says(condition string, messages ...string) {
+	w.Helper()
+	for _, message := range messages {
+		m, _ := w.machine()
+		before := m.DeepCopy()
+		status := metav1.ConditionFalse
+		if condition == clusterv1.MachineDeletingCondition {
+			status = metav1.ConditionTrue
+		}
+		conditions.Set(m, metav1.Condition{Type: condition, Status: status, Reason: "NotReady", Message: message})
+		w.Must(w.Client.Status().Patch(w.Context(), m, client.MergeFrom(before)))
+		w.settle()
+		w.clock.SetTime(w.clock.Now().Add(time.Second))
+	}
+}
+
+// TestWhatALifeCosts lists every write of the life of a machine that comes and goes within
+// seconds. Who adds one here adds it to every machine, every day: see docs/benchmarks.md.
+func TestWhatALifeCosts(t *testing.T) {
+	w := newWorld(t, nil)
+	w.settle()
+	w.costs("an object comes",
+		"patch ScheduledMachine", // finalizer, label, owner
+		"patch ScheduledMachine status", "patch ScheduledMachine status",
+		"event Normal Pending", "event Normal Inactive")
+
+	w.clock.SetTime(monday.Add(time.Second))
+	w.settle()
+	w.costs("its window opens",
+		"create GenericBootstrapConfig", "create GenericInfrastructureMachine", "apply Machine",
+		"patch ScheduledMachine status", "event Normal MachineNotReady")
+	w.says(clusterv1.ReadyCondition, "waiting for bootstrap data", "waiting for infrastructure", "waiting for the Node")
+	w.costs("it joins")
+	m, _ := w.machine()
+	w.hold(m)
+	i, _ := w.infra()
+	w.hold(i)
+	w.report(m, clusterv1.ReadyCondition, metav1.ConditionTrue, "Ready", "")
+	w.settle()
+	w.costs("it is ready", "patch ScheduledMachine status", "apply Machine status", "event Normal MachineRunning")
+
+	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
+	w.settle()
+	w.costs("its window ends",
+		"patch Machine", // since when it leaves, and our hooks
+		"delete Machine",
+		"patch ScheduledMachine status", "event Normal ShuttingDown")
+	w.says(clusterv1.MachineDeletingCondition, "draining", "waiting for infrastructure", "waiting for bootstrap")
+	w.costs("it leaves")
+	w.gone()
+	w.settle()
+	w.costs("it is gone", "patch ScheduledMachine status", "event Normal Inactive")
+	w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	w.settle()
+	w.costs("nothing happens")
+}
+
+// TestProgressIsReportedOnceItCanBeRead, by a new manager, too.
+func TestProgressIsReportedOnceItCanBeRead(t *testing.T) {
+	for name, restart := range map[string]bool{"": false, "after a restart": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.clock.SetTime(monday.Add(time.Hour))
+			w.settle()
+			w.says(clusterv1.ReadyCondition, "one", "two")
+			if restart {
+				w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))
+				w.clock.SetTime(w.clock.Now().Add(-2 * time.Second))
+			}
+			w.wrote()
+			next := w.settle()
+			if want := 8 * time.Second; !restart && next != want || restart && next != 10*time.Second {
+				t.Errorf("the next look is in %v", next)
+			}
+			w.costs("before")
+			w.clock.SetTime(w.clock.Now().Add(next))
+			w.settle()
+			w.costs("then", "patch ScheduledMachine status")
+			if got := w.sm.Status.Message; !strings.Contains(got, "two") {
+				t.Errorf("the message is %q", got)
+			}
+		})
+	}
+}
+
+// TestWhatIsNotProgressDoesNotWait: what people did, what went wrong, and the end of a
+// budget.
+func TestWhatIsNotProgressDoesNotWait(t *testing.T) {
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "10m" })
+	w.running()
+	m, _ := w.machine()
+	w.wrote()
+	w.report(m, clusterv1.ReadyCondition, metav1.ConditionFalse, "NotReady", "the Node is lost")
+	w.settle()
+	w.costs("not ready any more", "patch ScheduledMachine status")
+	w.report(m, clusterv1.ReadyCondition, metav1.ConditionFalse, "NotReady", "and its disk is full")
+	w.settle()
+	w.costs("progress")
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Priority = new(int32(7)) })
+	w.settle()
+	w.costs("an edit", "patch ScheduledMachine status")
+	if got := w.sm.Status.Message; !strings.Contains(got, "disk is full") {
+		t.Errorf("the message is %q", got)
+	}
+	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
+	w.settle()
+	w.clock.SetTime(w.clock.Now().Add(10 * time.Minute))
+	w.settle()
+	w.wrote()
+	w.report(m, clusterv1.MachineDeletingCondition, metav1.ConditionTrue, "DrainingNode", "cannot evict")
+	w.settle()
+	w.costs("the budget is over", "patch ScheduledMachine status")
+}
+
+// TestOurHooksGoBeforeTheMachine where nobody is asked, so that Cluster API looks once.
+func TestOurHooksGoBeforeTheMachine(t *testing.T) {
+	for name, extension := range map[string]bool{"nobody is asked": false, "somebody is asked": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.running()
+			if extension {
+				w.asks()
+			}
+			w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
+			w.settle()
+			m, _ := w.machine()
+			_, drain := m.Annotations[v1alpha1.PreDrainHookAnnotation]
+			_, terminate := m.Annotations[v1alpha1.PreTerminateHookAnnotation]
+			_, marked := m.Annotations[v1alpha1.LeavingAnnotation]
+			if m.DeletionTimestamp.IsZero() || drain != extension || terminate != extension || marked == extension {
+				t.Errorf("being deleted %t, with hooks %t, %t, marked %t", !m.DeletionTimestamp.IsZero(), drain, terminate, marked)
+			}
+		})
+	}
+}
+
+// asks registers an extension for every namespace, until the test ends.
+func (w *world) asks() {
+	w.Helper()
+	hook := &v1alpha1.MachineDeletionHook{ObjectMeta: metav1.ObjectMeta{Name: w.sm.Namespace}}
+	hook.Spec.ClientConfig.URL = "https://extension.test"
+	hook.Spec.ClientConfig.CABundle = []byte("bundle")
+	hook.Spec.DeadlineSeconds = 60
+	w.Create(hook)
+	w.Cleanup(func() { _ = w.Client.Delete(context.Background(), hook) })
+}
+
+// TestAMachineIsDeletedOnce, although the write before it wakes the controller, and its
+// cache shows a Machine that nobody deletes.
+func TestAMachineIsDeletedOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	m, _ := w.machine()
+	reads, thaw := w.Late(m)
+	w.r = w.reconciler(w.Recorded(reads))
+	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
+	w.wrote()
+	look := func() {
+		w.Helper()
+		_, err := w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+		w.Must(err)
+	}
+	look()
+	look()
+	w.costs("twice from a late cache", "patch Machine", "delete Machine")
+	w.clock.SetTime(w.clock.Now().Add(time.Minute))
+	look()
+	if len(w.wrote()) == 0 {
+		t.Error("a Machine that nobody deletes, a minute later, is left as it is")
+	}
+	thaw()
+	w.settle()
+	w.want(v1alpha1.PhaseShuttingDown, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ShuttingDownReason)
+}
