@@ -32,6 +32,9 @@ type contender struct {
 type cycle struct {
 	up, down           time.Duration
 	total, mine, reads int
+	// status, events and refused are kinds of our writes: to a status, Events, and those
+	// that were not carried out.
+	status, events, refused int
 }
 
 // benchScale brings machines up and down in three ways, one after the other.
@@ -66,8 +69,15 @@ func benchScale(ctx context.Context, b *bench) error {
 			l.add(fig(deployment, "MachineDeployment").against("bare loop", limit))
 			l.add(limit)
 		}
-		l.add(one("writes of 5-Spot, each life cycle", "requests", l.scale, float64(mine.mine-mine.reads)/n))
-		l.add(one("reads of 5-Spot, each life cycle", "requests", l.scale, float64(mine.reads)/n))
+		for _, c := range []struct {
+			what  string
+			count int
+		}{
+			{"writes of 5-Spot", mine.mine - mine.reads}, {"of them to a status", mine.status}, {"of them Events", mine.events},
+			{"of them refused", mine.refused}, {"reads of 5-Spot", mine.reads},
+		} {
+			l.add(one(c.what+", each life cycle", "requests", l.scale, float64(c.count)/n))
+		}
 		return nil
 	})
 }
@@ -125,14 +135,28 @@ func (l *lab) countCycle(out *cycle) error {
 		}
 		out.mine++
 		kinds[q.outcome()]++
-		if !q.isWrite() {
-			out.reads++
-		}
+		out.count(q)
 	}
 	if out.mine > 0 {
 		l.note("requests of 5-Spot: %v", kinds)
 	}
 	return nil
+}
+
+// count counts a request of ours by its kind.
+func (c *cycle) count(q request) {
+	switch {
+	case !q.isWrite():
+		c.reads++
+		return
+	case q.isEvent():
+		c.events++
+	case q.ObjectRef.Subresource == "status":
+		c.status++
+	}
+	if !q.accepted() {
+		c.refused++
+	}
 }
 
 // adminName is the user of this program.
