@@ -77,7 +77,7 @@ func (r *Reconciler) reportOnMachine(ctx context.Context, m *clusterv1.Machine, 
 			c.LastTransitionTime = last.LastTransitionTime
 		}
 	}
-	if err := actuate.IgnoreNoObject(r.Actuate.ApplyCondition(ctx, m, children.MachineKind, c)); !apierrors.IsConflict(err) {
+	if err := kinds.IgnoreNoObject(r.Actuate.ApplyCondition(ctx, m, children.MachineKind, c)); !apierrors.IsConflict(err) {
 		return err
 	}
 	return nil
