@@ -170,7 +170,11 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 		return wakeUp{}, errors.Join(actErr, keepErr)
 	}
 	if actErr == nil && keepErr == nil && (d.Action == lifecycle.Release || s.pending != nothing) {
-		return r.wakeUp(d.Recheck, s.pending == follows), nil
+		next := d.Recheck
+		if s.pending == follows {
+			next = r.Clock.Now().Add(unwatched)
+		}
+		return r.wakeUp(next, false), nil
 	}
 	again, reportErr := r.report(ctx, s, d, actErr)
 	err = errors.Join(actErr, keepErr, reportErr)
@@ -191,6 +195,10 @@ func (s *scope) decide(now time.Time) lifecycle.Decision {
 	}
 	return d
 }
+
+// unwatched is when an object that was made is looked for whose event does not come, such
+// as the first of a kind. To look before its event is to make it again, and be refused.
+const unwatched = 2 * wake.QuietRetry
 
 // ejecting is how long a report waits for a Machine that is about to be ejected: as
 // long as the last of many owners who come back at once may have to wait.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // wrote returns what was written since the last call, and the reasons of Events.
@@ -217,4 +218,18 @@ func TestAMachineIsDeletedOnce(t *testing.T) {
 	thaw()
 	w.settle()
 	w.want(v1alpha1.PhaseShuttingDown, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ShuttingDownReason)
+}
+
+// TestWhatWasMadeIsNotMadeAgain: its event is awaited, because from a cache that does not
+// have it yet it would be made again, and refused.
+func TestWhatWasMadeIsNotMadeAgain(t *testing.T) {
+	w := newWorld(t, nil)
+	w.settle()
+	w.clock.SetTime(monday.Add(time.Second))
+	w.wrote()
+	next := w.reconcile().RequeueAfter
+	w.costs("the first step", "create GenericBootstrapConfig")
+	if next < wake.QuietRetry || next > time.Second {
+		t.Errorf("the next look is in %v: want one that leaves the cache its time", next)
+	}
 }

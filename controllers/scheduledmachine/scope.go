@@ -80,7 +80,7 @@ type pending int
 const (
 	// nothing follows.
 	nothing pending = iota
-	// follows: the rest of the action is for the next look, at once.
+	// follows: the rest of the action is for the next look, once the cache has what was made.
 	follows
 	// waits: what was done wakes us.
 	waits
