@@ -89,7 +89,7 @@ func TestWhatALifeCosts(t *testing.T) {
 	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
 	w.settle()
 	w.costs("its window ends",
-		"patch Machine", // since when it leaves, and our hooks
+		"patch Machine", // why and since when it leaves, and our hooks
 		"delete Machine",
 		"patch ScheduledMachine status", "event Normal ShuttingDown")
 	w.says(clusterv1.MachineDeletingCondition, "draining", "waiting for infrastructure", "waiting for bootstrap")
@@ -173,8 +173,8 @@ func TestOurHooksGoBeforeTheMachine(t *testing.T) {
 			m, _ := w.machine()
 			_, drain := m.Annotations[v1alpha1.PreDrainHookAnnotation]
 			_, terminate := m.Annotations[v1alpha1.PreTerminateHookAnnotation]
-			_, marked := m.Annotations[v1alpha1.LeavingAnnotation]
-			if m.DeletionTimestamp.IsZero() || drain != extension || terminate != extension || marked == extension {
+			_, marked := m.Annotations[v1alpha1.DepartureAnnotation]
+			if m.DeletionTimestamp.IsZero() || drain != extension || terminate != extension || !marked {
 				t.Errorf("being deleted %t, with hooks %t, %t, marked %t", !m.DeletionTimestamp.IsZero(), drain, terminate, marked)
 			}
 		})

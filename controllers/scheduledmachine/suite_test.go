@@ -134,7 +134,7 @@ func (w *world) settle() time.Duration {
 		if !woken && (res.RequeueAfter == 0 || res.RequeueAfter > 100*time.Millisecond) {
 			return res.RequeueAfter
 		}
-		if !woken && res.RequeueAfter >= wake.QuietRetry { // A late cache is waited for.
+		if !woken && res.RequeueAfter >= wake.QuietRetry && res.RequeueAfter < 2*wake.QuietRetry { // A late cache is waited for.
 			w.clock.SetTime(w.clock.Now().Add(res.RequeueAfter))
 		}
 	}
