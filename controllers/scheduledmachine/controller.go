@@ -152,6 +152,11 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 		return wakeUp{}, nil
 	}
 	s.before = sm.DeepCopy()
+	return r.move(ctx, s)
+}
+
+// move decides, acts and reports on what was observed.
+func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	evaluations.Inc()
 	now := r.Clock.Now()
 	if wait := s.ejected(now); wait > 0 {
@@ -180,7 +185,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	err = errors.Join(actErr, keepErr, reportErr)
 	next := r.wakeUp(sooner(d.Recheck, again), d.Again && err == nil)
 	next.retry = len(s.children.Unread) > 0 || s.nodeLater
-	if conditions.IsTrue(sm, v1alpha1.ReadyCondition) {
+	if conditions.IsTrue(s.scheduled, v1alpha1.ReadyCondition) {
 		next.priority = onTime
 	}
 	return next, err

@@ -3,6 +3,7 @@
 package actuate_test
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -76,13 +77,13 @@ func TestWhyIsWrittenBeforeAnythingIsTaken(t *testing.T) {
 	cases := map[string]struct {
 		reason v1alpha1.DepartureReason
 		lane   v1alpha1.DepartureLane
-		leave  func(*testing.T, actuate.Action, *children.Set) error
+		leave  func(context.Context, actuate.Action, *children.Set) error
 	}{
-		"Depart": {v1alpha1.WindowClosed, v1alpha1.ScheduledLane, func(t *testing.T, a actuate.Action, c *children.Set) error {
-			return a.Depart(t.Context(), c)
+		"Depart": {v1alpha1.WindowClosed, v1alpha1.ScheduledLane, func(ctx context.Context, a actuate.Action, c *children.Set) error {
+			return a.Depart(ctx, c)
 		}},
-		"Remove": {v1alpha1.KilledByPerson, v1alpha1.ExemptLane, func(t *testing.T, a actuate.Action, c *children.Set) error {
-			return a.Remove(t.Context(), c, children.HonourHooks)
+		"Remove": {v1alpha1.KilledByPerson, v1alpha1.ExemptLane, func(ctx context.Context, a actuate.Action, c *children.Set) error {
+			return a.Remove(ctx, c, children.HonourHooks)
 		}},
 	}
 	for name, tc := range cases {
@@ -96,7 +97,7 @@ func TestWhyIsWrittenBeforeAnythingIsTaken(t *testing.T) {
 			machine.Spec.Bootstrap.DataSecretName = new("box")
 			f.Create(machine)
 			action := actuate.New(f.Client).For(actuate.Intent{Reason: tc.reason, At: at})
-			f.Must(tc.leave(t, action, &children.Set{Machine: machine.DeepCopy()}))
+			f.Must(tc.leave(t.Context(), action, &children.Set{Machine: machine.DeepCopy()}))
 			f.Read(machine)
 			if machine.DeletionTimestamp.IsZero() {
 				t.Error("the Machine is not deleted")
