@@ -75,6 +75,9 @@ type Departure struct {
 	Since metav1.Time `json:"since"`
 	// MachineUID is the Machine's when it was written. clusterctl move makes another.
 	MachineUID types.UID `json:"machineUID"`
+	// Skips are the waits of Cluster API that were ended for this departure: annotations
+	// that are taken off again if the Machine stays after all.
+	Skips []string `json:"skips,omitempty"`
 	// ActionID names the departure in logs, the same for every try.
 	ActionID string `json:"actionID"`
 }

@@ -519,7 +519,8 @@ func TestTheOwnerIsNotHeldUp(t *testing.T) {
 	w.answers = map[string]int32{"a-lb": 50}
 	w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
 	eject := actuate.New(w.Client).For(actuate.Intent{Reason: v1alpha1.ReclaimedByOwner, At: time.Now()})
-	w.Must(eject.Remove(t.Context(), &children.Set{Machine: w.machine}, children.HonourHooks))
+	_, err := eject.Remove(t.Context(), &children.Set{Machine: w.machine}, children.HonourHooks)
+	w.Must(err)
 	w.leave()
 	w.Read(w.machine)
 	if w.held() != "" {

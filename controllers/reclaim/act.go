@@ -4,6 +4,7 @@ package reclaim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -101,10 +102,15 @@ func (r *Reconciler) forget(ctx context.Context, s *scope) error {
 // eject takes the Machine away before it asks for anything that a provider holds: its
 // kind may be out of order, and whoever wrote it down must not stop an owner.
 func (r *Reconciler) eject(ctx context.Context, s *scope) error {
+	var refused error
 	if m := s.children.Machine; m != nil {
 		deleted := s.deleted()
-		if err := r.ejection().Remove(ctx, &children.Set{Machine: m}, r.Hooks); err != nil {
-			return fmt.Errorf("ejecting machine: %w", err)
+		gone, err := r.ejection().Remove(ctx, &children.Set{Machine: m}, r.Hooks)
+		if err != nil {
+			refused = fmt.Errorf("ejecting machine: %w", err)
+		}
+		if !gone {
+			return refused
 		}
 		s.ejected = true
 		if !deleted {
@@ -114,7 +120,7 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 	if !s.looked {
 		r.lookAtRest(ctx, s)
 	}
-	return r.ejectRest(ctx, s)
+	return errors.Join(refused, r.ejectRest(ctx, s))
 }
 
 // ejectRest takes away what a provider holds of the machine.
@@ -137,6 +143,7 @@ func (r *Reconciler) ejection() actuate.Action {
 func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	sm, record, since := s.scheduled, s.request(), s.since()
 	before := sm.DeepCopy()
+	before.Spec.Schedule.Enabled = nil // So that "off" is sent, whatever the cache shows.
 	sm.Spec.Schedule.Enabled = new(false)
 	delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
 	sm.Annotations[v1alpha1.ReclaimedAnnotation] = record.Served(r.Clock.Now()).String()

@@ -35,7 +35,8 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 	case lifecycle.Expedite:
 		return r.leave(d).Expedite(ctx, &s.children)
 	case lifecycle.Remove:
-		return r.leave(d).Remove(ctx, &s.children, r.Hooks)
+		_, err := r.leave(d).Remove(ctx, &s.children, r.Hooks)
+		return err
 	case lifecycle.RemoveNode:
 		r.removeNode(ctx, s)
 		return nil

@@ -13,11 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
 // A topology, a GitOps tool or a restored backup makes a ScheduledMachine again that
 // somebody deleted while the owner had the machine. What the owner said must not go with
 // the object: it is left in a ReclaimedMachine, and taken over from there (ADR 0026).
+
+// maxNode and maxNodeUID bound names and UIDs in a ReclaimedMachine.
+const (
+	maxNode    = 253
+	maxNodeUID = 128
+)
 
 // bequeath leaves behind that the owner has the machine, before the object goes.
 func (r *Reconciler) bequeath(ctx context.Context, sm *v1alpha1.ScheduledMachine) error {
@@ -32,7 +39,9 @@ func (r *Reconciler) bequeath(ctx context.Context, sm *v1alpha1.ScheduledMachine
 		},
 		Spec: v1alpha1.ReclaimedMachineSpec{
 			ClusterName: sm.Spec.ClusterName,
-			Node:        record.Node, NodeUID: string(record.NodeUID), Reason: record.Reason, RequestedAt: record.RequestedAt, Of: record.Of,
+			// Whoever wrote the record must not keep the object from going.
+			Node: clip.To(record.Node, maxNode), NodeUID: clip.To(string(record.NodeUID), maxNodeUID), Of: clip.To(record.Of, maxNode),
+			Reason: record.Reason, RequestedAt: record.RequestedAt,
 		},
 	}
 	for _, ref := range sm.OwnerReferences {

@@ -161,3 +161,23 @@ func (w *world) survive() {
 		}
 	}
 }
+
+// TestARecordThatIsTooLongHoldsNoDeletion writes what an owner may write, and a
+// ReclaimedMachine cannot hold.
+func TestARecordThatIsTooLongHoldsNoDeletion(t *testing.T) {
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
+		sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: `{"nodeUID":"` + strings.Repeat("x", 200) + `"}`}
+	})
+	w.clock.SetTime(monday.Add(time.Hour))
+	for range 3 {
+		w.reconcile()
+	}
+	w.Must(w.Client.Delete(w.Context(), w.sm))
+	for range 6 {
+		w.clock.SetTime(w.clock.Now().Add(time.Hour))
+		w.reconcile()
+	}
+	if w.Read(w.sm) {
+		t.Errorf("deletion hangs: %v phase %s %s", w.sm.Finalizers, w.sm.Status.Phase, w.sm.Status.Message)
+	}
+}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -153,4 +155,37 @@ func TestWhatTheMachineShowsIsNotRefused(t *testing.T) {
 	if !conditions.IsTrue(m, clusterv1.MachineAvailableCondition) || !conditions.IsTrue(m, clusterv1.ReadyCondition) {
 		t.Errorf("what Cluster API wrote is lost: %+v", m.Status.Conditions)
 	}
+}
+
+// TestAConflictAboutALabelHoldsNoWindowOpen has somebody answer 409 to what we put back.
+func TestAConflictAboutALabelHoldsNoWindowOpen(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	i, _ := w.infra()
+	w.Edit(i, func() { i.SetLabels(nil) })
+	w.Fail = func(n int) (before, after error) {
+		if w.Writes[n] == "patch GenericInfrastructureMachine" {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "infras"}, "x", errors.New("not now")), nil
+		}
+		return nil, nil
+	}
+	end := time.Date(2025, time.January, 20, 18, 0, 0, 0, time.UTC)
+	w.clock.SetTime(end.Add(-25 * time.Minute))
+	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}
+	for range 400 {
+		res, err := w.r.Reconcile(w.Context(), req)
+		w.Must(err)
+		m, ok := w.machine()
+		if now := w.clock.Now(); !ok || !m.DeletionTimestamp.IsZero() {
+			if late := now.Sub(end); late > 2*time.Second {
+				t.Errorf("the Machine leaves %v late", late)
+			}
+			return
+		}
+		if res.RequeueAfter <= 0 {
+			t.Fatal("never")
+		}
+		w.clock.SetTime(w.clock.Now().Add(res.RequeueAfter))
+	}
+	t.Fatal("does not leave", w.clock.Now(), w.Writes[len(w.Writes)-5:])
 }

@@ -363,3 +363,35 @@ func TestHostKeys(t *testing.T) {
 		})
 	}
 }
+
+// TestARequestThatWasServedIsNotPassedOnAgain writes the record as package reclaim does,
+// with when it was served.
+func TestARequestThatWasServedIsNotPassedOnAgain(t *testing.T) {
+	request := v1alpha1.ReclaimRecord{Node: "n", NodeUID: "u", Reason: "process-match: java", RequestedAt: "2025-01-20T10:00:00Z"}
+	a := newWorld(t, on(desk))
+	b := a.beside(a.sm.Namespace, "box2", on(desk))
+	a.running()
+	b.settle()
+	a.edit(func(sm *v1alpha1.ScheduledMachine) {
+		metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, request.String())
+	})
+	b.reconcile()
+	for _, w := range []*world{b, a} { // as reclaim.disarm does
+		w.edit(func(sm *v1alpha1.ScheduledMachine) {
+			r, _ := sm.ReclaimRequest()
+			sm.Spec.Schedule.Enabled = new(false)
+			sm.Annotations[v1alpha1.ReclaimedAnnotation] = r.Served(w.clock.Now()).String()
+			delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
+		})
+	}
+	b.settle()
+	a.settle()
+	b.edit(func(sm *v1alpha1.ScheduledMachine) { // kubectl 5spot resume
+		delete(sm.Annotations, v1alpha1.ReclaimedAnnotation)
+		sm.Spec.Schedule.Enabled = new(true)
+	})
+	b.settle()
+	if b.sm.BeingReclaimed() {
+		t.Fatalf("a person resumed box2, and it is told of the same request again: %v", b.sm.Annotations)
+	}
+}

@@ -171,8 +171,9 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 		r.observeLag(s, r.Clock.Now())
 	}
 	keepErr := errors.Join(r.withdraw(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s))
-	if apierrors.IsConflict(keepErr) {
-		return wakeUp{}, errors.Join(actErr, keepErr)
+	keepLater := apierrors.IsConflict(keepErr)
+	if keepLater {
+		keepErr = nil // What we put back is put back later. Nobody waits for it: not the owner, nor the window's edge.
 	}
 	if actErr == nil && keepErr == nil && (d.Action == lifecycle.Release || s.pending != nothing) {
 		next := d.Recheck
@@ -184,7 +185,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	again, reportErr := r.report(ctx, s, d, actErr)
 	err = errors.Join(actErr, keepErr, reportErr)
 	next := r.wakeUp(sooner(d.Recheck, again), d.Again && err == nil)
-	next.retry = len(s.children.Unread) > 0 || s.nodeLater
+	next.retry = len(s.children.Unread) > 0 || s.nodeLater || keepLater
 	if conditions.IsTrue(s.scheduled, v1alpha1.ReadyCondition) {
 		next.priority = onTime
 	}

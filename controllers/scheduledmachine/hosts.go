@@ -152,9 +152,8 @@ type host struct {
 // observeHost finds out who else names the host.
 func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 	s.host = host{mine: s.claim()}
-	if r.hosts.Taken(client.ObjectKeyFromObject(s.scheduled).String()) {
-		s.host.mine.Has = append(s.host.mine.Has, s.host.mine.Wants...)
-	}
+	taken := r.hosts.Taken(client.ObjectKeyFromObject(s.scheduled).String(), s.host.mine.Wants)
+	s.host.mine.Has = append(s.host.mine.Has, taken...)
 	rivals, err := r.rivals(ctx, s.scheduled, slices.Concat(s.host.mine.Wants, s.host.mine.Has))
 	if err != nil {
 		return err
@@ -170,7 +169,8 @@ func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 		i := slices.IndexFunc(rivals, func(sm *v1alpha1.ScheduledMachine) bool { return sm.Namespace == c.Namespace && sm.Name == c.Name })
 		record, _ := rivals[i].Reclaimed()
 		s.host.asked = append(s.host.asked, v1alpha1.ReclaimRecord{Reason: record.Reason, RequestedAt: record.RequestedAt, Of: c.Name})
-		s.host.told += string(rivals[i].UID) + record.String() + rivals[i].Annotations[v1alpha1.ReclaimTimesAnnotation]
+		// What says which request it is, and nothing that is added when it is served.
+		s.host.told += fmt.Sprintln(rivals[i].UID, record.Node, record.NodeUID, record.RequestedAt, rivals[i].Annotations[v1alpha1.ReclaimTimesAnnotation])
 	}
 	return nil
 }
@@ -240,17 +240,17 @@ func (n namer) ofNode(m *clusterv1.Machine) []hosts.ID {
 // claimOf is what another ScheduledMachine says of its host.
 func (r *Reconciler) claimOf(ctx context.Context, sm *v1alpha1.ScheduledMachine) (hosts.Claim, error) {
 	c := claimOf(sm)
-	begun := r.hosts.Taken(client.ObjectKeyFromObject(sm).String())
-	if !begun && sm.Status.ObservedGeneration == 0 { // Its status was lost, as in clusterctl move, or it is new.
+	taken := r.hosts.Taken(client.ObjectKeyFromObject(sm).String(), c.Wants)
+	if len(taken) == 0 && sm.Status.ObservedGeneration == 0 { // Its status was lost, as in clusterctl move, or it is new.
 		m, err := r.Children.Machine(ctx, sm)
 		if err != nil {
 			return hosts.Claim{}, err
 		}
-		begun = m != nil
+		if m != nil {
+			taken = c.Wants
+		}
 	}
-	if begun {
-		c.Has = append(c.Has, c.Wants...)
-	}
+	c.Has = append(c.Has, taken...)
 	return c, nil
 }
 

@@ -121,7 +121,8 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 // Machine is there, so that it is not replaced because of a cache that is late.
 // What is about to be made is looked up then.
 func (s *scope) mustBeSure() bool {
-	return !s.scheduled.DeletionTimestamp.IsZero() || s.scheduled.Status.MachineRef != nil
+	st := &s.scheduled.Status
+	return !s.scheduled.DeletionTimestamp.IsZero() || st.MachineRef != nil || st.InfrastructureRef != nil || st.BootstrapRef != nil
 }
 
 // watchChildren watches the kinds of which children were looked for. One whose objects

@@ -83,7 +83,8 @@ func TestWhyIsWrittenBeforeAnythingIsTaken(t *testing.T) {
 			return a.Depart(ctx, c)
 		}},
 		"Remove": {v1alpha1.KilledByPerson, v1alpha1.ExemptLane, func(ctx context.Context, a actuate.Action, c *children.Set) error {
-			return a.Remove(ctx, c, children.HonourHooks)
+			_, err := a.Remove(ctx, c, children.HonourHooks)
+			return err
 		}},
 	}
 	for name, tc := range cases {

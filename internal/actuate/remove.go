@@ -4,6 +4,7 @@ package actuate
 
 import (
 	"context"
+	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -56,14 +57,13 @@ func (a Action) Depart(ctx context.Context, c *children.Set) error {
 // Expedite ends the waiting of a departure. Cluster API looks at a draining
 // Machine again up to 20 s later (its drain defers the next reconcile), so the
 // infrastructure is deleted too, unless somebody else's hook asks to be waited
-// for.
+// for; also when the Machine cannot be written to.
 func (a Action) Expedite(ctx context.Context, c *children.Set) error {
+	var err error
 	if c.Machine != nil {
-		if err := a.expedite(ctx, c.Machine); err != nil {
-			return err
-		}
+		err = kinds.IgnoreNoObject(a.expedite(ctx, c.Machine))
 	}
-	return a.deleteLast(ctx, c, children.HonourHooks)
+	return errors.Join(err, a.deleteLast(ctx, c, children.HonourHooks))
 }
 
 // Remove takes the machine out without drain or grace, also in the middle of a
@@ -71,22 +71,23 @@ func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 // deletion never begins with them, and the infrastructure is deleted last, once
 // the Machine is going: providers that clean a host look for its deletion. See
 // ADR 0004.
-func (a Action) Remove(ctx context.Context, c *children.Set, hooks children.Hooks) error {
+//
+// The webhooks of Cluster API are asked about patches of a Machine, and not about its
+// deletion: while they do not answer the first is refused, and the rest is done all the
+// same. gone says that the Machine is being deleted, or is gone.
+func (a Action) Remove(ctx context.Context, c *children.Set, hooks children.Hooks) (gone bool, err error) {
 	if c.Machine != nil {
-		if err := a.expedite(ctx, c.Machine); err != nil && !kinds.NoObject(err) {
-			return err
-		}
-		if err := a.Delete(ctx, c.Machine); err != nil {
-			return err
+		err = kinds.IgnoreNoObject(a.expedite(ctx, c.Machine))
+		if refused := a.Delete(ctx, c.Machine); refused != nil {
+			return false, errors.Join(err, refused)
 		}
 	}
-	return a.deleteLast(ctx, c, hooks)
+	return true, errors.Join(err, a.deleteLast(ctx, c, hooks))
 }
 
 func (a Action) expedite(ctx context.Context, m *clusterv1.Machine) error {
 	before := m.DeepCopy()
-	a.record(m)
-	children.Expedite(m)
+	a.record(m, children.Expedite(m)...)
 	return a.Patch(ctx, m, before)
 }
 
@@ -98,14 +99,17 @@ func (a Action) deleteLast(ctx context.Context, c *children.Set, hooks children.
 	return a.Delete(ctx, last)
 }
 
-// record changes m to say why it leaves.
-func (a Action) record(m *clusterv1.Machine) {
-	children.Record(m, v1alpha1.NewDeparture(a.Reason, a.At, string(uuid.NewUUID())))
+// record changes m to say why it leaves, and which waits were ended for that.
+func (a Action) record(m *clusterv1.Machine, skips ...string) {
+	d := v1alpha1.NewDeparture(a.Reason, a.At, string(uuid.NewUUID()))
+	d.Skips = skips
+	children.Record(m, d)
 }
 
-// Withdraw takes the record of a departure off a Machine that stays after all.
+// Withdraw takes the record of a departure off a Machine that stays after all, and the
+// annotations that came with it.
 func (a *Actuator) Withdraw(ctx context.Context, m *clusterv1.Machine) error {
 	before := m.DeepCopy()
-	delete(m.Annotations, v1alpha1.DepartureAnnotation)
+	children.Withdraw(m)
 	return a.Patch(ctx, m, before)
 }

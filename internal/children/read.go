@@ -106,9 +106,10 @@ type Reader struct {
 func (r Reader) kinds() kinds.Resolver { return kinds.Resolver(r) }
 
 // Read returns the children of sm. What the cache does not have is looked up live
-// if sure is set, so that "absent" is never the answer of a cache that is late. A
-// Machine that leaves takes the other two with it, and nothing depends on whether
-// they have gone before: then the cache will do for them. An object of a provider that
+// if sure is set, so that "absent" is never the answer of a cache that is late. What a
+// Machine refers to always is: each kind has a cache of its own, and the Machine would be
+// replaced. One that leaves takes the other two with it, and nothing depends on whether
+// they have gone before, until it waits for nothing else: then the cache will do for them. An object of a provider that
 // cannot be read is Unread, and no error: its machine is served as far as it goes.
 func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bool) (Set, error) {
 	var s Set
@@ -123,7 +124,9 @@ func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bo
 	case found:
 		s.foreign("machineTemplate", MachineKind.Kind, name)
 	}
-	sure = sure && (s.Machine == nil || s.Machine.DeletionTimestamp.IsZero())
+	if s.Machine != nil {
+		sure = s.Machine.DeletionTimestamp.IsZero() || s.Expedited()
+	}
 	bootstrap, infrastructure := kindsOf(sm, s.Machine)
 	s.Bootstrap, s.BootstrapUnknown = r.find(ctx, &s, BootstrapOf(sm), bootstrap, sure)
 	s.Infrastructure, s.InfrastructureUnknown = r.find(ctx, &s, InfrastructureOf(sm), infrastructure, sure)

@@ -95,14 +95,29 @@ func (s *Set) Expedited() bool {
 	return !s.Machine.DeletionTimestamp.IsZero()
 }
 
-// Expedite changes m so that nothing makes it wait once it is deleted.
-func Expedite(m *clusterv1.Machine) {
+// Expedite changes m so that nothing makes it wait once it is deleted, and returns the
+// annotations that it added.
+func Expedite(m *clusterv1.Machine) (added []string) {
 	for _, key := range skipWaits {
 		if _, ok := m.Annotations[key]; !ok {
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, key, "")
+			added = append(added, key)
 		}
 	}
 	for _, key := range ourHooks {
 		delete(m.Annotations, key)
 	}
+	return added
+}
+
+// Withdraw changes m, whose departure was abandoned, back to a Machine that stays. Our
+// hooks come back with what is applied.
+func Withdraw(m *clusterv1.Machine) {
+	d, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
+	for _, key := range d.Skips {
+		if slices.Contains(skipWaits, key) {
+			delete(m.Annotations, key)
+		}
+	}
+	delete(m.Annotations, v1alpha1.DepartureAnnotation)
 }

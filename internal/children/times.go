@@ -113,6 +113,7 @@ func Record(m *clusterv1.Machine, d v1alpha1.Departure) {
 	if ok && was.Reason == d.Reason {
 		d.ActionID = was.ActionID
 	}
+	d.Skips = append(was.Skips, d.Skips...)
 	d.MachineUID = m.UID
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.DepartureAnnotation, d.String())
 }

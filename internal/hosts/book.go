@@ -49,9 +49,15 @@ func (b *Book) leave(who string) {
 	delete(b.of, who)
 }
 
-// Taken reports whether who has taken anything.
-func (b *Book) Taken(who string) bool {
+// Taken returns those of ids that who has taken.
+func (b *Book) Taken(who string, ids []ID) []ID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.of[who]) > 0
+	var taken []ID
+	for _, id := range ids {
+		if b.by[id.Key()] == who {
+			taken = append(taken, id)
+		}
+	}
+	return taken
 }

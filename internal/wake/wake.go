@@ -58,8 +58,8 @@ func (m Mapper) OfClusterIf(ctx context.Context, cluster client.ObjectKey, wante
 	return requests
 }
 
-// OfNode returns the ScheduledMachine whose Machine has this Node of a workload
-// cluster.
+// OfNode returns the ScheduledMachines whose Machines have this Node of a workload
+// cluster: more than one where several name one host.
 func (m Mapper) OfNode(ctx context.Context, cluster client.ObjectKey, node client.Object) []ctrl.Request {
 	list := &clusterv1.MachineList{}
 	if err := m.Reader.List(ctx, list, client.InNamespace(cluster.Namespace),
@@ -67,14 +67,13 @@ func (m Mapper) OfNode(ctx context.Context, cluster client.ObjectKey, node clien
 		ctrl.LoggerFrom(ctx).Error(err, "Listing Machines of Node", "Node", node.GetName())
 		return nil
 	}
+	var found []ctrl.Request
 	for i := range list.Items {
 		if machine := &list.Items[i]; machine.Spec.ClusterName == cluster.Name {
-			if found := OfChild(ctx, machine); len(found) > 0 {
-				return found
-			}
+			found = append(found, OfChild(ctx, machine)...)
 		}
 	}
-	return nil
+	return found
 }
 
 // NodeOfMachine lets through the changes of a Machine after which it has another

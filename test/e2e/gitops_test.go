@@ -117,3 +117,30 @@ func seen(sm *v1alpha1.ScheduledMachine) error {
 	}
 	return nil
 }
+
+// TestADeletedObjectIsMadeAgainWhileItsOwnerHasTheMachine by the tool that prunes it, and
+// finds it in Git again.
+func TestADeletedObjectIsMadeAgainWhileItsOwnerHasTheMachine(t *testing.T) {
+	t.Parallel()
+	g := tools["gitopsssa"]
+	g.l = newLab(t, "gitopsagain")
+	l, owner := g.l, g.l.owner("gitopsagain")
+	sm, manifest := g.manifest("again", v1alpha1.ResumeOnEnable)
+	g.apply(manifest)
+	l.waitPhase(sm, active, metav1.ConditionTrue)
+	owner.run("give-back", sm.Name, "--wait")
+	l.delete(sm)
+	l.waitGone(sm)
+	l.nothingLeft(sm)
+	record := &v1alpha1.ReclaimedMachine{ObjectMeta: metav1.ObjectMeta{Namespace: sm.Namespace, Name: sm.Name}}
+	l.must(shared.Management.Client.Get(timeout(t, patience), client.ObjectKeyFromObject(record), record))
+
+	again, manifest := g.manifest("again", v1alpha1.ResumeOnEnable)
+	g.apply(manifest)
+	l.waitPhase(again, disabled, metav1.ConditionTrue)
+	l.waitGone(record) // What it says is on the new object by then.
+	l.wantNothing(again)
+	wantInOrder(t, owner.run("why", again.Name), "Returned", "resume "+again.Name)
+	owner.run("resume", again.Name)
+	l.waitPhase(again, active, metav1.ConditionTrue)
+}

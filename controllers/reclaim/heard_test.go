@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim_test
+
+import (
+	"errors"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// TestDisarmTurnsTheScheduleOffWhateverTheCacheShows has it be off when the owner asks, and
+// somebody turn it on while the cache is late.
+func TestDisarmTurnsTheScheduleOffWhateverTheCacheShows(t *testing.T) {
+	w := newWorld(t)
+	w.Edit(w.sm, func() { w.sm.Spec.Schedule.Enabled = new(false) })
+	w.ask("true")
+	for range 4 {
+		_, _ = w.reconcile()
+	}
+	if m := w.machine(); m == nil || m.DeletionTimestamp.IsZero() {
+		t.Fatal("not ejected")
+	}
+	w.gone()
+	reads, _ := w.Late(w.sm)
+	w.r = w.reconciler(w.Recorded(reads))
+	w.Edit(w.sm, func() { w.sm.Spec.Schedule.Enabled = new(true) })
+	for range 3 {
+		_, _ = w.reconcile()
+	}
+	w.Read(w.sm)
+	if w.sm.ScheduleEnabled() && !w.sm.BeingReclaimed() {
+		t.Fatalf("request forgotten, schedule on: lent again. %v", w.sm.Annotations[v1alpha1.ReclaimedAnnotation])
+	}
+}
+
+// TestAnOwnerIsServedWhileClusterAPIIsDown has its webhook, which is asked about patches of
+// a Machine and not about deletions, refuse every patch.
+func TestAnOwnerIsServedWhileClusterAPIIsDown(t *testing.T) {
+	w := newWorld(t)
+	w.refuse("patch Machine", func() error {
+		return apierrors.NewInternalError(errors.New(`failed calling webhook "default.machine.cluster.x-k8s.io": connect: connection refused`))
+	})
+	w.ask("true")
+	for range 10 {
+		_, _ = w.reconcile()
+	}
+	if w.infra().GetDeletionTimestamp().IsZero() {
+		t.Error("the owner asked, and the infrastructure was never deleted")
+	}
+	if w.machine().DeletionTimestamp.IsZero() {
+		t.Error("the Machine was never deleted, although nobody refuses that")
+	}
+}
