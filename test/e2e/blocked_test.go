@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -12,7 +13,9 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
@@ -42,6 +45,18 @@ func TestUnknownKindIsNamedAndWaitedFor(t *testing.T) {
 	// Nobody reconciles the kind: that it is made is what counts.
 	l.waitPhase(sm, active, metav1.ConditionFalse)
 	l.waitCondition(sm, v1alpha1.ReferencesValidCondition, metav1.ConditionTrue, "ReferencesValid")
+	// A Machine that Cluster API has not seen yet is gone before anybody can be told.
+	l.until(func(ctx context.Context) error {
+		machine := &clusterv1.Machine{}
+		key := client.ObjectKey{Namespace: sm.Namespace, Name: sm.Status.MachineRef.Name}
+		if err := shared.Management.Client.Get(ctx, key, machine); err != nil {
+			return err
+		}
+		if !controllerutil.ContainsFinalizer(machine, clusterv1.MachineFinalizer) {
+			return errors.New("Cluster API has not seen the Machine")
+		}
+		return nil
+	})
 	l.delete(sm)
 	l.waitGone(sm)
 	h.want(l, pending, failed, pending, active, leaving)
