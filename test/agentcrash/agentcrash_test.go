@@ -163,11 +163,13 @@ func TestCrashPointsOfTelling(t *testing.T) {
 				d.start()
 				d.says(watching, watching)
 			}
-			d.must(plane.Until(d.patient(), func(context.Context) error {
-				if d.read().Annotations[reclaim.StateAnnotation] == "" {
+			d.must(plane.Until(d.patient(), func(ctx context.Context) error {
+				node := &corev1.Node{}
+				err := shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(d.node), node)
+				if err == nil && node.Annotations[reclaim.StateAnnotation] == "" {
 					return errors.New("the Node has not been told")
 				}
-				return nil
+				return err
 			}))
 			time.Sleep(quiet)
 			want, got := 1, d.proxy.told()

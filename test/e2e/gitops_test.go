@@ -57,6 +57,7 @@ func (g tool) apply(manifest string) string {
 // TestGitOpsAppliesMachinesThatTheirOwnersTookBack has a tool find its desired state
 // changed, as it looks every few minutes.
 func TestGitOpsAppliesMachinesThatTheirOwnersTookBack(t *testing.T) {
+	t.Parallel()
 	for name, g := range tools {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
