@@ -73,8 +73,11 @@ func benchScale(ctx context.Context, b *bench) error {
 			what  string
 			count int
 		}{
-			{"writes of 5-Spot", mine.mine - mine.reads}, {"of them to a status", mine.status}, {"of them Events", mine.events},
-			{"of them refused", mine.refused}, {"reads of 5-Spot", mine.reads},
+			{"writes of 5-Spot", mine.mine - mine.reads},
+			{"of them to a status", mine.status},
+			{"of them Events", mine.events},
+			{"of them refused", mine.refused},
+			{"reads of 5-Spot", mine.reads},
 		} {
 			l.add(one(c.what+", each life cycle", "requests", l.scale, float64(c.count)/n))
 		}
