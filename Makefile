@@ -48,7 +48,7 @@ test: test-unit test-system ## Run every test.
 
 .PHONY: test-unit
 test-unit: plane-kube ## Run the tests that need no more than an API server.
-	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$(PLANE_BIN)} go test -race -shuffle=on ./...
+	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$(PLANE_BIN)} go test -race -shuffle=on -timeout 20m ./...
 
 .PHONY: test-system
 test-system: build plane-binaries plane-node-deps $(KUSTOMIZE) ## Run the tests that run on the local plane.

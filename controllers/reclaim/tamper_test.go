@@ -3,7 +3,6 @@
 package reclaim_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -48,10 +47,11 @@ func newFleet(t *testing.T, two bool) *fleet {
 		f.another = testenv.ScheduledMachine(w.sm.Namespace, "another")
 		w.Create(f.another)
 	}
-	c := w.Recorded(interceptor.Funcs{List: hostIndex(w.sm.Namespace)})
+	c := w.Recorded(interceptor.Funcs{})
 	f.scheduled = &scheduledmachine.Reconciler{
-		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watcher: noWatch{}, Hooks: w.hooks,
+		Clock: w.clock, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watcher: noWatch{}, Hooks: w.hooks,
 		Children: children.Reader{Cached: c, Live: c}, Backoff: wake.Backoff(),
+		Reader:       w.Indexed(c, scheduledmachine.HostIndex, scheduledmachine.HostKeys),
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}),
 	}
 	f.settle()
@@ -59,24 +59,6 @@ func newFleet(t *testing.T, two bool) *fleet {
 		t.Fatal("the ScheduledMachine is not served")
 	}
 	return f
-}
-
-// hostIndex answers for the manager's cache, which has an index of hosts.
-func hostIndex(namespace string) func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-	return func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-		var o client.ListOptions
-		o.ApplyOptions(opts)
-		all, ok := list.(*v1alpha1.ScheduledMachineList)
-		if o.FieldSelector == nil || !ok {
-			return c.List(ctx, list, opts...)
-		}
-		key, _ := o.FieldSelector.RequiresExactMatch(scheduledmachine.HostIndex)
-		err := c.List(ctx, all, client.InNamespace(namespace))
-		all.Items = slices.DeleteFunc(all.Items, func(sm v1alpha1.ScheduledMachine) bool {
-			return !slices.Contains(scheduledmachine.HostKeys(&sm), key)
-		})
-		return err
-	}
 }
 
 // settle has both controllers look until neither writes.

@@ -3,11 +3,7 @@
 package scheduledmachine_test
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -52,37 +48,6 @@ type world struct {
 	cluster  *clusterv1.Cluster
 }
 
-// indexed answers for the manager's cache, which has an index of hosts. All tests share one
-// API server: each sees the hosts of its own worlds.
-type indexed struct {
-	client.Reader
-	test *testing.T
-}
-
-// tests are those that made a namespace.
-var tests sync.Map
-
-func (i indexed) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	var o client.ListOptions
-	o.ApplyOptions(opts)
-	if o.FieldSelector == nil {
-		return i.Reader.List(ctx, list, opts...)
-	}
-	key, found := o.FieldSelector.RequiresExactMatch(scheduledmachine.HostIndex)
-	all, ok := list.(*v1alpha1.ScheduledMachineList)
-	if !found || !ok {
-		return fmt.Errorf("there is no index for %s", o.FieldSelector)
-	}
-	if err := i.Reader.List(ctx, all); err != nil {
-		return err
-	}
-	all.Items = slices.DeleteFunc(all.Items, func(sm v1alpha1.ScheduledMachine) bool {
-		test, _ := tests.Load(sm.Namespace)
-		return test != i.test || !slices.Contains(scheduledmachine.HostKeys(&sm), key)
-	})
-	return nil
-}
-
 type noWatch struct{}
 
 func (noWatch) Watch(client.Object) error { return nil }
@@ -91,7 +56,6 @@ func (noWatch) Watch(client.Object) error { return nil }
 func newWorld(t *testing.T, change func(*v1alpha1.ScheduledMachine)) *world {
 	t.Helper()
 	ns := server.Namespace(t)
-	tests.Store(ns, t)
 	w := &world{Fixture: server.Fixture(t), clock: clocktesting.NewFakePassiveClock(monday), recorder: events.NewFakeRecorder(100)}
 	w.cluster, w.sm = testenv.Cluster(ns), testenv.ScheduledMachine(ns, "box")
 	w.sm.Spec.Schedule = v1alpha1.Schedule{DaysOfWeek: []string{"mon-fri"}, HoursOfDay: []string{"9-17"}}
@@ -106,7 +70,7 @@ func newWorld(t *testing.T, change func(*v1alpha1.ScheduledMachine)) *world {
 // reconciler returns one that writes with c.
 func (w *world) reconciler(c client.Client) *scheduledmachine.Reconciler {
 	return &scheduledmachine.Reconciler{
-		Clock: w.clock, Reader: indexed{c, w.T}, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watcher: noWatch{},
+		Clock: w.clock, Reader: w.Indexed(c, scheduledmachine.HostIndex, scheduledmachine.HostKeys), Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watcher: noWatch{},
 		Children:     children.Reader{Cached: c, Live: c},
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster)),
 		Backoff:      workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Second, 5*time.Minute),

@@ -99,6 +99,7 @@ func TestNoMarkOfOursIsLoadBearing(t *testing.T) {
 				continue // Then there is no object any more, and its machine runs on: docs/threat-model.md.
 			}
 			t.Run(phase+"/"+name, func(t *testing.T) {
+				t.Parallel()
 				got := story(t, enter, func(w *world) {
 					obj := w.marked(m.On)
 					leaving := !obj.GetDeletionTimestamp().IsZero() || !w.sm.DeletionTimestamp.IsZero()

@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +41,9 @@ type Server struct {
 	Config *rest.Config
 	// Client reads what it has, without a cache.
 	Client client.WithWatch
+
+	mu         sync.Mutex
+	namespaces map[*testing.T][]string
 }
 
 // Main runs the tests of a package with a Server, for TestMain. Without binaries
@@ -96,7 +101,7 @@ func start(options []func(*envtest.Environment)) (*envtest.Environment, *Server,
 	if err != nil {
 		return nil, nil, errors.Join(err, env.Stop())
 	}
-	return env, &Server{Config: config, Client: c}, nil
+	return env, &Server{Config: config, Client: c, namespaces: map[*testing.T][]string{}}, nil
 }
 
 // directories are those of this module and of Cluster API, where the CRDs are.
@@ -120,5 +125,15 @@ func (s *Server) Namespace(t *testing.T) string {
 	if err := s.Client.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.namespaces[t] = append(s.namespaces[t], ns.Name)
 	return ns.Name
+}
+
+// namespacesOf are those that a test made.
+func (s *Server) namespacesOf(t *testing.T) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.namespaces[t])
 }
