@@ -19,6 +19,9 @@ const maxReclaimReason = 256
 // askedByPerson begins the reason of a request that no Node made.
 const askedByPerson = "asked by a person"
 
+// askedBefore is the reason of a request whose own reason was lost.
+const askedBefore = "asked before; somebody took the request off while the machine was on its way"
+
 // ReclaimRecord is what is remembered of an emergency reclaim: which Node asked,
 // why and when, in the Node's own words. It lives in an annotation. A person who
 // asks writes it there too; then no Node asked, and nodeUID is empty.
@@ -51,6 +54,12 @@ func PersonsRequest(node, why string, at time.Time) ReclaimRecord {
 		reason += ": " + why
 	}
 	return ReclaimRecord{Node: node, Reason: reason, RequestedAt: at.UTC().Format(time.RFC3339)}
+}
+
+// RecalledRequest is the record in place of one that was taken off while the machine was on
+// its way to its owner, since that instant.
+func RecalledRequest(node string, since time.Time) ReclaimRecord {
+	return ReclaimRecord{Node: node, Reason: askedBefore, RequestedAt: since.UTC().Format(time.RFC3339)}
 }
 
 // ByPerson reports whether a person wrote the request on the ScheduledMachine:

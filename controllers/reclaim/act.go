@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
@@ -41,6 +42,8 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 		err = r.eject(ctx, s)
 		r.announce(ctx, s, rapid)
 		return err
+	case lifecycle.Recall:
+		return r.recall(ctx, s)
 	case lifecycle.Forget:
 		return r.forget(ctx, s)
 	case lifecycle.Eject:
@@ -87,6 +90,26 @@ func (r *Reconciler) remember(ctx context.Context, s *scope) (rapid bool, err er
 	r.observeStage(seen, stageSeen)
 	ctrl.LoggerFrom(ctx).Info("Reclaiming machine for its owner", "Node", record.Node, "reason", record.Why())
 	return rapid, nil
+}
+
+// recall writes down again what the Machine alone still tells: else it would be lent again
+// as soon as it is gone. A cache that is late must not be the one that tells.
+func (r *Reconciler) recall(ctx context.Context, s *scope) error {
+	live := r.Children
+	live.Cached = live.Live
+	m, err := live.Machine(ctx, s.scheduled)
+	if err != nil || m == nil || !children.ForOwner(m, r.Clock.Now()) {
+		return err
+	}
+	departure, _ := children.DepartureOf(m, r.Clock.Now())
+	record := v1alpha1.RecalledRequest(m.Status.NodeRef.Name, departure.Since.Time)
+	before := s.scheduled.DeepCopy()
+	metav1.SetMetaDataAnnotation(&s.scheduled.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, record.String())
+	if err := r.Actuate.PatchLocked(ctx, s.scheduled, before); err != nil {
+		return fmt.Errorf("writing request down again: %w", err)
+	}
+	r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimEvent, "EmergencyReclaim", "%s", record.Requested())
+	return nil
 }
 
 // forget drops a request that is not served.

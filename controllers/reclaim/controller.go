@@ -160,6 +160,7 @@ func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	}
 	if m := s.children.Machine; m != nil {
 		f.Machine, f.ControlPlane = s.children.MachineState(), util.IsControlPlaneMachine(m)
+		f.ForOwner = children.ForOwner(m, r.Clock.Now())
 	}
 	// A person who asked did not know the Node's UID.
 	if uid := s.asked().NodeUID; s.node != nil && (uid == "" || uid == s.node.UID) {

@@ -36,6 +36,13 @@ func DepartureOf(m *clusterv1.Machine, now time.Time) (d v1alpha1.Departure, ok 
 	return d, true
 }
 
+// ForOwner reports whether m is being deleted because its owner asked for it. The record
+// of another Machine, as clusterctl move leaves one, says nothing of this one.
+func ForOwner(m *clusterv1.Machine, now time.Time) bool {
+	d, ok := DepartureOf(m, now)
+	return ok && d.Reason == v1alpha1.ReclaimedByOwner && d.MachineUID == m.UID && !m.DeletionTimestamp.IsZero()
+}
+
 // LeavingSince returns since when a Machine has been leaving, by the clock that its
 // budget is measured by; zero if it does not leave, or while our deletion hook holds a
 // Machine that somebody else deletes: it is on record before the hook goes. Without hook

@@ -29,6 +29,8 @@ const (
 	Rest Step = "Rest"
 	// Remember writes the request down where it survives everything.
 	Remember Step = "Remember"
+	// Recall writes a request down again that was taken off after the Machine was told to go.
+	Recall Step = "Recall"
 	// Eject takes the machine out at once.
 	Eject Step = "Eject"
 	// Evict makes the pods be started elsewhere: the Node's machine is going.
@@ -59,6 +61,9 @@ type ReclaimFacts struct {
 	Request Request
 	// Machine is the Machine.
 	Machine Presence
+	// ForOwner says that the Machine is being deleted because its owner asked for it, as
+	// the record of its departure tells.
+	ForOwner bool
 	// ControlPlane says that the Machine is one of a control plane.
 	ControlPlane bool
 	// InfrastructureGone says that the Machine's infrastructure is known not to exist:
@@ -131,6 +136,9 @@ func leave(f ReclaimFacts) Step {
 
 // answer is the answer to what a Node asks while nothing is being served.
 func answer(f ReclaimFacts) Step {
+	if f.ForOwner && !f.Returned && !f.ControlPlane && f.Request != FreshRequest {
+		return Recall
+	}
 	switch f.Request {
 	case NoRequest:
 		return Rest
