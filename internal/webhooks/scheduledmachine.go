@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
@@ -105,6 +106,15 @@ func (w *ScheduledMachine) judge(m *v1alpha1.ScheduledMachine) (field.ErrorList,
 	return errs, warnings
 }
 
+// missing says what is missing of a kind that is not served, and the way out.
+func (w *ScheduledMachine) missing(kind schema.GroupVersionKind) string {
+	served, err := w.Mapper.RESTMappings(kind.GroupKind())
+	if err != nil || len(served) == 0 {
+		return "is not installed: the machine joins when its provider is"
+	}
+	return fmt.Sprintf("is not served in this version: write apiVersion %s", served[0].GroupVersionKind.GroupVersion())
+}
+
 // lookUp judges a kind by what the API server serves. Its provider may be installed
 // later, so what is not served is only warned of, and so is what cannot be told.
 func (w *ScheduledMachine) lookUp(k validation.NamedKind) (field.ErrorList, admission.Warnings) {
@@ -112,7 +122,7 @@ func (w *ScheduledMachine) lookUp(k validation.NamedKind) (field.ErrorList, admi
 	mapping, err := w.Mapper.RESTMapping(k.Kind.GroupKind(), k.Kind.Version)
 	switch {
 	case meta.IsNoMatchError(err):
-		return nil, admission.Warnings{fmt.Sprintf("%s: %s of %s is not installed: the machine joins when its provider is", at, k.Kind.Kind, k.Kind.GroupVersion())}
+		return nil, admission.Warnings{fmt.Sprintf("%s: %s of %s %s", at, k.Kind.Kind, k.Kind.GroupVersion(), w.missing(k.Kind))}
 	case err != nil:
 		return nil, admission.Warnings{fmt.Sprintf("%s: whether %s of %s is installed cannot be told now: see status.conditions", at, k.Kind.Kind, k.Kind.GroupVersion())}
 	}

@@ -76,9 +76,11 @@ func TestCreateWarns(t *testing.T) {
 		m.Spec.Schedule.DaysOfWeek = nil
 		m.Spec.KillIfCommands = []string{"idea", "/"}
 		m.Spec.BootstrapSpec.Kind = "OtherConfig"
+		m.Spec.InfrastructureSpec.APIVersion = "infrastructure.cluster.x-k8s.io/v1alpha1"
 	})
 	warnings, err := hook().ValidateCreate(t.Context(), m)
-	want := []string{"spec.schedule: ", `spec.killIfCommands[1]: "/" `, "spec.bootstrapSpec.kind: OtherConfig of bootstrap.cluster.x-k8s.io/v1beta2 is not installed"}
+	want := []string{"spec.schedule: ", `spec.killIfCommands[1]: "/" `, "spec.bootstrapSpec.kind: OtherConfig of bootstrap.cluster.x-k8s.io/v1beta2 is not installed",
+		"spec.infrastructureSpec.kind: DevMachine of infrastructure.cluster.x-k8s.io/v1alpha1 is not served in this version: write apiVersion infrastructure.cluster.x-k8s.io/v1beta2"}
 	if err != nil || len(warnings) != len(want) {
 		t.Fatalf("got %q, %v, want %d warnings", warnings, err, len(want))
 	}
@@ -136,8 +138,8 @@ func TestKindsThatAreServed(t *testing.T) {
 
 // hook is the webhook of an API server with some kinds.
 func hook() *webhooks.ScheduledMachine {
-	mapper := meta.NewDefaultRESTMapper(nil)
 	infrastructure := schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2"}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{infrastructure})
 	for _, kind := range []string{"DevMachine", "DevMachineTemplate", "GlobalMachineTemplate"} {
 		mapper.Add(infrastructure.WithKind(kind), meta.RESTScopeNamespace)
 	}
