@@ -206,8 +206,8 @@ func (s *scope) decide(now time.Time) lifecycle.Decision {
 // as the first of a kind. To look before its event is to make it again, and be refused.
 const unwatched = 2 * wake.QuietRetry
 
-// ejecting is how long a report waits for a Machine that is about to be ejected: as
-// long as the last of many owners who come back at once may have to wait.
+// ejecting is how long a report waits for a Machine that is about to be ejected. It covers
+// the slowest reclaim in a mass return.
 const ejecting = 15 * time.Second
 
 // ejected is how long package reclaim has this object to itself: the Machine of an

@@ -145,7 +145,7 @@ type Facts struct {
 	Interrupted bool
 	// Settling says that a Machine was moved here, and that Cluster API has not found its
 	// Node again: deleted now, it would leave the Node behind. SettledBy is when that is
-	// not waited for any more; zero is when something happens to the Machine.
+	// not waited for any more; zero: only an event of the Machine ends the wait.
 	Settling  bool
 	SettledBy time.Time
 	// Deadline is when the budget of a departure under way is over; zero while the

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wake answers one question: whom does an event concern, and when is what
-// failed tried again? It reads from the manager's cache only, and trusts nothing that a Node
+// Package wake answers one question: which ScheduledMachines does an event concern, and
+// when is a failed one tried again? It reads from the manager's cache only, and trusts nothing that a Node
 // says of itself.
 package wake
 
