@@ -66,6 +66,9 @@ $(PLANE_BIN)/manifests/%.yaml: hack/capi/go.mod | $(PLANE_BIN)/kubectl
 	$(PLANE_BIN)/kubectl kustomize $(call plane_dir,capi,sigs.k8s.io/cluster-api$(if $(filter capi-dev,$*),/test))/$(plane_config_$*)/config/default >$@.tmp
 	@mv $@.tmp $@
 
+.PHONY: plane-core
+plane-core: $(PLANE_BIN)/capi-core $(PLANE_BIN)/manifests/capi-core.yaml ## Build Cluster API's core manager alone.
+
 .PHONY: plane-node
 plane-node: $(addprefix $(PLANE_BIN)/,$(PLANE_CRI_COMMANDS)) $(addprefix $(PLANE_BIN)/cni/,$(PLANE_CNI_COMMANDS)) ## Build the container runtime and network plugins of real nodes.
 
