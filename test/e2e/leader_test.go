@@ -37,8 +37,14 @@ func TestTheOtherReplicaServesAnOwnerWhenTheLeaderDies(t *testing.T) {
 // startManager starts a manager as it ships, which ends with the test.
 func (l *lab) startManager(name string, args ...string) *plane.Process {
 	l.t.Helper()
+	return l.startProgram(name, shared.Program("manager"), args...)
+}
+
+// startProgram is startManager for a manager that was built for a test.
+func (l *lab) startProgram(name, program string, args ...string) *plane.Process {
+	l.t.Helper()
 	proc, err := shared.NewAddon(timeout(l.t, patience), plane.AddonOptions{
-		Name: name, Path: shared.Program("manager"), ServiceAccount: system.ManagerAccount, Args: args,
+		Name: name, Path: program, ServiceAccount: system.ManagerAccount, Args: args,
 	})
 	l.must(err)
 	l.must(proc.Start(timeout(l.t, patience)))
