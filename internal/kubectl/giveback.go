@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -152,7 +153,7 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return failed(name, fmt.Errorf("not given back after %s, and still asked for: %s; see kubectl 5spot why %s",
-			&g.timeout, strings.Join(append([]string{last}, doubts(seen, o.Now())...), "; "), name))
+			&g.timeout, strings.Join(slices.Concat([]string{last}, hindrances(seen, last), doubts(seen, o.Now())), "; "), name))
 	}
 	return err
 }

@@ -294,7 +294,7 @@ func TestResume(t *testing.T) {
 		},
 		"On": {
 			"Nothing is written.", machine("office"),
-			result{Out: "office: the schedule is on already. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\n"},
+			result{Out: "office: the schedule is on already. Its window is open: the machine is lent, and leaves Wed 2025-01-15 18:00:00 EST.\n"},
 			nil,
 		},
 		"KillSwitch": {

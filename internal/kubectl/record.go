@@ -92,6 +92,35 @@ func offNow(m *v1alpha1.ScheduledMachine) string {
 	return "its schedule is off"
 }
 
+// hindrances say what a machine waits for that is being removed, in the controllers' own
+// words, unless told says it already.
+func hindrances(m *v1alpha1.ScheduledMachine, told string) []string {
+	r, asked := requestOf(m)
+	removed := asked && !paused(m) || m.Spec.KillSwitch || !m.DeletionTimestamp.IsZero() || m.Status.Phase == v1alpha1.PhaseShuttingDown
+	if !removed || gone(m) {
+		return nil
+	}
+	var notes []string
+	for _, condition := range []string{v1alpha1.ReadyCondition, v1alpha1.MachineReadyCondition} {
+		c := meta.FindStatusCondition(m.Status.Conditions, condition)
+		if c == nil || c.Status != metav1.ConditionFalse || c.Message == "" || asked && c.Message == r.Where() || strings.Contains(told, c.Message) {
+			continue
+		}
+		told += c.Message
+		notes = append(notes, c.Message)
+	}
+	return notes
+}
+
+// outOfReach says why the Nodes of a workload cluster are not seen.
+func outOfReach(m *v1alpha1.ScheduledMachine) string {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.WorkloadClusterReachableCondition)
+	if c != nil && c.Reason == v1alpha1.ClusterNotServedReason {
+		return "no manager serves its Cluster (" + c.Message + ")"
+	}
+	return "the workload cluster cannot be reached"
+}
+
 // reachable is false only if the controller says so.
 func reachable(m *v1alpha1.ScheduledMachine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.WorkloadClusterReachableCondition)

@@ -137,11 +137,15 @@ func prospect(m *v1alpha1.ScheduledMachine, now time.Time) (string, error) {
 	if err != nil {
 		return "", unreadable(m.Name, err)
 	}
+	does := "joins now"
+	if m.ScheduleEnabled() && m.Status.MachineRef != nil {
+		does = "is lent"
+	}
 	switch {
 	case p.Active && len(p.Transitions) == 0:
-		return "Its window is open and does not close: the machine joins now.", nil
+		return fmt.Sprintf("Its window is open and does not close: the machine %s.", does), nil
 	case p.Active:
-		return fmt.Sprintf("Its window is open: the machine joins now, and leaves %s.", p.Transitions[0].Local), nil
+		return fmt.Sprintf("Its window is open: the machine %s, and leaves %s.", does, p.Transitions[0].Local), nil
 	case len(p.Transitions) == 0:
 		return "Its window does not open within a year: nothing joins.", nil
 	default:

@@ -227,7 +227,7 @@ Conditions:
 Namespace:   farm
 Cluster:     prod
 Schedule:    mon-fri 9-17, America/New_York
-Phase:       Disabled, outside the window
+Phase:       Disabled, its schedule is off
 Why:         Schedule auto-disabled by emergency reclaim (process-match: java)
 Next:        nothing: disabled
 Machine:     -

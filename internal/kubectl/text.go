@@ -56,7 +56,10 @@ func (v *view) next(now time.Time) string {
 // detail is everything about one machine.
 func (v *view) detail(now time.Time) string {
 	window := "outside the window"
-	if v.InSchedule {
+	switch {
+	case !v.Enabled:
+		window = "its schedule is off"
+	case v.InSchedule:
 		window = "inside the window"
 	}
 	lines := []string{

@@ -5,11 +5,13 @@ package kubectl
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -39,12 +41,11 @@ func explainOne(ctx context.Context, o Options, config clientcmd.ClientConfig, n
 	if err != nil {
 		return err
 	}
-	objects, err := c.get(ctx, []string{name})
+	now := o.Now().Truncate(time.Second)
+	e, err := c.explain(ctx, name, now)
 	if err != nil {
 		return err
 	}
-	now := o.Now().Truncate(time.Second)
-	e := explain(&objects[0], now)
 	if output == asJSON {
 		encoder := json.NewEncoder(o.Out)
 		encoder.SetEscapeHTML(false)
@@ -104,6 +105,27 @@ type request struct {
 	Reason      string `json:"reason"`
 	Node        string `json:"node,omitempty"`
 	RequestedAt string `json:"requestedAt,omitempty"`
+}
+
+// explain says it of the object of that name, or of what is remembered of one that is gone.
+func (c *cluster) explain(ctx context.Context, name string, now time.Time) (explanation, error) {
+	objects, err := c.get(ctx, []string{name})
+	if err == nil {
+		return explain(&objects[0], now), nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return explanation{}, err
+	}
+	left, unread := c.remembered(ctx, name)
+	if left == nil {
+		return explanation{}, errors.Join(err, unread)
+	}
+	e := explanation{Namespace: left.Namespace, Name: name, Do: []string{}, Notes: []string{}}
+	e.requested(record{left.Record().Screened()})
+	e.view.idle = "its ScheduledMachine is deleted"
+	e.set(stateReturned, "its ScheduledMachine is deleted, and it is remembered that its owner took the machine back: one that is made again under this name stays off",
+		"to forget that, so that one that is made again is lent: "+e.command("resume"))
+	return e, nil
 }
 
 // explain reads the spec, what is written down, and the controllers' own words.
@@ -237,8 +259,9 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 	if m.BeingReclaimed() && e.State != stateReturning {
 		e.Notes = append(e.Notes, "its owner has asked for it, which is remembered")
 	}
+	e.Notes = append(e.Notes, hindrances(m, e.Because)...)
 	if !reachable(m) {
-		e.Notes = append(e.Notes, "the workload cluster cannot be reached: a program that the owner starts is not seen; this works all the same: "+e.command("give-back"))
+		e.Notes = append(e.Notes, outOfReach(m)+": a program that the owner starts is not seen; this works all the same: "+e.command("give-back"))
 	}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.LentAgainCondition); c != nil {
 		e.Notes = append(e.Notes, c.Message)

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// TestWhySaysWhatARemovalWaitsFor is for the person on call, whom an alert sent here.
+func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
+	t.Parallel()
+	const freeze, provider = "the API server refuses it: change freeze until monday", "Waiting for PlaneMachine to be deleted"
+	status := func(conditions ...metav1.Condition) func(*v1alpha1.ScheduledMachine) {
+		return func(m *v1alpha1.ScheduledMachine) {
+			m.Status.MachineRef = &v1alpha1.ChildReference{APIVersion: "v1", Kind: "Machine", Name: "office-machine"}
+			m.Status.Phase, m.Status.Conditions = v1alpha1.PhaseEmergencyRemove, conditions
+		}
+	}
+	record := v1alpha1.ReclaimRecord{Node: "n", NodeUID: "u", Reason: "process-match: java"}
+	request := asked(record)
+	kill := func(m *v1alpha1.ScheduledMachine) { m.Spec.KillSwitch = true }
+	cases := map[string]struct {
+		reason  string
+		m       *v1alpha1.ScheduledMachine
+		notes   []string
+		missing string
+	}{
+		"Refused": {
+			"What refuses it comes first.",
+			machine("office", request, status(
+				condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimReason, record.Where()+": "+freeze),
+				condition(v1alpha1.MachineReadyCondition, metav1.ConditionFalse, "Deleting", provider))),
+			[]string{"Note:      " + record.Where() + ": " + freeze, provider}, "",
+		},
+		"ProviderHangs": {
+			"What is known already is not said again.",
+			machine("office", request, status(
+				condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimReason, record.Where()),
+				condition(v1alpha1.MachineReadyCondition, metav1.ConditionFalse, "Deleting", provider))),
+			[]string{"Note:      " + provider}, record.Where(),
+		},
+		"KillSwitch": {
+			"It is removed in the same way.",
+			machine("office", kill, status(condition(v1alpha1.MachineReadyCondition, metav1.ConditionFalse, "Deleting", provider))),
+			[]string{"Note:      " + provider}, "",
+		},
+		"NotServed": {
+			"A label is missing, and no network is broken.",
+			machine("office", status(condition(v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionFalse, v1alpha1.ClusterNotServedReason, "label the Cluster"))),
+			[]string{"Note:      no manager serves its Cluster (label the Cluster): "}, "cannot be reached",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := run("", "why", "office", cluster(t, map[string]any{path("office"): tc.m})).Out
+			for _, want := range tc.notes {
+				if !strings.Contains(got, want) {
+					t.Errorf("%s\n%q is not in:\n%s", tc.reason, want, got)
+				}
+			}
+			if tc.missing != "" && strings.Contains(got, tc.missing) {
+				t.Errorf("%s\n%q is in:\n%s", tc.reason, tc.missing, got)
+			}
+		})
+	}
+}
+
+// TestWhyKnowsWhatIsRemembered of a machine whose ScheduledMachine is deleted.
+func TestWhyKnowsWhatIsRemembered(t *testing.T) {
+	t.Parallel()
+	left := &v1alpha1.ReclaimedMachine{Spec: v1alpha1.ReclaimedMachineSpec{ClusterName: "prod", Node: "worker-7", NodeUID: "u1", Reason: "process-match: java"}}
+	left.Namespace, left.Name = "prod", "office"
+	got := run("", "why", "office", cluster(t, map[string]any{strings.Replace(path("office"), "scheduledmachines", "reclaimedmachines", 1): left}))
+	for _, want := range []string{"Returned: its ScheduledMachine is deleted", "Because:   its owner started a program that matches java", " resume office"} {
+		if !strings.Contains(got.Out, want) {
+			t.Errorf("%q is not in %+v", want, got)
+		}
+	}
+	if got := run("", "why", "nobody", cluster(t, map[string]any{})); got.Code == 0 || !strings.Contains(got.Err, "not found") {
+		t.Errorf("what nobody remembers is not found: %+v", got)
+	}
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// smallest is what shows that a section works, and measures nothing.
+var smallest = options{
+	bin: system.DefaultBin(), runs: 1, machines: 2, crowd: 2, settled: time.Second, fleet: 4, scale: 1,
+	targets: 3, rounds: 1, span: 200 * time.Millisecond, processes: 20, seed: 1,
+}
+
+// TestEverySectionRuns keeps all of them able to start, each in its smallest form.
+func TestEverySectionRuns(t *testing.T) {
+	ctrl.SetLogger(klog.Background())
+	for _, s := range sections() {
+		t.Run(s.name, func(t *testing.T) {
+			var out strings.Builder
+			o := smallest
+			o.only, o.json = []string{s.name}, filepath.Join(t.TempDir(), "figures.json")
+			if err := run(t.Context(), o, &out); err != nil {
+				t.Fatalf("%v\n%s", err, &out)
+			}
+			if figures, err := os.ReadFile(o.json); err != nil || !strings.Contains(string(figures), `"`+s.name+`"`) {
+				t.Errorf("there are no figures of it, %v:\n%s", err, &out)
+			}
+		})
+	}
+}
