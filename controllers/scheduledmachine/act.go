@@ -28,7 +28,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 	case lifecycle.Hold:
 		return nil
 	case lifecycle.Ensure:
-		return r.ensure(ctx, s)
+		return r.leaveHost(s, r.ensure(ctx, s))
 	case lifecycle.Depart:
 		s.pending = waits // Depart is only decided where there is something to delete.
 		return r.depart(ctx, s, d)
@@ -116,7 +116,7 @@ func (r *Reconciler) draft(ctx context.Context, s *scope, p children.Part, live 
 	d := draft{Part: p, live: live}
 	var err error
 	if live == nil {
-		d.desired, err = r.Children.Desired(ctx, &s.children, p)
+		d.desired, err = r.desired(ctx, s, p)
 	}
 	return d, err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
@@ -26,17 +28,25 @@ import (
 var errHostTaken = errors.New("another ScheduledMachine has just begun to use the same host")
 
 // decide decides, and notes before anything is made that the host is being used: of two
-// that are looked at in the same moment one is refused, and sees the other by then.
+// that are looked at in the same moment one is refused, and sees the other by then. What is
+// inside a template is known when something is about to be made from it.
 func (r *Reconciler) decide(ctx context.Context, s *scope, now time.Time) (lifecycle.Decision, error) {
 	who := client.ObjectKeyFromObject(s.scheduled).String()
 	d := s.decide(now)
+	if d.Action == lifecycle.Ensure && s.children.Infrastructure == nil && cloned(s.scheduled) {
+		if err := r.observeClone(ctx, s); err != nil {
+			return lifecycle.Decision{}, err
+		}
+		d = s.decide(now)
+		d.Again = d.Again || s.untold() // Which the next look does.
+	}
 	if d.Action != lifecycle.Ensure || s.children.Machine != nil {
 		if s.children.Machine == nil || s.scheduled.Status.MachineRef != nil { // Everybody can see that.
 			r.hosts.Leave(who)
 		}
 		return d, nil
 	}
-	if r.hosts.Take(who, s.host.mine.Wants) {
+	if r.hosts.Take(who, s.host.mine.Wants, now) {
 		return d, nil
 	}
 	if err := r.observeHost(ctx, s); err != nil {
@@ -46,6 +56,45 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, now time.Time) (lifec
 		return lifecycle.Decision{}, errHostTaken
 	}
 	return d, nil
+}
+
+// clone is the infrastructure machine that a template makes. It is read once in a look:
+// what is made must be what was judged.
+type clone struct {
+	known bool
+	// object is nil where the template cannot be used, or read: read says why, or err.
+	object *unstructured.Unstructured
+	read   children.Set
+	err    error
+}
+
+// observeClone finds out which host a template names, and who else names it.
+func (r *Reconciler) observeClone(ctx context.Context, s *scope) error {
+	s.clone = clone{known: true}
+	s.clone.object, s.clone.err = r.Children.Desired(ctx, &s.clone.read, children.InfrastructureOf(s.scheduled))
+	if s.clone.object == nil {
+		return nil // Nothing can be made, and act says why.
+	}
+	return r.observeHost(ctx, s)
+}
+
+// desired is a child that is to be made: of a template the one that was judged.
+func (r *Reconciler) desired(ctx context.Context, s *scope, p children.Part) (*unstructured.Unstructured, error) {
+	if !s.clone.known || p.Field != children.InfrastructureOf(s.scheduled).Field {
+		return r.Children.Desired(ctx, &s.children, p)
+	}
+	s.children.Problems = append(s.children.Problems, s.clone.read.Problems...)
+	s.children.Templates = append(s.children.Templates, s.clone.read.Templates...)
+	return s.clone.object, s.clone.err
+}
+
+// leaveHost forgets that the host was about to be used where nothing could be made. It
+// returns err.
+func (r *Reconciler) leaveHost(s *scope, err error) error {
+	if errors.Is(err, errUnusable) && len(s.children.Existing()) == 0 {
+		r.hosts.Leave(client.ObjectKeyFromObject(s.scheduled).String())
+	}
+	return err
 }
 
 // reportClaim says who else names the host, as long as somebody does.
@@ -99,44 +148,42 @@ func (s *scope) other() string {
 	}
 }
 
-// ofHost returns those of the same host whom a change of obj concerns: all that it comes
-// before, of the others the foremost, which says that it is not alone, and everybody if the
-// owner asked it for the host. Of a thousand copies of one manifest not all wake all.
+// ofHost returns those of the same host whom a change of obj concerns. Of a thousand copies
+// of one manifest not all wake all, nor does one wake all others.
 func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Request {
 	sm, ok := obj.(*v1alpha1.ScheduledMachine)
 	if !ok {
 		return nil
 	}
-	mine := claimOf(sm)
-	rivals, err := r.rivals(ctx, sm, slices.Concat(mine.Wants, mine.Has))
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of host")
-		return nil
-	}
+	mine := r.claims.of(sm).claim
 	var requests []ctrl.Request
-	var foremost *hosts.Claim
-	for _, rival := range rivals {
-		c := claimOf(rival)
-		switch {
-		case mine.Owner || mine.Before(c):
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(rival)})
-		case foremost == nil || c.Before(*foremost):
-			foremost = &c
+	for _, id := range mine.IDs() {
+		named, err := r.named(ctx, sm, id)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of host")
+			return requests
 		}
-	}
-	if foremost != nil {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: foremost.Namespace, Name: foremost.Name}})
+		others := make([]hosts.Claim, len(named))
+		for i, o := range named {
+			others[i] = r.claims.of(o).claim
+		}
+		for _, c := range hosts.Concerned(mine, id, others) {
+			req := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: c.Namespace, Name: c.Name}}
+			if !slices.Contains(requests, req) {
+				requests = append(requests, req)
+			}
+		}
 	}
 	return requests
 }
 
 // hostChanges lets through what may change how those of the same host stand. Whoever was
 // about to use the host and does not changes its phase.
-func hostChanges() predicate.Predicate {
+func (r *Reconciler) hostChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.ScheduledMachine)
 		after, ok2 := e.ObjectNew.(*v1alpha1.ScheduledMachine)
-		return !ok || !ok2 || !sameClaim(claimOf(before), claimOf(after)) || before.Status.Phase != after.Status.Phase ||
+		return !ok || !ok2 || !sameClaim(r.claims.of(before).claim, r.claims.of(after).claim) || before.Status.Phase != after.Status.Phase ||
 			before.Annotations[v1alpha1.ReclaimTimesAnnotation] != after.Annotations[v1alpha1.ReclaimTimesAnnotation]
 	}}
 }

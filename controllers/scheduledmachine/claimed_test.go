@@ -295,7 +295,7 @@ func TestAChangeWakesWhomItConcerns(t *testing.T) {
 	a.beside(a.sm.Namespace, "else", on(`{"address":"192.0.2.43"}`))
 	since := time.Now()
 	for i, w := range []*world{a, b, c} {
-		w.sm.Status.Host = &v1alpha1.HostStatus{Wanted: []string{"address 192.0.2.42:22"}, Since: new(metav1.NewTime(since.Add(time.Duration(i) * time.Minute)))}
+		w.sm.Status.Host = &v1alpha1.HostStatus{Wanted: []string{"kind " + w.sm.Spec.InfrastructureSpec.Kind + ".infrastructure.cluster.x-k8s.io", "address 192.0.2.42:22"}, Since: new(metav1.NewTime(since.Add(time.Duration(i) * time.Minute)))}
 		w.Must(w.Client.Status().Update(w.Context(), w.sm))
 	}
 	wakes := func(sm *v1alpha1.ScheduledMachine, want ...string) {
@@ -312,20 +312,25 @@ func TestAChangeWakesWhomItConcerns(t *testing.T) {
 	wakes(a.sm, "box2", "box3")
 	wakes(b.sm, "box", "box3")
 	wakes(c.sm, "box")
-	runs := c.sm.DeepCopy()
+	changed := func(version string) *v1alpha1.ScheduledMachine {
+		sm := c.sm.DeepCopy()
+		sm.ResourceVersion = version
+		return sm
+	}
+	runs := changed("x1")
 	runs.Status.MachineRef = &v1alpha1.ChildReference{Name: "box3-machine"}
-	runs.Status.Host.InUse = runs.Status.Host.Wanted
+	runs.Status.Host.InUse = runs.Status.Host.Wanted[1:]
 	runs.Status.InfrastructureRef = &v1alpha1.ChildReference{APIVersion: c.sm.Spec.InfrastructureSpec.APIVersion, Kind: c.sm.Spec.InfrastructureSpec.Kind}
 	wakes(runs, "box", "box2")
-	asked := c.sm.DeepCopy()
+	asked := changed("x2")
 	asked.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"}
 	wakes(asked, "box", "box2")
 
-	stopped, touched := c.sm.DeepCopy(), c.sm.DeepCopy()
+	stopped, touched := changed("x3"), changed("x4")
 	stopped.Status.Phase, touched.Labels = v1alpha1.PhaseInactive, map[string]string{"a": "b"}
-	for want, changed := range map[bool][]*v1alpha1.ScheduledMachine{true: {a.sm, runs, asked, stopped}, false: {c.sm, touched}} {
-		for i, sm := range changed {
-			if got := scheduledmachine.HostChanges().Update(event.UpdateEvent{ObjectOld: c.sm, ObjectNew: sm}); got != want {
+	for want, all := range map[bool][]*v1alpha1.ScheduledMachine{true: {a.sm, runs, asked, stopped}, false: {c.sm, touched}} {
+		for i, sm := range all {
+			if got := a.r.HostChanges().Update(event.UpdateEvent{ObjectOld: c.sm, ObjectNew: sm}); got != want {
 				t.Errorf("change %d wakes others: %v, want %v", i, got, want)
 			}
 		}
@@ -344,6 +349,10 @@ func TestHostKeys(t *testing.T) {
 		"mapped":            {`{"address":"::ffff:192.0.2.42","port":22}`, []string{"address|K|192.0.2.42:22"}},
 		"IPv6":              {`{"address":"[2001:DB8:0::1]"}`, []string{"address|K|[2001:db8::1]:22"}},
 		"name":              {`{"address":" Desk.Example.ORG. "}`, []string{"address|K|desk.example.org:22"}},
+		"of another case":   {`{"address":"192.0.2.42","ADDRESS":"192.0.2.43"}`, []string{"address|K|192.0.2.42:22"}},
+		"port as text":      {`{"address":"192.0.2.42","port":"2222"}`, []string{"address|K|192.0.2.42:2222"}},
+		"much else":         {`{"files":["` + strings.Repeat("x", 1<<20) + `"],"address":"192.0.2.42","deep":{"address":"192.0.2.43"}}`, []string{"address|K|192.0.2.42:22"}},
+		"no end":            {`{"address":"192.0.2.42"`, nil},
 		"of another type":   {`{"address":7,"nodeName":[],"providerID":{}}`, nil},
 		"too long":          {`{"address":"` + strings.Repeat("a", 600) + `"}`, nil},
 		"others":            {`{"providerID":"x://y","nodeName":"n"}`, []string{"providerID|farm|x://y", "nodeName|farm/lab|n"}},

@@ -66,8 +66,9 @@ type Reconciler struct {
 
 	watchFilter string
 	fresh       wake.Freshness
-	// hosts knows who is about to use a host.
+	// hosts knows who is about to use a host, and claims what others say of theirs.
 	hosts     hosts.Book
+	claims    claims
 	differing wake.Differing
 	departed  departed
 	// measured has the edge, in Unix seconds, whose lag was measured last, by
@@ -91,6 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.departed.forget(req.NamespacedName)
 		r.measured.Delete(req.NamespacedName)
 		r.hosts.Leave(req.String())
+		r.claims.forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {

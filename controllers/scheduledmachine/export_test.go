@@ -8,6 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
 // Metrics are those that are not counted from the cache.
@@ -22,11 +25,16 @@ var (
 var ClusterChanges = clusterChanges
 
 // HostChanges is which changes of a ScheduledMachine wake others of its host.
-var HostChanges = hostChanges
+func (r *Reconciler) HostChanges() predicate.Predicate { return r.hostChanges() }
 
 // OfHost returns which others of its host a change wakes.
 func (r *Reconciler) OfHost(ctx context.Context, obj client.Object) []ctrl.Request {
 	return r.ofHost(ctx, obj)
+}
+
+// Look finds out who else names the host of one that has no machine.
+func (r *Reconciler) Look(ctx context.Context, sm *v1alpha1.ScheduledMachine) error {
+	return r.observeHost(ctx, &scope{scheduled: sm})
 }
 
 // Fleet returns what counts the ScheduledMachines of a cache.

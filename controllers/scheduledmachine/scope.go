@@ -50,8 +50,9 @@ type scope struct {
 	// invalid is everything in the spec that can never be carried out.
 	invalid field.ErrorList
 
-	// host is who else names the host.
-	host host
+	// host is who else names the host, and clone what a template would make there.
+	host  host
+	clone clone
 
 	// waitsFor are the deletion hooks of others that a removal waits for.
 	waitsFor []string

@@ -146,10 +146,88 @@ func (c Claim) Before(o Claim) bool {
 		return holds
 	case holds && !c.MadeAt.Equal(o.MadeAt):
 		return earlier(c.MadeAt, o.MadeAt)
-	case !c.Since.Equal(o.Since):
-		return earlier(c.Since, o.Since)
 	}
-	return cmp.Or(c.Created.Compare(o.Created), cmp.Compare(c.Namespace, o.Namespace), cmp.Compare(c.Name, o.Name)) < 0
+	return c.named(o) < 0
+}
+
+// Few is how many others of one ID a change wakes: of those that people name twice by
+// mistake all, and of a thousand copies the foremost, one of which comes next.
+const Few = 8
+
+// Many is the same for a change of what an owner said, which is passed on to all. Who comes
+// later makes nothing, and sees it when it is looked at.
+const Many = 64
+
+// Concerned returns those of others, which all name the host by id, to whom it matters that
+// mine changed, the foremost first: all that mine comes before, of the rest the foremost,
+// which says that it is not alone; of its namespace everybody, if the owner asked mine for
+// the host. Never more than a few: what one change costs does not grow with the others.
+func Concerned(mine Claim, id ID, others []Claim) []Claim {
+	others = slices.Clone(others)
+	slices.SortFunc(others, func(a, b Claim) int { return a.compare(b, id) })
+	var concerned []Claim
+	most := Few
+	if mine.Owner {
+		most = Many
+	}
+	for i, o := range others {
+		told := mine.Owner && o.Namespace == mine.Namespace
+		if len(concerned) < most && (i == 0 || told || mine.Before(o)) {
+			concerned = append(concerned, o)
+		}
+	}
+	return concerned
+}
+
+// compare is the order of those that name the host by id.
+func (c Claim) compare(o Claim, id ID) int {
+	switch uses := slices.Contains(c.Has, id); {
+	case uses != slices.Contains(o.Has, id):
+		return before(uses)
+	case uses && !c.MadeAt.Equal(o.MadeAt):
+		return before(earlier(c.MadeAt, o.MadeAt))
+	default:
+		return c.named(o)
+	}
+}
+
+func before(yes bool) int {
+	if yes {
+		return -1
+	}
+	return 1
+}
+
+// named is the order in which the two began to name the host.
+func (c Claim) named(o Claim) int {
+	if !c.Since.Equal(o.Since) {
+		return before(earlier(c.Since, o.Since))
+	}
+	return cmp.Or(c.Created.Compare(o.Created), cmp.Compare(c.Namespace, o.Namespace), cmp.Compare(c.Name, o.Name))
+}
+
+// After returns when to write down that mine began to name its host, for one that nobody
+// has written down yet: now, and after all others that are written down. Creation is dated
+// by another clock, which may be ahead of ours.
+func After(mine Claim, others []Claim, now time.Time) time.Time {
+	since := now.Truncate(time.Second)
+	for _, o := range others {
+		if id, shared := mine.shares(o); shared && id.proof() && !o.Since.Before(since) {
+			since = o.Since.Truncate(time.Second).Add(time.Second)
+		}
+	}
+	return since
+}
+
+// IDs are all that the claim calls its host.
+func (c Claim) IDs() []ID {
+	var ids []ID
+	for _, id := range slices.Concat(c.Wants, c.Has) {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // earlier reports whether a comes before b; zero comes last.

@@ -3,6 +3,7 @@
 package hosts_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -191,12 +192,12 @@ func TestNobodyActsThatSeesTooLittle(t *testing.T) {
 		for i := range all {
 			var seen []hosts.Claim
 			for _, o := range others(all, i) {
-				o.Has = append(o.Has, book.Taken(o.Name, o.Wants)...)
+				o.Has = append(o.Has, book.Taken(o.Name, o.Wants, noon)...)
 				if rapid.Bool().Draw(t, "seen") {
 					seen = append(seen, o)
 				}
 			}
-			if hosts.Judge(all[i], seen).Standing != hosts.Second && book.Take(all[i].Name, all[i].Wants) {
+			if hosts.Judge(all[i], seen).Standing != hosts.Second && book.Take(all[i].Name, all[i].Wants, noon) {
 				acting++
 			}
 		}
@@ -210,7 +211,7 @@ func TestBook(t *testing.T) {
 	var b hosts.Book
 	take := func(who string, want bool, ids ...hosts.ID) {
 		t.Helper()
-		if got := b.Take(who, ids); got != want {
+		if got := b.Take(who, ids, noon); got != want {
 			t.Errorf("%s takes %v: %v, want %v", who, ids, got, want)
 		}
 	}
@@ -225,12 +226,115 @@ func TestBook(t *testing.T) {
 	take("c", true, address, other)
 	ids := []hosts.ID{address, other, image}
 	for who, want := range map[string][]hosts.ID{"a": {image}, "b": nil, "c": {address, other}, "nobody": nil} {
-		if got := b.Taken(who, ids); !slices.Equal(got, want) {
+		if got := b.Taken(who, ids, noon); !slices.Equal(got, want) {
 			t.Errorf("%s has taken %v, want %v", who, got, want)
 		}
 	}
 	take("a", true)
-	if got := b.Taken("a", ids); len(got) > 0 {
+	if got := b.Taken("a", ids, noon); len(got) > 0 {
 		t.Errorf("whoever names no host takes none: %v", got)
 	}
+}
+
+func TestANoteIsForTheMomentOnly(t *testing.T) {
+	var b hosts.Book
+	ids := []hosts.ID{address}
+	later := noon.Add(59 * time.Second)
+	if !b.Take("paused", ids, noon) || b.Take("b", ids, later) || len(b.Taken("paused", ids, later)) != 1 {
+		t.Error("for a minute nobody else may")
+	}
+	later = noon.Add(time.Minute)
+	if got := b.Taken("paused", ids, later); len(got) > 0 {
+		t.Errorf("whoever noted it and went no further uses %v", got)
+	}
+	if !b.Take("b", ids, later) {
+		t.Error("a note that nobody renews keeps the host from others")
+	}
+	b.Leave("paused")
+	if got := b.Taken("b", ids, later); len(got) != 1 {
+		t.Error("who was late took the note of the next away")
+	}
+}
+
+func TestConcerned(t *testing.T) {
+	copies := func(n int) []hosts.Claim {
+		var all []hosts.Claim
+		for i := n; i > 0; i-- {
+			all = append(all, claim("c", i, func(c *hosts.Claim) { c.Name = fmt.Sprintf("c%03d", i) }))
+		}
+		return all
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		mine   hosts.Claim
+		n      int
+		want   []string
+	}{
+		"OfFewAll":     {"Two or three say whom they wait for.", claim("a", 0, nil), 3, []string{"c001", "c002", "c003"}},
+		"TheForemost":  {"It says that it is not alone.", claim("a", 500, nil), 3, []string{"c001"}},
+		"InTheMiddle":  {"Those before it do not wait for it.", claim("a", 2, nil), 3, []string{"c001", "c002", "c003"}},
+		"OfManyTheFew": {"One of the foremost comes next.", claim("a", 0, nil), 999, []string{"c001", "c002", "c003", "c004", "c005", "c006", "c007", "c008"}},
+		"OfManyBehind": {"Nobody but the foremost.", claim("a", 5000, nil), 999, []string{"c001"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, c := range hosts.Concerned(tc.mine, address, copies(tc.n)) {
+				got = append(got, c.Name)
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("%s\n%v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+	asked := claim("a", 5000, func(c *hosts.Claim) { c.Owner = true })
+	if got := hosts.Concerned(asked, address, copies(999)); len(got) != hosts.Many {
+		t.Errorf("an owner's request wakes %d", len(got))
+	}
+	asked.Namespace = "lab"
+	if got := hosts.Concerned(asked, address, copies(999)); len(got) != 1 {
+		t.Errorf("a request in another namespace wakes %d", len(got))
+	}
+}
+
+// TestWhoComesNextIsConcerned has one of some leave, as each sees the others.
+func TestWhoComesNextIsConcerned(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := claims(t)
+		for i := range all {
+			if rapid.Bool().Draw(t, "uses") {
+				all[i].Has, all[i].MadeAt = all[i].Wants, noon.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, "made"))*time.Minute)
+			}
+		}
+		gone := rapid.IntRange(0, len(all)-1).Draw(t, "gone")
+		rest := others(all, gone)
+		concerned := hosts.Concerned(all[gone], address, rest)
+		for i, c := range rest {
+			next := hosts.Judge(c, others(rest, i)).Standing != hosts.Second
+			woken := slices.ContainsFunc(concerned, func(o hosts.Claim) bool { return o.Name == c.Name })
+			if next && !woken {
+				t.Fatalf("%s comes next and is not woken: %+v", c.Name, rest)
+			}
+		}
+	})
+}
+
+// TestWritingItDownKeepsTheOrder whatever the clocks say.
+func TestWritingItDownKeepsTheOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := claims(t)
+		mine := all[0]
+		mine.Since = time.Time{}
+		rest := all[1:]
+		now := noon.Add(time.Duration(rapid.IntRange(-600, 600).Draw(t, "now")) * time.Second)
+		written := mine
+		written.Since = hosts.After(mine, rest, now)
+		for _, o := range rest {
+			if !o.Since.IsZero() && written.Before(o) {
+				t.Fatalf("after %v it says %v, and comes before it", o.Since, written.Since)
+			}
+		}
+		if written.Since.Before(now.Truncate(time.Second)) {
+			t.Fatalf("%v is before now", written.Since)
+		}
+	})
 }

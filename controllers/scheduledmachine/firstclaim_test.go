@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+func inTheEvening(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"20"} }
+func atAllHours(sm *v1alpha1.ScheduledMachine)   { sm.Spec.Schedule.HoursOfDay = []string{"0-23"} }
+
+// within has another ScheduledMachine served by the same manager.
+func (w *world) within(o *world) *world {
+	w.r, w.clock = o.r, o.clock
+	return w
+}
+
+// goesOn opens the window of who came first, and sees that the other makes nothing.
+func (w *world) goesOn(other *world) {
+	w.Helper()
+	other.settle()
+	if _, made := other.machine(); made {
+		w.Fatal("who came later took the host")
+	}
+	other.want(v1alpha1.PhasePending, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.HostClaimedReason)
+	other.claimed(v1alpha1.ClaimedByAnotherReason)
+	w.edit(atAllHours)
+	w.settle()
+	if _, made := w.machine(); !made {
+		w.Fatalf("who came first is kept out: %s", w.sm.Status.Message)
+	}
+}
+
+// TestAnEditDoesNotComeFirstByTheClock has a manager whose clock is years behind that of the
+// API server, which dates objects.
+func TestAnEditDoesNotComeFirstByTheClock(t *testing.T) {
+	first := newWorld(t, on(`{"address":"clock.test"}`))
+	first.edit(inTheEvening)
+	first.clock.SetTime(monday.Add(time.Hour))
+	first.settle()
+	later := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
+		on(`{"address":"nobodys-clock.test"}`)(sm)
+		sm.Spec.BootstrapSpec.Kind = "NoSuchConfig"
+	}).within(first)
+	later.settle()
+	later.want(v1alpha1.PhaseError, v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, v1alpha1.ReferencesInvalidReason)
+	later.edit(func(sm *v1alpha1.ScheduledMachine) {
+		on(`{"address":"clock.test"}`)(sm)
+		sm.Spec.BootstrapSpec.Kind = first.sm.Spec.BootstrapSpec.Kind
+	})
+	first.goesOn(later)
+}
+
+// TestAnEditThatNobodyHadLookedAtDoesNotComeFirst has an object that was paused from the
+// beginning, and is as old as its first spec.
+func TestAnEditThatNobodyHadLookedAtDoesNotComeFirst(t *testing.T) {
+	later := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
+		on(`{"address":"nobodys-pause.test"}`)(sm)
+		sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	})
+	later.settle()
+	first := newWorld(t, on(`{"address":"pause.test"}`))
+	first.edit(inTheEvening)
+	first.clock.SetTime(monday.AddDate(0, 0, 520*7).Add(time.Hour)) // Later than the API server's clock.
+	first.settle()
+	later.within(first).edit(on(`{"address":"pause.test"}`))
+	later.settle()
+	first.settle()
+	first.claimed(v1alpha1.ClaimedFirstReason)
+	later.edit(func(sm *v1alpha1.ScheduledMachine) { delete(sm.Annotations, clusterv1.PausedAnnotation) })
+	first.goesOn(later)
+}
+
+// TestAnEditOfTheKindDoesNotComeFirst has an object that named the same address of another
+// kind, which is another host.
+func TestAnEditOfTheKindDoesNotComeFirst(t *testing.T) {
+	later := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
+		on(`{"address":"kind.test"}`)(sm)
+		sm.Spec.InfrastructureSpec.Kind = "NoSuchMachine"
+	})
+	later.clock.SetTime(monday.AddDate(0, 0, 520*7)) // Later than the API server's clock.
+	later.settle()
+	first := newWorld(t, on(`{"address":"nobodys-kind.test"}`)).within(later)
+	first.edit(inTheEvening)
+	first.clock.SetTime(later.clock.Now().Add(time.Hour))
+	first.settle()
+	first.edit(on(`{"address":"kind.test"}`))
+	first.settle()
+	first.claimed("")
+	first.clock.SetTime(later.clock.Now().Add(time.Hour))
+	later.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = inline.InfrastructureSpec.Kind })
+	first.goesOn(later)
+}
+
+// TestWhoCannotBeginKeepsNobodyOut has one note that it is about to use a host, make nothing,
+// and go on to another host while nobody looks.
+func TestWhoCannotBeginKeepsNobodyOut(t *testing.T) {
+	stuck := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
+		on(`{"address":"noted.test"}`)(sm)
+		sm.Spec.BootstrapSpec.Kind = "NoSuchConfig"
+	})
+	stuck.clock.SetTime(monday.Add(time.Hour))
+	stuck.settle()
+	stuck.edit(func(sm *v1alpha1.ScheduledMachine) {
+		on(`{"address":"elsewhere.test"}`)(sm)
+		sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	})
+	stuck.settle()
+	next := newWorld(t, on(`{"address":"noted.test"}`)).within(stuck)
+	next.settle()
+	if _, made := next.machine(); !made {
+		t.Errorf("who makes nothing, and names another host by now, keeps it: %s", next.sm.Status.Message)
+	}
+}
+
+// templates makes those of clonedFrom("desk"), on a host.
+func (w *world) templates(address string) {
+	w.Helper()
+	w.newTemplate(bootstrapTemplate("desk"), "")
+	w.newTemplate(infraTemplate("desk"), address)
+}
+
+func TestATemplateDoesNotTakeAHost(t *testing.T) {
+	first := newWorld(t, on(`{"address":"template.test"}`))
+	first.edit(inTheEvening)
+	first.clock.SetTime(monday.Add(time.Hour))
+	first.settle()
+	cloned := newWorld(t, clonedFrom("desk")).within(first)
+	cloned.templates("Template.test.")
+	first.goesOn(cloned)
+	cloned.claimed(v1alpha1.ClaimedByAnotherReason, "address template.test:22")
+	if _, made := cloned.clone(); made {
+		t.Error("made by halves")
+	}
+	cloned.Writes = nil
+	if cloned.settle(); len(cloned.Writes) != 0 {
+		t.Errorf("what is settled writes nothing: %v", cloned.Writes)
+	}
+	woken := func() bool {
+		return slices.ContainsFunc(first.r.OfHost(t.Context(), first.sm), func(req ctrl.Request) bool { return req.Namespace == cloned.sm.Namespace })
+	}
+	if !woken() {
+		t.Error("nobody tells it when the host is free")
+	}
+	first.edit(func(sm *v1alpha1.ScheduledMachine) {
+		inTheEvening(sm)
+		on(`{"address":"other.test"}`)(sm)
+	})
+	first.settle()
+	first.gone()
+	first.settle()
+	cloned.settle()
+	if address, made := cloned.clone(); !made || address != "Template.test." {
+		t.Errorf("the host is free: %s", cloned.sm.Status.Message)
+	}
+}
+
+// TestATemplateKeepsItsHost that it has named once, outside of its windows, too.
+func TestATemplateKeepsItsHost(t *testing.T) {
+	cloned := newWorld(t, clonedFrom("desk"))
+	cloned.templates("kept.test")
+	cloned.clock.SetTime(monday.Add(time.Hour))
+	cloned.settle()
+	cloned.settle()
+	since := cloned.sm.Status.Host.Since
+	cloned.edit(inTheEvening)
+	cloned.settle()
+	cloned.endOfTheMachine()
+	cloned.settle()
+	want := []string{"template GenericInfrastructureMachineTemplate.infrastructure.cluster.x-k8s.io/desk", "address kept.test:22"}
+	if h := cloned.sm.Status.Host; h == nil || !slices.Equal(h.Wanted, want) || !h.Since.Equal(since) {
+		t.Fatalf("%+v, want %v since %v", h, want, since)
+	}
+	later := newWorld(t, on(`{"address":"nobodys-kept.test"}`)).within(cloned)
+	later.edit(inTheEvening)
+	later.settle()
+	later.edit(func(sm *v1alpha1.ScheduledMachine) {
+		on(`{"address":"kept.test"}`)(sm)
+		atAllHours(sm)
+	})
+	later.settle()
+	later.claimed(v1alpha1.ClaimedByAnotherReason)
+	cloned.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureTemplateRef.Name = "another" })
+	cloned.settle()
+	later.settle()
+	if _, made := later.machine(); !made {
+		t.Errorf("the first names another template: %s", later.sm.Status.Message)
+	}
+}
+
+// TestWhatWasJudgedIsMade has an author who edits the template between two reads of it.
+func TestWhatWasJudgedIsMade(t *testing.T) {
+	first := newWorld(t, on(`{"address":"judged.test"}`))
+	first.running()
+	cloned := newWorld(t, clonedFrom("desk"))
+	cloned.templates("free.test")
+	reads := 0
+	cloned.r = cloned.reconciler(cloned.Recorded(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, obj, opts...)
+			if u, ok := obj.(*unstructured.Unstructured); ok && u.GetKind() == infraTemplate("").Kind && err == nil {
+				if reads++; reads%2 == 0 {
+					err = unstructured.SetNestedField(u.Object, "judged.test", "spec", "template", "spec", "address")
+				}
+			}
+			return err
+		},
+	}))
+	cloned.reconcile() // It is claimed.
+	cloned.clock.SetTime(monday.Add(time.Hour))
+	for range 6 {
+		reads = 0
+		cloned.reconcile()
+	}
+	if address, made := cloned.clone(); !made || address != "free.test" {
+		t.Errorf("made on %q (%t), judged was free.test", address, made)
+	}
+}
+
+// TestNothingIsMadeOfATemplateThatCannotBeRead: unknown is not absent.
+func TestNothingIsMadeOfATemplateThatCannotBeRead(t *testing.T) {
+	w := newWorld(t, clonedFrom("desk"))
+	w.templates("unread.test")
+	w.settle()
+	w.r = w.reconciler(w.Recorded(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if u, ok := obj.(*unstructured.Unstructured); ok && u.GetKind() == infraTemplate("").Kind {
+				return testenv.ErrLost
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}))
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.settle()
+	if _, made := w.clone(); made || w.sm.Status.Phase != v1alpha1.PhaseError {
+		t.Errorf("phase %s, made %t", w.sm.Status.Phase, made)
+	}
+	w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))
+	w.settle()
+	if _, made := w.clone(); !made {
+		t.Errorf("it can be read: %s", w.sm.Status.Message)
+	}
+}
+
+// TestTheOwnerHasTheHostOfATemplate asks another, before the template was ever read.
+func TestTheOwnerHasTheHostOfATemplate(t *testing.T) {
+	a := newWorld(t, on(desk))
+	a.running()
+	b := a.beside(a.sm.Namespace, "box2", clonedFrom("desk"))
+	b.templates("192.0.2.42")
+	a.edit(func(sm *v1alpha1.ScheduledMachine) {
+		metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, `{"node":"n","requestedAt":"2025-01-20T10:00:00Z"}`)
+	})
+	b.settle()
+	if request, asked := b.sm.ReclaimRequest(); !asked || request.Of != "box" {
+		t.Errorf("whoever would lend the same host is asked, too: %+v, phase %s", request, b.sm.Status.Phase)
+	}
+}
+
+// TestRequestsAreTheSameInAnyOrder in which a cache lists those who were asked.
+func TestRequestsAreTheSameInAnyOrder(t *testing.T) {
+	a := newWorld(t, on(desk))
+	b, c := a.beside(a.sm.Namespace, "box2", on(desk)), a.beside(a.sm.Namespace, "box3", on(desk))
+	for _, w := range []*world{a, b} {
+		w.edit(func(sm *v1alpha1.ScheduledMachine) {
+			metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, `{"node":"`+sm.Name+`"}`)
+		})
+	}
+	for _, back := range []bool{false, true} {
+		c.r = c.reconciler(c.Recorded(interceptor.Funcs{}))
+		c.r.Reader = order{c.r.Reader, back}
+		c.settle()
+		if c.sm.BeingReclaimed() == back {
+			t.Errorf("listed backwards (%t): it is told (%t)", back, c.sm.BeingReclaimed())
+		}
+		c.edit(func(sm *v1alpha1.ScheduledMachine) { delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation) })
+	}
+}
+
+// order lists in an order.
+type order struct {
+	client.Reader
+
+	back bool
+}
+
+func (o order) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := o.Reader.List(ctx, list, opts...)
+	if all, ok := list.(*v1alpha1.ScheduledMachineList); ok {
+		slices.SortFunc(all.Items, func(a, b v1alpha1.ScheduledMachine) int {
+			if o.back {
+				return strings.Compare(b.Name, a.Name)
+			}
+			return strings.Compare(a.Name, b.Name)
+		})
+	}
+	return err
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+// copies are ScheduledMachines in a cache with the index of hosts, which none of them leaves.
+type copies struct {
+	client.Reader
+
+	items []v1alpha1.ScheduledMachine
+	index map[string][]v1alpha1.ScheduledMachine
+	// listed is how many were asked for.
+	listed *int
+}
+
+// newCopies are n that name one host, each a second after the one before it.
+func newCopies(n, size int, change func(*v1alpha1.ScheduledMachine)) copies {
+	c := copies{index: map[string][]v1alpha1.ScheduledMachine{}, listed: new(int)}
+	spec := on(`{"address":"192.0.2.42","files":[` + strings.Repeat(`"x",`, size/4) + `"x"]}`)
+	for i := range n {
+		sm := testenv.ScheduledMachine("farm", fmt.Sprintf("box%04d", i))
+		spec(sm)
+		sm.UID, sm.ResourceVersion, sm.Generation = types.UID(sm.Name), "1", 1
+		sm.Status.Phase, sm.Status.ObservedGeneration = v1alpha1.PhasePending, 1
+		sm.Status.Host = &v1alpha1.HostStatus{Wanted: []string{"kind " + sm.Spec.InfrastructureSpec.Kind + ".infrastructure.cluster.x-k8s.io", "address 192.0.2.42:22"}, Since: new(metav1.NewTime(monday.Add(time.Duration(i) * time.Second)))}
+		if change != nil {
+			change(sm)
+		}
+		c.items = append(c.items, *sm)
+		for _, key := range scheduledmachine.HostKeys(sm) {
+			c.index[key] = append(c.index[key], *sm)
+		}
+	}
+	return c
+}
+
+// List lists by the index.
+func (c copies) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	key, _ := o.FieldSelector.RequiresExactMatch(scheduledmachine.HostIndex)
+	found := c.index[key]
+	if o.Limit > 0 && int(o.Limit) < len(found) {
+		found = found[:o.Limit]
+	}
+	*c.listed += len(found)
+	list.(*v1alpha1.ScheduledMachineList).Items = slices.Clone(found)
+	return nil
+}
+
+func (c copies) reconciler() *scheduledmachine.Reconciler {
+	return &scheduledmachine.Reconciler{Reader: c, Clock: clocktesting.NewFakePassiveClock(monday)}
+}
+
+// woken are those that a change wakes, of copies the number.
+func woken(t *testing.T, r *scheduledmachine.Reconciler, sm *v1alpha1.ScheduledMachine) []string {
+	t.Helper()
+	var names []string
+	for _, req := range r.OfHost(t.Context(), sm) {
+		names = append(names, strings.TrimPrefix(req.Name, "box"))
+	}
+	return names
+}
+
+// TestAChangeOfOneOfAThousandWakesFew has an author who copies a manifest a thousand times.
+func TestAChangeOfOneOfAThousandWakesFew(t *testing.T) {
+	c := newCopies(1000, 10, nil)
+	r := c.reconciler()
+	asked := c.items[999]
+	asked.ResourceVersion = "2"
+	asked.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"}
+	for name, tc := range map[string]struct {
+		sm    *v1alpha1.ScheduledMachine
+		want  int
+		first string
+	}{
+		"TheFirst":        {&c.items[0], 8, "0001"},
+		"OneInTheMiddle":  {&c.items[500], 8, "0000"},
+		"TheLast":         {&c.items[999], 1, "0000"},
+		"AnOwnerWhoAsked": {&asked, 64, "0000"},
+	} {
+		if got := woken(t, r, tc.sm); len(got) != tc.want || got[0] != tc.first {
+			t.Errorf("%s: a change wakes %d, want %d, first %v", name, len(got), tc.want, got[0])
+		}
+	}
+}
+
+// TestEachNameOfAHostWakesItsOwn has somebody who comes before by another name: they must
+// not keep those of this name asleep.
+func TestEachNameOfAHostWakesItsOwn(t *testing.T) {
+	c := newCopies(20, 10, nil)
+	leaves, waits := c.items[0], testenv.ScheduledMachine("farm", "waits")
+	on(`{"address":"192.0.2.42","nodeName":"desk"}`)(&leaves)
+	on(`{"address":"192.0.2.77","nodeName":"desk"}`)(waits)
+	leaves.ResourceVersion = "2"
+	waits.CreationTimestamp = metav1.NewTime(monday.Add(time.Hour))
+	for _, key := range scheduledmachine.HostKeys(waits) {
+		c.index[key] = append(c.index[key], *waits)
+	}
+	if got := woken(t, c.reconciler(), &leaves); !slices.Contains(got, "waits") || len(got) > 9 {
+		t.Errorf("woken: %v", got)
+	}
+}
+
+// TestAVersionIsReadOnce changes what is not allowed to change, to see whether it is read.
+func TestAVersionIsReadOnce(t *testing.T) {
+	c := newCopies(2, 10, nil)
+	r := c.reconciler()
+	sm := c.items[0].DeepCopy()
+	wakes := func(why string, want int) {
+		t.Helper()
+		if got := woken(t, r, sm); len(got) != want {
+			t.Errorf("%s: it wakes %v, want %d", why, got, want)
+		}
+	}
+	wakes("new", 1)
+	on(`{"address":"192.0.2.77"}`)(sm)
+	wakes("the same version", 1)
+	sm.ResourceVersion = "2"
+	wakes("another version", 0)
+	sm = c.items[0].DeepCopy()
+	wakes("a version before", 1)
+	on(`{"address":"192.0.2.77"}`)(sm)
+	sm.UID = "another"
+	wakes("another object of the name", 0)
+}
+
+// TestImagesAreNotListed beyond what counts.
+func TestImagesAreNotListed(t *testing.T) {
+	image := func(sm *v1alpha1.ScheduledMachine) {
+		on(`{}`)(sm)
+		sm.Status.Host = nil
+		sm.Status.MachineRef = &v1alpha1.ChildReference{Name: sm.Name + "-machine"}
+		sm.Status.NodeRef = &v1alpha1.NodeReference{Name: sm.Name, MachineID: "0123456789abcdef0123456789abcdef"}
+	}
+	for n, want := range map[int]int{3: 2, 8: 7, 9: 0, 1000: 0} {
+		c := newCopies(n, 10, image)
+		if got := woken(t, c.reconciler(), &c.items[0]); len(got) != want {
+			t.Errorf("%d of one image: a change wakes %d, want %d", n, len(got), want)
+		}
+		if *c.listed > 10 { // One by the Node's name.
+			t.Errorf("%d of one image: %d were listed", n, *c.listed)
+		}
+	}
+}
+
+// BenchmarkAChangeOfOneOfMany is what one write to the first of many costs: it is looked at
+// by everybody whom it wakes. Each round is of a version that nobody has read yet.
+func BenchmarkAChangeOfOneOfMany(b *testing.B) {
+	for _, size := range []struct{ n, bytes int }{{3, 10}, {1000, 10}, {10_000, 10}, {200, 500_000}, {100, 1_000_000}} {
+		b.Run(fmt.Sprintf("%dx%dB", size.n, size.bytes), func(b *testing.B) {
+			c := newCopies(size.n, size.bytes, nil)
+			r := c.reconciler()
+			if err := r.Look(b.Context(), &c.items[0]); err != nil { // As after a start.
+				b.Fatal(err)
+			}
+			version := 1
+			for b.Loop() {
+				version++
+				changed := c.items[0]
+				changed.ResourceVersion = fmt.Sprint(version)
+				before := c.items[0]
+				r.HostChanges().Update(event.UpdateEvent{ObjectOld: &before, ObjectNew: &changed})
+				requests := r.OfHost(b.Context(), &changed)
+				for range requests {
+					if err := r.Look(b.Context(), &c.items[1]); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(len(requests)), "woken")
+			}
+		})
+	}
+}
