@@ -40,11 +40,39 @@ type ReclaimedMachineSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Of string `json:"of,omitempty"`
+
+	// host is what the ScheduledMachine called its host. Nothing is made on that host in this
+	// namespace, whatever the name of the ScheduledMachine.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Host []HostName `json:"host,omitempty"`
+}
+
+// HostName is one name of a host. Equal ones are of the same host.
+type HostName struct {
+	// kind is what the name says of the host: address, providerID or nodeName.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind,omitempty"`
+
+	// scope is where the name means one host: a kind of infrastructure machine, a namespace,
+	// or a Cluster.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Scope string `json:"scope,omitempty"`
+
+	// value is the name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Value string `json:"value,omitempty"`
 }
 
 // ReclaimedMachine says that a ScheduledMachine of its name was deleted while its owner had
-// the machine. One that is made again under that name is not lent before somebody resumes
-// it. The controllers make it, and delete it when they have written what it says on the new
+// the machine. One that is made again under that name, or for the same host, is not lent
+// before somebody resumes it. The controllers make it, and delete it when they have written what it says on the new
 // ScheduledMachine. Whoever deletes it sooner lets the machine be lent.
 //
 // +kubebuilder:object:root=true

@@ -5,6 +5,7 @@ package scheduledmachine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 )
 
 // A topology, a GitOps tool or a restored backup makes a ScheduledMachine again that
@@ -41,7 +43,7 @@ func (r *Reconciler) bequeath(ctx context.Context, sm *v1alpha1.ScheduledMachine
 			ClusterName: sm.Spec.ClusterName,
 			// Whoever wrote the record must not keep the object from going.
 			Node: clip.To(record.Node, maxNode), NodeUID: clip.To(string(record.NodeUID), maxNodeUID), Of: clip.To(record.Of, maxNode),
-			Reason: record.Reason, RequestedAt: record.RequestedAt,
+			Reason: record.Reason, RequestedAt: record.RequestedAt, Host: hostNames(sm, record.Node),
 		},
 	}
 	for _, ref := range sm.OwnerReferences {
@@ -54,6 +56,73 @@ func (r *Reconciler) bequeath(ctx context.Context, sm *v1alpha1.ScheduledMachine
 		return err
 	}
 	return nil
+}
+
+// maxHostNames bounds them in a ReclaimedMachine.
+const maxHostNames = 32
+
+// hostNames are the names of the host that sm has, or had: its Node has gone with the Machine.
+func hostNames(sm *v1alpha1.ScheduledMachine, node string) []v1alpha1.HostName {
+	var names []v1alpha1.HostName
+	for _, id := range slices.Concat(claimOf(sm).claim.IDs(), namer{sm: sm}.id(hosts.NodeName, node)) {
+		name := v1alpha1.HostName{Kind: string(id.Kind), Scope: id.Scope, Value: id.Value}
+		if id.Kind != hosts.MachineID && len(names) < maxHostNames && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// remembered are the claims of those that were deleted in the namespace of sm while the owner
+// had the machine. For an object that nobody has looked at they are read from the API server:
+// it may have been renamed just now.
+func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachine) ([]hosts.Claim, error) {
+	reader := r.Reader
+	if sm.Status.ObservedGeneration == 0 {
+		reader = r.Live
+	}
+	list := &v1alpha1.ReclaimedMachineList{}
+	if err := reader.List(ctx, list, client.InNamespace(sm.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("looking for ReclaimedMachines of the same host: %w", err)
+	}
+	var claims []hosts.Claim
+	for i := range list.Items {
+		if left := &list.Items[i]; left.Name != sm.Name { // Its own it takes over.
+			claims = append(claims, hosts.Claim{Namespace: left.Namespace, Name: left.Name, Wants: namesOf(left), Owner: true})
+		}
+	}
+	return claims, nil
+}
+
+// namesOf are the names of the host that an object has left behind.
+func namesOf(left *v1alpha1.ReclaimedMachine) []hosts.ID {
+	ids := make([]hosts.ID, len(left.Spec.Host))
+	for i, name := range left.Spec.Host {
+		ids[i] = hosts.ID{Kind: hosts.Kind(name.Kind), Scope: name.Scope, Value: name.Value}
+	}
+	return ids
+}
+
+// ofReclaimed returns those who may use a host again once a ReclaimedMachine is gone.
+func (r *Reconciler) ofReclaimed(ctx context.Context, obj client.Object) []ctrl.Request {
+	left, ok := obj.(*v1alpha1.ReclaimedMachine)
+	if !ok {
+		return nil
+	}
+	var requests []ctrl.Request
+	for _, id := range namesOf(left) {
+		list := &v1alpha1.ScheduledMachineList{}
+		if err := r.Reader.List(ctx, list, client.InNamespace(left.Namespace), client.MatchingFields{HostIndex: id.Key()}, client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of host")
+			continue
+		}
+		for i := range list.Items {
+			if req := (ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}); !slices.Contains(requests, req) {
+				requests = append(requests, req)
+			}
+		}
+	}
+	return requests
 }
 
 // inherit takes over what an object of the same name has left behind, and turns the

@@ -116,7 +116,7 @@ func (s *scope) hostClaimed() metav1.Condition {
 	switch s.host.Standing {
 	case hosts.Withheld:
 		c.Reason = v1alpha1.OwnerHasHostReason
-		c.Message = fmt.Sprintf("The owner of the host (%s) asked %s for it, and has not lent it again: nothing is made until then", same, other)
+		c.Message = fmt.Sprintf("The owner of the host (%s) asked %s for it, and has not lent it again: nothing is made before somebody runs kubectl 5spot resume %s", same, other, s.host.With.Name)
 	case hosts.Second:
 		c.Reason = v1alpha1.ClaimedByAnotherReason
 		then := "nothing is made before it is deleted, or names another host"

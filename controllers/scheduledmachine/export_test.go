@@ -47,3 +47,8 @@ func (r *Reconciler) WithWatchFilter(filter string) *Reconciler {
 	r.watchFilter = filter
 	return r
 }
+
+// OfReclaimed returns whom the end of a ReclaimedMachine wakes.
+func (r *Reconciler) OfReclaimed(ctx context.Context, obj client.Object) []ctrl.Request {
+	return r.ofReclaimed(ctx, obj)
+}

@@ -51,7 +51,11 @@ func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 		}
 		s.host.others = append(s.host.others, c.claim)
 	}
-	s.host.Verdict = hosts.Judge(s.host.mine, s.host.others)
+	kept, err := r.remembered(ctx, s.scheduled)
+	if err != nil {
+		return err
+	}
+	s.host.Verdict = hosts.Judge(s.host.mine, slices.Concat(s.host.others, kept))
 	var requests []string
 	for _, c := range hosts.Asked(s.host.mine, s.host.others) {
 		who := said[client.ObjectKey{Namespace: c.Namespace, Name: c.Name}]

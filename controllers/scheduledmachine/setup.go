@@ -66,6 +66,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		)).
 		// Those of other managers count, so there is no filter.
 		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(r.hostChanges())).
+		Watches(&v1alpha1.ReclaimedMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofReclaimed)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster), builder.WithPredicates(clusterChanges())).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofKind),

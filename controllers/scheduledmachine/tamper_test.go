@@ -92,6 +92,7 @@ func (w *world) seen() string {
 }
 
 func TestNoMarkOfOursIsLoadBearing(t *testing.T) {
+	t.Parallel()
 	for phase, enter := range tampered {
 		want := story(t, enter, func(*world) {})
 		for name, m := range testenv.Marks() {

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+// TestTheOwnersNoOutlivesARename deletes a ScheduledMachine while the owner has the host, and
+// makes one of another name for it, which a tool does that renames a file.
+func TestTheOwnersNoOutlivesARename(t *testing.T) {
+	const node = `{"nodeName":"box-node"}`
+	other := server.Namespace(t)
+	for name, tc := range map[string]struct {
+		reason, was, is string
+		namespace       string
+		withheld        bool
+	}{
+		"Address":          {"It is the same host.", desk, desk, "", true},
+		"NodeName":         {"Its Node asked.", desk, node, "", true},
+		"AnotherHost":      {"Nobody has that one.", desk, `{"address":"192.0.2.43"}`, "", false},
+		"AnotherNamespace": {"Owners of other namespaces have no say here.", desk, desk, other, false},
+		"NoHost":           {"What names no host is no host.", `{}`, `{}`, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
+				on(tc.was)(sm)
+				sm.Spec.Schedule.Enabled = new(false)
+				sm.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: java.String()}
+			})
+			w.clock.SetTime(monday.Add(time.Hour))
+			w.settle()
+			w.Must(w.Client.Delete(w.Context(), w.sm))
+			w.settle()
+			if !w.left() {
+				t.Fatal("nothing is remembered")
+			}
+			namespace := tc.namespace
+			if namespace == "" {
+				namespace = w.cluster.Namespace
+			} else {
+				w.Must(client.IgnoreAlreadyExists(w.Client.Create(w.Context(), testenv.Cluster(namespace))))
+			}
+			b := w.beside(namespace, "renamed", func(sm *v1alpha1.ScheduledMachine) {
+				on(tc.is)(sm)
+				sm.Spec.Schedule.Enabled = nil
+			})
+			b.settle()
+			if _, made := b.machine(); made == tc.withheld {
+				t.Fatalf("%s\na Machine is made: %t, %+v", tc.reason, made, b.sm.Status)
+			}
+			if !tc.withheld {
+				return
+			}
+			b.claimed(v1alpha1.OwnerHasHostReason, "box", "kubectl 5spot resume box")
+			left := &v1alpha1.ReclaimedMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "box"}}
+			b.Read(left)
+			if got, want := b.r.OfReclaimed(t.Context(), left), []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(b.sm)}}; !slices.Equal(got, want) {
+				t.Errorf("its end wakes %v, want %v", got, want)
+			}
+			b.Must(b.Client.Delete(b.Context(), left))
+			b.settle()
+			if _, made := b.machine(); !made {
+				t.Errorf("it was lent again: %+v", b.sm.Status)
+			}
+		})
+	}
+}
