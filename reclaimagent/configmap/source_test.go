@@ -56,7 +56,7 @@ type api struct {
 	requests []kubeapi.Request
 }
 
-func (a *api) Do(_ context.Context, r kubeapi.Request, into any) error {
+func (a *api) Do(ctx context.Context, r kubeapi.Request, into any) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.requests = append(a.requests, r)
@@ -65,6 +65,10 @@ func (a *api) Do(_ context.Context, r kubeapi.Request, into any) error {
 		answer = a.get
 	}
 	text, err := answer()
+	if errors.Is(err, errSilent) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if err != nil {
 		return err
 	}
@@ -111,6 +115,11 @@ func (a *api) relist(f func() (string, error)) { a.mu.Lock(); a.list = f; a.mu.U
 func (a *api) reget(f func() (string, error))  { a.mu.Lock(); a.get = f; a.mu.Unlock() }
 
 func answer(text string) func() (string, error) { return func() (string, error) { return text, nil } }
+
+// errSilent has the server take a request and never answer.
+var errSilent = errors.New("no answer")
+
+func silent() (string, error) { return "", errSilent }
 
 func refuse(code int) func() (string, error) {
 	return func() (string, error) { return "", &kubeapi.StatusError{Code: code} }
@@ -250,6 +259,12 @@ func TestRunOutlastsFailures(t *testing.T) {
 			},
 			within: 15 * time.Second, want: []string{"java -", "idea -"},
 		},
+		"WatchHangs": {
+			reason: "A watch whose end was not noticed is given up: what the server did not tell may be an owner's programs.",
+			a:      &api{list: answer(list(mine(javaTOML)))},
+			change: func(a *api) { a.relist(answer(list(mine(ideaTOML)))) },
+			within: 11 * time.Minute, want: []string{"java -", "idea -"},
+		},
 		"WatchForbidden": {
 			reason: "Without the right to watch it is listed now and then.",
 			a:      &api{list: answer(list(mine(javaTOML))), watchErr: &kubeapi.StatusError{Code: 403}},
@@ -316,6 +331,37 @@ func TestGet(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got.MatchCommands); diff != "" || (err != nil) != tc.err {
 				t.Errorf("%s\nGet(), error %v: -want, +got:\n%s", tc.reason, err, diff)
 			}
+		})
+	}
+}
+
+// TestNoRequestWaitsForEver has a server that takes a request and never answers: the next
+// one may be answered, and the agent must be there to ask.
+func TestNoRequestWaitsForEver(t *testing.T) {
+	cases := map[string]struct {
+		reason    string
+		list, get func() (string, error)
+	}{
+		"List": {"It is listed again.", silent, nil},
+		"Read": {"Where it may not be listed, it is read again.", refuse(403), silent},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := &api{list: tc.list, get: tc.get}
+				follow(t, a, func() { time.Sleep(time.Minute) })
+				if n := len(a.requests); n < 4 {
+					t.Errorf("%s\n%d requests in a minute, want one every 10 to 20 seconds", tc.reason, n)
+				}
+				a = &api{list: tc.list, get: tc.get}
+				s := configmap.New(a, "ws", slog.New(slog.DiscardHandler), nil)
+				began := time.Now()
+				if tc.get != nil {
+					if _, err := s.Get(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 10*time.Second {
+						t.Errorf("Get() = %v after %v", err, time.Since(began))
+					}
+				}
+			})
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -326,6 +327,29 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s\nDo() = %v, want code %d with %q", tc.reason, err, tc.code, tc.text)
 			}
 		})
+	}
+}
+
+// TestAnswersAreBounded has a server that says more than it may: the agent runs in little
+// memory, and dies of what it reads.
+func TestAnswersAreBounded(t *testing.T) {
+	const most = 8 << 20
+	long := func(size, code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, `{"message":"`+strings.Repeat("x", size-len(`{"message":""}`))+`"}`)
+		}
+	}
+	var into struct{ Message string }
+	if err := plain(t, long(most, http.StatusOK)).Do(t.Context(), kubeapi.Request{Path: "/x"}, &into); err != nil {
+		t.Errorf("an answer that is as long as it may be: %v", err)
+	}
+	if err := plain(t, long(most+1, http.StatusOK)).Do(t.Context(), kubeapi.Request{Path: "/x"}, &into); err == nil {
+		t.Error("an answer that is longer than it may be is read to its end")
+	}
+	err := plain(t, long(1<<20, http.StatusForbidden)).Do(t.Context(), kubeapi.Request{Path: "/x"}, nil)
+	if kubeapi.Code(err) != http.StatusForbidden || len(err.Error()) > 1000 {
+		t.Errorf("a refusal of a mebibyte makes an error of %d bytes with code %d", len(err.Error()), kubeapi.Code(err))
 	}
 }
 

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import (
+	"context"
+	"net"
+	"net/http"
+)
+
+// DialWith has the client make its connections another way.
+func (c *Client) DialWith(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+	c.trust.client.Transport.(*http.Transport).DialContext = dial //nolint:forcetypeassert // build made it.
+}
