@@ -34,9 +34,10 @@ func (r *Reconciler) RateLimiter() workqueue.TypedRateLimiter[ctrl.Request] {
 
 // The metrics, and what they forget.
 var (
-	Reclaims      = reclaims
-	Latency       = latency
-	ForgetCluster = forgetCluster
+	Reclaims         = reclaims
+	Latency          = latency
+	ScreenedRequests = screenedRequests
+	ForgetCluster    = forgetCluster
 )
 
 // Waits is waits.

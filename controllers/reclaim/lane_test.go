@@ -52,6 +52,8 @@ type lane struct {
 	readable bool
 
 	mu sync.Mutex
+	// silent says that the workload cluster takes writes and never answers.
+	silent bool
 	// deleted is when a Machine was told to go.
 	deleted map[string]time.Time
 	// most is how many calls that ask the webhook were under way at most, and reads how many are.
@@ -85,7 +87,7 @@ func newLane(t *testing.T, readable bool, objects ...client.Object) *lane {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	l.store = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).
 		WithObjects(append(objects, testenv.Cluster("lab"))...).Build()
-	c := interceptor.NewClient(l.store.(client.WithWatch), interceptor.Funcs{Get: l.get, Delete: l.delete})
+	c := interceptor.NewClient(l.store.(client.WithWatch), interceptor.Funcs{Get: l.get, Delete: l.delete, Patch: l.patch})
 	r := (&reclaim.Reconciler{
 		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Recorder: &events.FakeRecorder{}, Hooks: children.BypassHooks,
 		Rush: &wake.Rush{}, Children: children.Reader{Cached: c, Live: c},
@@ -149,6 +151,17 @@ func (l *lane) delete(ctx context.Context, c client.WithWatch, obj client.Object
 		return l.hang(ctx)
 	}
 	return c.Delete(ctx, obj, opts...)
+}
+
+// patch answers for a Node as its workload cluster does.
+func (l *lane) patch(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+	l.mu.Lock()
+	silent := l.silent
+	l.mu.Unlock()
+	if _, ok := obj.(*corev1.Node); ok && silent {
+		return l.hang(ctx)
+	}
+	return c.Patch(ctx, obj, p, opts...)
 }
 
 // wake wakes the controller for objects.
@@ -276,6 +289,41 @@ func TestWhatCannotBeReadIsNotGone(t *testing.T) {
 		}
 		if l.longest == 0 || l.longest > 5*time.Second {
 			t.Errorf("a look at a provider took %v, want 5s at most", l.longest)
+		}
+	})
+}
+
+// TestANodeThatNeverAnswersHoldsNoWorker has a workload cluster take the taint of a Node
+// and never answer. The owner is served, the worker is free for the next one after two
+// seconds, and the Node is done with once its cluster answers.
+func TestANodeThatNeverAnswersHoldsNoWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := &corev1.Node{}
+		node.Name, node.UID = "n1", "uid-of-node"
+		request := v1alpha1.ReclaimRecord{Node: node.Name, NodeUID: node.UID, Reason: "process-match: java"}
+		box := family(t, "box", builder.GenericInfrastructureMachineKind, map[string]string{v1alpha1.EmergencyReclaimAnnotation: request.String()})
+		box[1].(*clusterv1.Machine).Status.NodeRef.Name = node.Name
+		l := newLane(t, true, append(box, node)...)
+		l.silent = true
+		begin := time.Now()
+		l.wake("box")
+		synctest.Wait()
+		l.wake("box") // Its Machine has changed.
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		l.mu.Lock()
+		if at, ok := l.deleted["box-machine"]; !ok || at.Sub(begin) > 0 {
+			t.Errorf("the owner waits for the Node: %v, %t", at.Sub(begin), ok)
+		}
+		if l.longest == 0 || l.longest > 2*time.Second {
+			t.Errorf("a write to a Node took %v, want 2s at most", l.longest)
+		}
+		l.silent = false
+		l.mu.Unlock()
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if err := l.store.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil || !actuate.Evicting(node) {
+			t.Errorf("its pods stay: %v, taints %v", err, node.Spec.Taints)
 		}
 	})
 }

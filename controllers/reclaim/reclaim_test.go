@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -483,18 +484,19 @@ func TestNodeOfTheSameName(t *testing.T) {
 func TestUnreachableNodeHoldsNothingUp(t *testing.T) {
 	w := newWorld(t)
 	w.ask("true")
+	noRoute := errors.New("no route to the workload cluster")
 	w.Fail = func(n int) (before, after error) {
 		if strings.HasSuffix(w.Writes[n], " Node") {
-			return errors.New("no route to the workload cluster"), nil
+			return noRoute, nil
 		}
 		return nil, nil
 	}
-	w.try()
+	w.try(noRoute)
 	if w.machine().DeletionTimestamp.IsZero() || w.infra().GetDeletionTimestamp().IsZero() {
 		t.Error("not everything is being deleted")
 	}
 	w.gone()
-	w.try()
+	w.try(noRoute)
 	if w.sm.ScheduleEnabled() {
 		t.Error("the schedule is still on")
 	}
@@ -505,12 +507,19 @@ func TestUnreachableNodeHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// try reconciles a few times, whatever comes of it.
-func (w *world) try() {
+// try reconciles until nothing but one failure is left, which is returned so that it is
+// tried again, and nothing else fails on the way.
+func (w *world) try(want error) {
 	w.Helper()
+	var err error
 	for range 5 {
 		w.r = nil
-		_, _ = w.reconcile()
+		if _, err = w.reconcile(); err != nil && !errors.Is(err, want) {
+			w.Errorf("reconciling: %v", err)
+		}
+	}
+	if err == nil {
+		w.Errorf("nobody tries again what failed: %v", want)
 	}
 	w.Read(w.sm)
 }
@@ -524,7 +533,7 @@ func TestForgedRequest(t *testing.T) {
 	node := w.node.DeepCopy()
 	w.node.Spec.ProviderID = "lab://other"
 	w.Must(w.Client.Patch(t.Context(), w.node, client.MergeFrom(node)))
-	w.refused(v1alpha1.ReclaimRequestRefusedEvent, "providerID")
+	w.refused("foreign_host", "providerID")
 }
 
 // TestAnotherHostThatSaysItIsThisOne has another host take the Node's name, and Cluster
@@ -539,7 +548,7 @@ func TestAnotherHostThatSaysItIsThisOne(t *testing.T) {
 	w.sm.Status.NodeRef = &v1alpha1.NodeReference{Name: w.node.Name, MachineID: "ours"}
 	w.sm.Status.LastScheduledTime = &m.CreationTimestamp
 	w.Must(w.Client.Status().Update(t.Context(), w.sm))
-	w.refused(v1alpha1.ReclaimRequestRefusedEvent, "machine ID")
+	w.refused("foreign_host", "machine ID")
 	earlier := metav1.NewTime(m.CreationTimestamp.Add(-time.Hour))
 	w.sm.Status.LastScheduledTime = &earlier
 	w.Must(w.Client.Status().Update(t.Context(), w.sm))
@@ -555,7 +564,7 @@ func TestControlPlaneIsNotReclaimed(t *testing.T) {
 	before := m.DeepCopy()
 	m.Labels[clusterv1.MachineControlPlaneLabel] = ""
 	w.Must(w.Client.Patch(t.Context(), m, client.MergeFrom(before)))
-	w.refused(v1alpha1.ReclaimRequestRefusedEvent, "control plane")
+	w.refused("control_plane", "control plane")
 
 	t.Log("A mark made by hand is taken off.")
 	sm := w.sm.DeepCopy()
@@ -570,9 +579,10 @@ func TestControlPlaneIsNotReclaimed(t *testing.T) {
 	}
 }
 
-// refused asks, and wants nothing done and people told once.
-func (w *world) refused(event, says string) {
+// refused asks, and wants nothing done, people told once, and one more request counted.
+func (w *world) refused(reason, says string) {
 	w.Helper()
+	before := testutil.ToFloat64(reclaim.ScreenedRequests.WithLabelValues(reason))
 	w.ask("true")
 	for range 3 {
 		w.resync()
@@ -580,8 +590,11 @@ func (w *world) refused(event, says string) {
 	if len(w.Writes) != 0 {
 		w.Errorf("writes %v", w.Writes)
 	}
-	if notes := w.events(); len(notes) != 1 || !strings.HasPrefix(notes[0], "Warning "+event) || !strings.Contains(notes[0], says) {
+	if notes := w.events(); len(notes) != 1 || !strings.HasPrefix(notes[0], "Warning "+v1alpha1.ReclaimRequestRefusedEvent) || !strings.Contains(notes[0], says) {
 		w.Errorf("events %q", notes)
+	}
+	if got := testutil.ToFloat64(reclaim.ScreenedRequests.WithLabelValues(reason)) - before; got != 1 {
+		w.Errorf("%v requests counted as %s, want 1", got, reason)
 	}
 }
 
