@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+)
+
+// limited is a manager whose client may write once in a while.
+type limited struct {
+	ctrl.Manager
+	config *rest.Config
+}
+
+func (l limited) GetConfig() *rest.Config  { return l.config }
+func (limited) GetScheme() *runtime.Scheme { return scheme.Scheme }
+func (limited) GetCache() cache.Cache      { return &informertest.FakeInformers{} }
+
+// configMaps is an API server that has ConfigMaps, and says of each write that it is done.
+func configMaps(w http.ResponseWriter, r *http.Request) {
+	var answer any
+	switch r.URL.Path {
+	case "/api":
+		answer = metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
+	case "/apis":
+		answer = metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+	case "/api/v1":
+		answer = metav1.APIResourceList{
+			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1",
+			APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"delete"}}},
+		}
+	default:
+		answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// TestTheEmergencyLaneHasNoRateLimit writes ten times where the manager may write once an
+// hour: an owner does not wait for a thousand machines that leave at five.
+func TestTheEmergencyLaneHasNoRateLimit(t *testing.T) {
+	ts := httptest.NewServer(http.HandlerFunc(configMaps))
+	t.Cleanup(ts.Close)
+	for name, config := range map[string]*rest.Config{
+		"Rate":    {Host: ts.URL, QPS: 1. / 3600, Burst: 1},
+		"Limiter": {Host: ts.URL, RateLimiter: flowcontrol.NewTokenBucketRateLimiter(1./3600, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := unlimitedClient(limited{config: config})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for i := range 10 {
+				began := time.Now()
+				err := c.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}})
+				if err != nil {
+					t.Fatalf("write %d: %v after %v", i, err, time.Since(began))
+				}
+			}
+			if config.QPS < 0 {
+				t.Error("the manager's own client has no limit any more")
+			}
+		})
+	}
+}
