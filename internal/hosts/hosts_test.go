@@ -90,6 +90,12 @@ func TestJudge(t *testing.T) {
 			o:      claim("b", 1, func(c *hosts.Claim) { c.Wants, c.Has = []hosts.ID{other}, []hosts.ID{image} }),
 			want:   hosts.Suspected, wantOther: hosts.Suspected,
 		},
+		"TheImageOfAnotherIsNotItsHost": {
+			reason: "A machine made from a copy of the image, on another host, gives no right to this one.",
+			mine:   claim("a", 0, func(c *hosts.Claim) { c.Wants = []hosts.ID{address, image} }),
+			o:      claim("b", 5, func(c *hosts.Claim) { c.Has, c.MadeAt = []hosts.ID{other, image}, noon }),
+			want:   hosts.First, wantOther: hosts.Second,
+		},
 		"TheOwnerHasIt": {
 			reason: "Whoever came first: what the owner said to one holds for the other.",
 			mine:   claim("a", 0, nil), o: claim("b", 1, func(c *hosts.Claim) { c.Owner = true }),

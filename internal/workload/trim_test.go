@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// wrote is an entry of managedFields for an annotation.
+func wrote(manager, annotation string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{
+		Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + annotation + `":{}}}}`),
+	}
+}
+
+// TestWhatIsReadOfANodeIsKept has the cache drop the rest. A taint that the cache drops
+// would be taken off by the next write of the list, the host would be anybody's without
+// its IDs, and a request would have no time.
+func TestWhatIsReadOfANodeIsKept(t *testing.T) {
+	t.Parallel()
+	meta := metav1.ObjectMeta{
+		Name: "n1", UID: "u1", ResourceVersion: "7", Labels: map[string]string{"a": "b"},
+		Annotations: map[string]string{"5spot.finos.org/reclaim-requested": "true"}, Finalizers: []string{"test/keep"},
+	}
+	asks, other := wrote("reclaim-agent", "5spot.finos.org/reclaim-requested"), wrote("kubelet", "volumes.kubernetes.io/x")
+	taints := []corev1.Taint{{Key: "example.com/dedicated", Effect: corev1.TaintEffectNoSchedule}}
+	node := &corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{ProviderID: "lab://n1", Taints: taints, PodCIDR: "10.0.0.0/24"}}
+	node.ManagedFields = []metav1.ManagedFieldsEntry{other, asks, {Manager: "empty"}}
+	node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "m1", KernelVersion: "6"}
+	node.Status.Images = []corev1.ContainerImage{{Names: []string{"large"}}}
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue},
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()},
+	}
+	before := node.DeepCopy()
+
+	want := &corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{ProviderID: "lab://n1", Taints: taints}}
+	want.ManagedFields = []metav1.ManagedFieldsEntry{asks}
+	want.Status.NodeInfo.MachineID = "m1"
+	want.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+
+	got, err := workload.TrimNode(node)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("error %v; -want, +got:\n%s", err, diff)
+	}
+	if diff := cmp.Diff(before, node); diff != "" {
+		t.Errorf("what was given is changed: -before, +after:\n%s", diff)
+	}
+	pod := &corev1.Pod{ObjectMeta: meta}
+	if got, err := workload.TrimNode(pod); err != nil || got != any(pod) {
+		t.Errorf("another object is left as it is, not %v, %v", got, err)
+	}
+}
