@@ -168,7 +168,7 @@ func (w *world) Call(_ context.Context, h *v1alpha1.MachineDeletionHook, req *ho
 	if len(req.Machine.ManagedFields) > 0 {
 		w.Error("managed fields are nothing for extensions")
 	}
-	answer := &hooksv1.BeforeMachineDeleteResponse{SkipDrain: h.Name == "b-operator"}
+	answer := &hooksv1.BeforeMachineDeleteResponse{SkipDrain: h.Name == "b-operator", SkipVolumeDetachWait: h.Name == "c-storage"}
 	answer.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	answer.SetRetryAfterSeconds(w.answers[h.Name])
 	answer.SetMessage(w.says[h.Name])
@@ -262,6 +262,32 @@ func TestExtensionsAreAskedSideBySide(t *testing.T) {
 	w.Writes = nil
 	if w.settle(); len(w.Writes) != 0 {
 		t.Errorf("it does not rest: %v", w.Writes)
+	}
+}
+
+// TestAnExtensionSkipsWhatItSays has extensions that move pods or volumes themselves. What
+// they do not say is not skipped: a drain that is left out kills workloads, and a volume
+// that is still attached holds the pod that needs it.
+func TestAnExtensionSkipsWhatItSays(t *testing.T) {
+	for name, tc := range map[string]struct {
+		extensions    []string
+		drain, detach bool
+	}{
+		"Nothing":      {extensions: []string{"a-lb"}},
+		"Drain":        {extensions: []string{"a-lb", "b-operator"}, drain: true},
+		"VolumeDetach": {extensions: []string{"a-lb", "c-storage"}, detach: true},
+		"Both":         {extensions: []string{"b-operator", "c-storage"}, drain: true, detach: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tc.extensions...)
+			w.leave()
+			w.settle()
+			_, drain := w.machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]
+			_, detach := w.machine.Annotations[clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation]
+			if w.held() != "pre-terminate" || drain != tc.drain || detach != tc.detach {
+				t.Errorf("held by %q; the drain is skipped: %t, the wait for volumes: %t; want %t, %t", w.held(), drain, detach, tc.drain, tc.detach)
+			}
+		})
 	}
 }
 
@@ -432,7 +458,9 @@ func TestARefusedWriteIsTriedOncePerBackOff(t *testing.T) {
 	}
 	w.restart()
 	for range 360 {
-		_, _ = w.reconcile()
+		if res, err := w.reconcile(); err == nil && res.RequeueAfter <= 0 {
+			t.Fatal("nobody tries again what was refused")
+		}
 		w.clock.SetTime(w.clock.Now().Add(10 * time.Second))
 	}
 	if len(w.Writes) > 30 {

@@ -3,6 +3,7 @@
 package nodesync_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,13 +12,16 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 )
 
@@ -154,4 +158,55 @@ func TestAConflictIsWaitedFor(t *testing.T) {
 	}
 	w.Fail = nil
 	w.want("it is made up for", w.settle(), []string{"patch ConfigMap"})
+}
+
+// outdated is a cache that still shows a ServiceAccount that is gone.
+type outdated struct {
+	clustercache.ClusterCache
+	shows *metav1.PartialObjectMetadata
+}
+
+func (o outdated) GetReader(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
+	reader, err := o.ClusterCache.GetReader(ctx, cluster)
+	return outdatedReader{reader, o.shows}, err
+}
+
+type outdatedReader struct {
+	client.Reader
+	shows *metav1.PartialObjectMetadata
+}
+
+func (o outdatedReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	if m, ok := into.(*metav1.PartialObjectMetadata); ok && m.Kind == o.shows.Kind && key == client.ObjectKeyFromObject(o.shows) {
+		o.shows.DeepCopyInto(m)
+		return nil
+	}
+	return o.Reader.Get(ctx, key, into, opts...)
+}
+
+// TestAfterAFailureNoCacheIsBelieved has a write fail: why is not known, and whether
+// everything is there is looked up where no cache can be late.
+func TestAfterAFailureNoCacheIsBelieved(t *testing.T) {
+	w := newWorld(t, "java")
+	w.settle()
+	gone := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: reclaimapi.Namespace, Name: "reclaim-agent"}}
+	gone.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
+	if !w.Read(gone) {
+		t.Fatal("no ServiceAccount")
+	}
+	w.r.ClusterCache = outdated{w.cache, gone.DeepCopy()}
+	w.Must(w.Client.Delete(t.Context(), gone))
+	w.want("what the cache shows is as it was left", w.settle())
+	cm := w.configMap(w.node)
+	w.Read(cm)
+	w.Edit(cm, func() { cm.Data[reclaimapi.ConfigMapKey] = "" })
+	w.Fail = refusing(errors.New("no"))
+	if err := w.reconcile(); err == nil {
+		t.Fatal("nothing fails")
+	}
+	w.Fail = nil
+	w.want("the next look is a thorough one", w.settle(), installs, []string{"patch ConfigMap"})
+	if !w.Read(gone) {
+		t.Error("the agent has no ServiceAccount: it cannot be heard")
+	}
 }
