@@ -36,6 +36,17 @@ func registered(address string, certificate []byte) *v1alpha1.MachineDeletionHoo
 // and a time.
 func serves(t *testing.T, name string, until time.Time) (address string, certificate []byte) {
 	t.Helper()
+	pair, certificate := pairFor(t, name, until)
+	s := httptest.NewUnstartedServer(says(`{"status":"Success"}`))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String(), certificate
+}
+
+// pairFor is a certificate for a name and a time, with its key.
+func pairFor(t *testing.T, name string, until time.Time) (pair tls.Certificate, certificate []byte) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -51,11 +62,7 @@ func serves(t *testing.T, name string, until time.Time) (address string, certifi
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewUnstartedServer(says(`{"status":"Success"}`))
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: key}}}
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	return s.Listener.Addr().String(), certificate
+	return tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}, certificate
 }
 
 // TestAFailureHasOneText calls three times, a second apart at least once: what people

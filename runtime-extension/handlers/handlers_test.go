@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"k8s.io/utils/clock"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
@@ -51,5 +52,20 @@ func TestEveryHandlerIsAHandler(t *testing.T) {
 	wrong := server.Handler{Name: "wrong", Hook: all[0].Hook, Func: func(context.Context) {}}
 	if err := s.Serve(wrong); err == nil {
 		t.Error("a handler that cannot be called is served")
+	}
+}
+
+// TestAnOutageStopsNobodysCluster has Cluster API call a manager that does not answer. The
+// handlers that a ClusterClass names are asked for; the others are a courtesy.
+func TestAnOutageStopsNobodysCluster(t *testing.T) {
+	named := []string{"discover-variables", "validate-topology", "generate-patches"}
+	for _, h := range handlers.All(nil, nil, "") {
+		want := runtimehooksv1.FailurePolicyIgnore
+		if slices.Contains(named, h.Name) {
+			want = "" // Cluster API's default, Fail.
+		}
+		if h.FailurePolicy != want {
+			t.Errorf("%s has failure policy %q, want %q", h.Name, h.FailurePolicy, want)
+		}
 	}
 }

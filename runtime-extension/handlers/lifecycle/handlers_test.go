@@ -5,15 +5,18 @@ package lifecycle_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2/textlogger"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -153,23 +156,48 @@ func TestDeletionWaitsForMachines(t *testing.T) {
 	}
 }
 
+// unreadable has the cache of h answer with an error.
+func unreadable(h *lifecycle.Handlers) *lifecycle.Handlers {
+	h.Reader = interceptor.NewClient(h.Reader.(client.WithWatch), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("not started")
+		},
+	})
+	return h
+}
+
+// TestAnInitializedControlPlaneIsNoted reads the log: it tells who can join from now on. A
+// note is no reason to stop a Cluster.
 func TestAnInitializedControlPlaneIsNoted(t *testing.T) {
-	res := &runtimehooksv1.AfterControlPlaneInitializedResponse{}
-	handlers(t, box(time.Time{}, nil)...).AfterControlPlaneInitialized(t.Context(), &runtimehooksv1.AfterControlPlaneInitializedRequest{Cluster: cluster("farm", "batch")}, res)
-	if diff := cmp.Diff(runtimehooksv1.CommonResponse{Status: runtimehooksv1.ResponseStatusSuccess}, res.CommonResponse); diff != "" {
-		t.Errorf("-want, +got:\n%s", diff)
+	for name, tc := range map[string]struct {
+		reason   string
+		handlers *lifecycle.Handlers
+		cluster  string
+		want     string
+	}{
+		"Joins":      {"One machine is lent to it.", handlers(t, box(time.Time{}, nil)...), "batch", `machines can join" Cluster="farm/batch" machines=1`},
+		"Another":    {"None is lent to this one.", handlers(t, box(time.Time{}, nil)...), "other", ""},
+		"Unreadable": {"It is of no use to ask again.", unreadable(handlers(t, box(time.Time{}, nil)...)), "batch", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log strings.Builder
+			ctx := ctrl.LoggerInto(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log))))
+			res := &runtimehooksv1.AfterControlPlaneInitializedResponse{}
+			tc.handlers.AfterControlPlaneInitialized(ctx, &runtimehooksv1.AfterControlPlaneInitializedRequest{Cluster: cluster("farm", tc.cluster)}, res)
+			if diff := cmp.Diff(runtimehooksv1.CommonResponse{Status: runtimehooksv1.ResponseStatusSuccess}, res.CommonResponse); diff != "" {
+				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
+			}
+			if got := log.String(); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("%s\nnoted %q, want %q", tc.reason, got, tc.want)
+			}
+		})
 	}
 }
 
 // TestACacheThatCannotBeReadIsAFailure has Cluster API ask again: nobody knows whether
 // a machine is there.
 func TestACacheThatCannotBeReadIsAFailure(t *testing.T) {
-	h := handlers(t)
-	h.Reader = interceptor.NewClient(h.Reader.(client.WithWatch), interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return errors.New("not started")
-		},
-	})
+	h := unreadable(handlers(t))
 	res := &runtimehooksv1.BeforeClusterDeleteResponse{}
 	h.BeforeClusterDelete(t.Context(), &runtimehooksv1.BeforeClusterDeleteRequest{Cluster: cluster("farm", "batch")}, res)
 	if res.Status != runtimehooksv1.ResponseStatusFailure || res.Message == "" {
