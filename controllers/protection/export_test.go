@@ -13,7 +13,7 @@ const (
 	PodsWatch  = podsWatch
 )
 
-var TroubleOf, TrimPod, AgentOn, WhatPodsShow = troubleOf, trimPod, agentOn, whatPodsShow
+var TroubleOf, TrimPod, AgentOn, WhatPodsShow, NodeChanges = troubleOf, trimPod, agentOn, whatPodsShow, changes(whatNodesSay)
 
 // WithoutWatches returns r for tests that call Reconcile themselves.
 func (r *Reconciler) WithoutWatches() *Reconciler {

@@ -53,8 +53,10 @@ type world struct {
 	clock *clocktesting.FakePassiveClock
 	board *installation.Board
 	cache clustercache.ClusterCache
-	// unlistable is why pods cannot be listed, nil while they can.
+	// unlistable is why pods cannot be listed, nil while they can, and patience how long
+	// the controller would have waited for them.
 	unlistable error
+	patience   time.Duration
 	recorder   *events.FakeRecorder
 	r          *protection.Reconciler
 	again      time.Duration
@@ -158,6 +160,10 @@ func (w *world) setReady(ready bool) {
 func (w *world) restart() {
 	c := w.Recorded(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		if _, ok := list.(*corev1.PodList); ok && w.unlistable != nil {
+			w.patience = 0
+			if until, bounded := ctx.Deadline(); bounded {
+				w.patience = time.Until(until)
+			}
 			return w.unlistable
 		}
 		return c.List(ctx, list, opts...)
@@ -372,6 +378,9 @@ func TestWhatCannotBeSeenIsUnknown(t *testing.T) {
 		}
 	}
 	look()
+	if w.patience <= 0 || w.patience > 10*time.Second {
+		t.Errorf("a cluster that never answers keeps a worker for %v, want 10s at most", w.patience)
+	}
 	w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
 	look()
 	c := conditions.Get(w.sm, v1alpha1.OwnerProtectedCondition)

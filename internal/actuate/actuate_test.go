@@ -4,7 +4,9 @@ package actuate_test
 
 import (
 	"context"
+	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/test/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
@@ -90,13 +95,7 @@ func TestWhyIsWrittenBeforeAnythingIsTaken(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := server.Fixture(t)
-			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-				Namespace: f.Namespace(t), Name: "box", Finalizers: []string{clusterv1.MachineFinalizer},
-			}}
-			machine.Spec.ClusterName = "lab"
-			machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "example.org", Kind: "BoxMachine", Name: "box"}
-			machine.Spec.Bootstrap.DataSecretName = new("box")
-			f.Create(machine)
+			machine := machine(f, f.Namespace(t))
 			action := actuate.New(f.Client).For(actuate.Intent{Reason: tc.reason, At: at})
 			f.Must(tc.leave(t.Context(), action, &children.Set{Machine: machine.DeepCopy()}))
 			f.Read(machine)
@@ -113,5 +112,98 @@ func TestWhyIsWrittenBeforeAnythingIsTaken(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// machine makes a Machine that Cluster API has to let go.
+func machine(f *testenv.Fixture, namespace string) *clusterv1.Machine {
+	f.Helper()
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "box", Finalizers: []string{clusterv1.MachineFinalizer}}}
+	m.Spec.ClusterName = "lab"
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "example.org", Kind: "BoxMachine", Name: "box"}
+	m.Spec.Bootstrap.DataSecretName = new("box")
+	f.Create(m)
+	return m
+}
+
+// TestAListOfOthersIsKept has somebody write between a read and a write of a list. A patch
+// replaces the whole list: without a lock their taint, or their condition, would be lost.
+func TestAListOfOthersIsKept(t *testing.T) {
+	a := actuate.New(server.Client)
+	t.Run("Taints", func(t *testing.T) {
+		f := server.Fixture(t)
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "box-"}}
+		f.Create(node)
+		t.Cleanup(func() { _ = f.Client.Delete(context.WithoutCancel(t.Context()), node) })
+		read := node.DeepCopy()
+		theirs := corev1.Taint{Key: "example.com/dedicated", Effect: corev1.TaintEffectNoSchedule}
+		f.Edit(node, func() { node.Spec.Taints = append(node.Spec.Taints, theirs) })
+		if err := a.Evict(t.Context(), read); !apierrors.IsConflict(err) {
+			t.Errorf("got %v, want a conflict", err)
+		}
+		f.Read(node)
+		f.Must(a.Evict(t.Context(), node))
+		f.Read(node)
+		if !actuate.Evicting(node) || !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&theirs) }) {
+			t.Errorf("taints are %v", node.Spec.Taints)
+		}
+	})
+	t.Run("Conditions", func(t *testing.T) {
+		f := server.Fixture(t)
+		m := machine(f, f.Namespace(t))
+		condition := func(kind string) metav1.Condition {
+			return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Tested", LastTransitionTime: metav1.Now()}
+		}
+		read := m.DeepCopy()
+		m.Status.Conditions = []metav1.Condition{condition("Theirs")}
+		f.Must(f.Client.Status().Update(t.Context(), m))
+		before := read.DeepCopy()
+		read.Status.Conditions = []metav1.Condition{condition("Ours")}
+		if err := a.PatchStatus(t.Context(), read, before); !apierrors.IsConflict(err) {
+			t.Errorf("got %v, want a conflict", err)
+		}
+		if f.Read(m); len(m.Status.Conditions) != 1 || m.Status.Conditions[0].Type != "Theirs" {
+			t.Errorf("conditions are %v", m.Status.Conditions)
+		}
+	})
+}
+
+// TestTheInfrastructureStaysWithItsMachine has an API server refuse to delete the Machine:
+// a provider looks for its deletion, and cleans no host without.
+func TestTheInfrastructureStaysWithItsMachine(t *testing.T) {
+	f := server.Fixture(t)
+	m := machine(f, f.Namespace(t))
+	infra := &unstructured.Unstructured{}
+	infra.SetGroupVersionKind(builder.InfrastructureGroupVersion.WithKind(builder.GenericInfrastructureMachineKind))
+	infra.SetNamespace(m.Namespace)
+	infra.SetName("box")
+	infra.SetFinalizers([]string{"test/provider"})
+	f.Create(infra)
+	set := func() *children.Set {
+		f.Read(m)
+		f.Read(infra)
+		return &children.Set{Machine: m.DeepCopy(), Infrastructure: infra.DeepCopy()}
+	}
+	action := actuate.New(f.Recorded(interceptor.Funcs{})).For(actuate.Intent{Reason: v1alpha1.KilledByPerson, At: time.Now()})
+	refused := errors.New("not today")
+	f.Fail = func(n int) (before, after error) {
+		if f.Writes[n] == "delete Machine" {
+			return refused, nil
+		}
+		return nil, nil
+	}
+	gone, err := action.Remove(t.Context(), set(), children.HonourHooks)
+	if gone || !errors.Is(err, refused) {
+		t.Errorf("gone %t, error %v", gone, err)
+	}
+	if f.Read(infra); !infra.GetDeletionTimestamp().IsZero() {
+		t.Error("the box goes, and its Machine stays")
+	}
+	f.Fail = nil
+	if gone, err := action.Remove(t.Context(), set(), children.HonourHooks); !gone || err != nil {
+		t.Errorf("gone %t, error %v", gone, err)
+	}
+	if f.Read(infra); infra.GetDeletionTimestamp().IsZero() {
+		t.Error("the Machine goes, and its box stays")
 	}
 }
