@@ -292,6 +292,21 @@ func TestWhoGoesForGoodWithdraws(t *testing.T) {
 	}
 }
 
+// TestAManagerThatEndsWithdraws has the manager be told to end, as its pod is: what is left
+// to write must not be written with a context that is over.
+func TestAManagerThatEndsWithdraws(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- w.r.Withdrawal().Start(ctx) }()
+	end()
+	w.Must(<-ended)
+	if w.registered() {
+		t.Error("Cluster API calls a manager that is gone")
+	}
+}
+
 func deployment(namespace string, replicas int32) *appsv1.Deployment {
 	labels := map[string]string{"control-plane": "controller-manager"}
 	return &appsv1.Deployment{

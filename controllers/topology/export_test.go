@@ -7,3 +7,6 @@ func (r *Reconciler) WithWatchFilter(filter string) *Reconciler {
 	r.watchFilter = filter
 	return r
 }
+
+// Owned is which ScheduledMachines wake their Cluster.
+var Owned = owned()
