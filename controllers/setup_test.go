@@ -48,7 +48,9 @@ func configMaps(w http.ResponseWriter, r *http.Request) {
 		answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer)
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+	}
 }
 
 // TestTheEmergencyLaneHasNoRateLimit writes ten times where the manager may write once an

@@ -89,7 +89,7 @@ func TestWhatIsTakenBackOfADeparture(t *testing.T) {
 		t.Errorf("added %v: a person had put one of three there", added)
 	}
 	d := v1alpha1.NewDeparture(v1alpha1.KilledByPerson, time.Now(), "1")
-	d.Skips = append(added, theirs)
+	d.Skips = slices.Concat(added, []string{theirs})
 	children.Record(m, d)
 	children.Withdraw(m)
 	var left []string

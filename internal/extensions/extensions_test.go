@@ -28,10 +28,10 @@ func hook(name string, change func(*v1alpha1.MachineDeletionHook)) *v1alpha1.Mac
 	return h
 }
 
-// selects has a hook be for namespaces with a label.
-func selects(key, value string) func(*v1alpha1.MachineDeletionHook) {
+// selects has a hook be for the namespaces of a team.
+func selects(team string) func(*v1alpha1.MachineDeletionHook) {
 	return func(h *v1alpha1.MachineDeletionHook) {
-		h.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+		h.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
 	}
 }
 
@@ -69,11 +69,11 @@ func TestWhoIsAsked(t *testing.T) {
 		want   bool
 	}{
 		"Everywhere":         {"Without a selector it is for all namespaces.", hook("lb", nil), true},
-		"Selected":           {"The namespace has the label.", hook("lb", selects("team", "a")), true},
-		"Another":            {"The machines of another team are none of its business.", hook("lb", selects("team", "b")), false},
+		"Selected":           {"The namespace has the label.", hook("lb", selects("a")), true},
+		"Another":            {"The machines of another team are none of its business.", hook("lb", selects("b")), false},
 		"Unreadable":         {"An extension is asked once too often rather than not.", hook("lb", unreadable), true},
 		"Leaving":            {"Nobody waits for one that is going.", hook("lb", leaves), false},
-		"LeavingAndSelected": {"A selector does not bring it back.", hook("lb", func(h *v1alpha1.MachineDeletionHook) { leaves(h); selects("team", "a")(h) }), false},
+		"LeavingAndSelected": {"A selector does not bring it back.", hook("lb", func(h *v1alpha1.MachineDeletionHook) { leaves(h); selects("a")(h) }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +94,7 @@ func TestTheOrderIsThatOfNames(t *testing.T) {
 			slices.Reverse(hooks.Items)
 		}
 		return err
-	}}, hook("b", nil), hook("a", nil), hook("c", selects("team", "a")))
+	}}, hook("b", nil), hook("a", nil), hook("c", selects("a")))
 	got, err := extensions.For(t.Context(), reader, "farm")
 	var names []string
 	for i := range got {
@@ -118,7 +118,7 @@ func TestWhatCannotBeReadIsNotNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got, err := extensions.For(t.Context(), holding(t, reads, hook("lb", selects("team", "a"))), "farm"); !errors.Is(err, broken) {
+			if got, err := extensions.For(t.Context(), holding(t, reads, hook("lb", selects("a"))), "farm"); !errors.Is(err, broken) {
 				t.Errorf("asked: %d, error %v", len(got), err)
 			}
 		})
