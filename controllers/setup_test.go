@@ -53,14 +53,14 @@ func configMaps(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestTheEmergencyLaneHasNoRateLimit writes ten times where the manager may write once an
+// TestTheEmergencyLaneHasNoRateLimit writes twenty times where the manager may eight times an
 // hour: an owner does not wait for a thousand machines that leave at five.
 func TestTheEmergencyLaneHasNoRateLimit(t *testing.T) {
 	ts := httptest.NewServer(http.HandlerFunc(configMaps))
 	t.Cleanup(ts.Close)
 	for name, config := range map[string]*rest.Config{
-		"Rate":    {Host: ts.URL, QPS: 1. / 3600, Burst: 1},
-		"Limiter": {Host: ts.URL, RateLimiter: flowcontrol.NewTokenBucketRateLimiter(1./3600, 1)},
+		"Rate":    {Host: ts.URL, QPS: 1. / 3600, Burst: 8},
+		"Limiter": {Host: ts.URL, RateLimiter: flowcontrol.NewTokenBucketRateLimiter(1./3600, 8)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := unlimitedClient(limited{config: config})
@@ -69,7 +69,7 @@ func TestTheEmergencyLaneHasNoRateLimit(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			for i := range 10 {
+			for i := range 20 {
 				began := time.Now()
 				err := c.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}})
 				if err != nil {
