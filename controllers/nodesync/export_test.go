@@ -17,6 +17,12 @@ func (noWatches) installed(context.Context, client.ObjectKey, *unstructured.Unst
 	return nil
 }
 
+// WithWatchFilter returns a reconciler as SetupWithManager makes it.
+func (r *Reconciler) WithWatchFilter(filter string) *Reconciler {
+	r.watchFilter = filter
+	return r
+}
+
 // WithoutWatches returns r for tests that call Reconcile themselves.
 func (r *Reconciler) WithoutWatches() *Reconciler {
 	r.watches = noWatches{}

@@ -299,6 +299,22 @@ func TestLeftBehind(t *testing.T) {
 	w.wantAgent(w.node, "")
 }
 
+// TestAClusterThatIsBackIsLookedAt has a Cluster that nobody asked anything for go, and be
+// restored from a backup with what was in its workload cluster then.
+func TestAClusterThatIsBackIsLookedAt(t *testing.T) {
+	w := newWorld(t, "java")
+	w.settle()
+	cm := w.configMap(w.node)
+	w.Read(cm)
+	w.Must(w.Client.Delete(t.Context(), w.sm))
+	w.want("nobody asks any more", w.settle(), optsOut, removes)
+	w.Must(w.Client.Delete(t.Context(), w.cluster))
+	w.want("the Cluster is gone", w.settle())
+	cm.ResourceVersion, cm.UID = "", ""
+	w.Create(testenv.Cluster(w.cluster.Namespace), cm)
+	w.want("what is back there is found", w.settle(), []string{"delete ConfigMap"})
+}
+
 func TestChangedList(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -453,6 +469,16 @@ func TestEmergencyIsNotDisturbed(t *testing.T) {
 			w.want("then everything goes", w.settle(), optsOut, removes)
 		})
 	}
+}
+
+// TestANodeIsOfTheManagerOfItsMachine has a Cluster whose machines are of several managers.
+func TestANodeIsOfTheManagerOfItsMachine(t *testing.T) {
+	w := newWorld(t, "java")
+	w.r.WithWatchFilter("mine")
+	w.want("another manager's Node is left alone", w.settle(), installs)
+	w.wantAgent(w.node, "")
+	w.Edit(w.sm, func() { w.sm.Labels = map[string]string{clusterv1.WatchLabel: "mine"} })
+	w.want("it is ours now", w.settle(), optsIn)
 }
 
 func TestPausedCluster(t *testing.T) {
