@@ -15,7 +15,9 @@ import (
 
 // ApplyCondition sets one condition in the status of somebody else's object. Only that
 // condition is sent, and no version: it is not refused because others write the same
-// status, and takes nothing of theirs back. Another object of the same name is a conflict.
+// status, and takes nothing of theirs back. The API server does not compare the UID in what
+// is applied to a status: another object of the same name gets the condition, until whoever
+// wrote it looks again.
 func (a *Actuator) ApplyCondition(ctx context.Context, obj client.Object, as schema.GroupVersionKind, c metav1.Condition) error {
 	condition, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c)
 	if err != nil {
