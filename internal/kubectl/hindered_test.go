@@ -35,24 +35,28 @@ func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 			machine("office", request, status(
 				condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimReason, record.Where()+": "+freeze),
 				condition(v1alpha1.MachineReadyCondition, metav1.ConditionFalse, "Deleting", provider))),
-			[]string{"Note:      " + record.Where() + ": " + freeze, provider}, "",
+			[]string{"Note:      " + record.Where() + ": " + freeze, provider},
+			"",
 		},
 		"ProviderHangs": {
 			"What is known already is not said again.",
 			machine("office", request, status(
 				condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimReason, record.Where()),
 				condition(v1alpha1.MachineReadyCondition, metav1.ConditionFalse, "Deleting", provider))),
-			[]string{"Note:      " + provider}, record.Where(),
+			[]string{"Note:      " + provider},
+			record.Where(),
 		},
 		"KillSwitch": {
 			"It is removed in the same way.",
 			machine("office", kill, status(condition(v1alpha1.MachineReadyCondition, metav1.ConditionFalse, "Deleting", provider))),
-			[]string{"Note:      " + provider}, "",
+			[]string{"Note:      " + provider},
+			"",
 		},
 		"NotServed": {
 			"A label is missing, and no network is broken.",
 			machine("office", status(condition(v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionFalse, v1alpha1.ClusterNotServedReason, "label the Cluster"))),
-			[]string{"Note:      no manager serves its Cluster (label the Cluster): "}, "cannot be reached",
+			[]string{"Note:      no manager serves its Cluster (label the Cluster): "},
+			"cannot be reached",
 		},
 	}
 	for name, tc := range cases {

@@ -133,6 +133,7 @@ func (s *Server) Namespace(t *testing.T) string {
 
 // namespacesOf are those that a test made.
 func (s *Server) namespacesOf(t *testing.T) []string {
+	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.namespaces[t])

@@ -79,8 +79,10 @@ func TestCreateWarns(t *testing.T) {
 		m.Spec.InfrastructureSpec.APIVersion = "infrastructure.cluster.x-k8s.io/v1alpha1"
 	})
 	warnings, err := hook().ValidateCreate(t.Context(), m)
-	want := []string{"spec.schedule: ", `spec.killIfCommands[1]: "/" `, "spec.bootstrapSpec.kind: OtherConfig of bootstrap.cluster.x-k8s.io/v1beta2 is not installed",
-		"spec.infrastructureSpec.kind: DevMachine of infrastructure.cluster.x-k8s.io/v1alpha1 is not served in this version: write apiVersion infrastructure.cluster.x-k8s.io/v1beta2"}
+	want := []string{
+		"spec.schedule: ", `spec.killIfCommands[1]: "/" `, "spec.bootstrapSpec.kind: OtherConfig of bootstrap.cluster.x-k8s.io/v1beta2 is not installed",
+		"spec.infrastructureSpec.kind: DevMachine of infrastructure.cluster.x-k8s.io/v1alpha1 is not served in this version: write apiVersion infrastructure.cluster.x-k8s.io/v1beta2",
+	}
 	if err != nil || len(warnings) != len(want) {
 		t.Fatalf("got %q, %v, want %d warnings", warnings, err, len(want))
 	}
