@@ -47,11 +47,11 @@ type Server struct {
 }
 
 // Main runs the tests of a package with a Server, for TestMain. Without binaries
-// the tests are skipped, and it says so: `make test` brings them.
+// they fail, and it says how to get them.
 func Main(m *testing.M, use func(*Server), options ...func(*envtest.Environment)) int {
-	if os.Getenv(assets) == "" {
-		_, _ = fmt.Fprintln(os.Stderr, "SKIP: "+assets+" does not name a directory with etcd and kube-apiserver; `make test` sets it")
-		return 0
+	if err := findAssets(); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	env, s, err := start(options)
 	if err != nil {
@@ -65,6 +65,22 @@ func Main(m *testing.M, use func(*Server), options ...func(*envtest.Environment)
 		return 1
 	}
 	return code
+}
+
+// findAssets names the binaries that the Makefile has built, unless somebody names others.
+func findAssets() error {
+	if os.Getenv(assets) != "" {
+		return nil
+	}
+	root, _, err := directories()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(root, "bin", "plane")
+	if _, err := os.Stat(filepath.Join(dir, "kube-apiserver")); err != nil {
+		return fmt.Errorf("etcd and kube-apiserver are missing: run `make plane-kube`, or let %s name their directory: %w", assets, err)
+	}
+	return os.Setenv(assets, dir)
 }
 
 func start(options []func(*envtest.Environment)) (*envtest.Environment, *Server, error) {
