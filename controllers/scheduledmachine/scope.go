@@ -176,7 +176,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		f.MachineReady = conditions.IsTrue(m, clusterv1.ReadyCondition) && m.Status.NodeRef.IsDefined()
 		f.MachineFailed = conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) && m.DeletionTimestamp.IsZero()
 		f.Interrupted = children.Interrupted(m, now)
-		f.Settling, f.SettledBy = children.Settling(m, now)
+		f.Settling, f.SettledBy = children.Settling(m, sm, now)
 		if since := children.LeavingSince(m, now); !since.IsZero() {
 			f.Deadline = since.Add(children.GraceOf(sm))
 		}

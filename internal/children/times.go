@@ -70,12 +70,14 @@ func earlier(at time.Time, written string) time.Time {
 // its Node, and not seen the workload cluster.
 const settling = time.Minute
 
-// Settling reports whether clusterctl move brought a Machine whose Node Cluster API
+// Settling reports whether clusterctl move brought a Machine of sm whose Node Cluster API
 // has not found again: deleted now, it would leave its Node behind. by is when that
 // ends at the latest; zero is when Cluster API has looked, without which it deletes
-// nothing either.
-func Settling(m *clusterv1.Machine, now time.Time) (settles bool, by time.Time) {
-	if !CreatedAt(m).Before(m.CreationTimestamp.Time) || m.Spec.ProviderID == "" || m.Status.NodeRef.IsDefined() {
+// nothing either. A Machine that was moved is older than both objects here: one made by a
+// manager whose clock is behind the API server's is not older than its ScheduledMachine.
+func Settling(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) (settles bool, by time.Time) {
+	at := CreatedAt(m)
+	if !at.Before(m.CreationTimestamp.Time) || !at.Before(sm.CreationTimestamp.Time) || m.Spec.ProviderID == "" || m.Status.NodeRef.IsDefined() {
 		return false, time.Time{}
 	}
 	ready := conditions.Get(m, clusterv1.MachineNodeReadyCondition)

@@ -162,6 +162,7 @@ func TestAMovedMachineSettles(t *testing.T) {
 		"NoNode":      {"It has looked, and there is none.", ready(metav1.ConditionFalse), time.Second, false, time.Time{}},
 		"Found":       {"It has its Node.", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "box" }, time.Second, false, time.Time{}},
 		"NotMade":     {"It had no Node when it was moved.", func(m *clusterv1.Machine) { m.Spec.ProviderID = "" }, time.Second, false, time.Time{}},
+		"ClockBehind": {"A manager whose clock is behind made it, for an object that is older.", nil, time.Second, false, time.Time{}},
 		"NotMoved":    {"It is where it was made.", func(m *clusterv1.Machine) { m.CreationTimestamp = metav1.NewTime(made) }, time.Second, false, time.Time{}},
 	}
 	for name, tc := range cases {
@@ -171,7 +172,12 @@ func TestAMovedMachineSettles(t *testing.T) {
 			if tc.machine != nil {
 				tc.machine(m)
 			}
-			if got, by := children.Settling(m, moved.Add(tc.after)); got != tc.want || !by.Equal(tc.by) {
+			sm := &v1alpha1.ScheduledMachine{}
+			sm.CreationTimestamp = metav1.NewTime(moved)
+			if name == "ClockBehind" {
+				sm.CreationTimestamp = metav1.NewTime(made.Add(-time.Hour))
+			}
+			if got, by := children.Settling(m, sm, moved.Add(tc.after)); got != tc.want || !by.Equal(tc.by) {
 				t.Errorf("%s\nSettling = %t by %v, want %t by %v", tc.reason, got, by, tc.want, tc.by)
 			}
 		})
