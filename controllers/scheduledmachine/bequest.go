@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,9 +75,10 @@ func hostNames(sm *v1alpha1.ScheduledMachine, node string) []v1alpha1.HostName {
 }
 
 // remembered are the claims of those that were deleted in the namespace of sm while the owner
-// had the machine. For an object that nobody has looked at they are read from the API server:
+// had the machine. Who has named its host since before was told of the request while both were
+// there, and may have been lent again. For an object that nobody has looked at they are read from the API server:
 // it may have been renamed just now.
-func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachine) ([]hosts.Claim, error) {
+func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachine, since time.Time) ([]hosts.Claim, error) {
 	reader := r.Reader
 	if sm.Status.ObservedGeneration == 0 {
 		reader = r.Live
@@ -87,9 +89,12 @@ func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachi
 	}
 	var claims []hosts.Claim
 	for i := range list.Items {
-		if left := &list.Items[i]; left.Name != sm.Name { // Its own it takes over.
-			claims = append(claims, hosts.Claim{Namespace: left.Namespace, Name: left.Name, Wants: namesOf(left), Owner: true})
+		left := &list.Items[i]
+		told := !since.IsZero() && since.Before(left.CreationTimestamp.Time)
+		if left.Name == sm.Name || told { // Its own it takes over.
+			continue
 		}
+		claims = append(claims, hosts.Claim{Namespace: left.Namespace, Name: left.Name, Wants: namesOf(left), Owner: true})
 	}
 	return claims, nil
 }

@@ -51,7 +51,7 @@ func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 		}
 		s.host.others = append(s.host.others, c.claim)
 	}
-	kept, err := r.remembered(ctx, s.scheduled)
+	kept, err := r.remembered(ctx, s.scheduled, s.host.mine.Since)
 	if err != nil {
 		return err
 	}
