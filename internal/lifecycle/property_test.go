@@ -3,11 +3,11 @@
 package lifecycle_test
 
 import (
+	"fmt"
+	"iter"
 	"slices"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
@@ -18,51 +18,88 @@ var (
 	clusters  = []lifecycle.ClusterState{lifecycle.ClusterMissing, lifecycle.ClusterPresent, lifecycle.ClusterLeaving}
 )
 
-// facts draws any facts that can be observed.
-func facts(t *rapid.T) lifecycle.Facts {
-	b := func(label string) bool { return rapid.Bool().Draw(t, label) }
-	p := func(label string) lifecycle.Presence { return rapid.SampledFrom(presences).Draw(t, label) }
-	f := lifecycle.Facts{
-		Now: noon, Phase: rapid.SampledFrom(phases).Draw(t, "phase"),
-		Deleting: b("deleting"), KillSwitch: b("killSwitch"), Reclaim: b("reclaim"), Enabled: b("enabled"),
-		Readable: b("readable"), Cluster: rapid.SampledFrom(clusters).Draw(t, "cluster"), Claimed: b("claimed"),
-		Bootstrap: p("bootstrap"), Infrastructure: p("infrastructure"),
-		Machine: rapid.SampledFrom(presences[:3]).Draw(t, "machine"),
-	}
-	if f.Enabled && f.Readable {
-		f.Wanted = b("wanted")
-		if b("changes") {
-			f.Change = noon.Add(time.Duration(rapid.IntRange(1, 1000).Draw(t, "change")) * time.Minute)
+// everything is every observation there can be. Instants are before, at and after the one
+// they are compared with.
+func everything() iter.Seq[lifecycle.Facts] {
+	type facts = lifecycle.Facts
+	both := []bool{false, true}
+	all := iter.Seq[facts](func(yield func(facts) bool) { yield(facts{Now: noon}) })
+	all = with(all, phases, func(f *facts, p lifecycle.Phase) { f.Phase = p })
+	all = with(all, clusters, func(f *facts, c lifecycle.ClusterState) { f.Cluster = c })
+	all = with(all, both, func(f *facts, b bool) { f.Deleting = b })
+	all = with(all, both, func(f *facts, b bool) { f.KillSwitch = b })
+	all = with(all, both, func(f *facts, b bool) { f.Reclaim = b })
+	all = with(all, both, func(f *facts, b bool) { f.Claimed = b })
+	all = with(all, presences, func(f *facts, p lifecycle.Presence) { f.Bootstrap = p })
+	all = with(all, presences, func(f *facts, p lifecycle.Presence) { f.Infrastructure = p })
+	all = with(all, schedules(), func(f *facts, s facts) {
+		f.Enabled, f.Readable, f.Wanted, f.Change = s.Enabled, s.Readable, s.Wanted, s.Change
+	})
+	return with(all, machines(), func(f *facts, m facts) {
+		f.Machine, f.MachineReady, f.MachineFailed, f.Interrupted = m.Machine, m.MachineReady, m.MachineFailed, m.Interrupted
+		f.Settling, f.SettledBy = m.Settling, m.SettledBy
+		f.Deadline, f.Expedited, f.Node = m.Deadline, m.Expedited, m.Node
+	})
+}
+
+// with is every one of all with every one of values.
+func with[T any](all iter.Seq[lifecycle.Facts], values []T, set func(*lifecycle.Facts, T)) iter.Seq[lifecycle.Facts] {
+	return func(yield func(lifecycle.Facts) bool) {
+		for f := range all {
+			for _, v := range values {
+				if set(&f, v); !yield(f) {
+					return
+				}
+			}
 		}
 	}
-	switch f.Machine {
-	case lifecycle.Present:
-		f.MachineReady, f.MachineFailed, f.Interrupted = b("ready"), b("failed"), b("interrupted")
-		if f.Settling = b("settling"); f.Settling {
-			f.SettledBy = noon.Add(time.Minute)
+}
+
+// schedules are what a person and the clock can ask for.
+func schedules() []lifecycle.Facts {
+	all := []lifecycle.Facts{{}, {Readable: true}, {Enabled: true}}
+	for _, wanted := range []bool{false, true} {
+		for _, change := range []time.Time{{}, noon.Add(time.Minute), noon.Add(time.Hour)} {
+			all = append(all, lifecycle.Facts{Enabled: true, Readable: true, Wanted: wanted, Change: change})
 		}
-	case lifecycle.Leaving:
-		f.Deadline = noon.Add(time.Duration(rapid.IntRange(-10, 10).Draw(t, "deadline")) * time.Minute)
-		f.Expedited, f.Node = b("expedited"), p("node")
-	case lifecycle.Absent, lifecycle.Unknown:
 	}
-	return f
+	return all
+}
+
+// machines are the Machines there can be, and none.
+func machines() []lifecycle.Facts {
+	all := []lifecycle.Facts{{Machine: lifecycle.Absent}}
+	for bits := range 8 {
+		m := lifecycle.Facts{Machine: lifecycle.Present, MachineReady: bits&1 != 0, MachineFailed: bits&2 != 0, Interrupted: bits&4 != 0}
+		all = append(all, m)
+		m.Settling, m.SettledBy = true, noon.Add(5*time.Minute)
+		all = append(all, m)
+	}
+	for _, deadline := range []time.Time{{}, noon.Add(-time.Minute), noon, noon.Add(10 * time.Minute)} {
+		for _, node := range presences {
+			m := lifecycle.Facts{Machine: lifecycle.Leaving, Deadline: deadline, Node: node}
+			all = append(all, m)
+			m.Expedited = true
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 func TestNothingIsMadeWhileItMustNotBe(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := facts(t)
+	t.Parallel()
+	for f := range everything() {
 		d := lifecycle.Decide(f)
 		forbidden := f.KillSwitch || f.Reclaim || !f.Enabled || f.Deleting || !f.Readable || !f.Wanted || f.Cluster != lifecycle.ClusterPresent || f.Claimed
 		if forbidden && d.Action == lifecycle.Ensure {
 			t.Fatalf("Decide(%+v) = %+v", f, d)
 		}
-	})
+	}
 }
 
 func TestPrecedence(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := facts(t)
+	t.Parallel()
+	for f := range everything() {
 		d := lifecycle.Decide(f)
 		switch {
 		case f.Deleting:
@@ -70,12 +107,12 @@ func TestPrecedence(t *testing.T) {
 			!f.KillSwitch && f.Reclaim && d.Phase != lifecycle.EmergencyRemove:
 			t.Fatalf("Decide(%+v) = %+v", f, d)
 		}
-	})
+	}
 }
 
 func TestAMachineStaysUnlessSomebodyWantsItGone(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := facts(t)
+	t.Parallel()
+	for f := range everything() {
 		d := lifecycle.Decide(f)
 		starts := d.Action == lifecycle.Depart || d.Action == lifecycle.Remove
 		lost := f.Infrastructure == lifecycle.Absent || f.Infrastructure == lifecycle.Leaving
@@ -84,33 +121,34 @@ func TestAMachineStaysUnlessSomebodyWantsItGone(t *testing.T) {
 		if f.Machine == lifecycle.Present && starts && !asked {
 			t.Fatalf("Decide(%+v) = %+v", f, d)
 		}
-	})
+	}
 }
 
 func TestAClaimOfAnotherTakesNothingAway(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := facts(t)
+	t.Parallel()
+	for f := range everything() {
 		f.Claimed = false
-		free := lifecycle.Decide(f)
-		f.Claimed = true
-		claimed := lifecycle.Decide(f)
-		if free.Action == lifecycle.Ensure {
-			free.Action = lifecycle.Hold
+		want := lifecycle.Decide(f)
+		judged := f
+		judged.Phase = lifecycle.Pending // Where everybody is judged who comes back into the schedule.
+		if lifecycle.Decide(judged).Action == lifecycle.Ensure {
+			want.Action = lifecycle.Hold
 			if f.Machine == lifecycle.Absent {
-				free.Phase, free.Reason = lifecycle.Pending, lifecycle.HostClaimed
+				want = lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.HostClaimed, Recheck: want.Recheck}
 			}
 		}
-		if claimed != free {
-			t.Fatalf("%+v:\nclaimed %+v\nfree    %+v", f, claimed, free)
+		f.Claimed = true
+		if got := lifecycle.Decide(f); got != want {
+			t.Fatalf("Decide(%+v)\n= %+v, want\n  %+v", f, got, want)
 		}
-	})
+	}
 }
 
 func TestWhatIsUnknownChangesNothing(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := facts(t)
+	t.Parallel()
+	for f := range everything() {
 		if f.Infrastructure != lifecycle.Unknown && f.Bootstrap != lifecycle.Unknown {
-			return
+			continue
 		}
 		d := lifecycle.Decide(f)
 		if d.Action == lifecycle.Ensure || d.Action == lifecycle.Release {
@@ -125,12 +163,12 @@ func TestWhatIsUnknownChangesNothing(t *testing.T) {
 		if starts := d.Action == lifecycle.Depart && f.Machine == lifecycle.Present; starts && lifecycle.Decide(known).Action != lifecycle.Depart {
 			t.Fatalf("departs because of what nobody can see: Decide(%+v) = %+v", f, d)
 		}
-	})
+	}
 }
 
 func TestANodeGoesAfterItsMachine(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := facts(t)
+	t.Parallel()
+	for f := range everything() {
 		d := lifecycle.Decide(f)
 		husk := f.Machine == lifecycle.Leaving && f.Expedited && f.Infrastructure == lifecycle.Absent && f.Node == lifecycle.Present
 		if d.Action == lifecycle.RemoveNode && !husk {
@@ -139,24 +177,24 @@ func TestANodeGoesAfterItsMachine(t *testing.T) {
 		if husk && d.Action != lifecycle.RemoveNode && !d.Again {
 			t.Fatalf("a Node outlives its machine: Decide(%+v) = %+v", f, d)
 		}
-	})
+	}
 }
 
 func TestTheBootstrapConfigGoesLast(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := facts(t)
+	t.Parallel()
+	for f := range everything() {
 		d := lifecycle.Decide(f)
 		nothing := f.Machine == lifecycle.Leaving || f.Machine == lifecycle.Absent && f.Infrastructure != lifecycle.Present &&
 			(f.Infrastructure != lifecycle.Absent || f.Bootstrap != lifecycle.Present)
 		if d.Action == lifecycle.Depart && nothing {
 			t.Fatalf("departs with nothing to delete, so that nothing is reported: Decide(%+v) = %+v", f, d)
 		}
-	})
+	}
 }
 
 func TestGraceIsNeverCutShortWithoutCause(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := facts(t)
+	t.Parallel()
+	for f := range everything() {
 		d := lifecycle.Decide(f)
 		if d.Action == lifecycle.Expedite && f.Now.Before(f.Deadline) {
 			t.Fatalf("expedited before the deadline: Decide(%+v) = %+v", f, d)
@@ -164,12 +202,12 @@ func TestGraceIsNeverCutShortWithoutCause(t *testing.T) {
 		if d.Action == lifecycle.Remove && !f.KillSwitch && !f.Reclaim {
 			t.Fatalf("removed without kill switch or owner: Decide(%+v) = %+v", f, d)
 		}
-	})
+	}
 }
 
 func TestRecheckIsTheFirstInstantThatMatters(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := facts(t)
+	t.Parallel()
+	for f := range everything() {
 		d := lifecycle.Decide(f)
 		if !f.Change.IsZero() && (d.Recheck.IsZero() || d.Recheck.After(f.Change)) {
 			t.Fatalf("sleeps over the edge at %v: Decide(%+v) = %+v", f.Change, f, d)
@@ -178,7 +216,7 @@ func TestRecheckIsTheFirstInstantThatMatters(t *testing.T) {
 			f.Now.Before(f.Deadline) && (d.Recheck.IsZero() || d.Recheck.After(f.Deadline)) {
 			t.Fatalf("sleeps over the deadline at %v: Decide(%+v) = %+v", f.Deadline, f, d)
 		}
-	})
+	}
 }
 
 // apply is the world after an action: everything that was asked for has happened, and
@@ -218,25 +256,34 @@ func apply(f lifecycle.Facts, d lifecycle.Decision) lifecycle.Facts {
 }
 
 func TestEveryPhaseHasAnExitAndEveryStateSettles(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := facts(t)
-		var last lifecycle.Decision
-		for range 12 {
-			d := lifecycle.Decide(f)
-			if d.Action == lifecycle.Release {
-				return
-			}
-			next := apply(f, d)
-			if next == f && d == last {
-				if want := settled(f); !slices.Contains(want, d.Phase) {
-					t.Fatalf("settled in %s, want %v: %+v", d.Phase, want, f)
-				}
-				return
-			}
-			f, last = next, d
+	t.Parallel()
+	for f := range everything() {
+		if wrong := settles(f); wrong != "" {
+			t.Fatal(wrong)
 		}
-		t.Fatalf("does not settle: %+v, last decision %+v", f, last)
-	})
+	}
+}
+
+// settles says what is wrong with where everything that follows from the facts ends, if
+// anything is.
+func settles(first lifecycle.Facts) string {
+	f := first
+	var last lifecycle.Decision
+	for range 12 {
+		d := lifecycle.Decide(f)
+		if d.Action == lifecycle.Release {
+			return ""
+		}
+		next := apply(f, d)
+		if next == f && d == last {
+			if want := settled(f); !slices.Contains(want, d.Phase) {
+				return fmt.Sprintf("%+v\nsettles in %s, want %v: %+v", first, d.Phase, want, f)
+			}
+			return ""
+		}
+		f, last = next, d
+	}
+	return fmt.Sprintf("%+v\ndoes not settle: %+v, last decision %+v", first, f, last)
 }
 
 // settled is where a machine of which everything asked for has happened may be.
@@ -254,7 +301,7 @@ func settled(f lifecycle.Facts) []lifecycle.Phase {
 		return []lifecycle.Phase{lifecycle.Pending, lifecycle.Active, lifecycle.ShuttingDown, lifecycle.Inactive}
 	case !f.Wanted:
 		return []lifecycle.Phase{lifecycle.Inactive}
-	case f.Cluster == lifecycle.ClusterMissing && f.Machine != lifecycle.Present:
+	case (f.Cluster == lifecycle.ClusterMissing || f.Claimed) && f.Machine != lifecycle.Present:
 		return []lifecycle.Phase{lifecycle.Pending}
 	default:
 		return []lifecycle.Phase{lifecycle.Active}
@@ -316,26 +363,18 @@ var onceMore = map[lifecycle.Action][]lifecycle.Action{
 // TestActingTwiceIsActingOnce has the manager stop between an action and its report, or
 // look again before anything has come of it: it neither undoes what it did nor does more.
 func TestActingTwiceIsActingOnce(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		for range 20 { // Few are asked to run, and to do something.
-			f := facts(t)
-			if rapid.Bool().Draw(t, "inItsWindow") {
-				f.Deleting, f.KillSwitch, f.Reclaim, f.Enabled, f.Readable, f.Wanted = false, false, false, true, true, true
-				f.Cluster = lifecycle.ClusterPresent
-			}
-			d := lifecycle.Decide(f)
-			unreported := begun(f, d)
-			twice(t, "its report was lost", f, d, unreported)
-			if !d.Again { // Else the next decision follows at once, and is another.
-				unreported.Phase = d.Phase
-				twice(t, "it was reported", f, d, unreported)
+	t.Parallel()
+	for f := range everything() {
+		d := lifecycle.Decide(f)
+		unreported := begun(f, d)
+		reported := unreported
+		if !d.Again { // Else the next decision follows at once, and is another.
+			reported.Phase = d.Phase
+		}
+		for _, next := range []lifecycle.Facts{unreported, reported} {
+			if again := lifecycle.Decide(next); !slices.Contains(onceMore[d.Action], again.Action) {
+				t.Fatalf("%s is followed by %s\nDecide(%+v) = %+v\nDecide(%+v) = %+v", d.Action, again.Action, f, d, next, again)
 			}
 		}
-	})
-}
-
-func twice(t *rapid.T, what string, f lifecycle.Facts, d lifecycle.Decision, next lifecycle.Facts) {
-	if again := lifecycle.Decide(next); !slices.Contains(onceMore[d.Action], again.Action) {
-		t.Fatalf("%s is followed by %s after %s\nDecide(%+v) = %+v\nDecide(%+v) = %+v", d.Action, again.Action, what, f, d, next, again)
 	}
 }
