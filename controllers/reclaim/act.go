@@ -95,9 +95,7 @@ func (r *Reconciler) remember(ctx context.Context, s *scope) (rapid bool, err er
 // recall writes down again what the Machine alone still tells: else it would be lent again
 // as soon as it is gone. A cache that is late must not be the one that tells.
 func (r *Reconciler) recall(ctx context.Context, s *scope) error {
-	live := r.Children
-	live.Cached = live.Live
-	m, err := live.Machine(ctx, s.scheduled)
+	m, err := r.Children.Uncached().Machine(ctx, s.scheduled)
 	if err != nil || m == nil || !children.ForOwner(m, r.Clock.Now()) {
 		return err
 	}
@@ -129,7 +127,7 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 	if m := s.children.Machine; m != nil {
 		deleted := s.deleted()
 		gone, err := r.ejection().Remove(ctx, &children.Set{Machine: m}, r.Hooks)
-		if err != nil {
+		if s.refused = err != nil; s.refused {
 			refused = fmt.Errorf("ejecting machine: %w", err)
 		}
 		if !gone {

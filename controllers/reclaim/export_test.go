@@ -4,6 +4,7 @@ package reclaim
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,6 +32,9 @@ func (r *Reconciler) RateLimiter() workqueue.TypedRateLimiter[ctrl.Request] {
 	r.fresh.Longest, r.patience = longestRest, newPatience(wake.Backoff())
 	return r.patience
 }
+
+// RetriedAfter is how long the next try of an object that has failed waits.
+func (r *Reconciler) RetriedAfter(req ctrl.Request) time.Duration { return r.patience.When(req) }
 
 // The metrics, and what they forget.
 var (

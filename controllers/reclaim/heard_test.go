@@ -5,8 +5,11 @@ package reclaim_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
@@ -46,6 +49,11 @@ func TestAnOwnerIsServedWhileClusterAPIIsDown(t *testing.T) {
 	w.ask("true")
 	for range 10 {
 		_, _ = w.reconcile()
+	}
+	for range 20 {
+		if after := w.r.RetriedAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}); after > time.Second {
+			t.Fatalf("what the API server refuses is tried again after %v", after)
+		}
 	}
 	if w.infra().GetDeletionTimestamp().IsZero() {
 		t.Error("the owner asked, and the infrastructure was never deleted")

@@ -39,7 +39,7 @@ const (
 // waitOf says who waits for a step.
 func waitOf(s *scope, step lifecycle.Step) waits {
 	switch {
-	case step == lifecycle.Remember, step == lifecycle.Recall, step == lifecycle.Disarm, step == lifecycle.Forget, step == lifecycle.Eject && !s.looked:
+	case step == lifecycle.Remember, step == lifecycle.Recall, step == lifecycle.Disarm, step == lifecycle.Forget, step == lifecycle.Eject && s.refused:
 		return ownerWaits
 	case s.scheduled.BeingReclaimed(), step == lifecycle.Clear, step == lifecycle.DeleteNode:
 		return restWaits // An agent whose request still stands does not ask again.

@@ -40,8 +40,9 @@ type scope struct {
 	// unseen says why the Node could not be read, and unread why what a provider holds
 	// could not. It is unknown then, and not gone.
 	unseen, unread error
-	// ejected says that the Machine was told to go.
-	ejected bool
+	// ejected says that the Machine was told to go, and refused that a part of that was
+	// refused: what makes it wait may still be in its way.
+	ejected, refused bool
 }
 
 // observe reads what the management cluster holds of its own kinds, which nobody else
@@ -55,9 +56,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	s.children.Machine, err = r.Children.Machine(ctx, sm)
 	if err == nil && s.children.Machine == nil && sm.BeingReclaimed() {
 		// "Absent" ends the reclaim: it must not be the answer of a cache that is late.
-		live := r.Children
-		live.Cached = live.Live
-		s.children.Machine, err = live.Machine(ctx, sm)
+		s.children.Machine, err = r.Children.Uncached().Machine(ctx, sm)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading Machine: %w", err)

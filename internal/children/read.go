@@ -103,14 +103,21 @@ type Reader struct {
 	Live client.Reader
 }
 
+// Uncached asks the API server for everything: no answer of it is late.
+func (r Reader) Uncached() Reader {
+	r.Cached = r.Live
+	return r
+}
+
 func (r Reader) kinds() kinds.Resolver { return kinds.Resolver(r) }
 
 // Read returns the children of sm. What the cache does not have is looked up live
 // if sure is set, so that "absent" is never the answer of a cache that is late. What a
 // Machine refers to always is: each kind has a cache of its own, and the Machine would be
 // replaced. One that leaves takes the other two with it, and nothing depends on whether
-// they have gone before, until it waits for nothing else: then the cache will do for them. An object of a provider that
-// cannot be read is Unread, and no error: its machine is served as far as it goes.
+// they have gone before, until it waits for nothing else: then the cache will do for them.
+// An object of a provider that cannot be read is Unread, and no error: its machine is
+// served as far as it goes.
 func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bool) (Set, error) {
 	var s Set
 	name := NamesOf(sm.Name).Machine

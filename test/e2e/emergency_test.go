@@ -274,10 +274,8 @@ func TestOwnerDoesNotWaitForTheBackOffOfAnOutage(t *testing.T) {
 	lift()
 	begin := time.Now()
 	l.waitGone(f.machine)
-	// The box is on its way since before. What is left is the object, which is tried again after
-	// 15 s at most (ADR 0027).
-	if took := time.Since(begin); took > 20*time.Second {
-		t.Errorf("a Machine whose owner waited for an outage must not wait for a longer back-off after it: %v", took)
+	if took := time.Since(begin); took > 12*time.Second {
+		t.Errorf("an owner who waited for an outage must not wait for a back-off after it: %v", took)
 	}
 	l.wantReclaimed(sm, "java")
 }
