@@ -150,7 +150,7 @@ func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
 	if last == nil {
 		return nil
 	}
-	return r.atProvider(ctx, "deleting "+s.provider(), func(ctx context.Context) error { return r.Actuate.Delete(ctx, last) })
+	return r.atProvider(ctx, look{"deleting", s.provider()}, func(ctx context.Context) error { return r.Actuate.Delete(ctx, last) })
 }
 
 // ejection is how a machine is taken away for its owner.
@@ -196,7 +196,7 @@ func (r *Reconciler) onNode(ctx context.Context, s *scope, write func(context.Co
 	if err != nil {
 		return workload.IgnoreNotConnected(err)
 	}
-	done, err := r.looks.begin("nodes of " + workload.ClusterKey(s.scheduled).String())
+	done, err := r.looks.begin(look{"nodes", workload.ClusterKey(s.scheduled).String()})
 	if err != nil {
 		return err
 	}

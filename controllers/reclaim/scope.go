@@ -80,7 +80,7 @@ func (r *Reconciler) look(ctx context.Context, s *scope) {
 // lookAtRest reads what a provider holds of the machine.
 func (r *Reconciler) lookAtRest(ctx context.Context, s *scope) {
 	s.looked = true
-	s.unread = r.atProvider(ctx, "reading "+s.provider(), func(ctx context.Context) error {
+	s.unread = r.atProvider(ctx, look{"reading", s.provider()}, func(ctx context.Context) error {
 		rest, err := r.Children.Read(ctx, s.scheduled, s.scheduled.BeingReclaimed())
 		if err != nil {
 			return fmt.Errorf("looking at infrastructure: %w", err)
@@ -96,8 +96,8 @@ func (r *Reconciler) lookAtRest(ctx context.Context, s *scope) {
 
 // atProvider makes a call that takes as long as the machine's provider takes to answer:
 // the API server asks its conversion webhook for whatever is read and written of it.
-// A cache may answer to reads while writes fail, so each has places of its own.
-func (r *Reconciler) atProvider(ctx context.Context, at string, call func(context.Context) error) error {
+// A cache may answer to reads while writes fail, so that either is judged by itself.
+func (r *Reconciler) atProvider(ctx context.Context, at look, call func(context.Context) error) error {
 	done, err := r.looks.begin(at)
 	if err != nil {
 		return err
