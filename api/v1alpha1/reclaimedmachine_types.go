@@ -72,8 +72,9 @@ type HostName struct {
 
 // ReclaimedMachine says that a ScheduledMachine of its name was deleted while its owner had
 // the machine. One that is made again under that name, or for the same host, is not lent
-// before somebody resumes it. The controllers make it, and delete it when they have written what it says on the new
-// ScheduledMachine. Whoever deletes it sooner lets the machine be lent.
+// before somebody resumes it. The controllers make a ReclaimedMachine, and delete it when
+// they have written what it says on the new ScheduledMachine. Whoever deletes it sooner lets
+// the machine be lent.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=reclaimedmachines,scope=Namespaced,categories=cluster-api

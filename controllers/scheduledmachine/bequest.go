@@ -75,9 +75,9 @@ func hostNames(sm *v1alpha1.ScheduledMachine, node string) []v1alpha1.HostName {
 }
 
 // remembered are the claims of those that were deleted in the namespace of sm while the owner
-// had the machine. Who has named its host since before was told of the request while both were
-// there, and may have been lent again. For an object that nobody has looked at they are read from the API server:
-// it may have been renamed just now.
+// had the machine. One that has named its host since before was told of the request while both
+// were there, and may have been lent again. For an object that nobody has looked at, the API
+// server is asked: it may have been renamed just now.
 func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachine, since time.Time) ([]hosts.Claim, error) {
 	reader := r.Reader
 	if sm.Status.ObservedGeneration == 0 {
@@ -116,13 +116,14 @@ func (r *Reconciler) ofReclaimed(ctx context.Context, obj client.Object) []ctrl.
 	}
 	var requests []ctrl.Request
 	for _, id := range namesOf(left) {
-		list := &v1alpha1.ScheduledMachineList{}
-		if err := r.Reader.List(ctx, list, client.InNamespace(left.Namespace), client.MatchingFields{HostIndex: id.Key()}, client.UnsafeDisableDeepCopy); err != nil {
+		named, err := r.named(ctx, left, id)
+		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of host")
-			continue
+			return requests
 		}
-		for i := range list.Items {
-			if req := (ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}); !slices.Contains(requests, req) {
+		for _, sm := range named {
+			req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}
+			if sm.Namespace == left.Namespace && !slices.Contains(requests, req) {
 				requests = append(requests, req)
 			}
 		}

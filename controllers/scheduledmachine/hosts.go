@@ -51,9 +51,11 @@ func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 		}
 		s.host.others = append(s.host.others, c.claim)
 	}
-	kept, err := r.remembered(ctx, s.scheduled, s.host.mine.Since)
-	if err != nil {
-		return err
+	var kept []hosts.Claim
+	if len(s.host.mine.IDs()) > 0 {
+		if kept, err = r.remembered(ctx, s.scheduled, s.host.mine.Since); err != nil {
+			return err
+		}
 	}
 	s.host.Verdict = hosts.Judge(s.host.mine, slices.Concat(s.host.others, kept))
 	var requests []string
@@ -95,9 +97,9 @@ func (r *Reconciler) rivals(ctx context.Context, sm *v1alpha1.ScheduledMachine, 
 	return rivals, nil
 }
 
-// named are the other ScheduledMachines that have an ID, those of other namespaces and of other
-// managers among them: a host is one host. They must not be changed.
-func (r *Reconciler) named(ctx context.Context, sm *v1alpha1.ScheduledMachine, id hosts.ID) ([]*v1alpha1.ScheduledMachine, error) {
+// named are the ScheduledMachines that have an ID and not the name of obj, those of other
+// namespaces and of other managers among them: a host is one host. They must not be changed.
+func (r *Reconciler) named(ctx context.Context, obj client.Object, id hosts.ID) ([]*v1alpha1.ScheduledMachine, error) {
 	list := &v1alpha1.ScheduledMachineList{}
 	opts := []client.ListOption{client.MatchingFields{HostIndex: id.Key()}, client.UnsafeDisableDeepCopy}
 	if id.Kind == hosts.MachineID {
@@ -111,7 +113,7 @@ func (r *Reconciler) named(ctx context.Context, sm *v1alpha1.ScheduledMachine, i
 	}
 	others := make([]*v1alpha1.ScheduledMachine, 0, len(list.Items))
 	for i := range list.Items {
-		if o := &list.Items[i]; o.Name != sm.Name || o.Namespace != sm.Namespace {
+		if o := &list.Items[i]; o.Name != obj.GetName() || o.Namespace != obj.GetNamespace() {
 			others = append(others, o)
 		}
 	}

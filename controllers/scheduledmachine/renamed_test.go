@@ -3,6 +3,7 @@
 package scheduledmachine_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -74,4 +75,70 @@ func TestTheOwnersNoOutlivesARename(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhoWasToldMayBeLentAgain names a host twice. Both are told that the owner has it, and one
+// is lent again by a person: that the other is deleted then does not withhold it once more.
+func TestWhoWasToldMayBeLentAgain(t *testing.T) {
+	off := func(host string) func(*v1alpha1.ScheduledMachine) {
+		return func(sm *v1alpha1.ScheduledMachine) {
+			on(host)(sm)
+			sm.Spec.Schedule.Enabled = new(false)
+		}
+	}
+	w := newWorld(t, off(desk))
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.settle()
+	told := w.beside(w.cluster.Namespace, "told", off(`{"address":"192.0.2.43"}`))
+	told.settle()
+	told.edit(off(desk)) // The manager writes down when, a year before anything is deleted.
+	told.settle()
+	w.edit(func(sm *v1alpha1.ScheduledMachine) {
+		metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, java.String())
+	})
+	told.settle()
+	told.claimed(v1alpha1.OwnerHasHostReason, "box")
+	w.Must(w.Client.Delete(w.Context(), w.sm))
+	w.settle()
+	if !w.left() {
+		t.Fatal("nothing is remembered")
+	}
+	told.edit(func(sm *v1alpha1.ScheduledMachine) {
+		delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation) // Another controller has served it.
+		sm.Spec.Schedule.Enabled = nil
+	})
+	told.settle()
+	if _, made := told.machine(); !made {
+		t.Errorf("it was told, and lent again by a person, and is withheld: %+v", told.sm.Status)
+	}
+}
+
+// TestARenameIsNotAskedOfALateCache makes the renamed one before the cache shows what is
+// remembered.
+func TestARenameIsNotAskedOfALateCache(t *testing.T) {
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
+		on(desk)(sm)
+		sm.Spec.Schedule.Enabled = new(false)
+		sm.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: java.String()}
+	})
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.settle()
+	w.Must(w.Client.Delete(w.Context(), w.sm))
+	w.settle()
+	b := w.beside(w.cluster.Namespace, "renamed", on(desk))
+	b.r.Reader = notYet{b.r.Reader}
+	for b.sm.Status.ObservedGeneration == 0 { // Which is what a first look ends with.
+		b.reconcile()
+	}
+	b.claimed(v1alpha1.OwnerHasHostReason, "box")
+}
+
+// notYet is a cache that shows no ReclaimedMachines yet.
+type notYet struct{ client.Reader }
+
+func (c notYet) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, ok := list.(*v1alpha1.ReclaimedMachineList); ok {
+		return nil
+	}
+	return c.Reader.List(ctx, list, opts...)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -179,6 +180,38 @@ func TestAMovedMachineSettles(t *testing.T) {
 			}
 			if got, by := children.Settling(m, sm, moved.Add(tc.after)); got != tc.want || !by.Equal(tc.by) {
 				t.Errorf("%s\nSettling = %t by %v, want %t by %v", tc.reason, got, by, tc.want, tc.by)
+			}
+		})
+	}
+}
+
+func TestForOwner(t *testing.T) {
+	record := func(reason v1alpha1.DepartureReason, uid types.UID) string {
+		d := v1alpha1.NewDeparture(reason, made, "a")
+		d.MachineUID = uid
+		return d.String()
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		record  string
+		leaving bool
+		want    bool
+	}{
+		"Asked":         {"Its owner asked, and it goes.", record(v1alpha1.ReclaimedByOwner, "m"), true, true},
+		"Stays":         {"Nobody has told it to go.", record(v1alpha1.ReclaimedByOwner, "m"), false, false},
+		"Closed":        {"It goes for another reason.", record(v1alpha1.WindowClosed, "m"), true, false},
+		"AnotherBefore": {"The record came along in a move or a restore.", record(v1alpha1.ReclaimedByOwner, "before"), true, false},
+		"NoRecord":      {"Nobody has said why.", "", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := live(t, machineOf(nil))
+			m.UID = "m"
+			m.Annotations[v1alpha1.DepartureAnnotation] = tc.record
+			if tc.leaving {
+				m.DeletionTimestamp = new(metav1.NewTime(made))
+			}
+			if got := children.ForOwner(m, made.Add(time.Minute)); got != tc.want {
+				t.Errorf("%s\nForOwner = %t", tc.reason, got)
 			}
 		})
 	}
