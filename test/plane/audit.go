@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -44,26 +46,48 @@ func writeAuditPolicy(path string, bodies []string) error {
 func (c *Cluster) auditPath() string { return c.path("audit.log") }
 
 // AuditEvents is what the API server recorded so far, in the order in which it
-// finished the requests. A request is recorded before its answer is sent.
+// finished the requests. A request is recorded before its answer is sent. Each is read
+// once, whoever asks: the log of a long suite is large. The events must not be changed.
 func (c *Cluster) AuditEvents() ([]auditv1.Event, error) {
-	f, err := os.Open(c.auditPath())
+	events, err := c.audit.read(c.auditPath())
 	if err != nil {
 		return nil, fmt.Errorf("reading audit log: %w", err)
 	}
+	return events, nil
+}
+
+// auditLog is what was read of an audit log. It is safe for concurrent use.
+type auditLog struct {
+	mu     sync.Mutex
+	size   int64 // in bytes, of the events
+	events []auditv1.Event
+}
+
+// read returns the events of the log, those that it has read before among them.
+func (l *auditLog) read(path string) ([]auditv1.Event, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
 	defer func() { _ = f.Close() }()
-	var out []auditv1.Event
+	if _, err := f.Seek(l.size, io.SeekStart); err != nil {
+		return nil, err
+	}
 	for r := bufio.NewReader(f); ; {
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return out, nil // a line without an end is still being written
+			return slices.Clip(l.events), nil // a line without an end is still being written
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading audit log: %w", err)
+			return nil, err
 		}
 		var e auditv1.Event
 		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("reading audit log: %w", err)
+			return nil, err
 		}
-		out = append(out, e)
+		l.size += int64(len(line))
+		l.events = append(l.events, e)
 	}
 }

@@ -61,6 +61,7 @@ type Cluster struct {
 	ca        *authority
 	serviceIP net.IP
 	forward   *forwarder
+	audit     auditLog
 }
 
 // startCluster starts a control plane whose objects live below their own prefix
