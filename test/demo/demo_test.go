@@ -12,14 +12,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/realnode"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestTheStory runs the demo as a user does.
+// TestTheStory runs the demo as a user does, with each Node that it can have here.
 func TestTheStory(t *testing.T) {
 	program := build(t)
+	t.Run("Simulated", func(t *testing.T) { wantStory(t, program, simulatedNode, "for a simulated Node has no pods") })
+	t.Run("Real", func(t *testing.T) {
+		if err := realnode.Supported(plane.DefaultBin()); err != nil {
+			t.Skip(err)
+		}
+		wantStory(t, program, anyNode, "in pod 5spot-system/reclaim-agent-")
+	})
+}
+
+func wantStory(t *testing.T, program, node, agent string) {
+	t.Helper()
 	var out, complaint bytes.Buffer
-	cmd, tmp := exec.CommandContext(t.Context(), program, "--exit", "--bin="+system.DefaultBin()), t.TempDir()
+	cmd, tmp := exec.CommandContext(t.Context(), program, "--exit", "--node="+node, "--bin="+system.DefaultBin()), t.TempDir()
 	cmd.Env = append(cmd.Environ(), "TMPDIR="+tmp)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &complaint, time.Second
 	if err := cmd.Run(); err != nil {
@@ -28,7 +41,7 @@ func TestTheStory(t *testing.T) {
 	text := out.String()
 	for _, want := range [][]string{
 		{"Local plane is up", "Workload cluster is up", "kubectl apply", "Machine .* is created", "Node .* is Ready", "is Active and Ready"},
-		{"is Active and Ready", "reclaim-agent runs", "The owner starts", "reclaim-agent saw it", "Node is annotated", "remembers the request"},
+		{"is Active and Ready", "reclaim-agent runs", agent, "The owner starts", "reclaim-agent saw it", "Node is annotated", "remembers the request"},
 		{"remembers the request", "is EmergencyRemove", "is Disabled"},
 		{"remembers the request", "has a deletionTimestamp", "Machine .* is gone", "is Disabled"},
 		{"has a deletionTimestamp", "Node .* is gone", "is Disabled: Schedule auto-disabled by emergency reclaim", "Stopping"},

@@ -7,8 +7,8 @@
 //	make demo
 //
 // Everything runs for real: etcd, API servers, Cluster API, 5-Spot's manager, and
-// its agent, which watches the processes of this machine. Only the Node is
-// simulated. It ends, and cleans up, at Ctrl-C; with --exit when the story is
+// its agent, which watches the processes of this machine. The Node is real where
+// this machine can be one, as root and with runc, and simulated elsewhere. It ends, and cleans up, at Ctrl-C; with --exit when the story is
 // told. It exits with 1 if a step fails or takes too long.
 package main
 
@@ -38,14 +38,15 @@ const patience = 2 * time.Minute
 const logLines = 15
 
 type options struct {
-	bin, detector string
-	exit          bool
+	bin, detector, node string
+	exit                bool
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", system.DefaultBin(), "Directory with manager, reclaim-agent and kubectl-5spot, from `make build`.")
 	flag.StringVar(&o.detector, "detector", "auto", "How the agent finds processes: `auto`, netlink or poll. auto listens to the kernel where that is possible, and polls elsewhere.")
+	flag.StringVar(&o.node, "node", anyNode, "What the Node is: `auto`, real or simulated. auto is real as root where runc is installed and the container runtime is built.")
 	flag.BoolVar(&o.exit, "exit", false, "End when the story is told, instead of waiting for Ctrl-C.")
 	flag.Usage = usage
 	flag.Parse()
@@ -90,7 +91,9 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	start, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	s.say("Starting etcd, an API server, Cluster API and 5-Spot in %s", dir)
-	s.System, err = system.Start(start, system.Options{Bin: o.bin, Plane: plane.Options{Dir: dir}})
+	s.System, err = system.Start(start, system.Options{
+		Bin: o.bin, Plane: plane.Options{Dir: dir}, ManagerArgs: o.managerArgs(),
+	})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ type story struct {
 
 	dir      string
 	workload *plane.Workload
-	agent    *plane.Process
+	agent    agent
 	// identity is the file with the machine id, of this machine and of the Node.
 	identity string
 	// game is the owner's program. Its name is this run's own, so that demos side by
@@ -48,7 +48,7 @@ func (s *story) tell(ctx context.Context) error {
 	s.say("Local plane is up: etcd, kube-apiserver, kube-controller-manager, Cluster API, 5-Spot")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for _, chapter := range []func(context.Context) error{s.join, s.watchOver, s.returns} {
+	for _, chapter := range []func(context.Context) error{s.chooseNode, s.join, s.watchOver, s.returns} {
 		if err := chapter(ctx); err != nil {
 			return err
 		}
@@ -60,12 +60,12 @@ func (s *story) tell(ctx context.Context) error {
 func (s *story) join(ctx context.Context) (err error) {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	s.workload, err = s.NewWorkload(limited, plane.WorkloadOptions{Namespace: namespace, Name: clusterKey})
+	s.workload, err = s.NewWorkload(limited, plane.WorkloadOptions{Namespace: namespace, Name: clusterKey, RealNodes: s.node == realNode})
 	if err != nil {
 		return err
 	}
 	s.say("Workload cluster is up and Cluster API connected: Cluster %s/%s", namespace, clusterKey)
-	id, err := s.machineID()
+	spec, err := s.machineSpec()
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (s *story) join(ctx context.Context) (err error) {
 	if err := s.follow(ctx); err != nil {
 		return err
 	}
-	yaml := manifest(s.clock.Now().UTC(), id, s.game.Name())
+	yaml := manifest(s.clock.Now().UTC(), spec, s.game.Name())
 	if _, err := s.Management.KubectlInput(limited, yaml, "apply", "-f", "-"); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (s *story) machineID() (string, error) {
 }
 
 // manifest is a ScheduledMachine whose window is open now and for three hours more.
-func manifest(now time.Time, machineID, pattern string) string {
+func manifest(now time.Time, spec, pattern string) string {
 	day := func(t time.Time) string { return strings.ToLower(t.Format("Mon")) }
 	return fmt.Sprintf(`apiVersion: 5spot.finos.org/v1alpha1
 kind: ScheduledMachine
@@ -133,34 +133,34 @@ spec:
     kind: PlaneMachine
     spec:
       nodeName: %s
-      machineID: %q
-`, namespace, nodeName, clusterKey, day(now), day(now.AddDate(0, 0, 1)), now.Hour(), (now.Hour()+3)%24, pattern, nodeName, machineID)
+      %s
+`, namespace, nodeName, clusterKey, day(now), day(now.AddDate(0, 0, 1)), now.Hour(), (now.Hour()+3)%24, pattern, nodeName, spec)
 }
 
-// watchOver starts the agent on this machine.
+// watchOver waits until the agent watches over this machine.
 func (s *story) watchOver(ctx context.Context) (err error) {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	s.agent, err = s.StartAgent(limited, s.workload, system.AgentOptions{
-		Node: nodeName, Patterns: []string{s.game.Name()}, MachineIDPath: s.identity, Args: []string{"--detector=" + s.detector},
-	})
-	if err != nil {
+	find := s.startAgent
+	if s.node == realNode {
+		find = s.installedAgent
+	}
+	if s.agent, err = find(limited); err != nil {
 		return err
 	}
-	s.say("reclaim-agent runs on this machine, pid %d, for Node %s. It read ConfigMap %s/%s",
-		s.agent.PID(), nodeName, reclaim.Namespace, reclaim.ConfigMapName(nodeName))
-	s.say("  (the demo started it; where there is a kubelet, the controller installs it and writes its ConfigMap)")
+	s.say("reclaim-agent runs on this machine, pid %d: %s", s.agent.pid, s.agent.where)
+	s.say("reclaim-agent has read ConfigMap %s/%s", reclaim.Namespace, reclaim.ConfigMapName(nodeName))
 	select { // The kernel answers within a fifth of this, if it announces processes.
 	case <-time.After(time.Second): //nolint:forbidigo // for people, who see what comes
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	how := "the kernel announces every program that starts (netlink)"
-	if s.detector == "poll" || strings.Contains(s.agent.LogTail(50), `msg="Polling, because`) {
+	if s.detector == "poll" || strings.Contains(s.agent.log(50), `msg="Polling, because`) {
 		how = "it polls /proc four times a second (poll): that the kernel announces them is not possible here, or not asked for"
 	}
-	if s.agent.PID() == 0 {
-		return fmt.Errorf("the reclaim agent ended: %s", s.agent.LogTail(1))
+	if s.agent.pid == 0 {
+		return fmt.Errorf("the reclaim agent ended: %s", s.agent.log(1))
 	}
 	s.say("reclaim-agent looks for %s: %s", s.game.Name(), how)
 	return nil

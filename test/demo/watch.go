@@ -155,7 +155,7 @@ func (s *story) readAgent(ctx context.Context) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		for _, line := range system.ParseLog(s.agent.LogTail(5) + "\n") {
+		for _, line := range system.ParseLog(s.agent.log(5) + "\n") {
 			if line.Message() == "Process matches" {
 				s.seen <- event{matched, line.Time(), fmt.Sprintf("reclaim-agent saw it: pid %s, pattern %s, by %s (time of its log)", line["pid"], line["pattern"], line["detector"])}
 				return

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// agentImage is what the controller installs on real Nodes. It is given to them, and
+// never pulled.
+const agentImage = "plane.local/reclaim-agent:demo"
+
+// The Nodes that a story can have.
+const (
+	realNode      = "real"
+	simulatedNode = "simulated"
+	anyNode       = "auto"
+)
+
+// managerArgs are what the manager is told of the agent that it installs.
+func (o options) managerArgs() []string {
+	args := []string{"--reclaim-agent-image=" + agentImage}
+	if o.detector == "poll" {
+		args = append(args, "--reclaim-agent-detector=poll")
+	}
+	return args
+}
+
+// chooseNode finds out whether this machine can be a real Node.
+func (s *story) chooseNode(ctx context.Context) error {
+	if s.node == simulatedNode {
+		return nil
+	}
+	err := s.RealNodes()
+	switch {
+	case err == nil:
+	case s.node == realNode:
+		return err
+	default:
+		s.say("The Node will be simulated: %v", err)
+		s.node = simulatedNode
+		return nil
+	}
+	s.say("The Node will be a real one, with kubelet, containerd and the agent's DaemonSet, and leave nothing behind")
+	s.node = realNode
+	return s.ImportImage(ctx, agentImage, s.Program("reclaim-agent"))
+}
+
+// machineSpec is the part of a PlaneMachine that says what the Node is.
+func (s *story) machineSpec() (string, error) {
+	if s.node == realNode {
+		return "backend: Real", nil
+	}
+	id, err := s.machineID()
+	return fmt.Sprintf("machineID: %q", id), err
+}
+
+// An agent watches over this machine.
+type agent struct {
+	pid int
+	// where says how it came here.
+	where string
+	// log returns the last lines of its log.
+	log func(lines int) string
+}
+
+// startAgent runs the agent beside a simulated Node, where nobody can install it.
+func (s *story) startAgent(ctx context.Context) (agent, error) {
+	p, err := s.StartAgent(ctx, s.workload, system.AgentOptions{
+		Node: nodeName, Patterns: []string{s.game.Name()}, MachineIDPath: s.identity, Args: []string{"--detector=" + s.detector},
+	})
+	if err != nil {
+		return agent{}, err
+	}
+	return agent{p.PID(), "the demo started it, for a simulated Node has no pods", p.LogTail}, nil
+}
+
+// installedAgent waits for the pod of the DaemonSet that the controller installs.
+func (s *story) installedAgent(ctx context.Context) (agent, error) {
+	var pod corev1.Pod
+	err := plane.Until(ctx, func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := s.workload.Client.List(ctx, pods, client.InNamespace(reclaim.Namespace)); err != nil {
+			return err
+		}
+		i := slices.IndexFunc(pods.Items, ready)
+		if i < 0 {
+			return errors.New("no pod of the agent is Ready")
+		}
+		pod = pods.Items[i]
+		return nil
+	})
+	if err != nil {
+		return agent{}, fmt.Errorf("waiting for the agent's DaemonSet: %w", err)
+	}
+	log := filepath.Join(s.dir, "nodes", "*", "pods", strings.Join([]string{pod.Namespace, pod.Name, string(pod.UID)}, "_"), "*", "*.log")
+	tail := func(n int) string { return tailOf(log, n) }
+	return agent{s.pidOf(pod), fmt.Sprintf("in pod %s, which the controller installed", client.ObjectKeyFromObject(&pod)), tail}, nil
+}
+
+func ready(pod corev1.Pod) bool {
+	return pod.Spec.NodeName == nodeName && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// pidOf is the first process of a pod's only container, 0 if there is none.
+func (s *story) pidOf(pod corev1.Pod) int {
+	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+	groups, _ := filepath.Glob("/proc/[0-9]*/cgroup")
+	for _, group := range groups {
+		text, err := os.ReadFile(group) //nolint:gosec // one of /proc
+		pid := 0
+		if _, scanned := fmt.Sscanf(group, "/proc/%d/cgroup", &pid); err == nil && scanned == nil && strings.Contains(string(text), id) {
+			return pid
+		}
+	}
+	return 0
+}
+
+// tailOf returns the last lines of the newest container log of a pattern, without what
+// the runtime writes before each line.
+func tailOf(pattern string, n int) string {
+	logs, _ := filepath.Glob(pattern)
+	if len(logs) == 0 {
+		return ""
+	}
+	text, err := os.ReadFile(logs[len(logs)-1])
+	if err != nil {
+		return ""
+	}
+	lines := slices.Collect(strings.Lines(string(text)))
+	var tail strings.Builder
+	for _, line := range lines[max(0, len(lines)-n):] {
+		if _, message, ok := strings.Cut(line, " F "); ok {
+			_, _ = tail.WriteString(message)
+		}
+	}
+	return tail.String()
+}
