@@ -203,15 +203,11 @@ func TestDeliverOutlastsFailures(t *testing.T) {
 				}
 				return 0
 			}
-			start := time.Now()
 			if err := reporter(t, s, machineID).Deliver(t.Context(), "process-match: java", at); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(request("kept"), s.annotations()); diff != "" {
 				t.Errorf("The match is kept, with the time at which it was found.\n-want, +got:\n%s", diff)
-			}
-			if took := time.Since(start); took > time.Second {
-				t.Errorf("three failures took %v, want less than a second", took)
 			}
 		})
 	}
@@ -345,8 +341,8 @@ func TestRetriesAreQuickThenKind(t *testing.T) {
 		if err := fake(t, s).Deliver(ctx, "x", at); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Deliver() = %v", err)
 		}
-		if n := len(s.requests); n < 3 {
-			t.Errorf("%d tries in the first second, want at least 3", n)
+		if n := len(s.requests); n < 4 {
+			t.Errorf("%d tries in the first second, want three failures to be outlasted", n)
 		}
 		s.requests = nil
 		ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
