@@ -56,11 +56,11 @@ func newNamespace(t *testing.T, name string) *lab {
 
 func (l *lab) newCluster() {
 	l.t.Helper()
-	var err error
-	l.Workload, err = shared.Manage(timeout(l.t, patience), workload, plane.WorkloadOptions{
+	w, err := shared.Manage(timeout(l.t, patience), workload, plane.WorkloadOptions{
 		Namespace: l.Key.Namespace, Name: l.Key.Name, NodeLeaseSeconds: 400,
 	})
 	l.must(err)
+	l.Workload = w
 }
 
 // newWorkload makes a Cluster with a control plane of its own instead.
