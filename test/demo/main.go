@@ -8,8 +8,9 @@
 //
 // Everything runs for real: etcd, API servers, Cluster API, 5-Spot's manager, and
 // its agent, which watches the processes of this machine. The Node is real where
-// this machine can be one, as root and with runc, and simulated elsewhere. It ends, and cleans up, at Ctrl-C; with --exit when the story is
-// told. It exits with 1 if a step fails or takes too long.
+// this machine can be one, as root and with runc, and simulated elsewhere. The demo
+// ends, and cleans up, at Ctrl-C; with --exit when the story is told. It exits with 1
+// if a step fails or takes too long.
 package main
 
 import (
