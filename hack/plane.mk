@@ -81,12 +81,16 @@ $(addprefix $(PLANE_BIN)/cni/,$(PLANE_CNI_COMMANDS)): $(PLANE_BIN)/cni/%: hack/c
 	@touch $@
 
 .PHONY: plane-infrastructure
-plane-infrastructure: $(PLANE_BIN)/plane-infrastructure $(PLANE_BIN)/pause ## Build the infrastructure provider of the tests.
+plane-infrastructure: $(PLANE_BIN)/plane-infrastructure $(PLANE_BIN)/plane-runc $(PLANE_BIN)/pause ## Build the infrastructure provider of the tests.
 
 plane_infrastructure_sources := $(shell find test/infrastructure -name '*.go' ! -name '*_test.go' 2>/dev/null)
 
 $(PLANE_BIN)/plane-infrastructure: test/go.mod test/go.sum $(plane_infrastructure_sources)
 	cd test && $(plane_build) -ldflags '$(plane_strip)' -o $@ ./infrastructure
+	@touch $@
+
+$(PLANE_BIN)/plane-runc: $(wildcard test/infrastructure/runc/*.go)
+	cd test && $(plane_build) -ldflags '$(plane_strip)' -o $@ ./infrastructure/runc
 	@touch $@
 
 $(PLANE_BIN)/pause: test/infrastructure/pause/main.go

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,11 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/realnode"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// helperEnv makes this test binary start a plane in the given directory, with a
-// real node where that is possible, and wait.
+// helperEnv makes this test binary start a plane in the given directory, with real
+// nodes where that is possible, and wait.
 const helperEnv = "PLANE_TEST_HELPER_DIR"
 
 // helperReady is what the helper prints when it waits to be killed.
@@ -45,11 +48,32 @@ func startHelper() error {
 	if err != nil {
 		return err
 	}
-	m, err := p.NewMachine(ctx, w, "helper", func(_ *clusterv1.Machine, pm *infrav1.PlaneMachine) { pm.Spec.Backend = infrav1.Real })
-	if err != nil {
-		return err
+	var machines []*clusterv1.Machine
+	for _, version := range cgroupVersions() {
+		m, err := p.NewMachine(ctx, w, helperMachine(version), func(_ *clusterv1.Machine, pm *infrav1.PlaneMachine) {
+			pm.Spec.Backend, pm.Spec.Cgroups = infrav1.Real, version
+		})
+		if err != nil {
+			return err
+		}
+		machines = append(machines, m)
 	}
-	return p.WaitMachine(ctx, m, clusterv1.MachinePhaseRunning)
+	for _, m := range machines {
+		if err := p.WaitMachine(ctx, m, clusterv1.MachinePhaseRunning); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cgroupVersions are the versions of control groups that real nodes can see here.
+func cgroupVersions() []infrav1.CgroupVersion {
+	all := []infrav1.CgroupVersion{infrav1.CgroupV1, infrav1.CgroupV2}
+	return slices.DeleteFunc(all, func(v infrav1.CgroupVersion) bool { return realnode.SupportedCgroups(v) != nil })
+}
+
+func helperMachine(version infrav1.CgroupVersion) string {
+	return "helper-" + strings.ToLower(string(version))
 }
 
 func TestEverythingDiesWithItsParent(t *testing.T) {
@@ -73,11 +97,14 @@ func TestEverythingDiesWithItsParent(t *testing.T) {
 	if running < 5 {
 		t.Fatalf("the helper must run etcd, API server, controller manager and two managers, found %d processes", running)
 	}
-	traces := func() ([]string, error) { return nil, nil }
-	if node, err := plane.RealNodeOf(dir, client.ObjectKey{Namespace: "default", Name: "helper"}); err == nil {
-		traces = node.Traces
-	} else {
-		t.Log("without a real node:", err)
+	var nodes []plane.RealNode
+	for _, version := range cgroupVersions() {
+		node, err := plane.RealNodeOf(dir, client.ObjectKey{Namespace: "default", Name: helperMachine(version)})
+		if err != nil {
+			t.Log("without a real node:", err)
+			continue
+		}
+		nodes = append(nodes, node)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -88,11 +115,13 @@ func TestEverythingDiesWithItsParent(t *testing.T) {
 		if left := commandLines(t, dir); len(left) > 0 {
 			return fmt.Errorf("processes survive: %v", left)
 		}
-		left, err := traces()
-		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("the real node leaves %v", left)
+		for _, node := range nodes {
+			left, err := node.Traces()
+			if err != nil || len(left) > 0 {
+				return fmt.Errorf("a real node leaves %v: %w", left, err)
+			}
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)

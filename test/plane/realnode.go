@@ -12,9 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/image"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/realnode"
 )
@@ -22,6 +24,30 @@ import (
 // RealNodes says why PlaneMachines with the Real backend cannot run here, or nil.
 // It is the reason for a test to skip.
 func (p *Plane) RealNodes() error { return realnode.Supported(p.bin) }
+
+// EachCgroupVersion runs a test of real nodes once for each version of control groups.
+// What this machine cannot do is skipped, with the reason; there has to be one that it can
+// do where real nodes run at all.
+func (p *Plane) EachCgroupVersion(t *testing.T, test func(*testing.T, infrav1.CgroupVersion)) {
+	t.Helper()
+	if err := p.RealNodes(); err != nil {
+		t.Skip(err)
+	}
+	can := false
+	for _, version := range []infrav1.CgroupVersion{infrav1.CgroupV1, infrav1.CgroupV2} {
+		err := realnode.SupportedCgroups(version)
+		can = can || err == nil
+		t.Run("cgroup-"+strings.ToLower(string(version)), func(t *testing.T) {
+			if err != nil {
+				t.Skip(err)
+			}
+			test(t, version)
+		})
+	}
+	if !can {
+		t.Error("real nodes must run with one version of control groups at least")
+	}
+}
 
 // ImportImage makes an image called ref out of one static binary, its entry
 // point, and gives it to all real nodes of the plane, present and future. Pods
@@ -87,7 +113,7 @@ func (n RealNode) Traces() ([]string, error) {
 		return nil, err
 	}
 	traces := slices.Collect(maps.Values(lines))
-	group := "plane-" + filepath.Base(n.dir)
+	group := realnode.Group(n.dir)
 	for _, pattern := range []string{n.dir, "/sys/fs/cgroup/" + group, "/sys/fs/cgroup/*/" + group} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {

@@ -41,6 +41,8 @@ type Host struct {
 	LeaseSeconds int32
 	// Silent hosts are off the network.
 	Silent bool
+	// Cgroups is the version to see, where the backend can choose; empty means any.
+	Cgroups infrav1.CgroupVersion
 }
 
 // A Backend turns Hosts into Nodes. Both methods are idempotent and may be called
@@ -220,6 +222,7 @@ func (r *machineReconciler) host(ctx context.Context, pm *infrav1.PlaneMachine, 
 		Cluster: client.ObjectKeyFromObject(cluster), ID: id(pm),
 		NodeName: pm.Spec.NodeName, ProviderID: fmt.Sprintf("plane://%s/%s", pm.Namespace, pm.Name),
 		MachineID: pm.Spec.MachineID, Version: machine.Spec.Version, LeaseSeconds: 40, Silent: pm.Spec.Faults.Heartbeat != "",
+		Cgroups: pm.Spec.Cgroups,
 	}
 	if h.NodeName == "" {
 		h.NodeName = machine.Name

@@ -5,6 +5,7 @@ package realnode
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -18,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/controllers"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/image"
@@ -26,14 +28,17 @@ import (
 
 // Backend makes real nodes.
 type Backend struct {
-	// Bin holds the programs. Dir holds image archives (images/) and a link to
-	// the directory of every node (nodes/<namespace>-<name>).
+	// Bin holds the programs. Dir holds image archives (images/), a link to the
+	// directory of every node (nodes/<namespace>-<name>), and the logs of their
+	// programs (logs/<namespace>-<name>-<program>.log).
 	Bin, Dir string
 	// Kubeconfigs reach the workload clusters.
 	Kubeconfigs *remote.Kubeconfigs
 
 	mu    sync.Mutex
 	nodes map[string]*node
+	// failures are why the last node of a Host ended.
+	failures map[string]error
 }
 
 // node is a warden that was started.
@@ -70,48 +75,74 @@ func (b *Backend) Ensure(ctx context.Context, h controllers.Host) (string, error
 		if err := b.start(ctx, h, addr); err != nil {
 			return "", fmt.Errorf("starting node %s: %w", h.NodeName, err)
 		}
-		return "", fmt.Errorf("%w: starting", controllers.ErrNotYet)
+		return "", b.notYet(h, "starting")
 	case !n.running():
 		delete(b.nodes, h.ID)
-		return "", fmt.Errorf("node %s ended: %s", h.NodeName, strings.TrimSpace(n.out.String()))
+		err := fmt.Errorf("node %s ended: %s", h.NodeName, strings.TrimSpace(n.out.String()))
+		b.failures[h.ID] = err
+		return "", err
 	}
 	if _, err := os.Stat(filepath.Join(n.dir, readyFile)); err != nil {
-		return "", fmt.Errorf("%w: waiting for the kubelet", controllers.ErrNotYet)
+		return "", b.notYet(h, "waiting for the kubelet")
 	}
 	return addr.String(), nil
 }
 
+// notYet says what a Host waits for, and what it came to the last time: it is started
+// again and again, and whoever looks does not look at the moment when it ends.
+func (b *Backend) notYet(h controllers.Host, what string) error {
+	if before, ok := b.failures[h.ID]; ok {
+		return fmt.Errorf("%w: %s again: %w", controllers.ErrNotYet, what, before)
+	}
+	return fmt.Errorf("%w: %s", controllers.ErrNotYet, what)
+}
+
+// dirPattern names the directories of nodes.
+const dirPattern = "pn-*"
+
 func (b *Backend) start(ctx context.Context, h controllers.Host, addr net.IP) error {
-	dir, err := os.MkdirTemp("", "pn-")
+	if err := sweep(); err != nil {
+		klog.ErrorS(err, "Removing what nodes left whose warden was killed")
+	}
+	dir, err := os.MkdirTemp("", dirPattern)
 	if err != nil {
 		return err
 	}
-	s, err := b.spec(dir, h, addr)
+	n, err := b.prepareAndLaunch(ctx, dir, h, addr)
 	if err != nil {
-		return err
-	}
-	cfg, err := b.Kubeconfigs.Config(ctx, h.Cluster)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(s.path("ca.crt"), cfg.CAData, 0o600); err != nil {
-		return err
-	}
-	if err := s.writeCredentials(ctx, cfg); err != nil {
-		return err
-	}
-	if err := s.write(); err != nil {
-		return err
-	}
-	n, err := launch(dir)
-	if err != nil {
-		return err
+		return errors.Join(err, os.RemoveAll(dir))
 	}
 	if b.nodes == nil {
-		b.nodes = map[string]*node{}
+		b.nodes, b.failures = map[string]*node{}, map[string]error{}
 	}
 	b.nodes[h.ID] = n
 	return b.link(h.ID, dir)
+}
+
+func (b *Backend) prepareAndLaunch(ctx context.Context, dir string, h controllers.Host, addr net.IP) (*node, error) {
+	locked, err := lock(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = locked.Close() }() // the warden keeps it
+	s, err := b.spec(dir, h, addr)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := b.Kubeconfigs.Config(ctx, h.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(s.path("ca.crt"), cfg.CAData, 0o600); err != nil {
+		return nil, err
+	}
+	if err := s.writeCredentials(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if err := s.write(); err != nil {
+		return nil, err
+	}
+	return launch(dir, locked)
 }
 
 func (b *Backend) spec(dir string, h controllers.Host, addr net.IP) (Spec, error) {
@@ -127,11 +158,26 @@ func (b *Backend) spec(dir string, h controllers.Host, addr net.IP) (Spec, error
 	if err := b.ensurePause(images); err != nil {
 		return Spec{}, err
 	}
+	mounts, err := readCgroupMounts()
+	if err != nil {
+		return Spec{}, err
+	}
+	if h.Cgroups == "" {
+		h.Cgroups = mounts.version()
+	}
+	if err := mounts.lacks(h.Cgroups); err != nil {
+		return Spec{}, err
+	}
+	logs := filepath.Join(b.Dir, "logs")
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return Spec{}, err
+	}
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(dir))
 	return Spec{
 		Dir: dir, Bin: b.Bin, Images: images, NodeName: h.NodeName, ProviderID: h.ProviderID, Address: addr.String(),
-		Cgroup: "/plane-" + filepath.Base(dir), Subnet: fmt.Sprintf("10.%d.%d", 200+sum.Sum32()%50, sum.Sum32()>>8&0xff),
+		Cgroups: h.Cgroups, Unified: mounts.unified, Log: filepath.Join(logs, fileName(h.ID)),
+		Subnet:      fmt.Sprintf("10.%d.%d", 200+sum.Sum32()%50, sum.Sum32()>>8&0xff),
 		KubeletPort: ports[0], HealthPort: ports[1], Runc: runc,
 	}, nil
 }
@@ -151,8 +197,11 @@ func (b *Backend) ensurePause(dir string) error {
 	return os.WriteFile(file, buf.Bytes(), 0o600)
 }
 
+// fileName is what files of a Host are called.
+func fileName(id string) string { return strings.ReplaceAll(id, "/", "-") }
+
 func (b *Backend) link(id, dir string) error {
-	name := filepath.Join(b.Dir, "nodes", strings.ReplaceAll(id, "/", "-"))
+	name := filepath.Join(b.Dir, "nodes", fileName(id))
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
@@ -172,8 +221,12 @@ func (b *Backend) Remove(ctx context.Context, h controllers.Host, deleteNode boo
 		}
 		b.mu.Lock()
 		delete(b.nodes, h.ID)
+		delete(b.failures, h.ID)
 		b.mu.Unlock()
-		_ = os.Remove(filepath.Join(b.Dir, "nodes", strings.ReplaceAll(h.ID, "/", "-")))
+		_ = os.Remove(filepath.Join(b.Dir, "nodes", fileName(h.ID)))
+		if err := removeAbandoned(n.dir); err != nil {
+			return err
+		}
 	}
 	if !deleteNode {
 		return nil

@@ -9,9 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"text/template"
+
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// A Spec is all a warden needs to know. It is a file, spec.json, in Dir.
+// A Spec is all a warden needs to know. It is a file in Dir.
 type Spec struct {
 	// Dir is short: paths of sockets below it are limited to 108 bytes.
 	Dir string
@@ -19,8 +21,12 @@ type Spec struct {
 	Bin, Images string
 	// NodeName, ProviderID and Address are the Node's.
 	NodeName, ProviderID, Address string
-	// Cgroup is the parent of its pods' control groups.
-	Cgroup string
+	// Cgroups is the version of control groups that the node sees, Unified where this
+	// machine has those of version 2.
+	Cgroups infrav1.CgroupVersion
+	Unified string
+	// Log begins the paths of its programs' logs, which outlive it.
+	Log string
 	// Subnet is where its pods get their addresses, a /24 without its last byte.
 	Subnet string
 	// KubeletPort and HealthPort are free.
@@ -28,6 +34,12 @@ type Spec struct {
 	// Runc is the path of runc.
 	Runc string
 }
+
+// specFile is written when the directory is locked. See sweep.
+const specFile = "spec.json"
+
+// containerdSocket is below Dir.
+const containerdSocket = "containerd.sock"
 
 // pauseImage is the sandbox of every pod.
 const pauseImage = "plane.local/pause:1"
@@ -55,7 +67,7 @@ conf_dir = "{{.Dir}}/cni"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
-BinaryName = "{{.Runc}}"
+BinaryName = "{{.Runtime}}"
 SystemdCgroup = false
 `
 
@@ -71,7 +83,7 @@ authentication:
   x509: {clientCAFile: {{.Dir}}/ca.crt}
 authorization: {mode: Webhook}
 cgroupDriver: cgroupfs
-cgroupRoot: {{.Cgroup}}
+cgroupRoot: {{.CgroupRoot}}
 failCgroupV1: false
 failSwapOn: false
 makeIPTablesUtilChains: false
@@ -109,16 +121,48 @@ func (s Spec) write() error {
 			return err
 		}
 	}
-	return os.WriteFile(s.path("spec.json"), raw, 0o600)
+	return os.WriteFile(s.path(specFile), raw, 0o600)
 }
 
 func readSpec(dir string) (Spec, error) {
 	var s Spec
-	raw, err := os.ReadFile(filepath.Join(dir, "spec.json")) //nolint:gosec // our own file
+	raw, err := os.ReadFile(filepath.Join(dir, specFile)) //nolint:gosec // our own file
 	if err != nil {
 		return s, err
 	}
 	return s, json.Unmarshal(raw, &s)
+}
+
+// CgroupRoot is the parent of its pods' control groups, as the node sees it.
+func (s Spec) CgroupRoot() string {
+	if s.Cgroups == infrav1.CgroupV2 {
+		return "/"
+	}
+	return "/" + Group(s.Dir)
+}
+
+// Runtime is what containerd is told is runc.
+func (s Spec) Runtime() string {
+	if s.Cgroups == infrav1.CgroupV2 {
+		return filepath.Join(s.Bin, "plane-runc")
+	}
+	return s.Runc
+}
+
+func (s Spec) log(program string) string { return s.Log + "-" + program + ".log" }
+
+// logTail is what a program wrote last, and where the rest is.
+func (s Spec) logTail(program string) string {
+	const most = 4 << 10 // for a condition, which people read
+	text, err := os.ReadFile(s.log(program))
+	if err != nil {
+		return err.Error()
+	}
+	if cut := len(text) - most; cut > 0 {
+		text = text[cut:]
+		text = text[bytes.IndexByte(text, '\n')+1:]
+	}
+	return fmt.Sprintf("the end of %s:\n%s", s.log(program), text)
 }
 
 func (s Spec) path(elem string) string { return filepath.Join(s.Dir, elem) }

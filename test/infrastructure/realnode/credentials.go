@@ -15,6 +15,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -72,7 +73,8 @@ func sign(ctx context.Context, cfg *rest.Config, request []byte) ([]byte, error)
 	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "PlaneMachine",
 	}}
-	if _, err := requests.UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{}); err != nil {
+	// The controller manager approves such a request, too, and may be the first.
+	if _, err := requests.UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
 		return nil, err
 	}
 	tick := time.NewTicker(100 * time.Millisecond)

@@ -12,7 +12,7 @@ import (
 
 // Import loads an image archive into the node that lives in dir.
 func Import(ctx context.Context, bin, dir, archive string) error {
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "ctr"), "--address", filepath.Join(dir, "containerd.sock"), //nolint:gosec // our own program
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "ctr"), "--address", filepath.Join(dir, containerdSocket), //nolint:gosec // our own program
 		"--namespace", "k8s.io", "images", "import", "--local", archive)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("importing %s: %w: %s", archive, err, strings.TrimSpace(string(out)))

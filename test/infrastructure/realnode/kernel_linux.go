@@ -5,9 +5,7 @@ package realnode
 import (
 	"bufio"
 	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,8 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-const cgroupMount = "/sys/fs/cgroup"
 
 // Processes die of SIGKILL in their own time, but not for longer than 20 s.
 const (
@@ -42,42 +38,8 @@ func (s Spec) mounts() error {
 	return nil
 }
 
-// hierarchies are the roots of all control group hierarchies: one in version 2,
-// one per controller in version 1.
-func hierarchies() []string {
-	if _, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers")); err == nil {
-		return []string{cgroupMount}
-	}
-	entries, err := os.ReadDir(cgroupMount)
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, e := range entries {
-		if e.IsDir() {
-			out = append(out, filepath.Join(cgroupMount, e.Name()))
-		}
-	}
-	return out
-}
-
-func (s Spec) makeCgroups() error {
-	for _, h := range hierarchies() {
-		for _, dir := range []string{h, filepath.Join(h, s.Cgroup)} {
-			if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // as everybody's
-				return err
-			}
-			// Version 2 only. A controller that is not there is not delegated.
-			for _, c := range []string{"+cpu", "+memory", "+pids", "+cpuset", "+io"} {
-				_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(c), 0)
-			}
-		}
-	}
-	return nil
-}
-
 // cleanUp ends every process below the warden and removes what they left.
-func (s Spec) cleanUp() error {
+func (s Spec) cleanUp(groups []string) error {
 	for try := 0; try < killTries && killDescendants(os.Getpid()); try++ {
 		<-time.NewTimer(killPause).C
 	}
@@ -85,10 +47,7 @@ func (s Spec) cleanUp() error {
 	for _, m := range slices.Backward(mountsBelow(s.Dir)) {
 		errs = append(errs, unix.Unmount(m, unix.MNT_DETACH))
 	}
-	for _, h := range hierarchies() {
-		errs = append(errs, removeCgroups(filepath.Join(h, s.Cgroup)))
-	}
-	return errors.Join(append(errs, os.RemoveAll(s.Dir))...)
+	return errors.Join(append(errs, remove(s.Dir, groups))...)
 }
 
 // killDescendants kills everything that has pid among its ancestors and reaps
@@ -119,22 +78,4 @@ func mountsBelow(dir string) []string {
 		}
 	}
 	return out
-}
-
-// removeCgroups removes a control group and those in it, children first: they
-// are directories that hold files nobody can remove.
-func removeCgroups(dir string) error {
-	var dirs []string
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			dirs = append(dirs, path)
-		}
-		return nil
-	})
-	for _, d := range slices.Backward(dirs) {
-		if e := os.Remove(d); e != nil && !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
-	}
-	return err
 }

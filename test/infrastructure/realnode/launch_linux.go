@@ -11,7 +11,8 @@ import (
 
 // launch runs this program again as the warden of dir, in a mount namespace and
 // a session of its own: it must outlive us for as long as it takes to clean up.
-func launch(dir string) (*node, error) {
+// It inherits the lock of dir.
+func launch(dir string, locked *os.File) (*node, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -19,6 +20,7 @@ func launch(dir string) (*node, error) {
 	cmd := exec.Command(self, "node", dir) //nolint:gosec,noctx // ended by closing its input
 	n := &node{dir: dir, out: &bytes.Buffer{}, ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = n.out, n.out
+	cmd.ExtraFiles = []*os.File{lockedFD - 3: locked}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS}
 	if n.stdin, err = cmd.StdinPipe(); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ package realnode
 import (
 	"errors"
 	"io"
+	"os"
 )
 
 const readyFile = "ready"
@@ -16,4 +17,10 @@ var errLinux = errors.New("real nodes need Linux")
 // Warden needs Linux.
 func Warden(string, io.Reader) error { return errLinux }
 
-func launch(string) (*node, error) { return nil, errLinux }
+func launch(string, *os.File) (*node, error) { return nil, errLinux }
+
+func lock(string) (*os.File, error) { return nil, errLinux }
+
+func sweep() error { return nil }
+
+func removeAbandoned(string) error { return nil }

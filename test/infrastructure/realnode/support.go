@@ -10,15 +10,18 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
 // Programs are what a real node runs, from the directory of the plane.
 func programs() []string {
-	return []string{"kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "pause", "cni/ptp", "cni/host-local", "cni/loopback"}
+	return []string{"kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "pause", "plane-runc", "cni/ptp", "cni/host-local", "cni/loopback"}
 }
 
 // Supported says why real nodes cannot run here, or nil. bin is the directory of
-// the plane's programs.
+// the plane's programs. Nodes may still be unable to see a version of control groups:
+// see SupportedCgroups.
 func Supported(bin string) error {
 	if runtime.GOOS != "linux" {
 		return errors.New("real nodes need Linux")
@@ -31,13 +34,26 @@ func Supported(bin string) error {
 			return fmt.Errorf("real nodes need `make plane-binaries`: %w", err)
 		}
 	}
-	for _, p := range []string{"runc", "ip"} {
+	for _, p := range []string{"runc", "ip", "mount", "sh"} {
 		if _, err := exec.LookPath(p); err != nil {
 			return fmt.Errorf("real nodes need %s, try `make plane-node-deps`: %w", p, err)
 		}
 	}
 	if _, err := address(); err != nil {
 		return err
+	}
+	return nil
+}
+
+// SupportedCgroups says why a real node cannot see control groups of a version here,
+// or nil.
+func SupportedCgroups(version infrav1.CgroupVersion) error {
+	mounts, err := readCgroupMounts()
+	if err != nil {
+		return err
+	}
+	if err := mounts.lacks(version); err != nil {
+		return fmt.Errorf("real nodes cannot see control groups of version %s: %w", version, err)
 	}
 	return nil
 }

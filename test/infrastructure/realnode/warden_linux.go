@@ -22,10 +22,21 @@ import (
 // readyFile says that the kubelet answers.
 const readyFile = "ready"
 
+// The programs of a node.
+const (
+	containerd = "containerd"
+	kubelet    = "kubelet"
+)
+
+// upTimeout is how long they may take until they answer: 3 s on two idle cores, and
+// less than tests wait for a Machine, or nobody would hear what is wrong.
+const upTimeout = 90 * time.Second
+
 // Warden runs the node described in dir until in is closed, and removes every
 // trace of it. It expects a mount namespace of its own, and must be called from
 // the main goroutine of a process that does nothing else.
 func Warden(dir string, in io.Reader) error {
+	unix.CloseOnExec(lockedFD)
 	// Children die with the thread that started them (PR_SET_PDEATHSIG).
 	runtime.LockOSThread()
 	s, err := readSpec(dir)
@@ -41,39 +52,25 @@ func Warden(dir string, in io.Reader) error {
 		_, _ = io.Copy(io.Discard, in)
 		cancel()
 	}()
-	err = s.run(ctx)
+	groups, err := s.groups()
+	if err == nil {
+		err = s.run(ctx, groups)
+	}
 	if ctx.Err() != nil {
 		err = nil // told to end
 	}
-	return errors.Join(err, s.cleanUp())
+	return errors.Join(err, s.cleanUp(groups))
 }
 
-func (s Spec) run(ctx context.Context) error {
+func (s Spec) run(ctx context.Context, groups []string) error {
 	if err := s.mounts(); err != nil {
 		return fmt.Errorf("preparing mounts: %w", err)
 	}
-	if err := s.makeCgroups(); err != nil {
+	if err := s.makeCgroups(groups); err != nil {
 		return fmt.Errorf("preparing control groups: %w", err)
 	}
 	ended := make(chan error, 2)
-	if err := s.start(ended, "containerd", "--config", s.path("containerd.toml")); err != nil {
-		return err
-	}
-	if err := s.await(ctx, ended, func() error { return dial("unix", s.path("containerd.sock")) }); err != nil {
-		return err
-	}
-	if err := s.importImages(ctx); err != nil {
-		return err
-	}
-	err := s.start(ended, "kubelet", "--config", s.path("kubelet.yaml"), "--kubeconfig", s.path("kubeconfig"), "--root-dir", s.path("kubelet"),
-		"--cert-dir", s.path("pki"), "--hostname-override", s.NodeName, "--node-ip", s.Address, "--v", "2")
-	if err != nil {
-		return err
-	}
-	if err := s.await(ctx, ended, func() error { return healthy(ctx, s.HealthPort) }); err != nil {
-		return err
-	}
-	if err := os.WriteFile(s.path(readyFile), nil, 0o600); err != nil {
+	if err := s.up(ctx, ended); err != nil {
 		return err
 	}
 	select {
@@ -84,36 +81,68 @@ func (s Spec) run(ctx context.Context) error {
 	}
 }
 
+// up starts the programs of the node and returns when the kubelet answers. Their ends
+// go to ended.
+func (s Spec) up(ctx context.Context, ended chan error) error {
+	ctx, cancel := context.WithTimeout(ctx, upTimeout)
+	defer cancel()
+	if err := s.start(ended, containerd, "--config", s.path("containerd.toml")); err != nil {
+		return err
+	}
+	if err := s.await(ctx, ended, containerd, func() error { return dial("unix", s.path(containerdSocket)) }); err != nil {
+		return err
+	}
+	if err := s.importImages(ctx); err != nil {
+		return err
+	}
+	err := s.start(ended, kubelet, "--config", s.path("kubelet.yaml"), "--kubeconfig", s.path("kubeconfig"), "--root-dir", s.path("kubelet"),
+		"--cert-dir", s.path("pki"), "--hostname-override", s.NodeName, "--node-ip", s.Address, "--v", "2")
+	if err != nil {
+		return err
+	}
+	if err := s.await(ctx, ended, kubelet, func() error { return healthy(ctx, s.HealthPort) }); err != nil {
+		return err
+	}
+	return os.WriteFile(s.path(readyFile), nil, 0o600)
+}
+
 func (s Spec) start(ended chan<- error, name string, args ...string) error {
-	log, err := os.OpenFile(s.path(name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(s.log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(filepath.Join(s.Bin, name), args...) //nolint:gosec,noctx // ended by cleanUp
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), "PATH="+s.Bin+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	cmd.Env = append(os.Environ(), "PATH="+s.Bin+":"+filepath.Dir(s.Runc)+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := s.startProgram(cmd); err != nil {
 		return fmt.Errorf("starting %s: %w", name, err)
 	}
-	go func() { ended <- fmt.Errorf("%s ended: %w, see %s", name, errors.Join(cmd.Wait()), log.Name()) }()
+	go func() {
+		_ = cmd.Wait()
+		ended <- fmt.Errorf("%s ended: %s\n%s", name, cmd.ProcessState, s.logTail(name))
+	}()
 	return nil
 }
 
-func (s Spec) await(ctx context.Context, ended <-chan error, ready func() error) error {
+// await returns when a program is ready, and with the end of its log when it never is.
+func (s Spec) await(ctx context.Context, ended <-chan error, name string, ready func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for ready() != nil {
+	for {
+		not := ready()
+		if not == nil {
+			return nil
+		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("%s is not ready: %w: %w\n%s", name, ctx.Err(), not, s.logTail(name))
 		case err := <-ended:
 			return err
 		case <-tick.C:
 		}
 	}
-	return nil
 }
 
 func dial(network, address string) error {

@@ -16,6 +16,16 @@ const (
 	Real Backend = "Real"
 )
 
+// CgroupVersion is a version of control groups.
+// +kubebuilder:validation:Enum=V1;V2
+type CgroupVersion string
+
+// The versions of control groups.
+const (
+	CgroupV1 CgroupVersion = "V1"
+	CgroupV2 CgroupVersion = "V2"
+)
+
 // NodeRemoval says who deletes the Node when the Machine goes.
 // +kubebuilder:validation:Enum=ClusterAPI;Provider
 type NodeRemoval string
@@ -76,6 +86,10 @@ type PlaneMachineSpec struct {
 	// Backend is Simulated unless it says otherwise.
 	// +optional
 	Backend Backend `json:"backend,omitempty"`
+
+	// Cgroups is the version that a real node sees; absent means that of this machine.
+	// +optional
+	Cgroups CgroupVersion `json:"cgroups,omitempty"`
 
 	// NodeName is the Node's name; absent means the Machine's.
 	// +optional
