@@ -41,12 +41,48 @@ const (
 )
 
 // TestRealNodeIsGivenBack is the whole story on a kubelet: the manager installs the
-// agent, which runs with the rights that ship and tells the owner from a workload.
+// agent, which runs with the rights that ship and tells the owner from a workload. The
+// box is lent once for each version of control groups, since the agent reads those.
 func TestRealNodeIsGivenBack(t *testing.T) {
 	t.Parallel()
 	l, program := newRealLab(t, "real")
-	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillIfCommands = []string{ownersProgram} },
-		infrav1.PlaneMachineSpec{Backend: infrav1.Real})
+	person := l.owner("real-owner")
+	var sm *v1alpha1.ScheduledMachine
+	lent := 0
+	shared.EachCgroupVersion(t, func(t *testing.T, version infrav1.CgroupVersion) {
+		t.Helper()
+		l := l.in(t)
+		infra := infrav1.PlaneMachineSpec{Backend: infrav1.Real, Cgroups: version}
+		if sm == nil {
+			sm = l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillIfCommands = []string{ownersProgram} }, infra)
+		} else {
+			changed := l.scheduledMachine("box", infra)
+			l.edit(sm, func() { sm.Spec.InfrastructureSpec = changed.Spec.InfrastructureSpec })
+			l.resume(sm, person)
+		}
+		lent++
+		l.wantGivenBack(sm, program, lent)
+	})
+	if sm != nil {
+		l.resume(sm, person)
+		l.waitAgent(sm).wantDetector(t, kernelDetector(t))
+	}
+}
+
+// in is the lab for a subtest.
+func (l *lab) in(t *testing.T) *lab { return &lab{Workload: l.Workload, t: t} }
+
+// resume has a person lend a machine again that was taken back.
+func (l *lab) resume(sm *v1alpha1.ScheduledMachine, person owner) {
+	l.t.Helper()
+	wantInOrder(l.t, owner{l, person.kubeconfig}.run("resume", sm.Name), "on again", "the machine joins now")
+	l.waitPhase(sm, active, metav1.ConditionTrue)
+}
+
+// wantGivenBack starts the owner's program on a machine that is lent, for the nth time.
+func (l *lab) wantGivenBack(sm *v1alpha1.ScheduledMachine, program string, nth int) {
+	t := l.t
+	t.Helper()
 	box, err := shared.RealNode(client.ObjectKeyFromObject(familyOf(sm).infra))
 	l.must(err)
 	objects, err := manifests.Objects()
@@ -65,7 +101,7 @@ func TestRealNodeIsGivenBack(t *testing.T) {
 	owner := l.startCommand("sh", "-c", "exec "+program)
 	l.wantReclaimed(sm, ownersProgram)
 	t.Logf("from the start of the owner's program to the end of the reclaim: %v", time.Since(begin).Round(time.Millisecond))
-	l.wantAskedOnce(sm)
+	l.wantAsked(sm, nth)
 	for _, p := range processes {
 		if p.Alive() {
 			t.Errorf("process %d of the node, %s, must have ended", p.PID, p.Name)
@@ -75,11 +111,7 @@ func TestRealNodeIsGivenBack(t *testing.T) {
 		t.Errorf("the machine must be as it was before it was lent: %v, %v", left, err)
 	}
 	l.wantUntouched(owner)
-
 	l.must(owner.Process.Kill())
-	wantInOrder(t, l.owner("real-owner").run("resume", sm.Name), "on again", "the machine joins now")
-	l.waitPhase(sm, active, metav1.ConditionTrue)
-	l.waitAgent(sm).wantDetector(t, kernelDetector(t))
 }
 
 // TestRealNodeIsGivenBackByAnAgentThatOnlyPolls has an agent without a capability. All
@@ -102,7 +134,7 @@ func TestRealNodeIsGivenBackByAnAgentThatOnlyPolls(t *testing.T) {
 
 	owner := l.startCommand("sh", "-c", "exec "+program)
 	l.wantReclaimed(sm, ownersProgram)
-	l.wantAskedOnce(sm)
+	l.wantAsked(sm, 1)
 	l.wantUntouched(owner)
 }
 
@@ -356,8 +388,8 @@ func (a installedAgent) metrics(ctx context.Context) (string, error) {
 // whose volumes are, and checks that the agent sees them and keeps quiet.
 func (l *lab) wantIgnored(sm *v1alpha1.ScheduledMachine, agent installedAgent) {
 	l.t.Helper()
-	l.runImage(sm, "workload", workloadImage)
-	volumes := l.runImage(sm, "volumes", workloadImage, withVolumes)
+	l.runImage(sm, fmt.Sprintf("workload-%d", agent.PID), workloadImage)
+	volumes := l.runImage(sm, fmt.Sprintf("volumes-%d", agent.PID), workloadImage, withVolumes)
 	l.must(l.Client.Delete(timeout(l.t, patience), volumes))
 	l.must(l.WaitGone(timeout(l.t, patience), volumes))
 	seen := func(ctx context.Context) error {
@@ -405,9 +437,9 @@ func wantNamed(t *testing.T, processes []realnode.Process, names ...string) {
 	}
 }
 
-// wantAskedOnce checks that the agent's requests were within its rights, that one of
-// them asked for the machine, and that one before said what it looks for.
-func (l *lab) wantAskedOnce(sm *v1alpha1.ScheduledMachine) {
+// wantAsked checks that the agent's requests were within its rights, that for each time
+// one of them asked for the machine, and that one before said what it looks for.
+func (l *lab) wantAsked(sm *v1alpha1.ScheduledMachine, times int) {
 	l.t.Helper()
 	asked, said := 0, 0
 	for _, e := range l.audit(l.Cluster) {
@@ -419,15 +451,15 @@ func (l *lab) wantAskedOnce(sm *v1alpha1.ScheduledMachine) {
 		}
 		switch text := body(e); {
 		case !isWrite(e):
-		case strings.Contains(text, reclaim.Reason(ownersProgram)):
+		case strings.Contains(text, reclaim.Reason(ownersProgram)) && asked < said:
 			asked++
-		case strings.Contains(text, reclaim.StateAnnotation) && asked == 0:
+		case strings.Contains(text, reclaim.StateAnnotation) && said == asked:
 			said++
 		default:
 			l.t.Errorf("the agent may write nothing but its request, and before it what it looks for: %s", describe(e))
 		}
 	}
-	if asked != 1 || said != 1 {
-		l.t.Errorf("the agent has to ask once for %s, and to say once what it looks for, not %d and %d times", sm.Name, asked, said)
+	if asked != times || said != times {
+		l.t.Errorf("the agent has to ask %d times for %s, and to say as often what it looks for, not %d and %d times", times, sm.Name, asked, said)
 	}
 }
