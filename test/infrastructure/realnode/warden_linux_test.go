@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package realnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+)
+
+// TestMain makes this test binary a warden, too: launch runs its own program again.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "node" {
+		if err := Warden(os.Args[2], os.Stdin); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestProgramThatEndsIsHeard(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version infrav1.CgroupVersion) {
+		s, n := startNode(t, version, "cat /proc/self/cgroup; ls -d /sys/fs/cgroup/*; echo that is the reason >&2; exit 7")
+		<-n.ended
+		for _, want := range []string{"containerd ended: exit status 7", "that is the reason", s.log(containerd)} {
+			if !strings.Contains(n.out.String(), want) {
+				t.Errorf("the error must have %q:\n%s", want, n.out)
+			}
+		}
+		kept, err := os.ReadFile(s.log(containerd))
+		if err != nil || !strings.Contains(string(kept), "that is the reason") {
+			t.Errorf("the log must be kept: %v: %s", err, kept)
+		}
+		sees := strings.Contains(string(kept), "\n0::/node\n") && strings.Contains(string(kept), "\n"+ownGroup+"\n")
+		if sees != (version == infrav1.CgroupV2) {
+			t.Errorf("a node of version 2, and no other, sees one group as the root of all:\n%s", kept)
+		}
+		wantNoTraces(t, s.Dir)
+	})
+}
+
+func TestNodeOfKilledWardenIsSwept(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version infrav1.CgroupVersion) {
+		// A shim is not told that its runtime has ended.
+		s, n := startNode(t, version, `$bin/containerd-shim-runc-v2 -c "echo up; read x <$bin/fifo" shim $dir/`+containerdSocket+" & wait")
+		waitUp(t, s)
+		if err := sweep(); err != nil {
+			t.Fatal(err)
+		}
+		below := Below(os.Getpid())
+		if len(below) != 3 || !below[2].Alive() {
+			t.Fatalf("a node that has its warden must be left alone: %+v", below)
+		}
+		if err := syscall.Kill(below[0].PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-n.ended
+		if _, err := os.Stat(s.Dir); err != nil || !below[2].Alive() {
+			t.Fatalf("this test needs something to sweep: %v", err)
+		}
+		if err := sweep(); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range below {
+			if p.Alive() {
+				t.Errorf("%s must have ended", p.Name)
+			}
+		}
+		wantNoTraces(t, s.Dir)
+	})
+}
+
+func TestProgramThatNeverAnswersIsHeard(t *testing.T) {
+	s := Spec{Log: filepath.Join(t.TempDir(), "box")}
+	if err := os.WriteFile(s.log(kubelet), []byte(strings.Repeat("a line\n", 1000)+"that is the reason\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := s.await(ctx, nil, kubelet, func() error { return errors.New("no answer") })
+	for _, want := range []string{"kubelet is not ready", "no answer", "that is the reason", s.log(kubelet)} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error must have %q: %v", want, err)
+		}
+	}
+	if len(err.Error()) > 5<<10 {
+		t.Errorf("an error is for people to read, and this one has %d bytes", len(err.Error()))
+	}
+}
+
+func TestSweepLeavesWhatIsNotItsOwn(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	elsewhere := t.TempDir()
+	if err := os.WriteFile(filepath.Join(elsewhere, specFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, filepath.Join(os.TempDir(), "pn-link")); err != nil {
+		t.Fatal(err)
+	}
+	starting := filepath.Join(os.TempDir(), "pn-starting")
+	if err := os.Mkdir(starting, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := sweep(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{elsewhere, starting} {
+		if _, err := os.Stat(dir); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// eachVersion runs a test with each version of control groups that is possible here.
+func eachVersion(t *testing.T, test func(*testing.T, infrav1.CgroupVersion)) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("real nodes need root")
+	}
+	for _, version := range []infrav1.CgroupVersion{infrav1.CgroupV1, infrav1.CgroupV2} {
+		t.Run(string(version), func(t *testing.T) {
+			if err := SupportedCgroups(version); err != nil {
+				t.Skip(err)
+			}
+			test(t, version)
+		})
+	}
+}
+
+// startNode starts a node whose containerd is a script. $dir is its directory, $bin
+// that of its programs, which also has a pipe that nobody writes to.
+func startNode(t *testing.T, version infrav1.CgroupVersion, script string) (Spec, *node) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	bin := t.TempDir()
+	t.Setenv("TMPDIR", t.TempDir())
+	dir, err := os.MkdirTemp("", dirPattern)
+	must(err)
+	mounts, err := readCgroupMounts()
+	must(err)
+	s := Spec{Dir: dir, Bin: bin, Cgroups: version, Unified: mounts.unified, Log: filepath.Join(bin, "box")}
+	head := fmt.Sprintf("#!/bin/sh\nbin=%s dir=%s\n", bin, dir)
+	must(os.WriteFile(filepath.Join(bin, containerd), []byte(head+script+"\n"), 0o700))
+	must(syscall.Mkfifo(filepath.Join(bin, "fifo"), 0o600))
+	sh, err := exec.LookPath("sh")
+	must(err)
+	must(os.Symlink(sh, filepath.Join(bin, "containerd-shim-runc-v2")))
+	locked, err := lock(dir)
+	must(err)
+	defer func() { must(locked.Close()) }()
+	must(s.write())
+	n, err := launch(dir, locked)
+	must(err)
+	t.Cleanup(func() {
+		_ = n.stdin.Close()
+		<-n.ended
+	})
+	return s, n
+}
+
+// waitUp waits until the script of a node says so.
+func waitUp(t *testing.T, s Spec) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	err := await.Until(ctx, func(context.Context) error {
+		text, err := os.ReadFile(s.log(containerd))
+		if err == nil && !strings.Contains(string(text), "up\n") {
+			err = fmt.Errorf("it says %q", text)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantNoTraces(t *testing.T, dir string) {
+	t.Helper()
+	mounts, err := readCgroupMounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(mounts.groups(dir), dir) {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s must be gone: %v", path, err)
+		}
+	}
+}
