@@ -76,6 +76,7 @@ func TestNodeOfKilledWardenIsSwept(t *testing.T) {
 		for _, p := range below {
 			if p.Alive() {
 				t.Errorf("%s must have ended", p.Name)
+				_ = syscall.Kill(p.PID, syscall.SIGKILL)
 			}
 		}
 		wantNoTraces(t, s.Dir)
@@ -106,7 +107,8 @@ func TestSweepLeavesWhatIsNotItsOwn(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(elsewhere, specFile), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(elsewhere, filepath.Join(os.TempDir(), "pn-link")); err != nil {
+	link := filepath.Join(os.TempDir(), "pn-link")
+	if err := os.Symlink(elsewhere, link); err != nil {
 		t.Fatal(err)
 	}
 	starting := filepath.Join(os.TempDir(), "pn-starting")
@@ -116,7 +118,7 @@ func TestSweepLeavesWhatIsNotItsOwn(t *testing.T) {
 	if err := sweep(); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{elsewhere, starting} {
+	for _, dir := range []string{elsewhere, link, starting} {
 		if _, err := os.Stat(dir); err != nil {
 			t.Error(err)
 		}
