@@ -97,8 +97,8 @@ func (b *Backend) notYet(h controllers.Host, what string) error {
 	return fmt.Errorf("%w: %s", controllers.ErrNotYet, what)
 }
 
-// dirPattern names the directories of nodes.
-const dirPattern = "pn-*"
+// dirPattern names the directories of nodes, and no others: see sweep.
+const dirPattern = "plane-rn-*"
 
 func (b *Backend) start(ctx context.Context, h controllers.Host, addr net.IP) error {
 	if err := sweep(); err != nil {

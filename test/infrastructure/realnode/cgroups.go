@@ -17,7 +17,7 @@ import (
 const cgroupMount = "/sys/fs/cgroup"
 
 // Group is the name of the control groups of the node that lives in dir.
-func Group(dir string) string { return "plane-" + filepath.Base(dir) }
+func Group(dir string) string { return filepath.Base(dir) }
 
 // cgroupMounts are the control groups that this machine has mounted.
 type cgroupMounts struct {

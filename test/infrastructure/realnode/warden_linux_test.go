@@ -107,11 +107,11 @@ func TestSweepLeavesWhatIsNotItsOwn(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(elsewhere, specFile), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	link := filepath.Join(os.TempDir(), "pn-link")
+	link := filepath.Join(os.TempDir(), "plane-rn-link")
 	if err := os.Symlink(elsewhere, link); err != nil {
 		t.Fatal(err)
 	}
-	starting := filepath.Join(os.TempDir(), "pn-starting")
+	starting := filepath.Join(os.TempDir(), "plane-rn-starting")
 	if err := os.Mkdir(starting, 0o700); err != nil {
 		t.Fatal(err)
 	}
