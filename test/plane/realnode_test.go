@@ -45,6 +45,7 @@ func TestRealNodeRunsPodAndLeavesNothing(t *testing.T) {
 		}
 	})
 	shared.EachCgroupVersion(t, func(t *testing.T, version infrav1.CgroupVersion) {
+		t.Helper()
 		t.Parallel()
 		testRealNode(t, w, version)
 	})

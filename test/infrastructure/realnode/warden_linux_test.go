@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 
 func TestProgramThatEndsIsHeard(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version infrav1.CgroupVersion) {
+		t.Helper()
 		s, n := startNode(t, version, "cat /proc/self/cgroup; ls -d /sys/fs/cgroup/*; echo that is the reason >&2; exit 7")
 		<-n.ended
 		for _, want := range []string{"containerd ended: exit status 7", "that is the reason", s.log(containerd)} {
@@ -53,6 +54,7 @@ func TestProgramThatEndsIsHeard(t *testing.T) {
 
 func TestNodeOfKilledWardenIsSwept(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version infrav1.CgroupVersion) {
+		t.Helper()
 		// A shim is not told that its runtime has ended.
 		s, n := startNode(t, version, `$bin/containerd-shim-runc-v2 -c "echo up; read x <$bin/fifo" shim $dir/`+containerdSocket+" & wait")
 		waitUp(t, s)
@@ -153,7 +155,7 @@ func startNode(t *testing.T, version infrav1.CgroupVersion, script string) (Spec
 	}
 	bin := t.TempDir()
 	t.Setenv("TMPDIR", t.TempDir())
-	dir, err := os.MkdirTemp("", dirPattern)
+	dir, err := os.MkdirTemp("", dirPattern) //nolint:usetesting // by this name it is found
 	must(err)
 	mounts, err := readCgroupMounts()
 	must(err)

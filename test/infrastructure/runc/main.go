@@ -67,5 +67,5 @@ func rewrite(config string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", config, err)
 	}
-	return os.WriteFile(config, after, 0o600)
+	return os.WriteFile(config, after, 0o600) //nolint:gosec // containerd's own file
 }
