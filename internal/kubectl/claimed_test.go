@@ -23,7 +23,7 @@ func TestWhyNamesWhoHasTheHost(t *testing.T) {
 		"Second": {
 			"Whoever waits reads for whom.", v1alpha1.ClaimedByAnotherReason,
 			func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef, m.Status.Phase = nil, v1alpha1.PhasePending },
-			[]string{"Blocked: it waits for another that names the same host\n", "Because:   " + says},
+			[]string{"Blocked: it waits for another ScheduledMachine that names the same host\n", "Because:   " + says},
 		},
 		"SecondThatRuns": {"It goes on.", v1alpha1.ClaimedByAnotherReason, func(*v1alpha1.ScheduledMachine) {}, []string{"Running: ", "Note:      " + says}},
 		"First":          {"Whoever goes on reads of the other.", v1alpha1.ClaimedFirstReason, func(*v1alpha1.ScheduledMachine) {}, []string{"Running: ", "Note:      " + says}},
@@ -33,7 +33,7 @@ func TestWhyNamesWhoHasTheHost(t *testing.T) {
 				m.Spec.Schedule.Enabled, m.Status.MachineRef, m.Status.NodeRef = new(false), nil, nil
 				m.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: v1alpha1.ReclaimRecord{Reason: "process-match: java", Of: "desk"}.String()}
 			},
-			[]string{"Returned: ", "Because:   its owner asked desk, which is the same host: process-match: java\n"},
+			[]string{"Returned: ", "Because:   its owner asked for the same host through desk: process-match: java\n"},
 		},
 	}
 	for name, tc := range cases {

@@ -76,7 +76,7 @@ func (c *cluster) list(ctx context.Context, namespace string) ([]v1alpha1.Schedu
 	var objects v1alpha1.ScheduledMachineList
 	err := c.rest.Get().Namespace(namespace).Resource(resource).Do(ctx).Into(&objects)
 	if apierrors.IsForbidden(err) {
-		err = fmt.Errorf("%w; if you may see single machines only, name them: kubectl 5spot status NAME", err)
+		err = fmt.Errorf("%w; if you may see only some machines, name one: kubectl 5spot status NAME", err)
 	}
 	return objects.Items, failed("listing "+resource, err)
 }
@@ -135,7 +135,7 @@ func (c *cluster) remembered(ctx context.Context, name string) (*v1alpha1.Reclai
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil, nil
 	}
-	return left, failed("reading what is remembered of "+name, err)
+	return left, failed("reading ReclaimedMachine "+name, err)
 }
 
 // forget deletes exactly this ReclaimedMachine. One that is gone is forgotten.

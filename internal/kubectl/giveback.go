@@ -44,7 +44,7 @@ down, and the exit code is 1.`,
   kubectl 5spot give-back office-hours --reason "fire drill" --wait`,
 		Args: func(cmd *cobra.Command, names []string) error {
 			if r := g.request("", time.Time{}); r != r.Screened() {
-				return errors.New("--reason: write one line of at most 237 characters that can be seen, without spaces at its end")
+				return errors.New("--reason: write one line of at most 237 printable characters, without trailing spaces")
 			}
 			return oneName(cmd, names)
 		},
@@ -53,9 +53,9 @@ down, and the exit code is 1.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&g.reason, "reason", "", "why, for whoever reads it later: `text` of one line")
-	flags.BoolVar(&g.wait, "wait", false, "tell every step, until the machine is given back")
-	flags.Var(&g.timeout, "timeout", "how long to wait; the request stands after that, too")
+	flags.StringVar(&g.reason, "reason", "", "reason to record: `text` of one line")
+	flags.BoolVar(&g.wait, "wait", false, "show every step until the machine is given back")
+	flags.Var(&g.timeout, "timeout", "how long to wait; the request stands after that")
 	return cmd
 }
 
@@ -100,7 +100,7 @@ func (g *giveBackOptions) run(ctx context.Context, o Options, config clientcmd.C
 }
 
 // errPaused says that a request is written down, and not acted on.
-var errPaused = errors.New("asked, and done once it is unpaused: while it or its Cluster is paused, nothing is done, not even for its owner")
+var errPaused = errors.New("asked, but it or its Cluster is paused: nothing is done, not even for its owner, until somebody unpauses it")
 
 // sentences are notes on lines of their own.
 func sentences(notes []string) []string {
@@ -124,11 +124,11 @@ func answer(before *v1alpha1.ScheduledMachine) string {
 	}
 	switch {
 	case givenBack(before):
-		return name + ": nothing to give back: no machine of it is in the cluster, and " + offNow(before) + "."
+		return name + ": nothing to give back: it has no machine in the cluster, and " + offNow(before) + "."
 	case gone(before):
-		return name + ": asked. No machine of it is in the cluster now; its schedule is turned off, so that none joins."
+		return name + ": asked. It has no machine in the cluster now; its schedule is turned off, so that none joins."
 	default:
-		return name + ": asked. As soon as that is seen, the machine leaves the cluster, without drain; when it is gone, its schedule is turned off."
+		return name + ": asked. The machine now leaves the cluster, without drain; then its schedule is turned off."
 	}
 }
 
@@ -136,7 +136,7 @@ func answer(before *v1alpha1.ScheduledMachine) string {
 func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen *v1alpha1.ScheduledMachine) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(g.timeout))
 	defer cancel()
-	name, last := seen.Name, "nothing has been seen since"
+	name, last := seen.Name, "there was no progress"
 	err := c.follow(ctx, name, func(m *v1alpha1.ScheduledMachine) (bool, error) {
 		if m != nil {
 			seen = m
@@ -152,7 +152,7 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen
 		return done, write(o.Out, fmt.Sprintf("%s  %s\n", o.Now().Format(time.TimeOnly), step))
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return failed(name, fmt.Errorf("not given back after %s, and still asked for: %s; see kubectl 5spot why %s",
+		return failed(name, fmt.Errorf("not given back after %s, but the request stands: %s; see kubectl 5spot why %s",
 			&g.timeout, strings.Join(slices.Concat([]string{last}, hindrances(seen, last), doubts(seen, o.Now())), "; "), name))
 	}
 	return err
@@ -161,23 +161,23 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen
 // progress is where a machine stands on its way back.
 func progress(m *v1alpha1.ScheduledMachine) (step string, done bool, err error) {
 	if m == nil {
-		return "given back: the ScheduledMachine itself is gone", true, nil
+		return "given back: the ScheduledMachine is gone", true, nil
 	}
 	asked := m.BeingReclaimed()
 	switch {
 	case asked && paused(m):
-		return "the request is written down, and the machine is paused", false, nil
+		return "the request is recorded, but the machine is paused", false, nil
 	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && m.Status.MachineRef != nil:
-		return "the machine is being taken out of the cluster", false, nil
+		return "the machine is being removed from the cluster", false, nil
 	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove:
 		return "the machine is out of the cluster", false, nil
 	case asked:
-		return "the request is written down", false, nil
+		return "the request is recorded", false, nil
 	case m.ScheduleEnabled():
 		return "", false, errors.New("somebody has withdrawn the request, or lent the machine again meanwhile")
 	case !gone(m):
 		return "the schedule is off", false, nil
 	default:
-		return "given back: the schedule is off, and nothing of the machine is in the cluster", true, nil
+		return "given back: the schedule is off, and the machine has left the cluster", true, nil
 	}
 }

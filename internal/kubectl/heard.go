@@ -21,8 +21,8 @@ func heard(m *v1alpha1.ScheduledMachine, giveBack string) []string {
 	case c.Status == metav1.ConditionTrue:
 		return []string{"the machine notices when one of the agreed programs starts: " + strings.Join(m.Spec.KillIfCommands, ", ")}
 	case c.Status == metav1.ConditionFalse:
-		return []string{"the machine does not notice when a program of its owner starts; this works all the same: " + giveBack, c.Message}
+		return []string{"the machine does not notice when its owner starts a program; this still works: " + giveBack, c.Message}
 	default:
-		return []string{"nobody knows whether the machine notices when a program of its owner starts; this works all the same: " + giveBack, c.Message}
+		return []string{"it is unknown whether the machine notices when its owner starts a program; this still works: " + giveBack, c.Message}
 	}
 }

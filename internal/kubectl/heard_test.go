@@ -15,7 +15,7 @@ import (
 // rely on a program.
 func TestWhySaysWhetherTheOwnerIsHeard(t *testing.T) {
 	t.Parallel()
-	const command = "this works all the same: kubectl 5spot -n farm give-back office\n"
+	const command = "this still works: kubectl 5spot -n farm give-back office\n"
 	cases := map[string]struct {
 		reason string
 		status metav1.ConditionStatus
@@ -24,7 +24,7 @@ func TestWhySaysWhetherTheOwnerIsHeard(t *testing.T) {
 	}{
 		"Heard":     {"It can be relied on.", metav1.ConditionTrue, v1alpha1.WatchingReason, []string{"notices when one of the agreed programs starts: java, idea\n"}},
 		"Unheard":   {"What helps, and why.", metav1.ConditionFalse, v1alpha1.AgentNotRunningReason, []string{"does not notice", command, "           the agent says why\n"}},
-		"Unknown":   {"Nobody is told what is not known.", metav1.ConditionUnknown, v1alpha1.ConfigurationUnconfirmedReason, []string{"nobody knows", command}},
+		"Unknown":   {"Nobody is told what is not known.", metav1.ConditionUnknown, v1alpha1.ConfigurationUnconfirmedReason, []string{"it is unknown whether", command}},
 		"NoCluster": {"The whole cluster cannot be seen, which has its own note.", metav1.ConditionUnknown, v1alpha1.NotConnectedReason, nil},
 		"NotAgreed": {"Nothing was agreed.", "", "", nil},
 	}

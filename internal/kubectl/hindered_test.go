@@ -81,7 +81,7 @@ func TestWhyKnowsWhatIsRemembered(t *testing.T) {
 	left := &v1alpha1.ReclaimedMachine{Spec: v1alpha1.ReclaimedMachineSpec{ClusterName: "prod", Node: "worker-7", NodeUID: "u1", Reason: "process-match: java"}}
 	left.Namespace, left.Name = "prod", "office"
 	got := run("", "why", "office", cluster(t, map[string]any{strings.Replace(path("office"), "scheduledmachines", "reclaimedmachines", 1): left}))
-	for _, want := range []string{"Returned: its ScheduledMachine is deleted", "Because:   its owner started a program that matches java", " resume office"} {
+	for _, want := range []string{"Returned: its ScheduledMachine was deleted", "Because:   its owner started a program that matches java", " resume office"} {
 		if !strings.Contains(got.Out, want) {
 			t.Errorf("%q is not in %+v", want, got)
 		}

@@ -50,10 +50,10 @@ func pausedMachine(m *v1alpha1.ScheduledMachine) {
 }
 
 const (
-	takeBack    = "office: asked. As soon as that is seen, the machine leaves the cluster, without drain; when it is gone, its schedule is turned off.\n"
-	whilePaused = "asked, and done once it is unpaused: while it or its Cluster is paused, nothing is done, not even for its owner"
-	noManager   = "nobody has acted on it for 5m: is a manager running? One with --watch-filter serves only what has the label cluster.x-k8s.io/watch-filter"
-	noShard     = "nobody has acted on it for 5m: is a manager with --watch-filter=b running, or one without?"
+	takeBack    = "office: asked. The machine now leaves the cluster, without drain; then its schedule is turned off.\n"
+	whilePaused = "asked, but it or its Cluster is paused: nothing is done, not even for its owner, until somebody unpauses it"
+	noManager   = "nobody has acted on it for 5m: is a manager running? One with --watch-filter serves only objects with the label cluster.x-k8s.io/watch-filter"
+	noShard     = "nobody has acted on it for 5m: is a manager running with --watch-filter=b, or without a filter?"
 )
 
 // unserved is a machine whose last change nobody has acted on, in a shard or not.
@@ -84,7 +84,7 @@ func TestGiveBack(t *testing.T) {
 		"Running": {"The request is all that is written: the controller does the rest.", machine("office"), said(takeBack), []string{written}},
 		"Away": {
 			"The owner who asks before the window opens does not want the machine to join.", machine("office", away),
-			said("office: asked. No machine of it is in the cluster now; its schedule is turned off, so that none joins.\n"),
+			said("office: asked. It has no machine in the cluster now; its schedule is turned off, so that none joins.\n"),
 			[]string{strings.Replace(written, "worker-7", "", 1)},
 		},
 		"OffButThere": {
@@ -100,7 +100,7 @@ func TestGiveBack(t *testing.T) {
 		},
 		"GivenBack": {
 			"What is done is not done again.", machine("office", reclaimed(java)),
-			said("office: nothing to give back: no machine of it is in the cluster, and its schedule is off.\n"), nil,
+			said("office: nothing to give back: it has no machine in the cluster, and its schedule is off.\n"), nil,
 		},
 		"OffUnseen": {
 			"While the controller has not seen that it is off, a machine may be on its way.",
@@ -115,7 +115,7 @@ func TestGiveBack(t *testing.T) {
 		},
 		"PausedAndGivenBack": {
 			"There is nothing to wait for.", machine("office", reclaimed(java), func(m *v1alpha1.ScheduledMachine) { m.Annotations[clusterv1.PausedAnnotation] = "" }),
-			said("office: nothing to give back: no machine of it is in the cluster, and its schedule is off.\n"), nil,
+			said("office: nothing to give back: it has no machine in the cluster, and its schedule is off.\n"), nil,
 		},
 		"Unserved": {
 			"A request that nobody serves is not answered as if it were.", machine("office", unserved("")),
@@ -180,18 +180,18 @@ func TestGiveBackWaits(t *testing.T) {
 			},
 			nil,
 			result{Out: takeBack +
-				"17:00:00  the request is written down\n" +
-				"17:00:00  the machine is being taken out of the cluster\n" +
+				"17:00:00  the request is recorded\n" +
+				"17:00:00  the machine is being removed from the cluster\n" +
 				"17:00:00  the machine is out of the cluster\n" +
 				"17:00:00  the schedule is off\n" +
-				"17:00:00  given back: the schedule is off, and nothing of the machine is in the cluster\n"},
+				"17:00:00  given back: the schedule is off, and the machine has left the cluster\n"},
 		},
 		"Withdrawn": {
 			"What no longer comes is not waited for.",
 			[]*v1alpha1.ScheduledMachine{machine("office")},
 			nil,
 			result{
-				Out: takeBack + "17:00:00  the request is written down\n",
+				Out: takeBack + "17:00:00  the request is recorded\n",
 				Err: "error: office: somebody has withdrawn the request, or lent the machine again meanwhile\n", Code: 1,
 			},
 		},
@@ -200,8 +200,8 @@ func TestGiveBackWaits(t *testing.T) {
 			nil,
 			[]string{"--timeout=1s"},
 			result{
-				Out: takeBack + "17:00:00  the request is written down\n",
-				Err: "error: office: not given back after 1s, and still asked for: the request is written down; see kubectl 5spot why office\n", Code: 1,
+				Out: takeBack + "17:00:00  the request is recorded\n",
+				Err: "error: office: not given back after 1s, but the request stands: the request is recorded; see kubectl 5spot why office\n", Code: 1,
 			},
 		},
 		"NobodyServesIt": {
@@ -209,8 +209,8 @@ func TestGiveBackWaits(t *testing.T) {
 			[]*v1alpha1.ScheduledMachine{machine("office", asked(ada), unserved("b"))},
 			[]string{"--timeout=1s"},
 			result{
-				Out: takeBack + "17:00:00  the request is written down\n",
-				Err: "error: office: not given back after 1s, and still asked for: the request is written down; " + noShard + "; see kubectl 5spot why office\n", Code: 1,
+				Out: takeBack + "17:00:00  the request is recorded\n",
+				Err: "error: office: not given back after 1s, but the request stands: the request is recorded; " + noShard + "; see kubectl 5spot why office\n", Code: 1,
 			},
 		},
 	}
@@ -231,7 +231,7 @@ func TestGiveBackWaitsForAServerThatNoLongerAnswers(t *testing.T) {
 	server := &api{objects: map[string]any{path("office"): machine("office")}, deaf: true}
 	want := result{
 		Out: takeBack,
-		Err: "error: office: not given back after 1s, and still asked for: nothing has been seen since; see kubectl 5spot why office\n", Code: 1,
+		Err: "error: office: not given back after 1s, but the request stands: there was no progress; see kubectl 5spot why office\n", Code: 1,
 	}
 	if diff := cmp.Diff(want, run("", "give-back", "office", "--wait", "--timeout=1s", server.serve(t))); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
@@ -244,7 +244,7 @@ func TestGiveBackWatchesAnewWhenAWatchEnds(t *testing.T) {
 	server.story = []*v1alpha1.ScheduledMachine{machine("office", asked(ada), taking)}
 	server.watched = func() { server.objects[path("office")] = machine("office", reclaimed(ada)) }
 	got := run("", "give-back", "office", "--wait", server.serve(t))
-	if got.Code != 0 || !strings.HasSuffix(got.Out, "17:00:00  given back: the schedule is off, and nothing of the machine is in the cluster\n") {
+	if got.Code != 0 || !strings.HasSuffix(got.Out, "17:00:00  given back: the schedule is off, and the machine has left the cluster\n") {
 		t.Errorf("what happens between two watches must not be missed: %+v", got)
 	}
 }
@@ -261,7 +261,7 @@ func TestResume(t *testing.T) {
 		"InTheWindow": {
 			"It says what follows at once, and what would undo it.", machine("office", reclaimed(java)),
 			result{Out: "office: the schedule is on again. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\n" +
-				"If java still runs on the machine, the machine goes again: quit it first.\n"},
+				"If java still runs on the machine, the machine leaves again: quit it first.\n"},
 			written,
 		},
 		"AskedByAPerson": {
@@ -305,7 +305,7 @@ func TestResume(t *testing.T) {
 		},
 		"UnderWay": {
 			"It would be turned off again.", machine("office", asked(java), taking),
-			result{Err: "error: office: it is still being given back, which ends with the schedule turned off: try again when it is done\n", Code: 1},
+			result{Err: "error: office: it is still being given back, and at the end its schedule is turned off: try again after that\n", Code: 1},
 			nil,
 		},
 		"Unreadable": {
@@ -315,7 +315,7 @@ func TestResume(t *testing.T) {
 		},
 		"Paused": {
 			"Nothing follows, which is said first.", machine("office", disabled, pausedMachine),
-			result{Out: "office: it is paused: the schedule is on, and nothing follows before somebody unpauses it or its Cluster.\n"},
+			result{Out: "office: it is paused: the schedule is on, but nothing happens until somebody unpauses it or its Cluster.\n"},
 			written,
 		},
 		"Unserved": {
@@ -325,7 +325,7 @@ func TestResume(t *testing.T) {
 		},
 		"Deleted": {
 			"There will be nothing to lend.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(0) }),
-			result{Err: "error: office: it is being deleted: make a new ScheduledMachine to lend the machine again\n", Code: 1},
+			result{Err: "error: office: it is being deleted: create a new ScheduledMachine to lend the machine again\n", Code: 1},
 			nil,
 		},
 	}
@@ -358,15 +358,15 @@ func TestResumeWhereOnlyTheRecordIsLeft(t *testing.T) {
 		"Left": {
 			"Nothing is there to lend, and nothing keeps the next one away.",
 			map[string]any{where: left},
-			said("office: there is no ScheduledMachine of this name, so nothing joins. It was remembered that its owner took the machine back (process-match: java), " +
-				"which is forgotten now: one that is made again is lent by its schedule.\n"),
+			said("office: there is no ScheduledMachine of this name, so nothing joins. Its owner had taken the machine back (process-match: java); " +
+				"the ReclaimedMachine is deleted now, and a new ScheduledMachine follows its schedule.\n"),
 			[]string{"delete r1"},
 		},
 		"MayNotDelete": {
 			"It names what to do, and who can.",
 			map[string]any{where: left, "DELETE " + where: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden")},
-			result{Err: "error: office: there is no ScheduledMachine of this name, and it is still remembered that its owner took the machine back (process-match: java): " +
-				"one that is made again stays off; whoever may runs kubectl -n farm delete reclaimedmachine/office: forbidden\n", Code: 1},
+			result{Err: "error: office: there is no ScheduledMachine of this name, but its owner took the machine back (process-match: java), and its ReclaimedMachine remains: " +
+				"a new ScheduledMachine stays off. To change that, a user with permission runs kubectl -n farm delete reclaimedmachine/office: forbidden\n", Code: 1},
 			nil,
 		},
 		"MayNotSee": {
@@ -430,7 +430,7 @@ func TestWhy(t *testing.T) {
 			"Who, when, which program, on which Node, what next.", machine("office", reclaimed(java)), "Returned",
 			[]string{
 				"Because:   its owner started a program that matches java\n", "Asked:     2025-01-15T14:00:00Z\n", "Node:      worker-7\n", "Next:      nothing: disabled\n",
-				"Do:        quit java before you lend it again, or it goes again\n           to lend it again: kubectl 5spot -n farm resume office\n",
+				"Do:        quit java before you lend it again, or it leaves again\n           to lend it again: kubectl 5spot -n farm resume office\n",
 			},
 		},
 		"ReturnedToAPerson": {
@@ -446,10 +446,10 @@ func TestWhy(t *testing.T) {
 			[]string{"and it stays away until it is resumed, whatever its schedule says\n", "Next:      nothing: kept away until it is resumed\n", "Do:        to lend it again: kubectl 5spot -n farm resume office\n"},
 		},
 		"LentAgain":      {"The owner may still be there, and somebody set a trap.", machine("office", lentAgain), "Running", []string{"Note:      argocd-controller turned the schedule on\n"}},
-		"Returning":      {"Nothing of the schedule counts any more.", machine("office", asked(java), taking), "Returning", []string{"Next:      nothing: its schedule goes off\n"}},
+		"Returning":      {"Nothing of the schedule counts any more.", machine("office", asked(java), taking), "Returning", []string{"Next:      nothing: its schedule is being turned off\n"}},
 		"StillThere":     {"Off is not gone.", machine("office", reclaimed(java), func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = &v1alpha1.ChildReference{} }), "Returning", []string{"the machine is still leaving"}},
 		"Paused":         {"It stands above all else: not even the owner is served.", machine("office", pausedMachine), "Paused", []string{"not even for its owner", "Next:      nothing: paused\n"}},
-		"PausedAndAsked": {"The owner is told that the request is not lost.", machine("office", asked(java), func(m *v1alpha1.ScheduledMachine) { m.Annotations[clusterv1.PausedAnnotation] = "" }), "Paused", []string{"Note:      its owner has asked for it, which is remembered\n"}},
+		"PausedAndAsked": {"The owner is told that the request is not lost.", machine("office", asked(java), func(m *v1alpha1.ScheduledMachine) { m.Annotations[clusterv1.PausedAnnotation] = "" }), "Paused", []string{"Note:      its owner has asked for it, and the request is kept\n"}},
 		"KillSwitch":     {"By whom is not known, how to end it is.", machine("office", killed, none), "KillSwitch", []string{"stays away", `'{"spec":{"killSwitch":false}}'`, "Next:      nothing: the kill switch is on\n"}},
 		"Removing":       {"It is not gone yet.", machine("office", killed), "KillSwitch", []string{"is being removed"}},
 		"Off":            {"Kubernetes knows with what it was set, and when.", machine("office", off), "Off", []string{"Because:   somebody set spec.schedule.enabled to false\n", "Set by:    kubectl-patch, which wrote last 120m ago (2025-01-15T15:00:00Z)\n"}},
@@ -461,12 +461,12 @@ func TestWhy(t *testing.T) {
 		"Error":          {"Which step.", machine("office", broken), "Error", []string{"Because:   creating Machine: forbidden\n"}},
 		"Blocked":        {"What is missing.", machine("office", blocked), "Blocked", []string{"Because:   Cluster prod does not exist\n"}},
 		"Unreadable":     {"Unknown is not outside.", machine("office", unreadable), "Unreadable", []string{"Because:   Hour must be 0-23, got: 25\n", "Next:      unknown: the schedule is unreadable\n"}},
-		"Pending":        {"Nobody has looked.", machine("office", fresh), "Pending", []string{"no controller has looked at it yet"}},
-		"Deleting":       {"It goes for good.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(0) }), "Deleting", []string{"it goes for good"}},
+		"Pending":        {"Nobody has looked.", machine("office", fresh), "Pending", []string{"no controller has seen it yet"}},
+		"Deleting":       {"It goes for good.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(0) }), "Deleting", []string{"it is being deleted"}},
 		"Unserved":       {"What is shown may be old.", machine("office", unserved("b")), "Running", []string{"Note:      the controller has not seen the latest change yet\n           " + noShard + "\n"}},
 		"AskedInVain":    {"The agent's or a person's request is on the object, and nobody has it.", machine("office", unserved(""), asked(ada), seen), "Returning", []string{"Note:      " + noManager + "\n"}},
 		"Overdue":        {"An edge has passed, and nobody has shown it.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanup = in(-5 * 60e9) }), "Running", []string{"Note:      " + noManager + "\n"}},
-		"Unreachable":    {"A program is not seen; the command works.", machine("office", unreachable), "Running", []string{"Note:      the workload cluster cannot be reached", "works all the same: kubectl 5spot -n farm give-back office\n"}},
+		"Unreachable":    {"A program is not seen; the command works.", machine("office", unreachable), "Running", []string{"Note:      the workload cluster cannot be reached", "this still works: kubectl 5spot -n farm give-back office\n"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -548,7 +548,7 @@ func TestWhyWritesJSON(t *testing.T) {
 		"request": map[string]any{
 			"by": "program", "program": "java", "reason": "process-match: java", "node": "worker-7", "requestedAt": "2025-01-15T14:00:00Z",
 		},
-		"do":    []any{"quit java before you lend it again, or it goes again", "to lend it again: kubectl 5spot -n farm resume office"},
+		"do":    []any{"quit java before you lend it again, or it leaves again", "to lend it again: kubectl 5spot -n farm resume office"},
 		"notes": []any{},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -29,7 +29,7 @@ func newPlan(o Options, config clientcmd.ClientConfig) *cobra.Command {
 	p := planOptions{length: span(7 * 24 * time.Hour), output: text}
 	cmd := &cobra.Command{
 		Use:   "plan {-f FILE | NAME...}",
-		Short: "Foretell when windows open and close",
+		Short: "Show when windows open and close",
 		Long: `Foretell when the windows of ScheduledMachines open and close.
 
 With -f nothing but the files is read: no cluster is needed. The answer is that
@@ -51,7 +51,7 @@ exit code 2, so plan also checks files before they are applied.`,
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&p.files, "filename", "f", nil, "YAML or JSON `file` with ScheduledMachines; - is standard input; may be repeated")
 	flags.Var(&p.at, "at", "begin at this time, in RFC 3339 (default now)")
-	flags.Var(&p.length, "for", "length of the plan: a whole number and w, d, h, m or s; at most 366d")
+	flags.Var(&p.length, "for", "length of the plan: a whole number followed by w, d, h, m or s; at most 366d")
 	flags.VarP(&p.output, "output", "o", strings.Join(formats, " or "))
 	return cmd
 }

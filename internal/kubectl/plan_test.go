@@ -188,9 +188,9 @@ func TestPlanRefusesFiles(t *testing.T) {
 		"NoneInIt": {
 			reason: "An empty plan would look like good news.",
 			stdin:  "kind: Pod\napiVersion: v1\n",
-			want:   "error: -: no ScheduledMachine of 5spot.finos.org/v1alpha1 in it\n",
+			want:   "error: -: contains no ScheduledMachine of 5spot.finos.org/v1alpha1\n",
 		},
-		"Empty":   {reason: "Nor is nothing a plan.", want: "error: -: no ScheduledMachine of 5spot.finos.org/v1alpha1 in it\n"},
+		"Empty":   {reason: "Nor is nothing a plan.", want: "error: -: contains no ScheduledMachine of 5spot.finos.org/v1alpha1\n"},
 		"NotYAML": {reason: "The error names the document.", stdin: office + "---\n{{ .Values }}: [\n", want: "error: -, document 2: yaml: line 1: did not find expected node content\n"},
 		"TwoOnALine": {
 			reason: "kubectl refuses such a separator as well.",

@@ -38,7 +38,7 @@ func readFiles(paths []string, in io.Reader) ([]plan.Machine, error) {
 		if err != nil {
 			errs = append(errs, err)
 		} else if len(found) == 0 {
-			errs = append(errs, fmt.Errorf("%s: no %s of %s in it", path, kind, v1alpha1.GroupVersion))
+			errs = append(errs, fmt.Errorf("%s: contains no %s of %s", path, kind, v1alpha1.GroupVersion))
 		}
 		machines = append(machines, found...)
 	}

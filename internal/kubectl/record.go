@@ -58,7 +58,7 @@ func (r record) by() string {
 // sentence says who asked and why.
 func (r record) sentence() string {
 	if r.Of != "" {
-		return "its owner asked " + r.Of + ", which is the same host: " + r.Why()
+		return "its owner asked for the same host through " + r.Of + ": " + r.Why()
 	}
 	switch r.by() {
 	case byPerson:

@@ -76,11 +76,11 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 		said = "the schedule is on already"
 	}
 	if paused(after) {
-		return write(o.Out, fmt.Sprintf("%s: it is paused: the schedule is on, and nothing follows before somebody unpauses it or its Cluster.\n", name))
+		return write(o.Out, fmt.Sprintf("%s: it is paused: the schedule is on, but nothing happens until somebody unpauses it or its Cluster.\n", name))
 	}
 	lines := []string{name + ": " + said + ". " + next}
 	if r, ok := servedOf(before); ok && !before.ScheduleEnabled() && r.program() != "" {
-		lines = append(lines, fmt.Sprintf("If %s still runs on the machine, the machine goes again: quit it first.", r.program()))
+		lines = append(lines, fmt.Sprintf("If %s still runs on the machine, the machine leaves again: quit it first.", r.program()))
 	}
 	return write(o.Out, strings.Join(append(lines, sentences(doubts(before, now))...), "\n")+"\n")
 }
@@ -97,11 +97,11 @@ func forget(ctx context.Context, o Options, c *cluster, name string, absent erro
 	}
 	why := left.Record().Screened().Why()
 	if err := c.forget(ctx, left); err != nil {
-		return failed(name, fmt.Errorf("there is no ScheduledMachine of this name, and it is still remembered that its owner took the machine back (%s): "+
-			"one that is made again stays off; whoever may runs kubectl -n %s delete reclaimedmachine/%s: %w", why, left.Namespace, name, err))
+		return failed(name, fmt.Errorf("there is no ScheduledMachine of this name, but its owner took the machine back (%s), and its ReclaimedMachine remains: "+
+			"a new ScheduledMachine stays off. To change that, a user with permission runs kubectl -n %s delete reclaimedmachine/%s: %w", why, left.Namespace, name, err))
 	}
-	return write(o.Out, fmt.Sprintf("%s: there is no ScheduledMachine of this name, so nothing joins. It was remembered that its owner took the machine back (%s), "+
-		"which is forgotten now: one that is made again is lent by its schedule.\n", name, why))
+	return write(o.Out, fmt.Sprintf("%s: there is no ScheduledMachine of this name, so nothing joins. Its owner had taken the machine back (%s); "+
+		"the ReclaimedMachine is deleted now, and a new ScheduledMachine follows its schedule.\n", name, why))
 }
 
 // lent is the patch that lends a machine again: it turns the schedule on and takes the record
@@ -118,9 +118,9 @@ func lent(m *v1alpha1.ScheduledMachine) map[string]any {
 func resumable(m *v1alpha1.ScheduledMachine) error {
 	switch {
 	case !m.DeletionTimestamp.IsZero():
-		return failed(m.Name, errors.New("it is being deleted: make a new ScheduledMachine to lend the machine again"))
+		return failed(m.Name, errors.New("it is being deleted: create a new ScheduledMachine to lend the machine again"))
 	case m.BeingReclaimed():
-		return failed(m.Name, errors.New("it is still being given back, which ends with the schedule turned off: try again when it is done"))
+		return failed(m.Name, errors.New("it is still being given back, and at the end its schedule is turned off: try again after that"))
 	case m.Spec.KillSwitch:
 		return failed(m.Name, fmt.Errorf("spec.killSwitch is true, so nothing runs whatever the schedule says: "+
 			`kubectl -n %s patch scheduledmachine/%s --type merge -p '{"spec":{"killSwitch":false}}' first`, m.Namespace, m.Name))

@@ -42,7 +42,7 @@ type Options struct {
 func New(o Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                "kubectl-5spot",
-		Short:              "See what scheduled machines do and why; give them back, and lend them again",
+		Short:              "Show what scheduled machines do and why; give them back, and lend them again",
 		Annotations:        map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl 5spot"},
 		SilenceErrors:      true, // Report prints them
 		DisableSuggestions: true, // they come as further lines of the error
@@ -61,7 +61,7 @@ func New(o Options) *cobra.Command {
 func addClusterFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	overrides := &clientcmd.ConfigOverrides{}
-	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "`file` that says how to reach clusters")
+	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "path of the kubeconfig `file`")
 	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.VisitAll(func(f *pflag.Flag) {
 		f.Hidden = f.Name != "namespace" && f.Name != "kubeconfig" && f.Name != "context"

@@ -63,7 +63,7 @@ func doubts(m *v1alpha1.ScheduledMachine, now time.Time) []string {
 // whichManager asks for a manager that should serve m.
 func whichManager(m *v1alpha1.ScheduledMachine) string {
 	if shard := m.Labels[clusterv1.WatchLabel]; shard != "" {
-		return fmt.Sprintf("is a manager with --watch-filter=%s running, or one without?", shard)
+		return fmt.Sprintf("is a manager running with --watch-filter=%s, or without a filter?", shard)
 	}
-	return fmt.Sprintf("is a manager running? One with --watch-filter serves only what has the label %s", clusterv1.WatchLabel)
+	return fmt.Sprintf("is a manager running? One with --watch-filter serves only objects with the label %s", clusterv1.WatchLabel)
 }

@@ -26,7 +26,7 @@ func newStatus(o Options, config clientcmd.ClientConfig) *cobra.Command {
 	s := statusOptions{output: text}
 	cmd := &cobra.Command{
 		Use:   "status [NAME...]",
-		Short: "See what scheduled machines do, what comes next and why",
+		Short: "Show what scheduled machines do, what happens next and why",
 		Example: `  kubectl 5spot status
   kubectl 5spot status -A
   kubectl 5spot status office-hours`,

@@ -128,7 +128,7 @@ func TestStatusListsANamespace(t *testing.T) {
 active       prod      Active         True      worker-7   closes in 6h                Machine is healthy and running
 constant     prod      Active         True      worker-7   -                           Machine is healthy and running
 disabled     prod      Disabled       Unknown   -          -                           Schedule auto-disabled by emergency reclaim (process-match: java)
-fresh        prod      Pending        Unknown   -          -                           no controller has looked at it yet
+fresh        prod      Pending        Unknown   -          -                           no controller has seen it yet
 gated        prod      ShuttingDown   False     worker-7   closes in 6h                3 of 60 machines left in the last 10 minutes: the next may leave in the...
 going        prod      ShuttingDown   False     worker-7   -                           Waiting for the drain
 hostile      prod      Active         Unknown   worker-7   closes in 6h                ` + "\ufffd]0;owned\ufffd" + `
@@ -153,7 +153,7 @@ func TestStatusSaysWhatToDoWithoutTheRightToList(t *testing.T) {
 	got := run("", "status", cluster(t, map[string]any{
 		"/apis/5spot.finos.org/v1alpha1/namespaces/farm/scheduledmachines": refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "ada cannot list"),
 	}))
-	want := "error: listing scheduledmachines: ada cannot list; if you may see single machines only, name them: kubectl 5spot status NAME\n"
+	want := "error: listing scheduledmachines: ada cannot list; if you may see only some machines, name one: kubectl 5spot status NAME\n"
 	if diff := cmp.Diff(result{Err: want, Code: 1}, got); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}

@@ -15,7 +15,7 @@ import (
 // span is a flag for a length of time. Days and weeks are 24 and 168 hours.
 type span time.Duration
 
-var errSpan = errors.New("write a whole number and w, d, h, m or s, such as 7d, at most 366d")
+var errSpan = errors.New("write a whole number followed by w, d, h, m or s, such as 7d, at most 366d")
 
 var units = map[byte]time.Duration{
 	'w': 7 * 24 * time.Hour,

@@ -105,7 +105,7 @@ func why(m *v1alpha1.ScheduledMachine) string {
 	case ready != nil:
 		return ready.Message
 	default:
-		return "no controller has looked at it yet"
+		return "no controller has seen it yet"
 	}
 }
 
@@ -142,11 +142,11 @@ func idle(m *v1alpha1.ScheduledMachine) string {
 	case paused(m):
 		return "paused"
 	case !m.DeletionTimestamp.IsZero():
-		return "it goes for good"
+		return "it is being deleted"
 	case m.Spec.KillSwitch:
 		return "the kill switch is on"
 	case m.BeingReclaimed():
-		return "its schedule goes off"
+		return "its schedule is being turned off"
 	case m.AwaitsResume():
 		return "kept away until it is resumed"
 	case !m.ScheduleEnabled():

@@ -123,8 +123,8 @@ func (c *cluster) explain(ctx context.Context, name string, now time.Time) (expl
 	e := explanation{Namespace: left.Namespace, Name: name, Do: []string{}, Notes: []string{}}
 	e.requested(record{left.Record().Screened()})
 	e.view.idle = "its ScheduledMachine is deleted"
-	e.set(stateReturned, "its ScheduledMachine is deleted, and it is remembered that its owner took the machine back: one that is made again under this name stays off",
-		"to forget that, so that one that is made again is lent: "+e.command("resume"))
+	e.set(stateReturned, "its ScheduledMachine was deleted while its owner had the machine: a new one of this name stays off",
+		"to let a new one follow its schedule: "+e.command("resume"))
 	return e, nil
 }
 
@@ -179,7 +179,7 @@ func byOwner(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		return e.set(stateReturning, offNow(m)+", and the machine is still leaving", "wait, and look again")
 	}
 	if p := r.program(); p != "" {
-		e.Do = append(e.Do, "quit "+p+" before you lend it again, or it goes again")
+		e.Do = append(e.Do, "quit "+p+" before you lend it again, or it leaves again")
 	}
 	return e.set(stateReturned, "it was given back to its owner, and "+offNow(m), "to lend it again: "+e.command("resume"))
 }
@@ -189,7 +189,7 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	switch {
 	case paused(m):
 		e.Because = "the object has the annotation cluster.x-k8s.io/paused, or its Cluster is paused"
-		return e.set(statePaused, pausedWhy, "ask whoever runs the cluster to unpause it")
+		return e.set(statePaused, pausedWhy, "ask the people who run the cluster to unpause it")
 	case !m.DeletionTimestamp.IsZero():
 		return e.set(stateDeleting, "the ScheduledMachine is being deleted, and the machine leaves for good", "wait")
 	case m.Spec.KillSwitch:
@@ -198,14 +198,14 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		if !gone(m) {
 			what = "the kill switch is on: the machine is being removed"
 		}
-		return e.set(stateKillSwitch, what, "to turn it off, when whoever turned it on agrees: "+e.patch(`{"killSwitch":false}`))
+		return e.set(stateKillSwitch, what, "to turn it off, if the person who turned it on agrees: "+e.patch(`{"killSwitch":false}`))
 	case !m.ScheduleEnabled():
 		e.Because, e.SetBy = "somebody set spec.schedule.enabled to false", writer.Last(m.ManagedFields, writer.Enabled)
 		if gone(m) {
 			return e.set(stateOff, "its schedule is off, and it is not in the cluster", "to lend it again: "+e.command("resume"))
 		}
 		return e.set(stateOff, "its schedule is off, and the machine stays as it is",
-			"to let the schedule count again: "+e.command("resume"), "to have the machine: "+e.command("give-back"))
+			"to turn the schedule on again: "+e.command("resume"), "to have the machine: "+e.command("give-back"))
 	default:
 		return false
 	}
@@ -217,16 +217,16 @@ func byTrouble(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		return e.set(stateUnreadable, "its schedule cannot be read: everything stays as it is", "correct spec.schedule")
 	}
 	if m.Status.Phase == v1alpha1.PhaseError {
-		return e.set(stateError, "a step failed, and is tried again at least every 5 minutes", "tell whoever runs the cluster what stands under Because",
+		return e.set(stateError, "a step failed, and is retried at least every 5 minutes", "show the line Because to the people who run the cluster",
 			"to have the machine meanwhile: "+e.command("give-back"))
 	}
 	if c := hostClaimed(m); c != nil && c.Reason != v1alpha1.ClaimedFirstReason && c.Reason != v1alpha1.SameMachineIDReason && m.Status.MachineRef == nil {
 		e.Because = c.Message
-		return e.set(stateBlocked, "it waits for another that names the same host", "tell whoever runs the cluster what stands under Because")
+		return e.set(stateBlocked, "it waits for another ScheduledMachine that names the same host", "show the line Because to the people who run the cluster")
 	}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ReferencesValidCondition); c != nil && c.Status == metav1.ConditionFalse {
 		e.Because = c.Message
-		return e.set(stateBlocked, "something that it needs is missing or belongs to somebody else", "tell whoever runs the cluster what stands under Because")
+		return e.set(stateBlocked, "something that it needs is missing or belongs to somebody else", "show the line Because to the people who run the cluster")
 	}
 	return false
 }
@@ -241,11 +241,11 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		}
 		return e.set(stateJoining, "its window is open, and it is joining the cluster", have)
 	case v1alpha1.PhaseShuttingDown:
-		return e.set(stateLeaving, "it is leaving, and what runs on it may finish within its budget", "to have it at once: "+e.command("give-back"))
+		return e.set(stateLeaving, "it is leaving; running work may finish within its budget", "to have it at once: "+e.command("give-back"))
 	case v1alpha1.PhaseInactive:
 		return e.set(stateWaiting, "its window is closed, and it is not in the cluster", "to keep it when the window opens: "+e.command("give-back"))
 	default:
-		return e.set(statePending, "its schedule is being judged", "look again in a moment")
+		return e.set(statePending, "its schedule is being evaluated", "look again in a moment")
 	}
 }
 
@@ -257,11 +257,11 @@ func hostClaimed(m *v1alpha1.ScheduledMachine) *metav1.Condition {
 // note adds what holds in every state.
 func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 	if m.BeingReclaimed() && e.State != stateReturning {
-		e.Notes = append(e.Notes, "its owner has asked for it, which is remembered")
+		e.Notes = append(e.Notes, "its owner has asked for it, and the request is kept")
 	}
 	e.Notes = append(e.Notes, hindrances(m, e.Because)...)
 	if !reachable(m) {
-		e.Notes = append(e.Notes, outOfReach(m)+": a program that the owner starts is not seen; this works all the same: "+e.command("give-back"))
+		e.Notes = append(e.Notes, outOfReach(m)+": nobody notices when the owner starts a program; this still works: "+e.command("give-back"))
 	}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.LentAgainCondition); c != nil {
 		e.Notes = append(e.Notes, c.Message)
@@ -298,7 +298,7 @@ func (e *explanation) text(now time.Time) string {
 // nextLines are the next steps of the schedule, where anything follows from them.
 func (e *explanation) nextLines(now time.Time) []string {
 	if e.State == stateReturning { // in every one of its steps
-		return []string{"Next:\tnothing: its schedule goes off"}
+		return []string{"Next:\tnothing: its schedule is being turned off"}
 	}
 	return e.view.nextLines(now)
 }
