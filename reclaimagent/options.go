@@ -52,10 +52,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.MachineIDPath, "machine-id-path", "/etc/machine-id", "File with the identity of the machine (MACHINE_ID_PATH).")
 	fs.BoolVar(&o.SkipHostIDCheck, "skip-host-id-check", false, "Report to the Node without comparing its machine id with this machine's (SKIP_HOST_ID_CHECK).")
 	fs.StringVar(&o.Detector, "detector", string(detect.Auto), "How processes are found (RECLAIM_DETECTOR): netlink, poll, or auto, which listens to the kernel where it can and polls where it cannot.")
-	fs.BoolVar(&o.Oneshot, "oneshot", false, "Look once, report a match, and end: 0 if reported, 1 if nothing matches or nothing is asked for.")
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "File that names the API server. Empty means that of the pod.")
+	fs.BoolVar(&o.Oneshot, "oneshot", false, "Look once, report a match, and exit: 0 if reported, 1 if nothing matches or no patterns are configured.")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "File that names the API server. Empty means the API server of the pod's cluster.")
 	fs.StringVar(&o.MetricsAddress, "metrics-address", "", "Where /metrics and /healthz are served, such as 127.0.0.1:9797. Empty means nowhere.")
-	fs.IntVarP(&o.Verbosity, "verbosity", "v", 0, "How much is logged. Above 0 also why nothing happens.")
+	fs.IntVarP(&o.Verbosity, "verbosity", "v", 0, "How much is logged. Above 0 the log also says why nothing happens.")
 	fs.Lookup("verbosity").NoOptDefVal = "1"
 }
 

@@ -28,8 +28,8 @@ const (
 	// AgentLabelValue is the value of [AgentLabel] that the DaemonSet selects.
 	AgentLabelValue = "enabled"
 
-	// NodeTaint is the key of the NoExecute taint on a Node whose machine is being
-	// given back. It makes its pods be started elsewhere, and goes with the Node.
+	// NodeTaint is the key of the NoExecute taint on a Node whose machine is being given
+	// back. It makes the Node's pods start elsewhere, and is deleted with the Node.
 	NodeTaint = "5spot.finos.org/reclaimed-by-owner"
 
 	// Namespace holds the agent and its ConfigMaps in the workload cluster.

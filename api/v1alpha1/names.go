@@ -23,8 +23,8 @@ const (
 	CreatedAnnotation = "5spot.finos.org/created"
 
 	// DepartureAnnotation is on a Machine that leaves and says why and since when. Its
-	// value is a Departure in JSON. It is there before the Machine is deleted, and
-	// clusterctl move brings it with an object that nobody deletes.
+	// value is a Departure in JSON. It is set before the Machine is deleted, and
+	// clusterctl move carries it to an object that is not being deleted.
 	DepartureAnnotation = "5spot.finos.org/departure"
 
 	// EmergencyReclaimAnnotation is on a ScheduledMachine while an emergency reclaim
@@ -42,19 +42,19 @@ const (
 	// said so.
 	InheritedAnnotation = "5spot.finos.org/inherited"
 
-	// HostReclaimedAnnotation is on a ScheduledMachine that was told of the request of an
-	// owner to another of the same host. Its value says which request that was, so that
-	// it is told once.
+	// HostReclaimedAnnotation is on a ScheduledMachine to which an owner's request to
+	// another of the same host was passed on. Its value says which request that was, so
+	// that it is passed on once.
 	HostReclaimedAnnotation = "5spot.finos.org/host-reclaimed"
 	// LentAgainAnnotation is on a ScheduledMachine that a tool lent again soon after its
 	// owner had taken the machine back, as long as the condition LentAgain is True. Its value
 	// says in JSON which tool and when.
 	LentAgainAnnotation = "5spot.finos.org/lent-again"
 
-	// NodeAppliedTaintsAnnotation is on a Node and says which of its taints we
-	// applied: a list of key, value and effect in JSON. It is there and not in status,
-	// because it is written together with the taints, and because clusterctl move does
-	// not carry status.
+	// NodeAppliedTaintsAnnotation is on a Node and says which of its taints we applied:
+	// a list of key, value and effect in JSON. It is not in status, because it is
+	// written together with the taints, and because clusterctl move does not carry
+	// status.
 	NodeAppliedTaintsAnnotation = "5spot.finos.org/applied-taints"
 
 	// ReclaimTimesAnnotation is on a ScheduledMachine that was reclaimed and says when
@@ -71,8 +71,8 @@ const (
 	PreTerminateHookAnnotation = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/5spot"
 
 	// TopologyOwnedLabel is on every ScheduledMachine that was made from the variable of
-	// a Cluster's topology. It has no value. Whoever takes it off keeps the
-	// ScheduledMachine for themselves.
+	// a Cluster's topology. It has no value. If somebody removes it, the topology leaves
+	// the ScheduledMachine alone.
 	TopologyOwnedLabel = "topology.5spot.finos.org/owned"
 
 	// FieldManager is the manager of the fields that the controllers write: what they
@@ -91,8 +91,9 @@ const (
 
 // Condition types of a ScheduledMachine.
 const (
-	// ReadyCondition is True when the object is where its spec wants it to be, out of
-	// the cluster too. Whoever needs the machine in the cluster waits for MachineReady.
+	// ReadyCondition is True when the machine is where its spec wants it to be, even
+	// outside the cluster. To wait until the machine is in the cluster, use
+	// MachineReady.
 	ReadyCondition = "Ready"
 	// ScheduledCondition is True when the schedule says run.
 	ScheduledCondition = "Scheduled"
@@ -100,8 +101,8 @@ const (
 	MachineReadyCondition = "MachineReady"
 	// ReferencesValidCondition is True when everything the spec names can be used.
 	ReferencesValidCondition = "ReferencesValid"
-	// WorkloadClusterReachableCondition is True when the workload cluster's Nodes
-	// are being watched. While it is not, reclaim requests cannot be seen.
+	// WorkloadClusterReachableCondition is True when the workload cluster's Nodes are
+	// being watched. Otherwise reclaim requests cannot be seen.
 	WorkloadClusterReachableCondition = "WorkloadClusterReachable"
 	// NodeTaintedCondition is True when the Node has the taints of the spec. It is
 	// absent while there are none to apply and none to remove.
@@ -113,10 +114,10 @@ const (
 	// HostClaimedCondition is True while another ScheduledMachine names the same host: by
 	// address, provider ID, name of the Node or machine ID. It is absent otherwise.
 	HostClaimedCondition = "HostClaimed"
-	// LentAgainCondition is True, which asks for attention, when a tool turned the schedule
-	// on within ten minutes after the machine was given back to its owner. It is absent
-	// else, and again after 24 hours, when the schedule is off, and with resumeAfterReclaim:
-	// OnResume.
+	// LentAgainCondition is True, as a warning, when a tool turned the schedule on within
+	// ten minutes after the machine was given back to its owner. It is absent otherwise,
+	// and goes away after 24 hours, when the schedule is off, and with
+	// resumeAfterReclaim: OnResume.
 	LentAgainCondition = "LentAgain"
 )
 
@@ -133,8 +134,8 @@ const (
 // Condition types of a Cluster.
 const (
 	// ScheduledMachinesAppliedCondition is on a Cluster whose topology has the variable
-	// scheduledMachines, or had it until its machines are gone: True when there are
-	// exactly the ScheduledMachines that it asks for. Whether they run is told by each.
+	// scheduledMachines, or had it until its machines are gone: True when there are exactly
+	// the ScheduledMachines that it asks for. Each of them reports whether it runs.
 	ScheduledMachinesAppliedCondition = "5spot.finos.org/ScheduledMachinesApplied"
 )
 
@@ -149,11 +150,10 @@ const (
 	// NameTakenReason means that a ScheduledMachine of somebody else has a name that the
 	// variable asks for. It is left alone.
 	NameTakenReason = "NameTaken"
-	// MachinesLeavingReason means that ScheduledMachines are on their way out, because the
-	// variable does not ask for them, or before they are made anew.
+	// MachinesLeavingReason means that ScheduledMachines are leaving, because the
+	// variable does not ask for them, or before they are created anew.
 	MachinesLeavingReason = "MachinesLeaving"
-	// MachinesPausedReason means that ScheduledMachines are paused and not as the variable
-	// asks.
+	// MachinesPausedReason means that ScheduledMachines are paused and differ from the variable.
 	MachinesPausedReason = "MachinesPaused"
 	// ApplyFailedReason means that a ScheduledMachine could not be written; the message
 	// says why.
@@ -193,7 +193,7 @@ const (
 	// HostClaimedReason means that another ScheduledMachine comes first on the same host:
 	// nothing is made.
 	HostClaimedReason = "HostClaimed"
-	// PendingReason means that the schedule is being judged.
+	// PendingReason means that the schedule is being evaluated.
 	PendingReason = "Pending"
 	// ReconcileFailedReason means that a step failed; the message says which.
 	ReconcileFailedReason = "ReconcileFailed"
@@ -228,16 +228,16 @@ const (
 	// ReferencesInvalidReason means that something the spec names cannot be used;
 	// the message says which and why.
 	ReferencesInvalidReason = "ReferencesInvalid"
-	// ReferencesUnreadableReason means that nobody knows whether something exists that the
-	// spec or the Machine names; the message says why. Nothing is made or taken away
-	// because of it.
+	// ReferencesUnreadableReason means that it is unknown whether something exists that
+	// the spec or the Machine names; the message says why. Nothing is created or
+	// removed because of it.
 	ReferencesUnreadableReason = "ReferencesUnreadable"
 	// ConnectedReason means that the workload cluster is connected.
 	ConnectedReason = "Connected"
 	// NotConnectedReason means that the workload cluster is not connected.
 	NotConnectedReason = "NotConnected"
-	// ClusterNotServedReason means that the Cluster lacks the watch label by which this
-	// manager would connect it.
+	// ClusterNotServedReason means that the Cluster lacks the label that this manager's
+	// watch filter requires.
 	ClusterNotServedReason = "ClusterNotServed"
 )
 
@@ -253,22 +253,20 @@ const (
 	// PatchFailedReason means that the workload cluster refused the taints, or did not
 	// answer; the message says why.
 	PatchFailedReason = "PatchFailed"
-	// TaintOwnershipConflictReason means that somebody else holds a taint of the spec
-	// with another value, or that it cannot be told which taints are ours; nothing is
-	// written.
+	// TaintOwnershipConflictReason means that somebody else holds a taint of the spec with
+	// another value, or it is unknown which taints are ours; nothing is written.
 	TaintOwnershipConflictReason = "TaintOwnershipConflict"
 )
 
 // Reasons of the HostClaimed condition.
 const (
 	// ClaimedByAnotherReason means that another ScheduledMachine comes first: it uses the
-	// host, or has named it for longer. This one makes nothing; a machine of it that runs
-	// stays.
+	// host, or has named it for longer. This one creates nothing; its running machine stays.
 	ClaimedByAnotherReason = "ClaimedByAnother"
 	// ClaimedFirstReason means that this one comes first, and goes on.
 	ClaimedFirstReason = "ClaimedFirst"
-	// OwnerHasHostReason means that the owner of the host asked another ScheduledMachine
-	// for it and has not lent it again. This one makes nothing.
+	// OwnerHasHostReason means that the owner of the host asked for it through another
+	// ScheduledMachine, and has not lent it again. This one creates nothing.
 	OwnerHasHostReason = "OwnerHasHost"
 	// SameMachineIDReason means that another machine has the same machine ID: it is the
 	// same host, or a copy of the same image. Both go on.
@@ -280,8 +278,8 @@ const (
 	// WatchingReason means that the agent looks for the programs of the spec; the message
 	// says by which detector.
 	WatchingReason = "Watching"
-	// AgentNotInstalledReason means that the agent could not be installed, or is not there
-	// where somebody else is to install it; the message says which, and the way out.
+	// AgentNotInstalledReason means that the agent could not be installed, or somebody
+	// else must install it and has not; the message says which, and what to do.
 	AgentNotInstalledReason = "AgentNotInstalled"
 	// AgentNotRunningReason means that no pod of the agent is Ready on the Node; the
 	// message says why.
@@ -311,16 +309,16 @@ const (
 	// turned the schedule off.
 	EmergencyReclaimDisabledScheduleEvent = "EmergencyReclaimDisabledSchedule"
 	// EmergencyReclaimStalledEvent is the Warning when a machine cannot be given back at
-	// once: a step is refused, or what is left of the machine cannot be read. It is tried
-	// again until it is done.
+	// once: a step is refused, or what is left of the machine cannot be read. It is
+	// retried until it succeeds.
 	EmergencyReclaimStalledEvent = "EmergencyReclaimStalled"
 	// ReclaimAgentBlockedEvent is the Warning on a Cluster in which an object of
 	// somebody else has the name of one that the reclaim agent needs.
 	ReclaimAgentBlockedEvent = "ReclaimAgentBlocked"
-	// OwnerUnprotectedEvent is the Warning when an owner's programs have not been looked
-	// for, for some time.
+	// OwnerUnprotectedEvent is the Warning when the agent has not looked for an owner's
+	// programs for some time.
 	OwnerUnprotectedEvent = "OwnerUnprotected"
-	// OwnerProtectedEvent says that they are looked for again.
+	// OwnerProtectedEvent says that the agent looks for them again.
 	OwnerProtectedEvent = "OwnerProtected"
 	// HostClaimedEvent is the Warning on each of two ScheduledMachines that name the same
 	// host, and when another of them comes first.
@@ -331,14 +329,15 @@ const (
 	// RapidReReclaimEvent is the Warning when a machine is reclaimed for the third time
 	// inside ten minutes.
 	RapidReReclaimEvent = "RapidReReclaim"
-	// ReclaimRequestRefusedEvent is the Warning when a Node asks that is not the host of
-	// the Machine, or whose Machine is one of a control plane. Nothing is done.
+	// ReclaimRequestRefusedEvent is the Warning when a request comes from a Node that
+	// is not the host of the Machine, or whose Machine belongs to a control plane.
+	// Nothing is done.
 	ReclaimRequestRefusedEvent = "ReclaimRequestRefused"
-	// ReclaimRequestStaleEvent says that a Node carried a request that is older than
-	// its Machine. It is taken off.
+	// ReclaimRequestStaleEvent says that a Node had a request that is older than its
+	// Machine. The request is removed.
 	ReclaimRequestStaleEvent = "ReclaimRequestStale"
 	// EmergencySurgeEvent is the Warning on a Cluster when more than three of its
 	// machines, and more than one in ten, are reclaimed inside ten minutes. It is
-	// repeated once a minute at most. Nothing is held up.
+	// repeated once a minute at most. Nothing is delayed.
 	EmergencySurgeEvent = "EmergencySurge"
 )

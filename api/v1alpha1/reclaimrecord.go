@@ -20,7 +20,7 @@ const maxReclaimReason = 256
 const askedByPerson = "asked by a person"
 
 // askedBefore is the reason of a request whose own reason was lost.
-const askedBefore = "asked before; somebody took the request off while the machine was on its way"
+const askedBefore = "requested earlier; somebody removed the request while the machine was leaving"
 
 // ReclaimRecord is what is remembered of an emergency reclaim: which Node asked,
 // why and when, in the Node's own words. It lives in an annotation. A person who
@@ -110,7 +110,7 @@ func (r ReclaimRecord) Requested() string {
 func (r ReclaimRecord) Where() string {
 	s := "Emergency reclaim"
 	if r.Of != "" {
-		s += ", asked of " + r.Of + ", which is the same host,"
+		s += ", requested for the same host through " + r.Of + ","
 	}
 	if r.Node != "" {
 		s += " on node " + r.Node

@@ -167,7 +167,7 @@ type ScheduledMachineSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$')",message="must consist of letters, digits, '-', '_' or '.', and begin and end with a letter or digit"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make another ScheduledMachine for another Cluster"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: create another ScheduledMachine for another Cluster"
 	ClusterName string `json:"clusterName"`
 
 	// bootstrapSpec is the bootstrap config, in group bootstrap.cluster.x-k8s.io or
@@ -209,8 +209,8 @@ type ScheduledMachineSpec struct {
 	// +optional
 	MachineTemplate MachineTemplate `json:"machineTemplate,omitempty,omitzero"`
 
-	// priority ranks machines: higher is more important. When departures are
-	// metered, the lowest leaves first.
+	// priority ranks machines: higher is more important. When departures are limited,
+	// the lowest leaves first.
 	// +optional
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=0
@@ -218,8 +218,8 @@ type ScheduledMachineSpec struct {
 	Priority *int32 `json:"priority,omitempty"`
 
 	// gracefulShutdownTimeout is the whole budget of a graceful departure, drain
-	// included: a whole number followed by s, m or h, at most 24h. When it is over,
-	// what is left of drain and volume wait is skipped.
+	// included: a whole number followed by s, m or h, at most 24h. Then the rest of the
+	// drain and of the volume wait is skipped.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:MaxLength=32
@@ -239,8 +239,8 @@ type ScheduledMachineSpec struct {
 	KillSwitch bool `json:"killSwitch,omitempty"`
 
 	// killIfCommands are the patterns of the reclaim agent: when a process on the
-	// machine has one as its exact name or in its command line, the owner is taken to
-	// want the machine back. Absent and empty are the same: no agent.
+	// machine has one as its exact name or in its command line, the owner wants the
+	// machine back. Absent and empty are the same: no agent.
 	// +optional
 	// +nullable
 	// +listType=atomic
@@ -255,7 +255,7 @@ type ScheduledMachineSpec struct {
 	ResumeAfterReclaim ResumePolicy `json:"resumeAfterReclaim,omitempty"`
 
 	// nodeTaints are taints of the Node, applied once it is ready. A taint that is
-	// taken out of the list is taken off the Node; taints of others are never changed.
+	// removed from the list is removed from the Node; other taints are never changed.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -282,8 +282,8 @@ const (
 type Phase string
 
 const (
-	// PhasePending means that the schedule is being judged: nothing is created yet,
-	// or what exists is being adopted.
+	// PhasePending means that the schedule is being evaluated: nothing is created yet,
+	// or existing objects are being adopted.
 	PhasePending Phase = "Pending"
 	// PhaseActive means that bootstrap, infrastructure and Machine exist. Ready says
 	// whether the Node is up.
@@ -297,8 +297,8 @@ const (
 	PhaseDisabled Phase = "Disabled"
 	// PhaseTerminated means that the kill switch is on.
 	PhaseTerminated Phase = "Terminated"
-	// PhaseEmergencyRemove means that the owner wants the machine back and removal
-	// without grace is under way.
+	// PhaseEmergencyRemove means that the owner wants the machine back, and it is being
+	// removed without drain.
 	PhaseEmergencyRemove Phase = "EmergencyRemove"
 	// PhaseError means that a step failed and is retried with back-off.
 	PhaseError Phase = "Error"
@@ -336,8 +336,8 @@ type NodeReference struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// machineID is what the Node said first of the host that it is, for this Machine: a
-	// Node that says something else later is another host that took the name.
+	// machineID is the machine ID that the Node first reported for this Machine: if the
+	// Node reports another later, another host has taken the name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	MachineID string `json:"machineID,omitempty"`
@@ -415,8 +415,8 @@ type ScheduledMachineStatus struct {
 	// +optional
 	Host *HostStatus `json:"host,omitempty"`
 
-	// appliedNodeTaints are the taints of the Node that we applied. A taint of the
-	// spec that somebody else had put there already is not among them.
+	// appliedNodeTaints are the taints of the Node that we applied. It lacks taints of
+	// the spec that somebody else had already added.
 	// +optional
 	// +listType=map
 	// +listMapKey=key

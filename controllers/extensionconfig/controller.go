@@ -100,10 +100,10 @@ const (
 )
 
 var (
-	errUnaddressed = errors.New("the manager does not know where it is reached: set --pod or --runtime-extension-url")
-	errForeign     = fmt.Errorf("ExtensionConfig %s exists and is not this 5-Spot's: it is left alone; delete it, or start the manager with --runtime-extension=disabled", Name)
-	errNoOwner     = fmt.Errorf("there is no ValidatingWebhookConfiguration %s, with which the registration would go: 5-Spot is not installed, or is being removed", ownerName)
-	errNoCA        = fmt.Errorf("there is no %s next to the certificate of the webhook server, by which Cluster API would trust it", caName)
+	errUnaddressed = errors.New("the manager does not know its own address: set --pod or --runtime-extension-url")
+	errForeign     = fmt.Errorf("ExtensionConfig %s exists but belongs to somebody else, and is left alone: delete it, or start the manager with --runtime-extension=disabled", Name)
+	errNoOwner     = fmt.Errorf("there is no ValidatingWebhookConfiguration %s, which must own the registration: 5-Spot is not installed, or is being removed", ownerName)
+	errNoCA        = fmt.Errorf("there is no %s next to the certificate of the webhook server, so Cluster API cannot trust it", caName)
 )
 
 // Reconciler keeps the registration.

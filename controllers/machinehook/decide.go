@@ -124,7 +124,7 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 	}
 	until := deadline(hook, p, began, now)
 	if !now.Before(until) {
-		return verdict{note: fmt.Sprintf("%s is not waited for any more, after spec.deadlineSeconds %d: %s", hook.Name, hook.Spec.DeadlineSeconds, says)}
+		return verdict{note: fmt.Sprintf("%s missed its deadline, spec.deadlineSeconds %d: %s", hook.Name, hook.Spec.DeadlineSeconds, says)}
 	}
 	v := verdict{holds: true, again: until, note: hook.Name + ": " + says}
 	due := p.Answered.Add(wait)

@@ -318,8 +318,8 @@ func TestEachExtensionHasItsDeadline(t *testing.T) {
 	if _, skip := w.machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; skip {
 		t.Error("the operator did not say that it moved the pods, and nobody drains them")
 	}
-	want := "a-lb is not waited for any more, after spec.deadlineSeconds 60: it asks to wait; " +
-		"b-operator is not waited for any more, after spec.deadlineSeconds 90: it asks to wait"
+	want := "a-lb missed its deadline, spec.deadlineSeconds 60: it asks to wait; " +
+		"b-operator missed its deadline, spec.deadlineSeconds 90: it asks to wait"
 	if got := w.waits(); got != "True ExtensionsDone: "+want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -398,7 +398,7 @@ func TestWhoIsNotWaitedForIsTold(t *testing.T) {
 	w.clock.SetTime(w.clock.Now().Add(time.Second))
 	w.settle()
 	<-w.recorder.Events
-	if got, want := <-w.recorder.Events, "Normal ExtensionsDone a-lb is not waited for any more, after spec.deadlineSeconds 1: it asks to wait"; got != want {
+	if got, want := <-w.recorder.Events, "Normal ExtensionsDone a-lb missed its deadline, spec.deadlineSeconds 1: it asks to wait"; got != want {
 		t.Errorf("Event %q, want %q", got, want)
 	}
 }

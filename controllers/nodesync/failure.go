@@ -90,7 +90,7 @@ func wayOut(err error) string {
 	case meta.IsNoMatchError(err), code == http.StatusUnsupportedMediaType:
 		return "the workload cluster needs Kubernetes 1.30 or newer, with server-side apply and ValidatingAdmissionPolicy; use one that has them, " + yourself
 	case code == http.StatusNotFound:
-		return "its Namespace comes with the agent, which somebody else is to install"
+		return "its Namespace is missing: install the agent, which contains it"
 	case code == http.StatusForbidden, code == http.StatusUnauthorized:
 		return "allow it to the user of the Cluster's kubeconfig, " + yourself
 	default:

@@ -68,7 +68,7 @@ func (s *scope) condition(d nodetaints.Decision, actErr error) metav1.Condition 
 	case nodetaints.Unseen:
 		return metav1.Condition{
 			Status: metav1.ConditionUnknown, Reason: v1alpha1.NotConnectedReason,
-			Message: "The workload cluster is not connected: the taints of the Node cannot be seen; status.appliedNodeTaints is what was seen last",
+			Message: "The workload cluster is not connected: the taints of the Node are unknown; status.appliedNodeTaints shows what was seen last",
 		}
 	case nodetaints.NotReady:
 		return metav1.Condition{

@@ -70,7 +70,7 @@ func leaving(f Facts) (Verdict, bool) { return Verdict{Keep: true}, f.Leaving }
 func unseen(f Facts) (Verdict, bool) {
 	switch {
 	case f.Disconnected:
-		return unknown(v1alpha1.NotConnectedReason, "The workload cluster is not connected: whether the agent runs cannot be seen"), true
+		return unknown(v1alpha1.NotConnectedReason, "The workload cluster is not connected: it is unknown whether the agent runs"), true
 	case f.Unreadable:
 		return unknown(v1alpha1.AgentUnseenReason, "The Node or the agent's pods cannot be read; the log of the manager says why"), true
 	default:
@@ -122,14 +122,14 @@ func unconfirmed(f Facts) Verdict {
 	switch {
 	case f.Failure != "":
 		// Its ConfigMap may be somebody else's.
-		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s has not read what spec.killIfCommands asks for: %s", f.Node, f.Failure)
+		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s has not read the list of spec.killIfCommands: %s", f.Node, f.Failure)
 	case !ok:
 		return unknown(v1alpha1.ConfigurationUnconfirmedReason, "The agent on Node "+f.Node+
-			" runs and does not say what it looks for: it is older than the manager; replace it")
+			" runs, but does not report what it looks for: it is older than the manager; replace it")
 	case said.Detector == reclaim.NoDetector:
-		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s looks for nothing: it has not read what spec.killIfCommands asks for", f.Node)
+		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s looks for nothing: it has not read the list of spec.killIfCommands", f.Node)
 	default:
-		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s looks for other programs: it has not read yet what spec.killIfCommands asks for now", f.Node)
+		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s looks for other programs: it has not read the current list of spec.killIfCommands yet", f.Node)
 	}
 }
 

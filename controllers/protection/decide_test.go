@@ -52,7 +52,7 @@ func TestDecide(t *testing.T) {
 			facts: but(func(f *protection.Facts) { f.Leaving, f.Node = true, "" }),
 		},
 		"NotConnected": {
-			reason: "What cannot be seen is unknown, whatever was seen before.", status: open, why: "NotConnected", message: "cannot be seen",
+			reason: "What cannot be seen is unknown, whatever was seen before.", status: open, why: "NotConnected", message: "unknown whether",
 			facts: but(func(f *protection.Facts) { f.Disconnected, f.Failure = true, "x" }),
 		},
 		"Unreadable": {
@@ -92,7 +92,7 @@ func TestDecide(t *testing.T) {
 			facts: but(func(f *protection.Facts) { f.Elsewhere, f.Ready, f.Trouble = true, false, "it is not scheduled" }),
 		},
 		"OtherPrograms": {
-			reason: "The list was changed.", status: no, why: "ConfigurationPending", message: "asks for now",
+			reason: "The list was changed.", status: no, why: "ConfigurationPending", message: "current list",
 			facts: but(func(f *protection.Facts) { f.Said = said("netlink", idea) }),
 		},
 		"NoPrograms": {

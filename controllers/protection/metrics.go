@@ -15,7 +15,7 @@ import (
 )
 
 var unprotectedMachines = prometheus.NewDesc("fivespot_unprotected_machines",
-	"Machines whose owners asked for the reclaim agent and are not known to be heard, by namespace, Cluster and reason of OwnerProtected. Only the leader knows.",
+	"Machines with killIfCommands whose reclaim agent is not known to be watching, by namespace, Cluster and reason of OwnerProtected. Reported by the leader only.",
 	[]string{"namespace", "cluster", "reason"}, nil)
 
 // collector counts from the cache when it is asked, so that it cannot drift.

@@ -88,8 +88,8 @@ func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondi
 
 // exits are what the agent means by its exit codes.
 var exits = map[int32]string{
-	2: "it cannot start as it is told to",
-	3: "the Node describes another machine",
+	2: "it cannot start with its flags",
+	3: "the Node has another machine's ID",
 	4: "the kernel does not announce processes",
 }
 
@@ -110,11 +110,11 @@ func troubleOf(pod *corev1.Pod) string {
 	}
 	switch {
 	case ended != nil && exits[ended.ExitCode] != "":
-		return fmt.Sprintf("its program ends with code %d: %s", ended.ExitCode, exits[ended.ExitCode])
+		return fmt.Sprintf("its program exits with code %d: %s", ended.ExitCode, exits[ended.ExitCode])
 	case ended != nil:
-		return fmt.Sprintf("its program ends with code %d%s", ended.ExitCode, inBrackets(ended.Reason))
+		return fmt.Sprintf("its program exits with code %d%s", ended.ExitCode, inBrackets(ended.Reason))
 	case c.State.Waiting == nil:
-		return "it has not told the Node what it looks for"
+		return "it has not reported what it looks for"
 	case slices.Contains([]string{"ErrImagePull", "ImagePullBackOff"}, c.State.Waiting.Reason):
 		return "its image cannot be pulled"
 	default:

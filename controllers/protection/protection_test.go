@@ -262,7 +262,7 @@ func TestAnAgentThatEndsIsTold(t *testing.T) {
 		t.Errorf("it is looked at when the patience is over, not after %v", w.again)
 	}
 	w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
-	w.want(metav1.ConditionFalse, "AgentNotRunning", "its program ends with code 1", written...)
+	w.want(metav1.ConditionFalse, "AgentNotRunning", "its program exits with code 1", written...)
 	w.wantEvents("Warning OwnerUnprotected")
 	w.restart()
 	w.tell(installation.Outcome{})
@@ -487,7 +487,7 @@ func TestUnprotectedMachinesAreCounted(t *testing.T) {
 		t.Errorf("who does not lead counts nothing, not %d", n)
 	}
 	close(elected)
-	want := `# HELP fivespot_unprotected_machines Machines whose owners asked for the reclaim agent and are not known to be heard, by namespace, Cluster and reason of OwnerProtected. Only the leader knows.
+	want := `# HELP fivespot_unprotected_machines Machines with killIfCommands whose reclaim agent is not known to be watching, by namespace, Cluster and reason of OwnerProtected. Reported by the leader only.
 # TYPE fivespot_unprotected_machines gauge
 fivespot_unprotected_machines{cluster="lab",namespace="` + w.sm.Namespace + `",reason="AgentNotRunning"} 1
 `

@@ -41,9 +41,9 @@ func (r *Reconciler) announce(sm *v1alpha1.ScheduledMachine, last *metav1.Condit
 	switch {
 	case v.Status == metav1.ConditionFalse && !lost:
 		r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.OwnerUnprotectedEvent, "LookAtReclaimAgent",
-			"%s", clip.To("Its owner's programs are not looked for: "+v.Message, maxNote))
+			"%s", clip.To("The agent does not look for the owner's programs: "+v.Message, maxNote))
 	case v.Status == metav1.ConditionTrue && lost:
 		r.Recorder.Eventf(sm, nil, corev1.EventTypeNormal, v1alpha1.OwnerProtectedEvent, "LookAtReclaimAgent",
-			"%s", clip.To("Its owner's programs are looked for again: "+v.Message, maxNote))
+			"%s", clip.To("The agent looks for the owner's programs again: "+v.Message, maxNote))
 	}
 }

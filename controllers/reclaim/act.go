@@ -183,7 +183,7 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 // otherWay is what else lends a machine again, or does not.
 func otherWay(sm *v1alpha1.ScheduledMachine) string {
 	if sm.AwaitsResume() {
-		return ". With spec.resumeAfterReclaim: OnResume, spec.schedule.enabled does not"
+		return ". With spec.resumeAfterReclaim: OnResume, setting spec.schedule.enabled is not enough"
 	}
 	return ", or set spec.schedule.enabled to true"
 }

@@ -23,7 +23,7 @@ const (
 const nextLook = time.Second
 
 // errCrowd reports that a look found no place.
-var errCrowd = errors.New("too many answers are being waited for")
+var errCrowd = errors.New("too many requests are waiting for an answer")
 
 // looks are the calls that are under way. The zero value is ready for use.
 type looks struct {

@@ -20,11 +20,11 @@ const (
 var (
 	reclaims = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_emergency_reclaims_total",
-		Help: "Requests of owners that were taken up, by namespace and name of their Cluster. A Cluster that is gone is forgotten.",
+		Help: "Owners' requests that were accepted, by namespace and name of their Cluster. The series of a deleted Cluster are removed.",
 	}, []string{"namespace", "cluster"})
 	rapidReReclaims = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fivespot_rapid_re_reclaims_total",
-		Help: "Requests of owners that were at least the third for their machine inside ten minutes.",
+		Help: "Owners' requests that were at least the third for their machine within ten minutes.",
 	})
 	screenedRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_reclaim_requests_screened_total",
@@ -32,7 +32,7 @@ var (
 	}, []string{"reason"})
 	latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "fivespot_reclaim_latency_seconds",
-		Help: "Time from an owner's request until it was seen, until the Machine was deleted and until it was gone. A request is dated in whole seconds, by whoever wrote it.",
+		Help: "Time from an owner's request until it was seen, until the Machine was deleted and until it was gone. The time of a request is in whole seconds, by the clock of its writer.",
 		Buckets: []float64{
 			1, 2, 3, 5, 10, 15, 30, 60, 120, 300,
 		},

@@ -221,7 +221,7 @@ func TestTheOwnerAsks(t *testing.T) {
 func TestTheWayOutIsTheRightOne(t *testing.T) {
 	for policy, way := range map[v1alpha1.ResumePolicy]string{
 		v1alpha1.ResumeOnEnable: ", or set spec.schedule.enabled to true",
-		v1alpha1.ResumeOnResume: ". With spec.resumeAfterReclaim: OnResume, spec.schedule.enabled does not",
+		v1alpha1.ResumeOnResume: ". With spec.resumeAfterReclaim: OnResume, setting spec.schedule.enabled is not enough",
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			w := newWorld(t)

@@ -35,7 +35,7 @@ func TestAReplacedObjectStillKnowsItsOwner(t *testing.T) {
 			f.Edit(f.sm, func() { f.sm.Annotations = nil })
 			f.settle()
 			f.Read(f.sm)
-			if record, ok := f.sm.ReclaimRequest(); !ok || !strings.Contains(record.Why(), "took the request off") {
+			if record, ok := f.sm.ReclaimRequest(); !ok || !strings.Contains(record.Why(), "removed the request") {
 				t.Errorf("written down: %t %+v", ok, record)
 			}
 			f.clusterAPI()

@@ -28,10 +28,10 @@ const (
 )
 
 var screenedNotes = map[string]string{
-	screenedStale: "Node %s carries a request that is older than its Machine: it is taken off, and the machine stays",
-	screenedForeignHost: "Node %s asks to be given back, but its providerID is not that of the Machine, or its machine ID not the one that it had first: nothing is done. " +
+	screenedStale: "Node %s has a request that is older than its Machine: the request is removed, and the machine stays",
+	screenedForeignHost: "Node %s has a request, but its providerID is not the Machine's, or its machine ID is not the one it first reported: nothing is done. " +
 		"Is it another host that took the name? Compare them with status.providerID and status.nodeRef",
-	screenedControlPlane: "Node %s asks to be given back, but its Machine is one of a control plane, which an owner's request never removes: " +
+	screenedControlPlane: "Node %s has a request, but its Machine belongs to a control plane, which an owner's request never removes: " +
 		"delete the Machine to remove it",
 }
 
@@ -83,7 +83,7 @@ func (r *Reconciler) announce(ctx context.Context, s *scope, rapid bool) {
 	if rapid {
 		rapidReReclaims.Inc()
 		r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.RapidReReclaimEvent, "EmergencyReclaim",
-			"Reclaimed %d times within %s, last for: %s. Its owner is there: leave the schedule off until they are done, or change spec.killIfCommands",
+			"Reclaimed %d times within %s, last for: %s. Its owner is working: leave the schedule off until they are done, or change spec.killIfCommands",
 			len(sm.ReclaimTimes()), lifecycle.RapidWindow, record.Why())
 	}
 	r.reportSurge(ctx, s)
@@ -91,10 +91,10 @@ func (r *Reconciler) announce(ctx context.Context, s *scope, rapid bool) {
 
 // reportStalled tells people that an owner still waits, once for each class of cause.
 func (r *Reconciler) reportStalled(req ctrl.Request, s *scope, class string, err error) {
-	why := "it cannot be given back yet, and is tried again: " + clip.Line(err.Error())
+	why := "it cannot be given back yet, and 5-Spot retries: " + clip.Line(err.Error())
 	if r.Rush.Stall(req, "because "+class, why) {
 		r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimStalledEvent, "EmergencyReclaim",
-			"The owner wants the machine, and %s", why)
+			"The owner wants the machine, but %s", why)
 	}
 }
 
@@ -129,8 +129,8 @@ func (r *Reconciler) reportSurge(ctx context.Context, s *scope) {
 	}
 	ctrl.LoggerFrom(ctx).Info("Many machines are being reclaimed", "reclaims", reclaims, "machines", machines)
 	r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.EmergencySurgeEvent, "EmergencyReclaim",
-		"%d emergency reclaims within %s among %d machines. Nothing is held up. "+
-			"Does an update or a roll-out start a program of spec.killIfCommands everywhere?", reclaims, lifecycle.RapidWindow, machines)
+		"%d emergency reclaims within %s among %d machines. Nothing is delayed. "+
+			"Does an update or a rollout start a program of spec.killIfCommands everywhere?", reclaims, lifecycle.RapidWindow, machines)
 }
 
 // once remembers when Clusters were told. The zero value is ready.

@@ -116,20 +116,20 @@ func (s *scope) hostClaimed() metav1.Condition {
 	switch s.host.Standing {
 	case hosts.Withheld:
 		c.Reason = v1alpha1.OwnerHasHostReason
-		c.Message = fmt.Sprintf("The owner of the host (%s) asked %s for it, and has not lent it again: nothing is made before somebody runs kubectl 5spot resume %s", same, other, s.host.With.Name)
+		c.Message = fmt.Sprintf("The owner of the host (%s) asked for it through %s, and has not lent it again: nothing is created before somebody runs kubectl 5spot resume %s", same, other, s.host.With.Name)
 	case hosts.Second:
 		c.Reason = v1alpha1.ClaimedByAnotherReason
-		then := "nothing is made before it is deleted, or names another host"
+		then := "nothing is created before that one is deleted, or names another host"
 		if s.children.Machine != nil {
-			then = "the machine that runs stays, and is not made again before one of them is deleted, or names another host"
+			then = "the running machine stays, but is not created again before one of them is deleted, or names another host"
 		}
-		c.Message = fmt.Sprintf("The same host (%s) is named by %s, which comes first: %s", same, other, then)
+		c.Message = fmt.Sprintf("The host (%s) is also named by %s, which comes first: %s", same, other, then)
 	case hosts.First:
 		c.Reason = v1alpha1.ClaimedFirstReason
-		c.Message = fmt.Sprintf("The same host (%s) is named by %s, too: only this one goes on. Delete one of them, or correct its host", same, other)
+		c.Message = fmt.Sprintf("The host (%s) is also named by %s: only this one goes on. Delete one of them, or correct its host", same, other)
 	default:
 		c.Reason = v1alpha1.SameMachineIDReason
-		c.Message = fmt.Sprintf("The machine of %s has the same %s: it is the same host, or a copy of its image. Give each host an ID of its own", other, same)
+		c.Message = fmt.Sprintf("The machine of %s has the same %s: it is the same host, or a copy of its image. Give each host its own ID", other, same)
 	}
 	return c
 }

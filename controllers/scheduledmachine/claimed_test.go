@@ -126,7 +126,7 @@ func TestAClaimThatBecomesKnownLater(t *testing.T) {
 	a.settle()
 	b.settle()
 	a.claimed(v1alpha1.ClaimedFirstReason, "providerID remote://same")
-	b.claimed(v1alpha1.ClaimedByAnotherReason, "the machine that runs stays")
+	b.claimed(v1alpha1.ClaimedByAnotherReason, "the running machine stays")
 	for _, w := range []*world{a, b} {
 		w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
 		if m, ok := w.machine(); !ok || !m.DeletionTimestamp.IsZero() {
@@ -239,7 +239,7 @@ func TestTheOwnerHasTheHost(t *testing.T) {
 			}
 			enable(told)
 			quiet(told, "a person turned it on")
-			told.claimed(v1alpha1.OwnerHasHostReason, "asked ScheduledMachine "+asked.sm.Name)
+			told.claimed(v1alpha1.OwnerHasHostReason, "through ScheduledMachine "+asked.sm.Name)
 			if _, made := b.machine(); made {
 				t.Fatal("the owner has the host, and another lends it")
 			}

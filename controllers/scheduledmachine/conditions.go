@@ -68,7 +68,7 @@ var settled = map[lifecycle.Reason]string{
 	lifecycle.MachineRunning:   "Machine is healthy and running",
 	lifecycle.OutsideSchedule:  "Outside the schedule: nothing runs",
 	lifecycle.ScheduleDisabled: "Schedule is disabled: nothing is started, and an existing Machine stays as it is",
-	lifecycle.KillSwitchOn:     "Machine is removed until spec.killSwitch is false again",
+	lifecycle.KillSwitchOn:     "Machine stays removed until spec.killSwitch is false again",
 }
 
 // underway are the reasons that say it is on the way, or blocked.
@@ -81,7 +81,7 @@ var underway = map[lifecycle.Reason]string{
 	lifecycle.Unreadable:       "The schedule cannot be read: everything stays as it is",
 	lifecycle.NoCluster:        "The Cluster does not exist",
 	lifecycle.HostClaimed:      "Another ScheduledMachine comes first on the same host",
-	lifecycle.Judging:          "The schedule is being judged",
+	lifecycle.Judging:          "The schedule is being evaluated",
 	lifecycle.Unread:           "Something cannot be read",
 }
 
@@ -137,7 +137,7 @@ func (s *scope) notReady() string {
 	if c := s.machineReady(); c.Status != metav1.ConditionTrue {
 		return c.Message
 	}
-	return "Cluster API has not named its Node yet"
+	return "Cluster API has not reported its Node yet"
 }
 
 // leaving says what a departure waits for.
@@ -176,7 +176,7 @@ func (s *scope) hooksInTheWay() string {
 	if len(s.waitsFor) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the infrastructure waits for deletion hooks of others on Machine %s: %s; finish or remove them",
+	return fmt.Sprintf("the infrastructure waits for other deletion hooks on Machine %s: %s; finish or remove them",
 		s.children.Machine.Name, strings.Join(s.waitsFor, ", "))
 }
 
@@ -288,7 +288,7 @@ func (s *scope) unread() string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return strings.Join(parts, "; ") + ". Until then nothing is made or taken away because of it"
+	return strings.Join(parts, "; ") + ". Until then nothing is created or removed because of it"
 }
 
 // referenceProblems says what of the spec cannot be used, and the way out; empty
@@ -296,7 +296,7 @@ func (s *scope) unread() string {
 func (s *scope) referenceProblems() string {
 	problems := s.problemsOf(false)
 	if s.cluster == nil {
-		problems = append(problems, fmt.Sprintf("spec.clusterName: Cluster %s does not exist in namespace %s: create it, or make a ScheduledMachine for another",
+		problems = append(problems, fmt.Sprintf("spec.clusterName: Cluster %s does not exist in namespace %s: create it, or create a ScheduledMachine for another",
 			s.scheduled.Spec.ClusterName, s.scheduled.Namespace))
 	}
 	for _, p := range s.children.Problems {
@@ -338,14 +338,14 @@ func (s *scope) reachable() metav1.Condition {
 	switch {
 	case s.cluster != nil && s.filter != "" && !labels.HasWatchLabel(s.cluster, s.filter):
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ClusterNotServedReason
-		c.Message = fmt.Sprintf("Cluster %s lacks the label %s=%s: requests of owners cannot be seen; label it", s.cluster.Name, clusterv1.WatchLabel, s.filter)
+		c.Message = fmt.Sprintf("Cluster %s lacks the label %s=%s: owners' requests are not seen; label the Cluster", s.cluster.Name, clusterv1.WatchLabel, s.filter)
 	case s.cluster != nil && !s.tried && last != nil && last.Reason != v1alpha1.ClusterNotServedReason:
 		// A manager that starts has not tried yet: what was reported stays, or every
 		// restart would rewrite every status twice.
 		return *last
 	case !s.connected:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.NotConnectedReason
-		c.Message = "The workload cluster is not connected: requests of owners cannot be seen"
+		c.Message = "The workload cluster is not connected: owners' requests are not seen"
 	}
 	return c
 }

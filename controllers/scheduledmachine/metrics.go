@@ -18,25 +18,25 @@ import (
 var (
 	transitions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_transitions_total",
-		Help: "Changes of phase, by the phase left and the phase entered.",
+		Help: "Changes of phase, by old and new phase.",
 	}, []string{"from", "to"})
 	transitionLag = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "fivespot_transition_lag_seconds",
-		Help:    "Time from the edge of a window to the first action it asks for.",
+		Help:    "Time from the edge of a window to the first action that it requires.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600},
 	})
 	evaluations = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fivespot_schedule_evaluations_total",
-		Help: "Times a schedule was judged.",
+		Help: "Times a schedule was evaluated.",
 	})
 	killSwitchActivations = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fivespot_kill_switch_activations_total",
 		Help: "Times a ScheduledMachine became Terminated.",
 	})
 	machines = prometheus.NewDesc("fivespot_machines",
-		"ScheduledMachines by phase, namespace and Cluster. Only the leader knows.", []string{"phase", "namespace", "cluster"}, nil)
+		"ScheduledMachines by phase, namespace and Cluster. Reported by the leader only.", []string{"phase", "namespace", "cluster"}, nil)
 	machineConditions = prometheus.NewDesc("fivespot_machine_conditions",
-		"ScheduledMachines by the status of each condition, namespace and Cluster. Only the leader knows.",
+		"ScheduledMachines by the status of each condition, namespace and Cluster. Reported by the leader only.",
 		[]string{"condition", "status", "namespace", "cluster"}, nil)
 )
 

@@ -115,12 +115,12 @@ func fleetOf(t *testing.T) client.Reader {
 func TestTheFleetIsCountedOnce(t *testing.T) {
 	elected := make(chan struct{})
 	close(elected)
-	const conditions = `# HELP fivespot_machine_conditions ScheduledMachines by the status of each condition, namespace and Cluster. Only the leader knows.
+	const conditions = `# HELP fivespot_machine_conditions ScheduledMachines by the status of each condition, namespace and Cluster. Reported by the leader only.
 # TYPE fivespot_machine_conditions gauge
 fivespot_machine_conditions{cluster="real",condition="MachineReady",namespace="farm",status="True"} 1
 fivespot_machine_conditions{cluster="real",condition="WorkloadClusterReachable",namespace="farm",status="False"} 1
 `
-	const phases = `# HELP fivespot_machines ScheduledMachines by phase, namespace and Cluster. Only the leader knows.
+	const phases = `# HELP fivespot_machines ScheduledMachines by phase, namespace and Cluster. Reported by the leader only.
 # TYPE fivespot_machines gauge
 fivespot_machines{cluster="real",namespace="farm",phase="Active"} 1
 `

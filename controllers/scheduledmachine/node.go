@@ -121,5 +121,5 @@ func (s *scope) lingering() string {
 	if s.nodeGone() {
 		gone = fmt.Sprintf("The infrastructure and Node %s are gone", s.children.Machine.Status.NodeRef.Name)
 	}
-	return gone + "; Cluster API lets the Machine go when it looks at it again, which may take 20 s"
+	return gone + "; Cluster API removes the Machine at its next reconcile, which may take 20 s"
 }

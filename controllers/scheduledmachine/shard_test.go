@@ -48,7 +48,7 @@ func TestAClusterOfAnotherShardIsNotReachable(t *testing.T) {
 	}
 	want(v1alpha1.ClusterNotServedReason, connected) // The connection is about to go.
 	c := conditions.Get(w.sm, v1alpha1.WorkloadClusterReachableCondition)
-	for _, part := range []string{"Cluster " + w.cluster.Name + " lacks", clusterv1.WatchLabel + "=mine", "requests of owners cannot be seen", "label it"} {
+	for _, part := range []string{"Cluster " + w.cluster.Name + " lacks", clusterv1.WatchLabel + "=mine", "owners' requests are not seen", "label the Cluster"} {
 		if !strings.Contains(c.Message, part) {
 			t.Errorf("message must have %q, the way out: %s", part, c.Message)
 		}

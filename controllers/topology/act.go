@@ -59,7 +59,7 @@ func (r *Reconciler) create(ctx context.Context, desired *v1alpha1.ScheduledMach
 	case isOwned(other) && other.Spec.ClusterName == desired.Spec.ClusterName:
 		return errLate
 	}
-	return fmt.Errorf("%w: ScheduledMachine %s exists and is not this topology's: it is left alone; rename the machine, or delete it", errTaken, desired.Name)
+	return fmt.Errorf("%w: ScheduledMachine %s exists but does not belong to this topology, and is left alone: rename the machine, or delete it", errTaken, desired.Name)
 }
 
 // update applies what differs. What is still there then, and not wanted, is somebody

@@ -40,7 +40,7 @@ func TestALateCacheTakesNothingOver(t *testing.T) {
 	if _, err := w.try(); err == nil {
 		t.Error("it is not tried again")
 	}
-	w.want("a:9-17", taken, "ScheduledMachine lab-a exists and is not this topology's")
+	w.want("a:9-17", taken, "ScheduledMachine lab-a exists but does not belong to this topology")
 	if a := w.machine("a"); len(a.Labels)+len(a.OwnerReferences) > 0 {
 		t.Errorf("it is taken over: %v, %v", a.Labels, a.OwnerReferences)
 	}

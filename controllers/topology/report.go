@@ -63,13 +63,13 @@ func conditionOf(s *scope, d decision, actErr error) metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ApplyFailedReason, joined(actErr)
 	case len(d.leaving) > 0:
 		c.Reason = v1alpha1.MachinesLeavingReason
-		c.Message = "ScheduledMachines on their way out: " + strings.Join(d.leaving, ", ")
+		c.Message = "ScheduledMachines are leaving: " + strings.Join(d.leaving, ", ")
 	case len(d.paused) > 0:
 		c.Reason = v1alpha1.MachinesPausedReason
-		c.Message = "paused ScheduledMachines that are not as the topology asks: " + strings.Join(d.paused, ", ")
+		c.Message = "paused ScheduledMachines differ from the topology: " + strings.Join(d.paused, ", ")
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.VariableAppliedReason
-		c.Message = fmt.Sprintf("There are the %d ScheduledMachines that the topology asks for", len(s.asked))
+		c.Message = fmt.Sprintf("Exactly the %d ScheduledMachines of the topology exist", len(s.asked))
 	}
 	c.Message = clip.To(c.Message, maxMessage)
 	return c

@@ -47,7 +47,7 @@ func TestMachinesFollowTheVariable(t *testing.T) {
 	w.hold("b")
 	w.ask(item("a", "9-17"), item("c", "20-6"))
 	w.reconcile()
-	w.want("-b:20-6 a:9-17 c:20-6", leaving, "on their way out: lab-b")
+	w.want("-b:20-6 a:9-17 c:20-6", leaving, "are leaving: lab-b")
 	w.wantQuiet()
 	w.ask(item("a", "9-17"), item("b", "8"), item("c", "20-6"))
 	w.reconcile()
@@ -168,7 +168,7 @@ func TestMachinesOfOthersAreLeftAlone(t *testing.T) {
 	if _, err := w.try(); err == nil {
 		t.Error("it is not tried again")
 	}
-	w.want("a:0-23 b:0-23 c:9-17", taken, "ScheduledMachine lab-a exists and is not this topology's")
+	w.want("a:0-23 b:0-23 c:9-17", taken, "ScheduledMachine lab-a exists but does not belong to this topology")
 	w.wantQuiet()
 
 	w.Must(w.Client.Delete(t.Context(), theirs))

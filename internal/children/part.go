@@ -170,7 +170,7 @@ func (p Part) ownerReference() metav1.OwnerReference { return owner(p.owner, fal
 // with the template.
 func (p Part) clone(template *unstructured.Unstructured) (u *unstructured.Unstructured, problem string) {
 	if _, found, err := unstructured.NestedMap(template.Object, "spec", "template"); !found || err != nil {
-		return nil, fmt.Sprintf("%s %s has no spec.template to clone: name a template that has", p.template.Kind, p.template.Name)
+		return nil, fmt.Sprintf("%s %s has no spec.template to clone: name a template that has one", p.template.Kind, p.template.Name)
 	}
 	ref := &corev1.ObjectReference{APIVersion: p.template.APIVersion, Kind: p.template.Kind, Name: p.template.Name}
 	u, err := external.GenerateTemplate(&external.GenerateTemplateInput{
@@ -181,7 +181,7 @@ func (p Part) clone(template *unstructured.Unstructured) (u *unstructured.Unstru
 		return nil, err.Error()
 	}
 	if got, want := u.GroupVersionKind().GroupKind(), p.Kind().GroupKind(); got != want {
-		return nil, fmt.Sprintf("spec.template of %s %s is a %s, not a %s: name a template that says nothing else", p.template.Kind, p.template.Name, got, want)
+		return nil, fmt.Sprintf("spec.template of %s %s is a %s, not a %s: name a template for the right kind", p.template.Kind, p.template.Name, got, want)
 	}
 	return u, ""
 }

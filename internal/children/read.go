@@ -258,7 +258,7 @@ func unreadable(kind schema.GroupKind, err error) string {
 	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
 		return fmt.Sprintf("objects of kind %s cannot be read in time: does its provider's conversion webhook answer?", kind)
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("objects of kind %s cannot be read: 5-Spot has no right to", kind)
+		return fmt.Sprintf("objects of kind %s cannot be read: 5-Spot lacks the permission", kind)
 	default:
 		return fmt.Sprintf("objects of kind %s cannot be read (%s): does its provider's conversion webhook answer?", kind, reasonOf(err))
 	}
@@ -311,7 +311,7 @@ func (r Reader) get(ctx context.Context, key client.ObjectKey, obj client.Object
 }
 
 func (s *Set) foreign(field, kind, name string) {
-	s.Problems = append(s.Problems, Problem{field, fmt.Sprintf("%s %s exists and is not this ScheduledMachine's: it is left alone; delete it, or use another name", kind, name)})
+	s.Problems = append(s.Problems, Problem{field, fmt.Sprintf("%s %s exists but does not belong to this ScheduledMachine, and is left alone: delete it, or use another name", kind, name)})
 }
 
 // ControlPlaneVersion returns spec.version of the Cluster's control plane, empty

@@ -101,7 +101,7 @@ func read(text []byte) (*hooksv1.BeforeMachineDeleteResponse, error) {
 	}
 	response := &hooksv1.BeforeMachineDeleteResponse{}
 	if err := json.Unmarshal(text, response); err != nil {
-		return nil, failure{"answer is no BeforeMachineDeleteResponse in JSON", err}
+		return nil, failure{"answer is not a BeforeMachineDeleteResponse in JSON", err}
 	}
 	response.Message = quote(response.Message)
 	switch {
@@ -110,7 +110,7 @@ func read(text []byte) (*hooksv1.BeforeMachineDeleteResponse, error) {
 	case response.Status != runtimehooksv1.ResponseStatusSuccess:
 		return nil, fmt.Errorf("answer's status is %q, neither Success nor Failure", quote(string(response.Status)))
 	case response.RetryAfterSeconds < 0:
-		return nil, fmt.Errorf("answer's retryAfterSeconds is %d, below zero", response.RetryAfterSeconds)
+		return nil, fmt.Errorf("answer's retryAfterSeconds is %d, must not be negative", response.RetryAfterSeconds)
 	}
 	return response, nil
 }
@@ -136,7 +136,7 @@ func addressOf(c runtimev1.ClientConfig) (string, error) {
 			return "", fmt.Errorf("spec.clientConfig.url: %w", err)
 		}
 		if base.Scheme != "https" || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
-			return "", fmt.Errorf("spec.clientConfig.url: %q is no https URL of host and path alone", c.URL)
+			return "", fmt.Errorf("spec.clientConfig.url: %q is not an https URL with only a host and a path", c.URL)
 		}
 	}
 	catalog := runtimecatalog.New()

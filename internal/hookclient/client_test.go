@@ -105,8 +105,8 @@ func TestWhatIsNoAnswer(t *testing.T) {
 	}{
 		"Refuses":  {serve: says(`{"status":"Failure","message":"no such pool"}`), want: "extension reports a failure: no such pool"},
 		"NoStatus": {serve: says(`{}`), want: `status is "", neither Success nor Failure`},
-		"NoJSON":   {serve: says(`<html>`), want: "answer is no BeforeMachineDeleteResponse in JSON"},
-		"Negative": {serve: says(`{"status":"Success","retryAfterSeconds":-1}`), want: "retryAfterSeconds is -1, below zero"},
+		"NoJSON":   {serve: says(`<html>`), want: "answer is not a BeforeMachineDeleteResponse in JSON"},
+		"Negative": {serve: says(`{"status":"Success","retryAfterSeconds":-1}`), want: "retryAfterSeconds is -1, must not be negative"},
 		"TooLong":  {serve: says(`{"status":"Success","message":"` + strings.Repeat("x", 2<<20) + `"}`), want: "answer has more than 65536 bytes"},
 		"NotFound": {serve: http.NotFound, want: "HTTP status 404"},
 		"Redirects": {serve: func(w http.ResponseWriter, r *http.Request) {
@@ -116,9 +116,9 @@ func TestWhatIsNoAnswer(t *testing.T) {
 		"Unknown":      {change: func(c *runtimev1.ClientConfig) { c.CABundle = nil }, want: "extension's certificate is signed by an authority that spec.clientConfig.caBundle does not contain"},
 		"NoCA":         {change: func(c *runtimev1.ClientConfig) { c.CABundle = []byte("x") }, want: "spec.clientConfig.caBundle: no certificate"},
 		"Nowhere":      {change: func(c *runtimev1.ClientConfig) { c.URL = "" }, want: "set either url or service"},
-		"Plain":        {change: func(c *runtimev1.ClientConfig) { c.URL = "http://lb.test/" }, want: "no https URL"},
-		"WithQuery":    {change: func(c *runtimev1.ClientConfig) { c.URL += "?a=b" }, want: "no https URL"},
-		"WithPassword": {change: func(c *runtimev1.ClientConfig) { c.URL = "https://me:secret@lb.test/" }, want: "no https URL"},
+		"Plain":        {change: func(c *runtimev1.ClientConfig) { c.URL = "http://lb.test/" }, want: "not an https URL"},
+		"WithQuery":    {change: func(c *runtimev1.ClientConfig) { c.URL += "?a=b" }, want: "not an https URL"},
+		"WithPassword": {change: func(c *runtimev1.ClientConfig) { c.URL = "https://me:secret@lb.test/" }, want: "not an https URL"},
 		"Both":         {change: func(c *runtimev1.ClientConfig) { c.Service = runtimev1.ServiceReference{Namespace: "a", Name: "b"} }, want: "set either url or service"},
 	} {
 		t.Run(name, func(t *testing.T) {

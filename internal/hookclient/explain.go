@@ -86,7 +86,7 @@ func resolution(err error) string {
 	case dns.IsNotFound:
 		return fmt.Sprintf("host %s is not found", dns.Name)
 	default:
-		return fmt.Sprintf("the address of host %s cannot be found out", dns.Name)
+		return fmt.Sprintf("the address of host %s cannot be resolved", dns.Name)
 	}
 }
 

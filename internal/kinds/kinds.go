@@ -96,7 +96,7 @@ func (r Resolver) definition(ctx context.Context, kind schema.GroupKind) (*apiex
 	case names.Kind != kind.Kind:
 		return nil, fmt.Errorf("kind %s %w: it is spelled %s", kind, ErrUnusable, names.Kind)
 	case crd.Spec.Scope != apiextensionsv1.NamespaceScoped:
-		return nil, fmt.Errorf("kind %s %w: its objects are in no namespace; name the kind of a machine", kind, ErrUnusable)
+		return nil, fmt.Errorf("kind %s %w: its objects are not namespaced; name the kind of a machine", kind, ErrUnusable)
 	}
 	return crd, nil
 }

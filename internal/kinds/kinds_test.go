@@ -71,7 +71,7 @@ func TestResolver(t *testing.T) {
 		"NotInstalled":  {"There is no object of it.", "LabMachine", nil, nil, "", kinds.ErrNotInstalled, kinds.ErrNotInstalled, "LabMachine.infrastructure.cluster.x-k8s.io"},
 		"List":          {"It is no kind of its own, and no list of it is ever complete.", "DeskMachineList", nil, nil, "", kinds.ErrNotInstalled, kinds.ErrNotInstalled, ""},
 		"LowerCase":     {"The API server knows no kind of that spelling.", "deskmachine", nil, nil, "", kinds.ErrUnusable, kinds.ErrUnusable, "spelled DeskMachine"},
-		"ClusterScoped": {"It is nobody's machine.", "DeskMachine", func(d *definition) { d.Spec.Scope = apiextensionsv1.ClusterScoped }, nil, "", kinds.ErrUnusable, kinds.ErrUnusable, "in no namespace"},
+		"ClusterScoped": {"It is nobody's machine.", "DeskMachine", func(d *definition) { d.Spec.Scope = apiextensionsv1.ClusterScoped }, nil, "", kinds.ErrUnusable, kinds.ErrUnusable, "not namespaced"},
 		"StoredNotServed": {
 			"Any served version will do for reading.", "DeskMachine",
 			func(d *definition) { d.Spec.Versions[1].Served = false }, nil, "v1beta2", nil, nil, "",

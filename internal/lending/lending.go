@@ -34,12 +34,12 @@ func (m Mark) Ends() time.Time { return m.At.Add(Told) }
 
 // String says what happened, how that is known, and the way out.
 func (m Mark) String() string {
-	return "As metadata.managedFields has it, " + m.By + " turned the schedule on within 10 minutes after the machine was given back to its owner. " +
+	return "According to metadata.managedFields, " + m.By + " turned the schedule on within 10 minutes after the machine was given back to its owner. " +
 		"Take schedule.enabled out of what it applies, or set spec.resumeAfterReclaim: OnResume; see docs/gitops.md"
 }
 
 // Warning says so to whoever does it.
-const Warning = "spec.schedule.enabled: its owner took the machine back just now, and this lends it again: " +
+const Warning = "spec.schedule.enabled: the owner has just taken the machine back, and this lends it again: " +
 	"leave the field out of what you apply, or set spec.resumeAfterReclaim: OnResume; see docs/gitops.md"
 
 // Again returns who lends the machine again at now, and false if nobody does, if a person

@@ -116,6 +116,6 @@ func held(record, current []Taint) []Taint {
 // UnreadableMessage says what is wrong with the record under a key, and the way
 // out.
 func UnreadableMessage(key string, err error) string {
-	return fmt.Sprintf("annotation %s of the Node cannot be read, so nobody knows which taints 5-Spot applied: %v; "+
+	return fmt.Sprintf("annotation %s of the Node cannot be read, so 5-Spot does not know which taints it applied: %v; "+
 		"correct it, or remove it if none of the taints is 5-Spot's", key, err)
 }

@@ -140,7 +140,7 @@ func (e *ConflictError) Error() string {
 	if more := len(e.Conflicts) - most; more > 0 {
 		words = append(words, fmt.Sprintf("and %d more", more))
 	}
-	return strings.Join(words, "; ") + ": take the taint off the Node, or change spec.nodeTaints"
+	return strings.Join(words, "; ") + ": remove the taint from the Node, or change spec.nodeTaints"
 }
 
 func conflicts(desired, current, applied []Taint) error {

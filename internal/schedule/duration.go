@@ -22,7 +22,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		return 0, &FieldError{
 			Value:  clip(s),
 			Reason: err.Error(),
-			Help:   "write a whole number and s, m or h, such as 5m, at most 24h",
+			Help:   "write a whole number followed by s, m or h, such as 5m, at most 24h",
 		}
 	}
 	return d, nil

@@ -16,11 +16,11 @@ import (
 var (
 	failures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_reconcile_failures_total",
-		Help: "Times a step of a controller failed and is tried again with back-off.",
+		Help: "Times a step of a controller failed and was retried with back-off.",
 	}, []string{"controller"})
 	build = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fivespot_build_info",
-		Help: "1 for the version of the manager and of the Go it was built with.",
+		Help: "1 for the version of the manager and of the Go version it was built with.",
 	}, []string{"version", "goversion"})
 )
 

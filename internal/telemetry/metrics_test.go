@@ -34,7 +34,7 @@ func TestTheManagerTellsOfItself(t *testing.T) {
 		}
 	}
 	Failed("two")
-	const want = `# HELP fivespot_reconcile_failures_total Times a step of a controller failed and is tried again with back-off.
+	const want = `# HELP fivespot_reconcile_failures_total Times a step of a controller failed and was retried with back-off.
 # TYPE fivespot_reconcile_failures_total counter
 fivespot_reconcile_failures_total{controller="never"} 0
 fivespot_reconcile_failures_total{controller="one"} 2

@@ -97,9 +97,9 @@ func TestKindIsWhatIsServed(t *testing.T) {
 	for kind, tc := range map[string]struct{ reason, want string }{
 		"DevMachine":          {"It is an ordinary kind.", ""},
 		"OddHost":             {"What was made before there was a rule about names can be found.", ""},
-		"devmachine":          {"No informer of it is ever filled.", "is not that of an object"},
-		"DevMachineList":      {"The same.", "is not that of an object"},
-		"List":                {"The same.", "is not that of an object"},
+		"devmachine":          {"No informer of it is ever filled.", "is not the kind of an object"},
+		"DevMachineList":      {"The same.", "is not the kind of an object"},
+		"List":                {"The same.", "is not the kind of an object"},
 		"FakeClusterIdentity": {"It belongs to whoever runs the management cluster.", "is not namespaced"},
 		"GlobalMachine":       {"Whatever it is called.", "is not namespaced"},
 	} {

@@ -29,9 +29,9 @@ func Kind(mapping *meta.RESTMapping, asked schema.GroupVersionKind) error {
 		return fmt.Errorf("kind %s is served as %s: name it as its provider does", kind, mapping.GroupVersionKind.GroupKind())
 	case !kindPattern.MatchString(kind.Kind), strings.HasSuffix(kind.Kind, "List"):
 		// A RESTMapper also knows every kind in lower case, and its list.
-		return fmt.Errorf("kind %s is not that of an object: name it as its provider does, such as DevMachine", kind)
+		return fmt.Errorf("kind %s is not the kind of an object: name it as its provider does, such as DevMachine", kind)
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
-		return fmt.Errorf("kind %s is not namespaced: name one whose objects are in the namespace of the ScheduledMachine", kind)
+		return fmt.Errorf("kind %s is not namespaced: name one that is", kind)
 	}
 	return nil
 }

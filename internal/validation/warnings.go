@@ -46,7 +46,7 @@ func Warnings(m *v1alpha1.ScheduledMachine) []string {
 	}
 	for i, pattern := range m.Spec.KillIfCommands {
 		if why := matchesTooMuch(pattern); why != "" {
-			warnings = append(warnings, fmt.Sprintf("%s: %q %s: the machine would go back to its owner whenever it joins; name a program of the owner's, such as idea",
+			warnings = append(warnings, fmt.Sprintf("%s: %q %s: the machine would go back to its owner whenever it joins; name one of the owner's programs, such as idea",
 				path.Child("killIfCommands").Index(i), clip.To(pattern, longestQuote), why))
 		}
 	}
@@ -57,14 +57,14 @@ func Warnings(m *v1alpha1.ScheduledMachine) []string {
 // may be the owner's. A pattern is the name of a program, or a part of its command line.
 func matchesTooMuch(pattern string) string {
 	if len([]rune(pattern)) == 1 {
-		return "is one character, which is in almost every command line"
+		return "is one character, which almost every command line contains"
 	}
 	if !strings.ContainsFunc(pattern, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
-		return "has no letter or digit, and is in many command lines"
+		return "has no letter or digit, and matches many command lines"
 	}
 	for _, e := range everywhere {
 		if pattern == e.program || strings.Contains(e.commandLine, pattern) {
-			return "matches " + e.program + ", which runs on machines of a cluster"
+			return "matches " + e.program + ", which runs on every machine of a cluster"
 		}
 	}
 	return ""

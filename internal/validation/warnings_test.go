@@ -21,7 +21,7 @@ func TestPatternsThatMatchTooMuch(t *testing.T) {
 	} {
 		m := good(func(m *v1alpha1.ScheduledMachine) { m.Spec.KillIfCommands = []string{"idea", pattern} })
 		got := validation.Warnings(m)
-		if len(got) != 1 || !strings.HasPrefix(got[0], "spec.killIfCommands[1]: ") || !strings.Contains(got[0], says) || !strings.Contains(got[0], "name a program") {
+		if len(got) != 1 || !strings.HasPrefix(got[0], "spec.killIfCommands[1]: ") || !strings.Contains(got[0], says) || !strings.Contains(got[0], "name one of the owner's programs") {
 			t.Errorf("%q: got %q, want one warning that says %q", pattern, got, says)
 		}
 	}

@@ -19,7 +19,7 @@ const maxRequest = 7 << 20
 
 // tooDeep is what a person reads. Of 10,000 levels that can be decoded, the request
 // and the managed fields of the object, which repeat its shape, take some.
-const tooDeep = "the object is nested too deeply to be judged, more than 10,000 levels with its managed fields: " +
+const tooDeep = "the object is nested too deeply to be validated, more than 10,000 levels with its managed fields: " +
 	"make spec of bootstrapSpec and of infrastructureSpec flatter"
 
 // answered has a request that cannot be decoded refused under its own UID. Under none,

@@ -82,7 +82,7 @@ func (w *ScheduledMachine) ValidateUpdate(_ context.Context, old, m *v1alpha1.Sc
 	}
 	if old.Spec.ClusterName != m.Spec.ClusterName {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "clusterName"), m.Spec.ClusterName,
-			"is immutable: make another ScheduledMachine for another Cluster"))
+			"is immutable: create another ScheduledMachine for another Cluster"))
 	}
 	return warnings, invalid(m, errs)
 }
@@ -110,7 +110,7 @@ func (w *ScheduledMachine) judge(m *v1alpha1.ScheduledMachine) (field.ErrorList,
 func (w *ScheduledMachine) missing(kind schema.GroupVersionKind) string {
 	served, err := w.Mapper.RESTMappings(kind.GroupKind())
 	if err != nil || len(served) == 0 {
-		return "is not installed: the machine joins when its provider is"
+		return "is not installed: the machine joins once its provider is installed"
 	}
 	return fmt.Sprintf("is not served in this version: write apiVersion %s", served[0].GroupVersionKind.GroupVersion())
 }
@@ -124,7 +124,7 @@ func (w *ScheduledMachine) lookUp(k validation.NamedKind) (field.ErrorList, admi
 	case meta.IsNoMatchError(err):
 		return nil, admission.Warnings{fmt.Sprintf("%s: %s of %s %s", at, k.Kind.Kind, k.Kind.GroupVersion(), w.missing(k.Kind))}
 	case err != nil:
-		return nil, admission.Warnings{fmt.Sprintf("%s: whether %s of %s is installed cannot be told now: see status.conditions", at, k.Kind.Kind, k.Kind.GroupVersion())}
+		return nil, admission.Warnings{fmt.Sprintf("%s: it is unknown whether %s of %s is installed: see status.conditions", at, k.Kind.Kind, k.Kind.GroupVersion())}
 	}
 	if err := validation.Kind(mapping, k.Kind); err != nil {
 		return field.ErrorList{field.Invalid(at, k.Named, err.Error())}, nil

@@ -82,14 +82,14 @@ func (s *Set) Write(w io.Writer) error {
 	}{
 		{"execs_total", "Programs started, as announced by the kernel.", &s.Execs},
 		{"renames_total", "New names of processes, as announced by the kernel.", &s.Renames},
-		{"decisions_total", "Looks at one process.", &s.Decisions},
+		{"decisions_total", "Decisions about one process.", &s.Decisions},
 		{"vanished_total", "Processes gone before they were read.", &s.Vanished},
 		{"matches_total", "Processes that matched and count.", &s.Matches},
-		{"excluded_total", "Processes that matched but belong to a pod, a container, or what runs those.", &s.Excluded},
+		{"excluded_total", "Processes that matched but belong to a pod, a container, or their runtime.", &s.Excluded},
 		{"overruns_total", "Losses of events, each followed by a rescan.", &s.Overruns},
-		{"silences_total", "Heartbeats not heard, each followed by a new subscription.", &s.Silences},
-		{"rescans_total", "Looks at all processes outside of polling.", &s.Rescans},
-		{"polls_total", "Looks at all processes by polling.", &s.Polls},
+		{"silences_total", "Missed heartbeats, each followed by a new subscription.", &s.Silences},
+		{"rescans_total", "Scans of all processes outside of polling.", &s.Rescans},
+		{"polls_total", "Scans of all processes by polling.", &s.Polls},
 		{"reports_total", "Requests accepted by the API server.", &s.Reports},
 		{"hangs_total", "Times a process was put aside because its arguments could not be read without waiting.", &s.Hangs},
 		{"refusals_total", "Matches not reported because the Node is another machine.", &s.Refusals},
@@ -108,9 +108,9 @@ func (s *Set) Write(w io.Writer) error {
 		name = prefix + name
 		line("# HELP %s %s\n# TYPE %s gauge\n%s %g\n", name, help, name, name, value)
 	}
-	gauge("hung_processes", "Processes that are aside: matched by their name alone.", float64(s.Hung.Load()))
+	gauge("hung_processes", "Processes that are put aside: matched by their name only.", float64(s.Hung.Load()))
 	gauge("match_latency_seconds", "Kernel's event to decision, of the last match that an event announced.", time.Duration(s.MatchLatency.Load()).Seconds())
-	gauge("poll_interval_seconds", "Time between polls as it is, zero while nothing is polled.", time.Duration(s.PollInterval.Load()).Seconds())
+	gauge("poll_interval_seconds", "Current time between polls; zero while the agent does not poll.", time.Duration(s.PollInterval.Load()).Seconds())
 	const detector = prefix + "detector"
 	line("# HELP %s Detector in use.\n# TYPE %s gauge\n", detector, detector)
 	for _, name := range []string{"netlink", "poll"} {

@@ -119,7 +119,7 @@ func TestForeignObjectOfAChildsNameIsNeverTouched(t *testing.T) {
 			l.create(foreign)
 			l.create(sm)
 			l.waitPhase(sm, failed, metav1.ConditionFalse)
-			l.waitCondition(sm, v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, "ReferencesInvalid", tc.field, foreign.GetName(), "is not this ScheduledMachine's")
+			l.waitCondition(sm, v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, "ReferencesInvalid", tc.field, foreign.GetName(), "does not belong to this ScheduledMachine")
 			l.killSwitch(sm, true)
 			l.waitPhase(sm, terminated, metav1.ConditionTrue)
 			l.killSwitch(sm, false)

@@ -83,7 +83,7 @@ func TestGitOpsAppliesMachinesThatTheirOwnersTookBack(t *testing.T) {
 			}
 			l.waitPhase(enable, active, metav1.ConditionTrue)
 			l.waitCondition(enable, v1alpha1.LentAgainCondition, metav1.ConditionTrue, v1alpha1.EnabledByToolReason, g.by+" turned the schedule on")
-			l.wantEvents(enable, "Warning LentAgain As metadata.managedFields has it, "+g.by)
+			l.wantEvents(enable, "Warning LentAgain According to metadata.managedFields, "+g.by)
 			wantInOrder(t, owner.run("why", enable.Name), "Running: it is lent", "Note:", g.by+" turned the schedule on")
 			g.apply(enabled)
 

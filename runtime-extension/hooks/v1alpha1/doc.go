@@ -29,6 +29,6 @@ func init() { //nolint:gochecknoinits // as Cluster API registers its hooks
 		Tags:    []string{"Machine deletion"},
 		Summary: "Called before a Machine that is being deleted is drained, and again before it is terminated",
 		Description: "An extension that answers with a retryAfterSeconds above zero holds the deletion and is called again. " +
-			"How long it may do so in all is bounded by its MachineDeletionHook. Calls are repeated, also after the answer was positive.",
+			"Its MachineDeletionHook limits how long it may do so in all. Calls are repeated, even after a positive answer.",
 	})
 }
