@@ -39,6 +39,14 @@ var _ = ginkgo.Describe("A ScheduledMachine of containers", ginkgo.Ordered, func
 	)
 
 	ginkgo.BeforeAll(func(ctx context.Context) {
+		// Not AfterAll: that runs before the last spec has cleaned up, which takes the Cluster.
+		ginkgo.DeferCleanup(func(ctx context.Context) {
+			if namespace == nil {
+				return
+			}
+			framework.DumpSpecResourcesAndCleanup(ctx, name, management, clusterctlConfig, *artifacts, namespace, endEvents,
+				result.Cluster, config.GetIntervals, *keep)
+		})
 		namespace, endEvents = framework.CreateNamespaceAndWatchEvents(watches, framework.CreateNamespaceAndWatchEventsInput{
 			Creator: management.GetClient(), ClientSet: management.GetClientSet(), Name: name,
 			LogFolder: filepath.Join(*artifacts, name),
@@ -64,14 +72,6 @@ var _ = ginkgo.Describe("A ScheduledMachine of containers", ginkgo.Ordered, func
 		}
 		gomega.Expect(inCluster.Management.Get(ctx, client.ObjectKey{Namespace: name, Name: name + "-desk-1"}, &asTemplate)).To(gomega.Succeed())
 		gomega.Expect(inCluster.Workload.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(gomega.Succeed())
-	})
-
-	ginkgo.AfterAll(func(ctx context.Context) {
-		if namespace == nil {
-			return
-		}
-		framework.DumpSpecResourcesAndCleanup(ctx, name, management, clusterctlConfig, *artifacts, namespace, endEvents,
-			result.Cluster, config.GetIntervals, *keep)
 	})
 
 	// here is where a spec runs, on behalf of the one that runs now.
