@@ -11,7 +11,7 @@ CONTROLLER_GEN := $(TOOLS)/controller-gen-v0.23.0
 GOLANGCI_LINT  := $(TOOLS)/golangci-lint-v2.15.0
 KUSTOMIZE      := $(TOOLS)/kustomize-v5.8.1
 
-MODULES  := . test test/kind
+MODULES  := . test test/kind hack/kind
 COMMANDS := manager reclaim-agent kubectl-5spot
 # A release has one version: who names the image has named it, by the tag.
 TAG       = $(word 2,$(subst :, ,$(notdir $(firstword $(subst @, ,$(IMAGE))))))
@@ -21,6 +21,7 @@ FUZZTIME ?= 10s
 SEED     ?=
 
 include hack/plane.mk
+include hack/kind/offline.mk
 
 .PHONY: help
 help: ## Show the targets.
@@ -57,6 +58,7 @@ test-system: build plane-binaries plane-node-deps $(KUSTOMIZE) ## Run the tests 
 	cd test && go test -count=1 -timeout 30m -p 2 $$(go list ./... | grep -v /e2e$$)
 	cd test && go test -count=1 -timeout 30m ./e2e
 	cd test/kind && go test -count=1 ./...
+	cd hack/kind && go test -count=1 ./...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME.

@@ -13,20 +13,27 @@ import (
 	"testing"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
 	"sigs.k8s.io/cluster-api/test/framework/clusterctl"
 )
 
 const (
-	configFile = "config/5spot.yaml"
-	repository = "../.."
+	configFile  = "config/5spot.yaml"
+	offlineFile = "config/offline.yaml"
+	repository  = "../.."
 )
 
 // load reads the config as the suite does.
 func load(t *testing.T) *clusterctl.E2EConfig {
 	t.Helper()
+	return loadFile(t, configFile)
+}
+
+func loadFile(t *testing.T, path string) *clusterctl.E2EConfig {
+	t.Helper()
 	gomega.RegisterTestingT(t)
-	return clusterctl.LoadE2EConfig(context.Background(), clusterctl.LoadE2EConfigInput{ConfigPath: configFile})
+	return clusterctl.LoadE2EConfig(context.Background(), clusterctl.LoadE2EConfigInput{ConfigPath: path})
 }
 
 // TestConfigIsComplete has the framework read it and check that the files it copies are
@@ -65,21 +72,64 @@ func TestConfigIsComplete(t *testing.T) {
 // TestVersionsAreThoseOfTheModules keeps what is installed and what it is tested with
 // together.
 func TestVersionsAreThoseOfTheModules(t *testing.T) {
-	mod, err := os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := regexp.MustCompile(`(?m)^\tsigs\.k8s\.io/cluster-api (v\S+)`).FindSubmatch(mod)
-	if m == nil {
-		t.Fatal("go.mod does not require Cluster API")
-	}
-	version := string(m[1])
+	version := required(t, "go.mod", "sigs.k8s.io/cluster-api")
 	for _, p := range load(t).Providers {
 		for _, v := range p.Versions {
 			if p.Name != "5spot" && (v.Name != version || !strings.Contains(v.Value, "/"+version+"/")) {
 				t.Errorf("%s %s is %s from %s, go.mod has %s", p.Type, p.Name, v.Name, v.Value, version)
 			}
 		}
+	}
+}
+
+// required is the version of a module that a go.mod requires.
+func required(t *testing.T, file, module string) string {
+	t.Helper()
+	mod, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^\t` + regexp.QuoteMeta(module) + ` (v\S+)`).FindSubmatch(mod)
+	if m == nil {
+		t.Fatalf("%s does not require %s", file, module)
+	}
+	return string(m[1])
+}
+
+// TestOfflineIsTheSameSuite allows the offline config nothing but what a machine without
+// registries makes necessary: manifests and images that were made there.
+func TestOfflineIsTheSameSuite(t *testing.T) {
+	want, got := load(t), loadFile(t, offlineFile)
+	for _, variable := range []string{"KUBERNETES_VERSION", "KUBERNETES_VERSION_MANAGEMENT"} {
+		if kube := required(t, repository+"/hack/kube/go.mod", "k8s.io/kubernetes"); got.Variables[variable] != kube {
+			t.Errorf("%s is %s, and the node image has %s", variable, got.Variables[variable], kube)
+		}
+		want.Variables[variable] = got.Variables[variable]
+	}
+	loaded := map[string]bool{}
+	for _, i := range got.Images {
+		loaded[i.Name] = true
+	}
+	for i, p := range got.Providers {
+		v := &p.Versions[0]
+		if p.Name == "5spot" {
+			continue
+		}
+		made := filepath.Join(plane.DefaultBin(), "manifests", filepath.Base(v.Value))
+		text, err := os.ReadFile(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^\s*image: (\S+)$`).FindAllSubmatch(text, -1) {
+			if !loaded[string(m[1])] {
+				t.Errorf("%s %s wants the image %s, which is not loaded", p.Type, p.Name, m[1])
+			}
+		}
+		v.Value, v.Replacements = want.Providers[i].Versions[0].Value, nil
+	}
+	got.Images = got.Images[:len(want.Images)]
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-%s, +%s:\n%s", configFile, offlineFile, diff)
 	}
 }
 
