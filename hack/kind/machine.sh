@@ -20,7 +20,7 @@ tidy() {
 end() {
 	status=$?
 	trap - EXIT
-	[ -z "${step:-}" ] || kill -KILL "$step" 2>/dev/null || true
+	[ -z "${step:-}" ] || { kill -KILL "$step" && wait "$step"; } 2>/dev/null || true
 	say 'Removing containers, volumes and networks'
 	tidy || true
 	exit $status # and the kernel ends every process in here
