@@ -30,8 +30,8 @@ check() {
 	local program kind free
 	[ "$(uname)" = Linux ] || fail 'it makes nodes of Linux: run it on Linux, or in a virtual machine with it'
 	[ "$(id -u)" = 0 ] || fail 'it makes namespaces and mounts: run it as root, in a virtual machine that you can throw away if you like'
-	for program in unshare setpriv setsid pivot_root findmnt debootstrap; do
-		command -v $program >/dev/null || fail "there is no $program: install it, on Debian and Ubuntu by apt-get install util-linux debootstrap"
+	for program in unshare setpriv setsid pivot_root findmnt flock pkill debootstrap; do
+		command -v $program >/dev/null || fail "there is no $program: install it, on Debian and Ubuntu by apt-get install util-linux procps debootstrap"
 	done
 	[ -n "$(tree)" ] || fail 'no cgroup2 is mounted: mount -t cgroup2 cgroup2 FOLDER'
 	mkdir -p "$folder"
