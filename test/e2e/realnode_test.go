@@ -70,7 +70,10 @@ func TestRealNodeIsGivenBack(t *testing.T) {
 }
 
 // in is the lab for a subtest.
-func (l *lab) in(t *testing.T) *lab { return &lab{Workload: l.Workload, t: t} }
+func (l *lab) in(t *testing.T) *lab {
+	t.Helper()
+	return &lab{Workload: l.Workload, t: t}
+}
 
 // resume has a person lend a machine again that was taken back.
 func (l *lab) resume(sm *v1alpha1.ScheduledMachine, person owner) {
