@@ -15,7 +15,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent"
 )
 
-const flagsIntro = `What each program can be told on its command line.
+const flagsIntro = `The command-line flags of each program.
 A flag without a default is empty, zero or off.`
 
 // flagHead is the head of every table on the page.
@@ -40,7 +40,7 @@ func flagsPage(string) (string, error) {
 		flags        []flagDoc
 	}{
 		{"manager", "The feature gates, the TLS and the logging flags are Cluster API's and Kubernetes' own; the program's `--help` lists their values.", flagsOf(manager.NewOptions().AddFlags)},
-		{"reclaim-agent", "A name in brackets is the environment variable that sets the flag where it is not given.", flagsOf(func(fs *pflag.FlagSet) { new(reclaimagent.Options).AddFlags(fs) })},
+		{"reclaim-agent", "If a flag is not given, the environment variable in brackets after its name sets it.", flagsOf(func(fs *pflag.FlagSet) { new(reclaimagent.Options).AddFlags(fs) })},
 		{"reclaim-agent check", "Says which running process would ask for the machine, and writes nowhere.", flagsOf(func(fs *pflag.FlagSet) { new(reclaimagent.CheckOptions).AddFlags(fs) })},
 	}
 	root5 := kubectl.New(kubectl.Options{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})

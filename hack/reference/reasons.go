@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-const reasonsIntro = `The words that the controllers and the agent use towards people and programs. They are an
+const reasonsIntro = `The phases, conditions, reasons and annotations that the controllers and the agent write. They are an
 API: scripts and alerts may depend on them.
 
 What a condition means for you and what to do: [guide](../guide.md#troubleshooting).`
