@@ -81,7 +81,7 @@ DEMO_STEPS := build plane-kube plane-core plane-infrastructure $(DEMO_REAL) demo
 
 .PHONY: demo
 demo: ## Watch a machine join, its owner come back, and the machine go.
-	@echo 'The story takes half a minute. Before it, once: 5-Spot, Kubernetes and Cluster API are built from Go modules, which takes up to 12 minutes on two cores.'
+	@echo 'The story takes half a minute. The first time, 5-Spot, Kubernetes and Cluster API are built from Go modules first, which takes up to 12 minutes on two cores.'
 	@n=0; for step in $(DEMO_STEPS); do n=$$((n + 1)); \
 		echo "[$$((SECONDS / 60)) min] $$n of $(words $(DEMO_STEPS)): make $$step"; \
 		$(MAKE) --silent --no-print-directory $$step 2> >(sed '/^go: downloading/d' >&2) || exit; \

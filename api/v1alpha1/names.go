@@ -180,7 +180,7 @@ const (
 	TerminatedReason = "Terminated"
 	// MachineNotReadyReason means that the Machine exists and is not ready yet.
 	MachineNotReadyReason = "MachineNotReady"
-	// MachineCreatingReason means that children are being made.
+	// MachineCreatingReason means that children are being created.
 	MachineCreatingReason = "MachineCreating"
 	// ShuttingDownReason means that a graceful departure is under way.
 	ShuttingDownReason = "ShuttingDown"
@@ -191,7 +191,7 @@ const (
 	// ClusterDeletingReason means that the Cluster is being deleted.
 	ClusterDeletingReason = "ClusterDeleting"
 	// HostClaimedReason means that another ScheduledMachine comes first on the same host:
-	// nothing is made.
+	// nothing is created.
 	HostClaimedReason = "HostClaimed"
 	// PendingReason means that the schedule is being evaluated.
 	PendingReason = "Pending"

@@ -71,10 +71,10 @@ type HostName struct {
 }
 
 // ReclaimedMachine says that a ScheduledMachine of its name was deleted while its owner had
-// the machine. One that is made again under that name, or for the same host, is not lent
-// before somebody resumes it. The controllers make a ReclaimedMachine, and delete it when
-// they have written what it says on the new ScheduledMachine. Whoever deletes it sooner lets
-// the machine be lent.
+// the machine. A new ScheduledMachine of that name, or for the same host in the namespace, is
+// not lent until somebody lends it again. The controllers create a ReclaimedMachine, and
+// delete it when they have written what it says on the new ScheduledMachine. If you delete it
+// before that, the machine can be lent.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=reclaimedmachines,scope=Namespaced,categories=cluster-api

@@ -28,7 +28,7 @@ tree() { findmnt -n -t cgroup2 -o TARGET | head -n 1; }
 
 check() {
 	local program kind free
-	[ "$(uname)" = Linux ] || fail 'it makes nodes of Linux: run it on Linux, or in a virtual machine with it'
+	[ "$(uname)" = Linux ] || fail 'it creates Linux nodes: run it on Linux, or in a virtual machine with it'
 	[ "$(id -u)" = 0 ] || fail 'it makes namespaces and mounts: run it as root, in a virtual machine that you can throw away if you like'
 	for program in unshare setpriv setsid pivot_root findmnt flock pkill debootstrap; do
 		command -v $program >/dev/null || fail "there is no $program: install it, on Debian and Ubuntu by apt-get install util-linux procps debootstrap"
@@ -38,7 +38,7 @@ check() {
 	kind=$(stat -f -c %T "$folder")
 	case $kind in overlayfs | tmpfs | nfs) fail "$folder is on $kind, where Docker has no layers: clone onto an ordinary disk" ;; esac
 	free=$(df --output=avail -BG "$folder" | tail -n 1 | tr -dc 0-9)
-	[ -e "$folder/machine/.made" ] || [ "$free" -ge $gigabytes ] || fail "$folder has $free GB free, and it takes $gigabytes: free some"
+	[ -e "$folder/machine/.made" ] || [ "$free" -ge $gigabytes ] || fail "$folder has $free GB free, and $gigabytes GB are needed: free some"
 }
 
 # remember notes the settings.

@@ -40,8 +40,8 @@ func flagsPage(string) (string, error) {
 		flags        []flagDoc
 	}{
 		{"manager", "The feature gates, the TLS and the logging flags are Cluster API's and Kubernetes' own; the program's `--help` lists their values.", flagsOf(manager.NewOptions().AddFlags)},
-		{"reclaim-agent", "If a flag is not given, the environment variable in brackets after its name sets it.", flagsOf(func(fs *pflag.FlagSet) { new(reclaimagent.Options).AddFlags(fs) })},
-		{"reclaim-agent check", "Says which running process would ask for the machine, and writes nowhere.", flagsOf(func(fs *pflag.FlagSet) { new(reclaimagent.CheckOptions).AddFlags(fs) })},
+		{"reclaim-agent", "If a flag is not given, the environment variable in brackets in the last column sets it.", flagsOf(func(fs *pflag.FlagSet) { new(reclaimagent.Options).AddFlags(fs) })},
+		{"reclaim-agent check", "Says which running process would ask for the machine, and writes nothing.", flagsOf(func(fs *pflag.FlagSet) { new(reclaimagent.CheckOptions).AddFlags(fs) })},
 	}
 	root5 := kubectl.New(kubectl.Options{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 	for _, c := range append([]*cobra.Command{root5}, root5.Commands()...) {

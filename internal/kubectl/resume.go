@@ -27,9 +27,9 @@ If the schedule is on already, nothing is written. A paused machine does not joi
 before somebody unpauses it. While the machine is still being
 given back, or its kill switch is on, the command refuses, with exit code 1.
 
-Where the ScheduledMachine was deleted while its owner had the machine, there is
-nothing to lend: what is remembered of the owner is taken off, so that one which is
-made again under the name is lent.`,
+If the ScheduledMachine was deleted while its owner had the machine, the command
+deletes the ReclaimedMachine that remembers this. A new ScheduledMachine of that
+name, or for that host, then follows its schedule.`,
 		Example: `  kubectl 5spot resume office-hours`,
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, names []string) error {

@@ -20,7 +20,7 @@ import (
 // TestTheStory runs the demo as a user does, with each Node that it can have here.
 func TestTheStory(t *testing.T) {
 	program := build(t)
-	t.Run("Simulated", func(t *testing.T) { wantStory(t, program, simulatedNode, "for a simulated Node has no pods") })
+	t.Run("Simulated", func(t *testing.T) { wantStory(t, program, simulatedNode, "because a simulated Node has no pods") })
 	t.Run("Real", func(t *testing.T) {
 		if err := realnode.Supported(plane.DefaultBin()); err != nil {
 			t.Skip(err)

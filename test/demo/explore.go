@@ -23,7 +23,7 @@ Explore, in another terminal. Everything stays up until Ctrl-C.
   kubectl 5spot -n %[5]s resume %[6]s
 
 %[7]s still runs (pid %[8]d): the machine will join, and be ejected again within
-seconds. Make its owner leave first, and it stays:  kill %[8]d
+seconds. Quit the program first, and the machine stays:  kill %[8]d
 
   export KUBECONFIG=%[4]s   # workload cluster
   kubectl get nodes

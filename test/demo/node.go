@@ -54,7 +54,7 @@ func (s *story) chooseNode(ctx context.Context) error {
 		s.node = simulatedNode
 		return nil
 	}
-	s.say("The Node will be a real one, with kubelet, containerd and the agent's DaemonSet, and leave nothing behind")
+	s.say("The Node will be a real one, with kubelet, containerd and the agent's DaemonSet, and will leave nothing behind")
 	s.node = realNode
 	return s.ImportImage(ctx, agentImage, s.Program("reclaim-agent"))
 }
@@ -85,7 +85,7 @@ func (s *story) startAgent(ctx context.Context) (agent, error) {
 	if err != nil {
 		return agent{}, err
 	}
-	return agent{p.PID(), "the demo started it, for a simulated Node has no pods", p.LogTail}, nil
+	return agent{p.PID(), "the demo started it, because a simulated Node has no pods", p.LogTail}, nil
 }
 
 // installedAgent waits for the pod of the DaemonSet that the controller installs.
@@ -108,7 +108,7 @@ func (s *story) installedAgent(ctx context.Context) (agent, error) {
 	}
 	log := filepath.Join(s.dir, "nodes", "*", "pods", strings.Join([]string{pod.Namespace, pod.Name, string(pod.UID)}, "_"), "*", "*.log")
 	tail := func(n int) string { return tailOf(log, n) }
-	return agent{s.pidOf(pod), fmt.Sprintf("in pod %s, which the controller installed", client.ObjectKeyFromObject(&pod)), tail}, nil
+	return agent{s.pidOf(pod), fmt.Sprintf("in pod %s, which the manager installed", client.ObjectKeyFromObject(&pod)), tail}, nil
 }
 
 func ready(pod corev1.Pod) bool {

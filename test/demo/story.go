@@ -157,7 +157,7 @@ func (s *story) watchOver(ctx context.Context) (err error) {
 	}
 	how := "the kernel announces every program that starts (netlink)"
 	if s.detector == "poll" || strings.Contains(s.agent.log(50), `msg="Polling, because`) {
-		how = "it polls /proc four times a second (poll): that the kernel announces them is not possible here, or not asked for"
+		how = "it polls /proc four times a second (poll): because the kernel cannot announce programs here, or you asked for poll"
 	}
 	if s.agent.pid == 0 {
 		return fmt.Errorf("the reclaim agent ended: %s", s.agent.log(1))
