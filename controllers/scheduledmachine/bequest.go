@@ -108,13 +108,14 @@ func namesOf(left *v1alpha1.ReclaimedMachine) []hosts.ID {
 	return ids
 }
 
-// ofReclaimed returns those who may use a host again once a ReclaimedMachine is gone.
+// ofReclaimed returns the one that takes a ReclaimedMachine over, which may have come before
+// it, and those who may use its host again once it is gone.
 func (r *Reconciler) ofReclaimed(ctx context.Context, obj client.Object) []ctrl.Request {
 	left, ok := obj.(*v1alpha1.ReclaimedMachine)
 	if !ok {
 		return nil
 	}
-	var requests []ctrl.Request
+	requests := []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(left)}}
 	for _, id := range namesOf(left) {
 		named, err := r.named(ctx, left, id)
 		if err != nil {

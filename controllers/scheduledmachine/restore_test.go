@@ -3,12 +3,14 @@
 package scheduledmachine_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -153,4 +155,22 @@ func TestARestoreWithoutARecord(t *testing.T) {
 			w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
 		})
 	}
+}
+
+// TestARecordThatIsRestoredLastTakesTheMachineBack has the ScheduledMachine run before
+// what is remembered of its owner is there.
+func TestARecordThatIsRestoredLastTakesTheMachineBack(t *testing.T) {
+	w := newWorld(t, nil)
+	w.clock.SetTime(monday.Add(-time.Hour)) // Outside of its window, so that there is nothing to depart.
+	w.settle()
+	left := &v1alpha1.ReclaimedMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.sm.Namespace, Name: w.sm.Name},
+		Spec:       v1alpha1.ReclaimedMachineSpec{ClusterName: w.sm.Spec.ClusterName, Reason: java.Reason, RequestedAt: java.RequestedAt},
+	}
+	w.Create(left)
+	if got, want := w.r.OfReclaimed(t.Context(), left), (ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}); !slices.Contains(got, want) {
+		t.Errorf("it wakes %v, and not %v", got, want)
+	}
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.wantAway()
 }
