@@ -10,7 +10,7 @@ rm -rf --one-file-system "$folder"
 mkdir -p "$folder"
 echo "Installing Debian $suite with the packages of $packages"
 # What debootstrap mounts ends with it, also when it is killed.
-unshare --mount debootstrap --variant=minbase --arch="$(go env GOARCH)" \
+unshare --mount debootstrap --force-check-gpg --variant=minbase --arch="$(go env GOARCH)" \
 	--include="$(grep -v '^#' "$packages" | paste -sd,)" "$suite" "$folder" "$mirror" >"$folder.log" 2>&1 ||
 	{ echo "debootstrap failed; the end of $folder.log:" >&2; tail "$folder.log" >&2; exit 1; }
 

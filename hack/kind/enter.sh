@@ -1,20 +1,30 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# enter.sh GROUP FOLDER REPOSITORY [ARG...] makes the namespaces, with the control group
-# GROUP and the Debian in FOLDER as their roots, so that nothing of the machine is seen but
-# the repository, at /5spot. There it goes on as machine.sh.
+# enter.sh group GROUP FOLDER REPOSITORY [ARG...] makes the namespaces, with the control group
+# GROUP and the Debian in FOLDER as their roots, and goes on there as machine.sh. Of the files
+# of the machine it sees the repository, at /5spot, and /dev. The kernel's settings below
+# /proc/sys and /sys are the machine's own.
+#
+# It calls itself with the next stage. Its name is an argument: an exported variable may be
+# anybody's, and the last stage must not run in the namespaces of the machine.
 set -euo pipefail
-group=$1 root=$2/machine repository=$3
+stage=$1 group=$2 root=$3/machine repository=$4
+shift
 
-case ${STAGE:-group} in
+case $stage in
 group) # the root of a namespace of control groups is the group that one is made in,
 	echo $$ >"$group/cgroup.procs"
-	STAGE=rest exec unshare --cgroup "$0" "$@"
+	exec unshare --cgroup "$0" rest "$@"
 	;;
 rest) # and a group that delegates its controllers must be empty
 	echo $$ >"$group/machine/cgroup.procs"
-	STAGE=root exec unshare --mount --net --pid --uts --ipc --fork --kill-child=KILL "$0" "$@"
+	exec unshare --mount --net --pid --uts --ipc --fork --kill-child=KILL "$0" root "$@"
+	;;
+root) [ $$ = 1 ] || { echo 'enter.sh: not in namespaces of its own: call offline.sh' >&2; exit 1; } ;;
+*)
+	echo "enter.sh: there is no stage $stage: call offline.sh" >&2
+	exit 1
 	;;
 esac
 

@@ -4,6 +4,7 @@
 # images.sh CONTEXT makes the images that kind, the nodes and Cluster API name, by the names
 # that they use. Docker keeps what it made before.
 set -euo pipefail
+mountpoint -q /5spot || { echo 'images.sh: not in a machine of its own: call offline.sh' >&2; exit 1; }
 context=$1
 here=$(dirname "${BASH_SOURCE[0]}")
 

@@ -4,6 +4,11 @@
 # machine.sh [ARG...] is the first process of a machine of its own, without a network: it
 # starts Docker, has images.sh make the images, and runs the specs.
 set -euo pipefail
+# Everywhere else, it would remove the containers of whoever has a Docker there.
+if [ $$ != 1 ] || ! mountpoint -q /5spot; then
+	echo 'machine.sh: not in a machine of its own: call offline.sh' >&2
+	exit 1
+fi
 offline=/5spot/out/kind-offline
 start=$SECONDS
 

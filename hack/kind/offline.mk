@@ -23,6 +23,9 @@ kind_path_capd       := sigs.k8s.io/cluster-api/test/infrastructure/docker
 kind_path_coredns    := ./coredns
 kind_path_crictl     := sigs.k8s.io/cri-tools/cmd/crictl
 
+# A copy that was cut off must not count as made.
+.DELETE_ON_ERROR:
+
 .PHONY: test-e2e-kind-offline
 test-e2e-kind-offline: ## Run the specs on kind, as root, where no registry can be reached.
 	@hack/kind/offline.sh check $(KIND_OFFLINE)

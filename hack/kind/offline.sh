@@ -14,6 +14,10 @@ command=$1 folder=$2
 shift 2
 
 group=fivespot-kind
+# Settings and control group are the machine's, whatever the folder. It ends with the
+# machine, as changed settings do.
+state=/run/$group
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 gigabytes=10  # of disk, for programs, images, and the containers of one run
 instances=1024  # of inotify: systemd and kubelet of three nodes want more than the usual 128
 # What is raised here, and what kubelet and systemd of a node set for the whole machine, by
@@ -33,7 +37,11 @@ check() {
 	for program in unshare setpriv setsid pivot_root findmnt flock pkill debootstrap; do
 		command -v $program >/dev/null || fail "there is no $program: install it, on Debian and Ubuntu by apt-get install util-linux procps debootstrap"
 	done
+	[ -e $keyring ] || fail "there is no $keyring, by which Debian's packages are checked: install debian-archive-keyring"
 	[ -n "$(tree)" ] || fail 'no cgroup2 is mounted: mount -t cgroup2 cgroup2 FOLDER'
+	mkdir -p $state
+	exec 9>$state/lock
+	flock -n 9 || fail 'another run is under way on this machine: wait for it'
 	mkdir -p "$folder"
 	kind=$(stat -f -c %T "$folder")
 	case $kind in overlayfs | tmpfs | nfs) fail "$folder is on $kind, where Docker has no layers: clone onto an ordinary disk" ;; esac
@@ -44,23 +52,26 @@ check() {
 # remember notes the settings.
 remember() {
 	local s
-	for s in "${settings[@]}"; do echo "$s $(cat "/proc/sys/$s")"; done >"$folder/settings.tmp"
-	mv "$folder/settings.tmp" "$folder/settings"
+	for s in "${settings[@]}"; do echo "$s $(cat "/proc/sys/$s")"; done >$state/settings.tmp
+	mv $state/settings.tmp $state/settings
 	[ "$(cat /proc/sys/fs/inotify/max_user_instances)" -ge $instances ] || echo $instances >/proc/sys/fs/inotify/max_user_instances
 }
 
 # restore leaves the machine as it was found. Whatever ran is dead by then.
 restore() {
 	local s value
-	if [ -e "$folder/settings" ]; then
-		while read -r s value; do echo "$value" >"/proc/sys/$s"; done <"$folder/settings"
-		rm "$folder/settings"
+	if [ -e $state/settings ]; then
+		while read -r s value; do
+			[ -z "$value" ] || echo "$value" >"/proc/sys/$s" || echo "/proc/sys/$s could not be set back to $value" >&2
+		done <$state/settings
+		rm $state/settings
 	fi
 	for _ in $(seq 100); do
 		[ -e "$(tree)/$group" ] || return 0
 		find "$(tree)/$group" -depth -type d -exec rmdir {} + 2>/dev/null || sleep 0.1
 	done
 	echo "the control group $(tree)/$group is still in use" >&2
+	return 1
 }
 
 # stop has the first process within tidy up, and does not wait for ever.
@@ -69,7 +80,7 @@ stop() {
 	trap '' INT TERM HUP
 	if [ -n "${outer:-}" ] && kill -0 "$outer" 2>/dev/null; then
 		pkill -TERM -P "$outer" || true
-		timeout 60 tail --pid="$outer" -f /dev/null || kill -KILL "$outer"
+		timeout 60 tail --pid="$outer" -f /dev/null || kill -KILL "$outer" || true
 	fi
 	restore
 }
@@ -77,16 +88,14 @@ stop() {
 run() {
 	local cgroup status=0
 	cgroup=$(tree)/$group
-	exec 9>"$folder/lock"
-	flock -n 9 || fail "another run uses $folder: wait for it"
-	restore # what a run that was killed has left
+	restore || fail 'end what a run that was killed has left, and try again'
 	trap stop EXIT
 	trap 'exit 130' INT TERM HUP
 	remember
 	mkdir -p "$cgroup/machine"
 	# It dies with this script, and is in a session of its own: what the terminal sends is
 	# for this script alone.
-	setsid setpriv --pdeathsig KILL hack/kind/enter.sh "$cgroup" "$folder" "$PWD" "$@" </dev/null 9>&- &
+	setsid setpriv --pdeathsig KILL hack/kind/enter.sh group "$cgroup" "$folder" "$PWD" "$@" </dev/null 9>&- &
 	outer=$!
 	wait "$outer" || status=$?
 	exit $status
