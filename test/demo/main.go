@@ -2,7 +2,7 @@
 
 // Command demo shows 5-Spot at work on this machine: a machine joins a cluster
 // when its window opens, its owner starts a program, and the machine goes. It
-// needs no root, no container runtime and no network.
+// needs no root, no Docker and no network.
 //
 //	make demo
 //

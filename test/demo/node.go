@@ -54,7 +54,7 @@ func (s *story) chooseNode(ctx context.Context) error {
 		s.node = simulatedNode
 		return nil
 	}
-	s.say("The Node will be a real one, with kubelet, containerd and the agent's DaemonSet, and will leave nothing behind")
+	s.say("The Node will be a real one, with kubelet, containerd and the agent's DaemonSet. Its processes, mounts and files go with it")
 	s.node = realNode
 	return s.ImportImage(ctx, agentImage, s.Program("reclaim-agent"))
 }

@@ -48,7 +48,7 @@ const containerdConfig = `version = 3
 root = "{{.Dir}}/containerd/root"
 state = "{{.Dir}}/containerd/state"
 oom_score = 0
-disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]
+disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing", "io.containerd.internal.v1.opt"]
 [grpc]
 address = "{{.Dir}}/containerd.sock"
 [ttrpc]

@@ -3,9 +3,11 @@
 package realnode
 
 import (
-	"bufio"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,12 +29,41 @@ func (s Spec) mounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return err
 	}
-	for _, dir := range []string{"/run/containerd", "/var/log/containers"} {
+	for _, dir := range []string{"/run/containerd", "/var/log/containers", "/var/lib/cni"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // as their owners make them
 			return err
 		}
 		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
 			return err
+		}
+	}
+	return s.shadowSettings()
+}
+
+// kernelSettings are what a kubelet sets for the whole machine, below /proc/sys. A machine
+// that panics at the next oops is not what its owner asked for.
+var kernelSettings = []string{
+	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+}
+
+// shadowSettings lets the kubelet set copies of them, which only the node sees.
+func (s Spec) shadowSettings() error {
+	for _, name := range kernelSettings {
+		setting := filepath.Join("/proc/sys", name)
+		value, err := os.ReadFile(setting) //nolint:gosec // a file of the kernel
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		shadow := s.path(strings.ReplaceAll(name, "/", "."))
+		if err := os.WriteFile(shadow, value, 0o600); err != nil {
+			return err
+		}
+		if err := unix.Mount(shadow, setting, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("shadowing %s: %w", setting, err)
 		}
 	}
 	return nil
@@ -43,8 +74,9 @@ func (s Spec) cleanUp(groups []string) error {
 	for try := 0; try < killTries && killDescendants(os.Getpid()); try++ {
 		<-time.NewTimer(killPause).C
 	}
-	var errs []error
-	for _, m := range slices.Backward(mountsBelow(s.Dir)) {
+	mounts, err := mountsBelow(s.Dir)
+	errs := []error{err}
+	for _, m := range slices.Backward(mounts) {
 		errs = append(errs, unix.Unmount(m, unix.MNT_DETACH))
 	}
 	return errors.Join(append(errs, remove(s.Dir, groups))...)
@@ -65,17 +97,23 @@ func killDescendants(pid int) bool {
 }
 
 // mountsBelow lists mount points below dir in the order in which they were made.
-func mountsBelow(dir string) []string {
-	f, err := os.Open("/proc/self/mountinfo")
+func mountsBelow(dir string) ([]string, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	var out []string
-	for scan := bufio.NewScanner(f); scan.Scan(); {
-		if fields := strings.Fields(scan.Text()); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			out = append(out, fields[4])
+	var below []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		if path := unescape.Replace(fields[4]); strings.HasPrefix(path, dir+"/") {
+			below = append(below, path)
 		}
 	}
-	return out
+	return below, nil
 }
+
+// unescape reads a path as the kernel writes it in tables of mounts: proc(5).
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

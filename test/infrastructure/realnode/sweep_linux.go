@@ -132,12 +132,20 @@ func members(group string) []int {
 	return pids
 }
 
-// remove removes the control groups and the directory of a node that has no processes
-// and no mounts.
+// remove removes the control groups and the directory of a node that has no processes. The
+// directory stays, for the next sweep to find, while a group does; and while anything is
+// mounted below it, which may be somebody's files.
 func remove(dir string, groups []string) error {
 	var errs []error
 	for _, g := range groups {
 		errs = append(errs, removeGroup(g))
 	}
-	return errors.Join(append(errs, os.RemoveAll(dir))...)
+	mounts, err := mountsBelow(dir)
+	if err = errors.Join(append(errs, err)...); err != nil {
+		return err
+	}
+	if len(mounts) > 0 {
+		return fmt.Errorf("%s is not removed: %s is mounted there", dir, strings.Join(mounts, ", "))
+	}
+	return os.RemoveAll(dir)
 }
