@@ -88,7 +88,7 @@ func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondi
 
 // exits are what the agent means by its exit codes.
 var exits = map[int32]string{
-	2: "it cannot start with its flags",
+	2: "it cannot start with its flags, configuration or environment",
 	3: "the Node has another machine's ID",
 	4: "the kernel does not announce processes",
 }

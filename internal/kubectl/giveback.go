@@ -128,7 +128,7 @@ func answer(before *v1alpha1.ScheduledMachine) string {
 	case gone(before):
 		return name + ": asked. It has no machine in the cluster now; its schedule is turned off, so that none joins."
 	default:
-		return name + ": asked. The machine now leaves the cluster, without drain; then its schedule is turned off."
+		return name + ": asked. When 5-Spot sees it, the machine leaves the cluster, without drain; then its schedule is turned off."
 	}
 }
 

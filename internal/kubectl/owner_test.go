@@ -50,7 +50,7 @@ func pausedMachine(m *v1alpha1.ScheduledMachine) {
 }
 
 const (
-	takeBack    = "office: asked. The machine now leaves the cluster, without drain; then its schedule is turned off.\n"
+	takeBack    = "office: asked. When 5-Spot sees it, the machine leaves the cluster, without drain; then its schedule is turned off.\n"
 	whilePaused = "asked, but it or its Cluster is paused: nothing is done, not even for its owner, until somebody unpauses it"
 	noManager   = "nobody has acted on it for 5m: is a manager running? One with --watch-filter serves only objects with the label cluster.x-k8s.io/watch-filter"
 	noShard     = "nobody has acted on it for 5m: is a manager running with --watch-filter=b, or without a filter?"

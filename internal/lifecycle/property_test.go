@@ -18,8 +18,8 @@ var (
 	clusters  = []lifecycle.ClusterState{lifecycle.ClusterMissing, lifecycle.ClusterPresent, lifecycle.ClusterLeaving}
 )
 
-// everything is every observation there can be. Instants are before, at and after the one
-// they are compared with.
+// everything is every observation there can be. Deadlines are before, at and after now; what
+// is to come is after it, or unknown.
 func everything() iter.Seq[lifecycle.Facts] {
 	type facts = lifecycle.Facts
 	both := []bool{false, true}
@@ -72,7 +72,9 @@ func machines() []lifecycle.Facts {
 	for bits := range 8 {
 		m := lifecycle.Facts{Machine: lifecycle.Present, MachineReady: bits&1 != 0, MachineFailed: bits&2 != 0, Interrupted: bits&4 != 0}
 		all = append(all, m)
-		m.Settling, m.SettledBy = true, noon.Add(5*time.Minute)
+		m.Settling = true
+		all = append(all, m)
+		m.SettledBy = noon.Add(5 * time.Minute)
 		all = append(all, m)
 	}
 	for _, deadline := range []time.Time{{}, noon.Add(-time.Minute), noon, noon.Add(10 * time.Minute)} {

@@ -20,7 +20,7 @@ var (
 	}, []string{"controller"})
 	build = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fivespot_build_info",
-		Help: "1 for the version of the manager and of the Go version it was built with.",
+		Help: "1, labelled with the version of the manager and the Go version that it was built with.",
 	}, []string{"version", "goversion"})
 )
 

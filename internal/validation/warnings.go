@@ -64,7 +64,7 @@ func matchesTooMuch(pattern string) string {
 	}
 	for _, e := range everywhere {
 		if pattern == e.program || strings.Contains(e.commandLine, pattern) {
-			return "matches " + e.program + ", which runs on every machine of a cluster"
+			return "matches " + e.program + ", which runs on the machines of many clusters"
 		}
 	}
 	return ""
