@@ -54,9 +54,10 @@ test-unit: plane-kube ## Run the tests that need no more than an API server.
 .PHONY: test-system
 test-system: build plane-binaries plane-node-deps $(KUSTOMIZE) ## Run the tests that run on the local plane.
 	# Programs and manifests are no inputs that Go's test cache knows. Tests wait most of
-	# the time, so two packages go together, but for e2e, which has enough at once.
-	cd test && go test -count=1 -timeout 30m -p 2 $$(go list ./... | grep -v /e2e$$)
-	cd test && go test -count=1 -timeout 30m ./e2e
+	# the time, so two packages go together, but for e2e, which has enough at once, and
+	# lane, which compares times.
+	cd test && go test -count=1 -timeout 30m -p 2 $$(go list ./... | grep -vE '/(e2e|lane)$$')
+	cd test && go test -count=1 -timeout 30m -p 1 ./lane ./e2e
 	cd test/kind && go test -count=1 ./...
 	cd hack/kind && go test -count=1 ./...
 
