@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -208,12 +209,10 @@ func (l *lab) refuse(group, resource, why string, operations ...admissionv1.Oper
 	}
 	l.create(policy)
 	l.create(binding)
-	// It takes effect a moment later.
-	probe := &infrav1.PlaneMachine{ObjectMeta: metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: "probe"}}
-	if slices.Contains(operations, admissionv1.Create) && resource == "planemachines" {
+	if probe := l.probe(resource); probe != nil && slices.Contains(operations, admissionv1.Create) { // It takes effect a moment later.
 		l.until(func(ctx context.Context) error {
-			if err := shared.Management.Client.Create(ctx, probe.DeepCopy(), client.DryRunAll); err == nil {
-				return fmt.Errorf("policy %s is not in effect", name)
+			if err := shared.Management.Client.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll); err == nil || !strings.Contains(err.Error(), why) {
+				return fmt.Errorf("policy %s is not in effect: %w", name, err)
 			}
 			return nil
 		})
@@ -222,6 +221,22 @@ func (l *lab) refuse(group, resource, why string, operations ...admissionv1.Oper
 		l.t.Helper()
 		l.delete(binding)
 		l.delete(policy)
+	}
+}
+
+// probe is an object of a resource that could be created, nil where none is known.
+func (l *lab) probe(resource string) client.Object {
+	meta := metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: "probe"}
+	switch resource {
+	case "planemachines":
+		return &infrav1.PlaneMachine{ObjectMeta: meta}
+	case "machines":
+		return &clusterv1.Machine{ObjectMeta: meta, Spec: clusterv1.MachineSpec{
+			ClusterName: l.Key.Name, Bootstrap: clusterv1.Bootstrap{DataSecretName: new("probe")},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "PlaneMachine", Name: "probe"},
+		}}
+	default:
+		return nil
 	}
 }
 
