@@ -59,7 +59,7 @@ func (s Spec) shadowSettings() error {
 			return err
 		}
 		shadow := s.path(strings.ReplaceAll(name, "/", "."))
-		if err := os.WriteFile(shadow, value, 0o600); err != nil {
+		if err := os.WriteFile(shadow, value, 0o600); err != nil { //nolint:gosec // in our own directory
 			return err
 		}
 		if err := unix.Mount(shadow, setting, "", unix.MS_BIND, ""); err != nil {
