@@ -106,29 +106,23 @@ func (s *story) installedAgent(ctx context.Context) (agent, error) {
 	if err != nil {
 		return agent{}, fmt.Errorf("waiting for the agent's DaemonSet: %w", err)
 	}
+	box, err := s.RealNode(client.ObjectKey{Namespace: namespace, Name: nodeName + "-infra"})
+	if err != nil {
+		return agent{}, err
+	}
+	process, err := box.InContainer(pod.Status.ContainerStatuses[0].ContainerID)
+	if err != nil {
+		return agent{}, err
+	}
 	log := filepath.Join(s.dir, "nodes", "*", "pods", strings.Join([]string{pod.Namespace, pod.Name, string(pod.UID)}, "_"), "*", "*.log")
 	tail := func(n int) string { return tailOf(log, n) }
-	return agent{s.pidOf(pod), fmt.Sprintf("in pod %s, which the manager installed", client.ObjectKeyFromObject(&pod)), tail}, nil
+	return agent{process.PID, fmt.Sprintf("in pod %s, which the manager installed", client.ObjectKeyFromObject(&pod)), tail}, nil
 }
 
 func ready(pod corev1.Pod) bool {
 	return pod.Spec.NodeName == nodeName && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
-}
-
-// pidOf is the first process of a pod's only container, 0 if there is none.
-func (s *story) pidOf(pod corev1.Pod) int {
-	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
-	groups, _ := filepath.Glob("/proc/[0-9]*/cgroup")
-	for _, group := range groups {
-		text, err := os.ReadFile(group) //nolint:gosec // one of /proc
-		pid := 0
-		if _, scanned := fmt.Sscanf(group, "/proc/%d/cgroup", &pid); err == nil && scanned == nil && strings.Contains(string(text), id) {
-			return pid
-		}
-	}
-	return 0
 }
 
 // tailOf returns the last lines of the newest container log of a pattern, without what

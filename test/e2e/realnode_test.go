@@ -197,17 +197,8 @@ func (l *lab) waitAgent(sm *v1alpha1.ScheduledMachine) installedAgent {
 	})
 	box, err := shared.RealNode(client.ObjectKeyFromObject(familyOf(sm).infra))
 	l.must(err)
-	processes, err := box.Processes()
+	agent.Process, err = box.InContainer(agent.pod.Status.ContainerStatuses[0].ContainerID)
 	l.must(err)
-	_, id, _ := strings.Cut(agent.pod.Status.ContainerStatuses[0].ContainerID, "://")
-	i := slices.IndexFunc(processes, func(p realnode.Process) bool {
-		group, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
-		return err == nil && strings.Contains(string(group), id)
-	})
-	if i < 0 {
-		l.t.Fatalf("no process is in container %s", id)
-	}
-	agent.Process = processes[i]
 	return agent
 }
 

@@ -106,6 +106,23 @@ func (n RealNode) Processes() ([]realnode.Process, error) {
 	return all, nil
 }
 
+// InContainer is the first process of a container, by the ID that the status of its pod has.
+func (n RealNode) InContainer(id string) (realnode.Process, error) {
+	processes, err := n.Processes()
+	if err != nil {
+		return realnode.Process{}, err
+	}
+	_, own, _ := strings.Cut(id, "://")
+	i := slices.IndexFunc(processes, func(p realnode.Process) bool {
+		group, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
+		return own != "" && err == nil && strings.Contains(string(group), own)
+	})
+	if i < 0 {
+		return realnode.Process{}, fmt.Errorf("no process is in container %q", id)
+	}
+	return processes[i], nil
+}
+
 // Traces lists processes, mounts, control groups and files that the node has here.
 func (n RealNode) Traces() ([]string, error) {
 	lines, err := CommandLines(n.dir)
