@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,6 +51,62 @@ func TestProgramThatEndsIsHeard(t *testing.T) {
 		}
 		wantNoTraces(t, s.Dir)
 	})
+}
+
+// TestNodeSetsCopiesOfTheKernelsSettings has a program set all that a kubelet does.
+func TestNodeSetsCopiesOfTheKernelsSettings(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version infrav1.CgroupVersion) {
+		t.Helper()
+		before, script := settings(t), "set -e\n"
+		for name, value := range before {
+			script += fmt.Sprintf("echo 1%s >/proc/sys/%[2]s; [ $(cat /proc/sys/%[2]s) = 1%[1]s ]\n", value, name)
+		}
+		_, n := startNode(t, version, script+"exit 7")
+		<-n.ended
+		if !strings.Contains(n.out.String(), "exit status 7") {
+			t.Errorf("the node must see what it sets: %s", n.out)
+		}
+		if after := settings(t); !maps.Equal(after, before) {
+			t.Errorf("settings of the machine were %v and are %v", before, after)
+			for name, value := range before {
+				_ = os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o600)
+			}
+		}
+	})
+}
+
+func settings(t *testing.T) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	for _, name := range kernelSettings {
+		value, err := os.ReadFile(filepath.Join("/proc/sys", name))
+		if err == nil {
+			values[name] = strings.TrimSpace(string(value))
+		}
+	}
+	return values
+}
+
+// TestNothingIsRemovedThroughAMount has files of somebody mounted below a node's directory.
+func TestNothingIsRemovedThroughAMount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	theirs, dir := t.TempDir(), t.TempDir()
+	file, below := filepath.Join(theirs, "file"), filepath.Join(dir, "with space")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Mkdir(below, 0o700), syscall.Mount(theirs, below, "", syscall.MS_BIND, "")); err != nil {
+		t.Fatal(err)
+	}
+	err := remove(dir, nil)
+	if _, gone := os.Stat(file); gone != nil || err == nil || !strings.Contains(err.Error(), below) {
+		t.Errorf("remove = %v, and the file: %v", err, gone)
+	}
+	if err := syscall.Unmount(below, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := remove(dir, nil); err != nil {
+		t.Errorf("once it is unmounted: %v", err)
+	}
 }
 
 func TestNodeOfKilledWardenIsSwept(t *testing.T) {
