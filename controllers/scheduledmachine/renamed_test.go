@@ -16,6 +16,24 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
+// remembered is a world whose ScheduledMachine was deleted while the owner had the host.
+func remembered(t *testing.T, host string) *world {
+	t.Helper()
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
+		on(host)(sm)
+		sm.Spec.Schedule.Enabled = new(false)
+		sm.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: java.String()}
+	})
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.settle()
+	w.Must(w.Client.Delete(w.Context(), w.sm))
+	w.settle()
+	if !w.left() {
+		t.Fatal("nothing is remembered")
+	}
+	return w
+}
+
 // TestTheOwnersNoOutlivesARename deletes a ScheduledMachine while the owner has the host, and
 // makes one of another name for it, which a tool does that renames a file.
 func TestTheOwnersNoOutlivesARename(t *testing.T) {
@@ -33,18 +51,7 @@ func TestTheOwnersNoOutlivesARename(t *testing.T) {
 		"NoHost":           {"What names no host is no host.", `{}`, `{}`, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
-				on(tc.was)(sm)
-				sm.Spec.Schedule.Enabled = new(false)
-				sm.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: java.String()}
-			})
-			w.clock.SetTime(monday.Add(time.Hour))
-			w.settle()
-			w.Must(w.Client.Delete(w.Context(), w.sm))
-			w.settle()
-			if !w.left() {
-				t.Fatal("nothing is remembered")
-			}
+			w := remembered(t, tc.was)
 			namespace := tc.namespace
 			if namespace == "" {
 				namespace = w.cluster.Namespace
@@ -117,15 +124,7 @@ func TestWhoWasToldMayBeLentAgain(t *testing.T) {
 // TestARenameIsNotAskedOfALateCache makes the renamed one before the cache shows what is
 // remembered.
 func TestARenameIsNotAskedOfALateCache(t *testing.T) {
-	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
-		on(desk)(sm)
-		sm.Spec.Schedule.Enabled = new(false)
-		sm.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: java.String()}
-	})
-	w.clock.SetTime(monday.Add(time.Hour))
-	w.settle()
-	w.Must(w.Client.Delete(w.Context(), w.sm))
-	w.settle()
+	w := remembered(t, desk)
 	b := w.beside(w.cluster.Namespace, "renamed", on(desk))
 	b.r.Reader = notYet{b.r.Reader}
 	for b.sm.Status.ObservedGeneration == 0 { // Which is what a first look ends with.
