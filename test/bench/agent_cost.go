@@ -220,7 +220,7 @@ func (a *agentBench) cheaper(what string, all map[string]*costs, peer string, sh
 		return
 	}
 	f := spreadOf(what, "µs", all[agent].cpu).against(peer, spreadOf("", "", all[peer].cpu))
-	a.add(f.goal(fmt.Sprintf("≤ %v × %s", share, peer), f.Ratio <= share))
+	a.add(f.goal(fmt.Sprintf("≤ %v × %s", share, peer), f.within(share)))
 }
 
 // faster adds how fast the storm is beside the agent, next to beside a peer.

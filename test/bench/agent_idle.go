@@ -46,7 +46,7 @@ func (a *agentBench) askIdle(ctx context.Context) error {
 		}
 	}
 	f := figures[0].against("naive poll", figures[2])
-	a.add(f.goal("≤ 0.02 × naive poll", f.Ratio <= .02))
+	a.add(f.goal("≤ 0.02 × naive poll", f.within(.02)))
 	a.add(figures[1].against("naive poll", figures[2]))
 	a.add(one("G7 idle: programs that others started", "1/s", 1, execs))
 	return nil

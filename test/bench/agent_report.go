@@ -48,7 +48,7 @@ func (a *agentBench) askReport(ctx context.Context) error {
 	first := spread("G13 report over a new connection", cold)
 	f := spread("G13 report over one that is there", warm).against("new", first)
 	a.add(first)
-	a.add(f.goal("≤ 0.3 × new", f.Ratio <= .3))
+	a.add(f.goal("≤ 0.3 × new", f.within(.3)))
 	return nil
 }
 
@@ -86,7 +86,7 @@ func (a *agentBench) askSize(ctx context.Context) error {
 	a.add(f.goal("≤ 12", f.Max <= 12))
 	mib := func(what string, s os.FileInfo) figure { return one(what, "MiB", 1, float64(s.Size())/(1<<20)) }
 	f = mib("G11 program, agent", size).against("typed clientset", mib("", typedSize))
-	a.add(f.goal("≤ 0.4 × typed clientset", f.Ratio <= .4))
+	a.add(f.goal("≤ 0.4 × typed clientset", f.within(.4)))
 	return nil
 }
 

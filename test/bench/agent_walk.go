@@ -40,7 +40,7 @@ func (a *agentBench) askWalk(ctx context.Context) error {
 	}
 	what := fmt.Sprintf("G9 walk of %d processes: ", a.processes)
 	f := spreadOf(what+"CPU, agent", "ms", cpu["poll"]).against("naive poll", spreadOf("", "", cpu["naive-poll"]))
-	a.add(f.goal("≤ 0.4 × naive poll", f.Ratio <= .4))
+	a.add(f.goal("≤ 0.4 × naive poll", f.within(.4)))
 	m := spreadOf(what+"allocations per process, agent", "", mallocs["poll"])
 	a.add(m.goal("0 (p50 ≤ 0.01)", m.P50 <= .01))
 	end()

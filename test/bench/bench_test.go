@@ -37,6 +37,21 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
+func TestWhatNobodySawIsMissingAndMeetsNoGoal(t *testing.T) {
+	none := spread("none", nil).against("some", spread("some", []time.Duration{time.Second})).goal("≤ 1", true)
+	if none.Missing == "" || *none.Met || none.within(1) {
+		t.Errorf("%+v, want a figure that is missing and meets nothing", none)
+	}
+	some := spread("some", []time.Duration{time.Second}).against("none", spread("none", nil))
+	if some.Peer != "" || some.within(1) {
+		t.Errorf("%+v was compared with nothing", some)
+	}
+	path := filepath.Join(t.TempDir(), "figures.json")
+	if err := (report{Figures: []figure{none, some}}).write(path); err != nil {
+		t.Errorf("a report with a figure that is missing: %v", err)
+	}
+}
+
 func TestSampleShrinksWhatWasNotGiven(t *testing.T) {
 	o, err := parse([]string{"--sample", "--runs=3", "--only=edge,scale"})
 	if err != nil {

@@ -79,7 +79,7 @@ func benchCrowd(ctx context.Context, b *bench) error {
 			return fmt.Errorf("reclaiming behind drains: %w", err)
 		}
 		f := spread(fmt.Sprintf("behind %d drains: exec → Machine deleted", len(crowd)), pick(behind, total)).against("idle", idle)
-		r.lab.add(f.goal(fmt.Sprintf("≤ %v × idle", goalBehind), f.Ratio <= goalBehind))
+		r.lab.add(f.goal(fmt.Sprintf("≤ %v × idle", goalBehind), f.within(goalBehind)))
 		r.busy = false
 		return r.atOnce(ctx, crowd)
 	})

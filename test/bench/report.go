@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -51,7 +52,12 @@ func spread(what string, ds []time.Duration) figure {
 	return spreadOf(what, "ms", values)
 }
 
+// spreadOf is the distribution of values. Of none there is no figure: JSON has no
+// number for it.
 func spreadOf(what, unit string, values []float64) figure {
+	if len(values) == 0 {
+		return missing(what, errNothingSeen)
+	}
 	values = slices.Sorted(slices.Values(values))
 	return figure{
 		What: what, Unit: unit, N: len(values),
@@ -63,6 +69,8 @@ func spreadOf(what, unit string, values []float64) figure {
 func one(what, unit string, n int, value float64) figure {
 	return figure{What: what, Unit: unit, N: n, Max: value}
 }
+
+var errNothingSeen = errors.New("not measured: nothing was seen")
 
 // missing is what could not be measured, and why.
 func missing(what string, why error) figure { return figure{What: what, Missing: why.Error()} }
@@ -76,14 +84,22 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
 }
 
-// goal notes what a figure should be.
+// goal notes what a figure should be. One that is missing meets none.
 func (f figure) goal(text string, met bool) figure {
+	met = met && f.Missing == ""
 	f.Goal, f.Met = text, &met
 	return f
 }
 
+// within reports whether the figure is at most that share of its peer's. Without
+// a peer's figure it is not.
+func (f figure) within(share float64) bool { return f.Peer != "" && f.Ratio <= share }
+
 // against compares the figure with a peer's: medians, or the numbers.
 func (f figure) against(peer string, other figure) figure {
+	if f.Missing != "" {
+		return f
+	}
 	mine, theirs := f.Max, other.Max
 	if f.P50 > 0 && other.P50 > 0 {
 		mine, theirs = f.P50, other.P50
