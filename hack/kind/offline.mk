@@ -13,7 +13,7 @@ KIND_CONTEXT := $(KIND_OFFLINE)/context
 KIND_OF_PLANE   := kubeplane pause containerd containerd-shim-runc-v2 ctr ptp host-local loopback \
 	capi-core capi-kubeadm-bootstrap capi-kubeadm-control-plane
 KIND_OF_MODULES := kubeadm kube-proxy capd coredns crictl
-KIND_OWN        := network certificates runc
+KIND_OWN        := network certificates
 
 kind_binaries = $(1:%=$(KIND_CONTEXT)/bin/%)
 
@@ -35,7 +35,7 @@ test-e2e-kind-offline: ## Run the specs on kind, as root, where no registry can 
 
 .PHONY: kind-offline
 kind-offline: plane-binaries $(KIND_OFFLINE)/machine/.made $(KIND_CONTEXT)/debian.tar \
-	$(call kind_binaries,$(KIND_OF_PLANE) $(KIND_OF_MODULES) $(KIND_OWN)) \
+	$(call kind_binaries,$(KIND_OF_PLANE) runc $(KIND_OF_MODULES) $(KIND_OWN)) \
 	$(KIND_OFFLINE)/test $(KIND_CONTEXT)/.sources
 	@mkdir -p $(KIND_OFFLINE)/manifests && cp -u $(PLANE_BIN)/manifests/*.yaml $(KIND_OFFLINE)/manifests/
 
@@ -43,6 +43,10 @@ $(call kind_binaries,$(filter-out ptp host-local loopback,$(KIND_OF_PLANE))): $(
 	@mkdir -p $(@D) && cp $< $@
 
 $(call kind_binaries,ptp host-local loopback): $(KIND_CONTEXT)/bin/%: $(PLANE_BIN)/cni/%
+	@mkdir -p $(@D) && cp $< $@
+
+# It stands before the runc of the distribution, under its name.
+$(call kind_binaries,runc): $(PLANE_BIN)/plane-runc
 	@mkdir -p $(@D) && cp $< $@
 
 # A program of a module of the plane that the plane does not run. Its sums go to a copy of

@@ -71,7 +71,7 @@ func TestWalk(t *testing.T) {
 		"Walk": (*process.Table).Walk, "Rewalk": (*process.Table).Rewalk,
 	} {
 		t.Run(name, func(t *testing.T) {
-			table := process.FromFS(proc, 7)
+			table := process.Patient(process.FromFS(proc, 7))
 			var got []seen
 			census, err := walk(table, collect(t, &got))
 			if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -108,7 +108,7 @@ func TestRewalkVisitsWhatChanged(t *testing.T) {
 				first = tc.cmdline
 			}
 			comm, cmdline := file("bash\n"), file(first)
-			table := process.FromFS(fstest.MapFS{"5/comm": comm, "5/cmdline": cmdline}, 0)
+			table := process.Patient(process.FromFS(fstest.MapFS{"5/comm": comm, "5/cmdline": cmdline}, 0))
 			visits := 0
 			visit := func(*process.Process) bool { visits++; return tc.clean }
 			if _, err := table.Rewalk(visit); err != nil || visits != 1 {
@@ -151,7 +151,7 @@ func (c counted) Close() error { *c.open--; return c.File.Close() }
 func TestRewalkClosesTheDead(t *testing.T) {
 	open := 0
 	proc := counting{fstest.MapFS{"5/comm": file("bash\n"), "5/cmdline": file("bash\x00")}, &open}
-	table := process.FromFS(proc, 0)
+	table := process.Patient(process.FromFS(proc, 0))
 	walk := func() {
 		t.Helper()
 		if _, err := table.Rewalk(func(*process.Process) bool { return true }); err != nil {
@@ -192,7 +192,7 @@ func TestLookAtTheDead(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := process.FromFS(tc.proc, 0).Look(5, func(*process.Process) bool { t.Error("visited"); return true })
+			err := process.Patient(process.FromFS(tc.proc, 0)).Look(5, func(*process.Process) bool { t.Error("visited"); return true })
 			if !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s\nLook(5) = %v, want fs.ErrNotExist", tc.reason, err)
 			}

@@ -50,6 +50,7 @@ func TestIntegrationSelfAndExec(t *testing.T) {
 		t.Skipf("no /proc to read: %v", err)
 	}
 	defer table.Close()
+	table = Patient(table)
 	if table.Self() != os.Getpid() {
 		t.Errorf("Self() = %d, want %d", table.Self(), os.Getpid())
 	}
@@ -97,6 +98,7 @@ func TestIntegrationWalksDoNotAllocatePerProcess(t *testing.T) {
 		t.Skipf("no /proc to read: %v", err)
 	}
 	defer table.Close()
+	table = Patient(table)
 	visit := func(p *Process) bool { _ = p.Argv(nowhere{}); return true }
 	for name, walk := range map[string]func(Visit) (Census, error){"Walk": table.Walk, "Rewalk": table.Rewalk} {
 		var census Census

@@ -45,6 +45,17 @@ func writeAuditPolicy(path string, bodies []string) error {
 
 func (c *Cluster) auditPath() string { return c.path("audit.log") }
 
+// AuditLogs returns the paths of the audit logs of all its clusters, by their names.
+func (p *Plane) AuditLogs() map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	paths := map[string]string{p.Management.Name: p.Management.auditPath()}
+	for _, c := range p.clusters {
+		paths[c.Name] = c.auditPath()
+	}
+	return paths
+}
+
 // AuditEvents is what the API server recorded so far, in the order in which it
 // finished the requests. A request is recorded before its answer is sent. Each is read
 // once, whoever asks: the log of a long suite is large. The events must not be changed.

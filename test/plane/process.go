@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -45,6 +46,16 @@ func (p *Process) Name() string { return p.name }
 
 // LogPath is the file that holds everything the process printed, of all its starts.
 func (p *Process) LogPath() string { return filepath.Join(p.dir, p.name+".log") }
+
+// Flag is the value of one of the program's flags, empty if it is not given.
+func (p *Process) Flag(name string) string {
+	for _, arg := range p.args {
+		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
 
 // PID is the process id, or 0 when it does not run.
 func (p *Process) PID() int {

@@ -1,71 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command plane-runc is runc for real nodes on control groups of version 2. It
-// leaves out limits whose controller the node does not have, where runc itself
-// would refuse the container, and then becomes runc.
+// Command plane-runc answers one question: how are containers started where root may less
+// than runc asks for? On control groups of version 2 it takes out of a container's
+// configuration the limits whose controller is not there, and everywhere the capability
+// that root may lack. Then it becomes runc. Where nothing is missing it changes nothing.
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"strings"
 	"syscall"
 )
 
-// controllersFile lists the controllers that the root of the node's control groups has.
-const controllersFile = "/sys/fs/cgroup/cgroup.controllers"
-
 func main() {
-	if err := run(os.Args); err != nil {
-		fmt.Fprintln(os.Stderr, "plane-runc:", err)
-		os.Exit(1) //nolint:forbidigo // this is main
+	err := prepare(os.Args[1:])
+	if err == nil {
+		err = become(os.Args[1:])
 	}
+	fmt.Fprintln(os.Stderr, "plane-runc:", err)
+	os.Exit(1) //nolint:forbidigo // this is main
 }
 
-func run(args []string) error {
-	runc, err := exec.LookPath("runc")
+// become turns this process into the runc of PATH, which may have this program too, under
+// that very name.
+func become(args []string) error {
+	self, err := os.Stat("/proc/self/exe")
 	if err != nil {
 		return err
 	}
-	if bundle, ok := bundleOf(args); ok {
-		if err := rewrite(filepath.Join(bundle, "config.json")); err != nil {
-			return fmt.Errorf("leaving out limits: %w", err)
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) { //nolint:forbidigo // as exec.LookPath does
+		path, err := exec.LookPath(filepath.Join(dir, "runc"))
+		if err != nil {
+			continue
+		}
+		if file, err := os.Stat(path); err == nil && !os.SameFile(self, file) { //nolint:gosec // PATH is the administrator's
+			return syscall.Exec(path, append([]string{"runc"}, args...), os.Environ()) //nolint:gosec // the arguments are runc's own
 		}
 	}
-	return syscall.Exec(runc, args, os.Environ()) //nolint:gosec // the arguments are runc's own
+	return errors.New("no directory of PATH has runc")
 }
 
-// bundleOf returns the directory of the container that a command line of runc makes,
-// in the form that containerd uses.
-func bundleOf(args []string) (string, bool) {
-	create := slices.Index(args, "create")
-	bundle := slices.Index(args, "--bundle")
-	if create < 0 || bundle < create || bundle+1 == len(args) {
-		return "", false
+// prepare edits what runc is about to read.
+func prepare(args []string) error {
+	here, err := observe()
+	if err != nil {
+		return err
 	}
-	return args[bundle+1], true
+	call := parse(args)
+	switch {
+	case call.creates:
+		return edit(filepath.Join(call.bundle, "config.json"), here.trim)
+	case call.process != "":
+		return edit(call.process, here.trimProcess)
+	case call.updates && !here.has("memory"):
+		os.Exit(0) //nolint:forbidigo // a limit that cannot be has nothing to be changed to
+	}
+	return nil
 }
 
-// rewrite leaves out limits in a container's configuration.
-func rewrite(config string) error {
-	controllers, err := os.ReadFile(controllersFile)
+// A call is what this needs to know of runc's arguments.
+type call struct {
+	creates, updates bool
+	bundle, process  string
+}
+
+// parse reads arguments as runc does: --flag value, or --flag=value.
+func parse(args []string) call {
+	c, flag := call{bundle: "."}, ""
+	for _, a := range args {
+		name, value, joined := strings.Cut(a, "=")
+		if !joined {
+			name, value = flag, a
+		}
+		switch strings.TrimLeft(name, "-") {
+		case "bundle", "b":
+			c.bundle = value
+		case "process", "p":
+			c.process = value
+		}
+		c.creates = c.creates || a == "create" || a == "run"
+		c.updates = c.updates || a == "update"
+		flag = ""
+		if strings.HasPrefix(a, "-") && !joined {
+			flag = a
+		}
+	}
+	return c
+}
+
+// edit has a JSON file changed in place. Numbers keep every digit.
+func edit(path string, change func(map[string]any)) error {
+	text, err := os.ReadFile(path) //nolint:gosec // runc is about to read it
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // version 1
+		return nil // runc says so better
 	}
 	if err != nil {
 		return err
 	}
-	before, err := os.ReadFile(config) //nolint:gosec // containerd's own file
+	var config map[string]any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&config); err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	change(config)
+	text, err = json.Marshal(config)
 	if err != nil {
 		return err
 	}
-	after, err := withoutLimits(before, string(controllers))
-	if err != nil {
-		return fmt.Errorf("%s: %w", config, err)
-	}
-	return os.WriteFile(config, after, 0o600) //nolint:gosec // containerd's own file
+	return os.WriteFile(path, text, 0o600)
 }
