@@ -7,6 +7,7 @@ package telemetry
 import (
 	"context"
 	"runtime"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,11 +23,39 @@ var (
 		Name: "fivespot_build_info",
 		Help: "1, labelled with the version of the manager and the Go version that it was built with.",
 	}, []string{"version", "goversion"})
+	paused = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "fivespot_actuation_paused",
+		Help: "1 while actuation is paused in this manager, otherwise 0.",
+	})
+	dryRun = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "fivespot_dry_run",
+		Help: "1 while this manager only says what it would do, otherwise 0.",
+	})
+	actions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fivespot_actions_total",
+		Help: "Tries to do something to a machine, by kind of action and outcome.",
+	}, []string{"kind", "outcome"})
+	suppressed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fivespot_actions_suppressed_total",
+		Help: "Actions that were not carried out because actuation is paused, each counted once, by kind.",
+	}, []string{"kind"})
+	wouldAct = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fivespot_actions_dryrun_total",
+		Help: "Actions that the manager would carry out without --dry-run, each counted once, by kind.",
+	}, []string{"kind"})
+	skew = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "fivespot_clock_skew_seconds",
+		Help: "By how much the manager's clock is ahead of the API server's at least, by its last answer; negative if it is behind. 0 where both may agree.",
+	})
+	auditErrors = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "fivespot_audit_write_errors_total",
+		Help: "Lines of the decision audit log that could not be written and are lost.",
+	})
 )
 
 // Register registers the metrics of this package, and says which version this is.
 func Register(registry prometheus.Registerer, version string) error {
-	for _, c := range []prometheus.Collector{failures, build} {
+	for _, c := range []prometheus.Collector{failures, build, paused, dryRun, actions, suppressed, wouldAct, auditErrors, skew} {
 		if err := registry.Register(c); err != nil {
 			return err
 		}
@@ -51,3 +80,31 @@ func Counted(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 
 // Failed counts a failure of a controller that tries again by itself.
 func Failed(controller string) { failures.WithLabelValues(controller).Inc() }
+
+// Gated says whether actuation is paused, and whether the manager only says what it would do.
+func Gated(isPaused, isDryRun bool) {
+	paused.Set(number(isPaused))
+	dryRun.Set(number(isDryRun))
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// Acted counts a try of an action.
+func Acted(kind, outcome string) { actions.WithLabelValues(kind, outcome).Inc() }
+
+// Suppressed counts an action that is not carried out because actuation is paused.
+func Suppressed(kind string) { suppressed.WithLabelValues(kind).Inc() }
+
+// WouldAct counts an action that the manager only says it would carry out.
+func WouldAct(kind string) { wouldAct.WithLabelValues(kind).Inc() }
+
+// ClockSkew shows by how much our clock is ahead of the API server's.
+func ClockSkew(ahead time.Duration) { skew.Set(ahead.Seconds()) }
+
+// AuditFailed counts a line of the decision audit log that is lost.
+func AuditFailed() { auditErrors.Inc() }

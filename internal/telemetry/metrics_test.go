@@ -5,6 +5,8 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -43,9 +45,23 @@ fivespot_reconcile_failures_total{controller="two"} 1
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "fivespot_reconcile_failures_total"); err != nil {
 		t.Error(err)
 	}
-	families, err := registry.Gather()
-	if err != nil || len(families) != 2 || families[0].GetName() != "fivespot_build_info" ||
-		families[0].GetMetric()[0].GetLabel()[1].GetValue() != "v1.2.3" || families[0].GetMetric()[0].GetGauge().GetValue() != 1 {
-		t.Errorf("build info: %v, %v", families, err)
+	wantBuild := fmt.Sprintf(`# HELP fivespot_build_info 1, labelled with the version of the manager and the Go version that it was built with.
+# TYPE fivespot_build_info gauge
+fivespot_build_info{goversion=%q,version="v1.2.3"} 1
+`, runtime.Version())
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(wantBuild), "fivespot_build_info"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheManagerTellsThatItCarriesNothingOut(t *testing.T) {
+	for _, tc := range []struct {
+		paused, dryRun bool
+		want           [2]float64
+	}{{false, false, [2]float64{0, 0}}, {true, false, [2]float64{1, 0}}, {false, true, [2]float64{0, 1}}, {true, true, [2]float64{1, 1}}} {
+		Gated(tc.paused, tc.dryRun)
+		if got := [2]float64{testutil.ToFloat64(paused), testutil.ToFloat64(dryRun)}; got != tc.want {
+			t.Errorf("paused %t, dry run %t: %v", tc.paused, tc.dryRun, got)
+		}
 	}
 }

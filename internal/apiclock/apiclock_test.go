@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiclock_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+)
+
+var noon = time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
+
+// An apiServer answers with its time, after a while.
+type apiServer struct {
+	ours   *clocktesting.FakePassiveClock
+	ahead  time.Duration // of our clock
+	takes  time.Duration
+	status int
+	silent bool
+}
+
+func (s *apiServer) RoundTrip(*http.Request) (*http.Response, error) {
+	s.ours.SetTime(s.ours.Now().Add(s.takes))
+	res := &http.Response{StatusCode: s.status, Header: http.Header{}, Body: http.NoBody}
+	if !s.silent {
+		res.Header.Set("Date", s.ours.Now().Add(-s.ahead).UTC().Format(http.TimeFormat))
+	}
+	return res, nil
+}
+
+// ask asks the API server, and returns what to make of our clock then.
+func ask(t *testing.T, c *apiclock.Clock, s *apiServer) rails.Trust {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://lab.test/api", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := c.Transport(s).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	return c.Trust()
+}
+
+func TestAnswersTellTheTime(t *testing.T) {
+	const s = time.Second
+	for name, tc := range map[string]struct {
+		reason string
+		server apiServer
+		want   rails.Trust
+	}{
+		"Same":      {"", apiServer{status: 200}, rails.Sane},
+		"AMinute":   {"A minute is no harm, and the answer has no more than seconds.", apiServer{status: 200, ahead: 61*s - 1}, rails.Sane},
+		"Ahead":     {"", apiServer{status: 200, ahead: 63 * s}, rails.Suspect},
+		"Behind":    {"", apiServer{status: 200, ahead: -62 * s}, rails.Suspect},
+		"Slow":      {"Nobody knows when on its way an answer told the time.", apiServer{status: 200, ahead: 80 * s, takes: 90 * s}, rails.Sane},
+		"NotFound":  {"It is the API server that says so.", apiServer{status: 404, ahead: time.Hour}, rails.Suspect},
+		"Broken":    {"Somebody in between may say so, with a clock of its own.", apiServer{status: 502, ahead: time.Hour}, rails.Untold},
+		"SaysNever": {"An answer without a time is none.", apiServer{status: 200, silent: true}, rails.Untold},
+	} {
+		tc.server.ours = clocktesting.NewFakePassiveClock(noon)
+		if got := ask(t, apiclock.New(tc.server.ours), &tc.server); got != tc.want {
+			t.Errorf("%s: %d, want %d: %s", name, got, tc.want, tc.reason)
+		}
+	}
+}
+
+// TestWhoeverWaitsHearsOfIt has our clock be wrong, and be put right.
+func TestWhoeverWaitsHearsOfIt(t *testing.T) {
+	s := &apiServer{ours: clocktesting.NewFakePassiveClock(noon), status: 200}
+	c, told := apiclock.New(s.ours), 0
+	c.OnChange(func() { told++ })
+	for i, step := range []struct {
+		ahead time.Duration
+		want  rails.Trust
+		told  int
+	}{
+		{0, rails.Sane, 1},
+		{0, rails.Sane, 1},
+		{time.Hour, rails.Suspect, 2},
+		{time.Hour, rails.Suspect, 2},
+		{0, rails.Suspect, 2},
+		{0, rails.Suspect, 2},
+		{0, rails.Sane, 3},
+	} {
+		s.ahead = step.ahead
+		if got := ask(t, c, s); got != step.want || told != step.told {
+			t.Errorf("step %d: %d, told %d times, want %d and %d", i, got, told, step.want, step.told)
+		}
+	}
+}
+
+// TestNilTrusts says that where nobody compares clocks, ours is right.
+func TestNilTrusts(t *testing.T) {
+	var c *apiclock.Clock
+	c.OnChange(nil)
+	if c.Trust() != rails.Sane {
+		t.Error("nobody compares, and nobody may leave")
+	}
+}

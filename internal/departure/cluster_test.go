@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+)
+
+// noon is when windows end here.
+var noon = time.Date(2025, time.January, 15, 12, 0, 0, 0, time.UTC)
+
+// oneInTwenty is the limit that a manager has if nobody sets another.
+var oneInTwenty = departure.Limits{Cap: fraction("0.05")}
+
+func fraction(s string) departure.Fraction {
+	f, err := departure.ParseFraction(s)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+func after(d time.Duration) time.Time { return noon.Add(d) }
+
+// candidates returns n of a lane that are to leave since noon.
+func candidates(n int, lane departure.Lane) []departure.Candidate {
+	list := make([]departure.Candidate, n)
+	for i := range list {
+		list[i] = departure.Candidate{Name: fmt.Sprintf("farm/m%04d", i), Lane: lane, Priority: 50, Since: noon}
+		if lane == departure.Scheduled {
+			list[i].End = noon
+		}
+	}
+	return list
+}
+
+// A start is a candidate that started to leave.
+type start struct {
+	At     time.Time
+	Name   string
+	Forced bool
+}
+
+// A cluster is a Cluster whose plans are carried out.
+type cluster struct {
+	departure.Fleet
+	limits departure.Limits
+	starts []start
+}
+
+// leaving is a Cluster of n machines that are all to leave.
+func leaving(n int, lane departure.Lane) *cluster {
+	return &cluster{Fleet: departure.Fleet{Now: noon, Active: n, Candidates: candidates(n, lane)}, limits: oneInTwenty}
+}
+
+// wake plans at an instant and carries the plan out. A plan that asks for another look at
+// once would have its test look for ever.
+func (c *cluster) wake(at time.Time) departure.Plan {
+	c.Now = at
+	p := departure.Decide(c.Fleet, c.limits)
+	if !p.Next.IsZero() && !p.Next.After(at) {
+		panic(fmt.Sprintf("at %v look again at %v", at, p.Next))
+	}
+	admitted := map[string]bool{}
+	for _, a := range p.Admitted {
+		c.starts = append(c.starts, start{at, a.Name, a.Forced})
+		admitted[a.Name] = true
+		c.begin()
+	}
+	c.Candidates = slices.DeleteFunc(slices.Clone(c.Candidates), func(o departure.Candidate) bool { return admitted[o.Name] })
+	return p
+}
+
+// begin has a machine start to leave.
+func (c *cluster) begin() {
+	c.Active--
+	c.Leaving++
+	c.Started = append(departure.Recent(c.Started, c.Now), c.Now)
+}
+
+// run wakes at the instants that the plans name, until there is none.
+func (c *cluster) run() {
+	for at := c.Now; !at.IsZero(); {
+		at = c.wake(at).Next
+	}
+}
+
+// batches counts the starts of each instant.
+func (c *cluster) batches() []int {
+	var sizes []int
+	for i, s := range c.starts {
+		if i > 0 && s.At.Equal(c.starts[i-1].At) {
+			sizes[len(sizes)-1]++
+			continue
+		}
+		sizes = append(sizes, 1)
+	}
+	return sizes
+}
+
+// names are who started, in their order.
+func (c *cluster) names() []string {
+	var names []string
+	for _, s := range c.starts {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// forced are who started beyond the limit.
+func (c *cluster) forced() int {
+	n := 0
+	for _, s := range c.starts {
+		if s.Forced {
+			n++
+		}
+	}
+	return n
+}

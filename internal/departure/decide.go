@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// Decide plans who starts to leave. Without limits and gates everybody does.
+func Decide(f Fleet, l Limits) Plan {
+	started := Recent(f.Started, f.Now)
+	p := Plan{Limits: l, Gates: f.Gates, Members: f.Active + len(started)}
+	p.Cap = l.Cap.Of(p.Members)
+	r := room{starts: math.MaxInt, leaving: f.Leaving, slots: l.slots(p.Members)}
+	if p.Cap > 0 {
+		r.starts = max(0, p.Cap-len(started))
+	}
+	for _, c := range inOrder(f.Candidates, f.Now) {
+		if reason, closed := f.Gates.closed(c.Lane); closed {
+			p.Held = append(p.Held, Waiting{Candidate: c, Reason: reason})
+			continue
+		}
+		within := r.starts > 0 && !r.full(c.Lane)
+		if !within && !overdue(c, f.Now) {
+			p.Deferred = append(p.Deferred, Waiting{Candidate: c, Reason: BlastRadiusCap})
+			continue
+		}
+		p.Admitted = append(p.Admitted, Admission{Candidate: c, Forced: !within})
+		r.take()
+	}
+	for i, w := range p.Deferred {
+		p.Deferred[i].InFlight = r.full(w.Lane)
+	}
+	if p.Cap > 0 {
+		p.Left = r.starts
+	}
+	p.Next = p.next(f, started)
+	return p
+}
+
+// room is what the limits leave.
+type room struct{ starts, leaving, slots int }
+
+// full reports whether too many are leaving for one more of the lane. It comes before the
+// limit of starts as a reason: that one comes and goes every 10 s.
+func (r *room) full(lane Lane) bool { return lane != Scheduled && r.leaving >= r.slots }
+
+func (r *room) take() {
+	r.starts = max(0, r.starts-1)
+	r.leaving++
+}
+
+// slots is how many of the members may be leaving at a time.
+func (l Limits) slots(members int) int {
+	if l.InFlight <= 0 {
+		return math.MaxInt
+	}
+	return l.InFlight.Of(members)
+}
+
+// closed returns what holds the lane back. The order is policy: what a person did comes
+// before what we doubt, and what holds everybody before what holds some.
+func (g Gates) closed(lane Lane) (Reason, bool) {
+	switch {
+	case g.ActuationPaused:
+		return ActuationPaused, true
+	case g.ClockSuspect:
+		return ClockSuspect, true
+	case g.WarmUp >= Cold, g.WarmUp >= Learning && lane != Scheduled:
+		return WarmingUp, true
+	case g.WipeQuarantine && lane != Scheduled:
+		return WipeQuarantine, true
+	default:
+		return "", false
+	}
+}
+
+func overdue(c Candidate, now time.Time) bool {
+	latest := c.Latest()
+	return !latest.IsZero() && !now.Before(latest)
+}
+
+// inOrder returns the candidates in the order in which they leave: who has waited too long,
+// the longest first, and then the least important.
+func inOrder(candidates []Candidate, now time.Time) []Candidate {
+	ordered := slices.Clone(candidates)
+	slices.SortFunc(ordered, func(a, b Candidate) int {
+		aged := a.aged(now)
+		switch {
+		case aged != b.aged(now):
+			return before(aged)
+		case aged && !a.Since.Equal(b.Since):
+			return a.Since.Compare(b.Since)
+		default:
+			return a.compare(b)
+		}
+	})
+	return ordered
+}
+
+// aged reports whether c has waited so long that it comes before those that are less
+// important: else new ones could keep it for ever.
+func (c Candidate) aged(now time.Time) bool {
+	return !c.Since.IsZero() && now.Sub(c.Since) > Patience
+}
+
+// compare puts the least important first, of equal ones that whose window ended first, and
+// those without a window last.
+func (c Candidate) compare(o Candidate) int {
+	switch {
+	case c.Priority != o.Priority:
+		return cmp.Compare(c.Priority, o.Priority)
+	case c.End.IsZero() != o.End.IsZero():
+		return before(o.End.IsZero())
+	case !c.End.Equal(o.End):
+		return c.End.Compare(o.End)
+	default:
+		return cmp.Compare(c.Name, o.Name)
+	}
+}
+
+func before(yes bool) int {
+	if yes {
+		return -1
+	}
+	return 1
+}

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+)
+
+const never time.Duration = -1
+
+// outcome is a plan in words: "a" starts, "a!" is forced, "a BlastRadiusCap" waits, "a ~" waits
+// for others to be gone. Next is counted from noon.
+type outcome struct {
+	Admitted, Deferred, Held []string
+	Members, Cap, Left       int
+	Next                     time.Duration
+}
+
+func outcomeOf(p departure.Plan) outcome {
+	o := outcome{Members: p.Members, Cap: p.Cap, Left: p.Left, Next: never}
+	for _, a := range p.Admitted {
+		name := a.Name
+		if a.Forced {
+			name += "!"
+		}
+		o.Admitted = append(o.Admitted, name)
+	}
+	for _, w := range p.Deferred {
+		what := string(w.Reason)
+		if w.InFlight {
+			what = "~"
+		}
+		o.Deferred = append(o.Deferred, w.Name+" "+what)
+	}
+	for _, w := range p.Held {
+		o.Held = append(o.Held, w.Name+" "+string(w.Reason))
+	}
+	if !p.Next.IsZero() {
+		o.Next = p.Next.Sub(noon)
+	}
+	return o
+}
+
+// unscheduled and scheduled return a candidate since noon.
+func unscheduled(name string, change ...func(*departure.Candidate)) departure.Candidate {
+	c := departure.Candidate{Name: name, Lane: departure.Unscheduled, Priority: 50, Since: noon}
+	for _, f := range change {
+		f(&c)
+	}
+	return c
+}
+
+func scheduled(name string, change ...func(*departure.Candidate)) departure.Candidate {
+	c := unscheduled(name, func(c *departure.Candidate) { c.Lane, c.End = departure.Scheduled, noon })
+	for _, f := range change {
+		f(&c)
+	}
+	return c
+}
+
+func priority(n int32) func(*departure.Candidate) {
+	return func(c *departure.Candidate) { c.Priority = n }
+}
+
+func ended(ago time.Duration) func(*departure.Candidate) {
+	return func(c *departure.Candidate) { c.End = noon.Add(-ago) }
+}
+
+func since(ago time.Duration) func(*departure.Candidate) {
+	return func(c *departure.Candidate) { c.Since = noon.Add(-ago) }
+}
+
+// ago returns instants before noon.
+func ago(ages ...time.Duration) []time.Time {
+	var times []time.Time
+	for _, age := range ages {
+		times = append(times, noon.Add(-age))
+	}
+	return times
+}
+
+func TestDecide(t *testing.T) {
+	const s, m = time.Second, time.Minute
+	type list = []departure.Candidate
+	a, b, c := unscheduled("a"), unscheduled("b"), unscheduled("c")
+	cases := map[string]struct {
+		reason string
+		fleet  departure.Fleet
+		limits departure.Limits
+		want   outcome
+	}{
+		"NoCandidates": {
+			reason: "A settled Cluster needs nobody to look again.",
+			fleet:  departure.Fleet{Active: 40, Started: ago(5 * s)}, limits: oneInTwenty,
+			want: outcome{Members: 41, Cap: 2, Left: 1, Next: never},
+		},
+		"OneLeavesAtOnce": {
+			reason: "Case 13: a machine that ends alone waits for nobody, and for no tick.",
+			fleet:  departure.Fleet{Active: 1, Candidates: list{scheduled("a", ended(0))}}, limits: oneInTwenty,
+			want: outcome{Admitted: []string{"a"}, Members: 1, Cap: 1, Next: never},
+		},
+		"NoLimit": {
+			reason: "Case 3: without a limit all leave, and none is forced.",
+			fleet:  departure.Fleet{Active: 40, Started: ago(s, s, s), Candidates: list{a, b, scheduled("c", ended(20*m))}},
+			want:   outcome{Admitted: []string{"c", "a", "b"}, Members: 43, Next: never},
+		},
+		"FirstOfTheOrder": {
+			reason: "Case 10: of 40 two start, the others when these two do not count any more.",
+			fleet:  departure.Fleet{Active: 40, Candidates: list{c, b, a}}, limits: oneInTwenty,
+			want: outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s},
+		},
+		"OneLessThanForty": {
+			reason: "Case 10: of 39 one.",
+			fleet:  departure.Fleet{Active: 39, Candidates: list{a, b}}, limits: oneInTwenty,
+			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 39, Cap: 1, Next: 10 * s},
+		},
+		"JoinsDoNotWait": {
+			reason: "Case 20: machines that come raise the limit.",
+			fleet:  departure.Fleet{Active: 100, Candidates: list{a, b, c}}, limits: oneInTwenty,
+			want: outcome{Admitted: []string{"a", "b", "c"}, Members: 100, Cap: 5, Left: 2, Next: never},
+		},
+		"WithinTheWindow": {
+			reason: "Case 7: nine seconds later none is added: looking again buys nothing.",
+			fleet:  departure.Fleet{Active: 38, Leaving: 2, Started: ago(9*s, 9*s), Candidates: list{a}}, limits: oneInTwenty,
+			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: s},
+		},
+		"TheWindowIsOver": {
+			reason: "Case 10: ten seconds later those two do not count; of 38 one starts.",
+			fleet:  departure.Fleet{Active: 38, Leaving: 2, Started: ago(10*s, 10*s), Candidates: list{a, b}}, limits: oneInTwenty,
+			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 38, Cap: 1, Next: 10 * s},
+		},
+		"LowerLimitWhenTheFirstLeavesTheWindow": {
+			reason: "When the older start is forgotten, the limit of 39 is one, and the younger has used it.",
+			fleet:  departure.Fleet{Active: 38, Started: ago(8*s, 3*s), Candidates: list{a}}, limits: oneInTwenty,
+			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: 7 * s},
+		},
+		"LowerLimitWithThoseWhoStart": {
+			reason: "The same for one that starts now: when the older is forgotten, 38 are active.",
+			fleet:  departure.Fleet{Active: 39, Started: ago(5 * s), Candidates: list{a, b}}, limits: oneInTwenty,
+			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s},
+		},
+		"EmergenciesUseTheLimit": {
+			reason: "Case 26: three owners came back, so nobody else starts.",
+			fleet:  departure.Fleet{Active: 37, Started: ago(s, 2*s, 3*s), Candidates: list{scheduled("a")}}, limits: oneInTwenty,
+			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: 9 * s},
+		},
+		"ClockWasSetBack": {
+			reason: "Case 52: what started in the future counts as of now, and does not count for ever.",
+			fleet:  departure.Fleet{Active: 38, Started: ago(-3*time.Hour, -3*time.Hour), Candidates: list{a}}, limits: oneInTwenty,
+			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s},
+		},
+		"LowestPriorityFirst": {
+			reason: "Case 11: the least important machine leaves first.",
+			fleet:  departure.Fleet{Active: 5, Candidates: list{unscheduled("a", priority(90)), unscheduled("b", priority(10)), unscheduled("c", priority(50))}},
+			limits: oneInTwenty,
+			want:   outcome{Admitted: []string{"b"}, Deferred: []string{"c BlastRadiusCap", "a BlastRadiusCap"}, Members: 5, Cap: 1, Next: 10 * s},
+		},
+		"EarliestEndThenName": {
+			reason: "Case 12: of equal priority whoever is late the longest; who has no end after them.",
+			fleet:  departure.Fleet{Active: 5, Candidates: list{a, scheduled("d", ended(m)), scheduled("c", ended(m)), scheduled("b", ended(2*m))}},
+			limits: departure.Limits{Cap: fraction("0.4")},
+			want: outcome{
+				Admitted: []string{"b", "c"}, Deferred: []string{"d BlastRadiusCap", "a BlastRadiusCap"}, Members: 5, Cap: 2,
+				Next: 10 * s,
+			},
+		},
+		"WaitedTooLong": {
+			reason: "Who has waited for more than ten minutes comes first, the longest first, whatever its priority.",
+			fleet: departure.Fleet{Active: 5, Candidates: list{
+				unscheduled("a", priority(0)), unscheduled("b", priority(98), since(10*m+s)), unscheduled("c", priority(1), since(10*m)),
+				unscheduled("d", priority(99), since(11*m)), unscheduled("e", priority(2), since(-time.Hour)),
+				{Name: "f", Priority: 3},
+			}},
+			limits: departure.Limits{Cap: fraction("0.2")},
+			want: outcome{
+				Admitted: []string{"d"}, Members: 5, Cap: 1, Next: 10 * s,
+				Deferred: []string{"b BlastRadiusCap", "a BlastRadiusCap", "c BlastRadiusCap", "e BlastRadiusCap", "f BlastRadiusCap"},
+			},
+		},
+		"LateByTenMinutes": {
+			reason: "Case 17: ten minutes after its end a machine starts in any case; those within the limit are not forced.",
+			fleet: departure.Fleet{Active: 20, Candidates: list{
+				scheduled("a", ended(10*m)), scheduled("b", ended(10*m)), scheduled("c", ended(10*m-s)), scheduled("d", ended(11*m), priority(99)), unscheduled("e", ended(11*m), priority(0)),
+			}},
+			limits: oneInTwenty,
+			want: outcome{
+				Admitted: []string{"e", "a!", "b!", "d!"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Cap: 1, Next: s,
+			},
+		},
+		"UnscheduledIsNeverForced": {
+			reason: "Case 18: nobody was told when it would leave.",
+			fleet:  departure.Fleet{Active: 20, Started: ago(s), Candidates: list{unscheduled("a", ended(time.Hour), since(time.Hour))}}, limits: oneInTwenty,
+			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 21, Cap: 1, Next: 9 * s},
+		},
+		"ForcedStartsCount": {
+			reason: "Three that could not wait leave no room for others.",
+			fleet:  departure.Fleet{Active: 57, Started: ago(s, s, s), Candidates: list{a}}, limits: oneInTwenty,
+			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 60, Cap: 3, Next: 9 * s},
+		},
+		"TooManyAreLeaving": {
+			reason: "A slow drain keeps the next one back, if somebody wants that, and only an event ends the waiting.",
+			fleet:  departure.Fleet{Active: 36, Leaving: 4, Candidates: list{a, b}}, limits: departure.Limits{Cap: fraction("0.05"), InFlight: fraction("0.1")},
+			want: outcome{Deferred: []string{"a ~", "b ~"}, Members: 36, Cap: 1, Left: 1, Next: never},
+		},
+		"OneMayAlwaysBeLeaving": {
+			reason: "At least one, however small the Cluster.",
+			fleet:  departure.Fleet{Active: 5, Candidates: list{a, b}}, limits: departure.Limits{InFlight: fraction("0.1")},
+			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b ~"}, Members: 5, Next: never},
+		},
+		"ScheduledIsNotBoundByWhoLeaves": {
+			reason: "The second bound is not for those who were told when; they fill it all the same.",
+			fleet: departure.Fleet{Active: 40, Leaving: 3, Candidates: list{
+				scheduled("a", priority(1)), unscheduled("b", priority(2)), scheduled("c", priority(3)), scheduled("d", priority(4)),
+			}},
+			limits: departure.Limits{Cap: fraction("0.05"), InFlight: fraction("0.1")},
+			want: outcome{
+				Admitted: []string{"a", "c"}, Deferred: []string{"b ~", "d BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s,
+			},
+		},
+		"FillsByTime": {
+			reason: "What has started is forgotten, the Cluster counts fewer machines, and fewer may be leaving.",
+			fleet:  departure.Fleet{Active: 38, Leaving: 3, Started: ago(9*s, s), Candidates: list{a}}, limits: departure.Limits{Cap: fraction("0.05"), InFlight: fraction("0.1")},
+			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: s},
+		},
+		"ActuationPaused": {
+			reason: "What a person did comes before what we doubt, and holds whoever is late.",
+			fleet: departure.Fleet{
+				Active: 40, Candidates: list{scheduled("a", ended(time.Hour)), b},
+				Gates: departure.Gates{ActuationPaused: true, ClockSuspect: true, WarmUp: departure.Cold, WipeQuarantine: true},
+			},
+			limits: oneInTwenty,
+			want:   outcome{Held: []string{"a ActuationPaused", "b ActuationPaused"}, Members: 40, Cap: 2, Left: 2, Next: never},
+		},
+		"ClockSuspect": {
+			reason: "Case 51: by a wrong clock everybody is late.",
+			fleet: departure.Fleet{
+				Active: 40, Candidates: list{scheduled("a", ended(6*time.Hour)), b},
+				Gates: departure.Gates{ClockSuspect: true, WarmUp: departure.Cold, WipeQuarantine: true},
+			},
+			limits: oneInTwenty,
+			want:   outcome{Held: []string{"a ClockSuspect", "b ClockSuspect"}, Members: 40, Cap: 2, Left: 2, Next: never},
+		},
+		"Cold": {
+			reason: "Nobody knows what started just before.",
+			fleet: departure.Fleet{
+				Active: 40, Candidates: list{scheduled("a", ended(time.Hour)), b}, Gates: departure.Gates{WarmUp: departure.Cold, WipeQuarantine: true},
+			},
+			limits: oneInTwenty,
+			want:   outcome{Held: []string{"a WarmUp", "b WarmUp"}, Members: 40, Cap: 2, Left: 2, Next: never},
+		},
+		"Learning": {
+			reason: "Case 50: the workload cluster was not seen yet. Who was told when may leave.",
+			fleet: departure.Fleet{
+				Active: 40, Candidates: list{scheduled("a"), b}, Gates: departure.Gates{WarmUp: departure.Learning, WipeQuarantine: true},
+			},
+			limits: oneInTwenty,
+			want:   outcome{Admitted: []string{"a"}, Held: []string{"b WarmUp"}, Members: 40, Cap: 2, Left: 1, Next: never},
+		},
+		"WipeQuarantine": {
+			reason: "Case 43: a wipe holds those who were not announced, and takes no room from the others.",
+			fleet: departure.Fleet{
+				Active: 40, Candidates: list{unscheduled("a", priority(0)), scheduled("b"), scheduled("c"), scheduled("d")}, Gates: departure.Gates{WipeQuarantine: true},
+			},
+			limits: oneInTwenty,
+			want: outcome{
+				Admitted: []string{"b", "c"}, Deferred: []string{"d BlastRadiusCap"}, Held: []string{"a WipeQuarantine"}, Members: 40, Cap: 2, Next: 10 * s,
+			},
+		},
+		"UnknownLane": {
+			reason: "What nobody knows waits as long as any.",
+			fleet:  departure.Fleet{Active: 1, Candidates: list{{Name: "a", Lane: "later", End: noon.Add(-time.Hour)}}, Gates: departure.Gates{WipeQuarantine: true}},
+			limits: oneInTwenty,
+			want:   outcome{Held: []string{"a WipeQuarantine"}, Members: 1, Cap: 1, Left: 1, Next: never},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			tc.fleet.Now = noon
+			if diff := cmp.Diff(tc.want, outcomeOf(departure.Decide(tc.fleet, tc.limits))); diff != "" {
+				t.Errorf("%s\nDecide(...): -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestFortyWindowsEndTogether(t *testing.T) {
+	c := leaving(40, departure.Scheduled)
+	if p := c.wake(noon); len(p.Admitted) != 2 || len(p.Deferred) != 38 {
+		t.Fatalf("case 5: %d start and %d wait, want 2 and 38", len(p.Admitted), len(p.Deferred))
+	}
+	for i := range 1000 { // Somebody edits something every 5 ms.
+		if p := c.wake(noon.Add(time.Duration(i) * 5 * time.Millisecond)); len(p.Admitted) != 0 {
+			t.Fatalf("cases 7 and 14: another starts after %d looks", i)
+		}
+	}
+	c.run()
+	if names := c.names(); len(names) != 40 || len(slices.Compact(slices.Sorted(slices.Values(names)))) != 40 {
+		t.Errorf("case 6: %d start, want each of 40 once: %v", len(names), names)
+	}
+	if c.forced() != 0 {
+		t.Errorf("%d of 40 were forced", c.forced())
+	}
+}
+
+func TestClustersDoNotShareTheLimit(t *testing.T) {
+	for _, tc := range []struct {
+		reason        string
+		machines, now int
+	}{
+		{"Case 8.", 40, 2},
+		{"Case 8.", 10, 1},
+		{"Case 9.", 5, 1},
+	} {
+		if p := leaving(tc.machines, departure.Scheduled).wake(noon); len(p.Admitted) != tc.now {
+			t.Errorf("%s of %d machines %d start, want %d", tc.reason, tc.machines, len(p.Admitted), tc.now)
+		}
+	}
+}
+
+func TestAWindowThatIsExtendedWhileItsMachineWaits(t *testing.T) {
+	c := leaving(40, departure.Scheduled)
+	c.wake(noon)
+	stays := c.Candidates[0].Name
+	c.Candidates = c.Candidates[1:]
+	c.run()
+	if len(c.starts) != 39 || slices.Contains(c.names(), stays) {
+		t.Errorf("case 15: %d of 39 started, and %s may not be among them: %v", len(c.starts), stays, c.names())
+	}
+}
+
+func TestANormalEvening(t *testing.T) {
+	c := leaving(500, departure.Scheduled)
+	for at := noon; !at.IsZero(); {
+		p := c.wake(at)
+		for _, w := range slices.Concat(p.Deferred, p.Held) {
+			if w.Lane != departure.Scheduled {
+				t.Fatalf("case 22: %+v waits", w)
+			}
+		}
+		at = p.Next
+	}
+	if c.Active != 0 {
+		t.Errorf("case 22: %d stayed", c.Active)
+	}
+}
+
+func TestTwoHundredEditsAreNeverForced(t *testing.T) {
+	c := leaving(200, departure.Unscheduled)
+	c.run()
+	if c.forced() != 0 || c.Active != 0 {
+		t.Errorf("case 18: %d forced, %d stayed", c.forced(), c.Active)
+	}
+}
+
+func TestAClockThatWasSetBackDoesNotStopTheOthers(t *testing.T) {
+	started := departure.Recent(ago(-3*time.Hour, time.Second), noon)
+	if diff := cmp.Diff([]time.Time{noon.Add(-time.Second), noon}, started); diff != "" {
+		t.Fatalf("-want, +got:\n%s", diff)
+	}
+	if left := departure.Recent(started, noon.Add(departure.Window)); len(left) != 0 {
+		t.Errorf("case 52: %v still count after %s", left, departure.Window)
+	}
+	if left := departure.Recent([]time.Time{{}, noon.Add(-departure.Window), noon.Add(time.Nanosecond - departure.Window)}, noon); len(left) != 1 {
+		t.Errorf("%v count, want the one inside the window", left)
+	}
+}
+
+func TestDecideKeepsWhatItIsGiven(t *testing.T) {
+	f := departure.Fleet{Now: noon, Active: 40, Started: ago(time.Second, 2*time.Second), Candidates: []departure.Candidate{unscheduled("b"), unscheduled("a")}}
+	started, candidates := slices.Clone(f.Started), slices.Clone(f.Candidates)
+	departure.Decide(f, oneInTwenty)
+	if diff := cmp.Diff(started, f.Started) + cmp.Diff(candidates, f.Candidates); diff != "" {
+		t.Errorf("somebody else's lists were changed:\n%s", diff)
+	}
+}
+
+func TestLanesAreThoseOfTheRecord(t *testing.T) {
+	if departure.Scheduled != departure.Lane(v1alpha1.ScheduledLane) || departure.Unscheduled != departure.Lane(v1alpha1.UnscheduledLane) {
+		t.Error("a lane is called differently on the Machine")
+	}
+}
+
+func TestExplain(t *testing.T) {
+	p := departure.Plan{Limits: departure.Limits{Cap: fraction("0.05"), InFlight: fraction("0.125")}}
+	for name, tc := range map[string]struct {
+		waiting departure.Waiting
+		gates   departure.Gates
+		want    string
+	}{
+		"Scheduled": {
+			waiting: departure.Waiting{Candidate: scheduled("a"), Reason: departure.BlastRadiusCap},
+			want:    "At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others, until 2025-01-15T12:10:00Z at the latest",
+		},
+		"Unscheduled": {
+			waiting: departure.Waiting{Candidate: unscheduled("a"), Reason: departure.BlastRadiusCap},
+			want:    "At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others",
+		},
+		"InFlight": {
+			waiting: departure.Waiting{Candidate: unscheduled("a"), Reason: departure.BlastRadiusCap, InFlight: true},
+			want:    "At most 12.5% of the Cluster's machines, but always one, are leaving at a time: it waits until others are gone",
+		},
+		"Paused": {
+			waiting: departure.Waiting{Reason: departure.ActuationPaused},
+			want:    "The manager is paused: it takes no machine away",
+		},
+		"ClockSuspect": {
+			waiting: departure.Waiting{Reason: departure.ClockSuspect},
+			want:    "The manager's clock differs from the API server's: it does not trust its windows",
+		},
+		"Cold": {
+			waiting: departure.Waiting{Reason: departure.WarmingUp}, gates: departure.Gates{WarmUp: departure.Cold},
+			want: "The manager has begun to lead: it first looks at what has left before",
+		},
+		"Learning": {
+			waiting: departure.Waiting{Reason: departure.WarmingUp}, gates: departure.Gates{WarmUp: departure.Learning},
+			want: "The manager has begun to lead: it first looks at how many machines there were, and makes sure that no other one leads",
+		},
+		"Wipe": {
+			waiting: departure.Waiting{Reason: departure.WipeQuarantine},
+			want:    "Nearly all machines of the Cluster are to leave at once: that has to be confirmed first",
+		},
+	} {
+		p.Gates = tc.gates
+		if got := p.Explain(tc.waiting); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}

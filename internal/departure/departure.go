@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package departure answers one question: which of the machines of a Cluster that are to
+// leave may start to leave now? It knows nothing about Kubernetes, and the time is a fact
+// like any other.
+//
+// It does not know why a machine is to leave, and never decides that one is: whoever it
+// lets go had to go, and whoever it keeps has to go later. It holds no state. The same facts
+// give the same plan, and what has to wait is found again by the next look.
+//
+// What is metered is the start of a departure, not its pace: in any 10 s no more than a
+// fraction of the machines start, however often somebody looks.
+package departure
+
+import "time"
+
+const (
+	// Window is the time in which starts are counted.
+	Window = 10 * time.Second
+	// Patience is for how long after the end of its window a machine may be kept because
+	// others leave: an owner who was told when must be able to rely on it. It is also how
+	// long one waits before it comes first, whatever its priority.
+	Patience = 10 * time.Minute
+)
+
+// A Lane is how far a departure has to wait for others. The values are those of the record
+// on the Machine. The third, exempt, waits for nobody and is never a candidate.
+type Lane string
+
+// The lanes of candidates.
+const (
+	// Scheduled is for the end of a window that was announced.
+	Scheduled Lane = "scheduled"
+	// Unscheduled is for every other departure that nobody needs at once.
+	Unscheduled Lane = "unscheduled"
+)
+
+// A Candidate is a machine that is to leave and has not started to.
+type Candidate struct {
+	// Name is namespace and name of its ScheduledMachine; no two have the same.
+	Name string
+	// Lane is its lane. Whatever is not Scheduled waits as Unscheduled does.
+	Lane Lane
+	// Priority ranks machines: the lowest leaves first.
+	Priority int32
+	// End is when its window ended; zero if it leaves for another reason.
+	End time.Time
+	// Since is since when it has been a candidate; zero is since now.
+	Since time.Time
+}
+
+// Latest is when the machine starts to leave however many others do; zero is never. No
+// gate is open because of it.
+func (c Candidate) Latest() time.Time {
+	if c.Lane != Scheduled || c.End.IsZero() {
+		return time.Time{}
+	}
+	return c.End.Add(Patience)
+}
+
+// A Fleet is what is known of the machines of one Cluster at one instant.
+type Fleet struct {
+	// Now is that instant.
+	Now time.Time
+	// Active is how many machines are in the Cluster and not leaving, candidates among them.
+	Active int
+	// Leaving is how many have started to leave, for whatever reason, and are not gone.
+	Leaving int
+	// Started are the instants at which departures have started, in any order: those of the
+	// last Window matter. Exempt ones are among them, and those whose machine is gone. No
+	// instant may be before the real start: one that is stored to the second is its end.
+	Started []time.Time
+	// Candidates are the machines that are to leave, in any order.
+	Candidates []Candidate
+	// Gates are those that are closed.
+	Gates Gates
+}
+
+// Gates hold candidates back, however few there are and however late they are. The zero
+// value holds nobody.
+type Gates struct {
+	// ActuationPaused says that nothing may be carried out.
+	ActuationPaused bool
+	// ClockSuspect says that our clock and the API server's differ.
+	ClockSuspect bool
+	// WarmUp is how much is still unknown since this manager leads.
+	WarmUp WarmUp
+	// WipeQuarantine says that nearly all machines seem to be unwanted all at once, and that
+	// nobody has confirmed it. It holds Unscheduled only.
+	WipeQuarantine bool
+}
+
+// WarmUp is how much a manager that has begun to lead still has to learn.
+type WarmUp int
+
+// The stages of a warm-up, from its end to its beginning.
+const (
+	// Warm knows everything.
+	Warm WarmUp = iota
+	// Learning has yet to see what Unscheduled needs: how many machines there were, and that
+	// no other manager can believe to lead. Scheduled may leave.
+	Learning
+	// Cold has yet to see what started just before it led. It holds everybody.
+	Cold
+)
+
+// Limits bound how many may leave. The zero value limits nothing.
+type Limits struct {
+	// Cap is the part of a Cluster's machines that may start to leave within Window.
+	Cap Fraction
+	// InFlight is the part that may be leaving at a time. It bounds Unscheduled only, and
+	// all who leave count.
+	InFlight Fraction
+}
+
+// A Reason says in a word what a candidate waits for. The values are those of the condition
+// DepartureGated.
+type Reason string
+
+// The reasons, the one that counts first.
+const (
+	ActuationPaused Reason = "ActuationPaused"
+	ClockSuspect    Reason = "ClockSuspect"
+	WarmingUp       Reason = "WarmUp"
+	WipeQuarantine  Reason = "WipeQuarantine"
+	BlastRadiusCap  Reason = "BlastRadiusCap"
+)
+
+// A Plan says who starts to leave now, who has to wait and why. Each candidate is in one of
+// its three lists, which are in the order in which machines leave.
+type Plan struct {
+	// Limits are those that were kept, and Gates those that were closed.
+	Limits Limits
+	Gates  Gates
+	// Admitted start now.
+	Admitted []Admission
+	// Deferred wait for others to leave, Held for a gate to open.
+	Deferred, Held []Waiting
+	// Members is how many machines there were before those of Window started to leave. The
+	// limits are parts of it.
+	Members int
+	// Cap is how many may start within Window, and Left how many of these are left once the
+	// plan is carried out. Both are zero where there is no limit.
+	Cap, Left int
+	// Next is the next instant at which time alone changes who starts, or what one of Deferred
+	// waits for, once the plan is carried out; zero is never. It does not know when a gate opens.
+	Next time.Time
+}
+
+// An Admission is a candidate that starts now.
+type Admission struct {
+	Candidate
+	// Forced says that it starts beyond the limit, because it may not be kept any longer.
+	Forced bool
+}
+
+// A Waiting is a candidate that does not start now.
+type Waiting struct {
+	Candidate
+	// Reason is what it waits for.
+	Reason Reason
+	// InFlight says that it waits for others to be gone, not only to have started.
+	InFlight bool
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure
+
+import (
+	"fmt"
+	"time"
+)
+
+// Explain says in a sentence what w, which is in the plan, waits for. It is for a condition:
+// it counts nobody, so that it does not change while others leave.
+func (p Plan) Explain(w Waiting) string {
+	switch w.Reason {
+	case ActuationPaused:
+		return "The manager is paused: it takes no machine away"
+	case ClockSuspect:
+		return "The manager's clock differs from the API server's: it does not trust its windows"
+	case WarmingUp:
+		if p.Gates.WarmUp >= Cold {
+			return "The manager has begun to lead: it first looks at what has left before"
+		}
+		return "The manager has begun to lead: it first looks at how many machines there were, and makes sure that no other one leads"
+	case WipeQuarantine:
+		return "Nearly all machines of the Cluster are to leave at once: that has to be confirmed first"
+	default:
+	}
+	if w.InFlight {
+		return fmt.Sprintf("At most %s of the Cluster's machines, but always one, are leaving at a time: it waits until others are gone", p.Limits.InFlight.percent())
+	}
+	text := fmt.Sprintf("At most %s of the Cluster's machines, but always one, start to leave within %s: it waits for others", p.Limits.Cap.percent(), Window)
+	if latest := w.Latest(); !latest.IsZero() {
+		text += ", until " + latest.UTC().Format(time.RFC3339) + " at the latest"
+	}
+	return text
+}

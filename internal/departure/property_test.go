@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+)
+
+// drawCandidates draws candidates of either lane, whose names tell when they were drawn.
+func drawCandidates(from, to int) *rapid.Generator[[]departure.Candidate] {
+	ages := rapid.SampledFrom([]time.Duration{0, time.Second, 9 * time.Minute, 10 * time.Minute, time.Hour})
+	return rapid.Custom(func(t *rapid.T) []departure.Candidate {
+		list := make([]departure.Candidate, rapid.IntRange(from, to).Draw(t, "candidates"))
+		for i := range list {
+			c := unscheduled(fmt.Sprintf("m%03d", i), priority(rapid.Int32Range(0, 3).Draw(t, "priority")), since(ages.Draw(t, "since")))
+			if rapid.Bool().Draw(t, "scheduled") {
+				c.Lane, c.End = departure.Scheduled, noon.Add(-ages.Draw(t, "ended"))
+			}
+			list[i] = c
+		}
+		return list
+	})
+}
+
+func drawFleet() *rapid.Generator[departure.Fleet] {
+	return rapid.Custom(func(t *rapid.T) departure.Fleet {
+		f := departure.Fleet{Now: noon, Leaving: rapid.IntRange(0, 9).Draw(t, "leaving"), Candidates: drawCandidates(0, 60).Draw(t, "fleet")}
+		f.Active = len(f.Candidates) + rapid.IntRange(0, 60).Draw(t, "others")
+		for range rapid.IntRange(0, 5).Draw(t, "starts") {
+			f.Started = append(f.Started, noon.Add(-time.Duration(rapid.IntRange(-5, 15).Draw(t, "ago"))*time.Second))
+		}
+		return f
+	})
+}
+
+func drawGates() *rapid.Generator[departure.Gates] {
+	return rapid.Custom(func(t *rapid.T) departure.Gates {
+		return departure.Gates{
+			ActuationPaused: rapid.Bool().Draw(t, "paused"), ClockSuspect: rapid.Bool().Draw(t, "suspect"),
+			WarmUp: rapid.SampledFrom([]departure.WarmUp{departure.Warm, departure.Learning, departure.Cold}).Draw(t, "warm-up"), WipeQuarantine: rapid.Bool().Draw(t, "wipe"),
+		}
+	})
+}
+
+// TestTheRailsDecideNothing is P10: they keep somebody for later, and change nothing else.
+func TestTheRailsDecideNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFleet().Draw(t, "fleet")
+		free := departure.Decide(f, departure.Limits{})
+		if len(free.Admitted) != len(f.Candidates) || !free.Next.IsZero() {
+			t.Fatalf("nothing limits them, and of %d start %d", len(f.Candidates), len(free.Admitted))
+		}
+		f.Gates = drawGates().Draw(t, "gates")
+		checkWhole(t, f.Candidates, departure.Decide(f, drawLimits().Draw(t, "limits")))
+	})
+}
+
+// TestOrderOfFactsDoesNotMatter is a part of P7.
+func TestOrderOfFactsDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFleet().Draw(t, "fleet")
+		f.Gates = drawGates().Draw(t, "gates")
+		limits := drawLimits().Draw(t, "limits")
+		want := departure.Decide(f, limits)
+		f.Candidates = rapid.Permutation(f.Candidates).Draw(t, "candidates")
+		f.Started = rapid.Permutation(f.Started).Draw(t, "started")
+		if diff := gocmp.Diff(want, departure.Decide(f, limits)); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// TestEverybodyLeaves is P3: without anything new all start, as soon as an engine that looks
+// every 10 s would let them, and nobody later than was promised.
+func TestEverybodyLeaves(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := &cluster{limits: oneInTwenty}
+		c.Now, c.Candidates = noon, drawCandidates(1, 150).Draw(t, "fleet")
+		all := slices.Clone(c.Candidates)
+		c.Active = len(all)
+		c.run()
+		if c.Active != 0 || len(c.starts) != len(all) {
+			t.Fatalf("of %d machines %d start, %d stay", len(all), len(c.starts), c.Active)
+		}
+		if got, want := len(c.batches()), len(cycles(len(all))); got > want {
+			t.Fatalf("%d machines take %d batches, want at most %d", len(all), got, want)
+		}
+		for _, s := range c.starts {
+			m := all[slices.IndexFunc(all, func(m departure.Candidate) bool { return m.Name == s.Name })]
+			if latest := m.Latest(); s.Forced && s.At.Before(latest) || !latest.IsZero() && s.At.After(latest) && s.At.After(noon) {
+				t.Fatalf("%+v is of %+v", s, m)
+			}
+		}
+	})
+}
+
+// An arrival is an instant at which a machine begins to be a candidate.
+type arrival struct {
+	at time.Time
+	departure.Candidate
+}
+
+func drawArrivals(lanes ...departure.Lane) *rapid.Generator[[]arrival] {
+	return rapid.Custom(func(t *rapid.T) []arrival {
+		list := make([]arrival, rapid.IntRange(1, 40).Draw(t, "arrivals"))
+		for i := range list {
+			at := after(time.Duration(rapid.IntRange(0, 60_000).Draw(t, "ms")) * time.Millisecond)
+			list[i] = arrival{at, departure.Candidate{
+				Name: fmt.Sprintf("m%03d", i), Lane: rapid.SampledFrom(lanes).Draw(t, "lane"), Priority: rapid.Int32Range(0, 3).Draw(t, "priority"), Since: at,
+			}}
+			if list[i].Lane == departure.Scheduled {
+				list[i].End = at
+			}
+		}
+		slices.SortStableFunc(list, func(a, b arrival) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.Name, b.Name)) })
+		return list
+	})
+}
+
+// play wakes a Cluster at every arrival, at the instants that its plans name, and at those
+// of others.
+func play(c *cluster, arrivals []arrival, others []time.Time) {
+	for next := noon; ; {
+		at := next
+		for _, o := range others {
+			at = sooner(at, o, c.Now)
+		}
+		for _, a := range arrivals {
+			at = sooner(at, a.at, c.Now)
+		}
+		if at.IsZero() {
+			return
+		}
+		for _, a := range arrivals {
+			if a.at.After(c.Now) && !a.at.After(at) {
+				c.Candidates = append(c.Candidates, a.Candidate)
+			}
+		}
+		next = c.wake(at).Next
+	}
+}
+
+// sooner returns o if it comes before at and after the last look.
+func sooner(at, o, last time.Time) time.Time {
+	if o.After(last) && (at.IsZero() || o.Before(at)) {
+		return o
+	}
+	return at
+}
+
+func drawInstants() *rapid.Generator[[]time.Time] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) time.Time {
+		return after(time.Duration(rapid.IntRange(0, 300_000).Draw(t, "ms")) * time.Millisecond)
+	}), 0, 100)
+}
+
+// TestLooksOfOthersChangeNothing is P5 and P6: what wakes the manager for other Clusters, and
+// how often, does not change who starts here and when.
+func TestLooksOfOthersChangeNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		arrivals := drawArrivals(departure.Scheduled, departure.Unscheduled).Draw(t, "arrivals")
+		members := len(arrivals) + rapid.IntRange(0, 60).Draw(t, "others")
+		alone, among := &cluster{limits: oneInTwenty}, &cluster{limits: oneInTwenty}
+		alone.Active, among.Active = members, members
+		play(alone, arrivals, nil)
+		play(among, arrivals, drawInstants().Draw(t, "instants"))
+		if diff := gocmp.Diff(alone.starts, among.starts); diff != "" {
+			t.Fatalf("-alone, +among others:\n%s", diff)
+		}
+	})
+}
+
+// TestOrderWithinAWindowDoesNotMatter is P7: whoever comes while nobody may start, in which
+// order is the same.
+func TestOrderWithinAWindowDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		arrivals := drawArrivals(departure.Scheduled, departure.Unscheduled).Draw(t, "arrivals")
+		for i := range arrivals {
+			arrivals[i].at, arrivals[i].Since = after(time.Duration(i+1)*time.Millisecond), noon
+			if arrivals[i].Lane == departure.Scheduled {
+				arrivals[i].End = noon
+			}
+		}
+		run := func(arrivals []arrival) []start {
+			c := &cluster{limits: oneInTwenty}
+			c.Active, c.Started = 2*len(arrivals), slices.Repeat([]time.Time{noon}, len(arrivals)) // Owners came back.
+			play(c, arrivals, nil)
+			return c.starts
+		}
+		want := run(arrivals)
+		other := rapid.Permutation(arrivals).Draw(t, "other order")
+		for i := range other {
+			other[i].at = after(time.Duration(i+1) * time.Millisecond)
+		}
+		if diff := gocmp.Diff(want, run(other)); diff != "" || len(want) != len(arrivals) {
+			t.Fatalf("%d of %d start, and in another order:\n%s", len(want), len(arrivals), diff)
+		}
+	})
+}
+
+// TestALowerLimitIsNeverFaster is P20, for those who have no deadline.
+func TestALowerLimitIsNeverFaster(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		arrivals := drawArrivals(departure.Unscheduled).Draw(t, "arrivals")
+		some := rapid.Map(rapid.Int64Range(1, 1_000_000), func(n int64) departure.Fraction { return departure.Fraction(n) })
+		low, high := some.Draw(t, "low"), some.Draw(t, "high")
+		low, high = min(low, high), max(low, high)
+		if rapid.Bool().Draw(t, "no limit") {
+			high = 0
+		}
+		members, instants := len(arrivals)+rapid.IntRange(0, 60).Draw(t, "others"), drawInstants().Draw(t, "instants")
+		slow, fast := &cluster{limits: departure.Limits{Cap: low}}, &cluster{limits: departure.Limits{Cap: high}}
+		slow.Active, fast.Active = members, members
+		play(slow, arrivals, instants)
+		play(fast, arrivals, instants)
+		for i, s := range slow.starts {
+			if fast.starts[i].At.After(s.At) {
+				t.Fatalf("start %d at %v with %s, at %v with %s", i, s.At, low, fast.starts[i].At, high)
+			}
+		}
+	})
+}

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+)
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.steps", "100"); err != nil { // A hundred worlds of a hundred steps.
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// A world has some Clusters, one manager after another, and a clock that people set. What
+// really happened is known by time that nobody sets.
+type world struct {
+	now    time.Time     // that nobody sets
+	offset time.Duration // of the manager's clock
+	led    time.Time     // since when this manager leads
+	limits departure.Limits
+	farms  []*farm
+	made   int
+}
+
+// A farm is what a Cluster really is.
+type farm struct {
+	machines   []*machine
+	remembered []time.Time // what the manager knows to have started
+	begun      []begun
+	most       int // members there ever were
+}
+
+type machine struct {
+	name      string
+	candidate *departure.Candidate
+	leaving   bool
+	record    time.Time // by the manager's clock, to the second
+}
+
+// begun is a departure as it was.
+type begun struct {
+	at     time.Time
+	name   string
+	exempt bool
+	forced bool
+}
+
+// clock is what the manager takes for now.
+func (w *world) clock() time.Time { return w.now.Add(w.offset) }
+
+// gates are what a manager that looks at the clock and at its own age closes.
+func (w *world) gates() departure.Gates {
+	g := departure.Gates{ClockSuspect: w.offset.Abs() > time.Minute}
+	if w.now.Sub(w.led) < departure.Window {
+		g.WarmUp = departure.Cold
+	}
+	return g
+}
+
+func (w *world) fleet(f *farm) departure.Fleet {
+	fleet := departure.Fleet{Now: w.clock(), Gates: w.gates()}
+	for _, m := range f.machines {
+		if m.leaving {
+			fleet.Leaving++
+			continue
+		}
+		fleet.Active++
+		if m.candidate != nil {
+			fleet.Candidates = append(fleet.Candidates, *m.candidate)
+		}
+	}
+	for _, at := range f.remembered { // As an instant with a monotonic reading.
+		fleet.Started = append(fleet.Started, at.Add(w.offset))
+	}
+	return fleet
+}
+
+// find returns a machine, nil if there is none.
+func (f *farm) find(name string) *machine {
+	i := slices.IndexFunc(f.machines, func(m *machine) bool { return m.name == name })
+	if i < 0 {
+		return nil
+	}
+	return f.machines[i]
+}
+
+// begin has a machine start to leave.
+func (w *world) begin(f *farm, b begun) {
+	b.at = w.now
+	m := f.find(b.name)
+	m.leaving, m.candidate, m.record = true, nil, w.clock().Truncate(time.Second)
+	f.remembered = append(f.remembered, w.now)
+	f.begun = append(f.begun, b)
+}
+
+// restart has another manager take over: it knows the records of the machines that are there.
+func (w *world) restart() {
+	w.led = w.now
+	for _, f := range w.farms {
+		var records []time.Time
+		for _, m := range f.machines {
+			if m.leaving {
+				records = append(records, m.record.Add(time.Second)) // Not before the real start.
+			}
+		}
+		f.remembered = nil
+		for _, at := range departure.Recent(records, w.clock()) {
+			f.remembered = append(f.remembered, at.Add(-w.offset))
+		}
+	}
+}
+
+// wake plans for a farm and carries out as many admissions as the manager lives for.
+func (w *world) wake(t *rapid.T, f *farm, lives int) {
+	fleet := w.fleet(f)
+	p := departure.Decide(fleet, w.limits)
+	w.check(t, f, fleet, p)
+	for i, a := range p.Admitted {
+		if i == lives {
+			w.restart()
+			return
+		}
+		w.begin(f, begun{name: a.Name, forced: a.Forced})
+	}
+	w.checkNext(t, f, p)
+}
+
+// within are the departures of the last Window.
+func (w *world) within(f *farm) []begun {
+	return slices.DeleteFunc(slices.Clone(f.begun), func(b begun) bool { return w.now.Sub(b.at) >= departure.Window })
+}
+
+// most is the limit, by counting.
+func most(n int, limit departure.Fraction) int {
+	k := 1
+	for (k+1)*1_000_000 <= int(limit)*n {
+		k++
+	}
+	return k
+}
+
+// check looks at a plan before it is carried out.
+func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Plan) {
+	checkWhole(t, fleet.Candidates, p)
+	checkOrder(t, fleet, p)
+	within := w.within(f)
+	members := fleet.Active + len(within)
+	f.most = max(f.most, members)
+	counted := 0
+	for _, a := range p.Admitted {
+		m := f.find(a.Name)
+		switch {
+		case m == nil || m.leaving || m.candidate == nil:
+			t.Fatalf("%s starts and is no candidate", a.Name)
+		case fleet.Gates != departure.Gates{}:
+			t.Fatalf("%s starts through %+v", a.Name, fleet.Gates)
+		case !a.Forced:
+			counted++
+		case a.Lane != departure.Scheduled || w.now.Before(a.End.Add(departure.Patience-time.Minute)):
+			t.Fatalf("at %v %+v is forced", w.now, a)
+		}
+	}
+	if limit := most(members, w.limits.Cap); w.limits.Cap > 0 && counted > 0 && len(within)+counted > limit {
+		t.Fatalf("%d start after %d within %s, of %d only %d may", counted, len(within), departure.Window, members, limit)
+	}
+}
+
+// checkWhole says that a plan names each candidate once, and as it is.
+func checkWhole(t *rapid.T, candidates []departure.Candidate, p departure.Plan) {
+	planned := map[departure.Candidate]int{}
+	for _, a := range p.Admitted {
+		planned[a.Candidate]++
+	}
+	for _, w := range slices.Concat(p.Deferred, p.Held) {
+		planned[w.Candidate]++
+	}
+	for _, c := range candidates {
+		if planned[c] != 1 {
+			t.Fatalf("%+v is in the plan %d times", c, planned[c])
+		}
+	}
+	if len(planned) != len(candidates) {
+		t.Fatalf("%d candidates, %d in the plan", len(candidates), len(planned))
+	}
+}
+
+// checkOrder says that nobody who waits for the limit comes before one who does not.
+func checkOrder(t *rapid.T, fleet departure.Fleet, p departure.Plan) {
+	var last, first *departure.Candidate // to start within the limit, and to wait for it
+	for i := range p.Admitted {
+		if c := &p.Admitted[i].Candidate; !p.Admitted[i].Forced && (last == nil || comesBefore(*last, *c, fleet.Now)) {
+			last = c
+		}
+	}
+	for i := range p.Deferred {
+		if c := &p.Deferred[i].Candidate; !p.Deferred[i].InFlight && (first == nil || comesBefore(*c, *first, fleet.Now)) {
+			first = c
+		}
+	}
+	if last != nil && first != nil && comesBefore(*first, *last, fleet.Now) {
+		t.Fatalf("%+v waits, and %+v starts", *first, *last)
+	}
+}
+
+// comesBefore is the order of departures, rule by rule.
+func comesBefore(a, b departure.Candidate, now time.Time) bool {
+	long := func(c departure.Candidate) bool { return c.Since.Add(departure.Patience).Before(now) }
+	if long(a) != long(b) {
+		return long(a)
+	}
+	if long(a) && !a.Since.Equal(b.Since) {
+		return a.Since.Before(b.Since)
+	}
+	if a.Priority != b.Priority {
+		return a.Priority < b.Priority
+	}
+	if a.End.IsZero() != b.End.IsZero() {
+		return b.End.IsZero()
+	}
+	if !a.End.Equal(b.End) {
+		return a.End.Before(b.End)
+	}
+	return a.Name < b.Name
+}
+
+// sameWaits reports whether the same wait for the same.
+func sameWaits(p, q departure.Plan) bool {
+	if slices.Equal(p.Deferred, q.Deferred) && slices.Equal(p.Held, q.Held) {
+		return true
+	}
+	all := map[string]departure.Waiting{}
+	for _, w := range slices.Concat(p.Deferred, p.Held) {
+		all[w.Name] = w
+	}
+	return len(p.Deferred) == len(q.Deferred) && len(p.Held) == len(q.Held) &&
+		!slices.ContainsFunc(slices.Concat(q.Deferred, q.Held), func(w departure.Waiting) bool { return all[w.Name] != w })
+}
+
+// checkNext looks again at a farm whose plan was carried out: nothing comes of it before
+// the instant that the plan names, and something does at that instant.
+func (w *world) checkNext(t *rapid.T, f *farm, p departure.Plan) {
+	until := time.Hour
+	if !p.Next.IsZero() {
+		until = p.Next.Sub(w.clock())
+	}
+	fleet := w.fleet(f)
+	for _, later := range []time.Duration{0, time.Duration(rapid.Int64Range(0, int64(until)-1).Draw(t, "later")), until - 1} {
+		fleet.Now = w.clock().Add(later)
+		if again := departure.Decide(fleet, w.limits); len(again.Admitted) != 0 || !sameWaits(again, p) {
+			t.Fatalf("next is in %s, and after %s\n%+v\nbecomes\n%+v", until, later, p, again)
+		}
+	}
+	if p.Next.IsZero() {
+		return
+	}
+	fleet.Now = p.Next
+	if again := departure.Decide(fleet, w.limits); len(again.Admitted) == 0 && sameWaits(again, p) {
+		t.Fatalf("nothing comes of looking again after %s\n%+v", until, p)
+	}
+}
+
+// some draws a few of a farm's machines that are what is asked.
+func (f *farm) some(t *rapid.T, what func(*machine) bool) []*machine {
+	all := slices.DeleteFunc(slices.Clone(f.machines), func(m *machine) bool { return !what(m) })
+	if len(all) == 0 {
+		return nil
+	}
+	from := rapid.IntRange(0, len(all)-1).Draw(t, "from")
+	return all[from:rapid.IntRange(from, len(all)).Draw(t, "to")]
+}
+
+func active(m *machine) bool   { return !m.leaving && m.candidate == nil }
+func waiting(m *machine) bool  { return m.candidate != nil }
+func staying(m *machine) bool  { return !m.leaving }
+func departed(m *machine) bool { return m.leaving }
+
+// drawWorld returns a world with the steps that can happen in it.
+func drawWorld(t *rapid.T) (*world, map[string]func(*rapid.T)) {
+	w := &world{now: noon, led: noon.Add(-time.Hour), limits: drawLimits().Draw(t, "limits")}
+	for range rapid.IntRange(1, 3).Draw(t, "clusters") {
+		w.farms = append(w.farms, &farm{})
+	}
+	in := func(t *rapid.T) *farm { return w.farms[rapid.IntRange(0, len(w.farms)-1).Draw(t, "cluster")] }
+	join := func(t *rapid.T) {
+		for f, n := in(t), rapid.IntRange(1, 60).Draw(t, "machines"); n > 0 && len(f.machines) < 60; n-- {
+			w.made++
+			f.machines = append(f.machines, &machine{name: fmt.Sprintf("m%05d", w.made)})
+		}
+	}
+	depart := func(lane departure.Lane) func(*rapid.T) {
+		return func(t *rapid.T) {
+			for _, m := range in(t).some(t, active) {
+				c := departure.Candidate{Name: m.name, Lane: lane, Priority: rapid.Int32Range(0, 3).Draw(t, "priority"), Since: w.clock()}
+				if lane == departure.Scheduled {
+					c.End = w.now.Add(-rapid.SampledFrom([]time.Duration{0, time.Second, 9 * time.Minute}).Draw(t, "late"))
+				}
+				m.candidate = &c
+			}
+		}
+	}
+	join(t)
+	return w, map[string]func(*rapid.T){
+		"join": join,
+		"end":  depart(departure.Scheduled),
+		"edit": depart(departure.Unscheduled),
+		"withdraw": func(t *rapid.T) {
+			for _, m := range in(t).some(t, waiting) {
+				m.candidate = nil
+			}
+		},
+		"emergency": func(t *rapid.T) {
+			f := in(t)
+			for i, m := range f.some(t, staying) {
+				if i < 5 {
+					w.begin(f, begun{name: m.name, exempt: true})
+				}
+			}
+		},
+		"gone": func(t *rapid.T) {
+			f := in(t)
+			gone := f.some(t, departed)
+			f.machines = slices.DeleteFunc(f.machines, func(m *machine) bool { return slices.Contains(gone, m) })
+		},
+		"pass": func(t *rapid.T) {
+			w.now = w.now.Add(time.Duration(rapid.IntRange(0, 12_000).Draw(t, "ms")) * time.Millisecond)
+		},
+		"pass a window": func(*rapid.T) { w.now = w.now.Add(departure.Window) },
+		"pass long":     func(*rapid.T) { w.now = w.now.Add(departure.Patience) },
+		"set the clock": func(t *rapid.T) {
+			w.offset = rapid.SampledFrom([]time.Duration{0, 0, time.Minute, -time.Minute, -3 * time.Hour, 6 * time.Hour}).Draw(t, "offset")
+		},
+		"restart": func(*rapid.T) { w.restart() },
+		"crash":   func(t *rapid.T) { w.wake(t, in(t), rapid.IntRange(0, 3).Draw(t, "lives")) },
+		"":        func(t *rapid.T) { w.wake(t, in(t), -1) },
+	}
+}
+
+func drawLimits() *rapid.Generator[departure.Limits] {
+	some := rapid.SampledFrom([]departure.Fraction{fraction("0.05"), fraction("0.05"), fraction("0.29"), fraction("0.000001"), fraction("1"), 0})
+	return rapid.Custom(func(t *rapid.T) departure.Limits {
+		l := departure.Limits{Cap: some.Draw(t, "cap")}
+		if rapid.Bool().Draw(t, "bounded") {
+			l.InFlight = some.Draw(t, "in flight")
+		}
+		return l
+	})
+}
+
+// TestWhateverHappens is P1, P2, P4, P6, P8, P16 and P22: whatever people, owners, clocks and
+// crashes do, no more start within 10 s than may, in their order, none of them twice, and
+// nothing comes of looking more often than the plan says.
+func TestWhateverHappens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, steps := drawWorld(t)
+		t.Repeat(steps)
+		for _, f := range w.farms {
+			checkBegun(t, f, w.limits.Cap)
+		}
+	})
+}
+
+// checkBegun looks back at all that happened in a farm.
+func checkBegun(t *rapid.T, f *farm, limit departure.Fraction) {
+	once := map[string]bool{}
+	windows := map[int64]int{}
+	for _, b := range f.begun {
+		if once[b.name] {
+			t.Fatalf("%s started twice", b.name)
+		}
+		once[b.name] = true
+		if !b.exempt && !b.forced {
+			windows[b.at.UnixNano()/int64(departure.Window)]++
+		}
+	}
+	for at, n := range windows {
+		if limit > 0 && n > most(f.most, limit) {
+			t.Fatalf("%d start in window %d, of %d at most", n, at, f.most)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rails
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// burstWindow is how close together kill switches are one burst.
+	burstWindow = 10 * time.Second
+	// burstFloor and burstFraction bound the kill switches of one Cluster inside the window
+	// that are served at once: ten, or one machine in ten. A smaller Cluster never waits.
+	burstFloor    = 10
+	burstFraction = 10
+	// burstDeadline is how long a kill switch waits at most. A person has turned it on.
+	burstDeadline = 30 * time.Second
+)
+
+// A Burst watches the kill switches of one Cluster. People turn on one, or a few; a template
+// turns on all of them, and a machine that is killed has no time to hand over its work. The
+// first of a burst are served at once, and the others when three looks have confirmed that
+// they are still on. The zero value has seen none.
+type Burst struct{ flips []flip }
+
+// A flip is a kill switch that was turned on.
+type flip struct {
+	name  string
+	seen  time.Time // for the first time
+	waits bool
+	looks tally
+}
+
+// KillSwitches are those of one Cluster at one instant.
+type KillSwitches struct {
+	// Now is that instant.
+	Now time.Time
+	// On are the names of all machines whose kill switch is on and that have not started to
+	// leave for it, in any order.
+	On []string
+	// Members is how many machines the Cluster has, as a departure's Plan counts them.
+	Members int
+	// Live says that the API server itself has just given them. Only such a look confirms.
+	Live bool
+}
+
+// KillPlan says which kill switches are served.
+type KillPlan struct {
+	// Served are to be served now, Waiting are not. Both are sorted.
+	Served, Waiting []string
+	// Next is when to look again, live, though nothing changes; zero is never. One that is not
+	// ahead is at once: a live look is due.
+	Next time.Time
+}
+
+// Judge returns the gate after a look, and which kill switches to serve. One that it lets
+// through is let through by each look until it is off or its machine starts to leave.
+func (b Burst) Judge(k KillSwitches) (Burst, KillPlan) {
+	k.On = slices.Compact(slices.Sorted(slices.Values(k.On)))
+	flips := b.remembered(k)
+	var p KillPlan
+	for i := range flips {
+		f := &flips[i]
+		f.look(k)
+		switch {
+		case !k.on(f.name):
+		case !f.waits:
+			p.Served = append(p.Served, f.name)
+		default:
+			p.Waiting = append(p.Waiting, f.name)
+			p.Next = earliest(p.Next, f.next())
+		}
+	}
+	slices.Sort(p.Served)
+	slices.Sort(p.Waiting)
+	return Burst{flips}, p
+}
+
+// on reports whether a kill switch is on; On is sorted.
+func (k KillSwitches) on(name string) bool {
+	_, found := slices.BinarySearch(k.On, name)
+	return found
+}
+
+// remembered are the flips that matter at a look: those that are on, and those of the window
+// that were served.
+func (b Burst) remembered(k KillSwitches) []flip {
+	var flips []flip
+	known := map[string]bool{}
+	recent := 0
+	for _, f := range b.flips {
+		if f.seen.After(k.Now) { // The clock was set back.
+			f.seen = k.Now
+		}
+		inside := k.Now.Sub(f.seen) < burstWindow
+		if !k.on(f.name) && (f.waits || !inside) {
+			continue
+		}
+		if inside {
+			recent++
+		}
+		known[f.name] = true
+		flips = append(flips, f)
+	}
+	for _, name := range k.On {
+		if !known[name] {
+			flips = append(flips, flip{name: name, seen: k.Now, waits: k.Members >= burstFloor && recent >= max(burstFloor, k.Members/burstFraction)})
+			recent++
+		}
+	}
+	return flips
+}
+
+// look looks at one that waits.
+func (f *flip) look(k KillSwitches) {
+	if !f.waits {
+		return
+	}
+	enough := false
+	if k.Live {
+		f.looks, enough = f.looks.look(k.Now)
+	}
+	f.waits = !enough && k.Now.Sub(f.seen) < burstDeadline
+}
+
+// next is when one that waits may be served, or comes closer to it.
+func (f *flip) next() time.Time {
+	if f.looks.n == 0 {
+		return f.seen
+	}
+	return earliest(f.looks.next(), f.seen.Add(burstDeadline))
+}
+
+// earliest returns the first of both that is not zero.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

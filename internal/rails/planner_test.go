@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rails_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+)
+
+// A planner looks at one Cluster, keeps its gates, and has machines start to leave.
+type planner struct {
+	departure.Fleet
+	wipe   rails.Wipe
+	left   int
+	starts []start
+}
+
+type start struct {
+	at time.Time
+	departure.Admission
+}
+
+func newPlanner(machines int) *planner {
+	return &planner{Fleet: departure.Fleet{Active: machines}, wipe: rails.Wipe{Baseline: machines}}
+}
+
+// edit makes as many machines unwanted.
+func (p *planner) edit(lane departure.Lane, list ...string) {
+	for _, name := range list {
+		c := departure.Candidate{Name: name, Lane: lane, Since: p.Now}
+		if lane == departure.Scheduled {
+			c.End = p.Now
+		}
+		p.Candidates = append(p.Candidates, c)
+	}
+}
+
+// wake looks, and returns when to look again.
+func (p *planner) wake(at time.Time) time.Time {
+	p.Now = at
+	kept := p.Active
+	for _, c := range p.Candidates {
+		if c.Lane != departure.Scheduled {
+			kept--
+		}
+	}
+	var verdict rails.WipeVerdict
+	p.wipe, verdict = p.wipe.Judge(rails.Count{At: at, Kept: kept, Left: p.left})
+	p.left, p.Gates.WipeQuarantine = 0, verdict == rails.Quarantined
+	plan := departure.Decide(p.Fleet, departure.Limits{Cap: 50_000})
+	for _, a := range plan.Admitted {
+		p.starts = append(p.starts, start{at, a})
+		p.Active--
+		p.left++
+		p.Started = append(departure.Recent(p.Started, at), at)
+		p.Candidates = slices.DeleteFunc(p.Candidates, func(c departure.Candidate) bool { return c == a.Candidate })
+	}
+	next := plan.Next
+	if w := p.wipe.Next(); next.IsZero() || !w.IsZero() && w.Before(next) {
+		next = w
+	}
+	return next
+}
+
+// until counts who has started by then.
+func (p *planner) until(at time.Time) int {
+	n := 0
+	for _, s := range p.starts {
+		if !s.at.After(at) {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *planner) run(from time.Time) {
+	for at := from; !at.IsZero(); {
+		at = p.wake(at)
+	}
+}
+
+func TestAWipeIsHeldAndThenSpread(t *testing.T) {
+	p := newPlanner(40)
+	p.Now = noon
+	p.edit(departure.Unscheduled, names(0, 40)...)
+	p.run(noon)
+	if first := p.starts[0].at; !first.Equal(after(20 * time.Second)) {
+		t.Errorf("case 30: the first starts at %v, want 20 s after noon", first)
+	}
+	for seconds, want := range map[int]int{20: 2, 29: 2, 30: 3, 400: 40} {
+		if got := p.until(after(time.Duration(seconds) * time.Second)); got != want {
+			t.Errorf("case 37: after %d s %d have started, want %d", seconds, got, want)
+		}
+	}
+}
+
+func TestWindowsEndDuringAWipe(t *testing.T) {
+	p := newPlanner(400)
+	p.Now = noon
+	p.edit(departure.Unscheduled, names(0, 390)...)
+	p.edit(departure.Scheduled, names(390, 400)...)
+	p.wake(noon)
+	p.wake(after(10 * time.Second))
+	if p.wipe.Held != 2 || len(p.starts) != 10 {
+		t.Fatalf("case 43: held for %d looks, %d have started, want 2 and 10", p.wipe.Held, len(p.starts))
+	}
+	for _, s := range p.starts {
+		if s.Lane != departure.Scheduled {
+			t.Errorf("case 43: %s starts", s.Name)
+		}
+	}
+}
+
+func TestManyEditsOneByOne(t *testing.T) {
+	p := newPlanner(500)
+	for i := range 101 { // Five edits in each quarter of a second.
+		p.Now = after(time.Duration(i) * 250 * time.Millisecond)
+		if i < 100 {
+			p.edit(departure.Unscheduled, names(i*5, i*5+5)...)
+		}
+		p.wake(p.Now)
+	}
+	if p.wipe.Held != 1 || len(p.starts) > 75 {
+		t.Fatalf("case 41: held for %d looks after %d have started, want 1 and no more than three windows let through", p.wipe.Held, len(p.starts))
+	}
+	held := len(p.starts)
+	p.run(p.wipe.Next())
+	if p.Active != 0 {
+		t.Errorf("%d stay after the wipe was confirmed", p.Active)
+	}
+	if next := p.starts[held].at; next.Before(after(40 * time.Second)) {
+		t.Errorf("the next starts at %v, before three looks agreed", next)
+	}
+}
+
+func TestANormalEvening(t *testing.T) {
+	p := newPlanner(500)
+	p.Now = noon
+	p.edit(departure.Scheduled, names(0, 500)...)
+	for at := noon; !at.IsZero(); {
+		at = p.wake(at)
+		if p.wipe.Held != 0 {
+			t.Fatalf("case 22: at %v it is held", p.Now)
+		}
+	}
+	if p.Active != 0 || p.until(after(10*time.Minute)) != 500 {
+		t.Errorf("case 22: %d stay", p.Active)
+	}
+}
+
+// TestAClockThatIsSet is P17, for departures: by a clock that somebody sets nobody starts who
+// would not start by a right one, but for the minute that two clocks may differ.
+func TestAClockThatIsSet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var clock rails.Clock
+		p, now, offset := newPlanner(60), noon, time.Duration(0)
+		ends := map[string]time.Time{}
+		for _, name := range names(0, 60) {
+			ends[name] = after(time.Duration(rapid.IntRange(-60, 60).Draw(t, "minute")) * time.Minute)
+		}
+		right := 3 // samples in a row
+		for range 60 {
+			now = now.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "seconds")) * time.Second)
+			offset = rapid.SampledFrom([]time.Duration{offset, offset, 0, time.Minute, -time.Minute, 6 * time.Hour, -3 * time.Hour}).Draw(t, "offset")
+			clock = clock.Sample(offset)
+			if right++; offset.Abs() > time.Minute {
+				right = 0
+			}
+			p.Gates.ClockSuspect = clock.Trust() == rails.Suspect
+			p.Candidates = nil
+			left := map[string]bool{}
+			for _, s := range p.starts {
+				left[s.Name] = true
+			}
+			for name, end := range ends {
+				if !left[name] && !now.Add(offset).Before(end) {
+					p.Candidates = append(p.Candidates, departure.Candidate{Name: name, Lane: departure.Scheduled, End: end})
+				}
+			}
+			was := len(p.starts)
+			p.wake(now.Add(offset))
+			for _, s := range p.starts[was:] {
+				late := now.Sub(ends[s.Name])
+				if late < -time.Minute || s.Forced && late < 9*time.Minute || right < 3 {
+					t.Fatalf("%s starts %s late, forced %t, after %d right samples", s.Name, late, s.Forced, right)
+				}
+			}
+		}
+	})
+}
+
+// TestAGateIsAValue says that a look changes nothing that somebody else keeps.
+func TestAGateIsAValue(t *testing.T) {
+	var b rails.Burst
+	k := rails.KillSwitches{Now: noon, On: names(0, 40), Members: 40, Live: true}
+	first, _ := b.Judge(k)
+	before := fmt.Sprint(first)
+	for i := range 4 {
+		k.Now = after(time.Duration(i) * 10 * time.Second)
+		first.Judge(k)
+	}
+	if now := fmt.Sprint(first); now != before {
+		t.Errorf("%s became %s", before, now)
+	}
+}

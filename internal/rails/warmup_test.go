@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rails_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+)
+
+func TestWarmUp(t *testing.T) {
+	const s = time.Second
+	learned := rails.Lead{Since: noon, Lease: 15 * s, Synced: true, Told: true, Counted: true}
+	with := func(change func(*rails.Lead)) rails.Lead {
+		l := learned
+		change(&l)
+		return l
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		lead   rails.Lead
+		at     time.Duration
+		want   departure.WarmUp
+		next   time.Duration // 0 is never
+	}{
+		"Nothing":      {"Who knows nothing lets nobody leave.", rails.Lead{}, time.Hour, departure.Cold, 0},
+		"JustNow":      {"What started a moment before may be in no list.", learned, 0, departure.Cold, 10 * s},
+		"AlmostWindow": {"For a whole window.", learned, 10*s - 1, departure.Cold, 10 * s},
+		"Window":       {"Then nothing from before counts any more. The other manager may still believe that it leads.", learned, 10 * s, departure.Learning, 15 * s},
+		"Lease":        {"Now it cannot.", learned, 15 * s, departure.Warm, 0},
+		"ShortLease":   {"A lease that is over before the window changes nothing.", with(func(l *rails.Lead) { l.Lease = s }), 10 * s, departure.Warm, 0},
+		"NotSynced":    {"A cache that is not filled is not empty.", with(func(l *rails.Lead) { l.Synced = false }), time.Hour, departure.Cold, 0},
+		"NotTold":      {"Our clock may be wrong.", with(func(l *rails.Lead) { l.Told = false }), time.Hour, departure.Cold, 0},
+		"NotCounted":   {"A wipe could not be told from what has always been.", with(func(l *rails.Lead) { l.Counted = false }), time.Hour, departure.Learning, 0},
+		"SetBack":      {"A clock that was set back makes it longer, never shorter.", learned, -time.Hour, departure.Cold, 10 * s},
+	} {
+		got, next := tc.lead.WarmUp(after(tc.at))
+		if got != tc.want || next.IsZero() != (tc.next == 0) || tc.next != 0 && !next.Equal(after(tc.next)) {
+			t.Errorf("%s: %d until %v, want %d until %s: %s", name, got, next, tc.want, tc.next, tc.reason)
+		}
+	}
+}
