@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
@@ -36,9 +38,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/topology"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	plans "github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/webhooks"
@@ -55,6 +60,10 @@ const ManagerName = "5spot-controller-manager"
 // request never waits for a free worker: each costs three writes.
 const reclaimConcurrency = 100
 
+// departureConcurrency is how many Clusters are planned for at once. A plan takes
+// milliseconds for a thousand machines, and waits for nobody.
+const departureConcurrency = 4
+
 // nodesyncConcurrency is how many workload clusters are kept at once. One that
 // answers slowly must not hold up the others.
 const nodesyncConcurrency = 50
@@ -69,6 +78,8 @@ type Options struct {
 	Version string
 	// Clock tells the time; nil is the machine's.
 	Clock clock.PassiveClock
+	// APIClock says whether Clock can be trusted; nil trusts it.
+	APIClock *apiclock.Clock
 	// WatchFilter is the value of Cluster API's watch label, empty for everything.
 	WatchFilter string
 	// BypassForeignHooks lets the kill switch and an owner's request delete the
@@ -76,6 +87,14 @@ type Options struct {
 	BypassForeignHooks bool
 	// ScheduledMachineConcurrency is how many ScheduledMachines are reconciled at once.
 	ScheduledMachineConcurrency int
+	// DepartureLimits bound how many machines of a Cluster may leave; the zero value does not.
+	DepartureLimits plans.Limits
+	// WipeGuard has nearly all machines of a Cluster stay that are to leave at once, until that
+	// has been confirmed.
+	WipeGuard bool
+	// Lease is how long another manager may believe to lead that cannot renew its lease; zero
+	// is that there is no other.
+	Lease time.Duration
 	// ClusterCacheConcurrency is how many workload clusters are connected at once.
 	ClusterCacheConcurrency int
 	// ClusterCacheQPS and ClusterCacheBurst limit requests to each workload cluster.
@@ -88,6 +107,8 @@ type Options struct {
 	ReclaimAgentImage string
 	// ReclaimAgentDetector says how the agent that is installed finds processes.
 	ReclaimAgentDetector ReclaimAgentDetector
+	// Gate says whether anything is carried out; nil carries everything out.
+	Gate *actuate.Gate
 	// RuntimeExtension says what Cluster API is told of the hooks that the manager
 	// serves.
 	RuntimeExtension extensionconfig.Options
@@ -128,7 +149,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.setUpMachines(), s.setUpNodes(), s.setUpClusters(), webhooks.SetupWithManager(mgr))
+	webhooks.SetupWithManager(mgr)
+	return errors.Join(s.setUpMachines(), s.setUpNodes(), s.setUpClusters())
 }
 
 // shared is what several controllers are made of.
@@ -148,6 +170,10 @@ func newShared(ctx context.Context, mgr ctrl.Manager, o Options) (*shared, error
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.Gate == nil {
+		o.Gate = &actuate.Gate{}
+	}
+	telemetry.Gated(o.Gate.Paused, o.Gate.DryRun)
 	clusterCache, err := newClusterCache(ctx, mgr, o)
 	if err != nil {
 		return nil, fmt.Errorf("connecting workload clusters: %w", err)
@@ -159,7 +185,7 @@ func newShared(ctx context.Context, mgr ctrl.Manager, o Options) (*shared, error
 	s := &shared{
 		Options: o, mgr: mgr, clusterCache: clusterCache,
 		read:  children.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()},
-		write: actuate.New(mgr.GetClient()), unlimited: actuate.New(unlimited),
+		write: actuate.Behind(o.Gate, mgr.GetClient()), unlimited: actuate.Behind(o.Gate, unlimited),
 		recorder: clipped{mgr.GetEventRecorder(ManagerName)},
 		watch:    workers.New(clock.RealClock{}),
 	}
@@ -172,18 +198,22 @@ func (s *shared) setUpMachines() error {
 	if s.BypassForeignHooks {
 		hooks = children.BypassHooks
 	}
-	rush, reader, live := &wake.Rush{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
+	rush, turns, reader, live := &wake.Rush{}, &roster.Roster{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
 	return errors.Join(
+		(&departure.Reconciler{
+			Clock: s.Clock, APIClock: s.APIClock, Roster: turns, Limits: s.DepartureLimits, Lease: s.Lease, WipeGuard: s.WipeGuard,
+			Reader: reader, Live: live, ClusterIndex: scheduledmachine.ClusterNameIndex, WatchFilter: s.WatchFilter, Recorder: s.recorder,
+		}).SetupWithManager(s.mgr, s.watch.Options(departureConcurrency, workers.Deadline)),
 		(&scheduledmachine.Reconciler{
 			Clock: s.Clock, Reader: reader, Live: live, Children: s.read, Actuate: s.write,
-			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, Rush: rush,
+			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, Rush: rush, Roster: turns,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 		(&reclaim.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.unlimited,
-			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, Rush: rush,
+			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, Rush: rush, Roster: turns,
 		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(reclaimConcurrency, workers.Deadline)),
 		(&machinehook.Reconciler{
-			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{},
+			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{}, Roster: turns,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(machinehookConcurrency, workers.Deadline)),
 	)
 }
@@ -198,7 +228,7 @@ func (s *shared) setUpNodes() error {
 	return errors.Join(
 		(&nodesync.Reconciler{
 			Clock: s.Clock, Reader: reader, ClusterIndex: scheduledmachine.ClusterNameIndex, Children: s.read,
-			ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, Board: board,
+			Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, Board: board,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(nodesyncConcurrency, workers.Deadline)),
 		(&nodetaints.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache,

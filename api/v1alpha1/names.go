@@ -119,7 +119,13 @@ const (
 	// and goes away after 24 hours, when the schedule is off, and with
 	// resumeAfterReclaim: OnResume.
 	LentAgainCondition = "LentAgain"
+	// DepartureGatedCondition is True while the machine is to leave and a safety rail keeps
+	// the departure from starting: until then it stays as it is. It is absent otherwise.
+	DepartureGatedCondition = "DepartureGated"
 )
+
+// DefaultPriority is spec.priority where it is not set.
+const DefaultPriority = 50
 
 // Condition types of a Machine.
 const (
@@ -301,6 +307,24 @@ const (
 	EnabledByToolReason = "EnabledByTool"
 )
 
+// Reasons of the DepartureGated condition.
+const (
+	// BlastRadiusCapReason means that as many machines of the Cluster are leaving now as may
+	// leave at a time. This one leaves in its turn.
+	BlastRadiusCapReason = "BlastRadiusCap"
+	// WipeQuarantineReason means that nearly all machines of the Cluster are to leave at
+	// once, which is confirmed first.
+	WipeQuarantineReason = "WipeQuarantine"
+	// WarmUpReason means that the manager has only just begun to lead, and does not know
+	// yet what left before.
+	WarmUpReason = "WarmUp"
+	// ClockSuspectReason means that the clocks of the manager and of the API server differ.
+	ClockSuspectReason = "ClockSuspect"
+	// ActuationPausedReason means that actuation is paused in the manager: nothing is
+	// carried out, emergencies included.
+	ActuationPausedReason = "ActuationPaused"
+)
+
 // Reasons of events on a ScheduledMachine or its Cluster, besides the names of conditions.
 const (
 	// EmergencyReclaimEvent is the Warning at the start of an emergency reclaim.
@@ -312,6 +336,9 @@ const (
 	// once: a step is refused, or what is left of the machine cannot be read. It is
 	// retried until it succeeds.
 	EmergencyReclaimStalledEvent = "EmergencyReclaimStalled"
+	// EmergencySuppressedEvent is the Warning when an owner asks for a machine while actuation
+	// is paused: nothing is done until the pause ends.
+	EmergencySuppressedEvent = "EmergencySuppressed"
 	// ReclaimAgentBlockedEvent is the Warning on a Cluster in which an object of
 	// somebody else has the name of one that the reclaim agent needs.
 	ReclaimAgentBlockedEvent = "ReclaimAgentBlocked"
@@ -340,4 +367,13 @@ const (
 	// machines, and more than one in ten, are reclaimed inside ten minutes. It is
 	// repeated once a minute at most. Nothing is delayed.
 	EmergencySurgeEvent = "EmergencySurge"
+	// DepartureCapEngagedEvent is the Warning on a Cluster when machines that are to leave
+	// wait for others. It is repeated once a minute at most.
+	DepartureCapEngagedEvent = "DepartureCapEngaged"
+	// WipeQuarantinedEvent is the Warning on a Cluster when nearly all of its machines are to
+	// leave at once: they stay until that has been confirmed.
+	WipeQuarantinedEvent = "WipeQuarantined"
+	// WipeConfirmedEvent is the Warning on a Cluster when that has been confirmed: the
+	// machines leave.
+	WipeConfirmedEvent = "WipeConfirmed"
 )

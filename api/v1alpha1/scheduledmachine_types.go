@@ -438,6 +438,11 @@ type ScheduledMachineStatus struct {
 	// +optional
 	NextCleanup *metav1.Time `json:"nextCleanup,omitempty"`
 
+	// nextCleanupSince is since when nextCleanup has been the same, for the same spec: a
+	// departure that was announced long enough does not wait for those that were not.
+	// +optional
+	NextCleanupSince *metav1.Time `json:"nextCleanupSince,omitempty"`
+
 	// nextTransition is the earlier of nextActivation and nextCleanup with what
 	// happens then, for people: "opens 2026-01-15T09:00:00Z". While nothing follows
 	// from the schedule it says why: "none: being deleted".
@@ -508,6 +513,14 @@ type ScheduledMachineList struct {
 	metav1.ListMeta `json:"metadata,omitempty,omitzero"`
 	// items are the ScheduledMachines.
 	Items []ScheduledMachine `json:"items"`
+}
+
+// PriorityOrDefault returns how important the machine is: the least important leaves first.
+func (m *ScheduledMachine) PriorityOrDefault() int32 {
+	if m.Spec.Priority == nil {
+		return DefaultPriority
+	}
+	return *m.Spec.Priority
 }
 
 // ScheduleEnabled reports whether the schedule moves the machine: it is on, and the

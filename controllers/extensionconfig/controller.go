@@ -95,6 +95,8 @@ const (
 	Refused State = "Refused"
 	// Taken means that somebody else has an ExtensionConfig of our name.
 	Taken State = "Taken"
+	// Suppressed means that the manager carries nothing out, and would change it.
+	Suppressed State = "Suppressed"
 	// Failed means that something else went wrong.
 	Failed State = "Failed"
 )
@@ -141,7 +143,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	state, why := r.reconcile(ctx)
 	r.tell(ctx, state, why)
 	switch state {
-	case Registered, Withdrawn, Unaddressed, Taken:
+	case Registered, Withdrawn, Unaddressed, Taken, Suppressed:
 		r.Backoff.Forget(req)
 		return ctrl.Result{}, nil
 	case Failed:
@@ -229,7 +231,7 @@ func (r *Reconciler) act(ctx context.Context, next step, existing, want *runtime
 		return Taken, errForeign
 	case withdraw:
 		if err := r.Actuate.Delete(ctx, existing); err != nil {
-			return Failed, err
+			return stateOf(err), err
 		}
 		return Withdrawn, nil
 	case register:
@@ -261,6 +263,8 @@ func (r *Reconciler) register(ctx context.Context, existing, want *runtimev1.Ext
 // its webhook, which is as forbidden as what our own role does not allow.
 func stateOf(err error) State {
 	switch {
+	case actuate.IsSuppressed(err):
+		return Suppressed
 	case actuate.Gone(err):
 		return NotInstalled
 	case apierrors.IsForbidden(err):

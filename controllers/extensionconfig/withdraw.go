@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
 // farewell is how long a manager that ends may take to withdraw. Its pod has ten
@@ -59,5 +61,5 @@ func (r *Reconciler) Leave(ctx context.Context) error {
 	if err != nil || presenceOf(existing, r.Options) != ours {
 		return err
 	}
-	return r.Actuate.Delete(ctx, existing)
+	return actuate.IgnoreSuppressed(r.Actuate.Delete(ctx, existing))
 }

@@ -27,7 +27,9 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
@@ -55,6 +57,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Extensions are asked.
 	Extensions Extensions
+	// Roster says which Machines may start to leave; nil lets all.
+	Roster *roster.Roster
 	// Desk asks them; nil is one that SetupWithManager starts.
 	Desk *leaving.Desk
 
@@ -98,13 +102,22 @@ func (r *Reconciler) reconcile(ctx context.Context, machine *clusterv1.Machine) 
 		r.Desk.Drop(machine.UID)
 		return time.Time{}, nil
 	}
-	return r.act(ctx, s, decide(s.facts(r.Clock.Now())))
+	f := s.facts(r.Clock.Now())
+	return r.act(ctx, s, f, decide(f))
 }
 
 // act carries out a step, and returns when to look again.
-func (r *Reconciler) act(ctx context.Context, s *scope, next step) (again time.Time, err error) {
+func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next step) (again time.Time, err error) {
 	if next != askBeforeDrain && next != askBeforeTermination {
 		r.Desk.Drop(s.machine.UID)
+	}
+	if next != rest {
+		if err := r.leave(s).Permit(ctx, s.machine); err != nil {
+			return time.Time{}, err
+		}
+		if !r.mayStart(s, f) {
+			return time.Time{}, nil // The planner wakes us.
+		}
 	}
 	switch next {
 	case rest:
@@ -126,5 +139,12 @@ func (r *Reconciler) act(ctx context.Context, s *scope, next step) (again time.T
 // leave is how a Machine is let go: why is written on it, where nobody has yet.
 func (r *Reconciler) leave(s *scope) actuate.Action {
 	now := r.Clock.Now()
-	return r.Actuate.For(actuate.Intent{Reason: s.reason(now), At: now})
+	i := actuate.Intent{
+		Reason: s.reason(now), At: now, Machine: client.ObjectKeyFromObject(s.machine),
+		Cluster: client.ObjectKey{Namespace: s.machine.Namespace, Name: s.machine.Spec.ClusterName},
+	}
+	if s.scheduled != nil {
+		i.Machine, i.Grace = client.ObjectKeyFromObject(s.scheduled), children.GraceOf(s.scheduled)
+	}
+	return r.Actuate.For(i)
 }

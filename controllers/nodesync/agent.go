@@ -57,9 +57,9 @@ func (s *scope) carryOut(ctx context.Context, n *node, w Write) error {
 	case MakeConfigMap:
 		return s.makeConfigMap(ctx, n)
 	case MendConfigMap:
-		return s.write.PatchLocked(ctx, s.filled(n.configMap, n), n.configMap)
+		return s.write.For(s.intent("AgentConfig", n)).PatchLocked(ctx, s.filled(n.configMap, n), n.configMap)
 	case DeleteConfigMap:
-		return s.write.Delete(ctx, n.configMap)
+		return s.write.For(s.intent("AgentConfig", n)).Delete(ctx, n.configMap)
 	case AddLabel:
 		return s.label(ctx, n, func(labels map[string]string) { labels[reclaimapi.AgentLabel] = reclaimapi.AgentLabelValue })
 	case DropLabel:
@@ -79,7 +79,7 @@ func (s *scope) label(ctx context.Context, n *node, change func(map[string]strin
 		after.Labels = map[string]string{}
 	}
 	change(after.Labels)
-	err := s.write.Patch(ctx, after, n.live, client.FieldOwner(v1alpha1.FieldManager))
+	err := s.write.For(s.intent("AgentLabel", n)).Patch(ctx, after, n.live, client.FieldOwner(v1alpha1.FieldManager))
 	if err != nil && !actuate.Gone(err) {
 		return err
 	}
@@ -98,7 +98,8 @@ func (s *scope) makeConfigMap(ctx context.Context, n *node) error {
 	}
 	u := &unstructured.Unstructured{Object: content}
 	u.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	err = s.write.Create(ctx, u)
+	write := s.write.For(s.intent("AgentConfig", n))
+	err = write.Create(ctx, u)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -109,7 +110,7 @@ func (s *scope) makeConfigMap(ctx context.Context, n *node) error {
 	if presenceOf(live, s.key) == Foreign {
 		return foreign("ConfigMap", cm.Name)
 	}
-	return s.write.PatchLocked(ctx, s.filled(live, n), live)
+	return write.PatchLocked(ctx, s.filled(live, n), live)
 }
 
 // filled returns a copy of a ConfigMap that says what the agent of a Node is to look

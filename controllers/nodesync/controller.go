@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -43,6 +44,8 @@ type Reconciler struct {
 	ClusterIndex string
 	// Children reads the Machines of ScheduledMachines.
 	Children children.Reader
+	// Actuate writes to workload clusters.
+	Actuate *actuate.Actuator
 	// ClusterCache reaches the workload clusters.
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
@@ -86,6 +89,9 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) error 
 	}
 	done := r.act(ctx, s)
 	err = done.err()
+	if actuate.IsSuppressed(err) {
+		return err // What is installed is what was.
+	}
 	r.tell(s, done)
 	switch {
 	case err == nil && s.use == unused:

@@ -19,15 +19,21 @@ import (
 // ends at the first that fails: no rights without the policy that narrows them, and
 // no agent without rights. See ADR 0012.
 func (r *Reconciler) install(ctx context.Context, s *scope) error {
+	var suppressed error
 	for _, desired := range r.Manifests {
-		if err := r.sync(ctx, s, desired); err != nil {
+		err := r.sync(ctx, s, desired)
+		if actuate.IsSuppressed(err) {
+			suppressed = err // The others are told of, too.
+			continue
+		}
+		if err != nil {
 			return objectError{desired.GetKind(), fmt.Errorf("installing reclaim agent: %w", err)}
 		}
 		if err := r.watches.installed(ctx, s.key, desired); err != nil {
 			return objectError{desired.GetKind(), fmt.Errorf("watching %s: %w", desired.GetKind(), err)}
 		}
 	}
-	return nil
+	return suppressed
 }
 
 // uninstall takes the installation away, the other way round.

@@ -30,6 +30,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
@@ -129,7 +130,7 @@ func (w *world) restart() {
 	}
 	w.board = installation.NewBoard()
 	w.r = (&nodesync.Reconciler{
-		Clock: clock.RealClock{}, Board: w.board, Reader: c, ClusterIndex: index, Children: children.Reader{Cached: c, Live: c},
+		Clock: clock.RealClock{}, Board: w.board, Reader: c, Actuate: actuate.New(c), ClusterIndex: index, Children: children.Reader{Cached: c, Live: c},
 		ClusterCache: w.cache, Recorder: w.recorder, Manifests: w.manifests,
 	}).WithoutWatches()
 }

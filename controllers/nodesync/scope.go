@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,6 +17,7 @@ import (
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -36,13 +38,25 @@ type scope struct {
 	key     client.ObjectKey
 	cluster *clusterv1.Cluster
 	use     use
+	// now is when it was connected.
+	now time.Time
 	// reader reads the workload cluster, from a cache where there is reason to have
 	// one; live reads what it has now.
 	reader client.Reader
 	live   client.Reader
 	// write writes Nodes and ConfigMaps, installer the installation.
-	write, installer *actuate.Actuator
-	nodes            []*node
+	write     *actuate.Actuator
+	installer actuate.Action
+	nodes     []*node
+}
+
+// intent is that of a write for a Node, or without one for all of them.
+func (s *scope) intent(why string, n *node) actuate.Intent {
+	i := actuate.Intent{Kind: audit.NodePatch, Why: why, At: s.now, Cluster: s.key}
+	if n != nil && n.scheduled != nil {
+		i.Machine = client.ObjectKeyFromObject(n.scheduled)
+	}
+	return i
 }
 
 // node is one Node of a ScheduledMachine, or one that was.
@@ -99,10 +113,11 @@ func (r *Reconciler) connect(ctx context.Context, s *scope) error {
 	if s.live, err = workload.Live(ctx, r.ClusterCache, s.key); err != nil {
 		return err
 	}
-	if s.write, err = actuate.Remote(ctx, r.ClusterCache, s.key); err != nil {
+	if s.write, err = r.Actuate.Remote(ctx, r.ClusterCache, s.key); err != nil {
 		return err
 	}
-	s.installer = s.write.As(v1alpha1.InstallerFieldManager)
+	s.now = r.Clock.Now()
+	s.installer = s.write.As(v1alpha1.InstallerFieldManager).For(s.intent("Agent", nil))
 	if s.use == unused {
 		s.reader = s.live
 		return nil

@@ -28,6 +28,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/nodetaints"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -45,7 +46,7 @@ type Reconciler struct {
 	Reader client.Reader
 	// Children reads Machines.
 	Children children.Reader
-	// Actuate writes status to the management cluster.
+	// Actuate writes status to the management cluster, and Nodes.
 	Actuate *actuate.Actuator
 	// ClusterCache reaches the Nodes.
 	ClusterCache clustercache.ClusterCache
@@ -96,6 +97,8 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	switch {
 	case apierrors.IsConflict(actErr):
 		return actErr // A newer Node is on its way to the cache: nothing is known yet.
+	case actuate.IsSuppressed(actErr):
+		return actErr // The Node has the taints that it had, and that is reported.
 	case actuate.Gone(actErr):
 		return nil // The end of the Node wakes us.
 	case workload.NotConnected(actErr):
@@ -181,7 +184,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d nodetaints.Decision) e
 	if d.Outcome != nodetaints.Write {
 		return nil
 	}
-	remote, err := actuate.Remote(ctx, r.ClusterCache, s.cluster)
+	remote, err := r.Actuate.Remote(ctx, r.ClusterCache, s.cluster)
 	if err != nil {
 		return err
 	}
@@ -194,7 +197,10 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d nodetaints.Decision) e
 	if len(d.Plan.Applied) == 0 {
 		delete(s.node.Annotations, v1alpha1.NodeAppliedTaintsAnnotation)
 	}
-	if err := remote.PatchLocked(ctx, s.node, before); err != nil {
+	action := remote.For(actuate.Intent{
+		Kind: audit.NodePatch, Why: "Taints", At: r.Clock.Now(), Machine: client.ObjectKeyFromObject(s.scheduled), Cluster: s.cluster,
+	})
+	if err := action.PatchLocked(ctx, s.node, before); err != nil {
 		return fmt.Errorf("tainting: %w", err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Changed taints", "Node", s.node.Name, "applied", d.Plan.Applied)

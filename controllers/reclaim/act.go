@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -31,6 +32,9 @@ const nodeTimeout = 2 * time.Second
 // act carries out one step; a request that was written down is acted upon in the
 // same breath.
 func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) error {
+	if err := r.permit(ctx, s, step); err != nil {
+		return err
+	}
 	switch step {
 	case lifecycle.Rest, lifecycle.Await, lifecycle.Refuse:
 		return nil
@@ -58,11 +62,11 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 	case lifecycle.Disarm:
 		return r.disarm(ctx, s)
 	case lifecycle.Evict:
-		return r.onNode(ctx, s, func(ctx context.Context, a *actuate.Actuator) error { return a.Evict(ctx, s.node) })
+		return r.onNode(ctx, s, step, func(ctx context.Context, a actuate.Action) error { return a.Evict(ctx, s.node) })
 	case lifecycle.DeleteNode:
-		return r.onNode(ctx, s, func(ctx context.Context, a *actuate.Actuator) error { return a.Delete(ctx, s.node) })
+		return r.onNode(ctx, s, step, func(ctx context.Context, a actuate.Action) error { return a.Delete(ctx, s.node) })
 	case lifecycle.Clear:
-		return r.onNode(ctx, s, s.clear)
+		return r.onNode(ctx, s, step, s.clear)
 	default:
 		return fmt.Errorf("unknown step %q", step)
 	}
@@ -126,7 +130,7 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 	var refused error
 	if m := s.children.Machine; m != nil {
 		deleted := s.deleted()
-		gone, err := r.ejection().Remove(ctx, &children.Set{Machine: m}, r.Hooks)
+		gone, err := r.ejection(s).Remove(ctx, &children.Set{Machine: m}, r.Hooks)
 		if s.refused = err != nil; s.refused {
 			refused = fmt.Errorf("ejecting machine: %w", err)
 		}
@@ -141,21 +145,22 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 	if !s.looked {
 		r.lookAtRest(ctx, s)
 	}
-	return errors.Join(refused, r.ejectRest(ctx, s))
+	err := errors.Join(refused, r.ejectRest(ctx, s))
+	if m := s.children.Machine; m != nil {
+		// It counts among those that leave, once nobody waits for it any more.
+		r.Roster.Leave(client.ObjectKeyFromObject(s.scheduled), m.UID, r.Clock.Now())
+	}
+	return err
 }
 
 // ejectRest takes away what a provider holds of the machine.
 func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
-	last := s.children.Last(r.Hooks)
-	if last == nil {
+	if s.children.Last(r.Hooks) == nil {
 		return nil
 	}
-	return r.atProvider(ctx, look{"deleting", s.provider()}, func(ctx context.Context) error { return r.Actuate.Delete(ctx, last) })
-}
-
-// ejection is how a machine is taken away for its owner.
-func (r *Reconciler) ejection() actuate.Action {
-	return r.Actuate.For(actuate.Intent{Reason: v1alpha1.ReclaimedByOwner, At: r.Clock.Now()})
+	return r.atProvider(ctx, look{"deleting", s.provider()}, func(ctx context.Context) error {
+		return r.ejection(s).DeleteLast(ctx, &s.children, r.Hooks)
+	})
 }
 
 // disarm turns the schedule off and forgets the request in one write: between the
@@ -191,8 +196,8 @@ func otherWay(sm *v1alpha1.ScheduledMachine) string {
 // onNode writes to the Node, in the workload cluster. The machine is on its way by
 // then, and the Node may be gone or its cluster out of reach: what is left to do
 // for the machine does not wait for it.
-func (r *Reconciler) onNode(ctx context.Context, s *scope, write func(context.Context, *actuate.Actuator) error) error {
-	remote, err := actuate.Remote(ctx, r.ClusterCache, workload.ClusterKey(s.scheduled))
+func (r *Reconciler) onNode(ctx context.Context, s *scope, step lifecycle.Step, write func(context.Context, actuate.Action) error) error {
+	remote, err := r.Actuate.Remote(ctx, r.ClusterCache, workload.ClusterKey(s.scheduled))
 	if err != nil {
 		return workload.IgnoreNotConnected(err)
 	}
@@ -202,17 +207,17 @@ func (r *Reconciler) onNode(ctx context.Context, s *scope, write func(context.Co
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	if err = write(ctx, remote); actuate.Gone(err) {
+	if err = write(ctx, remote.For(r.onNodeFor(s, step))); actuate.Gone(err) {
 		err = nil
 	}
-	done(err)
+	done(actuate.IgnoreSuppressed(err))
 	return err
 }
 
 // clear takes a request that needs no answer any more off its Node. The agent
 // asks again if its reason still holds, so nothing is lost; the lock keeps a
 // newer request from being taken off unseen.
-func (s *scope) clear(ctx context.Context, remote *actuate.Actuator) error {
+func (s *scope) clear(ctx context.Context, remote actuate.Action) error {
 	before := s.node.DeepCopy()
 	for _, annotation := range []string{
 		reclaimapi.RequestedAnnotation, reclaimapi.ReasonAnnotation, reclaimapi.RequestedAtAnnotation,

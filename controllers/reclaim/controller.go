@@ -23,6 +23,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
@@ -40,6 +41,8 @@ type Reconciler struct {
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
 	Recorder events.EventRecorder
+	// Roster is told of the machines that leave; nil need not know.
+	Roster *roster.Roster
 	// Rush is told of the owners who are being served, and of those who wait in vain;
 	// nil is not.
 	Rush *wake.Rush
@@ -127,6 +130,8 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 	r.patience.note(req, who)
 	result, err := r.fresh.Meet(req, r.Clock.Now(), actErr)
 	switch {
+	case actuate.IsSuppressed(actErr):
+		r.reportSuppressed(req, s, step)
 	case errors.Is(errors.Join(actErr, s.unread), errCrowd): // It says nothing of this machine.
 	case err != nil && who == ownerWaits, err != nil && step == lifecycle.Eject:
 		r.reportStalled(req, s, string(apierrors.ReasonForError(err)), err)

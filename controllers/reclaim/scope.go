@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -105,7 +106,7 @@ func (r *Reconciler) atProvider(ctx context.Context, at look, call func(context.
 	ctx, cancel := context.WithTimeout(ctx, providerLook)
 	defer cancel()
 	err = call(ctx)
-	done(err)
+	done(actuate.IgnoreSuppressed(err))
 	return err
 }
 

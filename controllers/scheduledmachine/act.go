@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
@@ -33,9 +32,9 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 		s.pending = waits // Depart is only decided where there is something to delete.
 		return r.depart(ctx, s, d)
 	case lifecycle.Expedite:
-		return r.leave(d).Expedite(ctx, &s.children)
+		return r.leave(s, d).Expedite(ctx, &s.children)
 	case lifecycle.Remove:
-		_, err := r.leave(d).Remove(ctx, &s.children, r.Hooks)
+		_, err := r.leave(s, d).Remove(ctx, &s.children, r.Hooks)
 		return err
 	case lifecycle.RemoveNode:
 		r.removeNode(ctx, s)
@@ -45,11 +44,6 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 	default:
 		return fmt.Errorf("unknown action %q", d.Action)
 	}
-}
-
-// leave is how a machine is taken away for a decision.
-func (r *Reconciler) leave(d lifecycle.Decision) actuate.Action {
-	return r.Actuate.For(actuate.Intent{Reason: v1alpha1.DepartureReason(d.Cause), At: r.Clock.Now()})
 }
 
 func (r *Reconciler) release(ctx context.Context, sm *v1alpha1.ScheduledMachine) error {
@@ -137,7 +131,7 @@ func (r *Reconciler) make(ctx context.Context, s *scope, d draft) (*unstructured
 	if s.children.Machine != nil || d.MadeFrom(live) {
 		return live, nil
 	}
-	return nil, r.Actuate.Delete(ctx, live)
+	return nil, r.Actuate.For(r.replacing(s)).Delete(ctx, live)
 }
 
 // create makes what is desired, or returns the one of ours that exists. It is a plain
@@ -147,7 +141,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope, d draft) (*unstructur
 	if d.desired == nil {
 		return nil, fmt.Errorf("%w: %s", errUnusable, s.referenceProblems())
 	}
-	err := r.Actuate.Create(ctx, d.desired)
+	err := r.Actuate.For(r.joining(s)).Create(ctx, d.desired)
 	if err == nil {
 		s.pending = follows
 		return d.desired, nil
@@ -173,7 +167,7 @@ func (r *Reconciler) apply(ctx context.Context, s *scope, desired *unstructured.
 	if err := s.unusable(); err != nil {
 		return nil, err
 	}
-	return desired, r.Actuate.Apply(ctx, desired)
+	return desired, r.Actuate.For(r.joining(s)).Apply(ctx, desired)
 }
 
 func (r *Reconciler) ensureMachine(ctx context.Context, s *scope) error {

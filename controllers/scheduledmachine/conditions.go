@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/labels"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
@@ -87,6 +88,10 @@ var underway = map[lifecycle.Reason]string{
 
 func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: string(d.Reason)}
+	if actuate.IsSuppressed(actErr) {
+		c.Reason, c.Message = v1alpha1.ActuationPausedReason, withDetail(pausedMessage+"; otherwise", underway[d.Reason])
+		return c
+	}
 	if actErr != nil {
 		c.Reason, c.Message = v1alpha1.ReconcileFailedReason, actErr.Error()
 		if errors.Is(actErr, errUnusable) {

@@ -34,6 +34,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
@@ -61,6 +62,8 @@ type Reconciler struct {
 	Hooks children.Hooks
 	// Rush knows of owners who wait for their machines; nil knows of none.
 	Rush *wake.Rush
+	// Roster says who may start to leave; nil lets everybody.
+	Roster *roster.Roster
 	// Backoff says how long to wait after a failure; nil is the contract's.
 	Backoff workqueue.TypedRateLimiter[ctrl.Request]
 
@@ -93,10 +96,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.measured.Delete(req.NamespacedName)
 		r.hosts.Leave(req.String())
 		r.claims.forget(req.NamespacedName)
+		r.Actuate.Forget(req.NamespacedName, r.Clock.Now())
+		r.Roster.Forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
 		r.hosts.Leave(req.String())
+		r.Roster.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil // Its Cluster or a child woke us; it is another manager's.
 	}
 	read := sm.ResourceVersion
@@ -141,7 +147,7 @@ func concerns(sm *v1alpha1.ScheduledMachine, err error) bool {
 	return about.Group == v1alpha1.GroupVersion.Group && about.Name == sm.Name
 }
 
-// reconcile observes, decides, acts and reports, and says when to look again.
+// reconcile observes, decides, asks whether it may, acts and reports, and says when to look again.
 func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachine) (wakeUp, error) {
 	s, err := r.observe(ctx, sm)
 	if err != nil {
@@ -151,13 +157,15 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 		return r.wakeUp(time.Time{}, wrote), err // Go on from what the cache then shows.
 	}
 	if s.paused {
+		now := r.Clock.Now()
+		r.Roster.Tell(client.ObjectKeyFromObject(sm), s.entry(lifecycle.Decision{}, now), now)
 		return wakeUp{}, nil
 	}
 	s.before = sm.DeepCopy()
 	return r.move(ctx, s)
 }
 
-// move decides, acts and reports on what was observed.
+// move decides, asks, acts and reports on what was observed.
 func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	evaluations.Inc()
 	now := r.Clock.Now()
@@ -168,11 +176,15 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	if err != nil {
 		return wakeUp{}, err
 	}
+	if d = r.gate(s, d, now); s.unplanned() {
+		return wakeUp{at: d.Recheck}, nil // The planner looks at once, and wakes us.
+	}
+	r.Actuate.Seen(client.ObjectKeyFromObject(s.scheduled), s.children.Existing(), len(s.children.Unread) == 0, now)
 	actErr := r.act(ctx, s, d)
 	if actErr == nil && s.pending != nothing {
 		r.observeLag(s, r.Clock.Now())
 	}
-	keepErr := errors.Join(r.withdraw(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s))
+	keepErr := actuate.IgnoreSuppressed(errors.Join(r.withdraw(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
 	keepLater := apierrors.IsConflict(keepErr)
 	if keepLater {
 		keepErr = nil // What we put back is put back later. Nobody waits for it: not the owner, nor the window's edge.
@@ -185,8 +197,8 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 		return r.wakeUp(next, false), nil
 	}
 	again, reportErr := r.report(ctx, s, d, actErr)
-	err = errors.Join(actErr, keepErr, reportErr)
-	next := r.wakeUp(sooner(d.Recheck, again), d.Again && err == nil)
+	err = actuate.IgnoreSuppressed(errors.Join(actErr, keepErr, reportErr))
+	next := r.wakeUp(sooner(d.Recheck, again), d.Again && err == nil && !s.frozen)
 	next.retry = len(s.children.Unread) > 0 || s.nodeLater || keepLater
 	if conditions.IsTrue(s.scheduled, v1alpha1.ReadyCondition) {
 		next.priority = onTime
@@ -197,7 +209,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 // decide is what to do at now, and when to look again: also when a tool has been named for
 // long enough.
 func (s *scope) decide(now time.Time) lifecycle.Decision {
-	d := lifecycle.Decide(s.facts(now))
+	d := s.thaw(now, lifecycle.Decide(s.facts(now)))
 	if mark, told := lending.Of(s.scheduled, now); told && (d.Recheck.IsZero() || mark.Ends().Before(d.Recheck)) {
 		d.Recheck = mark.Ends()
 	}
@@ -232,7 +244,7 @@ func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
 	if wrote, err := r.passOn(ctx, s); err != nil || wrote {
 		return wrote, err
 	}
-	if err := r.claim(ctx, s); err != nil || sm.ResourceVersion != read {
+	if err := actuate.IgnoreSuppressed(r.claim(ctx, s)); err != nil || sm.ResourceVersion != read {
 		return sm.ResourceVersion != read, err
 	}
 	if !s.paused && !conditions.Has(sm, clusterv1.PausedCondition) {
@@ -242,7 +254,7 @@ func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
 	if wrote {
 		r.fresh.Late(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}, read)
 	}
-	return wrote, err
+	return wrote, actuate.IgnoreSuppressed(err)
 }
 
 // claim makes the object findable before anything is made for it: the finalizer

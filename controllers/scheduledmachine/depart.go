@@ -24,7 +24,7 @@ import (
 // somebody else deletes, or about whose leaving somebody is asked, are the business of
 // package machinehook.
 func (r *Reconciler) depart(ctx context.Context, s *scope, d lifecycle.Decision) error {
-	m, leave := s.children.Machine, r.leave(d)
+	m, leave := s.children.Machine, r.leave(s, d)
 	if m == nil {
 		return leave.Depart(ctx, &s.children)
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 )
@@ -213,7 +214,12 @@ func (r *Reconciler) passOn(ctx context.Context, s *scope) (bool, error) {
 	before := sm.DeepCopy()
 	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, s.host.asked.String())
 	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.HostReclaimedAnnotation, s.host.told)
-	if err := r.Actuate.PatchLocked(ctx, sm, before); err != nil {
+	err := r.Actuate.PatchLocked(ctx, sm, before)
+	switch {
+	case actuate.IsSuppressed(err):
+		before.DeepCopyInto(sm)
+		return false, nil
+	case err != nil:
 		return false, fmt.Errorf("passing request of the host's owner on: %w", err)
 	}
 	r.announcePassedOn(sm, s.host.asked)

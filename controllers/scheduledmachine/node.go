@@ -93,11 +93,12 @@ func stateOfNode(node *corev1.Node, m *clusterv1.Machine) lifecycle.Presence {
 func (r *Reconciler) removeNode(ctx context.Context, s *scope) {
 	ctx, cancel := context.WithTimeout(ctx, nodeWrite)
 	defer cancel()
-	remote, err := actuate.Remote(ctx, r.ClusterCache, workload.ClusterKey(s.scheduled))
+	remote, err := r.Actuate.Remote(ctx, r.ClusterCache, workload.ClusterKey(s.scheduled))
 	if err == nil {
-		err = remote.Delete(ctx, s.node)
+		err = remote.For(r.onNode(s)).Delete(ctx, s.node)
 	}
 	switch {
+	case actuate.IsSuppressed(err):
 	case err != nil:
 		s.later(ctx, err)
 	case len(s.node.Finalizers) == 0:

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
@@ -34,11 +35,15 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	if actErr != nil {
 		st.Phase = v1alpha1.PhaseError
 	}
+	if s.frozen {
+		st.Phase = s.before.Status.Phase
+	}
 	st.ObservedGeneration = s.scheduled.Generation
 	s.reportSchedule(now)
 	s.reportChildren()
 	s.reportHost(now)
 	s.reportConditions(d, actErr, now)
+	s.reportGate(d, actErr, now, r.Actuate.ActuationPaused())
 
 	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.scheduled)}
 	if s.mayWait(now) {
@@ -53,7 +58,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	r.differing.Over(req)
 	r.announce(ctx, s.scheduled, s.before)
 	r.announceHost(s.scheduled, s.before)
-	return time.Time{}, r.reportOnMachine(ctx, s.children.Machine, s.scheduled)
+	return time.Time{}, actuate.IgnoreSuppressed(r.reportOnMachine(ctx, s.children.Machine, s.scheduled))
 }
 
 // reportOnMachine shows the schedule where clusterctl describe looks: its tree has
@@ -96,7 +101,8 @@ func (s *scope) reportSchedule(now time.Time) {
 	if active {
 		opens, closes = after, change
 	}
-	st.NextActivation, st.NextCleanup = instant(opens), instant(closes)
+	st.NextActivation = instant(opens)
+	s.reportCleanup(closes, now)
 	st.NextTransition = s.nextTransition(active, change)
 	st.Days, st.Hours = oneLine(s.scheduled.Spec.Schedule.DaysOfWeek), oneLine(s.scheduled.Spec.Schedule.HoursOfDay)
 }

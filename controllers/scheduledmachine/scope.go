@@ -18,6 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
@@ -61,6 +62,13 @@ type scope struct {
 	// known to stop it.
 	stalled string
 
+	// frozen says that nothing is carried out, and phases stay as they are.
+	frozen bool
+	// starting says that a departure would start that may have to wait, and verdict whether
+	// it does.
+	starting bool
+	verdict  roster.Verdict
+
 	// pending is what act left for later.
 	pending pending
 
@@ -89,7 +97,7 @@ const (
 
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	s := &scope{
-		scheduled: sm, invalid: validation.ScheduledMachine(sm), filter: r.watchFilter,
+		scheduled: sm, invalid: validation.ScheduledMachine(sm), filter: r.watchFilter, frozen: r.Actuate.Suppresses(),
 		stalled: r.Rush.Stalled(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}),
 	}
 	s.schedule, s.scheduleErr = schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule))

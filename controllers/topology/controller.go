@@ -72,10 +72,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	actErr := r.act(ctx, d)
+	if actuate.IsSuppressed(actErr) {
+		return ctrl.Result{}, nil // What the Cluster has is what it had, and says so.
+	}
 	if apierrors.IsConflict(actErr) || errors.Is(actErr, errLate) {
 		return ctrl.Result{RequeueAfter: soon}, nil
 	}
-	err = r.report(ctx, s, d, actErr)
+	err = actuate.IgnoreSuppressed(r.report(ctx, s, d, actErr))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: soon}, nil // A newer Cluster is on its way to the cache.
 	}

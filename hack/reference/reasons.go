@@ -107,7 +107,7 @@ const eventsIntro = "Every change of phase is an event `Old -> New: message`, wi
 func introOf(title string) string {
 	switch {
 	case strings.Contains(title, "Ready condition"):
-		return "Also `ScheduleUnreadable` and `ReferencesInvalid`, as below."
+		return "Also `ScheduleUnreadable`, `ReferencesInvalid` and `ActuationPaused`, as below."
 	case strings.Contains(title, "MachineReady"):
 		return "While there is a Machine, `MachineReady` otherwise carries the reason and message of the\nMachine's own `Ready` condition, or of `Deleting` while it leaves."
 	case strings.Contains(title, "NodeTainted"):

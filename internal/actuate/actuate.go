@@ -26,23 +26,40 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// An Actuator writes to one API server. It is safe for concurrent use.
+// An Actuator writes to one API server, if its Gate lets it. It is safe for concurrent use.
 type Actuator struct {
+	gate *Gate
 	// given is what it was made with, and client the same with a field manager. Without
 	// one, patches would be of a manager named after the program, as those of Cluster
 	// API's own controllers are.
 	given, client client.Client
+	// remote says that it is that of a workload cluster.
+	remote bool
 }
 
 // New returns an Actuator that writes with c, as the controllers' field manager.
-func New(c client.Client) *Actuator {
-	return &Actuator{given: c, client: client.WithFieldOwner(c, v1alpha1.FieldManager)}
+func New(c client.Client) *Actuator { return Behind(new(Gate), c) }
+
+// Behind is New for an Actuator whose writes g may suppress.
+func Behind(g *Gate, c client.Client) *Actuator {
+	if g.Suppresses() {
+		c = suppressing{Reader: c, about: c, gate: g}
+	}
+	return (&Actuator{gate: g, given: c}).As(v1alpha1.FieldManager)
 }
 
 // As returns an Actuator that writes as another field manager.
 func (a *Actuator) As(owner string) *Actuator {
-	return &Actuator{given: a.given, client: client.WithFieldOwner(a.given, owner)}
+	as := *a
+	as.client = client.WithFieldOwner(a.given, owner)
+	return &as
 }
+
+// Suppresses reports whether nothing that the Actuator is told to do is carried out.
+func (a *Actuator) Suppresses() bool { return a.gate.Suppresses() }
+
+// ActuationPaused reports whether that is because actuation is paused, which people are told.
+func (a *Actuator) ActuationPaused() bool { return a.gate.Paused }
 
 // Create creates obj. One of that name that exists is an AlreadyExists error and
 // not touched. obj becomes what the server answered.
@@ -75,14 +92,20 @@ func (a *Actuator) apply(ctx context.Context, obj *unstructured.Unstructured, op
 // Delete deletes exactly this obj. One that is being deleted already is left
 // alone, and another of the same name is a conflict.
 func (a *Actuator) Delete(ctx context.Context, obj client.Object) error {
+	_, err := a.delete(ctx, obj)
+	return kinds.IgnoreNoObject(err)
+}
+
+// delete is Delete, and says whether there was anything to send. That there is no such
+// object is an error.
+func (a *Actuator) delete(ctx context.Context, obj client.Object) (sent bool, err error) {
 	if !obj.GetDeletionTimestamp().IsZero() {
-		return nil
+		return false, nil
 	}
-	err := a.client.Delete(ctx, obj, client.Preconditions{UID: new(obj.GetUID())})
-	if err != nil && !kinds.NoObject(err) {
-		return fmt.Errorf("deleting %s %s: %w", kind(obj), obj.GetName(), err)
+	if err := a.client.Delete(ctx, obj, client.Preconditions{UID: new(obj.GetUID())}); err != nil {
+		return true, fmt.Errorf("deleting %s %s: %w", kind(obj), obj.GetName(), err)
 	}
-	return nil
+	return true, nil
 }
 
 // Gone reports whether err says that there is no such object, or no such kind. It is for
@@ -95,13 +118,19 @@ func Gone(err error) bool {
 // none. Another object of the same name is a conflict. obj becomes what the server
 // answered.
 func (a *Actuator) Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error {
+	_, err := a.patch(ctx, obj, before, opts...)
+	return err
+}
+
+// patch is Patch, and says whether there was anything to send.
+func (a *Actuator) patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) (sent bool, err error) {
 	if same(obj, before) {
-		return nil
+		return false, nil
 	}
 	if err := asConflict(obj, a.client.Patch(ctx, obj, byUID(before), opts...)); err != nil {
-		return fmt.Errorf("patching %s %s: %w", kind(obj), obj.GetName(), err)
+		return true, fmt.Errorf("patching %s %s: %w", kind(obj), obj.GetName(), err)
 	}
-	return nil
+	return true, nil
 }
 
 // byUID is a patch that says which object it is for: the UID is sent as if it had been
@@ -132,13 +161,19 @@ func asConflict(obj client.Object, err error) error {
 // PatchLocked is Patch for changes to lists, which a merge patch replaces whole:
 // it is refused with a conflict when the object has changed since it was read.
 func (a *Actuator) PatchLocked(ctx context.Context, obj, before client.Object) error {
+	_, err := a.patchLocked(ctx, obj, before)
+	return err
+}
+
+// patchLocked is PatchLocked, and says whether there was anything to send.
+func (a *Actuator) patchLocked(ctx context.Context, obj, before client.Object) (sent bool, err error) {
 	if same(obj, before) {
-		return nil
+		return false, nil
 	}
 	if err := a.client.Patch(ctx, obj, locked(before)); err != nil {
-		return fmt.Errorf("patching %s %s: %w", kind(obj), obj.GetName(), err)
+		return true, fmt.Errorf("patching %s %s: %w", kind(obj), obj.GetName(), err)
 	}
-	return nil
+	return true, nil
 }
 
 // PatchStatus writes the status of obj if it differs from before's. The lock keeps

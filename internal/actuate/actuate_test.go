@@ -129,7 +129,7 @@ func machine(f *testenv.Fixture, namespace string) *clusterv1.Machine {
 // TestAListOfOthersIsKept has somebody write between a read and a write of a list. A patch
 // replaces the whole list: without a lock their taint, or their condition, would be lost.
 func TestAListOfOthersIsKept(t *testing.T) {
-	a := actuate.New(server.Client)
+	a := actuate.New(server.Client).For(actuate.Intent{})
 	t.Run("Taints", func(t *testing.T) {
 		f := server.Fixture(t)
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "box-"}}

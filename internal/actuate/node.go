@@ -22,7 +22,7 @@ func Evicting(node *corev1.Node) bool {
 // Evict taints the Node, so that its pods are started elsewhere although nobody
 // drains it. It is refused with a conflict when the Node has changed since it was
 // read: the list of taints has several writers.
-func (a *Actuator) Evict(ctx context.Context, node *corev1.Node) error {
+func (a Action) Evict(ctx context.Context, node *corev1.Node) error {
 	if Evicting(node) {
 		return nil
 	}

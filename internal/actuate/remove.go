@@ -5,12 +5,14 @@ package actuate
 import (
 	"context"
 	"errors"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
@@ -20,38 +22,74 @@ type Waits struct{ Drain, VolumeDetach bool }
 
 // Record writes down why a Machine leaves that somebody else deletes, once.
 func (a Action) Record(ctx context.Context, m *clusterv1.Machine) error {
+	_, err := a.writeRecord(ctx, m, "")
+	return err
+}
+
+func (a Action) writeRecord(ctx context.Context, m *clusterv1.Machine, id string) (sent bool, err error) {
+	return a.change(ctx, m, func() { a.record(m, id) })
+}
+
+// change patches a Machine. One that is not patched, because writes are suppressed, is as it
+// was.
+func (a Action) change(ctx context.Context, m *clusterv1.Machine, change func()) (sent bool, err error) {
 	before := m.DeepCopy()
-	a.record(m)
-	return a.Patch(ctx, m, before)
+	change()
+	sent, err = a.patch(ctx, m, before)
+	if IsSuppressed(err) {
+		before.DeepCopyInto(m)
+	}
+	return sent, err
 }
 
 // LetGo takes hooks of ours off a Machine that leaves, and has Cluster API skip waits, in one
 // write with the record of its departure.
 func (a Action) LetGo(ctx context.Context, m *clusterv1.Machine, skip Waits, hooks ...string) error {
-	before := m.DeepCopy()
-	a.record(m)
+	return a.carryOut(ctx, try{
+		kind: a.kindOf(audit.Depart), verb: "let go", obj: m, says: strings.Join(hooks, " "), step: stepOf(hooks),
+		send: func(id string) (bool, error) {
+			return a.change(ctx, m, func() {
+				a.record(m, id)
+				for _, key := range hooks {
+					delete(m.Annotations, key)
+				}
+				if skip.Drain {
+					metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation, "")
+				}
+				if skip.VolumeDetach {
+					metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation, "")
+				}
+			})
+		},
+	})
+}
+
+// stepOf names the hooks that are taken off, such as "/pre-drain".
+func stepOf(hooks []string) string {
+	var step strings.Builder
 	for _, key := range hooks {
-		delete(m.Annotations, key)
+		name, _, _ := strings.Cut(key, ".")
+		step.WriteString("/" + name)
 	}
-	if skip.Drain {
-		metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation, "")
-	}
-	if skip.VolumeDetach {
-		metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation, "")
-	}
-	return a.Patch(ctx, m, before)
+	return step.String()
 }
 
 // Depart starts a graceful departure: the Machine's deletion, which is Cluster API's to
 // carry out, once it is on record. Without a Machine nobody else deletes the other two.
 func (a Action) Depart(ctx context.Context, c *children.Set) error {
 	if c.Machine == nil {
-		return a.deleteLast(ctx, c, children.HonourHooks)
+		return a.DeleteLast(ctx, c, children.HonourHooks)
 	}
-	if err := a.Record(ctx, c.Machine); err != nil {
-		return err
-	}
-	return a.Delete(ctx, c.Machine)
+	err := a.carryOut(ctx, try{
+		kind: a.kindOf(audit.Depart), verb: remove, obj: c.Machine,
+		send: func(id string) (bool, error) {
+			if sent, err := a.writeRecord(ctx, c.Machine, id); err != nil {
+				return sent, err
+			}
+			return a.delete(ctx, c.Machine)
+		},
+	})
+	return kinds.IgnoreNoObject(err)
 }
 
 // Expedite ends the waiting of a departure. Cluster API looks at a draining
@@ -60,10 +98,13 @@ func (a Action) Depart(ctx context.Context, c *children.Set) error {
 // for; also when the Machine cannot be written to.
 func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 	var err error
-	if c.Machine != nil {
-		err = kinds.IgnoreNoObject(a.expedite(ctx, c.Machine))
+	if m := c.Machine; m != nil {
+		err = kinds.IgnoreNoObject(a.carryOut(ctx, try{
+			kind: a.kindOf(audit.Remove), verb: "expedite", obj: m, step: "/expedite",
+			send: func(id string) (bool, error) { return a.expedite(ctx, m, id) },
+		}))
 	}
-	return errors.Join(err, a.deleteLast(ctx, c, children.HonourHooks))
+	return errors.Join(err, a.DeleteLast(ctx, c, children.HonourHooks))
 }
 
 // Remove takes the machine out without drain or grace, also in the middle of a
@@ -76,33 +117,54 @@ func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 // deletion: while they do not answer the first is refused, and the rest is done all the
 // same. gone says that the Machine is being deleted, or is gone.
 func (a Action) Remove(ctx context.Context, c *children.Set, hooks children.Hooks) (gone bool, err error) {
-	if c.Machine != nil {
-		err = kinds.IgnoreNoObject(a.expedite(ctx, c.Machine))
-		if refused := a.Delete(ctx, c.Machine); refused != nil {
-			return false, errors.Join(err, refused)
+	if m := c.Machine; m != nil {
+		err = kinds.IgnoreNoObject(a.carryOut(ctx, try{
+			kind: a.kindOf(audit.Remove), verb: remove, obj: m,
+			send: func(id string) (bool, error) {
+				patched, err := a.expedite(ctx, m, id)
+				deleted, refused := a.delete(ctx, m)
+				gone = kinds.IgnoreNoObject(refused) == nil
+				if kinds.NoObject(err) {
+					err = nil
+				}
+				return patched || deleted, errors.Join(err, refused)
+			},
+		}))
+		if !gone {
+			return false, err
 		}
 	}
-	return true, errors.Join(err, a.deleteLast(ctx, c, hooks))
+	return true, errors.Join(err, a.DeleteLast(ctx, c, hooks))
 }
 
-func (a Action) expedite(ctx context.Context, m *clusterv1.Machine) error {
-	before := m.DeepCopy()
-	a.record(m, children.Expedite(m)...)
-	return a.Patch(ctx, m, before)
+func (a Action) expedite(ctx context.Context, m *clusterv1.Machine, id string) (sent bool, err error) {
+	return a.change(ctx, m, func() { a.record(m, id, children.Expedite(m)...) })
 }
 
-func (a Action) deleteLast(ctx context.Context, c *children.Set, hooks children.Hooks) error {
+// DeleteLast deletes what is last of a machine to go, once its Machine is going. It is left
+// alone where it has to wait.
+func (a Action) DeleteLast(ctx context.Context, c *children.Set, hooks children.Hooks) error {
 	last := c.Last(hooks)
 	if last == nil {
 		return nil
 	}
-	return a.Delete(ctx, last)
+	t := try{kind: a.kindOf(audit.Remove), verb: remove, obj: last, send: func(string) (bool, error) { return a.delete(ctx, last) }}
+	if c.Machine != nil {
+		t.id, t.step = a.recorded(c.Machine), "/"+last.GetKind()
+	}
+	return kinds.IgnoreNoObject(a.carryOut(ctx, t))
 }
 
 // record changes m to say why it leaves, and which waits were ended for that.
-func (a Action) record(m *clusterv1.Machine, skips ...string) {
-	d := v1alpha1.NewDeparture(a.Reason, a.At, string(uuid.NewUUID()))
+func (a Action) record(m *clusterv1.Machine, id string, skips ...string) {
+	if id == "" {
+		id = string(uuid.NewUUID())
+	}
+	d := v1alpha1.NewDeparture(a.Reason, a.At, id)
 	d.Skips = skips
+	if a.Lane != "" {
+		d.Lane = a.Lane
+	}
 	children.Record(m, d)
 }
 

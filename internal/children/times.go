@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -55,6 +56,14 @@ func LeavingSince(m *clusterv1.Machine, now time.Time) time.Time {
 		return time.Time{}
 	}
 	return m.DeletionTimestamp.Time
+}
+
+// Held reports whether our hook holds a Machine that somebody else deletes: nothing is on
+// record, and its departure has not started. A paused Machine is nobody's to move.
+func Held(m *clusterv1.Machine, now time.Time) bool {
+	_, hook := m.Annotations[v1alpha1.PreDrainHookAnnotation]
+	_, recorded := DepartureOf(m, now)
+	return hook && !recorded && !m.DeletionTimestamp.IsZero() && !annotations.HasPaused(m)
 }
 
 // earlier is the earlier one of two instants. One that is zero, or cannot be read,

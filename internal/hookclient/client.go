@@ -76,12 +76,18 @@ func (c *Client) Call(ctx context.Context, hook *v1alpha1.MachineDeletionHook, r
 		return nil, explain(err, timeout)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("extension answers with HTTP status %d", answer.StatusCode)
+	var text []byte
+	if answer.StatusCode == http.StatusOK {
+		text, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	}
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	if err == nil {
+		err = ctx.Err() // A server that is told that nobody waits any more may answer that with nothing.
+	}
 	if err != nil {
 		return nil, explain(err, timeout)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("extension answers with HTTP status %d", answer.StatusCode)
 	}
 	return read(text)
 }

@@ -112,6 +112,11 @@ func TestWhatIsNoAnswer(t *testing.T) {
 		"Redirects": {serve: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://example.org/", http.StatusFound)
 		}, want: "HTTP status 302"},
+		"Breaks": {serve: func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			_ = http.NewResponseController(w).Flush()
+			slow(w, r)
+		}, want: "HTTP status 500"},
 		"Slow":         {serve: slow, want: "no answer within spec.timeoutSeconds 1"},
 		"Unknown":      {change: func(c *runtimev1.ClientConfig) { c.CABundle = nil }, want: "extension's certificate is signed by an authority that spec.clientConfig.caBundle does not contain"},
 		"NoCA":         {change: func(c *runtimev1.ClientConfig) { c.CABundle = []byte("x") }, want: "spec.clientConfig.caBundle: no certificate"},

@@ -151,7 +151,11 @@ func unread(f Facts) (Decision, bool) {
 		d.Action = Hold
 		return d, true
 	}
-	return Decision{Phase: Pending, Action: Hold, Reason: Unread}, true
+	phase := Pending
+	if f.Phase == ShuttingDown {
+		phase = ShuttingDown // Who cannot be seen may still be leaving.
+	}
+	return Decision{Phase: phase, Action: Hold, Reason: Unread}, true
 }
 
 // blocked waits for a Cluster to join. What exists already is left alone.
@@ -208,6 +212,14 @@ func depart(f Facts, why Reason, cause Cause) Decision {
 		d.Cause = cause
 	}
 	return d
+}
+
+// Kept is what follows from a decision to depart that may not be carried out yet: the
+// machine goes on as it is.
+func Kept(f Facts, d Decision) Decision {
+	kept := wanted(f)
+	kept.Action, kept.Recheck = Hold, d.Recheck
+	return kept
 }
 
 // underWay bounds a departure that has begun: at its deadline, waiting ends.

@@ -204,6 +204,14 @@ func TestDecide(t *testing.T) {
 			}),
 			want: lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Unreadable},
 		},
+		"UnseenMayStillBeLeaving": {
+			reason: "The window has opened again, and nobody knows whether the departure is over.",
+			facts: running(func(f *lifecycle.Facts) {
+				nothing(f)
+				f.Phase, f.Infrastructure = lifecycle.ShuttingDown, lifecycle.Unknown
+			}),
+			want: lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Hold, Reason: lifecycle.Unread, Recheck: evening},
+		},
 		"MissingClusterWaits": {
 			reason: "There is nothing to join; the Cluster's appearance wakes us.",
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase, f.Cluster = lifecycle.Pending, lifecycle.ClusterMissing }),

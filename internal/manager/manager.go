@@ -17,6 +17,7 @@ import (
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/remote"
@@ -24,6 +25,8 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 )
 
 // Scheme has every kind that the manager reads or writes with a type of its own.
@@ -47,7 +50,12 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	ctrl.SetLogger(klog.Background())
-	mgr, err := o.newManager(ctx)
+	gate, err := o.gate()
+	if err != nil {
+		return err
+	}
+	defer flush(ctx, gate)
+	mgr, err := o.newManager(ctx, gate)
 	if err != nil {
 		return err
 	}
@@ -55,13 +63,20 @@ func Run(ctx context.Context, o *Options) error {
 }
 
 // newManager wires everything, and starts nothing.
-func (o *Options) newManager(ctx context.Context) (ctrl.Manager, error) {
+func (o *Options) newManager(ctx context.Context, gate *actuate.Gate) (ctrl.Manager, error) {
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return nil, fmt.Errorf("finding the management cluster: %w", err)
 	}
 	config.QPS, config.Burst = o.qps, o.burst
 	config.UserAgent = remote.DefaultClusterAPIUserAgent(controllers.ManagerName)
+	config.Wrap(gate.Transport)
+	ours := o.Clock
+	if ours == nil {
+		ours = clock.RealClock{}
+	}
+	apiClock := apiclock.New(ours)
+	config.Wrap(apiClock.Transport)
 	options, err := o.manager(Scheme())
 	if err != nil {
 		return nil, err
@@ -74,7 +89,8 @@ func (o *Options) newManager(ctx context.Context) (ctrl.Manager, error) {
 	if all.ReclaimAgentImage, err = agentImage(ctx, mgr.GetAPIReader(), o); err != nil {
 		return nil, fmt.Errorf("finding the image of the reclaim agent: %w", err)
 	}
-	all.Clock, all.Version, all.RuntimeExtension = o.Clock, o.Version, o.registration()
+	all.Clock, all.Version, all.Gate, all.RuntimeExtension = o.Clock, o.Version, gate, o.registration()
+	all.Lease, all.APIClock = o.lease(), apiClock
 	if err := controllers.SetupWithManager(ctx, mgr, all); err != nil {
 		return nil, fmt.Errorf("setting up: %w", err)
 	}

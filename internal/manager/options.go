@@ -34,6 +34,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/server"
 )
@@ -59,6 +60,8 @@ type Options struct {
 	webhookPort                         int
 	webhookCertDir                      string
 	webhookCertName, webhookKeyName     string
+	actuationPaused, dryRun             bool
+	auditLog                            string
 
 	controllers controllers.Options
 	diagnostics flags.ManagerOptions
@@ -114,6 +117,12 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.pod, "pod", "", "Namespace and name of the pod that the manager runs in, separated by a slash. The reclaim agent gets the same image, so that both come from one mirror. Empty means the image in the manifests.")
 	fs.StringVar((*string)(&o.controllers.ReclaimAgentDetector), "reclaim-agent-detector", string(controllers.ReclaimAgentDetectorAuto), "How the reclaim agent that the manager installs finds programs: auto listens to the kernel where it can; poll looks every 250 ms, and needs no capability, no root user and no host network.")
 	fs.BoolVar(&o.controllers.BypassForeignHooks, "emergency-bypass-foreign-hooks", true, "On the kill switch and on an owner's request, delete the infrastructure even if the Machine has somebody else's deletion hook. If false, the infrastructure waits for such hooks, and the status names them.")
+	fs.BoolVar(&o.actuationPaused, "actuation-paused", false, "Carry nothing out: no machine joins or leaves, not even for its owner, and no Node is changed. Everything is still watched, decided, counted and shown. It ends when the manager is started without it.")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "Only say what would be done, in the log, the metrics and the decision audit log. Nothing is written, not even status, and another lease is used, so that the manager can run beside one that works. With --actuation-paused, what is decided counts as suppressed.")
+	fs.StringVar(&o.auditLog, "audit-log", "", "File to which one line of JSON is appended for each try to make a machine join or leave; - is standard output, and empty is off.")
+	fs.TextVar(&o.controllers.DepartureLimits.Cap, "departure-cap-fraction", departure.Fraction(50_000), "Part of a Cluster's machines that may start to leave within 10 s, as a decimal `fraction`; one always may, and 0 is no limit. The kill switch and owners' requests never wait.")
+	fs.TextVar(&o.controllers.DepartureLimits.InFlight, "departure-max-in-flight-fraction", departure.Fraction(0), "Part of a Cluster's machines, as a decimal `fraction`, that may be leaving at a time before another one starts whose departure was not announced; one always may, and 0 is no limit.")
+	fs.BoolVar(&o.controllers.WipeGuard, "wipe-guard", true, "If nearly all machines of a Cluster are to leave at once although nobody announced it, let none of them leave until three looks have confirmed it, which takes 20 s. The kill switch and owners' requests never wait.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the webhook server.")
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key.")
 	fs.StringVar(&o.webhookCertName, "webhook-cert-name", "tls.crt", "File of the webhook server's certificate, below --webhook-cert-dir.")
@@ -157,7 +166,10 @@ func (o *Options) Validate() error {
 // namespace do not take it from each other. It is a hash, because the value of a label
 // may be no name of an object.
 func (o *Options) leaseName() string {
-	const name = "controller-leader-election-5spot"
+	name := "controller-leader-election-5spot"
+	if o.dryRun {
+		name += "-dry-run" // It takes the lease from nobody who works.
+	}
 	if o.namespace == "" && o.controllers.WatchFilter == "" {
 		return name
 	}
@@ -175,6 +187,14 @@ func (o *Options) registration() extensionconfig.Options {
 	r.WatchedNamespace = o.namespace
 	r.CertDir, r.CertName, r.KeyName = o.webhookCertDir, o.webhookCertName, o.webhookKeyName
 	return r
+}
+
+// lease is how long another manager may believe to lead; without election there is none.
+func (o *Options) lease() time.Duration {
+	if !o.leaderElect {
+		return 0
+	}
+	return o.leaseDuration
 }
 
 // manager are controller-runtime's options for these flags.

@@ -3,10 +3,14 @@
 package manager
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
 func TestValidateNamesTheFlag(t *testing.T) {
@@ -55,6 +59,7 @@ func TestEveryShardHasALeaseOfItsOwn(t *testing.T) {
 	seen := map[string]string{}
 	for _, args := range []string{
 		"", "--watch-filter=a", "--watch-filter=b", "--watch-filter=A_.b", "--namespace=a", "--namespace=a --watch-filter=a",
+		"--dry-run", "--dry-run --watch-filter=a",
 	} {
 		o := NewOptions()
 		if err := o.Parse(o.FlagSet("manager"), strings.Fields(args)); err != nil {
@@ -71,5 +76,86 @@ func TestEveryShardHasALeaseOfItsOwn(t *testing.T) {
 	}
 	if _, kept := seen["controller-leader-election-5spot"]; !kept {
 		t.Errorf("replicas of two versions share a lease while one follows the other: %v", seen)
+	}
+}
+
+// TestAPausedManagerTakesTheLease holds that a manager which carries nothing out replaces
+// the one that did.
+func TestAPausedManagerTakesTheLease(t *testing.T) {
+	paused, live := NewOptions(), NewOptions()
+	for o, args := range map[*Options][]string{paused: {"--actuation-paused"}, live: {}} {
+		if err := o.Parse(o.FlagSet("manager"), args); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if paused.leaseName() != live.leaseName() {
+		t.Error("the manager before goes on while the paused one leads, too")
+	}
+}
+
+func TestTheFlagsMakeTheGate(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "audit.jsonl")
+	cases := map[string]struct {
+		reason, args   string
+		paused, dryRun bool
+		log            bool
+		err            string
+	}{
+		"Defaults":   {"A manager works unless somebody says otherwise.", "", false, false, false, ""},
+		"Paused":     {"", "--actuation-paused", true, false, false, ""},
+		"DryRun":     {"", "--dry-run", false, true, false, ""},
+		"Both":       {"Each is kept: the gate knows which wins.", "--actuation-paused --dry-run", true, true, false, ""},
+		"Manifest":   {"What clusterctl fills in by default is off.", "--actuation-paused=false --dry-run=false --audit-log=", false, false, false, ""},
+		"Log":        {"", "--audit-log=" + log, false, false, true, ""},
+		"Stdout":     {"", "--audit-log=-", false, false, true, ""},
+		"Unwritable": {"Whoever starts the manager learns which flag and which file.", "--audit-log=/none/audit.jsonl", false, false, false, "--audit-log=/none/audit.jsonl: open /none/audit.jsonl: "},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := NewOptions()
+			if err := o.Parse(o.FlagSet("manager"), strings.Fields(tc.args)); err != nil {
+				t.Fatal(err)
+			}
+			gate, err := o.gate()
+			if tc.err != "" {
+				if err == nil || !strings.HasPrefix(err.Error(), tc.err) {
+					t.Errorf("%s: %v", tc.reason, err)
+				}
+				return
+			}
+			if err != nil || gate.Paused != tc.paused || gate.DryRun != tc.dryRun || (gate.Log != nil) != tc.log {
+				t.Errorf("%s: %+v, %v", tc.reason, gate, err)
+			}
+		})
+	}
+}
+
+func TestTheFlagsLimitDepartures(t *testing.T) {
+	for args, want := range map[string]struct {
+		limits departure.Limits
+		lease  time.Duration
+		err    string
+	}{
+		"":                                       {departure.Limits{Cap: 50_000}, 0, ""},
+		"--departure-cap-fraction=0":             {departure.Limits{}, 0, ""},
+		"--departure-cap-fraction=1":             {departure.Limits{Cap: 1_000_000}, 0, ""},
+		"--departure-cap-fraction=1.1":           {err: "--departure-cap-fraction"},
+		"--departure-cap-fraction=-0.1":          {err: "--departure-cap-fraction"},
+		"--departure-cap-fraction=NaN":           {err: "--departure-cap-fraction"},
+		"--departure-cap-fraction=":              {err: "--departure-cap-fraction"},
+		"--leader-elect":                         {departure.Limits{Cap: 50_000}, 15 * time.Second, ""},
+		"--departure-max-in-flight-fraction=0.2": {departure.Limits{Cap: 50_000, InFlight: 200_000}, 0, ""},
+	} {
+		o := NewOptions()
+		err := o.Parse(o.FlagSet("manager"), strings.Fields(args))
+		if want.err != "" {
+			if err == nil || !strings.Contains(err.Error(), want.err) {
+				t.Errorf("%s: %v", args, err)
+			}
+			continue
+		}
+		if err != nil || !o.controllers.WipeGuard || o.controllers.DepartureLimits != want.limits || o.lease() != want.lease {
+			t.Errorf("%s: %+v, lease %s, %v", args, o.controllers.DepartureLimits, o.lease(), err)
+		}
 	}
 }

@@ -7,11 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/restmapper"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
@@ -74,48 +70,6 @@ func wantAllowed(t *testing.T, what string, allowed bool, change func(*v1alpha1.
 	errs := validation.ScheduledMachine(good(change))
 	if (len(errs) == 0) != allowed || len(errs) > 1 || len(errs) == 1 && !strings.Contains(errs[0].Detail, "it begins with a capital and ends in ") {
 		t.Errorf("%s: want allowed %t, got %v", what, allowed, errs)
-	}
-}
-
-// served is a RESTMapper as a manager has it, of an API server with these kinds.
-func served() meta.RESTMapper {
-	return restmapper.NewDiscoveryRESTMapper([]*restmapper.APIGroupResources{{
-		Group: metav1.APIGroup{Name: infrastructureGroup, Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: infrastructureGroup + "/v1", Version: "v1"}}},
-		VersionedResources: map[string][]metav1.APIResource{"v1": {
-			{Name: "devmachines", SingularName: "devmachine", Kind: "DevMachine", Namespaced: true},
-			{Name: "oddhosts", SingularName: "oddhost", Kind: "OddHost", Namespaced: true},
-			{Name: "fakeclusteridentities", SingularName: "fakeclusteridentity", Kind: "FakeClusterIdentity"},
-			{Name: "globalmachines", SingularName: "globalmachine", Kind: "GlobalMachine"},
-		}},
-	}})
-}
-
-const infrastructureGroup = "infrastructure.cluster.x-k8s.io"
-
-// TestKindIsWhatIsServed asks a mapper for what F1 and F2 of an attack asked for.
-func TestKindIsWhatIsServed(t *testing.T) {
-	for kind, tc := range map[string]struct{ reason, want string }{
-		"DevMachine":          {"It is an ordinary kind.", ""},
-		"OddHost":             {"What was made before there was a rule about names can be found.", ""},
-		"devmachine":          {"No informer of it is ever filled.", "is not the kind of an object"},
-		"DevMachineList":      {"The same.", "is not the kind of an object"},
-		"List":                {"The same.", "is not the kind of an object"},
-		"FakeClusterIdentity": {"It belongs to whoever runs the management cluster.", "is not namespaced"},
-		"GlobalMachine":       {"Whatever it is called.", "is not namespaced"},
-	} {
-		asked := schema.GroupVersionKind{Group: infrastructureGroup, Version: "v1", Kind: kind}
-		mapping, err := served().RESTMapping(asked.GroupKind(), asked.Version)
-		if err != nil {
-			t.Fatalf("%s: not even resolved: %v", kind, err)
-		}
-		err = validation.Kind(mapping, asked)
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %s\ngot %v, want %q", kind, tc.reason, err, tc.want)
-		}
-	}
-	other := &meta.RESTMapping{GroupVersionKind: schema.GroupVersionKind{Group: infrastructureGroup, Version: "v1", Kind: "DevMachine"}, Scope: meta.RESTScopeNamespace}
-	if err := validation.Kind(other, schema.GroupVersionKind{Group: infrastructureGroup, Kind: "Devmachine"}); err == nil {
-		t.Error("a mapping of another kind is taken")
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
 // QuietRetry is for a write that met a newer object: the cache catches up within
@@ -97,8 +99,10 @@ func (f *Freshness) Generation(req ctrl.Request, generation int64) {
 }
 
 // Meet returns what a reconcile ends with that ended with err. A conflict is tried again
-// after a back-off, quietly; one that lasts is an error as any other.
+// after a back-off, quietly; one that lasts is an error as any other. What is suppressed is
+// none: it is not tried again.
 func (f *Freshness) Meet(req ctrl.Request, now time.Time, err error) (ctrl.Result, error) {
+	err = actuate.IgnoreSuppressed(err)
 	if err == nil {
 		f.refused.Delete(req)
 	}

@@ -7,23 +7,23 @@ package webhooks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 )
 
@@ -32,23 +32,22 @@ import (
 // path is where the API server calls, as the marker above says.
 const path = "/validate-5spot-finos-org-v1alpha1-scheduledmachine"
 
+// forKinds is how long a request waits for what is known of the kinds that it names. The
+// API server gives up after ten seconds, and refuses the request.
+const forKinds = 3 * time.Second
+
 // ScheduledMachine validates ScheduledMachines. It keeps nothing between two requests.
 type ScheduledMachine struct {
-	// Mapper knows which kinds are installed. It should be the webhook's own: what
-	// people write must not have the controllers wait for discovery.
-	Mapper meta.RESTMapper
+	// Kinds knows which kinds are installed. No request may wait for another's look-up:
+	// a RESTMapper looks up one kind at a time.
+	Kinds kinds.Resolver
 }
 
-// SetupWithManager serves the webhooks on mgr's webhook server, with a mapper of its own.
-func SetupWithManager(mgr ctrl.Manager) error {
-	mapper, err := apiutil.NewDynamicRESTMapper(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return fmt.Errorf("preparing discovery for the webhook: %w", err)
-	}
-	w := &ScheduledMachine{Mapper: mapper}
+// SetupWithManager serves the webhooks on mgr's webhook server.
+func SetupWithManager(mgr ctrl.Manager) {
+	w := &ScheduledMachine{Kinds: kinds.Resolver{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}}
 	mgr.GetWebhookServer().Register(path, w.Handler(mgr.GetScheme()))
 	mgr.GetWebhookServer().Register(lendingPath, admission.WithValidator(mgr.GetScheme(), &Lending{Clock: clock.RealClock{}}))
-	return nil
 }
 
 // Handler answers the API server.
@@ -57,23 +56,27 @@ func (w *ScheduledMachine) Handler(scheme *runtime.Scheme) http.Handler {
 }
 
 // ValidateCreate refuses everything that could not be carried out.
-func (w *ScheduledMachine) ValidateCreate(_ context.Context, m *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
-	errs, warnings := w.judge(m)
+func (w *ScheduledMachine) ValidateCreate(ctx context.Context, m *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
+	ctx, cancel := context.WithTimeout(ctx, forKinds)
+	defer cancel()
+	errs, warnings := w.judge(ctx, m)
 	return warnings, invalid(m, errs)
 }
 
 // ValidateUpdate refuses what is wrong and was not wrong before. An object that
 // was stored before a rule existed can still be turned off, and can always go.
-func (w *ScheduledMachine) ValidateUpdate(_ context.Context, old, m *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
+func (w *ScheduledMachine) ValidateUpdate(ctx context.Context, old, m *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
 	if !m.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	before, _ := w.judge(old)
+	ctx, cancel := context.WithTimeout(ctx, forKinds)
+	defer cancel()
+	before, _ := w.judge(ctx, old)
 	known := sets.New[string]()
 	for _, e := range before {
 		known.Insert(e.Error())
 	}
-	after, warnings := w.judge(m)
+	after, warnings := w.judge(ctx, m)
 	var errs field.ErrorList
 	for _, e := range after {
 		if !known.Has(e.Error()) {
@@ -93,43 +96,34 @@ func (*ScheduledMachine) ValidateDelete(context.Context, *v1alpha1.ScheduledMach
 }
 
 // judge says what is wrong with m, and what is allowed and seldom meant.
-func (w *ScheduledMachine) judge(m *v1alpha1.ScheduledMachine) (field.ErrorList, admission.Warnings) {
+func (w *ScheduledMachine) judge(ctx context.Context, m *v1alpha1.ScheduledMachine) (field.ErrorList, admission.Warnings) {
 	errs, warnings := validation.ScheduledMachine(m), validation.Warnings(m)
 	for _, k := range validation.Kinds(&m.Spec, field.NewPath("spec")) {
 		if slices.ContainsFunc(errs, func(e *field.Error) bool { return strings.HasPrefix(e.Field, k.Path.String()) }) {
 			continue // What is no good by name is not looked up.
 		}
-		wrong, warning := w.lookUp(k)
+		wrong, warning := w.lookUp(ctx, k)
 		errs = append(errs, wrong...)
 		warnings = append(warnings, warning...)
 	}
 	return errs, warnings
 }
 
-// missing says what is missing of a kind that is not served, and the way out.
-func (w *ScheduledMachine) missing(kind schema.GroupVersionKind) string {
-	served, err := w.Mapper.RESTMappings(kind.GroupKind())
-	if err != nil || len(served) == 0 {
-		return "is not installed: the machine joins once its provider is installed"
-	}
-	return fmt.Sprintf("is not served in this version: write apiVersion %s", served[0].GroupVersionKind.GroupVersion())
-}
-
-// lookUp judges a kind by what the API server serves. Its provider may be installed
-// later, so what is not served is only warned of, and so is what cannot be told.
-func (w *ScheduledMachine) lookUp(k validation.NamedKind) (field.ErrorList, admission.Warnings) {
+// lookUp judges a kind by its definition. Its provider may be installed later, so what
+// is not served is only warned of, and so is what cannot be told.
+func (w *ScheduledMachine) lookUp(ctx context.Context, k validation.NamedKind) (field.ErrorList, admission.Warnings) {
 	at := k.Path.Child("kind")
-	mapping, err := w.Mapper.RESTMapping(k.Kind.GroupKind(), k.Kind.Version)
+	err := w.Kinds.ToMake(ctx, k.Kind)
 	switch {
-	case meta.IsNoMatchError(err):
-		return nil, admission.Warnings{fmt.Sprintf("%s: %s of %s %s", at, k.Kind.Kind, k.Kind.GroupVersion(), w.missing(k.Kind))}
-	case err != nil:
-		return nil, admission.Warnings{fmt.Sprintf("%s: it is unknown whether %s of %s is installed: see status.conditions", at, k.Kind.Kind, k.Kind.GroupVersion())}
-	}
-	if err := validation.Kind(mapping, k.Kind); err != nil {
+	case err == nil:
+		return nil, nil
+	case errors.Is(err, kinds.ErrUnusable):
 		return field.ErrorList{field.Invalid(at, k.Named, err.Error())}, nil
+	case errors.Is(err, kinds.ErrNotInstalled), errors.Is(err, kinds.ErrNotServed):
+		return nil, admission.Warnings{fmt.Sprintf("%s: %v; until then the machine does not join", at, err)}
+	default:
+		return nil, admission.Warnings{fmt.Sprintf("%s: it is unknown whether %s is installed: see status.conditions", at, k.Kind.GroupKind())}
 	}
-	return nil, nil
 }
 
 func invalid(m *v1alpha1.ScheduledMachine, errs field.ErrorList) error {

@@ -3,16 +3,21 @@
 package webhooks_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/cluster-api/util/contract"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/webhooks"
 )
 
@@ -80,8 +85,8 @@ func TestCreateWarns(t *testing.T) {
 	})
 	warnings, err := hook().ValidateCreate(t.Context(), m)
 	want := []string{
-		"spec.schedule: ", `spec.killIfCommands[1]: "/" `, "spec.bootstrapSpec.kind: OtherConfig of bootstrap.cluster.x-k8s.io/v1beta2 is not installed",
-		"spec.infrastructureSpec.kind: DevMachine of infrastructure.cluster.x-k8s.io/v1alpha1 is not served in this version: write apiVersion infrastructure.cluster.x-k8s.io/v1beta2",
+		"spec.schedule: ", `spec.killIfCommands[1]: "/" `, "spec.bootstrapSpec.kind: kind OtherConfig.bootstrap.cluster.x-k8s.io is not installed: install its provider",
+		"spec.infrastructureSpec.kind: version v1alpha1 of kind DevMachine.infrastructure.cluster.x-k8s.io is not served: name one of [v1beta2] in apiVersion; until then the machine does not join",
 	}
 	if err != nil || len(warnings) != len(want) {
 		t.Fatalf("got %q, %v, want %d warnings", warnings, err, len(want))
@@ -112,49 +117,90 @@ func TestKindsThatAreServed(t *testing.T) {
 		warns    int
 	}{
 		"Namespaced":       {"It is an ordinary kind.", hook(), nil, infra("DevMachine"), "", 0},
-		"Global":           {"It would be everybody's.", hook(), nil, infra("GlobalMachine"), "spec.infrastructureSpec.kind: Invalid value: \"GlobalMachine\": kind GlobalMachine.infrastructure.cluster.x-k8s.io is not namespaced", 0},
+		"Global":           {"It would be everybody's.", hook(), nil, infra("GlobalMachine"), "spec.infrastructureSpec.kind: Invalid value: \"GlobalMachine\": kind GlobalMachine.infrastructure.cluster.x-k8s.io cannot be used: its objects are not namespaced", 0},
 		"GlobalTemplate":   {"And so would be what is made from it.", hook(), nil, cloned("GlobalMachineTemplate"), "spec.infrastructureTemplateRef.kind: Invalid value: \"GlobalMachineTemplate\": kind GlobalMachine.", 0},
 		"Template":         {"Both kinds are served.", hook(), nil, cloned("DevMachineTemplate"), "", 0},
 		"ByNameOnly":       {"What is no good by name is refused once.", hook(), nil, infra("List"), "spec.infrastructureSpec.kind: Invalid value: \"List\": must be the kind of the infrastructure machine", 0},
 		"NotInstalled":     {"Its provider may come later.", hook(), nil, infra("OtherMachine"), "", 1},
-		"CannotBeTold":     {"Unknown is not wrong.", &webhooks.ScheduledMachine{Mapper: silent{hook().Mapper}}, nil, infra("GlobalMachine"), "", 2},
+		"CannotBeTold":     {"Unknown is not wrong.", unreadable(), nil, infra("GlobalMachine"), "", 2},
 		"StoredBefore":     {"What was stored before can be edited.", hook(), infra("GlobalMachine"), infra("GlobalMachine"), "", 0},
-		"BecomesGlobal":    {"An edit is no way around it.", hook(), infra("DevMachine"), infra("GlobalMachine"), "is not namespaced", 0},
+		"BecomesGlobal":    {"An edit is no way around it.", hook(), infra("DevMachine"), infra("GlobalMachine"), "not namespaced", 0},
 		"StoredByNameOnly": {"The same of a name.", hook(), infra("OddHost"), infra("OddHost"), "", 0},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			warnings, err := tc.w.ValidateCreate(t.Context(), tc.new)
 			if tc.old != nil {
 				warnings, err = tc.w.ValidateUpdate(t.Context(), tc.old, tc.new)
 			}
 			switch {
 			case (err == nil) != (tc.want == ""), err != nil && (!apierrors.IsInvalid(err) || strings.Count(err.Error(), "Invalid value") != 1 || !strings.Contains(err.Error(), tc.want)):
-				t.Errorf("%s\ngot %v, want %q", tc.reason, err, tc.want)
+				t.Errorf("%s: %s\ngot %v, want %q", name, tc.reason, err, tc.want)
 			case len(warnings) != tc.warns:
-				t.Errorf("%s\ngot %q, want %d warnings", tc.reason, warnings, tc.warns)
+				t.Errorf("%s: %s\ngot %q, want %d warnings", name, tc.reason, warnings, tc.warns)
 			}
 		})
 	}
 }
 
-// hook is the webhook of an API server with some kinds.
-func hook() *webhooks.ScheduledMachine {
-	infrastructure := schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2"}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{infrastructure})
-	for _, kind := range []string{"DevMachine", "DevMachineTemplate", "GlobalMachineTemplate"} {
-		mapper.Add(infrastructure.WithKind(kind), meta.RESTScopeNamespace)
+// definitions are the kinds that an API server has, and whether they are namespaced.
+type definitions map[string]bool
+
+func (d definitions) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	for kind, namespaced := range d {
+		group := "infrastructure.cluster.x-k8s.io"
+		if strings.HasSuffix(kind, "Config") {
+			group = "bootstrap.cluster.x-k8s.io"
+		}
+		if key.Name != contract.CalculateCRDName(group, kind) {
+			continue
+		}
+		crd := obj.(*apiextensionsv1.CustomResourceDefinition)
+		crd.Spec.Names.Kind, crd.Spec.Scope = kind, apiextensionsv1.ClusterScoped
+		if namespaced {
+			crd.Spec.Scope = apiextensionsv1.NamespaceScoped
+		}
+		crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1beta2", Served: true}}
+		crd.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}
+		return nil
 	}
-	mapper.Add(infrastructure.WithKind("GlobalMachine"), meta.RESTScopeRoot)
-	mapper.Add(schema.GroupVersionKind{Group: "bootstrap.cluster.x-k8s.io", Version: "v1beta2", Kind: "KubeadmConfig"}, meta.RESTScopeNamespace)
-	return &webhooks.ScheduledMachine{Mapper: mapper}
+	return apierrors.NewNotFound(apiextensionsv1.Resource("customresourcedefinitions"), key.Name)
 }
 
-// silent is an API server whose discovery does not answer.
-type silent struct{ meta.RESTMapper }
+func (definitions) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("lists are not served")
+}
 
-func (silent) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
-	return nil, errors.New("no answer")
+// hook is the webhook of an API server with some kinds.
+func hook() *webhooks.ScheduledMachine {
+	d := definitions{"DevMachine": true, "DevMachineTemplate": true, "GlobalMachineTemplate": true, "GlobalMachine": false, "KubeadmConfig": true}
+	return &webhooks.ScheduledMachine{Kinds: kinds.Resolver{Cached: d, Live: d}}
+}
+
+// unreadable is the webhook of an API server that does not answer.
+func unreadable() *webhooks.ScheduledMachine {
+	return &webhooks.ScheduledMachine{Kinds: kinds.Resolver{Cached: definitions{}, Live: silent{}}}
+}
+
+// silent is an API server that never answers.
+type silent struct{ client.Reader }
+
+func (silent) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestASlowAPIServerRefusesNothing waits no longer than the API server itself would: it
+// gives up after ten seconds, and a machine could not even be switched off.
+func TestASlowAPIServerRefusesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		off := machine(func(m *v1alpha1.ScheduledMachine) { m.Spec.KillSwitch = true })
+		warnings, err := unreadable().ValidateUpdate(t.Context(), machine(nil), off)
+		if took := time.Since(begun); err != nil || len(warnings) != 2 || took > 5*time.Second {
+			t.Errorf("got %q, %v after %v", warnings, err, took)
+		}
+	})
 }
 
 func TestDeleteIsNeverRefused(t *testing.T) {

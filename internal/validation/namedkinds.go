@@ -3,38 +3,15 @@
 package validation
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
-
-// Kind returns why no child can be of the kind that was asked for, going by what the
-// API server serves for it, or nil. Ask before an object of the kind is read or made:
-// the manager may make more than the author of a ScheduledMachine, and a cache of what
-// is only an alias of a kind is never filled (ADR 0023).
-//
-// The word at the end of a kind does not count here: what was made before there was a
-// rule about it can still be found.
-func Kind(mapping *meta.RESTMapping, asked schema.GroupVersionKind) error {
-	kind := asked.GroupKind()
-	switch {
-	case mapping.GroupVersionKind.GroupKind() != kind:
-		return fmt.Errorf("kind %s is served as %s: name it as its provider does", kind, mapping.GroupVersionKind.GroupKind())
-	case !kindPattern.MatchString(kind.Kind), strings.HasSuffix(kind.Kind, "List"):
-		// A RESTMapper also knows every kind in lower case, and its list.
-		return fmt.Errorf("kind %s is not the kind of an object: name it as its provider does, such as DevMachine", kind)
-	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
-		return fmt.Errorf("kind %s is not namespaced: name one that is", kind)
-	}
-	return nil
-}
 
 // A NamedKind is a kind that a spec names.
 type NamedKind struct {

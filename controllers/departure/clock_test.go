@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+)
+
+// hears has the API server say that our clock is ahead.
+func (w *world) hears(ctx context.Context, ahead time.Duration) {
+	w.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://lab.test/api", nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	res, err := w.r.APIClock.Transport(says(w.clock.Now().Add(-ahead))).RoundTrip(req)
+	if err != nil {
+		w.Fatal(err)
+	}
+	_ = res.Body.Close()
+}
+
+type says time.Time
+
+func (s says) RoundTrip(*http.Request) (*http.Response, error) {
+	date := time.Time(s).UTC().Format(http.TimeFormat)
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {date}}, Body: http.NoBody}, nil
+}
+
+// TestAClockThatIsWrongHoldsEverybody has windows end by a clock that is an hour ahead.
+func TestAClockThatIsWrongHoldsEverybody(t *testing.T) {
+	w := newWorld(t, 40)
+	w.r.APIClock = apiclock.New(w.clock)
+	w.leaves(departure.Scheduled, 0)
+	w.plan()
+	w.after(lease)
+	if w.plan(); len(w.begin()) != 0 || w.verdict(0).Reason != departure.WarmingUp {
+		t.Errorf("before the API server has told its time: %+v", w.verdict(0))
+	}
+	w.ahead = time.Hour
+	w.hears(t.Context(), w.ahead)
+	for range 5 {
+		if next := w.plan(); len(w.begin()) != 0 || w.verdict(0).Reason != departure.ClockSuspect || next != rails.Apart {
+			t.Errorf("%+v, the planner asks again in %s", w.verdict(0), next)
+		}
+		w.after(rails.Apart)
+	}
+	w.ahead = 0
+	for range 3 {
+		w.plan() // Each asks for the time.
+	}
+	if w.plan(); len(w.begin()) != 1 {
+		t.Errorf("nobody leaves by a clock that is right: %+v", w.verdict(0))
+	}
+}

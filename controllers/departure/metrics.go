@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+var (
+	departures = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fivespot_departures_total",
+		Help: "Voluntary departures that the planner let start, by Cluster, lane, and whether one started beyond the limit because it may not be kept any longer.",
+	}, []string{"cluster", "lane", "forced"})
+	capped = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fivespot_departures_capped_total",
+		Help: "Machines that had to wait for others before they started to leave, each counted once, by Cluster and lane.",
+	}, []string{"cluster", "lane"})
+	oldestDeferred = prometheus.NewDesc("fivespot_departure_oldest_deferred_seconds",
+		"For how long the machine has waited that has waited longest for others before it leaves, by Cluster. Absent where none waits.",
+		[]string{"cluster"}, nil)
+	wipeQuarantined = prometheus.NewDesc("fivespot_wipe_quarantined",
+		"How many looks in a row have seen nearly all machines be to leave at once, while these are held for that; 0 where nothing is held. By Cluster.",
+		[]string{"cluster"}, nil)
+)
+
+// registerMetrics registers the metrics of this package.
+func (r *Reconciler) registerMetrics() error {
+	for _, c := range []prometheus.Collector{departures, capped, collector{r}} {
+		if err := metrics.Registry.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shown is what metrics show of a Cluster. The planner's lock guards it.
+type shown struct {
+	// oldest is since when the one waits that has waited longest for others; zero is nobody.
+	oldest time.Time
+	// quarantined is how many looks have seen a wipe that holds machines, where guarded says
+	// that somebody watches for one.
+	quarantined int
+	guarded     bool
+}
+
+// collector shows what the planner keeps in mind when it is asked, so that time passes.
+type collector struct{ *Reconciler }
+
+// Describe implements prometheus.Collector.
+func (collector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- oldestDeferred
+	ch <- wipeQuarantined
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	now := c.Clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, s := range c.fleet {
+		if !s.oldest.IsZero() {
+			ch <- prometheus.MustNewConstMetric(oldestDeferred, prometheus.GaugeValue, max(0, now.Sub(s.oldest).Seconds()), key.String())
+		}
+		if s.guarded {
+			ch <- prometheus.MustNewConstMetric(wipeQuarantined, prometheus.GaugeValue, float64(s.quarantined), key.String())
+		}
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	planner "github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+)
+
+// wantOldest checks for how long the first in line is shown to wait; empty is not at all.
+func (w *world) wantOldest(seconds string) {
+	w.Helper()
+	want := ""
+	if seconds != "" {
+		want = `# HELP fivespot_departure_oldest_deferred_seconds For how long the machine has waited that has waited longest for others before it leaves, by Cluster. Absent where none waits.
+# TYPE fivespot_departure_oldest_deferred_seconds gauge
+fivespot_departure_oldest_deferred_seconds{cluster="farm/lab"} ` + seconds + "\n"
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(w.r.Collector())
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "fivespot_departure_oldest_deferred_seconds"); err != nil {
+		w.Error(err)
+	}
+}
+
+// TestWhoWaitsIsCountedOnce has four machines leave, two at a time.
+func TestWhoWaitsIsCountedOnce(t *testing.T) {
+	planner.ResetMetrics()
+	w := newWorld(t, 44)
+	w.warm()
+	w.wantOldest("")
+	w.leaves(departure.Unscheduled, 0, 1, 2, 3)
+	for range 3 {
+		w.plan()
+		w.begin()
+		w.after(2 * time.Second)
+	}
+	w.wantOldest("6")
+	if got := planner.Capped("farm/lab", "unscheduled"); got != 2 {
+		t.Errorf("%v machines are counted, want 2", got)
+	}
+	w.stays(2)
+	w.plan()
+	w.leaves(departure.Unscheduled, 2)
+	w.plan()
+	if got := planner.Capped("farm/lab", "unscheduled"); got != 3 {
+		t.Errorf("one that is to leave again is counted: %v, want 3", got)
+	}
+	w.after(departure.Window)
+	w.plan()
+	w.begin()
+	w.plan()
+	w.wantOldest("")
+	if got := planner.Departures("farm/lab", "unscheduled", "false"); got != 4 {
+		t.Errorf("%v departures are counted, want 4", got)
+	}
+}
+
+// TestPeopleAreToldOnceAMinute has machines wait again and again.
+func TestPeopleAreToldOnceAMinute(t *testing.T) {
+	w := newWorld(t, 40)
+	w.warm()
+	var told []string
+	for i := range 24 { // One more every five seconds.
+		w.leaves(departure.Unscheduled, i)
+		w.plan()
+		w.begin()
+		told = append(told, w.events()...)
+		w.after(2 * time.Second)
+	}
+	if len(told) != 1 || !strings.HasPrefix(told[0], "Warning "+v1alpha1.DepartureCapEngagedEvent+" 1 machines that are to leave wait for others: at most 2 of 40 start to leave within 10s") {
+		t.Errorf("told %q", told)
+	}
+	w.after(time.Minute)
+	w.leaves(departure.Unscheduled, 24, 25, 26, 27)
+	w.plan()
+	if told := w.events(); len(told) != 1 {
+		t.Errorf("a minute later told %q", told)
+	}
+}

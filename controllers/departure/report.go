@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+)
+
+// quiet is how long a Cluster is not told again of the same.
+const quiet = time.Minute
+
+// report counts what a plan says, shows it, and tells people when machines wait for others.
+func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluster, p departure.Plan, now time.Time) {
+	for _, a := range p.Admitted {
+		departures.WithLabelValues(key.String(), string(a.Lane), strconv.FormatBool(a.Forced)).Inc()
+	}
+	fresh := c.count(key, p)
+	r.mu.Lock()
+	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), guarded: r.WipeGuard}
+	if p.Members == 0 {
+		delete(r.fleet, key)
+	}
+	r.mu.Unlock()
+	if fresh {
+		r.tell(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "%d machines that are to leave wait for others: %s", len(p.Deferred), limit(p))
+	}
+}
+
+// cluster returns what is kept in mind of a Cluster.
+func (r *Reconciler) cluster(key client.ObjectKey) *cluster {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.fleet[key]
+	if c == nil {
+		c = &cluster{told: map[string]time.Time{}}
+		if r.fleet == nil {
+			r.fleet = map[client.ObjectKey]*cluster{}
+		}
+		r.fleet[key] = c
+		for _, lane := range []departure.Lane{departure.Scheduled, departure.Unscheduled} {
+			capped.WithLabelValues(key.String(), string(lane)).Add(0) // Else nobody sees that the first was counted.
+		}
+	}
+	return c
+}
+
+// count counts each candidate when it is deferred by the cap for the first time, and reports
+// whether there was one.
+func (c *cluster) count(key client.ObjectKey, p departure.Plan) (fresh bool) {
+	still := make(map[string]time.Time, len(c.deferred))
+	for _, w := range p.Held {
+		if since, was := c.deferred[w.Name]; was && since.Equal(w.Since) {
+			still[w.Name] = since
+		}
+	}
+	for _, w := range p.Deferred {
+		if since, was := c.deferred[w.Name]; !was || !since.Equal(w.Since) {
+			capped.WithLabelValues(key.String(), string(w.Lane)).Inc()
+			fresh = true
+		}
+		still[w.Name] = w.Since
+	}
+	c.deferred = still
+	return fresh
+}
+
+// oldest is since when the one has been a candidate that has waited longest; zero is that
+// nobody waits.
+func oldest(waiting []departure.Waiting) time.Time {
+	var at time.Time
+	for _, w := range waiting {
+		at = sooner(at, w.Since)
+	}
+	return at
+}
+
+// limit says in a few words what the machines of a plan wait for.
+func limit(p departure.Plan) string {
+	if p.Deferred[0].InFlight {
+		return fmt.Sprintf("at most %d of %d may be leaving at a time", p.Limits.InFlight.Of(p.Members), p.Members)
+	}
+	return fmt.Sprintf("at most %d of %d start to leave within %s", p.Cap, p.Members, departure.Window)
+}
+
+// tell records a Warning on a Cluster, if it was not told of the same a moment ago.
+func (r *Reconciler) tell(ctx context.Context, key client.ObjectKey, c *cluster, now time.Time, reason, note string, args ...any) {
+	if last, told := c.told[reason]; told && now.Sub(last).Abs() < quiet {
+		return
+	}
+	owner := &clusterv1.Cluster{}
+	if err := r.Reader.Get(ctx, key, owner); err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Reading Cluster to record an Event", "reason", reason)
+		}
+		return
+	}
+	c.told[reason] = now
+	r.Recorder.Eventf(owner, nil, corev1.EventTypeWarning, reason, "PlanDepartures", note, args...)
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure
+
+import (
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
+)
+
+// name is that of the controller, in metrics and logs.
+const name = "departure"
+
+// SetupWithManager adds the controller to mgr.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
+	r.APIClock.OnChange(r.Roster.Wake)
+	_, err := ctrl.NewControllerManagedBy(mgr).
+		Named(name).
+		WatchesRawSource(r.Roster.Clusters()).
+		WithOptions(opts).
+		Build(telemetry.Counted(name, r))
+	if err != nil {
+		return fmt.Errorf("building departure controller: %w", err)
+	}
+	return r.registerMetrics()
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	planner "github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
+)
+
+var (
+	noon = time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
+	lab  = client.ObjectKey{Namespace: "farm", Name: "lab"}
+)
+
+const lease = 15 * time.Second
+
+// A world is a planner in fake time, and the reconcilers of the machines of one Cluster.
+type world struct {
+	*testing.T
+	r        *planner.Reconciler
+	clock    *clocktesting.FakePassiveClock
+	recorder *events.FakeRecorder
+	entries  map[int]roster.Entry
+	// guarded says that the manager watches for a wipe.
+	guarded bool
+	// listed says how often the API server was asked for a list, failing that it does not
+	// answer, and newer who has a newer spec there than in the cache.
+	listed  int
+	failing error
+	newer   map[int]bool
+	// ahead is by how much our clock is ahead of the API server's.
+	ahead time.Duration
+}
+
+// newWorld is a manager that has just begun to lead, of a Cluster with as many machines.
+func newWorld(t *testing.T, machines int) *world {
+	t.Helper()
+	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(noon), recorder: events.NewFakeRecorder(100), entries: map[int]roster.Entry{}}
+	for i := range machines {
+		w.entries[i] = roster.Entry{Cluster: lab, Machine: uid(i)}
+	}
+	w.start()
+	return w
+}
+
+// start starts the manager, which knows nothing. Who has left is gone in the meantime.
+func (w *world) start() {
+	w.r = &planner.Reconciler{
+		Clock: w.clock, Roster: &roster.Roster{}, Limits: departure.Limits{Cap: 50_000}, Lease: lease, WipeGuard: w.guarded,
+		Reader: objects{w: w}, Live: objects{w: w, live: true}, Recorder: w.recorder,
+	}
+	for i, e := range w.entries {
+		if e.Left.IsZero() {
+			w.tell(i, func(*roster.Entry) {})
+		}
+	}
+}
+
+// warm lets the warm-up of the manager pass.
+func (w *world) warm() {
+	w.Helper()
+	w.plan()
+	w.after(lease)
+	w.plan()
+}
+
+func (w *world) after(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+
+// tell tells the planner what a change makes of a machine.
+func (w *world) tell(i int, change func(*roster.Entry)) {
+	e := w.entries[i]
+	change(&e)
+	w.entries[i] = e
+	w.r.Roster.Tell(box(i), e, w.clock.Now())
+}
+
+// leaves makes machines unwanted, in the lane.
+func (w *world) leaves(lane departure.Lane, machines ...int) {
+	for _, i := range machines {
+		w.tell(i, func(e *roster.Entry) {
+			e.From, e.Lane = w.clock.Now(), lane
+			if lane == departure.Scheduled {
+				e.End = e.From
+			}
+		})
+	}
+}
+
+// stays makes a machine wanted again.
+func (w *world) stays(i int) { w.tell(i, func(e *roster.Entry) { e.From = time.Time{} }) }
+
+// plan runs the planner, and returns when it asks again; zero is never.
+func (w *world) plan() time.Duration {
+	w.Helper()
+	res, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: lab})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return res.RequeueAfter
+}
+
+// verdict is what the planner says of a machine.
+func (w *world) verdict(i int) roster.Verdict { return w.r.Roster.Begin(box(i), uid(i), w.clock.Now()) }
+
+// begin has everybody start to leave who may, and returns who does.
+func (w *world) begin() (began []int) {
+	for i := range len(w.entries) {
+		if !w.entries[i].From.IsZero() && w.entries[i].Left.IsZero() && w.verdict(i).Granted {
+			w.tell(i, func(e *roster.Entry) { e.Left = w.clock.Now() })
+			began = append(began, i)
+		}
+	}
+	return began
+}
+
+// events are those recorded since the last look.
+func (w *world) events() (all []string) {
+	for {
+		select {
+		case e := <-w.recorder.Events:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+func box(i int) types.NamespacedName {
+	return types.NamespacedName{Namespace: "farm", Name: fmt.Sprintf("box-%02d", i)}
+}
+
+func uid(i int) types.UID { return types.UID(fmt.Sprint("uid-", i)) }
+
+// objects are those of the cache, or of the API server: every Cluster, and what the
+// reconcilers have reported of the machines.
+type objects struct {
+	client.Reader
+
+	w    *world
+	live bool
+}
+
+func (o objects) Get(ctx context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	if o.live {
+		o.w.hears(ctx, o.w.ahead)
+	}
+	obj.SetNamespace(key.Namespace)
+	obj.SetName(key.Name)
+	return nil
+}
+
+func (o objects) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if o.live {
+		o.w.listed++
+		if o.w.failing != nil {
+			return o.w.failing
+		}
+	}
+	for i, e := range o.w.entries {
+		sm := v1alpha1.ScheduledMachine{}
+		sm.Namespace, sm.Name, sm.Generation, sm.Spec.ClusterName = lab.Namespace, box(i).Name, e.Generation, lab.Name
+		if o.live && o.w.newer[i] {
+			sm.Generation++
+		}
+		if e.Left.IsZero() {
+			sm.Status.Phase, sm.Status.MachineRef = v1alpha1.PhaseActive, &v1alpha1.ChildReference{}
+		}
+		l := list.(*v1alpha1.ScheduledMachineList)
+		l.Items = append(l.Items, sm)
+	}
+	return nil
+}

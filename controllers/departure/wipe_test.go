@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
+)
+
+// newGuarded is a manager that watches for a wipe, and is warm.
+func newGuarded(t *testing.T, machines int) *world {
+	t.Helper()
+	w := newWorld(t, machines)
+	w.guarded = true
+	w.start()
+	w.warm()
+	return w
+}
+
+// wipe makes all machines unwanted but as many.
+func (w *world) wipe(lane departure.Lane, kept int) {
+	for i := range len(w.entries) - kept {
+		w.leaves(lane, i)
+	}
+}
+
+// wantHeld checks how many looks are shown to have seen a wipe.
+func (w *world) wantHeld(looks string) {
+	w.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(w.r.Collector())
+	want := `# HELP fivespot_wipe_quarantined How many looks in a row have seen nearly all machines be to leave at once, while these are held for that; 0 where nothing is held. By Cluster.
+# TYPE fivespot_wipe_quarantined gauge
+fivespot_wipe_quarantined{cluster="farm/lab"} ` + looks + "\n"
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "fivespot_wipe_quarantined"); err != nil {
+		w.Error(err)
+	}
+}
+
+// look plans, and checks who starts, how often the API server has been asked, and how many
+// looks are shown.
+func (w *world) look(began, listed int, looks string) (next time.Duration) {
+	w.Helper()
+	next = w.plan()
+	if got := w.begin(); len(got) != began || w.listed != listed {
+		w.Errorf("at %s %v start after %d lists, want %d and %d", w.clock.Now().Format(time.TimeOnly), got, w.listed, began, listed)
+	}
+	w.wantHeld(looks)
+	return next
+}
+
+// TestAWipeIsHeldUntilItIsConfirmed has nearly all machines be unwanted.
+func TestAWipeIsHeldUntilItIsConfirmed(t *testing.T) {
+	w := newGuarded(t, 40)
+	w.look(0, 0, "0")
+	w.wipe(departure.Unscheduled, 3)
+	if next := w.look(0, 1, "1"); next != rails.Apart {
+		t.Errorf("looks again in %s", next)
+	}
+	if v := w.verdict(0); v.Reason != departure.WipeQuarantine {
+		t.Errorf("%+v", v)
+	}
+	w.after(rails.Apart - 1)
+	w.look(0, 1, "1") // Whatever wakes it: not yet.
+	w.after(1)
+	w.look(0, 2, "2")
+	w.after(rails.Apart)
+	w.look(2, 3, "0")
+	w.after(rails.Apart)
+	w.look(1, 3, "0")
+	if told := w.events(); len(told) != 3 || !strings.HasPrefix(told[0], "Warning "+v1alpha1.WipeQuarantinedEvent+" 37 of 40 machines") ||
+		!strings.HasPrefix(told[1], "Warning "+v1alpha1.WipeConfirmedEvent+" 37 of 40 machines") {
+		t.Errorf("told %q", told)
+	}
+}
+
+// TestWhatIsNoWipe has machines leave of which nobody has to be asked.
+func TestWhatIsNoWipe(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason   string
+		machines int
+		lane     departure.Lane
+		kept     int
+		began    int
+	}{
+		"Announced":    {"Five o'clock is none.", 40, departure.Scheduled, 0, 2},
+		"OneInTenStay": {"Nearly all are more than nine in ten.", 40, departure.Unscheduled, 4, 2},
+		"SmallCluster": {"Of nine all may leave on any day.", 9, departure.Unscheduled, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGuarded(t, tc.machines)
+			w.wipe(tc.lane, tc.kept)
+			w.plan()
+			if got := w.begin(); len(got) != tc.began || w.listed != 0 {
+				t.Errorf("%s: %v start after %d lists", tc.reason, got, w.listed)
+			}
+		})
+	}
+}
+
+// TestAWipeThatIsUndone has the machines be wanted again between two looks.
+func TestAWipeThatIsUndone(t *testing.T) {
+	w := newGuarded(t, 40)
+	w.wipe(departure.Unscheduled, 0)
+	w.look(0, 1, "1")
+	for i := range 39 {
+		w.stays(i)
+	}
+	w.look(1, 1, "0")
+}
+
+// TestALookThatIsNone has the API server not answer, or say something else than the cache.
+func TestALookThatIsNone(t *testing.T) {
+	for name, tc := range map[string]func(w *world, is bool){
+		"Fails": func(w *world, is bool) {
+			if w.failing = nil; is {
+				w.failing = errors.New("broken")
+			}
+		},
+		"Differs": func(w *world, is bool) {
+			w.newer = map[int]bool{}
+			for i := range 40 {
+				w.newer[i] = is
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGuarded(t, 40)
+			tc(w, true)
+			w.wipe(departure.Unscheduled, 0)
+			if next := w.look(0, 1, "1"); next != rails.Apart {
+				t.Errorf("looks again in %s", next)
+			}
+			tc(w, false)
+			w.after(rails.Apart)
+			w.look(0, 2, "1")
+			w.after(rails.Apart)
+			w.look(0, 3, "2")
+			tc(w, true)
+			w.after(rails.Apart)
+			w.look(0, 4, "2") // It confirms nothing, and resets nothing.
+			tc(w, false)
+			w.after(rails.Apart)
+			w.look(2, 5, "0")
+		})
+	}
+}
+
+// TestAWipeThatComesWithTheRestart has the manager start while all machines are unwanted.
+func TestAWipeThatComesWithTheRestart(t *testing.T) {
+	w := newGuarded(t, 40)
+	w.wipe(departure.Unscheduled, 0)
+	w.start()
+	w.plan()
+	w.after(lease)
+	w.look(0, 1, "1")
+	w.after(rails.Apart)
+	w.look(0, 2, "2")
+	w.after(rails.Apart)
+	w.look(2, 3, "0")
+}
+
+// TestWhoIsUnknownIsNotLost has a manager start that cannot read 30 of the machines.
+func TestWhoIsUnknownIsNotLost(t *testing.T) {
+	w := newWorld(t, 40)
+	w.guarded = true
+	w.start()
+	for i := range 38 {
+		w.r.Roster.Forget(box(i))
+	}
+	w.warm()
+	w.look(0, 0, "0")
+	w.leaves(departure.Unscheduled, 39)
+	w.look(1, 1, "0")
+}
+
+// TestOwnersAreNoWipe has nearly all owners ask for their machines, and one window be closed.
+func TestOwnersAreNoWipe(t *testing.T) {
+	w := newGuarded(t, 40)
+	for i := range 37 {
+		w.tell(i, func(e *roster.Entry) { e.Left = w.clock.Now() })
+	}
+	w.look(0, 0, "0")
+	w.after(departure.Window + time.Second)
+	w.leaves(departure.Unscheduled, 39)
+	w.look(1, 0, "0")
+}
+
+// TestASettledClusterIsNotListed has a Cluster be watched in which nothing happens.
+func TestASettledClusterIsNotListed(t *testing.T) {
+	w := newGuarded(t, 40)
+	for range 5 {
+		if next := w.look(0, 0, "0"); next != 0 {
+			t.Errorf("looks again in %s", next)
+		}
+		w.after(time.Minute)
+	}
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package extensionconfig_test
+
+import (
+	"testing"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+)
+
+// TestAPauseRegistersNothing starts a manager that carries nothing out. What another has
+// registered stays, also when this one ends.
+func TestAPauseRegistersNothing(t *testing.T) {
+	w := newWorld(t)
+	pause := func() {
+		w.start()
+		w.r.Actuate = actuate.Behind(&actuate.Gate{Paused: true}, w.Recorded(w.reads))
+		w.Writes = nil
+	}
+	pause()
+	for range 2 {
+		if w.look() {
+			t.Error("it is tried again")
+		}
+	}
+	if len(w.Writes) > 0 || w.registered() {
+		t.Errorf("sent %v", w.Writes)
+	}
+	w.settle()
+	pause()
+	w.Must(w.r.Leave(t.Context()))
+	if len(w.Writes) > 0 || !w.registered() {
+		t.Errorf("sent %v", w.Writes)
+	}
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinehook
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
+)
+
+// mayStart reports whether a Machine may start to leave, or has: somebody else deletes it,
+// one of many perhaps, and it waits for its turn as those do that the schedule takes away.
+// Who wants the machine at once waits for nobody, nor does a Cluster that goes. Machines that
+// are not of a ScheduledMachine are not planned, nor is what its reconciler here does not
+// serve: it tells of nobody else.
+func (r *Reconciler) mayStart(s *scope, f facts) bool {
+	now := r.Clock.Now()
+	if !r.planned(s) || f.urgent() || f.ClusterLeaving || !children.Held(s.machine, now) {
+		return true
+	}
+	key := client.ObjectKeyFromObject(s.scheduled)
+	r.Roster.Tell(key, roster.Held(s.scheduled, s.machine, now), now)
+	return r.Roster.Begin(key, s.machine.UID, now).Granted
+}
+
+// planned reports whether the reconciler of ScheduledMachines tells of the Machine, too.
+func (r *Reconciler) planned(s *scope) bool {
+	sm := s.scheduled
+	return sm != nil && metav1.IsControlledBy(s.machine, sm) && !annotations.HasPaused(sm) &&
+		(r.watchFilter == "" || labels.HasWatchLabel(sm, r.watchFilter))
+}
+
+// ofPlan is what is looked at when the planner says something of a ScheduledMachine.
+func ofPlan(scheduled types.NamespacedName) ctrl.Request {
+	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: scheduled.Namespace, Name: children.NamesOf(scheduled.Name).Machine}}
+}

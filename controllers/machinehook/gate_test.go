@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinehook_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+// planned gives the world a planner that lets one machine of its Cluster start in ten
+// seconds, and has another one start now.
+func (w *world) planned() *roster.Roster {
+	w.Helper()
+	turns, other := &roster.Roster{}, types.NamespacedName{Namespace: w.sm.Namespace, Name: "other"}
+	turns.Tell(other, roster.Entry{Cluster: client.ObjectKeyFromObject(w.cluster), Machine: "other", Left: w.clock.Now()}, w.clock.Now())
+	return turns
+}
+
+// plan plans as the planner does.
+func (w *world) plan(turns *roster.Roster) {
+	key := client.ObjectKeyFromObject(w.cluster)
+	f, _ := turns.Fleet(key, w.clock.Now())
+	turns.Publish(key, departure.Decide(f, departure.Limits{Cap: 50_000}), w.clock.Now())
+}
+
+// TestAMachineThatSomebodyDeletesWaitsForItsTurn has one of many be deleted past us.
+func TestAMachineThatSomebodyDeletesWaitsForItsTurn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		extensions []string
+		heldInTurn string
+	}{"Alone": {nil, ""}, "WithExtension": {[]string{"one"}, "pre-terminate"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tc.extensions...)
+			w.leave()
+			w.restart()
+			turns := w.planned()
+			w.r.Roster = turns
+			for range 3 {
+				if again := w.settle(); again != 0 || len(w.Writes) > 0 || len(w.wasAsked()) > 0 || w.held() != "pre-drain pre-terminate" {
+					t.Fatalf("again in %v, held by %q, wrote %v", again, w.held(), w.Writes)
+				}
+				w.plan(turns)
+				w.clock.SetTime(w.clock.Now().Add(3 * time.Second))
+			}
+			if v := turns.Look(client.ObjectKeyFromObject(w.sm), w.machine.UID); v.Reason != departure.BlastRadiusCap {
+				t.Errorf("the planner says %+v", v)
+			}
+			w.clock.SetTime(w.clock.Now().Add(departure.Window))
+			w.plan(turns)
+			w.settle()
+			if w.held() != tc.heldInTurn {
+				t.Errorf("held by %q in its turn, wrote %v", w.held(), w.Writes)
+			}
+			if d, ok := v1alpha1.ParseDeparture(w.machine.Annotations[v1alpha1.DepartureAnnotation]); !ok || d.Reason != v1alpha1.DeletedByOthers || d.Lane != v1alpha1.UnscheduledLane {
+				t.Errorf("on record is %+v", d)
+			}
+		})
+	}
+}
+
+// TestWhoMustNotWaitIsLetGo has another machine leave just before.
+func TestWhoMustNotWaitIsLetGo(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"KillSwitch": func(w *world) {
+			w.sm.Spec.KillSwitch = true
+			w.Must(w.Client.Update(w.Context(), w.sm))
+		},
+		"ClusterGoes":             func(w *world) { w.Must(w.Client.Delete(w.Context(), w.cluster)) },
+		"NobodysScheduledMachine": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) },
+		"PausedScheduledMachine": func(w *world) {
+			w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+			w.Must(w.Client.Update(w.Context(), w.sm))
+		},
+		"AnotherOfItsName": func(w *world) {
+			w.Must(w.Client.Delete(w.Context(), w.sm))
+			again := testenv.ScheduledMachine(w.sm.Namespace, w.sm.Name)
+			w.Create(again)
+		},
+		"OnRecord": func(w *world) {
+			d := v1alpha1.Departure{Reason: v1alpha1.WindowClosed, Since: metav1.NewTime(w.clock.Now()), MachineUID: w.machine.UID}
+			before := w.machine.DeepCopy()
+			w.machine.Annotations[v1alpha1.DepartureAnnotation] = d.String()
+			w.Must(w.Client.Patch(w.Context(), w.machine, client.MergeFrom(before)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.leave()
+			change(w)
+			w.restart()
+			w.r.Roster = w.planned()
+			w.settle()
+			if w.held() != "" {
+				t.Errorf("held by %q, wrote %v", w.held(), w.Writes)
+			}
+		})
+	}
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinehook_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+)
+
+// TestAPauseHoldsAMachineThatSomebodyDeletes has a Machine be deleted past us: nobody is
+// asked, and it waits at our hook until the pause ends.
+func TestAPauseHoldsAMachineThatSomebodyDeletes(t *testing.T) {
+	for name, extensions := range map[string][]string{"Alone": nil, "WithExtension": {"one"}} {
+		t.Run(name, func(t *testing.T) {
+			w, out := newWorld(t, extensions...), &bytes.Buffer{}
+			w.leave()
+			w.restart()
+			c := w.Recorded(interceptor.Funcs{})
+			w.r.Actuate = actuate.Behind(&actuate.Gate{Paused: true, Log: audit.New(out)}, c)
+			w.Writes = nil
+			for range 3 {
+				if res, err := w.reconcile(); err != nil || res.RequeueAfter > 0 {
+					t.Errorf("it is tried again: %v, %v", res, err)
+				}
+			}
+			w.Read(w.machine)
+			w.progress()
+			asked := w.wasAsked()
+			if _, held := w.machine.Annotations[v1alpha1.PreDrainHookAnnotation]; !held || len(w.Writes) > 0 || len(asked) > 0 {
+				t.Errorf("sent %v, asked %v", w.Writes, asked)
+			}
+			if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `"kind":"Depart"`) || !strings.Contains(text, `"reason":"External"`) {
+				t.Errorf("told %s", text)
+			}
+			out.Reset()
+			w.restart()
+			w.r.Actuate = actuate.Behind(&actuate.Gate{Log: audit.New(out)}, c)
+			w.settle()
+			if _, held := w.machine.Annotations[v1alpha1.PreDrainHookAnnotation]; held {
+				t.Errorf("it waits after the pause: %v", w.Writes)
+			}
+			d, _ := v1alpha1.ParseDeparture(w.machine.Annotations[v1alpha1.DepartureAnnotation])
+			if !strings.Contains(out.String(), `"outcome":"success","action_id":"`+d.ActionID+`/pre-`) {
+				t.Errorf("told %s", out)
+			}
+		})
+	}
+}

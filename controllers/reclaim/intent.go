@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// intent is what every intent about this machine has in common.
+func (r *Reconciler) intent(s *scope) actuate.Intent {
+	record := s.asked()
+	if s.node != nil && !s.scheduled.BeingReclaimed() {
+		record = recordOf(s.node)
+	}
+	return actuate.Intent{
+		At: r.Clock.Now(), Machine: client.ObjectKeyFromObject(s.scheduled), Cluster: workload.ClusterKey(s.scheduled), Trigger: record.String(),
+	}
+}
+
+// ejection is how a machine is taken away for its owner.
+func (r *Reconciler) ejection(s *scope) actuate.Action {
+	i := r.intent(s)
+	i.Reason = v1alpha1.ReclaimedByOwner
+	return r.Actuate.For(i)
+}
+
+// onNodeFor is why a Node is written to.
+func (r *Reconciler) onNodeFor(s *scope, step lifecycle.Step) actuate.Intent {
+	i := r.intent(s)
+	i.Kind, i.Why = audit.NodePatch, string(step)
+	return i
+}
+
+// permit returns an error where a machine is to be taken away and nothing is carried out. The
+// request stays where it is: on the Node, or on the ScheduledMachine.
+func (r *Reconciler) permit(ctx context.Context, s *scope, step lifecycle.Step) error {
+	if m := s.children.Machine; m != nil && (step == lifecycle.Remember || step == lifecycle.Eject) {
+		return r.ejection(s).Permit(ctx, m)
+	}
+	return nil
+}
+
+// pausedNote is what people are told of an owner who waits for the end of a pause.
+const pausedNote = "actuation is paused in the manager: nothing is carried out, and this machine is given back first when the pause ends"
+
+// reportSuppressed tells people, once for each request, that its owner waits because
+// actuation is paused.
+func (r *Reconciler) reportSuppressed(req ctrl.Request, s *scope, step lifecycle.Step) {
+	if !r.Actuate.ActuationPaused() || step != lifecycle.Remember && step != lifecycle.Eject {
+		return
+	}
+	if r.Rush.Stall(req, "because of a pause", pausedNote) {
+		r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.EmergencySuppressedEvent, "EmergencyReclaim",
+			"The owner wants the machine, but %s", pausedNote)
+	}
+}

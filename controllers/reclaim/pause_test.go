@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+)
+
+// TestAnOwnerWaitsForTheEndOfAPause has an owner ask while nothing is carried out.
+func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
+	asks := map[string]func(*world){
+		"Node":   func(w *world) { w.ask("true") },
+		"Person": (*world).askAsPerson,
+	}
+	modes := map[string]struct {
+		gate    *actuate.Gate
+		outcome string
+		loud    bool
+	}{
+		"Paused": {&actuate.Gate{Paused: true}, "suppressed", true},
+		"DryRun": {&actuate.Gate{DryRun: true}, "dryrun", false},
+		"Both":   {&actuate.Gate{Paused: true, DryRun: true}, "suppressed", true},
+	}
+	for name, ask := range asks {
+		for mode, m := range modes {
+			t.Run(mode+name, func(t *testing.T) {
+				w, out := newWorld(t), &bytes.Buffer{}
+				w.rush = &wake.Rush{}
+				ask(w)
+				w.Writes = nil
+				m.gate.Log = audit.New(out)
+				c := w.Recorded(interceptor.Funcs{})
+				w.r = w.reconciler(c)
+				w.r.Actuate = actuate.Behind(m.gate, c)
+				for range 3 {
+					if res, err := w.reconcile(); err != nil || res.RequeueAfter > 0 {
+						t.Errorf("it is tried again: %v, %v", res, err)
+					}
+				}
+				if len(w.Writes) > 0 || w.machine().DeletionTimestamp != nil {
+					t.Errorf("sent %v", w.Writes)
+				}
+				if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `"kind":"EmergencyRemove"`) ||
+					!strings.Contains(text, `"outcome":"`+m.outcome+`"`) || !strings.Contains(text, `"lane":"exempt"`) {
+					t.Errorf("told %s", text)
+				}
+				stalled := w.rush.Stalled(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+				notes := w.events()
+				if loud := len(notes) == 1 && strings.HasPrefix(notes[0], "Warning "+v1alpha1.EmergencySuppressedEvent); loud != m.loud || m.loud != (stalled != "") || !m.loud && len(notes) > 0 {
+					t.Errorf("events %q, stalled %q", notes, stalled)
+				}
+				w.settle() // The next manager works.
+				if w.machine().DeletionTimestamp.IsZero() || w.infra().GetDeletionTimestamp().IsZero() {
+					t.Errorf("the request is forgotten: %v", w.Writes)
+				}
+			})
+		}
+	}
+}
+
+// TestAReclaimStopsWhereThePauseBegins pauses after the Machine was told to go.
+func TestAReclaimStopsWhereThePauseBegins(t *testing.T) {
+	w, out := newWorld(t), &bytes.Buffer{}
+	w.ask("true")
+	w.settle()
+	w.gone()
+	w.Writes = nil
+	c := w.Recorded(interceptor.Funcs{})
+	w.r = w.reconciler(c)
+	w.r.Actuate = actuate.Behind(&actuate.Gate{Paused: true, Log: audit.New(out)}, c)
+	w.events()
+	for range 3 {
+		if res, err := w.reconcile(); err != nil || res.RequeueAfter > 0 {
+			t.Errorf("it is tried again: %v, %v", res, err)
+		}
+	}
+	if w.Read(w.sm); len(w.Writes) > 0 || !w.sm.ScheduleEnabled() || !w.sm.BeingReclaimed() || len(w.events()) > 0 {
+		t.Errorf("sent %v", w.Writes)
+	}
+	w.settle()
+	if w.sm.ScheduleEnabled() || w.Read(w.node) {
+		t.Errorf("after the pause: %v", w.Writes)
+	}
+}

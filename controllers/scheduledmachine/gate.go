@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// gate lets a departure through that may start now, and keeps the machine where it may not
+// yet. A departure that is on record has started; those of a kill switch, of an owner and of
+// a Cluster that goes wait for nobody. A Machine that somebody else deletes waits at our hook,
+// and package machinehook asks for it.
+func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
+	key := client.ObjectKeyFromObject(s.scheduled)
+	r.Roster.Tell(key, s.entry(d, now), now)
+	if s.frozen {
+		return d // Where nothing is carried out, the whole decision is told.
+	}
+	if s.held(now) {
+		s.verdict = r.Roster.Look(key, s.children.Machine.UID)
+		return d
+	}
+	if s.starting = s.starts(d, now); !s.starting {
+		return d
+	}
+	s.verdict = r.Roster.Begin(key, s.children.Machine.UID, now)
+	if s.verdict.Granted {
+		return d
+	}
+	return lifecycle.Kept(s.facts(now), d)
+}
+
+// starts reports whether a decision would start a departure that may have to wait.
+func (s *scope) starts(d lifecycle.Decision, now time.Time) bool {
+	m := s.children.Machine
+	if d.Action != lifecycle.Depart || m == nil || s.exempt() || v1alpha1.DepartureReason(d.Cause).Lane() == v1alpha1.ExemptLane {
+		return false
+	}
+	_, started := children.DepartureOf(m, now)
+	return !started
+}
+
+// held reports whether our hook holds a Machine that somebody else deletes, and that has to
+// wait.
+func (s *scope) held(now time.Time) bool {
+	return s.children.Machine != nil && !s.paused && !s.exempt() && children.Held(s.children.Machine, now)
+}
+
+// exempt reports whether the machine waits for nobody, whatever takes it away: a person or its
+// owner wants it at once, or its Cluster goes.
+func (s *scope) exempt() bool {
+	return s.scheduled.Spec.KillSwitch || s.scheduled.BeingReclaimed() || s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero()
+}
+
+// unplanned reports whether the planner has yet to look at the departure.
+func (s *scope) unplanned() bool { return s.kept() && s.verdict.Reason == "" }
+
+// kept reports whether the machine is to leave and may not yet.
+func (s *scope) kept() bool { return s.starting && !s.verdict.Granted }
+
+// entry is what the departure planner is told of the machine.
+func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
+	e := roster.Entry{Cluster: workload.ClusterKey(s.scheduled)}
+	m := s.children.Machine
+	if m == nil {
+		return e
+	}
+	if s.held(now) {
+		return roster.Held(s.scheduled, m, now)
+	}
+	e.Machine, e.Priority, e.Generation = m.UID, s.scheduled.PriorityOrDefault(), s.scheduled.Generation
+	active, change := s.answer(now)
+	left := children.LeavingSince(m, now)
+	switch {
+	case !left.IsZero():
+		e.Left = left
+	case s.paused, s.frozen:
+	case d.Action == lifecycle.Remove, d.Action == lifecycle.Depart && !s.starts(d, now):
+		e.Left = now
+	case s.starts(d, now):
+		e.From, e.Lane = now, departure.Unscheduled
+		if end, announced := s.announced(now); announced && d.Cause == lifecycle.WindowClosed {
+			e.From, e.End, e.Lane = end, end, departure.Scheduled
+		}
+	case active && !change.IsZero() && s.scheduled.DeletionTimestamp.IsZero():
+		e.From, e.Lane = change, departure.Unscheduled
+		if s.inTime(change) {
+			e.End, e.Lane = change, departure.Scheduled
+		}
+	}
+	return e
+}
+
+// notice is how long before the end of a window people must have been able to read of it.
+const notice = departure.Patience
+
+// announced returns the end of the window that is over, and whether status announced it in
+// time.
+func (s *scope) announced(now time.Time) (end time.Time, ok bool) {
+	st := &s.scheduled.Status
+	if st.NextCleanup == nil || st.NextCleanup.After(now) || !s.inTime(st.NextCleanup.Time) {
+		return time.Time{}, false
+	}
+	return st.NextCleanup.Time, true
+}
+
+// inTime reports whether status has announced this end long enough, for this very spec.
+func (s *scope) inTime(end time.Time) bool {
+	st := &s.scheduled.Status
+	return st.NextCleanup != nil && st.NextCleanupSince != nil && st.NextCleanup.Time.Equal(end) &&
+		st.ObservedGeneration == s.scheduled.Generation && !st.NextCleanupSince.Add(notice).After(end)
+}
+
+// reportCleanup writes when the window closes, and since when that is known. What is over
+// stays while the machine is kept: after a restart it must still be known that it was
+// announced.
+func (s *scope) reportCleanup(closes, now time.Time) {
+	st, before := &s.scheduled.Status, &s.before.Status
+	if s.kept() && before.NextCleanup != nil && !before.NextCleanup.After(now) && before.ObservedGeneration == s.scheduled.Generation {
+		return
+	}
+	st.NextCleanup = instant(closes)
+	same := before.NextCleanup.Equal(st.NextCleanup) && before.ObservedGeneration == s.scheduled.Generation
+	if !same || before.NextCleanupSince == nil {
+		st.NextCleanupSince = nil
+		if st.NextCleanup != nil {
+			st.NextCleanupSince = instant(now)
+		}
+	}
+}
+
+// reportGate says what keeps a machine that is to leave.
+func (s *scope) reportGate(d lifecycle.Decision, actErr error, now time.Time, paused bool) {
+	reason, message := string(s.verdict.Reason), s.verdict.Message
+	if paused && s.heldByPause(d, actErr) {
+		reason, message = v1alpha1.ActuationPausedReason, pausedMessage+"; otherwise the machine would leave now"
+	}
+	if reason == "" {
+		conditions.Delete(s.scheduled, v1alpha1.DepartureGatedCondition)
+		return
+	}
+	conditions.Set(s.scheduled, metav1.Condition{
+		Type: v1alpha1.DepartureGatedCondition, Status: metav1.ConditionTrue, Reason: reason,
+		Message: clip.Message(message), LastTransitionTime: metav1.NewTime(now),
+	})
+}

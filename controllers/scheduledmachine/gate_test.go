@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	planner "github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
+)
+
+// A crowd are running machines of one Cluster, and the planner of their departures.
+type crowd struct {
+	*world
+	all     []*world
+	planner *planner.Reconciler
+}
+
+// newCrowd brings up machines of which one may start to leave in ten seconds. Each has its
+// own priority: the last is the least important.
+func newCrowd(t *testing.T, n int, change func(*v1alpha1.ScheduledMachine)) *crowd {
+	t.Helper()
+	c := &crowd{world: newWorld(t, change)}
+	c.all = []*world{c.world}
+	turns := &roster.Roster{}
+	c.r.Roster = turns
+	for i := 1; i < n; i++ {
+		other := c.beside(c.sm.Namespace, fmt.Sprint("box-", i), func(sm *v1alpha1.ScheduledMachine) {
+			if change != nil {
+				change(sm)
+			}
+			sm.Spec.Priority = new(int32(50 - i))
+		})
+		other.r = c.r
+		c.all = append(c.all, other)
+	}
+	for _, w := range c.all {
+		w.running()
+	}
+	c.lead(turns)
+	c.clock.SetTime(c.clock.Now().Add(time.Minute)) // It is warm.
+	return c
+}
+
+// lead has a planner begin to lead.
+func (c *crowd) lead(turns *roster.Roster) {
+	c.Helper()
+	c.planner = &planner.Reconciler{
+		Clock: c.clock, Roster: turns, Limits: departure.Limits{Cap: 50_000}, Lease: 15 * time.Second,
+		Reader: c.Client, Recorder: events.NewFakeRecorder(100),
+	}
+	_, err := c.planner.Reconcile(c.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c.cluster)})
+	c.Must(err)
+}
+
+// look has everybody look, then the planner, and everybody again.
+func (c *crowd) look() (next time.Duration) {
+	c.Helper()
+	for range 2 {
+		for _, w := range c.all {
+			w.reconcile()
+		}
+		res, err := c.planner.Reconcile(c.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c.cluster)})
+		c.Must(err)
+		next = res.RequeueAfter
+	}
+	for _, w := range c.all {
+		w.reconcile()
+	}
+	return next
+}
+
+// leaving are the machines that leave, by their place in the crowd.
+func (c *crowd) leaving() (found []int) {
+	c.Helper()
+	for i, w := range c.all {
+		if m, ok := w.machine(); !ok || !m.DeletionTimestamp.IsZero() {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// lane is what the Machine's record says.
+func (w *world) lane() v1alpha1.DepartureLane {
+	w.Helper()
+	m, _ := w.machine()
+	d, _ := children.DepartureOf(m, w.clock.Now())
+	return d.Lane
+}
+
+func five(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"9-16"} }
+
+// TestMachinesLeaveInTurn has three windows end at the same instant.
+func TestMachinesLeaveInTurn(t *testing.T) {
+	c := newCrowd(t, 3, five)
+	c.clock.SetTime(monday.Add(8*time.Hour + time.Second)) // 17:00:00
+	for left := range 3 {
+		next := c.look()
+		if got := c.leaving(); len(got) != left+1 || got[0] != 2-left {
+			t.Fatalf("%v leave: the least important come first, one at a time", got)
+		}
+		for i, w := range c.all[:2-left] {
+			w.want(v1alpha1.PhaseActive, v1alpha1.DepartureGatedCondition, metav1.ConditionTrue, v1alpha1.BlastRadiusCapReason)
+			if end := w.sm.Status.NextCleanup; !end.Time.Equal(monday.Add(8*time.Hour + time.Second)) {
+				t.Errorf("machine %d does not say since when it is to leave: %v", i, end)
+			}
+		}
+		if w := c.all[2-left]; w.lane() != v1alpha1.ScheduledLane || conditions.Has(w.sm, v1alpha1.DepartureGatedCondition) {
+			t.Errorf("lane %s, conditions %v", w.lane(), w.sm.Status.Conditions)
+		}
+		if left < 2 && next != departure.Window {
+			t.Errorf("the planner looks again in %v", next)
+		}
+		c.clock.SetTime(c.clock.Now().Add(departure.Window))
+	}
+}
+
+// TestWhoIsKeptWritesNothing has nothing change while a machine waits for its turn.
+func TestWhoIsKeptWritesNothing(t *testing.T) {
+	c := newCrowd(t, 2, five)
+	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
+	c.look()
+	c.Writes = nil
+	c.clock.SetTime(c.clock.Now().Add(5 * time.Second))
+	c.look()
+	if len(c.Writes) != 0 {
+		t.Errorf("wrote %v", c.Writes)
+	}
+}
+
+// TestAWindowThatIsExtendedKeepsTheMachine has it extended while the machine waits.
+func TestAWindowThatIsExtendedKeepsTheMachine(t *testing.T) {
+	c := newCrowd(t, 2, five)
+	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
+	c.look()
+	c.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"9-20"} })
+	c.clock.SetTime(c.clock.Now().Add(departure.Window))
+	c.look()
+	if got := c.leaving(); len(got) != 1 || got[0] != 1 {
+		t.Errorf("%v leave", got)
+	}
+	if conditions.Has(c.sm, v1alpha1.DepartureGatedCondition) {
+		t.Error("it still says that it is to leave")
+	}
+}
+
+// TestWhatWasNotAnnouncedIsUnscheduled has a schedule edited so that its window is over.
+func TestWhatWasNotAnnouncedIsUnscheduled(t *testing.T) {
+	for name, tc := range map[string]struct {
+		leave func(*crowd)
+		lane  v1alpha1.DepartureLane
+	}{
+		"Edit": {func(c *crowd) {
+			c.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"20-22"} })
+		}, v1alpha1.UnscheduledLane},
+		"EditSoonBefore": {func(c *crowd) {
+			c.clock.SetTime(monday.Add(8*time.Hour - 5*time.Minute))
+			c.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"8-16"} })
+			c.look()
+			c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
+		}, v1alpha1.UnscheduledLane},
+		"EditLongBefore": {func(c *crowd) {
+			c.clock.SetTime(monday.Add(8*time.Hour - 15*time.Minute))
+			c.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"8-16"} })
+			c.look()
+			c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
+		}, v1alpha1.ScheduledLane},
+		"Deletion": {func(c *crowd) { c.Must(c.Client.Delete(c.Context(), c.sm)) }, v1alpha1.UnscheduledLane},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrowd(t, 1, five)
+			tc.leave(c)
+			c.look()
+			if got := c.leaving(); len(got) != 1 || c.lane() != tc.lane {
+				t.Errorf("%v leave in lane %q, want %s", got, c.lane(), tc.lane)
+			}
+		})
+	}
+}
+
+// TestAMachineThatSomebodyDeletesSaysWhatItWaitsFor has another machine leave just before.
+func TestAMachineThatSomebodyDeletesSaysWhatItWaitsFor(t *testing.T) {
+	c := newCrowd(t, 2, five)
+	c.all[1].edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"20-22"} })
+	c.look()
+	m, _ := c.machine()
+	c.Must(c.Client.Delete(c.Context(), m))
+	c.look()
+	if cond := conditions.Get(c.sm, v1alpha1.DepartureGatedCondition); cond == nil || cond.Reason != v1alpha1.BlastRadiusCapReason {
+		t.Errorf("it says %+v", cond)
+	}
+	c.clock.SetTime(c.clock.Now().Add(departure.Window))
+	c.look()
+	if conditions.Has(c.sm, v1alpha1.DepartureGatedCondition) {
+		t.Error("in its turn it still waits")
+	}
+}
+
+// TestNobodyWaitsWhoMustNot has another machine leave just before.
+func TestNobodyWaitsWhoMustNot(t *testing.T) {
+	for name, leave := range map[string]func(*crowd){
+		"KillSwitch": func(c *crowd) { c.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true }) },
+		"ClusterGoes": func(c *crowd) {
+			c.hold(c.cluster)
+			c.Must(c.Client.Delete(c.Context(), c.cluster))
+		},
+		"ClusterAndObjectGo": func(c *crowd) {
+			c.hold(c.cluster)
+			c.Must(c.Client.Delete(c.Context(), c.sm))
+			c.Must(c.Client.Delete(c.Context(), c.cluster))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrowd(t, 2, five)
+			c.all[1].edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"20-22"} })
+			c.look()
+			if got := c.leaving(); len(got) != 1 || got[0] != 1 {
+				t.Fatalf("%v leave", got)
+			}
+			leave(c)
+			c.reconcile()
+			c.reconcile()
+			if got := c.leaving(); len(got) != 2 {
+				t.Errorf("%v leave", got)
+			}
+		})
+	}
+}
+
+// TestARestartForgetsNobodysTurn has the manager start again while a machine leaves, and
+// another one waits, whose end was announced.
+func TestARestartForgetsNobodysTurn(t *testing.T) {
+	c := newCrowd(t, 2, five)
+	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
+	c.look()
+	turns := &roster.Roster{}
+	c.r = c.reconciler(c.Client)
+	c.r.Roster = turns
+	for _, w := range c.all {
+		w.r = c.r
+	}
+	c.clock.SetTime(c.clock.Now().Add(5 * time.Second))
+	c.lead(turns)
+	c.clock.SetTime(c.clock.Now().Add(departure.Window - time.Second))
+	if next := c.look(); next != time.Second {
+		t.Errorf("the planner looks again in %v", next)
+	}
+	if got := c.leaving(); len(got) != 1 {
+		t.Fatalf("%v leave before the planner knows what has left", got)
+	}
+	c.want(v1alpha1.PhaseActive, v1alpha1.DepartureGatedCondition, metav1.ConditionTrue, v1alpha1.WarmUpReason)
+	c.clock.SetTime(c.clock.Now().Add(time.Second))
+	c.look()
+	if got := c.leaving(); len(got) != 2 || c.lane() != v1alpha1.ScheduledLane {
+		t.Errorf("%v leave, in lane %s", got, c.lane())
+	}
+}

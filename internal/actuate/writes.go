@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package actuate
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
+)
+
+// The writes of an Action are those of an Actuator, and are told.
+
+// Create is that of an Actuator. An answer without a UID is an error.
+func (a Action) Create(ctx context.Context, obj client.Object) error {
+	return a.write(ctx, create, obj, "", func() (bool, error) {
+		err := a.Actuator.Create(ctx, obj)
+		if err == nil && obj.GetUID() == "" {
+			err = errAck
+		}
+		return true, err
+	})
+}
+
+// Apply is that of an Actuator. An answer without a UID is an error.
+func (a Action) Apply(ctx context.Context, obj *unstructured.Unstructured) error {
+	return a.write(ctx, create, obj, "", func() (bool, error) {
+		err := a.Actuator.Apply(ctx, obj)
+		if err == nil && obj.GetUID() == "" {
+			err = errAck
+		}
+		return true, err
+	})
+}
+
+// Update is that of an Actuator.
+func (a Action) Update(ctx context.Context, obj *unstructured.Unstructured) error {
+	return a.write(ctx, "update", obj, "", func() (bool, error) { return true, a.Actuator.Update(ctx, obj) })
+}
+
+// Delete is that of an Actuator.
+func (a Action) Delete(ctx context.Context, obj client.Object) error {
+	return kinds.IgnoreNoObject(a.write(ctx, remove, obj, "", func() (bool, error) { return a.delete(ctx, obj) }))
+}
+
+// Patch is that of an Actuator.
+func (a Action) Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error {
+	return a.write(ctx, "patch", obj, difference(obj, before), func() (bool, error) { return a.patch(ctx, obj, before, opts...) })
+}
+
+// PatchLocked is that of an Actuator.
+func (a Action) PatchLocked(ctx context.Context, obj, before client.Object) error {
+	return a.write(ctx, "patch", obj, difference(obj, before), func() (bool, error) { return a.patchLocked(ctx, obj, before) })
+}
+
+func (a Action) write(ctx context.Context, verb string, obj client.Object, says string, send func() (bool, error)) error {
+	return a.carryOut(ctx, try{
+		kind: a.kindOf(audit.Remove), verb: verb, obj: obj, says: says,
+		send: func(string) (bool, error) { return send() },
+	})
+}
+
+// difference is what a patch says, whatever version it is for. What cannot be told says
+// nothing: the write itself fails then.
+func difference(obj, before client.Object) string {
+	if same(obj, before) {
+		return ""
+	}
+	text, err := client.MergeFrom(before).Data(obj)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}

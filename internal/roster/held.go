@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package roster
+
+import (
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// Held is what is told of a Machine that somebody else deletes and that our hook holds: it
+// is to leave since it was deleted, or from now on if that was by a clock ahead of ours.
+func Held(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine, now time.Time) Entry {
+	return Entry{
+		Cluster: workload.ClusterKey(sm), Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation,
+		From: sooner(now, m.DeletionTimestamp.Time), Lane: departure.Unscheduled,
+	}
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package roster answers one question: which machines does a Cluster have, who of them is
+// to leave and from when on, and who may? The reconcilers of ScheduledMachines tell, and ask
+// before they take a machine away; the departure planner answers. All of it is in memory:
+// after a start everybody tells again.
+package roster
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+)
+
+// An Entry is what is told of the machine of one ScheduledMachine.
+type Entry struct {
+	// Cluster is the one that the machine belongs to.
+	Cluster client.ObjectKey
+	// Machine is the UID of its Machine, empty if there is none.
+	Machine types.UID
+	// Left is when the Machine started to leave, zero if it has not.
+	Left time.Time
+	// From is from when on it is to leave: an instant to come is one at which nothing but
+	// time makes it a candidate. Zero is never.
+	From time.Time
+	// Generation is that of the ScheduledMachine from which all this follows.
+	Generation int64
+	// Lane, Priority and End are those of a departure.Candidate.
+	Lane     departure.Lane
+	Priority int32
+	End      time.Time
+}
+
+// A Verdict is what the planner says of a machine that is to leave.
+type Verdict struct {
+	// Granted says that it may start now, in this lane.
+	Granted bool
+	Lane    departure.Lane
+	// Reason and Message say what it waits for; empty until the planner has looked.
+	Reason  departure.Reason
+	Message string
+}
+
+// grantLasts is for how long a machine may start once the planner has said so. One whose
+// reconciler does not come, such as that of an object which cannot be read, is asked for
+// again.
+const grantLasts = departure.Window
+
+// A Roster has the machines of each Cluster. Its zero value is ready for use; nil lets
+// everybody leave. It is safe for concurrent use.
+type Roster struct {
+	mu       sync.Mutex
+	members  map[types.NamespacedName]*member
+	clusters map[client.ObjectKey]*cluster
+	// planner is the queue of the planner, once it is there, and machines wake who asks for a
+	// machine.
+	planner  workqueue.TypedRateLimitingInterface[ctrl.Request]
+	machines []func(scheduled types.NamespacedName)
+}
+
+type cluster struct {
+	members map[types.NamespacedName]*member
+	// started are the departures that have begun, as departure.Fleet has them, and departures
+	// counts all of them.
+	started    []time.Time
+	departures int
+}
+
+// A member is a machine.
+type member struct {
+	Entry
+
+	// verdict is the planner's of Machine, and granted when it was given.
+	verdict Verdict
+	granted time.Time
+	// begun is when the machine was last about to start to leave; zero if it has not tried.
+	begun time.Time
+	// missed is when a grant of the machine ended that was not used.
+	missed time.Time
+}
+
+// Tell notes what is known of a machine, and wakes the planner where that changes anything.
+func (r *Roster) Tell(name types.NamespacedName, e Entry, now time.Time) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.members[name]
+	switch {
+	case m == nil:
+	case m.Cluster != e.Cluster:
+		r.drop(name, m)
+		m = nil
+	case m.Machine != e.Machine:
+		r.gone(m, now)
+		r.drop(name, m)
+		m = nil
+	}
+	if e.Machine == "" {
+		return
+	}
+	e = e.unlessLongOver(m, now)
+	if m == nil {
+		m = r.add(name, e)
+	} else if !m.update(e, now) {
+		return
+	}
+	if !m.Left.IsZero() {
+		m.start(r.clusters[e.Cluster], now)
+	}
+	wake(r.planner, e.Cluster)
+}
+
+// Leave notes that a machine starts to leave, and waits for nobody.
+func (r *Roster) Leave(name types.NamespacedName, machine types.UID, now time.Time) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.members[name]; m != nil && m.Machine == machine && m.Left.IsZero() {
+		m.Left = now
+		m.start(r.clusters[m.Cluster], now)
+	}
+}
+
+// update takes over what is told now, and reports whether that is news.
+func (m *member) update(e Entry, now time.Time) bool {
+	was := m.Entry
+	if was.due(now) && e.due(now) && was.Lane == e.Lane {
+		e.From = was.From // It has been waiting all the while.
+	}
+	if !was.Left.IsZero() && !e.Left.IsZero() {
+		e.Left = was.Left
+	}
+	m.Entry = e
+	if stays := !was.Left.IsZero() && e.Left.IsZero(); stays || !e.due(now) && e.Left.IsZero() {
+		m.revoke()
+	}
+	return was != e
+}
+
+// unlessLongOver is e, or an unscheduled departure where a window has been over for so long
+// that nobody but the end of a pause or of an outage can be why it is told only now: those
+// who missed their end would all start at once.
+func (e Entry) unlessLongOver(known *member, now time.Time) Entry {
+	told := known != nil && known.Lane == departure.Scheduled && known.End.Equal(e.End)
+	if e.Lane == departure.Scheduled && !told && !now.Before(e.End.Add(departure.Patience)) {
+		e.Lane, e.From, e.End = departure.Unscheduled, now, time.Time{}
+	}
+	return e
+}
+
+// due reports whether the machine is to leave.
+func (e Entry) due(now time.Time) bool {
+	return e.Left.IsZero() && !e.From.IsZero() && !e.From.After(now)
+}
+
+// start counts a departure that is seen to have begun, once.
+func (m *member) start(c *cluster, now time.Time) {
+	if m.verdict == departed {
+		return
+	}
+	at := m.begun
+	if at.IsZero() {
+		at = m.Left.Add(time.Second) // It is stored to the second.
+	}
+	if at.After(now) {
+		at = now
+	}
+	c.started = append(departure.Recent(c.started, now), at)
+	c.departures++
+	m.verdict, m.granted, m.begun = departed, time.Time{}, time.Time{}
+}
+
+// departed is the verdict of a machine that has started to leave.
+var departed = Verdict{Granted: true}
+
+// gone counts the departure of a machine that nobody has seen leaving.
+func (r *Roster) gone(m *member, now time.Time) {
+	if m.Left.IsZero() {
+		m.Left = now
+	}
+	m.start(r.clusters[m.Cluster], now)
+}
+
+// Told returns what was told of a machine last, and whether anything was.
+func (r *Roster) Told(name types.NamespacedName) (Entry, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.members[name]; m != nil {
+		return m.Entry, true
+	}
+	return Entry{}, false
+}
+
+// Departures counts the departures of a Cluster that have begun. It begins again at zero once
+// the Cluster has no machines.
+func (r *Roster) Departures(key client.ObjectKey) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.clusters[key]; c != nil {
+		return c.departures
+	}
+	return 0
+}
+
+// Forget forgets a machine that is none of ours any more. It has not left.
+func (r *Roster) Forget(name types.NamespacedName) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.members[name]; m != nil {
+		r.drop(name, m)
+	}
+}
+
+func (r *Roster) add(name types.NamespacedName, e Entry) *member {
+	if r.members == nil {
+		r.members, r.clusters = map[types.NamespacedName]*member{}, map[client.ObjectKey]*cluster{}
+	}
+	c := r.clusters[e.Cluster]
+	if c == nil {
+		c = &cluster{members: map[types.NamespacedName]*member{}}
+		r.clusters[e.Cluster] = c
+	}
+	m := &member{Entry: e}
+	r.members[name], c.members[name] = m, m
+	return m
+}
+
+// drop takes a machine off. Its Cluster stays while its departures count.
+func (r *Roster) drop(name types.NamespacedName, m *member) {
+	delete(r.members, name)
+	delete(r.clusters[m.Cluster].members, name)
+	wake(r.planner, m.Cluster)
+}
+
+// Begin asks whether a machine may start to leave, right before it does. Each time counts,
+// but as one: who is told yes and fails asks again.
+func (r *Roster) Begin(name types.NamespacedName, machine types.UID, now time.Time) Verdict {
+	if r == nil {
+		return Verdict{Granted: true}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.members[name]
+	if m == nil || m.Machine != machine {
+		return Verdict{}
+	}
+	if m.verdict.Granted && m.Left.IsZero() {
+		if m.expired(now) {
+			m.miss(r.clusters[m.Cluster], now)
+			wake(r.planner, m.Cluster)
+			return Verdict{}
+		}
+		m.begun = now
+	}
+	return m.verdict
+}
+
+// Look returns what Begin last said, or would say, without asking: nobody is about to leave.
+func (r *Roster) Look(name types.NamespacedName, machine types.UID) Verdict {
+	if r == nil {
+		return Verdict{Granted: true}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.members[name]; m != nil && m.Machine == machine {
+		return m.verdict
+	}
+	return Verdict{}
+}
+
+// expired reports whether a grant was not used in time.
+func (m *member) expired(now time.Time) bool {
+	return m.Left.IsZero() && m.verdict.Granted && !now.Before(m.grantEnds())
+}
+
+// grantEnds is when a grant ends, however often the machine has tried: one that is refused
+// each time must not keep others.
+func (m *member) grantEnds() time.Time { return m.granted.Add(grantLasts) }
+
+// miss takes back a grant that was not used. The last try counts: it may have been carried
+// out, and its answer lost.
+func (m *member) miss(c *cluster, now time.Time) {
+	if !m.begun.IsZero() {
+		c.started = append(departure.Recent(c.started, now), m.begun)
+	}
+	m.revoke()
+	m.missed = now
+}
+
+// steppedAside is until when a machine is no candidate that has not used its grant: others
+// must not wait for one that cannot leave. Zero is that it never missed one.
+func (m *member) steppedAside() time.Time {
+	if m.missed.IsZero() {
+		return time.Time{}
+	}
+	return m.missed.Add(grantLasts)
+}
+
+func (m *member) revoke() { m.verdict, m.granted, m.begun = Verdict{}, time.Time{}, time.Time{} }
+
+func wake(queue workqueue.TypedRateLimitingInterface[ctrl.Request], who types.NamespacedName) {
+	if queue != nil {
+		queue.Add(ctrl.Request{NamespacedName: who})
+	}
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package roster_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
+)
+
+var (
+	noon = time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
+	lab  = client.ObjectKey{Namespace: "farm", Name: "lab"}
+)
+
+// one lets one machine of a small Cluster start within ten seconds.
+var one = departure.Limits{Cap: 50_000}
+
+func box(i int) types.NamespacedName {
+	return types.NamespacedName{Namespace: "farm", Name: fmt.Sprintf("box-%d", i)}
+}
+
+func uid(i int) types.UID { return types.UID(fmt.Sprint("uid-", i)) }
+
+// A world is a roster with its planner, in fake time.
+type world struct {
+	*testing.T
+	roster.Roster
+	now time.Time
+}
+
+// plan plans as the planner does, and returns what is left in its facts.
+func (w *world) plan() (departure.Fleet, time.Time) {
+	w.Helper()
+	f, _ := w.Fleet(lab, w.now)
+	w.Publish(lab, departure.Decide(f, one), w.now)
+	return w.Fleet(lab, w.now)
+}
+
+// tell tells of a machine that is to leave from then on.
+func (w *world) tell(i int, from time.Time) {
+	w.Tell(box(i), roster.Entry{Cluster: lab, Machine: uid(i), From: from, Lane: departure.Unscheduled, Priority: int32(i)}, w.now)
+}
+
+// granted are who may start now.
+func (w *world) granted(n int) (names []int) {
+	for i := range n {
+		if w.Begin(box(i), uid(i), w.now).Granted {
+			names = append(names, i)
+		}
+	}
+	return names
+}
+
+func (w *world) after(d time.Duration) { w.now = w.now.Add(d) }
+
+// left tells that a machine has started to leave.
+func (w *world) left(i int) {
+	w.Tell(box(i), roster.Entry{Cluster: lab, Machine: uid(i), Left: w.now.Truncate(time.Second)}, w.now)
+}
+
+func TestWithoutARosterEverybodyMayLeave(t *testing.T) {
+	var none *roster.Roster
+	none.Tell(box(0), roster.Entry{}, noon)
+	none.Leave(box(0), uid(0), noon)
+	none.Forget(box(0))
+	if !none.Begin(box(0), uid(0), noon).Granted {
+		t.Error("nobody plans, and nobody may leave")
+	}
+}
+
+func TestWhoIsToldAheadIsACandidateInTime(t *testing.T) {
+	w := &world{T: t, now: noon}
+	w.tell(0, noon.Add(time.Hour))
+	f, next := w.plan()
+	if f.Active != 1 || len(f.Candidates) != 0 || !next.Equal(noon.Add(time.Hour)) {
+		t.Errorf("facts %+v, next %v", f, next)
+	}
+	if v := w.Begin(box(0), uid(0), w.now); v.Granted {
+		t.Error("may leave an hour early")
+	}
+	w.after(time.Hour)
+	if f, _ := w.Fleet(lab, w.now); len(f.Candidates) != 1 || !f.Candidates[0].Since.Equal(w.now) {
+		t.Errorf("candidates %+v", f.Candidates)
+	}
+	w.plan()
+	if !w.Begin(box(0), uid(0), w.now).Granted {
+		t.Error("may not leave")
+	}
+}
+
+// TestOneStartsAtATime has five machines leave that are all told at once.
+func TestOneStartsAtATime(t *testing.T) {
+	w := &world{T: t, now: noon}
+	for i := range 5 {
+		w.tell(i, noon)
+	}
+	if got := w.granted(5); got != nil {
+		t.Errorf("%v may start before anybody has planned", got)
+	}
+	for i := range 5 {
+		w.plan()
+		if got := w.granted(5); len(got) != i+1 || got[i] != i { // Who has begun may go on.
+			t.Fatalf("at %v %v may leave", w.now, got)
+		}
+		w.left(i)
+		w.after(departure.Window - time.Second)
+		w.plan()
+		if got := w.granted(5); len(got) != i+1 {
+			t.Fatalf("at %v %v may leave", w.now, got)
+		}
+		w.after(time.Second)
+	}
+}
+
+func TestWhoWaitsKnowsWhy(t *testing.T) {
+	w := &world{T: t, now: noon}
+	w.tell(0, noon)
+	w.tell(1, noon)
+	if v := w.Begin(box(1), uid(1), w.now); v != (roster.Verdict{}) {
+		t.Errorf("before anybody has planned: %+v", v)
+	}
+	w.plan()
+	if v := w.Begin(box(1), uid(1), w.now); v.Granted || v.Reason != departure.BlastRadiusCap || v.Message == "" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestAGrantEndsThatNobodyUses has the reconciler of the first machine never come.
+func TestAGrantEndsThatNobodyUses(t *testing.T) {
+	w := &world{T: t, now: noon}
+	w.tell(0, noon)
+	w.tell(1, noon)
+	_, next := w.plan()
+	if !next.Equal(noon.Add(departure.Window)) {
+		t.Errorf("next look %v", next)
+	}
+	w.after(departure.Window)
+	if w.Begin(box(0), uid(0), w.now).Granted {
+		t.Error("a grant lasts for ever")
+	}
+	_, next = w.plan()
+	if got := w.granted(2); len(got) != 1 || got[0] != 1 {
+		t.Errorf("%v may start: who does not come must not keep others", got)
+	}
+	if !next.Equal(noon.Add(2 * departure.Window)) {
+		t.Errorf("next look %v", next)
+	}
+	w.left(1)
+	w.after(departure.Window)
+	w.plan()
+	if got := w.granted(1); len(got) != 1 {
+		t.Error("it is not given again")
+	}
+}
+
+// TestWhoTriesInVainKeepsNobody has every try of the first machine be refused.
+func TestWhoTriesInVainKeepsNobody(t *testing.T) {
+	w := &world{T: t, now: noon}
+	w.tell(0, noon)
+	w.tell(1, noon)
+	for second := range 40 {
+		w.plan()
+		w.Begin(box(0), uid(0), w.now)
+		if w.Begin(box(1), uid(1), w.now).Granted {
+			return
+		}
+		w.after(time.Second)
+		if second == 39 {
+			t.Error("the second machine never starts")
+		}
+	}
+}
+
+// TestAnEndThatIsLongOverIsNoLongerAnnounced has machines be told of after a pause or an
+// outage, and one that has been waiting all the while.
+func TestAnEndThatIsLongOverIsNoLongerAnnounced(t *testing.T) {
+	w := &world{T: t, now: noon}
+	ends := func(i int) {
+		w.Tell(box(i), roster.Entry{Cluster: lab, Machine: uid(i), From: noon, End: noon, Lane: departure.Scheduled}, w.now)
+	}
+	ends(0)
+	w.after(departure.Patience - 1)
+	ends(1)
+	w.after(1)
+	for i := range 3 {
+		ends(i)
+	}
+	f, _ := w.Fleet(lab, w.now)
+	lanes := map[string]departure.Lane{}
+	for _, c := range f.Candidates {
+		lanes[c.Name] = c.Lane
+	}
+	want := map[string]departure.Lane{box(0).String(): departure.Scheduled, box(1).String(): departure.Scheduled, box(2).String(): departure.Unscheduled}
+	if diff := cmp.Diff(want, lanes); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+	first, _ := w.Told(box(2))
+	w.after(time.Second)
+	ends(2)
+	if again, _ := w.Told(box(2)); again != first {
+		t.Errorf("it begins to wait again: %+v, %+v", first, again)
+	}
+}
+
+// TestAStartCountsWhenItIsMade has who may start come nine seconds later: the next one
+// waits for ten from then on.
+func TestAStartCountsWhenItIsMade(t *testing.T) {
+	w := &world{T: t, now: noon}
+	w.tell(0, noon)
+	w.tell(1, noon)
+	w.plan()
+	w.after(9 * time.Second)
+	if !w.Begin(box(0), uid(0), w.now).Granted {
+		t.Fatal("may not start")
+	}
+	w.left(0)
+	w.after(9 * time.Second)
+	w.plan()
+	if w.Begin(box(1), uid(1), w.now).Granted {
+		t.Error("two start within ten seconds")
+	}
+	w.after(time.Second)
+	w.plan()
+	if !w.Begin(box(1), uid(1), w.now).Granted {
+		t.Error("it is kept for longer than the limit asks for")
+	}
+}
+
+// TestOwnersCount has an owner's machine leave, which asks nobody: no other may start.
+func TestOwnersCount(t *testing.T) {
+	for name, leaves := range map[string]func(*world){
+		"Told":         func(w *world) { w.Leave(box(0), uid(0), w.now) },
+		"ToldTwice":    func(w *world) { w.Leave(box(0), uid(0), w.now); w.left(0) },
+		"SeenLeaving":  func(w *world) { w.left(0) },
+		"SeenGone":     func(w *world) { w.Tell(box(0), roster.Entry{Cluster: lab}, w.now) },
+		"AnotherComes": func(w *world) { w.Tell(box(0), roster.Entry{Cluster: lab, Machine: "new"}, w.now) },
+	} {
+		w := &world{T: t, now: noon}
+		for i := range 3 {
+			w.tell(i, time.Time{})
+		}
+		leaves(w)
+		w.tell(1, noon)
+		f, _ := w.plan()
+		if len(f.Started) != 1 || w.Begin(box(1), uid(1), w.now).Granted {
+			t.Errorf("%s: %d departures count", name, len(f.Started))
+		}
+		w.after(departure.Window)
+		w.plan()
+		if !w.Begin(box(1), uid(1), w.now).Granted {
+			t.Errorf("%s: it counts for ever", name)
+		}
+	}
+}
+
+func TestWhoIsNotToLeaveAnyMoreMayNot(t *testing.T) {
+	w := &world{T: t, now: noon}
+	w.tell(0, noon)
+	w.plan()
+	w.tell(0, noon.Add(time.Hour))
+	if w.Begin(box(0), uid(0), w.now).Granted {
+		t.Error("its window was extended, and it may leave")
+	}
+	w.tell(0, noon)
+	w.Tell(box(0), roster.Entry{Cluster: lab, Machine: "another"}, w.now)
+	if w.Begin(box(0), uid(0), w.now).Granted || w.Begin(box(0), "another", w.now).Granted {
+		t.Error("another Machine may leave for it")
+	}
+}
+
+func TestItsTurnIsKept(t *testing.T) {
+	w := &world{T: t, now: noon}
+	w.tell(0, noon)
+	w.after(time.Second)
+	w.tell(0, w.now)
+	if f, _ := w.Fleet(lab, w.now); !f.Candidates[0].Since.Equal(noon) {
+		t.Errorf("it waits since %v", f.Candidates[0].Since)
+	}
+}
+
+func TestNobodyIsKeptInMind(t *testing.T) {
+	w := &world{T: t, now: noon}
+	w.tell(0, noon)
+	w.Forget(box(0))
+	if f, next := w.Fleet(lab, w.now); f.Active != 0 || len(f.Started) != 0 || !next.IsZero() {
+		t.Errorf("%+v, next %v", f, next)
+	}
+	w.tell(0, noon)
+	w.Tell(box(0), roster.Entry{Cluster: client.ObjectKey{Namespace: "farm", Name: "other"}, Machine: uid(0)}, w.now)
+	if f, _ := w.Fleet(lab, w.now); f.Active != 0 {
+		t.Errorf("it is in two Clusters: %+v", f)
+	}
+}
+
+// TestThePlannerIsWokenForAll has something change that concerns every Cluster.
+func TestThePlannerIsWokenForAll(t *testing.T) {
+	w := &world{T: t, now: noon}
+	w.Wake() // Nobody is there yet.
+	w.tell(0, time.Time{})
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+	defer queue.ShutDown()
+	if err := w.Clusters().Start(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if queue.Len() != 1 {
+			t.Fatalf("%d Clusters are woken", queue.Len())
+		}
+		req, _ := queue.Get()
+		queue.Done(req)
+		w.Wake()
+	}
+}
