@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
 var update = flag.Bool("update", false, "write the output of the commands into the documentation")
@@ -49,6 +50,9 @@ func testPage(t *testing.T, path string) {
 	}
 	t.Setenv("KUBECONFIG", strings.TrimPrefix(farm(t), "--kubeconfig="))
 	t.Chdir(t.TempDir())
+	if err := os.WriteFile("audit.jsonl", []byte(auditLog()), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	commands := 0
 	s := shell{root: root}
 	want := block.ReplaceAllStringFunc(string(page), func(text string) string {
@@ -141,9 +145,11 @@ func farm(t *testing.T) string {
 		m.Status.NodeRef.Name = "rack-12"
 	})
 	spare := machine("spare", reclaimed(v1alpha1.ReclaimRecord{Node: "spare", NodeUID: "u1", Reason: "process-match: java", RequestedAt: "2025-01-15T14:00:00Z"}))
-	list := v1alpha1.ScheduledMachineList{Items: []v1alpha1.ScheduledMachine{*machine("office"), *rack, *spare}}
+	next := machine("rack-13", kept(departure.BlastRadiusCap, 4*time.Minute))
+	list := v1alpha1.ScheduledMachineList{Items: []v1alpha1.ScheduledMachine{*machine("office"), *rack, *next, *spare}}
 	list.APIVersion, list.Kind = v1alpha1.GroupVersion.String(), "ScheduledMachineList"
 	return cluster(t, map[string]any{
-		strings.TrimSuffix(path(""), "/"): list, path("office"): machine("office"), path("rack-12"): rack, path("spare"): spare,
+		strings.TrimSuffix(path(""), "/"): list, path("office"): machine("office"), path("rack-12"): rack, path("rack-13"): next, path("spare"): spare,
+		"/apis/cluster.x-k8s.io/v1beta2/namespaces/farm/machines": metadata(leavingMachine("rack-12", v1alpha1.WindowClosed, 5*time.Minute)),
 	})
 }

@@ -77,6 +77,29 @@ func paused(m *v1alpha1.ScheduledMachine) bool {
 	return annotated || meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.PausedCondition)
 }
 
+// gateOf returns the condition that says what keeps a machine that is to leave, nil if nothing
+// does.
+func gateOf(m *v1alpha1.ScheduledMachine) *metav1.Condition {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.DepartureGatedCondition)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return nil
+	}
+	return c
+}
+
+// suppressed returns the condition that says that something was to be done and the manager's
+// pause kept it from that, nil if nothing was. It is no pause of the object.
+func suppressed(m *v1alpha1.ScheduledMachine) *metav1.Condition {
+	if c := gateOf(m); c != nil && c.Reason == v1alpha1.ActuationPausedReason {
+		return c
+	}
+	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ReadyCondition)
+	if c == nil || c.Reason != v1alpha1.ActuationPausedReason {
+		return nil
+	}
+	return c
+}
+
 // gone reports whether the controller has seen that nothing of the machine is in
 // the cluster.
 func gone(m *v1alpha1.ScheduledMachine) bool {

@@ -52,7 +52,7 @@ func New(o Options) *cobra.Command {
 	cmd.SetOut(o.Out)
 	cmd.SetErr(o.Err)
 	config := addClusterFlags(cmd.PersistentFlags())
-	cmd.AddCommand(newPlan(o, config), newStatus(o, config), newWhy(o, config), newGiveBack(o, config), newResume(o, config), newVersion(o))
+	cmd.AddCommand(newPlan(o, config), newStatus(o, config), newWhy(o, config), newRails(o, config), newGiveBack(o, config), newResume(o, config), newAudit(o), newVersion(o))
 	return cmd
 }
 

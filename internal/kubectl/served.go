@@ -32,7 +32,7 @@ const patience = 30 * time.Second
 func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	leaving := !m.DeletionTimestamp.IsZero() || m.Spec.KillSwitch
 	switch {
-	case paused(m):
+	case paused(m), suppressed(m) != nil: // It says so itself.
 		return time.Time{}
 	case m.DeletionTimestamp.IsZero() && !slices.Contains(m.Finalizers, v1alpha1.ScheduledMachineFinalizer):
 		return m.CreationTimestamp.Time
@@ -43,7 +43,11 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	case m.BeingReclaimed() && m.Status.Phase != v1alpha1.PhaseEmergencyRemove:
 		return writer.Last(m.ManagedFields, requestField).Time()
 	}
-	for _, edge := range []*metav1.Time{m.Status.NextActivation, m.Status.NextCleanup} {
+	edges := []*metav1.Time{m.Status.NextActivation, m.Status.NextCleanup}
+	if gateOf(m) != nil { // Its window may have closed: a manager keeps it.
+		edges = edges[:1]
+	}
+	for _, edge := range edges {
 		if edge != nil && edge.Time.Before(now) {
 			return edge.Time
 		}

@@ -129,7 +129,7 @@ active       prod      Active         True      worker-7   closes in 6h         
 constant     prod      Active         True      worker-7   -                           Machine is healthy and running
 disabled     prod      Disabled       Unknown   -          -                           Schedule auto-disabled by emergency reclaim (process-match: java)
 fresh        prod      Pending        Unknown   -          -                           no controller has seen it yet
-gated        prod      ShuttingDown   False     worker-7   closes in 6h                3 of 60 machines left in the last 10 minutes: the next may leave in the...
+gated        prod      ShuttingDown   False     worker-7   opens in 21h                3 of 60 machines left in the last 10 minutes: the next may leave in the...
 going        prod      ShuttingDown   False     worker-7   -                           Waiting for the drain
 hostile      prod      Active         Unknown   worker-7   closes in 6h                ` + "\ufffd]0;owned\ufffd" + `
 killed       prod      Terminated     Unknown   -          -                           Removed by the kill switch

@@ -82,6 +82,71 @@ func (i *instant) or(now func() time.Time) time.Time {
 	return i.Time
 }
 
+// past is a flag for a moment that is over, or for how long ago it was. The zero value stands
+// for none.
+type past struct {
+	instant
+	ago span
+	set bool
+}
+
+// Set implements pflag.Value.
+func (p *past) Set(text string) error {
+	*p = past{set: true}
+	if p.ago.Set(text) == nil || p.instant.Set(text) == nil {
+		return nil
+	}
+	return errors.New("write how long ago, such as 2h or 7d, or RFC 3339 with a zone, such as 2025-01-15T09:00:00Z")
+}
+
+// String implements pflag.Value.
+func (p *past) String() string {
+	if p.set && p.IsZero() {
+		return p.ago.String()
+	}
+	return p.instant.String()
+}
+
+// at returns the moment, zero if there is none.
+func (p *past) at(now time.Time) time.Time {
+	if p.set && p.IsZero() {
+		return now.Add(-time.Duration(p.ago))
+	}
+	return p.Time
+}
+
+// choice is a flag for some of a few words. None chosen is all.
+type choice struct{ of, chosen []string }
+
+func choiceOf[T ~string](of []T) choice {
+	var c choice
+	for _, word := range of {
+		c.of = append(c.of, string(word))
+	}
+	return c
+}
+
+// Set implements pflag.Value.
+func (c *choice) Set(text string) error {
+	for word := range strings.SplitSeq(text, ",") {
+		if !slices.Contains(c.of, word) {
+			return errors.New("write one or more of " + c.all())
+		}
+		c.chosen = append(c.chosen, word)
+	}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (*choice) Type() string { return "words" }
+
+// String implements pflag.Value.
+func (c *choice) String() string { return strings.Join(c.chosen, ",") }
+
+func (c *choice) all() string { return strings.Join(c.of, ", ") }
+
+func (c *choice) has(word string) bool { return len(c.chosen) == 0 || slices.Contains(c.chosen, word) }
+
 // format is a flag for the form of the output.
 type format string
 

@@ -38,6 +38,7 @@ type view struct {
 
 	zone *time.Location
 	idle string
+	kept bool // it is to leave, and may not yet: that its window closes means nothing more
 }
 
 const unreadableSchedule = "unreadable"
@@ -61,6 +62,7 @@ func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 		Paused:         paused(m),
 		Doubts:         doubts(m, now),
 		idle:           idle(m),
+		kept:           gateOf(m) != nil,
 		Conditions:     slices.Clone(m.Status.Conditions),
 	}
 	if v.Conditions == nil {
@@ -80,9 +82,6 @@ func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 	return v
 }
 
-// departureGated is the condition of a departure that has to wait its turn.
-const departureGated = "DepartureGated"
-
 // why returns the one sentence that explains the phase: what holds the machine
 // back, a pause before all else, else what the controller says.
 func why(m *v1alpha1.ScheduledMachine) string {
@@ -90,7 +89,7 @@ func why(m *v1alpha1.ScheduledMachine) string {
 	if paused(m) {
 		return pausedWhy
 	}
-	if gate := meta.FindStatusCondition(conditions, departureGated); gate != nil && gate.Status == metav1.ConditionTrue {
+	if gate := gateOf(m); gate != nil {
 		return gate.Message
 	}
 	if s := meta.FindStatusCondition(conditions, v1alpha1.ScheduledCondition); s != nil && s.Status == metav1.ConditionUnknown {
@@ -129,7 +128,7 @@ func (v *view) steps() []step {
 	if v.NextActivation != nil {
 		list = append(list, step{v.NextActivation.Time, "opens"})
 	}
-	if v.NextCleanup != nil {
+	if v.NextCleanup != nil && !v.kept {
 		list = append(list, step{v.NextCleanup.Time, "closes"})
 	}
 	slices.SortStableFunc(list, func(a, b step) int { return a.at.Compare(b.at) })

@@ -68,6 +68,7 @@ const (
 	stateError      state = "Error"      // a step failed
 	stateUnreadable state = "Unreadable" // the schedule cannot be read
 	stateBlocked    state = "Blocked"    // something that the spec names is missing
+	stateHeld       state = "Held"       // is to leave, and may not yet
 	stateLeaving    state = "Leaving"    // a graceful departure
 	stateWaiting    state = "Waiting"    // outside its window
 	stateRunning    state = "Running"    // lent
@@ -135,7 +136,7 @@ func explain(m *v1alpha1.ScheduledMachine, now time.Time) explanation {
 		Namespace: m.Namespace, Name: m.Name, Node: v.Node, NextActivation: v.NextActivation, NextCleanup: v.NextCleanup,
 		Because: v.Why, Do: []string{}, Notes: []string{}, view: v,
 	}
-	for _, rule := range []func(*v1alpha1.ScheduledMachine, *explanation) bool{byOwner, byOperator, byTrouble, byClock} {
+	for _, rule := range []func(*v1alpha1.ScheduledMachine, *explanation) bool{byPause, byOwner, byOperator, byTrouble, byGate, byClock} {
 		if rule(m, &e) {
 			break
 		}
@@ -161,6 +162,17 @@ func (e *explanation) patch(spec string) string {
 func (e *explanation) requested(r record) {
 	e.Because = r.sentence()
 	e.Request = &request{By: r.by(), Program: r.program(), Reason: r.Why(), Node: r.Node, RequestedAt: r.RequestedAt}
+}
+
+// byPause explains what is decided and not carried out.
+func byPause(m *v1alpha1.ScheduledMachine, e *explanation) bool {
+	c := suppressed(m)
+	if c == nil || paused(m) {
+		return false
+	}
+	e.Because = c.Message
+	return e.set(statePaused, "actuation is paused in the manager: nothing is done, not even for its owner",
+		"ask the people who run the manager to end the pause: what is due then is done at once")
 }
 
 // byOwner explains what an owner's request did.
@@ -229,6 +241,22 @@ func byTrouble(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		return e.set(stateBlocked, "something that it needs is missing or belongs to somebody else", "show the line Because to the people who run the cluster")
 	}
 	return false
+}
+
+// byGate explains what keeps a machine that is to leave.
+func byGate(m *v1alpha1.ScheduledMachine, e *explanation) bool {
+	c := gateOf(m)
+	if c == nil {
+		return false
+	}
+	e.Because = c.Message
+	return e.set(stateHeld, "it is to leave, and stays until a safety rail lets it go", "wait; to see the others: "+e.rails(m),
+		"to have the machine now, without waiting: "+e.command("give-back"))
+}
+
+// rails is the command line that shows what is held of the machine's Cluster.
+func (e *explanation) rails(m *v1alpha1.ScheduledMachine) string {
+	return fmt.Sprintf("kubectl 5spot -n %s rails --cluster %s", e.Namespace, m.Spec.ClusterName)
 }
 
 // byClock explains what the schedule did.

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+)
+
+// An action is what an audit log says of one action id. Its JSON is an API.
+type action struct {
+	// Line is the last so far.
+	audit.Line
+	// First is the time of the first.
+	First time.Time `json:"first"`
+	// Before are the lines before the last, by outcome.
+	Before map[audit.Outcome]int `json:"before,omitempty"`
+	// Final says that nothing more is said of the action.
+	Final bool `json:"final"`
+
+	matched bool
+}
+
+// actions are those whose last line has not been read yet. The zero value has none.
+type actions struct{ open map[string]*action }
+
+// add adds a line to its action, and returns that if it has ended.
+func (l *actions) add(line audit.Line, matched bool) (action, bool) {
+	a := l.open[line.ActionID]
+	if a == nil {
+		a = &action{First: line.Time}
+	} else {
+		if a.Before == nil {
+			a.Before = map[audit.Outcome]int{}
+		}
+		a.Before[a.Outcome]++
+	}
+	a.Line, a.Final, a.matched = line, line.Outcome.Final(), a.matched || matched
+	if a.Final {
+		delete(l.open, line.ActionID)
+		return *a, true
+	}
+	if l.open == nil {
+		l.open = map[string]*action{}
+	}
+	l.open[line.ActionID] = a
+	return action{}, false
+}
+
+// left are the actions that have not ended, the earliest first.
+func (l *actions) left() []action {
+	list := make([]action, 0, len(l.open))
+	for _, a := range l.open {
+		list = append(list, *a)
+	}
+	slices.SortFunc(list, func(a, b action) int {
+		if c := a.First.Compare(b.First); c != 0 {
+			return c
+		}
+		return strings.Compare(a.ActionID, b.ActionID)
+	})
+	return list
+}
+
+// actionColumns are as wide as the longest kind and outcome: what is read piece by piece
+// cannot be measured first.
+const actionColumns = "%-20s  %-15s  %-18s  %s\n"
+
+// text is the action on one line.
+func (a *action) text() string {
+	what := a.Machine
+	if what == "" {
+		what = "all machines"
+	}
+	what += " of " + orDash(a.Cluster) + ": " + orDash(a.Reason)
+	if a.Lane != "" {
+		what += ", " + a.Lane
+	}
+	if a.GraceSeconds > 0 {
+		what += fmt.Sprintf(", %s of grace", time.Duration(a.GraceSeconds)*time.Second)
+	}
+	if len(a.Before) > 0 {
+		what += fmt.Sprintf("; after %s in %s", a.before(), duration.HumanDuration(a.Time.Sub(a.First)))
+	}
+	what += "; " + a.ActionID
+	return fmt.Sprintf(actionColumns, a.Time.Format(time.RFC3339), oneLine(string(a.Kind)), a.Outcome, oneLine(what))
+}
+
+// before counts what came before the last line.
+func (a *action) before() string {
+	var counts []string
+	for _, outcome := range audit.Outcomes {
+		if n := a.Before[outcome]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, outcome))
+		}
+	}
+	return strings.Join(counts, " and ")
+}
+
+// oneLine keeps what others wrote from looking like a line of ours.
+func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "\ufffd") }

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+)
+
+// auditOptions are the flags of audit. A line that all of them let through is shown with its
+// action.
+type auditOptions struct {
+	machine, cluster, action string
+	kinds, outcomes          choice
+	since, until             past
+	output                   format
+}
+
+func newAudit(o Options) *cobra.Command {
+	a := auditOptions{output: text, kinds: choiceOf(audit.Kinds), outcomes: choiceOf(audit.Outcomes)}
+	cmd := &cobra.Command{
+		Use:   "audit [FILE...]",
+		Short: "Read the manager's decision audit log: who took which machine, when and why",
+		Long: `Read the decision audit log of managers, as --audit-log writes it.
+
+Without FILE, and for -, standard input is read. Each action is printed once, when its
+last line is read: its tries are told together. Actions without a last line come at the
+end. A line that cannot be read is named, and the next is read; the exit code is then 2.`,
+		Example: `  kubectl 5spot audit audit.jsonl
+  kubectl 5spot audit --machine farm/office-hours --since 2d audit.jsonl.1 audit.jsonl
+  tail -f audit.jsonl | kubectl 5spot audit --kind EmergencyRemove,KillSwitch`,
+		RunE: func(_ *cobra.Command, files []string) error {
+			return a.run(o, files)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&a.machine, "machine", "", "only this ScheduledMachine: `NAME`, or NAMESPACE/NAME")
+	flags.StringVar(&a.cluster, "cluster", "", "only this Cluster: `NAME`, or NAMESPACE/NAME")
+	flags.StringVar(&a.action, "action", "", "only the action of this `ID`, and what follows for the same departure")
+	flags.Var(&a.kinds, "kind", "only these kinds of action, separated by commas: "+a.kinds.all())
+	flags.Var(&a.outcomes, "outcome", "only actions with a try that had one of these outcomes: "+a.outcomes.all())
+	flags.Var(&a.since, "since", "only from this time on: RFC 3339, or how long ago, such as 2h")
+	flags.Var(&a.until, "until", "only before this time: RFC 3339, or how long ago")
+	flags.VarP(&a.output, "output", "o", strings.Join(formats, " or ")+": one object for each action and line")
+	return cmd
+}
+
+func (a *auditOptions) run(o Options, files []string) error {
+	if len(files) == 0 {
+		files = []string{"-"}
+	}
+	show, now := shown{a: a, out: o.Out}, o.Now()
+	var log actions
+	unread := 0
+	err := readLines(files, o.In, func(where string, raw []byte, err error) error {
+		var line audit.Line
+		if err == nil {
+			line, err = audit.Parse(raw)
+		}
+		if err != nil {
+			unread++
+			Report(o.Err, fmt.Errorf("%s: %s", where, oneLine(err.Error())))
+			return nil
+		}
+		if action, ended := log.add(line, a.lets(line, now)); ended {
+			return show.action(action)
+		}
+		return nil
+	})
+	if errors.As(err, new(failure)) {
+		return err // Nobody takes the output any more.
+	}
+	if unread > 0 {
+		err = errors.Join(err, fmt.Errorf("lines that could not be read: %d", unread))
+	}
+	return errors.Join(show.end(log.left()), err)
+}
+
+// lets reports whether the flags let a line through.
+func (a *auditOptions) lets(line audit.Line, now time.Time) bool {
+	since, until := a.since.at(now), a.until.at(now)
+	switch {
+	case !names(a.machine, line.Machine), !names(a.cluster, line.Cluster):
+		return false
+	case a.action != "" && line.ActionID != a.action && !strings.HasPrefix(line.ActionID, a.action+"/"):
+		return false
+	case !a.kinds.has(string(line.Kind)), !a.outcomes.has(string(line.Outcome)):
+		return false
+	default:
+		return !line.Time.Before(since) && (until.IsZero() || line.Time.Before(until))
+	}
+}
+
+// names reports whether a flag means key, which is a namespace and a name. An empty one means
+// all.
+func names(want, key string) bool {
+	return want == "" || want == key || !strings.Contains(want, "/") && want == path.Base(key)
+}
+
+// shown counts the actions that it shows.
+type shown struct {
+	a      *auditOptions
+	out    io.Writer
+	header bool
+	count  int
+	by     map[audit.Outcome]int
+}
+
+// action shows one, if the flags let a line of it through.
+func (s *shown) action(a action) error {
+	if !a.matched {
+		return nil
+	}
+	if s.by == nil {
+		s.by = map[audit.Outcome]int{}
+	}
+	s.by[a.Outcome]++
+	s.count++
+	if s.a.output == asJSON {
+		e := json.NewEncoder(s.out)
+		e.SetEscapeHTML(false)
+		return failed("writing", e.Encode(a))
+	}
+	head := ""
+	if !s.header {
+		s.header, head = true, fmt.Sprintf(actionColumns, "TIME", "KIND", "OUTCOME", "MACHINE, REASON AND ACTION")
+	}
+	return write(s.out, head+a.text())
+}
+
+// end shows the actions that have no last line, and how many there were.
+func (s *shown) end(open []action) error {
+	ended := s.count
+	for _, a := range open {
+		if err := s.action(a); err != nil {
+			return err
+		}
+	}
+	if s.a.output == asJSON {
+		return nil
+	}
+	return write(s.out, s.summary(s.count-ended))
+}
+
+// summary counts what was shown, by outcome.
+func (s *shown) summary(open int) string {
+	if s.count == 0 {
+		return "No actions found.\n"
+	}
+	var counts []string
+	for _, outcome := range audit.Outcomes {
+		if n := s.by[outcome]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, outcome))
+		}
+	}
+	text := fmt.Sprintf("\nActions: %d (%s).\n", s.count, strings.Join(counts, ", "))
+	if open > 0 {
+		text += fmt.Sprintf("Without a last line: %d (tried again, unless the manager has ended).\n", open)
+	}
+	return text
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// railsOptions are the flags of rails.
+type railsOptions struct {
+	allNamespaces bool
+	cluster       string
+	output        format
+}
+
+func newRails(o Options, config clientcmd.ClientConfig) *cobra.Command {
+	r := railsOptions{output: text}
+	cmd := &cobra.Command{
+		Use:   "rails",
+		Short: "Show what the safety rails keep of each Cluster, why, and what leaves",
+		Example: `  kubectl 5spot rails
+  kubectl 5spot rails -A
+  kubectl 5spot rails --cluster prod`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return r.run(cmd.Context(), o, config)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "show the Clusters of all namespaces")
+	flags.StringVar(&r.cluster, "cluster", "", "only the Clusters of this `NAME`") // and not one of the kubeconfig
+	flags.VarP(&r.output, "output", "o", strings.Join(formats, " or "))
+	return cmd
+}
+
+func (r *railsOptions) run(ctx context.Context, o Options, config clientcmd.ClientConfig) error {
+	c, err := connect(config)
+	if err != nil {
+		return err
+	}
+	namespace := c.namespace
+	if r.allNamespaces {
+		namespace = ""
+	}
+	objects, err := c.list(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	machines, unread := c.machines(ctx, namespace)
+	now := o.Now().Truncate(time.Second)
+	views := railsOf(r.of(objects), r.machinesOf(machines), unread == nil, now)
+	return errors.Join(r.show(o, views, namespace, now), unread)
+}
+
+// show writes what is known, also where the Machines could not be read.
+func (r *railsOptions) show(o Options, views []clusterRails, namespace string, now time.Time) error {
+	switch {
+	case r.output == asJSON:
+		e := json.NewEncoder(o.Out)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return failed("writing", e.Encode(views))
+	case len(views) == 0:
+		where := ""
+		if r.cluster != "" {
+			where = " of Cluster " + r.cluster
+		}
+		if namespace != "" {
+			where += " in namespace " + namespace
+		}
+		return write(o.Err, "No ScheduledMachines found"+where+".\n")
+	}
+	texts := make([]string, len(views))
+	for i := range views {
+		texts[i] = views[i].text(now)
+	}
+	return write(o.Out, strings.Join(texts, "\n"))
+}
+
+// of leaves out the ScheduledMachines of other Clusters.
+func (r *railsOptions) of(objects []v1alpha1.ScheduledMachine) []*v1alpha1.ScheduledMachine {
+	var list []*v1alpha1.ScheduledMachine
+	for i := range objects {
+		if r.cluster == "" || objects[i].Spec.ClusterName == r.cluster {
+			list = append(list, &objects[i])
+		}
+	}
+	return list
+}
+
+// machinesOf leaves out the Machines of other Clusters.
+func (r *railsOptions) machinesOf(machines []ourMachine) []ourMachine {
+	var list []ourMachine
+	for _, m := range machines {
+		if r.cluster == "" || m.cluster() == r.cluster {
+			list = append(list, m)
+		}
+	}
+	return list
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+)
+
+// kept is a machine whose window closed and that a rail keeps, in the planner's own words.
+func kept(reason departure.Reason, ago time.Duration) func(*v1alpha1.ScheduledMachine) {
+	return func(m *v1alpha1.ScheduledMachine) {
+		p := departure.Plan{Limits: departure.Limits{Cap: departure.Fraction(50_000)}}
+		w := departure.Waiting{Candidate: departure.Candidate{Lane: departure.Scheduled, End: now.Add(-ago)}, Reason: reason}
+		c := condition("DepartureGated", metav1.ConditionTrue, string(reason), p.Explain(w))
+		c.LastTransitionTime = *in(-ago)
+		m.Status.InSchedule, m.Status.NextCleanup = false, in(-ago)
+		m.Status.Conditions = append(m.Status.Conditions, c)
+	}
+}
+
+// frozen is a machine that would join if actuation were not paused.
+func frozen(m *v1alpha1.ScheduledMachine) {
+	m.Status.MachineRef, m.Status.NodeRef = nil, nil
+	m.Status.Conditions = []metav1.Condition{
+		condition("Ready", metav1.ConditionFalse, "ActuationPaused", "Actuation is paused in the manager: nothing is carried out; otherwise: Machine is being created"),
+	}
+}
+
+// leavingMachine is the Machine of a departure that has begun.
+func leavingMachine(name string, reason v1alpha1.DepartureReason, ago time.Duration) metav1.PartialObjectMetadata {
+	m := ofScheduled(name)
+	m.Annotations = map[string]string{v1alpha1.DepartureAnnotation: v1alpha1.NewDeparture(reason, now.Add(-ago), "a1").String()}
+	return m
+}
+
+func ofScheduled(name string) metav1.PartialObjectMetadata {
+	return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "farm", Name: name + "-machine",
+		Labels: map[string]string{v1alpha1.ScheduledMachineLabel: name, clusterv1.ClusterNameLabel: "prod"},
+	}}
+}
+
+// fleet serves what rails reads of a namespace, and of all.
+func fleet(t *testing.T, machines any, objects ...*v1alpha1.ScheduledMachine) string {
+	t.Helper()
+	list := v1alpha1.ScheduledMachineList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScheduledMachineList"}}
+	for _, m := range objects {
+		list.Items = append(list.Items, *m)
+	}
+	return cluster(t, map[string]any{
+		"/apis/5spot.finos.org/v1alpha1/namespaces/farm/scheduledmachines": list,
+		"/apis/5spot.finos.org/v1alpha1/scheduledmachines":                 list,
+		"/apis/cluster.x-k8s.io/v1beta2/namespaces/farm/machines":          machines,
+		"/apis/cluster.x-k8s.io/v1beta2/machines":                          machines,
+	})
+}
+
+func metadata(items ...metav1.PartialObjectMetadata) metav1.PartialObjectMetadataList {
+	return metav1.PartialObjectMetadataList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}, Items: items,
+	}
+}
+
+func inLab(m *v1alpha1.ScheduledMachine) { m.Spec.ClusterName = "lab" }
+
+func TestRailsShowsEveryCluster(t *testing.T) {
+	t.Parallel()
+	deleting := ofScheduled("by-hand")
+	deleting.DeletionTimestamp = in(-time.Minute)
+	config := fleet(t, metadata(leavingMachine("going", v1alpha1.WindowClosed, 2*time.Minute), leavingMachine("gone", v1alpha1.ScheduledMachineDeleted, time.Minute), deleting, ofScheduled("office")),
+		machine("office"), machine("later", func(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanup = in(7 * time.Hour) }),
+		machine("due", kept(departure.BlastRadiusCap, 4*time.Minute)), machine("wiped", kept(departure.WipeQuarantine, 20*time.Second)),
+		machine("frozen", frozen), machine("stopped", pausedMachine), machine("going", leaving), machine("by-hand"),
+		machine("other", inLab, overdue))
+	const lab = `farm/lab: 1 ScheduledMachine, nothing is kept, and nothing leaves
+`
+	const prod = `farm/prod: 8 ScheduledMachines, 2 paused, 1 held, 1 capped, 3 leaving
+  NAME      STATE     SINCE   REASON            LANE          WHY
+  stopped   paused    -       Paused            -             it is paused: nothing is done, not even for its owner
+  frozen    paused    3h      ActuationPaused   -             Actuation is paused in the manager: nothing is carried out; otherwise: Machine is being created
+  wiped     held      20s     WipeQuarantine    -             Nearly all machines of the Cluster are to leave at once: that has to be confirmed first
+  due       capped    4m      BlastRadiusCap    -             At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others, until 2025-01-15T17:06:00Z at the latest
+  going     leaving   2m      WindowClosed      scheduled     Machine going-machine
+  by-hand   leaving   60s     -                 -             its Machine is being deleted, and no departure is on record yet
+  gone      leaving   60s     Deleted           unscheduled   Machine gone-machine
+  Next: office closes in 6h: Wed 2025-01-15 18:00:00 EST (2025-01-15T23:00:00Z)
+`
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"Namespace": {[]string{"rails"}, lab + "\n" + prod},
+		"All":       {[]string{"rails", "-A"}, lab + "\n" + prod},
+		"One":       {[]string{"rails", "--cluster", "prod"}, prod},
+		"Quiet":     {[]string{"rails", "--cluster=lab"}, lab},
+	} {
+		if diff := cmp.Diff(result{Out: tc.want}, run("", append(tc.args, config)...)); diff != "" {
+			t.Errorf("%s: -want, +got:\n%s", name, diff)
+		}
+	}
+	want := result{Err: "No ScheduledMachines found of Cluster mars in namespace farm.\n"}
+	if diff := cmp.Diff(want, run("", "rails", "--cluster", "mars", config)); diff != "" {
+		t.Errorf("None: -want, +got:\n%s", diff)
+	}
+}
+
+// TestRailsSaysWhatTheConditionSays holds the plugin to the planner's words, for every reason
+// that there is.
+func TestRailsSaysWhatTheConditionSays(t *testing.T) {
+	t.Parallel()
+	for reason, state := range map[departure.Reason]string{
+		departure.ActuationPaused: "paused", departure.ClockSuspect: "held", departure.WarmingUp: "held",
+		departure.WipeQuarantine: "held", departure.BlastRadiusCap: "capped", "LaterVersion": "held",
+	} {
+		m := machine("office", kept(reason, time.Minute))
+		said := m.Status.Conditions[len(m.Status.Conditions)-1]
+		got := run("", "rails", "-o", "json", fleet(t, metadata(), m))
+		var views []struct {
+			Machines []struct {
+				State, Reason, Message string
+				Since                  metav1.Time
+			}
+		}
+		if err := json.Unmarshal([]byte(got.Out), &views); err != nil || len(views) != 1 || len(views[0].Machines) != 1 {
+			t.Fatalf("%v: %+v", err, got)
+		}
+		row := views[0].Machines[0]
+		if row.State != state || row.Reason != said.Reason || row.Message != said.Message || !row.Since.Equal(&said.LastTransitionTime) {
+			t.Errorf("%s: got %+v, want %s and %+v", reason, row, state, said)
+		}
+		why := run("", "why", "office", cluster(t, map[string]any{path("office"): m}))
+		if !strings.Contains(why.Out, "Because:   "+said.Message+"\n") || strings.Contains(why.Out, "nobody has acted") || strings.Contains(why.Out, "overdue") {
+			t.Errorf("%s: why says\n%s", reason, why.Out)
+		}
+		if list := run("", "status", "office", cluster(t, map[string]any{path("office"): m})); !strings.Contains(list.Out, "Why:         "+said.Message+"\n") {
+			t.Errorf("%s: status says\n%s", reason, list.Out)
+		}
+	}
+}
+
+// TestRailsKnowsWhatItDoesNotKnow has somebody who may see no Machines.
+func TestRailsKnowsWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	config := fleet(t, refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "ada cannot list machines"), machine("office", constant), machine("x", kept(departure.WarmingUp, time.Second)))
+	want := result{
+		Out: `farm/prod: 2 ScheduledMachines, 1 held, who is leaving is unknown
+  NAME   STATE   SINCE   REASON   LANE   WHY
+  x      held    1s      WarmUp   -      The manager has begun to lead: it first looks at how many machines there were, and makes sure that no other one leads
+`,
+		Err: "error: listing machines: ada cannot list machines\n", Code: 1,
+	}
+	if diff := cmp.Diff(want, run("", "rails", config)); diff != "" {
+		t.Errorf("Unknown is not nobody.\n-want, +got:\n%s", diff)
+	}
+	if got := run("", "rails", "-o", "json", config); got.Code != 1 || !strings.Contains(got.Out, `"leavingUnknown": true`) {
+		t.Errorf("for programs: %+v", got)
+	}
+}
+
+// TestRailsOfADepartureThatIsHeldUp has actuation paused after a departure began.
+func TestRailsOfADepartureThatIsHeldUp(t *testing.T) {
+	t.Parallel()
+	got := run("", "rails", "-o", "json", fleet(t, metadata(leavingMachine("office", v1alpha1.WindowClosed, time.Hour)), machine("office", kept(departure.ActuationPaused, time.Minute))))
+	const want = `[
+  {
+    "namespace": "farm",
+    "cluster": "prod",
+    "total": 1,
+    "machines": [
+      {
+        "name": "office",
+        "state": "paused",
+        "reason": "ActuationPaused",
+        "message": "The manager is paused: it takes no machine away",
+        "since": "2025-01-15T16:59:00Z",
+        "machine": "office-machine",
+        "lane": "scheduled",
+        "actionID": "a1"
+      }
+    ]
+  }
+]
+`
+	if diff := cmp.Diff(result{Out: want}, got); diff != "" {
+		t.Errorf("What keeps it comes first, and what began is not forgotten.\n-want, +got:\n%s", diff)
+	}
+}
+
+func TestWhyOfWhatARailKeeps(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		object *v1alpha1.ScheduledMachine
+		want   []string
+	}{
+		"Capped": {
+			"Waiting is all there is to do, but for the owner.", machine("office", kept(departure.BlastRadiusCap, 4*time.Minute)),
+			[]string{
+				"State:     Held: it is to leave, and stays until a safety rail lets it go\n",
+				"kubectl 5spot -n farm rails --cluster prod\n", "to have the machine now, without waiting: kubectl 5spot -n farm give-back office\n",
+			},
+		},
+		"Frozen": {
+			"A pause of the manager is nobody's mistake about the machine.", machine("office", frozen),
+			[]string{
+				"State:     Paused: actuation is paused in the manager: nothing is done, not even for its owner\n",
+				"Because:   Actuation is paused in the manager: nothing is carried out; otherwise: Machine is being created\n",
+			},
+		},
+		"OwnerWaits": {
+			"The owner is not told that it is being given back.", machine("office", frozen, asked(java)),
+			[]string{"State:     Paused: actuation is paused in the manager", "Note:      its owner has asked for it, and the request is kept\n"},
+		},
+		"OwnerFirst": {
+			"A request waits for nobody.", machine("office", kept(departure.BlastRadiusCap, time.Minute), asked(java)),
+			[]string{"State:     Returning: "},
+		},
+		"Deleting": {
+			"What is deleted waits, too.", machine("office", going, kept(departure.WipeQuarantine, time.Minute)),
+			[]string{"State:     Deleting: ", "Because:   Nearly all machines of the Cluster are to leave at once"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := run("", "why", "office", cluster(t, map[string]any{path("office"): tc.object}))
+			for _, want := range tc.want {
+				if got.Code != 0 || !strings.Contains(got.Out, want) {
+					t.Errorf("%s\nwant %q in\n%s%s", tc.reason, want, got.Out, got.Err)
+				}
+			}
+		})
+	}
+}

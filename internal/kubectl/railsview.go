@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// clusterRails is what rails shows of a Cluster. Its JSON is an API.
+type clusterRails struct {
+	Namespace string `json:"namespace"`
+	Cluster   string `json:"cluster"`
+	// Total is how many ScheduledMachines it has.
+	Total int `json:"total"`
+	// Machines are those that are kept or leave.
+	Machines []railed `json:"machines"`
+	// LeavingUnknown says that Machines could not be read: others may be leaving, too.
+	LeavingUnknown bool `json:"leavingUnknown,omitempty"`
+	// Next is whose window closes next, absent if none does.
+	Next *closing `json:"next,omitempty"`
+}
+
+// railed is a machine that is kept, or leaves.
+type railed struct {
+	Name  string     `json:"name"`
+	State railsState `json:"state"`
+	// Reason and Message are those of the condition that keeps it, or the reason on record.
+	Reason  string       `json:"reason,omitempty"`
+	Message string       `json:"message,omitempty"`
+	Since   *metav1.Time `json:"since,omitempty"`
+	// Machine, Lane and ActionID are those of a departure that has begun.
+	Machine  string                 `json:"machine,omitempty"`
+	Lane     v1alpha1.DepartureLane `json:"lane,omitempty"`
+	ActionID string                 `json:"actionID,omitempty"`
+}
+
+// closing is the end of a window.
+type closing struct {
+	Name string      `json:"name"`
+	At   metav1.Time `json:"at"`
+
+	zone *time.Location
+}
+
+// railsState is what a rail does to a machine.
+type railsState string
+
+const (
+	railPaused  railsState = "paused"  // nothing is done
+	railHeld    railsState = "held"    // a gate is closed
+	railCapped  railsState = "capped"  // others leave first
+	railLeaving railsState = "leaving" // the departure has begun
+)
+
+// railsStates are all, in the order in which they are shown.
+var railsStates = []railsState{railPaused, railHeld, railCapped, railLeaving}
+
+// railsOf says it of every Cluster, in the words of the conditions and of the departure
+// records. It plans nothing again. known says that the Machines were read.
+func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known bool, now time.Time) []clusterRails {
+	departing := map[types.NamespacedName]railed{}
+	clusters := map[types.NamespacedName]*clusterRails{}
+	of := func(namespace, name string) *clusterRails {
+		key := types.NamespacedName{Namespace: namespace, Name: name}
+		if clusters[key] == nil {
+			clusters[key] = &clusterRails{Namespace: namespace, Cluster: name, Machines: []railed{}, LeavingUnknown: !known}
+		}
+		return clusters[key]
+	}
+	for i := range machines {
+		if d, ok := departureOf(&machines[i]); ok {
+			departing[types.NamespacedName{Namespace: machines[i].Namespace, Name: d.Name}] = d
+		}
+	}
+	for _, m := range objects {
+		c, key := of(m.Namespace, m.Spec.ClusterName), types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
+		c.Total++
+		left, leaves := departing[key]
+		delete(departing, key)
+		switch row, kept := keptOf(m); {
+		case kept:
+			row.Machine, row.Lane, row.ActionID = left.Machine, left.Lane, left.ActionID
+			c.Machines = append(c.Machines, row)
+		case leaves:
+			c.Machines = append(c.Machines, left)
+		default:
+			c.closes(m, now)
+		}
+	}
+	for i := range machines { // Of ScheduledMachines that are gone.
+		key := types.NamespacedName{Namespace: machines[i].Namespace, Name: machines[i].scheduled()}
+		if left, ok := departing[key]; ok {
+			c := of(machines[i].Namespace, machines[i].cluster())
+			c.Machines = append(c.Machines, left)
+			delete(departing, key)
+		}
+	}
+	return sorted(clusters)
+}
+
+// keptOf says what keeps a machine, and false if nothing does.
+func keptOf(m *v1alpha1.ScheduledMachine) (railed, bool) {
+	row := railed{Name: m.Name}
+	c := gateOf(m)
+	switch {
+	case paused(m):
+		row.State, row.Reason, row.Message = railPaused, clusterv1.PausedReason, pausedWhy
+		if c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.PausedCondition); c != nil && c.Status == metav1.ConditionTrue {
+			row.Message, row.Since = cmp.Or(c.Message, pausedWhy), &c.LastTransitionTime
+		}
+		return row, true
+	case suppressed(m) != nil:
+		row.State, c = railPaused, suppressed(m)
+	case c == nil:
+		return railed{}, false
+	case c.Reason == v1alpha1.BlastRadiusCapReason:
+		row.State = railCapped
+	default:
+		row.State = railHeld
+	}
+	row.Reason, row.Message, row.Since = c.Reason, c.Message, &c.LastTransitionTime
+	return row, true
+}
+
+// departureOf says why a Machine leaves, and false if it does not.
+func departureOf(m *ourMachine) (railed, bool) {
+	row := railed{Name: m.scheduled(), State: railLeaving, Machine: m.Name}
+	if d, ok := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation]); ok {
+		row.Reason, row.Lane, row.ActionID, row.Since = string(d.Reason), d.Lane, d.ActionID, &d.Since
+		return row, true
+	}
+	row.Since, row.Message = m.DeletionTimestamp, "its Machine is being deleted, and no departure is on record yet"
+	return row, !m.DeletionTimestamp.IsZero()
+}
+
+// closes keeps whose window closes first.
+func (c *clusterRails) closes(m *v1alpha1.ScheduledMachine, now time.Time) {
+	at := m.Status.NextCleanup
+	if at == nil || !at.After(now) || m.Status.MachineRef == nil || idle(m) != "" {
+		return
+	}
+	if c.Next == nil || at.Before(&c.Next.At) {
+		v := viewOf(m, now)
+		c.Next = &closing{Name: m.Name, At: *at, zone: v.zone}
+	}
+}
+
+func sorted(clusters map[types.NamespacedName]*clusterRails) []clusterRails {
+	views := make([]clusterRails, 0, len(clusters))
+	for _, c := range clusters {
+		slices.SortFunc(c.Machines, func(a, b railed) int {
+			return cmp.Or(
+				cmp.Compare(slices.Index(railsStates, a.State), slices.Index(railsStates, b.State)),
+				a.since().Compare(b.since()), cmp.Compare(a.Name, b.Name))
+		})
+		views = append(views, *c)
+	}
+	slices.SortFunc(views, func(a, b clusterRails) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Cluster, b.Cluster))
+	})
+	return views
+}
+
+func (r *railed) since() time.Time {
+	if r.Since == nil {
+		return time.Time{}
+	}
+	return r.Since.Time
+}
