@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package monitoring answers one question: do the alerts and the dashboard of
+// config/monitoring say what they are for? Prometheus' own engine reads every expression of
+// them over samples of a quiet fleet, and over samples of one with a fault.
+package monitoring
+
+import (
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/rules"
+	"sigs.k8s.io/yaml"
+)
+
+// faults are what each alert is for: the samples that differ from those of a quiet fleet, from
+// the beginning on. Counters grow from zero to their value. Those with a time, in milliseconds,
+// jump to it, and gauges have it for one scrape.
+var faults = map[string]string{
+	"FivespotOwnerWaits":                    "# TYPE fivespot_reclaim_latency_seconds histogram\nfivespot_reclaim_latency_seconds_bucket{stage=\"deleted\",le=\"1\"} 4\nfivespot_reclaim_latency_seconds_bucket{stage=\"deleted\",le=\"5\"} 4",
+	"FivespotMachineNotGivenBack":           `fivespot_machines{phase="EmergencyRemove",namespace="farm",cluster="prod"} 1`,
+	"FivespotOwnersNotSeen":                 `fivespot_machine_conditions{condition="WorkloadClusterReachable",status="False",namespace="farm",cluster="prod"} 3`,
+	"FivespotMachinesPaused":                `fivespot_machine_conditions{condition="Paused",status="True",namespace="farm",cluster="prod"} 3`,
+	"FivespotOwnersNotProtected":            `fivespot_machine_conditions{condition="OwnerProtected",status="Unknown",namespace="farm",cluster="prod"} 1`,
+	"FivespotRapidReReclaims":               `fivespot_rapid_re_reclaims_total 40`,
+	"FivespotEdgesLate":                     "# TYPE fivespot_transition_lag_seconds histogram\nfivespot_transition_lag_seconds_bucket{le=\"1\"} 40\nfivespot_transition_lag_seconds_bucket{le=\"10\"} 40",
+	"FivespotMachinesInError":               `fivespot_machines{phase="Error",namespace="farm",cluster="prod"} 1`,
+	"FivespotMachinesNotReady":              `fivespot_machine_conditions{condition="Ready",status="False",namespace="farm",cluster="prod"} 1`,
+	"FivespotActuationPaused":               `fivespot_actuation_paused 1`,
+	"FivespotDeparturesCapped":              `fivespot_departures_capped_total{cluster="farm/prod",lane="unscheduled"} 40 3600000`,
+	"FivespotWipeQuarantined":               `fivespot_wipe_quarantined{cluster="farm/prod"} 1 3600000`,
+	"FivespotClockSkew":                     `fivespot_clock_skew_seconds -45`,
+	"FivespotAuditWriteErrors":              `fivespot_audit_write_errors_total 240`,
+	"FivespotNotRunning":                    ``,
+	"FivespotControllerFails":               `fivespot_reconcile_failures_total{controller="reclaim"} 240`,
+	"FivespotRuntimeExtensionNotRegistered": `fivespot_runtime_extension{state="Refused"} 1`,
+}
+
+// silent is the alert for which there are no samples at all.
+const silent = "FivespotNotRunning"
+
+const (
+	length = 2 * time.Hour
+	scrape = 30 * time.Second
+)
+
+var start = time.Unix(1_800_000_000, 0)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// alerts reads the rules as promtool would.
+func alerts(t *testing.T) []rulefmt.Rule {
+	t.Helper()
+	var object struct {
+		Spec map[string]any `json:"spec"`
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "../../config/monitoring/rule.yaml")), &object); err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(object.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, errs := rulefmt.Parse(text, false, model.LegacyValidation)
+	for _, err := range errs {
+		t.Error(err)
+	}
+	var list []rulefmt.Rule
+	for _, g := range groups.Groups {
+		list = append(list, g.Rules...)
+	}
+	if len(list) == 0 {
+		t.Fatal("no alerts")
+	}
+	return list
+}
+
+func engine(t *testing.T) *promql.Engine {
+	t.Helper()
+	e := promql.NewEngine(promql.EngineOpts{
+		Logger: promslog.NewNopLogger(), MaxSamples: 1 << 22, Timeout: time.Minute, LookbackDelta: 5 * time.Minute,
+		EnableAtModifier: true, EnableNegativeOffset: true,
+	})
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+// firing evaluates every alert over the samples, and returns since when each has fired.
+func firing(t *testing.T, samples *history) map[string]time.Duration {
+	t.Helper()
+	query := rules.EngineQueryFunc(engine(t), samples)
+	fired := map[string]time.Duration{}
+	for _, r := range alerts(t) {
+		expr, err := parser.ParseExpr(r.Expr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule := rules.NewAlertingRule(r.Alert, expr, time.Duration(r.For), time.Duration(r.KeepFiringFor),
+			labels.FromMap(r.Labels), labels.FromMap(r.Annotations), labels.EmptyLabels(), "", true, promslog.NewNopLogger())
+		for at := time.Duration(0); at <= length; at += time.Minute {
+			if _, err := rule.Eval(t.Context(), 0, start.Add(at), query, nil, 0); err != nil {
+				t.Fatalf("%s: %v", r.Alert, err)
+			}
+			active := slices.DeleteFunc(rule.ActiveAlerts(), func(a *rules.Alert) bool { return a.State != rules.StateFiring })
+			if _, already := fired[r.Alert]; !already && len(active) > 0 {
+				fired[r.Alert] = at
+				told(t, r, active)
+			}
+		}
+	}
+	return fired
+}
+
+// told looks at what people read: every label that a text names is there.
+func told(t *testing.T, r rulefmt.Rule, active []*rules.Alert) {
+	t.Helper()
+	for _, a := range active {
+		a.Annotations.Range(func(l labels.Label) {
+			if strings.Contains(l.Value, "<error") || strings.Contains(l.Value, "<no value>") || strings.Contains(l.Value, " / ") || strings.Contains(l.Value, "Cluster  ") {
+				t.Errorf("%s: %s says %q", r.Alert, l.Name, l.Value)
+			}
+		})
+	}
+}
+
+func TestNoAlertOfAQuietFleet(t *testing.T) {
+	if fired := firing(t, record(t, "")); len(fired) > 0 {
+		t.Errorf("nothing is wrong, and these fire: %v", fired)
+	}
+}
+
+func TestEachAlertFiresForItsFault(t *testing.T) {
+	for _, r := range alerts(t) {
+		t.Run(r.Alert, func(t *testing.T) {
+			fault, ok := faults[r.Alert]
+			if !ok {
+				t.Fatal("nobody knows its fault")
+			}
+			samples := record(t, fault)
+			if r.Alert == silent {
+				samples = &history{}
+			}
+			fired := firing(t, samples)
+			at, ok := fired[r.Alert]
+			if !ok || at < time.Duration(r.For) {
+				t.Errorf("it fires after %v, %t, want not before %v: %v", at, ok, time.Duration(r.For), fired)
+			}
+			delete(fired, r.Alert)
+			if len(fired) > 0 {
+				t.Errorf("others fire for the same fault: %v", fired)
+			}
+		})
+	}
+}
+
+func TestEveryFaultHasItsAlert(t *testing.T) {
+	known := map[string]bool{}
+	for _, r := range alerts(t) {
+		known[r.Alert] = true
+	}
+	for name := range faults {
+		if !known[name] {
+			t.Errorf("there is no alert %s", name)
+		}
+	}
+}
+
+// TestEveryPanelHasData reads each query at the end of the history, as Grafana would.
+func TestEveryPanelHasData(t *testing.T) {
+	samples, e := record(t, ""), engine(t)
+	for title, queries := range panels(t) {
+		for _, expr := range queries {
+			q, err := e.NewInstantQuery(t.Context(), samples, nil, expr, start.Add(length))
+			if err != nil {
+				t.Errorf("%s: %v", title, err)
+				continue
+			}
+			result := q.Exec(t.Context())
+			vector, err := result.Vector()
+			if err != nil || len(vector) == 0 {
+				t.Errorf("%s: no data for %s: %v", title, expr, err)
+			}
+			for _, s := range vector {
+				if math.IsNaN(s.F) {
+					t.Errorf("%s: %s is no number for %s", title, expr, s.Metric)
+				}
+			}
+			q.Close()
+		}
+	}
+}
+
+// panels returns the queries of the dashboard by the title of their panel.
+func panels(t *testing.T) map[string][]string {
+	t.Helper()
+	var dashboard struct {
+		Panels []struct {
+			Type, Title string
+			Targets     []struct{ Expr string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "../../config/monitoring/dashboard.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{}
+	for _, p := range dashboard.Panels {
+		if p.Type == "row" {
+			continue
+		}
+		if p.Title == "" || all[p.Title] != nil || len(p.Targets) == 0 {
+			t.Errorf("a panel without a title of its own, or without a query: %q", p.Title)
+		}
+		for _, target := range p.Targets {
+			all[p.Title] = append(all[p.Title], strings.ReplaceAll(target.Expr, "$__rate_interval", "5m"))
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("no panels")
+	}
+	return all
+}
