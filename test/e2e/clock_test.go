@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
 // ahead is how long before its edge the manager starts whose clock is shifted.
@@ -42,7 +45,7 @@ func TestEdgeIsMetInRealTime(t *testing.T) {
 	l.must(shared.Manager.Stop())
 	defer func() { l.must(shared.Manager.Start(timeout(t, patience))) }()
 	mark, comes := l.mark(), time.Now().Add(ahead)
-	l.startProgram("5spot-edge", shifted, "--clock-offset="+edge.Sub(comes).String())
+	l.startProgram("5spot-edge", shifted, append(slices.Clone(system.Unmetered), "--clock-offset="+edge.Sub(comes).String())...)
 	l.waitPhase(closes, inactive, metav1.ConditionTrue)
 	l.waitPhase(opens, active, metav1.ConditionTrue)
 	met := 0

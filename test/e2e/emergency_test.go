@@ -14,6 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -252,13 +253,7 @@ func TestOwnerDoesNotWaitForTheBackOffOfAnOutage(t *testing.T) {
 	sm := l.running("box", nil)
 	f, node := l.family(sm), l.node(sm)
 	lift := l.refuse("cluster.x-k8s.io", "machines", "the webhook of Cluster API is down", "UPDATE")
-	l.must(plane.Until(timeout(t, patience), func(ctx context.Context) error {
-		patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"e2e":"probe"}}}`))
-		if err := shared.Management.Client.Patch(ctx, f.machine.DeepCopy(), patch, client.DryRunAll); err == nil {
-			return fmt.Errorf("updates of Machines are not refused yet")
-		}
-		return nil
-	}))
+	l.waitRefused(f.machine, true)
 	l.askBack(node, "java")
 	l.waitPhase(sm, emergency, "")
 	// The Machine cannot be told to skip its drain, and is deleted all the same: Cluster
@@ -270,14 +265,43 @@ func TestOwnerDoesNotWaitForTheBackOffOfAnOutage(t *testing.T) {
 		}
 		return client.IgnoreNotFound(err)
 	}))
-	pause(t, 22*time.Second)
+	// A back-off that doubles from a second to 15 s would try after 30 s and after 45 s.
+	pause(t, 31*time.Second)
+	mark := l.mark()
 	lift()
-	begin := time.Now()
+	l.waitRefused(f.machine, false)
+	over := time.Now()
 	l.waitGone(f.machine)
-	if took := time.Since(begin); took > 12*time.Second {
+	writes := l.writes(mark)
+	i := slices.IndexFunc(writes, func(e auditv1.Event) bool {
+		return accepted(e) && e.Verb == "patch" && e.ObjectRef.Resource == "machines" && e.ObjectRef.Subresource == ""
+	})
+	if i < 0 {
+		t.Fatalf("nobody let the Machine go:\n%s", describeAll(writes))
+	}
+	if took := writes[i].RequestReceivedTimestamp.Sub(over); took > 8*time.Second {
 		t.Errorf("an owner who waited for an outage must not wait for a back-off after it: %v", took)
 	}
 	l.wantReclaimed(sm, "java")
+}
+
+// waitRefused waits until updates of a Machine are refused, or no longer.
+func (l *lab) waitRefused(m *clusterv1.Machine, refused bool) {
+	l.t.Helper()
+	patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"e2e":"probe"}}}`))
+	l.must(plane.Until(timeout(l.t, patience), func(ctx context.Context) error {
+		err := shared.Management.Client.Patch(ctx, m.DeepCopy(), patch, client.DryRunAll)
+		switch {
+		case refused && apierrors.IsInvalid(err):
+			return nil
+		case refused && err == nil:
+			return errors.New("updates of Machines are not refused yet")
+		case refused:
+			return err
+		default:
+			return client.IgnoreNotFound(err)
+		}
+	}))
 }
 
 func TestOwnerOfADisabledMachineGetsTheBoxBack(t *testing.T) {

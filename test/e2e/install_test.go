@@ -28,7 +28,8 @@ func TestTheAgentIsInstalledWhereSomebodyAsksForIt(t *testing.T) {
 	t.Parallel()
 	l := newNamespace(t, "install")
 	w, err := shared.NewWorkload(timeout(t, patience), plane.WorkloadOptions{
-		Name: "install", Namespace: "install", ClusterOptions: plane.ClusterOptions{NodeMonitorGrace: 10 * time.Minute},
+		Name: "install", Namespace: "install",
+		ClusterOptions: plane.ClusterOptions{NodeMonitorGrace: 10 * time.Minute, AuditBodies: system.JudgedInWorkload},
 	})
 	l.must(err)
 	objects, err := manifests.Objects()

@@ -67,7 +67,7 @@ func (l *lab) newCluster() {
 func (l *lab) newWorkload(o plane.WorkloadOptions) {
 	l.t.Helper()
 	ctx := timeout(l.t, patience)
-	o.Namespace, o.Name = l.Key.Namespace, l.Key.Name
+	o.Namespace, o.Name, o.AuditBodies = l.Key.Namespace, l.Key.Name, system.JudgedInWorkload
 	w, err := shared.NewWorkload(ctx, o)
 	l.must(err)
 	l.Workload = w

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -34,13 +35,14 @@ func TestTheOtherReplicaServesAnOwnerWhenTheLeaderDies(t *testing.T) {
 	l.waitLeader(first)
 }
 
-// startManager starts a manager as it ships, which ends with the test.
+// startManager starts a manager whose departures are not metered, and which ends with the
+// test.
 func (l *lab) startManager(name string, args ...string) *plane.Process {
 	l.t.Helper()
-	return l.startProgram(name, shared.Program("manager"), args...)
+	return l.startProgram(name, shared.Program("manager"), slices.Concat(system.Unmetered, args)...)
 }
 
-// startProgram is startManager for a manager that was built for a test.
+// startProgram starts a program that is a manager with just these arguments.
 func (l *lab) startProgram(name, program string, args ...string) *plane.Process {
 	l.t.Helper()
 	proc, err := shared.NewAddon(timeout(l.t, patience), plane.AddonOptions{

@@ -157,7 +157,7 @@ func newRealLab(t *testing.T, name string) (*lab, string) {
 		t.Skip(err)
 	}
 	l := newNamespace(t, name)
-	l.newWorkload(plane.WorkloadOptions{RealNodes: true, ClusterOptions: plane.ClusterOptions{AuditBodies: []string{""}}})
+	l.newWorkload(plane.WorkloadOptions{RealNodes: true})
 	program := filepath.Join(t.TempDir(), ownersProgram)
 	l.must(copyProgram(shared.Bin("pause"), program))
 	ctx := timeout(t, patience)

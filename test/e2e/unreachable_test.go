@@ -20,7 +20,8 @@ func TestMachinesLeaveAClusterThatCannotBeReached(t *testing.T) {
 	t.Parallel()
 	l := newNamespace(t, "dark")
 	w, err := shared.NewWorkload(timeout(t, patience), plane.WorkloadOptions{
-		Name: "dark", Namespace: "dark", ClusterOptions: plane.ClusterOptions{NodeMonitorGrace: 10 * time.Minute},
+		Name: "dark", Namespace: "dark",
+		ClusterOptions: plane.ClusterOptions{NodeMonitorGrace: 10 * time.Minute, AuditBodies: system.JudgedInWorkload},
 	})
 	l.must(err)
 	start := func(name string, mutate func(*v1alpha1.ScheduledMachine)) *v1alpha1.ScheduledMachine {

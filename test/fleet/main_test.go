@@ -21,12 +21,15 @@ var (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(klog.Background())
-	os.Exit(system.Main(system.Options{}, prepare, m.Run))
+	o := system.Options{Plane: plane.Options{Management: plane.ClusterOptions{AuditBodies: system.JudgedInManagement}}}
+	os.Exit(system.Main(o, prepare, func() int { return max(m.Run(), shared.Judge()) }))
 }
 
 func prepare(ctx context.Context, s *system.System) (err error) {
 	shared = s
-	if lab, err = s.NewWorkload(ctx, plane.WorkloadOptions{Namespace: "lab", Name: "lab"}); err != nil {
+	if lab, err = s.NewWorkload(ctx, plane.WorkloadOptions{
+		Namespace: "lab", Name: "lab", ClusterOptions: plane.ClusterOptions{AuditBodies: system.JudgedInWorkload},
+	}); err != nil {
 		return err
 	}
 	return lab.EnsureNamespace(ctx, "lab")

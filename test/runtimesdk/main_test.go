@@ -5,6 +5,7 @@ package runtimesdk
 import (
 	"context"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
@@ -17,7 +18,11 @@ var shared *system.System
 
 func TestMain(m *testing.M) {
 	o := system.Options{
-		Plane:            plane.Options{FeatureGates: map[string]bool{"ClusterTopology": true, "RuntimeSDK": true}},
+		Plane: plane.Options{
+			FeatureGates: map[string]bool{"ClusterTopology": true, "RuntimeSDK": true},
+			// Some Clusters here are made of the management cluster.
+			Management: plane.ClusterOptions{AuditBodies: slices.Concat(system.JudgedInManagement, system.JudgedInWorkload)},
+		},
 		RuntimeExtension: true,
 		// As in a pod, but for the address.
 		ManagerArgs: []string{"--pod=" + system.ManagerAccount.Namespace + "/manager-0", "--reclaim-agent-image=none"},
@@ -26,5 +31,5 @@ func TestMain(m *testing.M) {
 		shared = s
 		return nil
 	}
-	os.Exit(system.Main(o, use, m.Run))
+	os.Exit(system.Main(o, use, func() int { return max(m.Run(), shared.Judge()) }))
 }

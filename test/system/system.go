@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -32,6 +33,10 @@ var ManagerAccount = client.ObjectKey{Namespace: "5spot-system", Name: "fivespot
 // ManagerUser is the user of the manager, as the audit log shows it.
 var ManagerUser = plane.ServiceAccountName(ManagerAccount)
 
+// Unmetered are arguments of a manager whose machines leave as soon as they are to, so that
+// what is tested is not how many leave at once.
+var Unmetered = []string{"--departure-cap-fraction=0", "--wipe-guard=false"}
+
 // Options say how to run 5-Spot. The zero value is good.
 type Options struct {
 	// Plane is the local plane to start.
@@ -42,7 +47,7 @@ type Options struct {
 	// RuntimeExtension has the manager register its runtime extension, at the address
 	// of this machine.
 	RuntimeExtension bool
-	// ManagerArgs are appended to the manager's command line.
+	// ManagerArgs are appended to the manager's command line, behind Unmetered.
 	ManagerArgs []string
 }
 
@@ -92,7 +97,7 @@ func install(ctx context.Context, p *plane.Plane, o Options) (*System, error) {
 	}
 	addon := plane.AddonOptions{
 		Name: ManagerName, Path: s.Program("manager"), Manifests: manifests, ServiceAccount: ManagerAccount,
-		Args: o.ManagerArgs,
+		Args: slices.Concat(Unmetered, o.ManagerArgs),
 	}
 	if o.RuntimeExtension {
 		addon.URLFlag = "--runtime-extension-url"

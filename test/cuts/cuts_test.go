@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cuts
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// patience is how long one step may take on a busy machine.
+const patience = 2 * time.Minute
+
+// An edit replaces text that a source file has once.
+type edit struct{ file, text, by string }
+
+// leave is a departure that is asked for, and waited for.
+type leave func(c *specs.Cluster, sm *v1alpha1.ScheduledMachine)
+
+func windowEnds(c *specs.Cluster, sm *v1alpha1.ScheduledMachine) {
+	c.SetSchedule(sm, specs.Closed())
+	c.WaitPhase(sm, v1alpha1.PhaseInactive, metav1.ConditionTrue)
+}
+
+// ownerAsks waits until the request is off the ScheduledMachine, whatever else was done.
+func ownerAsks(c *specs.Cluster, sm *v1alpha1.ScheduledMachine) {
+	c.AskBack(c.Node(sm), "java")
+	c.WaitPhase(sm, v1alpha1.PhaseDisabled, metav1.ConditionTrue)
+}
+
+func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		cut    []edit
+		// paused says that the manager is paused once the machine runs.
+		paused bool
+		leave  leave
+		// broken are the rules that are broken, and kept others that had something to say.
+		broken, kept []string
+	}{
+		"NoneWindow": {
+			reason: "What ships keeps every rule.",
+			leave:  windowEnds, kept: []string{"steps", "precondition", "lines", "cap"},
+		},
+		"NoneOwner": {
+			reason: "What ships keeps every rule.",
+			leave:  ownerAsks, kept: []string{"steps", "emergency", "precondition", "lines"},
+		},
+		"Record": {
+			reason: "Nothing says why a machine leaves.",
+			cut:    []edit{{"internal/actuate/remove.go", "\tif id == \"\" {\n", "\tif len(skips) == 0 {\n\t\treturn\n\t}\n\tif id == \"\" {\n"}},
+			leave:  windowEnds, broken: []string{"steps"},
+		},
+		"Order": {
+			reason: "The schedule is turned off while the Machine is on its way.",
+			cut:    []edit{{"internal/lifecycle/emergency.go", "\t\treturn Await\n", "\t\treturn Disarm\n"}},
+			leave:  ownerAsks, broken: []string{"emergency"},
+		},
+		"UID": {
+			reason: "A deletion hits whatever has the name.",
+			cut:    []edit{{"internal/actuate/actuate.go", ", client.Preconditions{UID: new(obj.GetUID())}", ""}},
+			leave:  windowEnds, broken: []string{"precondition"},
+		},
+		"Line": {
+			reason: "Nothing is told of what was done.",
+			cut:    []edit{{"internal/actuate/gate.go", "\ttelemetry.Acted(string(line.Kind), string(line.Outcome))\n\tg.Log.Write(line)\n", "\ttelemetry.Acted(string(line.Kind), string(line.Outcome))\n"}},
+			leave:  windowEnds, broken: []string{"lines"},
+		},
+		"Pause": {
+			reason: "A manager that is paused goes on.",
+			cut:    []edit{{"internal/actuate/gate.go", "return g.Paused || g.DryRun", "return g.DryRun"}},
+			paused: true,
+			leave:  windowEnds, broken: []string{"silence"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			ruling := live(t, tc.cut, tc.paused, tc.leave)
+			var broken []string
+			for _, v := range ruling.Breaks {
+				t.Log(v)
+				broken = append(broken, v.Rule)
+			}
+			slices.Sort(broken)
+			if diff := cmp.Diff(tc.broken, slices.Compact(broken)); diff != "" {
+				t.Errorf("%s\nbroken rules: -want, +got:\n%s", tc.reason, diff)
+			}
+			for _, rule := range tc.kept {
+				if ruling.Judged[rule] == 0 {
+					t.Errorf("rule %s had nothing to say", rule)
+				}
+			}
+		})
+	}
+}
+
+// live has a machine join and leave under a manager with a cut, and returns what the judge
+// says.
+func live(t *testing.T, cut []edit, paused bool, leave leave) *judge.Ruling {
+	t.Helper()
+	dir := t.TempDir()
+	lines := filepath.Join(dir, "audit.jsonl")
+	s := start(t, build(t, dir, cut), "--audit-log="+lines)
+	c := lab(t, s)
+	sm := c.Start(c.NewScheduledMachine("office"))
+	c.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
+	rules := append(judge.Default(), judge.Lines(true), judge.Cap(50_000))
+	if paused {
+		s.Manager.AddArgs("--actuation-paused")
+		must(t, s.Manager.Stop())
+		begin := time.Now()
+		must(t, s.Manager.Start(within(t)))
+		rules = append(rules, judge.Quiet(judge.Silence{From: begin, To: begin.Add(time.Hour)}))
+	}
+	leave(c, sm)
+	must(t, s.Manager.Stop())
+	ruling, err := s.Ruling(lines, rules...)
+	must(t, err)
+	return ruling
+}
+
+// build builds the programs with a cut into dir, and returns where they are.
+func build(t *testing.T, dir string, cut []edit) string {
+	t.Helper()
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	for _, e := range cut {
+		path := filepath.Join(system.Repository(), e.file)
+		text, err := os.ReadFile(path)
+		must(t, err)
+		if strings.Count(string(text), e.text) != 1 {
+			t.Fatalf("%s has %q %d times: name the rail that is to be cut", e.file, e.text, strings.Count(string(text), e.text))
+		}
+		edited := filepath.Join(dir, strings.ReplaceAll(e.file, "/", "-"))
+		must(t, os.WriteFile(edited, []byte(strings.Replace(string(text), e.text, e.by, 1)), 0o600))
+		overlay.Replace[path] = edited
+	}
+	text, err := json.Marshal(overlay)
+	must(t, err)
+	file := filepath.Join(dir, "overlay.json")
+	must(t, os.WriteFile(file, text, 0o600))
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", file, "-o", dir+"/", "./cmd/manager")
+	cmd.Dir = system.Repository()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building without a rail: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// start starts a system that ends with the test.
+func start(t *testing.T, bin string, args ...string) *system.System {
+	t.Helper()
+	s, err := system.Start(within(t), system.Options{
+		Bin: bin, ManagerArgs: args, Plane: plane.Options{Management: plane.ClusterOptions{AuditBodies: system.JudgedInManagement}},
+	})
+	must(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of the manager:\n%s", s.Manager.LogTail(30))
+		}
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// lab is a Cluster of s.
+func lab(t *testing.T, s *system.System) *specs.Cluster {
+	t.Helper()
+	w, err := s.NewWorkload(within(t), plane.WorkloadOptions{
+		Namespace: "lab", Name: "lab", ClusterOptions: plane.ClusterOptions{AuditBodies: system.JudgedInWorkload},
+	})
+	must(t, err)
+	must(t, w.EnsureNamespace(within(t), "lab"))
+	return &specs.Cluster{
+		T: t, Management: s.Management.Client, Workload: w.Client, Namespace: "lab", Patience: patience,
+		NewScheduledMachine: func(name string) *v1alpha1.ScheduledMachine {
+			return system.ScheduledMachine(w, name, infrav1.PlaneMachineSpec{})
+		},
+	}
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// exposed is a metric as the exposition format shows it.
+type exposed struct {
+	Type string
+	// Labels are the names of the labels of its series, in order.
+	Labels []string
+}
+
+var (
+	typeLine   = regexp.MustCompile(`^# TYPE (fivespot_[a-z_]+) ([a-z]+)$`)
+	seriesLine = regexp.MustCompile(`^(fivespot_[a-z_]+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? [^ ]+$`)
+	labelName  = regexp.MustCompile(`([a-z_]+)="(?:[^"\\]|\\.)*"`)
+)
+
+// exposition reads our metrics; those without a series have only a type.
+func exposition(text string) map[string]exposed {
+	all := map[string]exposed{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := typeLine.FindStringSubmatch(line); m != nil {
+			all[m[1]] = exposed{Type: m[2]}
+		}
+		m := seriesLine.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		f := all[m[1]]
+		for _, l := range labelName.FindAllStringSubmatch(m[2], -1) {
+			if l[1] != "le" && !slices.Contains(f.Labels, l[1]) {
+				f.Labels = append(f.Labels, l[1])
+			}
+		}
+		slices.Sort(f.Labels)
+		all[m[1]] = f
+	}
+	return all
+}
+
+// rare are the metrics of a quiet fleet that a manager does not serve before something rare
+// happens to it, or without limits on departures.
+var rare = []string{
+	"fivespot_actions_suppressed_total", "fivespot_actions_dryrun_total", "fivespot_reclaim_requests_screened_total",
+	"fivespot_reconcile_failures_total", "fivespot_unprotected_machines",
+	"fivespot_departures_total", "fivespot_departures_capped_total", "fivespot_departure_oldest_deferred_seconds",
+	"fivespot_wipe_quarantined",
+}
+
+// TestMonitoringKnowsTheManagersMetrics holds the samples over which the alerts and the
+// dashboard are evaluated to what a manager serves.
+func TestMonitoringKnowsTheManagersMetrics(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "metrics")
+	asks := l.running("asks", nil)
+	l.askBack(l.node(asks), "java")
+	l.waitPhase(asks, disabled, "")
+
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+shared.Manager.Flag("diagnostics-address")+"/metrics", nil)
+	l.must(err)
+	response, err := http.DefaultClient.Do(request)
+	l.must(err)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	l.must(err)
+	served := exposition(string(text))
+	samples, err := os.ReadFile("../monitoring/testdata/healthy.prom")
+	l.must(err)
+	assumed := exposition(string(samples))
+	if len(assumed) == 0 {
+		t.Fatal("no samples")
+	}
+	for _, name := range slices.Sorted(maps.Keys(assumed)) {
+		got, ok := served[name]
+		if !ok && slices.Contains(rare, name) {
+			continue
+		}
+		want := assumed[name]
+		if len(want.Labels) == 0 && slices.Contains(rare, name) {
+			want.Labels = got.Labels // The quiet fleet has no series of it.
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: -the samples of test/monitoring, +the manager:\n%s", name, diff)
+		}
+	}
+}

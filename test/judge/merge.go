@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"iter"
+	"slices"
+	"time"
+)
+
+// late is how much later than another a request may be recorded that came in before it. An
+// API server gives a request a minute.
+const late = 90 * time.Second
+
+// Merge returns the records of several logs in the order in which they began: logs have them
+// in the order in which they ended, and what follows from a request may end before it. It
+// keeps the records of 90 s. An error ends it.
+func Merge(logs ...iter.Seq2[Record, error]) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		var waiting []Record
+		for r, err := range interleave(logs) {
+			if err != nil {
+				yield(Record{}, err)
+				return
+			}
+			waiting = insert(waiting, r)
+			var more bool
+			if waiting, more = handOn(waiting, late, yield); !more {
+				return
+			}
+		}
+		handOn(waiting, -1, yield)
+	}
+}
+
+// handOn yields the records that began longer before the last one than age, and returns the
+// others.
+func handOn(waiting []Record, age time.Duration, yield func(Record, error) bool) (rest []Record, more bool) {
+	for len(waiting) > 0 && waiting[len(waiting)-1].At.Sub(waiting[0].At) > age {
+		if !yield(waiting[0], nil) {
+			return nil, false
+		}
+		waiting = waiting[1:]
+	}
+	return waiting, true
+}
+
+// insert puts r behind all that did not begin later. Most begin last.
+func insert(waiting []Record, r Record) []Record {
+	i := len(waiting)
+	for i > 0 && r.At.Before(waiting[i-1].At) {
+		i--
+	}
+	return slices.Insert(waiting, i, r)
+}
+
+// A cursor is a place in a log.
+type cursor struct {
+	head Record
+	err  error
+	more bool
+	next func() (Record, error, bool)
+}
+
+func (c *cursor) advance() { c.head, c.err, c.more = c.next() }
+
+// interleave reads all logs at once, so that no record comes much too late.
+func interleave(logs []iter.Seq2[Record, error]) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		var open []*cursor
+		for _, log := range logs {
+			next, stop := iter.Pull2(log)
+			defer stop()
+			c := &cursor{next: next}
+			c.advance()
+			open = append(open, c)
+		}
+		for {
+			open = slices.DeleteFunc(open, func(c *cursor) bool { return !c.more })
+			if len(open) == 0 {
+				return
+			}
+			first := slices.MinFunc(open, func(a, b *cursor) int { return a.head.At.Compare(b.head.At) })
+			if !yield(first.head, first.err) {
+				return
+			}
+			first.advance()
+		}
+	}
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+// Steps is the order in which a machine leaves: it is on record why before a deletion hook of
+// 5-Spot is taken off and before the Machine is deleted, and the Machine is deleted before
+// its infrastructure. While Cluster API's webhooks refuse the record of a departure that
+// cannot wait, trying to write it is enough.
+func Steps() Rule { return &steps{} }
+
+type steps struct{ world world }
+
+func (*steps) Name() string { return "steps" }
+func (*steps) Question() string {
+	return "Is it on record why a machine leaves before anything is taken away from it, and does its infrastructure go last?"
+}
+
+func (*steps) End() []Verdict { return nil }
+
+func (s *steps) Judge(r Record) []Verdict {
+	before := s.world.machine(r)
+	s.world.see(r)
+	switch {
+	case r.Object.isMachine() && r.done("delete"):
+		return s.deletion(r, before)
+	case r.Object.isMachine() && r.done("patch", "update"):
+		return hookTakenOff(r, before)
+	case r.Object.ofProvider() && r.done("delete"):
+		return s.rest(r)
+	default:
+		return nil
+	}
+}
+
+// deletion judges that of a Machine.
+func (s *steps) deletion(r Record, before *machine) []Verdict {
+	_, recorded := before.departure()
+	if r.Got != nil && !recorded {
+		_, recorded = departureOf(r.Got.Annotations[departureAnnotation])
+	}
+	switch {
+	case recorded, before != nil && before.refused.urgent():
+		return kept(r)
+	case before == nil && (r.Got == nil || r.Got.Annotations == nil):
+		return nil // Nothing is known of it.
+	default:
+		return broken(r, "the Machine was deleted without a record of its departure", "the manager should have written the record first")
+	}
+}
+
+func hookTakenOff(r Record, before *machine) []Verdict {
+	taken := false
+	for _, hook := range hooks {
+		had := before != nil && before.has(hook)
+		taken = taken || r.Sent.takesOff(hook) || had && r.Got != nil && !r.Got.has(hook)
+	}
+	if !taken || r.Got == nil {
+		return nil
+	}
+	if _, recorded := departureOf(r.Got.Annotations[departureAnnotation]); !recorded && !r.Got.Gone {
+		return broken(r, "a deletion hook was taken off a Machine that has no record of a departure", "the record should have been there, or in the same request")
+	}
+	return kept(r)
+}
+
+// rest judges the deletion of what a Machine is the owner of.
+func (s *steps) rest(r Record) []Verdict {
+	if r.Got == nil || r.Got.Owner == "" {
+		return nil
+	}
+	m := s.world.machines[r.Got.Owner]
+	if m != nil && !m.Deleting {
+		return broken(r, "it was deleted before its Machine "+m.Name, "the Machine should have been deleted first")
+	}
+	return kept(r)
+}

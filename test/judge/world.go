@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// A departure is what a Machine has on record of why it leaves.
+type departure struct {
+	Lane     string    `json:"lane"`
+	Reason   string    `json:"reason"`
+	Since    time.Time `json:"since"`
+	ActionID string    `json:"actionID"`
+}
+
+// departureOf reads a record. ok is false for what is none.
+func departureOf(text string) (d departure, ok bool) {
+	err := json.Unmarshal([]byte(text), &d)
+	return d, err == nil && d.Reason != "" && !d.Since.IsZero()
+}
+
+func (d departure) urgent() bool { return d.Reason == killed || d.Reason == reclaimed }
+
+// A machine is a Machine of Cluster API that exists.
+type machine struct {
+	Object
+	State
+	// refused is a record that the manager tried to write and that the API server refused.
+	refused departure
+}
+
+func (m *machine) departure() (departure, bool) {
+	if m == nil {
+		return departure{}, false
+	}
+	return departureOf(m.Annotations[departureAnnotation])
+}
+
+// scheduledMachine is the ScheduledMachine that a Machine is of.
+func (m *machine) scheduledMachine() Object {
+	return Object{m.Cluster, scheduledMachines.Group, scheduledMachines.Resource, m.Namespace, m.Labels[scheduledMachineLabel]}
+}
+
+// A world is what the records so far say of Machines and ScheduledMachines. It forgets what
+// is gone. The zero value knows nothing.
+type world struct {
+	machines  map[string]*machine
+	scheduled map[Object]*State
+}
+
+// see takes note of a record.
+func (w *world) see(r Record) {
+	if w.machines == nil {
+		w.machines, w.scheduled = map[string]*machine{}, map[Object]*State{}
+	}
+	switch {
+	case r.Line != nil:
+	case r.Object.isMachine():
+		w.seeMachine(r)
+	case r.Object.isScheduledMachine() && r.Accepted() && r.Got != nil:
+		w.seeScheduled(r)
+	}
+}
+
+func (w *world) seeMachine(r Record) {
+	switch {
+	case !r.Accepted():
+		w.seeRefused(r)
+	case r.Verb == "deletecollection":
+		for _, m := range w.machines {
+			m.Deleting = m.Deleting || m.Cluster == r.Object.Cluster && m.Namespace == r.Object.Namespace
+		}
+	case r.Got == nil:
+	case r.Got.Gone:
+		delete(w.machines, r.Got.UID)
+	case w.machines[r.Got.UID] == nil:
+		w.machines[r.Got.UID] = &machine{Object: r.Object, State: *r.Got}
+	case r.Got.Version > w.machines[r.Got.UID].Version:
+		w.machines[r.Got.UID].State = *r.Got
+	}
+}
+
+// seeRefused notes that the manager could not write a record.
+func (w *world) seeRefused(r Record) {
+	text, ok := r.Sent.sets(departureAnnotation)
+	if m := w.machines[r.uid()]; m != nil && ok && r.ByManager() {
+		m.refused, _ = departureOf(text)
+	}
+}
+
+func (w *world) seeScheduled(r Record) {
+	was := w.scheduled[r.Object]
+	switch {
+	case r.Got.Gone:
+		delete(w.scheduled, r.Object)
+	case was == nil, was.UID != r.Got.UID, r.Got.Version > was.Version:
+		w.scheduled[r.Object] = r.Got
+	}
+}
+
+// machine returns the Machine that a request is about as it is known by now, nil if nothing
+// is. It stays as it is when more is seen.
+func (w *world) machine(r Record) *machine {
+	m := w.machines[r.uid()]
+	if m == nil {
+		return nil
+	}
+	known := *m
+	return &known
+}

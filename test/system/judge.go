@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package system
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
+)
+
+// What a judge has to read: the bodies of these groups, in the audit logs of the management
+// cluster and of workload clusters.
+var (
+	JudgedInManagement = []string{"5spot.finos.org", "cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io"}
+	JudgedInWorkload   = []string{""}
+)
+
+// Judge reads the audit logs of all clusters so far, and prints which promises of 5-Spot
+// were broken. It is 1 if one was, by the rules that need to be told nothing and by those
+// given, or if a log cannot be read, and otherwise 0: what TestMain makes of it.
+func (s *System) Judge(more ...judge.Rule) int {
+	rules := append(judge.Default(), more...)
+	ruling, err := s.Ruling("", rules...)
+	if err == nil {
+		err = ruling.Print(os.Stdout, rules)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "Judging what 5-Spot did:", err)
+		return 1
+	}
+	return min(1, len(ruling.Breaks))
+}
+
+// Ruling judges the audit logs of all clusters so far, and the manager's own at that path;
+// empty is none.
+func (s *System) Ruling(lines string, rules ...judge.Rule) (*judge.Ruling, error) {
+	var logs []iter.Seq2[judge.Record, error]
+	paths := s.AuditLogs()
+	for _, name := range slices.Sorted(maps.Keys(paths)) {
+		f, err := os.Open(paths[name])
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }()
+		logs = append(logs, judge.Read(name, f))
+	}
+	if lines != "" {
+		f, err := os.Open(lines) //nolint:gosec // whoever started the manager named it
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }()
+		logs = append(logs, judge.ReadLines(f))
+	}
+	return judge.Run(judge.Merge(logs...), rules...)
+}
