@@ -15,15 +15,17 @@ import (
 
 // rules is of a PrometheusRule what is looked at.
 type rules struct {
-	Spec struct {
-		Groups []struct {
-			Name  string
-			Rules []struct {
-				Alert, Expr, For    string
-				Labels, Annotations map[string]string
-			}
-		}
-	}
+	Spec struct{ Groups []group }
+}
+
+type group struct {
+	Name  string
+	Rules []alert
+}
+
+type alert struct {
+	Alert, Expr, For    string
+	Labels, Annotations map[string]string
 }
 
 var (
@@ -58,7 +60,8 @@ func declared(t *testing.T) map[string][]string {
 func query(t *testing.T, metrics map[string][]string, expr string) {
 	t.Helper()
 	var known []string
-	for _, s := range series.FindAllStringSubmatch(expr, -1) {
+	asked := series.FindAllStringSubmatch(expr, -1)
+	for _, s := range asked {
 		labels, ok := metrics[s[1]]
 		if !ok {
 			t.Errorf("%s: there is no %s", expr, s[1])
@@ -80,7 +83,7 @@ func query(t *testing.T, metrics map[string][]string, expr string) {
 			}
 		}
 	}
-	if strings.Count(expr, "(") != strings.Count(expr, ")") || len(known) == 0 {
+	if strings.Count(expr, "(") != strings.Count(expr, ")") || len(asked) == 0 {
 		t.Errorf("%s: not a query of ours", expr)
 	}
 }
@@ -89,7 +92,7 @@ func TestAlertsAndObjectivesAskForWhatIsMeasured(t *testing.T) {
 	t.Parallel()
 	metrics, page := declared(t), read(t, "docs/objectives.md")
 	var r rules
-	if err := yaml.Unmarshal([]byte(read(t, "config/prometheus/rule.yaml")), &r); err != nil {
+	if err := yaml.Unmarshal([]byte(read(t, "config/monitoring/rule.yaml")), &r); err != nil {
 		t.Fatal(err)
 	}
 	alerts := 0
@@ -97,13 +100,24 @@ func TestAlertsAndObjectivesAskForWhatIsMeasured(t *testing.T) {
 		for _, rule := range g.Rules {
 			alerts++
 			query(t, metrics, rule.Expr)
-			if rule.Alert == "" || rule.Annotations["summary"] == "" || rule.Labels["severity"] == "" || !strings.Contains(page, "`"+rule.Alert+"`") {
-				t.Errorf("%s: no name, summary, severity or line in docs/objectives.md", rule.Alert)
+			_, anchor, _ := strings.Cut(rule.Annotations["runbook_url"], "/blob/main/docs/objectives.md#")
+			if rule.Alert == "" || rule.Annotations["summary"] == "" || rule.Labels["severity"] == "" || anchor != strings.ToLower(rule.Alert) {
+				t.Errorf("%s: no name, summary, severity or link to its heading in docs/objectives.md", rule.Alert)
+			}
+			if !slices.Contains(anchors(page), anchor) {
+				t.Errorf("docs/objectives.md does not say what to do about %s", rule.Alert)
 			}
 		}
 	}
 	if alerts == 0 {
 		t.Error("no alerts")
+	}
+	for _, heading := range regexp.MustCompile(`(?m)^### (Fivespot\w+)$`).FindAllStringSubmatch(page, -1) {
+		if !slices.ContainsFunc(r.Spec.Groups, func(g group) bool {
+			return slices.ContainsFunc(g.Rules, func(a alert) bool { return a.Alert == heading[1] })
+		}) {
+			t.Errorf("docs/objectives.md explains %s, which no rule raises", heading[1])
+		}
 	}
 	queries := 0
 	for _, s := range span.FindAllStringSubmatch(page, -1) {
@@ -114,5 +128,41 @@ func TestAlertsAndObjectivesAskForWhatIsMeasured(t *testing.T) {
 	}
 	if queries == 0 {
 		t.Error("no queries")
+	}
+}
+
+// TestTheDashboardAsksForWhatIsMeasured looks at names; test/monitoring evaluates the queries.
+func TestTheDashboardAsksForWhatIsMeasured(t *testing.T) {
+	t.Parallel()
+	var dashboard struct {
+		Panels []struct{ Targets []struct{ Expr string } }
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "config/monitoring/dashboard.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	metrics, queries := declared(t), 0
+	for _, p := range dashboard.Panels {
+		for _, target := range p.Targets {
+			queries++
+			query(t, metrics, target.Expr)
+		}
+	}
+	if queries == 0 {
+		t.Error("no queries")
+	}
+}
+
+// TestTheQuietFleetIsLikeOurs holds the samples of test/monitoring to the metrics that there are.
+func TestTheQuietFleetIsLikeOurs(t *testing.T) {
+	t.Parallel()
+	metrics, samples := declared(t), 0
+	for line := range strings.Lines(read(t, "test/monitoring/testdata/healthy.prom")) {
+		if !strings.HasPrefix(line, "#") {
+			samples++
+			query(t, metrics, line)
+		}
+	}
+	if samples == 0 {
+		t.Error("no samples")
 	}
 }
