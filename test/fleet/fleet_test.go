@@ -145,12 +145,13 @@ func (w *world) wantSeen(sm *v1alpha1.ScheduledMachine, o outage) {
 func (w *world) wantLeaving(sm *v1alpha1.ScheduledMachine, phase v1alpha1.Phase) {
 	w.Helper()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: sm.Namespace, Name: sm.Name + "-machine"}}
-	w.WaitFor(m, func() error {
-		if m.DeletionTimestamp.IsZero() {
+	w.must(plane.Until(w.step(), func(ctx context.Context) error {
+		err := w.Management.Get(ctx, client.ObjectKeyFromObject(m), m)
+		if err == nil && m.DeletionTimestamp.IsZero() {
 			return errors.New("the Machine is not being deleted")
 		}
-		return nil
-	})
+		return client.IgnoreNotFound(err) // It may be gone already.
+	}))
 	w.WaitFor(sm, func() error {
 		if sm.Status.Phase != phase && sm.Status.MachineRef != nil {
 			return fmt.Errorf("phase is %s, not %s: %s", sm.Status.Phase, phase, conditions.GetMessage(sm, v1alpha1.ReadyCondition))
