@@ -176,7 +176,7 @@ func TestWhoIsUnknownIsNotLost(t *testing.T) {
 	w.guarded = true
 	w.start()
 	for i := range 38 {
-		w.r.Roster.Forget(box(i))
+		w.r.Roster.Forget(box(i), w.clock.Now())
 	}
 	w.warm()
 	w.look(0, 0, "0")

@@ -97,12 +97,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.hosts.Leave(req.String())
 		r.claims.forget(req.NamespacedName)
 		r.Actuate.Forget(req.NamespacedName, r.Clock.Now())
-		r.Roster.Forget(req.NamespacedName)
+		r.Roster.Forget(req.NamespacedName, r.Clock.Now())
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
 		r.hosts.Leave(req.String())
-		r.Roster.Forget(req.NamespacedName)
+		r.Roster.Forget(req.NamespacedName, r.Clock.Now())
 		return ctrl.Result{}, nil // Its Cluster or a child woke us; it is another manager's.
 	}
 	read := sm.ResourceVersion
@@ -181,6 +181,9 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	}
 	r.Actuate.Seen(client.ObjectKeyFromObject(s.scheduled), s.children.Existing(), len(s.children.Unread) == 0, now)
 	actErr := r.act(ctx, s, d)
+	if s.starting {
+		r.Roster.Tried(client.ObjectKeyFromObject(s.scheduled), s.children.Machine.UID, r.Clock.Now())
+	}
 	if actErr == nil && s.pending != nothing {
 		r.observeLag(s, r.Clock.Now())
 	}

@@ -19,8 +19,8 @@ import (
 )
 
 // gate lets a departure through that may start now, and keeps the machine where it may not
-// yet. A departure that is on record has started; those of a kill switch, of an owner and of
-// a Cluster that goes wait for nobody. A Machine that somebody else deletes waits at our hook,
+// yet. One whose deletion is refused asks again each time; those of a kill switch, of an owner
+// and of a Cluster that goes wait for nobody. A Machine that somebody else deletes waits at our hook,
 // and package machinehook asks for it.
 func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
 	key := client.ObjectKeyFromObject(s.scheduled)
@@ -48,8 +48,7 @@ func (s *scope) starts(d lifecycle.Decision, now time.Time) bool {
 	if d.Action != lifecycle.Depart || m == nil || s.exempt() || v1alpha1.DepartureReason(d.Cause).Lane() == v1alpha1.ExemptLane {
 		return false
 	}
-	_, started := children.DepartureOf(m, now)
-	return !started
+	return !children.Interrupted(m, now)
 }
 
 // held reports whether our hook holds a Machine that somebody else deletes, and that has to
@@ -59,9 +58,9 @@ func (s *scope) held(now time.Time) bool {
 }
 
 // exempt reports whether the machine waits for nobody, whatever takes it away: a person or its
-// owner wants it at once, or its Cluster goes.
+// owner wants it at once, or its Cluster goes. One that is missing may have been lost.
 func (s *scope) exempt() bool {
-	return s.scheduled.Spec.KillSwitch || s.scheduled.BeingReclaimed() || s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero()
+	return s.scheduled.Spec.KillSwitch || s.scheduled.BeingReclaimed() || s.cluster != nil && !s.cluster.DeletionTimestamp.IsZero()
 }
 
 // unplanned reports whether the planner has yet to look at the departure.
@@ -124,11 +123,11 @@ func (s *scope) inTime(end time.Time) bool {
 }
 
 // reportCleanup writes when the window closes, and since when that is known. What is over
-// stays while the machine is kept: after a restart it must still be known that it was
-// announced.
-func (s *scope) reportCleanup(closes, now time.Time) {
+// stays while the machine is kept, or refused to go: after a restart it must still be known
+// that it was announced.
+func (s *scope) reportCleanup(closes, now time.Time, refused bool) {
 	st, before := &s.scheduled.Status, &s.before.Status
-	if s.kept() && before.NextCleanup != nil && !before.NextCleanup.After(now) && before.ObservedGeneration == s.scheduled.Generation {
+	if (s.kept() || s.starting && refused) && before.NextCleanup != nil && !before.NextCleanup.After(now) && before.ObservedGeneration == s.scheduled.Generation {
 		return
 	}
 	st.NextCleanup = instant(closes)

@@ -3,6 +3,7 @@
 package scheduledmachine_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	planner "github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
@@ -62,6 +64,28 @@ func (c *crowd) lead(turns *roster.Roster) {
 	}
 	_, err := c.planner.Reconcile(c.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c.cluster)})
 	c.Must(err)
+}
+
+// restart has another manager lead, which knows nothing.
+func (c *crowd) restart() {
+	c.Helper()
+	turns := &roster.Roster{}
+	c.r = c.reconciler(c.Recorded(interceptor.Funcs{}))
+	c.r.Roster = turns
+	for _, w := range c.all {
+		w.r = c.r
+	}
+	c.lead(turns)
+}
+
+// refuse has the API server refuse to delete Machines.
+func (c *crowd) refuse() {
+	c.Fail = func(n int) (before, after error) {
+		if c.Writes[n] == "delete Machine" {
+			return errors.New("a webhook is down"), nil
+		}
+		return nil, nil
+	}
 }
 
 // look has everybody look, then the planner, and everybody again.
@@ -245,14 +269,8 @@ func TestARestartForgetsNobodysTurn(t *testing.T) {
 	c := newCrowd(t, 2, five)
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
 	c.look()
-	turns := &roster.Roster{}
-	c.r = c.reconciler(c.Client)
-	c.r.Roster = turns
-	for _, w := range c.all {
-		w.r = c.r
-	}
 	c.clock.SetTime(c.clock.Now().Add(5 * time.Second))
-	c.lead(turns)
+	c.restart()
 	c.clock.SetTime(c.clock.Now().Add(departure.Window - time.Second))
 	if next := c.look(); next != time.Second {
 		t.Errorf("the planner looks again in %v", next)
@@ -265,5 +283,77 @@ func TestARestartForgetsNobodysTurn(t *testing.T) {
 	c.look()
 	if got := c.leaving(); len(got) != 2 || c.lane() != v1alpha1.ScheduledLane {
 		t.Errorf("%v leave, in lane %s", got, c.lane())
+	}
+}
+
+// TestWhoIsRefusedAsksAgain has all deletions be refused for a while, in which the manager
+// starts again: they are on record then, and nobody has left.
+func TestWhoIsRefusedAsksAgain(t *testing.T) {
+	c := newCrowd(t, 3, five)
+	end := monday.Add(8*time.Hour + time.Second)
+	c.clock.SetTime(end)
+	c.refuse()
+	for range 12 {
+		c.look()
+		c.clock.SetTime(c.clock.Now().Add(departure.Window / 2))
+	}
+	recorded := 0
+	for i, w := range c.all {
+		if !w.sm.Status.NextCleanup.Time.Equal(end) {
+			t.Errorf("machine %d does not say any more that this end was announced: %v", i, w.sm.Status.NextCleanup)
+		}
+		if m, _ := w.machine(); children.Abandoned(m) {
+			recorded++
+		}
+	}
+	if recorded == 0 {
+		t.Fatal("none has its departure on record")
+	}
+	c.restart()
+	c.Fail = nil
+	if c.look(); len(c.leaving()) > 0 {
+		t.Fatalf("%v leave before the planner is warm", c.leaving())
+	}
+	c.clock.SetTime(c.clock.Now().Add(departure.Window))
+	for left := range 3 {
+		c.look()
+		if got := c.leaving(); len(got) != left+1 {
+			t.Fatalf("%v leave, %d in ten seconds", got, len(got)-left)
+		}
+		c.clock.SetTime(c.clock.Now().Add(departure.Window))
+	}
+	if got := c.lane(); got != v1alpha1.ScheduledLane {
+		t.Errorf("in lane %s", got)
+	}
+}
+
+// TestWhoWaitsAgainIsHeldAgain has deletions be refused, and machines wait for another turn:
+// somebody else may delete them meanwhile.
+func TestWhoWaitsAgainIsHeldAgain(t *testing.T) {
+	c := newCrowd(t, 2, five)
+	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
+	c.refuse()
+	for range 5 {
+		c.look()
+		c.clock.SetTime(c.clock.Now().Add(departure.Window / 2))
+	}
+	for i, w := range c.all {
+		m, _ := w.machine()
+		if _, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]; held == children.Abandoned(m) {
+			t.Errorf("machine %d has %v", i, m.Annotations)
+		}
+	}
+}
+
+// TestACapOutlivesItsCluster has a Cluster be lost, and its machines deleted with their objects.
+func TestACapOutlivesItsCluster(t *testing.T) {
+	c := newCrowd(t, 2, five)
+	c.Must(c.Client.Delete(c.Context(), c.cluster))
+	for _, w := range c.all {
+		c.Must(c.Client.Delete(c.Context(), w.sm))
+	}
+	c.look()
+	if got := c.leaving(); len(got) != 1 {
+		t.Errorf("%v leave at once", got)
 	}
 }

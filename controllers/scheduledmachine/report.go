@@ -39,7 +39,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 		st.Phase = s.before.Status.Phase
 	}
 	st.ObservedGeneration = s.scheduled.Generation
-	s.reportSchedule(now)
+	s.reportSchedule(now, actErr != nil)
 	s.reportChildren()
 	s.reportHost(now)
 	s.reportConditions(d, actErr, now)
@@ -88,8 +88,9 @@ func (r *Reconciler) reportOnMachine(ctx context.Context, m *clusterv1.Machine, 
 	return nil
 }
 
-// reportSchedule writes the schedule's answer and its next changes.
-func (s *scope) reportSchedule(now time.Time) {
+// reportSchedule writes the schedule's answer and its next changes; refused says that what
+// was decided could not be carried out.
+func (s *scope) reportSchedule(now time.Time, refused bool) {
 	st := &s.scheduled.Status
 	active, change := s.answer(now)
 	var after time.Time
@@ -102,7 +103,7 @@ func (s *scope) reportSchedule(now time.Time) {
 		opens, closes = after, change
 	}
 	st.NextActivation = instant(opens)
-	s.reportCleanup(closes, now)
+	s.reportCleanup(closes, now, refused)
 	st.NextTransition = s.nextTransition(active, change)
 	st.Days, st.Hours = oneLine(s.scheduled.Spec.Schedule.DaysOfWeek), oneLine(s.scheduled.Spec.Schedule.HoursOfDay)
 }

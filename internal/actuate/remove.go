@@ -169,9 +169,10 @@ func (a Action) record(m *clusterv1.Machine, id string, skips ...string) {
 }
 
 // Withdraw takes the record of a departure off a Machine that stays after all, and the
-// annotations that came with it.
+// annotations that came with it. One that has changed since it was read is a conflict: it
+// may be leaving.
 func (a *Actuator) Withdraw(ctx context.Context, m *clusterv1.Machine) error {
 	before := m.DeepCopy()
 	children.Withdraw(m)
-	return a.Patch(ctx, m, before)
+	return a.PatchLocked(ctx, m, before)
 }

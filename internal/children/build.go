@@ -36,7 +36,7 @@ func Machine(sm *v1alpha1.ScheduledMachine, version string, now time.Time, live 
 	} else {
 		spec["deletion"] = map[string]any{"nodeDrainTimeoutSeconds": int64(drain / time.Second)}
 	}
-	for _, hook := range []string{v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation} {
+	for _, hook := range ourHooks {
 		annotations[hook] = v1alpha1.FieldManager
 	}
 	if live == nil {

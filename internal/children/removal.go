@@ -110,8 +110,8 @@ func Expedite(m *clusterv1.Machine) (added []string) {
 	return added
 }
 
-// Withdraw changes m, whose departure was abandoned, back to a Machine that stays. Our
-// hooks come back with what is applied.
+// Withdraw changes m, a Machine of ours whose departure was abandoned, back to one that
+// stays: our hooks, too, which hold it when somebody else deletes it.
 func Withdraw(m *clusterv1.Machine) {
 	d, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	for _, key := range d.Skips {
@@ -120,4 +120,7 @@ func Withdraw(m *clusterv1.Machine) {
 		}
 	}
 	delete(m.Annotations, v1alpha1.DepartureAnnotation)
+	for _, hook := range ourHooks {
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, hook, v1alpha1.FieldManager)
+	}
 }

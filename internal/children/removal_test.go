@@ -97,7 +97,7 @@ func TestWhatIsTakenBackOfADeparture(t *testing.T) {
 		left = append(left, key)
 	}
 	slices.Sort(left)
-	if want := []string{theirs, clusterv1.ExcludeNodeDrainingAnnotation}; !slices.Equal(left, slices.Sorted(slices.Values(want))) {
+	if want := []string{theirs, clusterv1.ExcludeNodeDrainingAnnotation, v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation}; !slices.Equal(left, slices.Sorted(slices.Values(want))) {
 		t.Errorf("left are %v, want %v", left, want)
 	}
 }

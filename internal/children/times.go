@@ -47,9 +47,10 @@ func ForOwner(m *clusterv1.Machine, now time.Time) bool {
 // LeavingSince returns since when a Machine has been leaving, by the clock that its
 // budget is measured by; zero if it does not leave, or while our deletion hook holds a
 // Machine that somebody else deletes: it is on record before the hook goes. Without hook
-// and record the API server's clock has to do.
+// and record the API server's clock has to do. One whose deletion was refused has not
+// started to leave, unless somebody wants it at once.
 func LeavingSince(m *clusterv1.Machine, now time.Time) time.Time {
-	if d, ok := DepartureOf(m, now); ok {
+	if d, ok := DepartureOf(m, now); ok && (d.Urgent() || !Abandoned(m)) {
 		return d.Since.Time
 	}
 	if _, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]; held || m.DeletionTimestamp == nil {

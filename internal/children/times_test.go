@@ -46,6 +46,24 @@ func TestTimesOutliveAMove(t *testing.T) {
 			func(m *clusterv1.Machine) { m.Annotations[v1alpha1.DepartureAnnotation] = left(made) },
 			made, made, true,
 		},
+		"Refused": {
+			"Nobody has deleted it, whatever was to be done.",
+			func(m *clusterv1.Machine) {
+				d := v1alpha1.NewDeparture(v1alpha1.WindowClosed, made, "a")
+				d.MachineUID = m.UID
+				m.Annotations[v1alpha1.DepartureAnnotation] = d.String()
+			},
+			made, time.Time{}, false,
+		},
+		"RefusedAtOnce": {
+			"Who wants it at once waits since then.",
+			func(m *clusterv1.Machine) {
+				d := v1alpha1.NewDeparture(v1alpha1.KilledByPerson, made, "a")
+				d.MachineUID = m.UID
+				m.Annotations[v1alpha1.DepartureAnnotation] = d.String()
+			},
+			made, made, false,
+		},
 		"LeavesAgain": {
 			"Its budget is not given anew.",
 			func(m *clusterv1.Machine) {

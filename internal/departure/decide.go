@@ -84,12 +84,15 @@ func overdue(c Candidate, now time.Time) bool {
 }
 
 // inOrder returns the candidates in the order in which they leave: who has waited too long,
-// the longest first, and then the least important.
+// the longest first, and then the least important. Who was refused comes after who was not,
+// however long it has waited: those that cannot leave would else take the turns of all.
 func inOrder(candidates []Candidate, now time.Time) []Candidate {
 	ordered := slices.Clone(candidates)
 	slices.SortFunc(ordered, func(a, b Candidate) int {
 		aged := a.aged(now)
 		switch {
+		case a.Refused != b.Refused:
+			return cmp.Compare(a.Refused, b.Refused)
 		case aged != b.aged(now):
 			return before(aged)
 		case aged && !a.Since.Equal(b.Since):

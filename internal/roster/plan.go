@@ -40,7 +40,7 @@ func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, 
 			f.Leaving++
 		case m.verdict.Granted:
 			f.Leaving++
-			f.Started = append(f.Started, sooner(m.begun, now))
+			f.Started = append(f.Started, sooner(m.tried(now), now))
 			next = sooner(next, m.grantEnds())
 		case m.due(now) && now.Before(m.steppedAside()):
 			f.Active++
@@ -48,7 +48,7 @@ func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, 
 		case m.due(now):
 			f.Active++
 			f.Candidates = append(f.Candidates, departure.Candidate{
-				Name: name.String(), Lane: m.Lane, Priority: m.Priority, End: m.End, Since: m.From,
+				Name: name.String(), Lane: m.Lane, Priority: m.Priority, End: m.End, Since: m.From, Refused: m.refused,
 			})
 		default:
 			f.Active++

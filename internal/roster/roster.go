@@ -79,10 +79,14 @@ type member struct {
 	// verdict is the planner's of Machine, and granted when it was given.
 	verdict Verdict
 	granted time.Time
-	// begun is when the machine was last about to start to leave; zero if it has not tried.
-	begun time.Time
-	// missed is when a grant of the machine ended that was not used.
-	missed time.Time
+	// begun is when the machine was last about to start to leave, or was answered; zero if it
+	// has not tried. trying says that the answer is still to come.
+	begun  time.Time
+	trying bool
+	// missed is when a grant of the machine ended that was not used, and refused how many it
+	// has tried to use in vain.
+	missed  time.Time
+	refused int
 }
 
 // Tell notes what is known of a machine, and wakes the planner where that changes anything.
@@ -109,7 +113,7 @@ func (r *Roster) Tell(name types.NamespacedName, e Entry, now time.Time) {
 	e = e.unlessLongOver(m, now)
 	if m == nil {
 		m = r.add(name, e)
-	} else if !m.update(e, now) {
+	} else if !m.update(e, r.clusters[e.Cluster], now) {
 		return
 	}
 	if !m.Left.IsZero() {
@@ -132,7 +136,7 @@ func (r *Roster) Leave(name types.NamespacedName, machine types.UID, now time.Ti
 }
 
 // update takes over what is told now, and reports whether that is news.
-func (m *member) update(e Entry, now time.Time) bool {
+func (m *member) update(e Entry, c *cluster, now time.Time) bool {
 	was := m.Entry
 	if was.due(now) && e.due(now) && was.Lane == e.Lane {
 		e.From = was.From // It has been waiting all the while.
@@ -142,7 +146,8 @@ func (m *member) update(e Entry, now time.Time) bool {
 	}
 	m.Entry = e
 	if stays := !was.Left.IsZero() && e.Left.IsZero(); stays || !e.due(now) && e.Left.IsZero() {
-		m.revoke()
+		m.takeBack(c, now)
+		m.missed, m.refused = time.Time{}, 0
 	}
 	return was != e
 }
@@ -168,7 +173,7 @@ func (m *member) start(c *cluster, now time.Time) {
 	if m.verdict == departed {
 		return
 	}
-	at := m.begun
+	at := m.tried(now)
 	if at.IsZero() {
 		at = m.Left.Add(time.Second) // It is stored to the second.
 	}
@@ -177,7 +182,17 @@ func (m *member) start(c *cluster, now time.Time) {
 	}
 	c.started = append(departure.Recent(c.started, now), at)
 	c.departures++
-	m.verdict, m.granted, m.begun = departed, time.Time{}, time.Time{}
+	m.revoke()
+	m.verdict = departed
+}
+
+// tried is the latest instant at which the machine can have started to leave by what it was
+// granted; zero if it has not tried.
+func (m *member) tried(now time.Time) time.Time {
+	if m.trying {
+		return now
+	}
+	return m.begun
 }
 
 // departed is the verdict of a machine that has started to leave.
@@ -212,14 +227,16 @@ func (r *Roster) Departures(key client.ObjectKey) int {
 	return 0
 }
 
-// Forget forgets a machine that is none of ours any more. It has not left.
-func (r *Roster) Forget(name types.NamespacedName) {
+// Forget forgets a machine that is none of ours any more. It has not left, as far as anybody
+// knows.
+func (r *Roster) Forget(name types.NamespacedName, now time.Time) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m := r.members[name]; m != nil {
+		m.takeBack(r.clusters[m.Cluster], now)
 		r.drop(name, m)
 	}
 }
@@ -246,7 +263,7 @@ func (r *Roster) drop(name types.NamespacedName, m *member) {
 }
 
 // Begin asks whether a machine may start to leave, right before it does. Each time counts,
-// but as one: who is told yes and fails asks again.
+// but as one: who is told yes and fails asks again. Who is told yes calls Tried after.
 func (r *Roster) Begin(name types.NamespacedName, machine types.UID, now time.Time) Verdict {
 	if r == nil {
 		return Verdict{Granted: true}
@@ -263,9 +280,22 @@ func (r *Roster) Begin(name types.NamespacedName, machine types.UID, now time.Ti
 			wake(r.planner, m.Cluster)
 			return Verdict{}
 		}
-		m.begun = now
+		m.begun, m.trying = now, true
 	}
 	return m.verdict
+}
+
+// Tried notes that the API server has answered who began to leave, whatever it said: what it
+// does counts from the answer on, which may be long after the request.
+func (r *Roster) Tried(name types.NamespacedName, machine types.UID, now time.Time) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.members[name]; m != nil && m.Machine == machine && m.trying {
+		m.begun, m.trying = now, false
+	}
 }
 
 // Look returns what Begin last said, or would say, without asking: nobody is about to leave.
@@ -290,14 +320,22 @@ func (m *member) expired(now time.Time) bool {
 // each time must not keep others.
 func (m *member) grantEnds() time.Time { return m.granted.Add(grantLasts) }
 
-// miss takes back a grant that was not used. The last try counts: it may have been carried
-// out, and its answer lost.
+// miss takes back a grant that was not used.
 func (m *member) miss(c *cluster, now time.Time) {
 	if !m.begun.IsZero() {
-		c.started = append(departure.Recent(c.started, now), m.begun)
+		m.refused++
+	}
+	m.takeBack(c, now)
+	m.missed = now
+}
+
+// takeBack takes back a grant. The last try counts: it may have been carried out, and its
+// answer lost, or not be seen yet.
+func (m *member) takeBack(c *cluster, now time.Time) {
+	if at := m.tried(now); !at.IsZero() {
+		c.started = append(departure.Recent(c.started, now), at)
 	}
 	m.revoke()
-	m.missed = now
 }
 
 // steppedAside is until when a machine is no candidate that has not used its grant: others
@@ -309,7 +347,9 @@ func (m *member) steppedAside() time.Time {
 	return m.missed.Add(grantLasts)
 }
 
-func (m *member) revoke() { m.verdict, m.granted, m.begun = Verdict{}, time.Time{}, time.Time{} }
+func (m *member) revoke() {
+	m.verdict, m.granted, m.begun, m.trying = Verdict{}, time.Time{}, time.Time{}, false
+}
 
 func wake(queue workqueue.TypedRateLimitingInterface[ctrl.Request], who types.NamespacedName) {
 	if queue != nil {

@@ -72,7 +72,8 @@ func TestWithoutARosterEverybodyMayLeave(t *testing.T) {
 	var none *roster.Roster
 	none.Tell(box(0), roster.Entry{}, noon)
 	none.Leave(box(0), uid(0), noon)
-	none.Forget(box(0))
+	none.Forget(box(0), noon)
+	none.Tried(box(0), uid(0), noon)
 	if !none.Begin(box(0), uid(0), noon).Granted {
 		t.Error("nobody plans, and nobody may leave")
 	}
@@ -177,6 +178,62 @@ func TestWhoTriesInVainKeepsNobody(t *testing.T) {
 		w.after(time.Second)
 		if second == 39 {
 			t.Error("the second machine never starts")
+		}
+	}
+}
+
+// TestManyWhoTryInVainKeepNobody has a policy refuse all machines but the last.
+func TestManyWhoTryInVainKeepNobody(t *testing.T) {
+	w := &world{T: t, now: noon}
+	const last = 12
+	for i := range last + 1 {
+		w.tell(i, noon)
+	}
+	for !w.now.After(noon.Add(10 * time.Minute)) {
+		w.plan()
+		for i := range last {
+			w.Begin(box(i), uid(i), w.now)
+			w.Tried(box(i), uid(i), w.now)
+		}
+		if w.Begin(box(last), uid(last), w.now).Granted {
+			return
+		}
+		w.after(time.Second)
+	}
+	t.Error("those who are refused take all turns")
+}
+
+// TestAStartCountsFromItsAnswer has the API server take its time, and everybody look meanwhile.
+func TestAStartCountsFromItsAnswer(t *testing.T) {
+	const slow = 7 * time.Second
+	for name, seen := range map[string]func(*world){
+		"Answered": func(w *world) { w.Tried(box(0), uid(0), w.now); w.left(0) },
+		"Seen":     func(w *world) { w.left(0); w.Tried(box(0), uid(0), w.now) },
+		"Unseen":   func(w *world) { w.Tried(box(0), uid(0), w.now) },
+		// The window is extended while the cache does not show that the Machine is going.
+		"Undone":                func(w *world) { w.Tried(box(0), uid(0), w.now); w.tell(0, time.Time{}) },
+		"UndoneBeforeTheAnswer": func(w *world) { w.tell(0, time.Time{}) },
+		"Forgotten":             func(w *world) { w.Forget(box(0), w.now) },
+	} {
+		w := &world{T: t, now: noon}
+		w.tell(0, noon)
+		w.tell(1, noon)
+		w.plan()
+		if got := w.granted(2); len(got) != 1 || got[0] != 0 {
+			t.Fatalf("%s: %v may start", name, got)
+		}
+		w.after(slow)
+		w.plan()
+		seen(w)
+		w.after(departure.Window - 1)
+		w.plan()
+		if w.Begin(box(1), uid(1), w.now).Granted {
+			t.Errorf("%s: two start within ten seconds", name)
+		}
+		w.after(1)
+		w.plan()
+		if !w.Begin(box(1), uid(1), w.now).Granted {
+			t.Errorf("%s: the second does not start in its turn", name)
 		}
 	}
 }
@@ -291,7 +348,7 @@ func TestItsTurnIsKept(t *testing.T) {
 func TestNobodyIsKeptInMind(t *testing.T) {
 	w := &world{T: t, now: noon}
 	w.tell(0, noon)
-	w.Forget(box(0))
+	w.Forget(box(0), w.now)
 	if f, next := w.Fleet(lab, w.now); f.Active != 0 || len(f.Started) != 0 || !next.IsZero() {
 		t.Errorf("%+v, next %v", f, next)
 	}
