@@ -118,6 +118,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next step) (aga
 		if !r.mayStart(s, f) {
 			return time.Time{}, nil // The planner wakes us.
 		}
+		defer r.tried(s)
 	}
 	switch next {
 	case rest:

@@ -5,7 +5,6 @@ package machinehook
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +20,7 @@ import (
 // serve: it tells of nobody else.
 func (r *Reconciler) mayStart(s *scope, f facts) bool {
 	now := r.Clock.Now()
-	if !r.planned(s) || f.urgent() || f.ClusterLeaving || !children.Held(s.machine, now) {
+	if !r.planned(s) || f.urgent() || s.clusterGoes() || !children.Held(s.machine, now) {
 		return true
 	}
 	key := client.ObjectKeyFromObject(s.scheduled)
@@ -29,10 +28,23 @@ func (r *Reconciler) mayStart(s *scope, f facts) bool {
 	return r.Roster.Begin(key, s.machine.UID, now).Granted
 }
 
+// tried tells that what mayStart let through has been answered.
+func (r *Reconciler) tried(s *scope) {
+	if s.scheduled != nil {
+		r.Roster.Tried(client.ObjectKeyFromObject(s.scheduled), s.machine.UID, r.Clock.Now())
+	}
+}
+
+// clusterGoes reports whether the Machine's Cluster is being deleted. One that is missing may
+// have been lost.
+func (s *scope) clusterGoes() bool {
+	return s.cluster != nil && !s.cluster.DeletionTimestamp.IsZero()
+}
+
 // planned reports whether the reconciler of ScheduledMachines tells of the Machine, too.
 func (r *Reconciler) planned(s *scope) bool {
 	sm := s.scheduled
-	return sm != nil && metav1.IsControlledBy(s.machine, sm) && !annotations.HasPaused(sm) &&
+	return sm != nil && metav1.IsControlledBy(s.machine, sm) &&
 		(r.watchFilter == "" || labels.HasWatchLabel(sm, r.watchFilter))
 }
 

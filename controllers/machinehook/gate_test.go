@@ -75,12 +75,12 @@ func TestWhoMustNotWaitIsLetGo(t *testing.T) {
 			w.sm.Spec.KillSwitch = true
 			w.Must(w.Client.Update(w.Context(), w.sm))
 		},
-		"ClusterGoes":             func(w *world) { w.Must(w.Client.Delete(w.Context(), w.cluster)) },
-		"NobodysScheduledMachine": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) },
-		"PausedScheduledMachine": func(w *world) {
-			w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
-			w.Must(w.Client.Update(w.Context(), w.sm))
+		"ClusterGoes": func(w *world) {
+			w.cluster.Finalizers = []string{clusterv1.ClusterFinalizer}
+			w.Must(w.Client.Update(w.Context(), w.cluster))
+			w.Must(w.Client.Delete(w.Context(), w.cluster))
 		},
+		"NobodysScheduledMachine": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) },
 		"AnotherOfItsName": func(w *world) {
 			w.Must(w.Client.Delete(w.Context(), w.sm))
 			again := testenv.ScheduledMachine(w.sm.Namespace, w.sm.Name)
@@ -104,5 +104,18 @@ func TestWhoMustNotWaitIsLetGo(t *testing.T) {
 				t.Errorf("held by %q, wrote %v", w.held(), w.Writes)
 			}
 		})
+	}
+}
+
+// TestAPausedScheduledMachineKeepsItsMachine has somebody delete the Machine meanwhile.
+func TestAPausedScheduledMachineKeepsItsMachine(t *testing.T) {
+	w := newWorld(t, "one")
+	w.leave()
+	w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	w.Must(w.Client.Update(w.Context(), w.sm))
+	w.restart()
+	w.r.Roster = w.planned()
+	if again := w.settle(); again != 0 || len(w.Writes) > 0 || len(w.wasAsked()) > 0 || w.held() != "pre-drain pre-terminate" {
+		t.Errorf("again in %v, held by %q, wrote %v", again, w.held(), w.Writes)
 	}
 }

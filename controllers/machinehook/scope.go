@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,7 +32,8 @@ type scope struct {
 	hooks []v1alpha1.MachineDeletionHook
 }
 
-// observe returns nil for a Machine that is paused, or another manager's.
+// observe returns nil for a Machine that is paused, by itself, its Cluster or its
+// ScheduledMachine, or that is another manager's.
 func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*scope, error) {
 	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, r.Live, machine, machine.Spec.ClusterName)
 	if err != nil || paused {
@@ -45,6 +47,8 @@ func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*
 			s.scheduled = nil
 		case err != nil:
 			return nil, fmt.Errorf("reading ScheduledMachine: %w", err)
+		case annotations.HasPaused(s.scheduled):
+			return nil, nil
 		}
 	}
 	if !s.servedBy(r.watchFilter) {
