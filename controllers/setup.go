@@ -205,7 +205,7 @@ func (s *shared) setUpMachines() error {
 			Reader: reader, Live: live, ClusterIndex: scheduledmachine.ClusterNameIndex, WatchFilter: s.WatchFilter, Recorder: s.recorder,
 		}).SetupWithManager(s.mgr, s.watch.Options(departureConcurrency, workers.Deadline)),
 		(&scheduledmachine.Reconciler{
-			Clock: s.Clock, Reader: reader, Live: live, Children: s.read, Actuate: s.write,
+			Clock: s.Clock, APIClock: s.APIClock, Reader: reader, Live: live, Children: s.read, Actuate: s.write,
 			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, Rush: rush, Roster: turns,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 		(&reclaim.Reconciler{

@@ -29,6 +29,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
@@ -62,6 +63,8 @@ type Reconciler struct {
 	Hooks children.Hooks
 	// Rush knows of owners who wait for their machines; nil knows of none.
 	Rush *wake.Rush
+	// APIClock says whether Clock can be trusted; nil trusts it.
+	APIClock *apiclock.Clock
 	// Roster says who may start to leave; nil lets everybody.
 	Roster *roster.Roster
 	// Backoff says how long to wait after a failure; nil is the contract's.
@@ -74,6 +77,7 @@ type Reconciler struct {
 	claims    claims
 	differing wake.Differing
 	departed  departed
+	listened  listened
 	// measured has the edge, in Unix seconds, whose lag was measured last, by
 	// ScheduledMachine.
 	measured sync.Map
@@ -176,7 +180,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	if err != nil {
 		return wakeUp{}, err
 	}
-	if d = r.gate(s, d, now); s.unplanned() {
+	if d = r.gate(s, r.doubt(ctx, s, d, now), now); s.unplanned() {
 		return wakeUp{at: d.Recheck}, nil // The planner looks at once, and wakes us.
 	}
 	r.Actuate.Seen(client.ObjectKeyFromObject(s.scheduled), s.children.Existing(), len(s.children.Unread) == 0, now)

@@ -222,6 +222,18 @@ func Kept(f Facts, d Decision) Decision {
 	return kept
 }
 
+// Doubted is what follows from a decision by a clock that may be wrong: nobody joins, and no
+// wait of a departure ends. Whoever is not doubted decides as before.
+func Doubted(d Decision, f Facts) Decision {
+	switch {
+	case d.Action == Ensure && f.Machine == Absent:
+		return Decision{Phase: Pending, Action: Hold, Reason: ClockDoubted}
+	case d.Action == Expedite:
+		d.Action, d.Cause = Hold, ""
+	}
+	return d
+}
+
 // underWay bounds a departure that has begun: at its deadline, waiting ends.
 func underWay(f Facts) Decision {
 	d := Decision{Action: Hold}

@@ -91,6 +91,7 @@ const (
 	NoCluster        Reason = "ReferencesInvalid"
 	Unread           Reason = "ReferencesUnreadable"
 	HostClaimed      Reason = "HostClaimed"
+	ClockDoubted     Reason = "ClockSuspect"
 	Judging          Reason = "Pending"
 )
 

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+)
+
+// answers is an API server that tells a time.
+type answers time.Time
+
+func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("")),
+		Header: http.Header{"Date": {time.Time(a).UTC().Format(http.TimeFormat)}},
+	}, nil
+}
+
+// hears has the API server say that our clock is ahead.
+func (w *world) hears(ahead time.Duration) {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "http://api", http.NoBody)
+	w.Must(err)
+	res, err := w.r.APIClock.Transport(answers(w.clock.Now().Add(-ahead))).RoundTrip(req)
+	w.Must(err)
+	w.Must(res.Body.Close())
+}
+
+// TestNobodyJoinsByAClockThatIsWrong has the manager's clock be an hour ahead.
+func TestNobodyJoinsByAClockThatIsWrong(t *testing.T) {
+	w := newWorld(t, nil)
+	w.clock.SetTime(monday.Add(time.Minute))
+	w.r.APIClock = apiclock.New(w.clock)
+	w.hears(time.Hour)
+	if again := w.settle(); again != rails.Apart {
+		t.Errorf("it looks again in %v", again)
+	}
+	w.want(v1alpha1.PhasePending, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ClockSuspectReason)
+	if _, made := w.bootstrap(); made {
+		t.Error("it joins")
+	}
+	w.Writes = nil
+	w.settle()
+	if len(w.Writes) > 0 {
+		t.Errorf("wrote %v while nothing changed", w.Writes)
+	}
+	for range 3 {
+		w.hears(0)
+	}
+	w.settle()
+	if _, made := w.machine(); !made {
+		t.Error("it does not join once the clocks agree")
+	}
+}
