@@ -53,7 +53,9 @@ func TestTimesOutliveAMove(t *testing.T) {
 				d.MachineUID = m.UID
 				m.Annotations[v1alpha1.DepartureAnnotation] = d.String()
 			},
-			made, time.Time{}, false,
+			made,
+			time.Time{},
+			false,
 		},
 		"RefusedAtOnce": {
 			"Who wants it at once waits since then.",
