@@ -198,7 +198,7 @@ func (s *shared) setUpMachines() error {
 	if s.BypassForeignHooks {
 		hooks = children.BypassHooks
 	}
-	rush, turns, reader, live := &wake.Rush{}, &roster.Roster{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
+	rush, turns, reader, live := &wake.Rush{}, &roster.Roster{WipeGuard: s.WipeGuard}, s.mgr.GetClient(), s.mgr.GetAPIReader()
 	return errors.Join(
 		(&departure.Reconciler{
 			Clock: s.Clock, APIClock: s.APIClock, Roster: turns, Limits: s.DepartureLimits, Lease: s.Lease, WipeGuard: s.WipeGuard,

@@ -315,6 +315,9 @@ const (
 	// WipeQuarantineReason means that nearly all machines of the Cluster are to leave at
 	// once, which is confirmed first.
 	WipeQuarantineReason = "WipeQuarantine"
+	// KillSwitchBurstReason means that many kill switches of the Cluster were turned on at
+	// once, which is confirmed first; the message says until when.
+	KillSwitchBurstReason = "KillSwitchBurst"
 	// WarmUpReason means that the manager has only just begun to lead, and does not know
 	// yet what left before.
 	WarmUpReason = "WarmUp"
@@ -376,4 +379,8 @@ const (
 	// WipeConfirmedEvent is the Warning on a Cluster when that has been confirmed: the
 	// machines leave.
 	WipeConfirmedEvent = "WipeConfirmed"
+	// KillSwitchBurstEngagedEvent is the Warning on a Cluster when so many kill switches are
+	// turned on at once that some wait until that has been confirmed. It is repeated once a
+	// minute at most.
+	KillSwitchBurstEngagedEvent = "KillSwitchBurstEngaged"
 )

@@ -64,15 +64,17 @@ type cluster struct {
 	told map[string]time.Time
 
 	guard
+	burst
 	shown
 }
 
 // Reconcile plans the departures of one Cluster. Nothing but the roster is read, unless a wipe
-// is suspected: it wakes this controller whenever a machine is told of.
+// is suspected or kill switches wait: it wakes this controller whenever a machine is told of.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	key, now := req.NamespacedName, r.Clock.Now()
 	fleet, next := r.Roster.Fleet(key, now)
 	c := r.cluster(key)
+	confirms := r.confirm(ctx, key, c, now)
 	gates, opens, err := r.gates(ctx, key, c, fleet)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -81,7 +83,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	plan := departure.Decide(fleet, r.Limits)
 	r.Roster.Publish(key, plan, now)
 	r.report(ctx, key, c, plan, now)
-	next = sooner(sooner(next, plan.Next), opens)
+	next = sooner(sooner(sooner(next, plan.Next), opens), confirms)
 	if next.IsZero() {
 		return ctrl.Result{}, nil
 	}

@@ -24,6 +24,9 @@ var (
 	wipeQuarantined = prometheus.NewDesc("fivespot_wipe_quarantined",
 		"How many looks in a row have seen nearly all machines be to leave at once, while these are held for that; 0 where nothing is held. By Cluster.",
 		[]string{"cluster"}, nil)
+	killsWaiting = prometheus.NewDesc("fivespot_kill_switches_waiting",
+		"How many kill switches wait because many were turned on at once, which is confirmed first; 0 where none does. By Cluster.",
+		[]string{"cluster"}, nil)
 )
 
 // registerMetrics registers the metrics of this package.
@@ -40,10 +43,10 @@ func (r *Reconciler) registerMetrics() error {
 type shown struct {
 	// oldest is since when the one waits that has waited longest for others; zero is nobody.
 	oldest time.Time
-	// quarantined is how many looks have seen a wipe that holds machines, where guarded says
-	// that somebody watches for one.
-	quarantined int
-	guarded     bool
+	// quarantined is how many looks have seen a wipe that holds machines, and kills how many
+	// kill switches wait, where guarded says that somebody watches for that.
+	quarantined, kills int
+	guarded            bool
 }
 
 // collector shows what the planner keeps in mind when it is asked, so that time passes.
@@ -53,6 +56,7 @@ type collector struct{ *Reconciler }
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- oldestDeferred
 	ch <- wipeQuarantined
+	ch <- killsWaiting
 }
 
 // Collect implements prometheus.Collector.
@@ -66,6 +70,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		if s.guarded {
 			ch <- prometheus.MustNewConstMetric(wipeQuarantined, prometheus.GaugeValue, float64(s.quarantined), key.String())
+			ch <- prometheus.MustNewConstMetric(killsWaiting, prometheus.GaugeValue, float64(s.kills), key.String())
 		}
 	}
 }

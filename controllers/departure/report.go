@@ -27,7 +27,7 @@ func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluste
 	}
 	fresh := c.count(key, p)
 	r.mu.Lock()
-	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), guarded: r.WipeGuard}
+	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), kills: c.waiting, guarded: r.WipeGuard}
 	if p.Members == 0 {
 		delete(r.fleet, key)
 	}

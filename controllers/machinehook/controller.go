@@ -115,8 +115,8 @@ func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next step) (aga
 		if err := r.leave(s).Permit(ctx, s.machine); err != nil {
 			return time.Time{}, err
 		}
-		if !r.mayStart(s, f) {
-			return time.Time{}, nil // The planner wakes us.
+		if may, again := r.mayStart(s, f); !may {
+			return again, nil // The planner wakes us before.
 		}
 		defer r.tried(s)
 	}

@@ -3,6 +3,8 @@
 package machinehook
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/util/labels"
@@ -11,21 +13,28 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
+	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// mayStart reports whether a Machine may start to leave, or has: somebody else deletes it,
-// one of many perhaps, and it waits for its turn as those do that the schedule takes away.
-// Who wants the machine at once waits for nobody, nor does a Cluster that goes. Machines that
-// are not of a ScheduledMachine are not planned, nor is what its reconciler here does not
-// serve: it tells of nobody else.
-func (r *Reconciler) mayStart(s *scope, f facts) bool {
+// mayStart reports whether a Machine may start to leave, or has, and when to ask again: somebody
+// else deletes it, one of many perhaps, and it waits for its turn as those do that the schedule
+// takes away. One whose kill switch is on waits only if it is one of many such. An owner waits for
+// nobody, nor does a Cluster that goes. Machines that are not of a ScheduledMachine are not
+// planned, nor is what its reconciler here does not serve: it tells of nobody else.
+func (r *Reconciler) mayStart(s *scope, f facts) (may bool, again time.Time) {
 	now := r.Clock.Now()
-	if !r.planned(s) || f.urgent() || s.clusterGoes() || !children.Held(s.machine, now) {
-		return true
+	if !r.planned(s) || f.Trigger == hooksv1.TriggerEmergencyReclaim || s.clusterGoes() || !children.Held(s.machine, now) {
+		return true, time.Time{}
 	}
 	key := client.ObjectKeyFromObject(s.scheduled)
 	r.Roster.Tell(key, roster.Held(s.scheduled, s.machine, now), now)
-	return r.Roster.Begin(key, s.machine.UID, now).Granted
+	v := roster.Verdict{}
+	if s.scheduled.Spec.KillSwitch {
+		v = r.Roster.Kill(key, now)
+	} else {
+		v = r.Roster.Begin(key, s.machine.UID, now)
+	}
+	return v.Granted, v.Until
 }
 
 // tried tells that what mayStart let through has been answered.

@@ -19,12 +19,15 @@ import (
 )
 
 // gate lets a departure through that may start now, and keeps the machine where it may not
-// yet. One whose deletion is refused asks again each time; those of a kill switch, of an owner
-// and of a Cluster that goes wait for nobody. A Machine that somebody else deletes waits at our hook,
-// and package machinehook asks for it.
+// yet. One whose deletion is refused asks again each time. Those of an owner and of a Cluster
+// that goes wait for nobody, and that of a kill switch only if it is one of many. A Machine that
+// somebody else deletes waits at our hook, and package machinehook asks for it, too.
 func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
 	key := client.ObjectKeyFromObject(s.scheduled)
 	r.Roster.Tell(key, s.entry(d, now), now)
+	if s.killing(d, now) {
+		return s.serve(d, r.Roster.Kill(key, now), now)
+	}
 	if s.frozen {
 		return d // Where nothing is carried out, the whole decision is told.
 	}
@@ -42,6 +45,25 @@ func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecyc
 	return lifecycle.Kept(s.facts(now), d)
 }
 
+// serve carries out a kill switch, or keeps its machine while it waits.
+func (s *scope) serve(d lifecycle.Decision, v roster.Verdict, now time.Time) lifecycle.Decision {
+	s.starting, s.verdict = true, v
+	if v.Granted {
+		return d
+	}
+	kept := lifecycle.Kept(s.facts(now), d)
+	kept.Recheck = sooner(kept.Recheck, v.Until)
+	return kept
+}
+
+// killing reports whether a decision would serve a kill switch, which may have to wait if many
+// are on. One whose machine has started to leave waits for nobody.
+func (s *scope) killing(d lifecycle.Decision, now time.Time) bool {
+	m := s.children.Machine
+	return d.Action == lifecycle.Remove && d.Cause == lifecycle.KillSwitch && m != nil && !s.frozen && !s.urgent() &&
+		children.LeavingSince(m, now).IsZero()
+}
+
 // starts reports whether a decision would start a departure that may have to wait.
 func (s *scope) starts(d lifecycle.Decision, now time.Time) bool {
 	m := s.children.Machine
@@ -57,10 +79,14 @@ func (s *scope) held(now time.Time) bool {
 	return s.children.Machine != nil && !s.paused && !s.exempt() && children.Held(s.children.Machine, now)
 }
 
-// exempt reports whether the machine waits for nobody, whatever takes it away: a person or its
-// owner wants it at once, or its Cluster goes. One that is missing may have been lost.
-func (s *scope) exempt() bool {
-	return s.scheduled.Spec.KillSwitch || s.scheduled.BeingReclaimed() || s.cluster != nil && !s.cluster.DeletionTimestamp.IsZero()
+// exempt reports whether the machine does not wait for the planner, whatever takes it away: a
+// person or its owner wants it at once, or its Cluster goes.
+func (s *scope) exempt() bool { return s.scheduled.Spec.KillSwitch || s.urgent() }
+
+// urgent reports whether the machine waits for nobody at all. A Cluster that is missing may have
+// been lost.
+func (s *scope) urgent() bool {
+	return s.scheduled.BeingReclaimed() || s.cluster != nil && !s.cluster.DeletionTimestamp.IsZero()
 }
 
 // unplanned reports whether the planner has yet to look at the departure.
@@ -86,6 +112,8 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 	case !left.IsZero():
 		e.Left = left
 	case s.paused, s.frozen:
+	case s.killing(d, now):
+		return roster.Killed(s.scheduled, m)
 	case d.Action == lifecycle.Remove, d.Action == lifecycle.Depart && !s.starts(d, now):
 		e.Left = now
 	case s.starts(d, now):

@@ -7,6 +7,16 @@ import (
 	"time"
 )
 
+// ExplainBurst says in a sentence what a machine waits for that is removed at latest because
+// of its kill switch.
+func ExplainBurst(latest time.Time) string {
+	if whole := latest.Truncate(time.Second); !whole.Equal(latest) {
+		latest = whole.Add(time.Second) // Who reads it may rely on it.
+	}
+	return "Many kill switches of the Cluster were turned on at once: that has to be confirmed before this machine is removed, at " +
+		latest.UTC().Format(time.RFC3339) + " at the latest"
+}
+
 // Explain says in a sentence what w, which is in the plan, waits for. It is for a condition:
 // it counts nobody, so that it does not change while others leave.
 func (p Plan) Explain(w Waiting) string {

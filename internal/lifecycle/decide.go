@@ -214,10 +214,13 @@ func depart(f Facts, why Reason, cause Cause) Decision {
 	return d
 }
 
-// Kept is what follows from a decision to depart that may not be carried out yet: the
-// machine goes on as it is.
+// Kept is what follows from a decision to take a machine away that may not be carried out
+// yet: the machine goes on as it is.
 func Kept(f Facts, d Decision) Decision {
 	kept := wanted(f)
+	if !f.Enabled {
+		kept.Phase, kept.Reason = Disabled, ScheduleDisabled
+	}
 	kept.Action, kept.Recheck = Hold, d.Recheck
 	return kept
 }

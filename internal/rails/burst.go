@@ -41,8 +41,9 @@ type KillSwitches struct {
 	On []string
 	// Members is how many machines the Cluster has, as a departure's Plan counts them.
 	Members int
-	// Live says that the API server itself has just given them. Only such a look confirms.
-	Live bool
+	// Shown are those that a list shows which the API server itself has just given. Nothing
+	// else confirms, and nobody else is confirmed.
+	Shown []string
 }
 
 // KillPlan says which kill switches are served.
@@ -57,14 +58,14 @@ type KillPlan struct {
 // Judge returns the gate after a look, and which kill switches to serve. One that it lets
 // through is let through by each look until it is off or its machine starts to leave.
 func (b Burst) Judge(k KillSwitches) (Burst, KillPlan) {
-	k.On = slices.Compact(slices.Sorted(slices.Values(k.On)))
+	k.On, k.Shown = sorted(k.On), sorted(k.Shown)
 	flips := b.remembered(k)
 	var p KillPlan
 	for i := range flips {
 		f := &flips[i]
 		f.look(k)
 		switch {
-		case !k.on(f.name):
+		case !among(k.On, f.name):
 		case !f.waits:
 			p.Served = append(p.Served, f.name)
 		default:
@@ -77,9 +78,24 @@ func (b Burst) Judge(k KillSwitches) (Burst, KillPlan) {
 	return Burst{flips}, p
 }
 
-// on reports whether a kill switch is on; On is sorted.
-func (k KillSwitches) on(name string) bool {
-	_, found := slices.BinarySearch(k.On, name)
+// Until is when a kill switch is served at the latest that waits; zero is that it does not.
+func (b Burst) Until(name string) time.Time {
+	for _, f := range b.flips {
+		if f.waits && f.name == name {
+			return f.seen.Add(burstDeadline)
+		}
+	}
+	return time.Time{}
+}
+
+// AtOnce is how many kill switches of a Cluster of that size are served at once.
+func AtOnce(members int) int { return max(burstFloor, members/burstFraction) }
+
+func sorted(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
+
+// among reports whether a name is in a sorted list.
+func among(names []string, name string) bool {
+	_, found := slices.BinarySearch(names, name)
 	return found
 }
 
@@ -94,7 +110,7 @@ func (b Burst) remembered(k KillSwitches) []flip {
 			f.seen = k.Now
 		}
 		inside := k.Now.Sub(f.seen) < burstWindow
-		if !k.on(f.name) && (f.waits || !inside) {
+		if !among(k.On, f.name) && (f.waits || !inside) {
 			continue
 		}
 		if inside {
@@ -105,7 +121,7 @@ func (b Burst) remembered(k KillSwitches) []flip {
 	}
 	for _, name := range k.On {
 		if !known[name] {
-			flips = append(flips, flip{name: name, seen: k.Now, waits: k.Members >= burstFloor && recent >= max(burstFloor, k.Members/burstFraction)})
+			flips = append(flips, flip{name: name, seen: k.Now, waits: k.Members >= burstFloor && recent >= AtOnce(k.Members)})
 			recent++
 		}
 	}
@@ -118,7 +134,7 @@ func (f *flip) look(k KillSwitches) {
 		return
 	}
 	enough := false
-	if k.Live {
+	if among(k.Shown, f.name) {
 		f.looks, enough = f.looks.look(k.Now)
 	}
 	f.waits = !enough && k.Now.Sub(f.seen) < burstDeadline

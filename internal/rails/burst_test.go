@@ -109,7 +109,11 @@ func TestBurst(t *testing.T) {
 			var b rails.Burst
 			for i, l := range tc.looks {
 				var p rails.KillPlan
-				b, p = b.Judge(rails.KillSwitches{Now: after(l.at), On: l.on, Members: tc.members, Live: !l.cached})
+				k := rails.KillSwitches{Now: after(l.at), On: l.on, Members: tc.members}
+				if !l.cached {
+					k.Shown = l.on
+				}
+				b, p = b.Judge(k)
 				got := served{Served: len(p.Served), Waiting: len(p.Waiting)}
 				if got.Waiting > 0 {
 					got.Next = p.Next.Sub(noon)
@@ -134,7 +138,7 @@ func TestBurstServesInOrderOfNames(t *testing.T) {
 	}
 }
 
-// TestABurstOfAnyKind has people turn switches on and off, and looks fail. Whoever is on is
+// TestABurstOfAnyKind has people turn switches on and off, and looks fail, or not show some. Whoever is on is
 // in the plan once. No more are served within ten seconds of being seen than may be, and
 // everybody else after half a minute, or after three live looks, ten seconds apart.
 func TestABurstOfAnyKind(t *testing.T) {
@@ -160,7 +164,12 @@ func TestABurstOfAnyKind(t *testing.T) {
 				delete(on, name)
 			}
 			list := slices.Collect(maps.Keys(on))
-			k := rails.KillSwitches{Now: now, On: list, Members: members, Live: rapid.Bool().Draw(t, "live")}
+			k := rails.KillSwitches{Now: now, On: list, Members: members}
+			live := rapid.Bool().Draw(t, "live")
+			hidden := names(0, rapid.SampledFrom([]int{0, 0, 20}).Draw(t, "hidden"))
+			if live {
+				k.Shown = slices.DeleteFunc(slices.Clone(list), func(name string) bool { return slices.Contains(hidden, name) })
+			}
 			var p rails.KillPlan
 			before := b
 			b, p = b.Judge(k)
@@ -168,8 +177,8 @@ func TestABurstOfAnyKind(t *testing.T) {
 			if slices.Sort(list); !slices.Equal(list, planned) {
 				t.Fatalf("on are %v, in the plan %v", list, planned)
 			}
-			for _, m := range on {
-				if n := len(m.looks); k.Live && (n == 0 || now.Sub(m.looks[n-1]) >= rails.Apart) {
+			for name, m := range on {
+				if n := len(m.looks); slices.Contains(k.Shown, name) && (n == 0 || now.Sub(m.looks[n-1]) >= rails.Apart) {
 					m.looks = append(m.looks, now)
 				}
 			}
@@ -192,9 +201,11 @@ func TestABurstOfAnyKind(t *testing.T) {
 			for _, name := range p.Waiting {
 				if m := on[name]; m.atOnce || len(m.looks) >= 3 || now.Sub(m.at) >= 30*time.Second || members < 10 {
 					t.Fatalf("%s waits since %s, after looks at %v", name, now.Sub(m.at), m.looks)
+				} else if got := b.Until(name); !got.Equal(m.at.Add(30 * time.Second)) {
+					t.Fatalf("%s is on since %s, and waits until %s", name, m.at, got)
 				}
 			}
-			if len(p.Waiting) > 0 != !p.Next.IsZero() || k.Live && !p.Next.IsZero() && !p.Next.After(now) {
+			if len(p.Waiting) > 0 != !p.Next.IsZero() || live && len(hidden) == 0 && !p.Next.IsZero() && !p.Next.After(now) {
 				t.Fatalf("%d wait, and next is %v", len(p.Waiting), p.Next)
 			}
 			if _, again := before.Judge(k); !reflect.DeepEqual(p, again) {

@@ -199,7 +199,7 @@ func TestAClockThatIsSet(t *testing.T) {
 // TestAGateIsAValue says that a look changes nothing that somebody else keeps.
 func TestAGateIsAValue(t *testing.T) {
 	var b rails.Burst
-	k := rails.KillSwitches{Now: noon, On: names(0, 40), Members: 40, Live: true}
+	k := rails.KillSwitches{Now: noon, On: names(0, 40), Members: 40, Shown: names(0, 40)}
 	first, _ := b.Judge(k)
 	before := fmt.Sprint(first)
 	for i := range 4 {
