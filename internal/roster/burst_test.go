@@ -5,6 +5,7 @@ package roster_test
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -300,6 +301,7 @@ func TestBurstsOfAnyKind(t *testing.T) {
 			"off": func(t *rapid.T) {
 				if i := one.Draw(t, "machine"); !served[i] { // Else it has started to leave.
 					tell(i, roster.Entry{})
+					r.Burst(lab, now) // The planner is woken.
 					delete(on, i)
 				}
 			},
