@@ -126,6 +126,15 @@ func TestWhoIsOffStaysSoInABurst(t *testing.T) {
 // TestNobodyWaitsInABurstWhoMustNot has ten kill switches be turned on elsewhere just before.
 func TestNobodyWaitsInABurstWhoMustNot(t *testing.T) {
 	for name, leave := range map[string]func(*crowd){
+		"OwnerAsked": func(c *crowd) {
+			c.edit(func(sm *v1alpha1.ScheduledMachine) {
+				request := v1alpha1.ReclaimRecord{Reason: "mine", RequestedAt: c.clock.Now().Format(time.RFC3339)}
+				metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, request.String())
+				killed(sm)
+			})
+			c.clock.SetTime(c.clock.Now().Add(time.Minute)) // Package reclaim could not.
+			c.others(10)
+		},
 		"ClusterGoes": func(c *crowd) {
 			c.hold(c.cluster)
 			c.Must(c.Client.Delete(c.Context(), c.cluster))
