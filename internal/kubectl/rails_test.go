@@ -22,7 +22,11 @@ func kept(reason departure.Reason, ago time.Duration) func(*v1alpha1.ScheduledMa
 	return func(m *v1alpha1.ScheduledMachine) {
 		p := departure.Plan{Limits: departure.Limits{Cap: departure.Fraction(50_000)}}
 		w := departure.Waiting{Candidate: departure.Candidate{Lane: departure.Scheduled, End: now.Add(-ago)}, Reason: reason}
-		c := condition("DepartureGated", metav1.ConditionTrue, string(reason), p.Explain(w))
+		text := p.Explain(w)
+		if reason == departure.KillSwitchBurst {
+			text, m.Spec.KillSwitch = departure.ExplainBurst(now.Add(30*time.Second-ago)), true
+		}
+		c := condition("DepartureGated", metav1.ConditionTrue, string(reason), text)
 		c.LastTransitionTime = *in(-ago)
 		m.Status.InSchedule, m.Status.NextCleanup = false, in(-ago)
 		m.Status.Conditions = append(m.Status.Conditions, c)
@@ -121,7 +125,7 @@ func TestRailsSaysWhatTheConditionSays(t *testing.T) {
 	t.Parallel()
 	for reason, state := range map[departure.Reason]string{
 		departure.ActuationPaused: "paused", departure.ClockSuspect: "held", departure.WarmingUp: "held",
-		departure.WipeQuarantine: "held", departure.BlastRadiusCap: "capped", "LaterVersion": "held",
+		departure.WipeQuarantine: "held", departure.BlastRadiusCap: "capped", departure.KillSwitchBurst: "held", "LaterVersion": "held",
 	} {
 		m := machine("office", kept(reason, time.Minute))
 		said := m.Status.Conditions[len(m.Status.Conditions)-1]
@@ -225,6 +229,17 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 		"OwnerFirst": {
 			"A request waits for nobody.", machine("office", kept(departure.BlastRadiusCap, time.Minute), asked(java)),
 			[]string{"State:     Returning: "},
+		},
+		"Burst": {
+			"Who turned it on by mistake has until then.", machine("office", kept(departure.KillSwitchBurst, 10*time.Second)),
+			[]string{
+				"State:     Held: its kill switch is on, and it stays until a safety rail lets it go\n", "at 2025-01-15T17:00:20Z at the latest\n",
+				`to keep it, turn the kill switch off now: kubectl -n farm patch scheduledmachine/office --type merge -p '{"spec":{"killSwitch":false}}'`,
+			},
+		},
+		"BurstIsOver": {
+			"What was said of it before is not why.", machine("office", kept(departure.BlastRadiusCap, time.Minute), func(m *v1alpha1.ScheduledMachine) { m.Spec.KillSwitch = true }),
+			[]string{"State:     KillSwitch: the kill switch is on: the machine is being removed\n"},
 		},
 		"Deleting": {
 			"What is deleted waits, too.", machine("office", going, kept(departure.WipeQuarantine, time.Minute)),

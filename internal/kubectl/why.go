@@ -206,6 +206,12 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		return e.set(stateDeleting, "the ScheduledMachine is being deleted, and the machine leaves for good", "wait")
 	case m.Spec.KillSwitch:
 		e.Because, e.SetBy = "somebody set spec.killSwitch", writer.Last(m.ManagedFields, killSwitchField)
+		if c := gateOf(m); c != nil && c.Reason == v1alpha1.KillSwitchBurstReason {
+			e.Because = c.Message
+			return e.set(stateHeld, "its kill switch is on, and it stays until a safety rail lets it go",
+				"wait; to keep it, turn the kill switch off now: "+e.patch(`{"killSwitch":false}`), "to see the others: "+e.rails(m),
+				"to have the machine now, without waiting: "+e.command("give-back"))
+		}
 		what := "the kill switch is on: the machine stays away"
 		if !gone(m) {
 			what = "the kill switch is on: the machine is being removed"
