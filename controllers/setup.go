@@ -89,8 +89,8 @@ type Options struct {
 	ScheduledMachineConcurrency int
 	// DepartureLimits bound how many machines of a Cluster may leave; the zero value does not.
 	DepartureLimits plans.Limits
-	// WipeGuard has nearly all machines of a Cluster stay that are to leave at once, until that
-	// has been confirmed.
+	// WipeGuard has nearly all machines of a Cluster stay that are to leave at once, and those of
+	// many kill switches that are turned on at once, until that has been confirmed.
 	WipeGuard bool
 	// Lease is how long another manager may believe to lead that cannot renew its lease; zero
 	// is that there is no other.
