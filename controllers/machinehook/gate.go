@@ -28,13 +28,11 @@ func (r *Reconciler) mayStart(s *scope, f facts) (may bool, again time.Time) {
 	}
 	key := client.ObjectKeyFromObject(s.scheduled)
 	r.Roster.Tell(key, roster.Held(s.scheduled, s.machine, now), now)
-	v := roster.Verdict{}
 	if s.scheduled.Spec.KillSwitch {
-		v = r.Roster.Kill(key, now)
-	} else {
-		v = r.Roster.Begin(key, s.machine.UID, now)
+		v := r.Roster.Kill(key, now)
+		return v.Granted, v.Until
 	}
-	return v.Granted, v.Until
+	return r.Roster.Begin(key, s.machine.UID, now).Granted, time.Time{}
 }
 
 // tried tells that what mayStart let through has been answered.

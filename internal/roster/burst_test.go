@@ -305,7 +305,7 @@ func TestBurstsOfAnyKind(t *testing.T) {
 					delete(on, i)
 				}
 			},
-			"look": func(t *rapid.T) {
+			"look": func(*rapid.T) {
 				shown := map[types.NamespacedName]int64{}
 				for i := range on {
 					shown[box(i)] = 0
