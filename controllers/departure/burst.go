@@ -28,7 +28,7 @@ type burst struct {
 // returns when to ask again; zero is never. A list that fails is no look.
 func (r *Reconciler) confirm(ctx context.Context, key client.ObjectKey, c *cluster, now time.Time) (next time.Time) {
 	b := r.Roster.Burst(key, now)
-	if b.Waiting > 0 && !now.Before(b.Next) && now.Sub(c.looked).Abs() >= rails.Apart { // A clock that was set back keeps nobody.
+	if b.Waiting > 0 && now.Sub(c.looked).Abs() >= rails.Apart { // A clock that was set back keeps nobody.
 		on, err := r.killSwitches(ctx, key)
 		now = r.Clock.Now() // What was turned on meanwhile has been seen since.
 		c.looked = now

@@ -138,6 +138,18 @@ func TestBurstServesInOrderOfNames(t *testing.T) {
 	}
 }
 
+// TestALookConfirmsWhomItShows has one of two that wait be off in each list.
+func TestALookConfirmsWhomItShows(t *testing.T) {
+	var b rails.Burst
+	var p rails.KillPlan
+	for i := range 3 {
+		b, p = b.Judge(rails.KillSwitches{Now: after(time.Duration(i) * rails.Apart), On: names(0, 12), Members: 40, Shown: names(0, 11)})
+	}
+	if diff := cmp.Diff(names(0, 11), p.Served) + cmp.Diff(names(11, 12), p.Waiting); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
 // TestABurstOfAnyKind has people turn switches on and off, and looks fail, or not show some. Whoever is on is
 // in the plan once. No more are served within ten seconds of being seen than may be, and
 // everybody else after half a minute, or after three live looks, ten seconds apart.
