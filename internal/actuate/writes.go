@@ -4,6 +4,7 @@ package actuate
 
 import (
 	"context"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,25 +15,25 @@ import (
 
 // The writes of an Action are those of an Actuator, and are told.
 
-// Create is that of an Actuator. An answer without a UID is an error.
+// Create is that of an Actuator. An answer that is not of the object is an error.
 func (a Action) Create(ctx context.Context, obj client.Object) error {
 	return a.write(ctx, create, obj, "", func() (bool, error) {
-		err := a.Actuator.Create(ctx, obj)
-		if err == nil && obj.GetUID() == "" {
-			err = errAck
+		want := maps.Clone(obj.GetLabels())
+		if err := a.Actuator.Create(ctx, obj); err != nil {
+			return true, err
 		}
-		return true, err
+		return true, acknowledged(obj, want)
 	})
 }
 
-// Apply is that of an Actuator. An answer without a UID is an error.
+// Apply is that of an Actuator. An answer that is not of the object is an error.
 func (a Action) Apply(ctx context.Context, obj *unstructured.Unstructured) error {
 	return a.write(ctx, create, obj, "", func() (bool, error) {
-		err := a.Actuator.Apply(ctx, obj)
-		if err == nil && obj.GetUID() == "" {
-			err = errAck
+		want := maps.Clone(obj.GetLabels())
+		if err := a.Actuator.Apply(ctx, obj); err != nil {
+			return true, err
 		}
-		return true, err
+		return true, acknowledged(obj, want)
 	})
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/ingest"
 )
 
 var (
@@ -47,6 +49,10 @@ var (
 		Name: "fivespot_clock_skew_seconds",
 		Help: "By how much the manager's clock is ahead of the API server's at least, by its last answer; negative if it is behind. 0 where both may agree.",
 	})
+	rejected = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fivespot_records_rejected_total",
+		Help: "What others said and the manager does not believe, each counted when it comes and not at each look: node_ref, provider_id and machine_id of a Machine, annotation of a Node, ack of a creation.",
+	}, []string{"reason"})
 	auditErrors = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fivespot_audit_write_errors_total",
 		Help: "Lines of the decision audit log that could not be written and are lost.",
@@ -55,10 +61,13 @@ var (
 
 // Register registers the metrics of this package, and says which version this is.
 func Register(registry prometheus.Registerer, version string) error {
-	for _, c := range []prometheus.Collector{failures, build, paused, dryRun, actions, suppressed, wouldAct, auditErrors, skew} {
+	for _, c := range []prometheus.Collector{failures, build, paused, dryRun, actions, suppressed, wouldAct, auditErrors, skew, rejected} {
 		if err := registry.Register(c); err != nil {
 			return err
 		}
+	}
+	for _, r := range ingest.Reasons {
+		rejected.WithLabelValues(string(r)) // From zero, so that the first is an increase.
 	}
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	return nil
@@ -105,6 +114,9 @@ func WouldAct(kind string) { wouldAct.WithLabelValues(kind).Inc() }
 
 // ClockSkew shows by how much our clock is ahead of the API server's.
 func ClockSkew(ahead time.Duration) { skew.Set(ahead.Seconds()) }
+
+// Rejected counts something that is not believed.
+func Rejected(r ingest.Reason) { rejected.WithLabelValues(string(r)).Inc() }
 
 // AuditFailed counts a line of the decision audit log that is lost.
 func AuditFailed() { auditErrors.Inc() }
