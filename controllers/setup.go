@@ -33,6 +33,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodetaints"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/orphan"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/protection"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
@@ -142,7 +143,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := scheduledmachine.AddIndexes(ctx, mgr); err != nil {
 		return fmt.Errorf("indexing ScheduledMachines: %w", err)
 	}
-	if err := index.ByMachineNode(ctx, mgr); err != nil {
+	if err := errors.Join(index.ByMachineNode(ctx, mgr), index.ByMachineProviderID(ctx, mgr)); err != nil {
 		return fmt.Errorf("indexing Machines: %w", err)
 	}
 	s, err := newShared(ctx, mgr, o)
@@ -245,10 +246,12 @@ func (s *shared) setUpClusters() error {
 	if err := serveHooks(s.mgr, s.Options); err != nil {
 		return fmt.Errorf("serving Cluster API's hooks: %w", err)
 	}
-	err := (&topology.Reconciler{
+	err := errors.Join((&orphan.Reconciler{
+		Reader: s.mgr.GetClient(), WatchFilter: s.WatchFilter,
+	}).SetupWithManager(s.mgr, s.watch.Options(1, workers.Deadline)), (&topology.Reconciler{
 		Clock: s.Clock, Reader: s.mgr.GetClient(), Live: s.mgr.GetAPIReader(), ClusterIndex: scheduledmachine.ClusterNameIndex,
 		Actuate: s.write.As(v1alpha1.TopologyFieldManager), Recorder: s.recorder,
-	}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline))
+	}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)))
 	if err != nil || s.RuntimeExtension.Mode == extensionconfig.Elsewhere {
 		return err
 	}

@@ -353,6 +353,9 @@ const (
 	// HostClaimedEvent is the Warning on each of two ScheduledMachines that name the same
 	// host, and when another of them comes first.
 	HostClaimedEvent = "HostClaimed"
+	// RecordRejectedEvent is the Warning when the Machine or its Node says something that is
+	// not believed. What was known before still counts: docs/safety-rails.md.
+	RecordRejectedEvent = "RecordRejected"
 	// LentAgainEvent is the Warning when a tool lends a machine again within ten minutes
 	// after it was given back to its owner.
 	LentAgainEvent = "LentAgain"

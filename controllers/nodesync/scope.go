@@ -48,6 +48,8 @@ type scope struct {
 	write     *actuate.Actuator
 	installer actuate.Action
 	nodes     []*node
+	// doubtful are the names of Nodes of which it is not known whose they are.
+	doubtful []string
 }
 
 // intent is that of a write for a Node, or without one for all of them.
@@ -144,9 +146,16 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope, sm *v1alpha1.Sch
 		return err
 	}
 	request, reclaiming := sm.ReclaimRequest()
+	host, err := r.Children.Host(ctx, sm, machine)
+	if err != nil {
+		return err
+	}
 	n := &node{scheduled: sm, machine: machine, name: request.Node}
 	if machine != nil {
-		n.name = machine.Status.NodeRef.Name
+		n.name = host.Node
+	}
+	if host.Doubtful() {
+		s.doubtful = append(s.doubtful, host.Says.Node)
 	}
 	if n.name == "" {
 		return nil
@@ -172,6 +181,11 @@ func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope) error {
 	byName := map[string]*node{}
 	for _, n := range s.nodes {
 		byName[reclaimapi.ConfigMapName(n.name)] = n
+	}
+	for _, name := range s.doubtful { // What it has stays, and nothing is added.
+		if cm := reclaimapi.ConfigMapName(name); byName[cm] == nil {
+			byName[cm] = &node{name: name, held: true}
+		}
 	}
 	for i := range list.Items {
 		cm := &list.Items[i]

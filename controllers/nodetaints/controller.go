@@ -118,10 +118,14 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	if s.machine, err = r.Children.Machine(ctx, sm); err != nil {
 		return nil, err
 	}
-	if s.machine == nil || !s.machine.Status.NodeRef.IsDefined() {
+	host, err := r.Children.Host(ctx, sm, s.machine)
+	switch {
+	case err != nil, host.Doubtful():
+		return nil, err // Which Node it is is unknown: what was reported stays.
+	case host.Node == "":
 		return s, nil
 	}
-	err = r.observeNode(ctx, s)
+	err = r.observeNode(ctx, s, host.Node)
 	if workload.NotConnected(err) {
 		s.connected, err = false, nil
 		if r.ClusterCache.GetHealthCheckingState(ctx, s.cluster).LastProbeTime.IsZero() {
@@ -131,7 +135,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	return s, err
 }
 
-func (r *Reconciler) observeNode(ctx context.Context, s *scope) (err error) {
+func (r *Reconciler) observeNode(ctx context.Context, s *scope, name string) (err error) {
 	if err := r.nodes.Start(ctx, s.cluster); err != nil {
 		return err
 	}
@@ -139,7 +143,7 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope) (err error) {
 	if err != nil {
 		return err
 	}
-	s.node, err = workload.Node(ctx, reader, s.machine.Status.NodeRef.Name)
+	s.node, err = workload.Node(ctx, reader, name)
 	return err
 }
 

@@ -67,6 +67,8 @@ type scope struct {
 	cluster   client.ObjectKey
 	// machine is nil if there is none.
 	machine *clusterv1.Machine
+	// host is what is believed of its host.
+	host children.Host
 	// node is nil if there is none, or if it was not read.
 	node *corev1.Node
 	// pod is the agent's, nil if there is none, or if it was not read.
@@ -142,6 +144,9 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	if s.machine, err = r.Children.Machine(ctx, sm); err != nil {
 		return nil, err
 	}
+	if s.host, err = r.Children.Host(ctx, sm, s.machine); err != nil || s.host.Doubtful() {
+		return nil, err // Which Node it is is unknown: what was reported stays.
+	}
 	if s.nodeName() == "" {
 		return s, nil
 	}
@@ -192,12 +197,7 @@ func asked(sm *v1alpha1.ScheduledMachine) string {
 	return c.Hash()
 }
 
-func (s *scope) nodeName() string {
-	if s.machine == nil {
-		return ""
-	}
-	return s.machine.Status.NodeRef.Name
-}
+func (s *scope) nodeName() string { return s.host.Node }
 
 // facts is the border between Kubernetes and the decision.
 func (s *scope) facts() Facts {

@@ -24,6 +24,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
@@ -52,8 +53,10 @@ type Reconciler struct {
 	nodes       nodeWatcher
 	watchFilter string
 	// told holds what was last said of a request that is not served, by ScheduledMachine.
-	told   sync.Map
-	surges once
+	told sync.Map
+	// rejections are what was not believed of Nodes last.
+	rejections telemetry.Rejections
+	surges     once
 	// fresh knows of Machines that were ejected, and that the cache shows as they were.
 	fresh wake.Freshness
 	// patience knows for whom an owner waits.
@@ -92,6 +95,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		step = lifecycle.DecideReclaim(facts)
 	}
 	r.reportScreened(ctx, s, screened(facts, step))
+	r.reportAnnotations(ctx, s)
 	if step == lifecycle.Disarm { // It only writes down what has happened.
 		if wait := r.Rush.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
@@ -103,6 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // forgetAll forgets an object that is gone.
 func (r *Reconciler) forgetAll(req ctrl.Request) {
 	r.told.Delete(req.NamespacedName)
+	r.rejections.Forget(req.NamespacedName)
 	r.fresh.Forget(req)
 	r.Rush.Unstall(req)
 }
@@ -157,7 +162,7 @@ func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	f := lifecycle.ReclaimFacts{
 		Remembered: s.scheduled.BeingReclaimed(),
 		Returned:   s.returned(),
-		Request:    judge(s.node, s.children.Machine, s.served(), s.machineID()),
+		Request:    judge(s.node, s.children.Machine, s.served(), s.host),
 		Expedited:  s.children.Expedited(),
 		Ejected:    s.looked && s.children.Removed(r.Hooks),
 		// What cannot be read is no proof of absence.

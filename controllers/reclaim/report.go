@@ -14,6 +14,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/ingest"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
@@ -71,6 +72,20 @@ func (r *Reconciler) reportScreened(ctx context.Context, s *scope, why string) {
 		kind, reason = corev1.EventTypeNormal, v1alpha1.ReclaimRequestStaleEvent
 	}
 	r.Recorder.Eventf(s.scheduled, nil, kind, reason, "EmergencyReclaim", screenedNotes[why], record.Node)
+}
+
+// reportAnnotations tells once of what is written on the Node about a request and is not as an
+// agent writes it. It costs no owner time: people are told by an Event only where nobody asks.
+func (r *Reconciler) reportAnnotations(ctx context.Context, s *scope) {
+	if s.node == nil {
+		return // It was not looked at, or is not seen: nothing has changed.
+	}
+	request := requestOn(s.node)
+	for _, n := range r.rejections.Tell(ctx, client.ObjectKeyFromObject(s.scheduled), ingest.ScreenRequest(request)) {
+		if !request.Asks {
+			r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.RecordRejectedEvent, "ScreenRecords", "%s", n.Message)
+		}
+	}
 }
 
 // announce tells people of a reclaim that has begun. Nothing of it may come before

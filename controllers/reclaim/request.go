@@ -3,6 +3,7 @@
 package reclaim
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,15 +12,16 @@ import (
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/ingest"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // judge says whether a Node asks for its owner, and whether it asks about this
 // Machine, which a Node of another host and a request that is older than the
-// Machine do not. machineID is what the Node said of its host first, empty if that is
-// not known. Where something cannot be told, the owner wins.
-func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.ReclaimRecord, machineID string) lifecycle.Request {
+// Machine do not. host is what is known of the Machine's. Where something cannot be told,
+// the owner wins.
+func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.ReclaimRecord, host children.Host) lifecycle.Request {
 	if node == nil || !reclaimapi.Requested(node.Annotations) {
 		return lifecycle.NoRequest
 	}
@@ -30,7 +32,7 @@ func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Reclai
 	if machine == nil {
 		return lifecycle.FreshRequest
 	}
-	if !sameHost(node, machine, machineID) {
+	if !sameHost(node, host) {
 		return lifecycle.ForeignRequest
 	}
 	// A Node that is no older than the Machine cannot carry an older request.
@@ -45,20 +47,21 @@ func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Reclai
 }
 
 // sameHost compares what the Node says of its host with what is known of the Machine's.
-// The agent has compared already; whoever takes the name of a Node has no agent. What
-// Cluster API holds of the host does not count: it follows the Node.
-func sameHost(node *corev1.Node, machine *clusterv1.Machine, machineID string) bool {
-	return agree(node.Spec.ProviderID, machine.Spec.ProviderID) && agree(node.Status.NodeInfo.MachineID, machineID)
+// The agent has compared already; whoever takes the name of a Node has no agent. An ID of
+// the provider counts that was believed, and one that the Machine has now.
+func sameHost(node *corev1.Node, host children.Host) bool {
+	if node.Name != host.Node {
+		return proves(node, host)
+	}
+	id, known := node.Spec.ProviderID, cmp.Or(host.ProviderID, host.Says.ProviderID)
+	return (agree(id, known) || id == host.Says.ProviderID) && agree(node.Status.NodeInfo.MachineID, host.MachineID)
 }
 
-// machineID is what the Node of this very Machine said first, as the status has it.
-func (s *scope) machineID() string {
-	m, st := s.children.Machine, s.scheduled.Status
-	if m == nil || st.NodeRef == nil || st.NodeRef.Name != m.Status.NodeRef.Name || st.LastScheduledTime == nil ||
-		!st.LastScheduledTime.Time.Equal(children.CreatedAt(m).Truncate(time.Second)) {
-		return ""
-	}
-	return st.NodeRef.MachineID
+// proves reports whether a Node that is not believed to be the Machine's is of its host all
+// the same: Cluster API finds a Node by this ID.
+func proves(node *corev1.Node, host children.Host) bool {
+	id := node.Spec.ProviderID
+	return id != "" && (id == host.ProviderID || id == host.Says.ProviderID)
 }
 
 // agree reports whether two values are the same, as far as both are known.
@@ -87,4 +90,14 @@ func recordOf(node *corev1.Node) v1alpha1.ReclaimRecord {
 		Reason:      node.Annotations[reclaimapi.ReasonAnnotation],
 		RequestedAt: node.Annotations[reclaimapi.RequestedAtAnnotation],
 	}.Screened()
+}
+
+// requestOn is what is written on a Node about a request.
+func requestOn(node *corev1.Node) ingest.Request {
+	a := node.Annotations
+	trigger, marked := a[reclaimapi.RequestedAnnotation]
+	return ingest.Request{
+		Node: node.Name, Asks: reclaimapi.Requested(a), Marked: marked, Trigger: trigger,
+		Reason: a[reclaimapi.ReasonAnnotation], RequestedAt: a[reclaimapi.RequestedAtAnnotation],
+	}
 }

@@ -13,6 +13,8 @@ import (
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/ingest"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -126,7 +128,7 @@ func TestJudge(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := reclaim.Judge(tc.node, tc.machine, tc.served, "0123"); got != tc.want {
+			if got := reclaim.Judge(tc.node, tc.machine, tc.served, hostOf(tc.machine)); got != tc.want {
 				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
 			}
 			if tc.node == nil {
@@ -136,8 +138,52 @@ func TestJudge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := reclaim.Judge(trimmed.(*corev1.Node), tc.machine, tc.served, "0123"); got != tc.want {
+			if got := reclaim.Judge(trimmed.(*corev1.Node), tc.machine, tc.served, hostOf(tc.machine)); got != tc.want {
 				t.Errorf("from the cache, whose Nodes are trimmed: got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// hostOf is what is believed of the host of a Machine whose Node is n1.
+func hostOf(m *clusterv1.Machine) children.Host {
+	h := ingest.Host{Node: "n1", MachineID: "0123"}
+	if m != nil {
+		h.ProviderID = m.Spec.ProviderID
+	}
+	return children.Host{Host: h, Says: h}
+}
+
+// TestANodeThatIsNotBelievedHasToProveItself: an owner does not lose the machine to whoever
+// writes to a Machine, and a Node of another host does not take it.
+func TestANodeThatIsNotBelievedHasToProveItself(t *testing.T) {
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon)}}
+	known := ingest.Host{Node: "n1", ProviderID: "lab://box", MachineID: "0123"}
+	says := func(node, id string) ingest.Host { return ingest.Host{Node: node, ProviderID: id} }
+	for name, tc := range map[string]struct {
+		reason             string
+		believed, says     ingest.Host
+		node, id, hostSays string
+		want               lifecycle.Request
+	}{
+		"BelievedStays":     {"Somebody has changed the Machine; its Node asks.", known, says("n2", "lab://box"), "n1", "lab://box", "0123", lifecycle.FreshRequest},
+		"ChangedID":         {"Somebody has changed the ID of the Machine.", known, says("n1", "lab://else"), "n1", "lab://box", "0123", lifecycle.FreshRequest},
+		"ChangedIDs":        {"A provider has renamed its machines.", known, says("n1", "lab://else"), "n1", "lab://else", "0123", lifecycle.FreshRequest},
+		"OtherNodeOfHost":   {"The host has joined by another name.", known, says("n2", "lab://box"), "n2", "lab://box", "", lifecycle.FreshRequest},
+		"OtherNode":         {"It is another host's.", known, says("n2", "lab://box"), "n2", "lab://other", "", lifecycle.ForeignRequest},
+		"OtherNodeUnknown":  {"It does not say whose it is.", known, says("n2", "lab://box"), "n2", "", "", lifecycle.ForeignRequest},
+		"SharedProves":      {"Nobody had it before: the owner wins.", ingest.Host{}, says("n1", "lab://box"), "n1", "lab://box", "", lifecycle.FreshRequest},
+		"SharedDoesNot":     {"Another Machine has this Node.", ingest.Host{}, says("n1", "lab://box"), "n1", "lab://other", "", lifecycle.ForeignRequest},
+		"SharedUnknown":     {"Nothing says that it is this host.", ingest.Host{}, says("n1", ""), "n1", "lab://other", "", lifecycle.ForeignRequest},
+		"AnotherMachineID":  {"Another host has taken the name.", known, says("n1", "lab://box"), "n1", "lab://box", "ffff", lifecycle.ForeignRequest},
+		"WithoutProviderID": {"Where it cannot be told, the owner wins.", known, says("n1", "lab://box"), "n1", "", "", lifecycle.FreshRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := asking(noon, noon, func(n *corev1.Node) {
+				n.Name, n.Spec.ProviderID, n.Status.NodeInfo.MachineID = tc.node, tc.id, tc.hostSays
+			})
+			if got := reclaim.Judge(node, machine, v1alpha1.ReclaimRecord{}, children.Host{Host: tc.believed, Says: tc.says}); got != tc.want {
+				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
@@ -34,6 +35,8 @@ type scope struct {
 	cluster *clusterv1.Cluster
 	// node is nil if there is none, or if it cannot be seen.
 	node *corev1.Node
+	// host is what is believed of the host of the Machine, once the Node was looked for.
+	host children.Host
 	// children are what is to be removed: the Machine alone until looked is set.
 	children children.Set
 	// looked says that what a provider holds was looked for.
@@ -69,13 +72,35 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 // to remove, its infrastructure. What cannot be read in time is unread, and no error:
 // everything else is done first.
 func (r *Reconciler) look(ctx context.Context, s *scope) {
-	var err error
-	if s.node, err = r.observeNode(ctx, workload.ClusterKey(s.scheduled), s.nodeName()); err != nil {
+	if err := r.lookAtNode(ctx, s); err != nil {
 		s.unseen = fmt.Errorf("looking at Node: %w", err)
 	}
 	if _, served := s.scheduled.ServedReclaim(); served || s.scheduled.BeingReclaimed() {
 		r.lookAtRest(ctx, s)
 	}
+}
+
+// lookAtNode reads the Node of the Machine. If that asks for nothing, and the Machine names
+// another one, which is not believed, it looks there, too: a Node that asks and proves to be of
+// this host is believed. Nothing that is rejected may cost an owner the machine.
+func (r *Reconciler) lookAtNode(ctx context.Context, s *scope) error {
+	var doubt error
+	if s.host, doubt = r.Children.Host(ctx, s.scheduled, s.children.Machine); doubt != nil {
+		s.host = children.Told(s.scheduled, s.children.Machine)
+	}
+	// What Cluster API holds of the machine ID does not count: it follows the Node.
+	s.host.MachineID = children.Known(s.scheduled, s.children.Machine).MachineID
+	cluster := workload.ClusterKey(s.scheduled)
+	node, err := r.observeNode(ctx, cluster, s.nodeName())
+	s.node = node
+	if s.host.Says.Node == s.host.Node || s.host.Says.Node == "" || node != nil && reclaimapi.Requested(node.Annotations) {
+		return errors.Join(doubt, err)
+	}
+	other, otherErr := r.observeNode(ctx, cluster, s.host.Says.Node)
+	if other != nil && reclaimapi.Requested(other.Annotations) && proves(other, s.host) {
+		s.node = other
+	}
+	return errors.Join(doubt, err, otherErr)
 }
 
 // lookAtRest reads what a provider holds of the machine.
@@ -145,11 +170,11 @@ func (s *scope) machineVersion() string {
 	return s.children.Machine.ResourceVersion
 }
 
-// nodeName is the Node of the Machine; without a Machine, the Node whose request
+// nodeName is the Node that is believed to be the Machine's; without a Machine, the Node whose request
 // was served last and may have to be cleared.
 func (s *scope) nodeName() string {
-	if m := s.children.Machine; m != nil {
-		return m.Status.NodeRef.Name
+	if s.children.Machine != nil {
+		return s.host.Node
 	}
 	return s.served().Node
 }

@@ -43,6 +43,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}),
 		)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
+		// Another Machine of the same host may be believed now.
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(mapper.OfHost), builder.WithPredicates(wake.NodeOfMachine())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster),
 			builder.WithPredicates(predicates.ClusterPausedTransitions(mgr.GetScheme(), log))).
 		Watches(&clusterv1.Cluster{}, handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
@@ -56,7 +58,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	}
 	r.nodes = workload.Watch{
 		Name: "reclaim-nodes", Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: mapper.ofNode,
-		Predicate: predicate.NewPredicateFuncs(asked),
+		Predicate: nodeChanges(),
 		Handler:   func(h handler.EventHandler) handler.EventHandler { return wake.Ahead(h, asked) },
 	}
 	return registerMetrics()
@@ -68,6 +70,19 @@ func asked(obj client.Object) bool {
 		return sm.BeingReclaimed()
 	}
 	return reclaimapi.Requested(obj.GetAnnotations())
+}
+
+// nodeChanges lets through Nodes that are marked, or were.
+func nodeChanges() predicate.Predicate {
+	p := predicate.NewPredicateFuncs(marked)
+	p.UpdateFunc = func(e event.UpdateEvent) bool { return marked(e.ObjectOld) || marked(e.ObjectNew) }
+	return p
+}
+
+// marked reports whether a Node asks for its owner, or has a value for it that is none.
+func marked(node client.Object) bool {
+	_, is := node.GetAnnotations()[reclaimapi.RequestedAnnotation]
+	return is
 }
 
 // mapper also finds whose request a Node without a Machine may still carry.

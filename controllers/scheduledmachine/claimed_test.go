@@ -114,14 +114,18 @@ func TestAClaimThatBecomesKnownLater(t *testing.T) {
 	b := a.beside(a.sm.Namespace, "box2", on(`{"address":"192.0.2.43"}`))
 	a.running()
 	b.running()
-	for name, w := range map[string]*world{"a": a, "b": b} {
+	for _, w := range []*world{a, b} {
 		m, _ := w.machine()
 		before := m.DeepCopy()
 		m.Spec.ProviderID = "remote://same"
 		w.Must(w.Client.Patch(w.Context(), m, client.MergeFrom(before)))
-		if w.settle(); w.sm.Status.ProviderID != "remote://same" {
-			t.Fatal(name)
-		}
+		w.settle()
+	}
+	if st := a.sm.Status; st.ProviderID != "remote://same" {
+		t.Fatalf("it was the first, and the only one: %+v", st)
+	}
+	if st := b.sm.Status; st.ProviderID != "" || !slices.Contains(st.Host.InUse, "providerID remote://same") {
+		t.Fatalf("it is another's, and both are to know: %+v", st)
 	}
 	a.settle()
 	b.settle()

@@ -239,9 +239,18 @@ func (s *scope) unreadableReason() string {
 	return v1alpha1.TimezoneUnavailableReason
 }
 
-// machineReady mirrors the Machine: while it is being deleted, what the deletion
-// waits for, which names the pods that block a drain.
+// machineReady mirrors the Machine, and adds what of it is not believed.
 func (s *scope) machineReady() metav1.Condition {
+	c := s.mirrored()
+	for _, r := range s.believed.Rejected {
+		c.Message = strings.TrimPrefix(c.Message+". Not believed: "+r.Message, ". ")
+	}
+	return c
+}
+
+// mirrored is what Cluster API says of the Machine: while it is being deleted, what the
+// deletion waits for, which names the pods that block a drain.
+func (s *scope) mirrored() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.MachineReadyCondition, Status: metav1.ConditionFalse}
 	m := s.children.Machine
 	if m == nil {

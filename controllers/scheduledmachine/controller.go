@@ -78,6 +78,8 @@ type Reconciler struct {
 	differing wake.Differing
 	departed  departed
 	listened  listened
+	// rejections are what was not believed last.
+	rejections telemetry.Rejections
 	// measured has the edge, in Unix seconds, whose lag was measured last, by
 	// ScheduledMachine.
 	measured sync.Map
@@ -97,6 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.fresh.Forget(req)
 		r.differing.Over(req)
 		r.departed.forget(req.NamespacedName)
+		r.rejections.Forget(req.NamespacedName)
 		r.measured.Delete(req.NamespacedName)
 		r.hosts.Leave(req.String())
 		r.claims.forget(req.NamespacedName)
@@ -166,6 +169,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 		return wakeUp{}, nil
 	}
 	s.before = sm.DeepCopy()
+	r.announceRejected(ctx, s)
 	return r.move(ctx, s)
 }
 

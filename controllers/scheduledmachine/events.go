@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
@@ -43,6 +44,13 @@ func (r *Reconciler) announce(ctx context.Context, sm, before *v1alpha1.Schedule
 		kind = corev1.EventTypeWarning
 	}
 	r.Recorder.Eventf(sm, nil, kind, reason, "PhaseTransitionTo"+string(to), "%s -> %s: %s", cmp.Or(from, "New"), to, sm.Status.Message)
+}
+
+// announceRejected tells people what is not believed of the Machine, once.
+func (r *Reconciler) announceRejected(ctx context.Context, s *scope) {
+	for _, n := range r.rejections.Tell(ctx, client.ObjectKeyFromObject(s.scheduled), s.believed.Rejected) {
+		r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.RecordRejectedEvent, "ScreenRecords", "%s", n.Message)
+	}
 }
 
 // announceHost tells people that somebody else names the same host, and when that comes to

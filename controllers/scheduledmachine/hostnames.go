@@ -3,6 +3,7 @@
 package scheduledmachine
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -12,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -232,15 +232,9 @@ func inUse(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	return ids
 }
 
-// ofNode is what the Node of a Machine is called. Of its host the first answer counts, as
-// in status.nodeRef.
-func (n namer) ofNode(m *clusterv1.Machine) []hosts.ID {
-	if !m.Status.NodeRef.IsDefined() {
-		return nil
-	}
-	ref := nodeReference(m)
-	if first := n.sm.Status.NodeRef; first != nil && first.Name == ref.Name && first.MachineID != "" {
-		ref = first
-	}
-	return slices.Concat(n.id(hosts.NodeName, ref.Name), n.id(hosts.MachineID, ref.MachineID))
+// ofMachine is what the host of a Machine is called. Where nothing is believed it is what the
+// Machine says: several that name one host are to see each other.
+func (n namer) ofMachine(h children.Host) []hosts.ID {
+	return slices.Concat(n.id(hosts.ProviderID, cmp.Or(h.ProviderID, h.Says.ProviderID)),
+		n.id(hosts.NodeName, cmp.Or(h.Node, h.Says.Node)), n.id(hosts.MachineID, h.MachineID))
 }

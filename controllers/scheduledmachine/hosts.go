@@ -143,7 +143,7 @@ func (s *scope) claim(c hosts.Claim) hosts.Claim {
 		c.Since = since(sm, c.Wants)
 	}
 	if m != nil {
-		c.Has = slices.Concat(c.Has, n.id(hosts.ProviderID, m.Spec.ProviderID), n.ofNode(m))
+		c.Has = slices.Concat(c.Has, n.ofMachine(s.believed))
 		c.MadeAt = children.CreatedAt(m).Truncate(time.Second)
 	}
 	if infra == nil && (m != nil || s.children.InfrastructureUnknown) {
@@ -183,6 +183,7 @@ func (s *scope) reportHost(now time.Time) {
 			}
 		}
 	}
+	h.InUse = append(h.InUse, s.unbelieved()...)
 	if len(h.Wanted) > 0 {
 		since := s.host.mine.Since
 		if since.IsZero() {
@@ -194,6 +195,24 @@ func (s *scope) reportHost(now time.Time) {
 	if len(h.Wanted) > 0 || len(h.InUse) > 0 {
 		s.scheduled.Status.Host = &h
 	}
+}
+
+// unbelieved are the names of the host that the Machine says where nothing is believed. They
+// are nowhere else in the status, by which others of the same host find this one.
+func (s *scope) unbelieved() []string {
+	n, b := namer{sm: s.scheduled}, s.believed
+	var ids []hosts.ID
+	if b.ProviderID == "" {
+		ids = append(ids, n.id(hosts.ProviderID, b.Says.ProviderID)...)
+	}
+	if b.Node == "" {
+		ids = append(ids, n.id(hosts.NodeName, b.Says.Node)...)
+	}
+	var words []string
+	for _, id := range ids {
+		words = append(words, id.String())
+	}
+	return words
 }
 
 // untold reports whether there is a request of the host's owner to pass on.

@@ -43,13 +43,13 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope) {
 	defer cancel()
 	reader, err := r.ClusterCache.GetReader(ctx, workload.ClusterKey(s.scheduled))
 	if err == nil {
-		s.node, err = workload.Node(ctx, reader, s.children.Machine.Status.NodeRef.Name)
+		s.node, err = workload.Node(ctx, reader, s.believed.Node)
 	}
 	if err != nil {
 		s.later(ctx, fmt.Errorf("looking at Node: %w", err))
 		return
 	}
-	s.nodeState = stateOfNode(s.node, s.children.Machine)
+	s.nodeState = stateOfNode(s.node, s.children.Machine, s.believed.ProviderID)
 }
 
 // later notes that the Node could not be read or deleted, which is tried again after a
@@ -66,18 +66,18 @@ func (s *scope) later(ctx context.Context, err error) {
 // is Cluster API's alone.
 func (s *scope) hostGone() bool {
 	m := s.children.Machine
-	return m != nil && m.Status.NodeRef.IsDefined() && !util.IsControlPlaneMachine(m) && s.children.Expedited() &&
+	return m != nil && s.believed.Node != "" && !util.IsControlPlaneMachine(m) && s.children.Expedited() &&
 		s.children.InfrastructureState() == lifecycle.Absent && len(s.children.Problems) == 0
 }
 
 // stateOfNode is what is known of the Node of a Machine, given the Node of its name, nil if
-// there is none. It is the Machine's if both name the same host, and if Cluster API has
-// written on it that it is.
-func stateOfNode(node *corev1.Node, m *clusterv1.Machine) lifecycle.Presence {
+// there is none. It is the Machine's if it names the host that is believed to be the
+// Machine's, and if Cluster API has written on it that it is.
+func stateOfNode(node *corev1.Node, m *clusterv1.Machine, providerID string) lifecycle.Presence {
 	switch {
 	case node == nil:
 		return lifecycle.Absent
-	case m.Spec.ProviderID == "" || node.Spec.ProviderID != m.Spec.ProviderID,
+	case providerID == "" || node.Spec.ProviderID != providerID,
 		node.Annotations[clusterv1.MachineAnnotation] != m.Name,
 		node.Annotations[clusterv1.ClusterNamespaceAnnotation] != m.Namespace:
 		return lifecycle.Unknown
@@ -120,7 +120,7 @@ func (s *scope) lingering() string {
 	}
 	gone := "The infrastructure is gone"
 	if s.nodeGone() {
-		gone = fmt.Sprintf("The infrastructure and Node %s are gone", s.children.Machine.Status.NodeRef.Name)
+		gone = fmt.Sprintf("The infrastructure and Node %s are gone", s.believed.Node)
 	}
 	return gone + "; Cluster API removes the Machine at its next reconcile, which may take 20 s"
 }

@@ -140,14 +140,11 @@ func instant(t time.Time) *metav1.Time {
 	return new(metav1.NewTime(t.UTC()))
 }
 
-// maxMachineID is the bound of status.nodeRef.machineID. A longer one is not known.
-const maxMachineID = 253
-
-// reportChildren writes what exists; what is gone has no reference.
+// reportChildren writes what exists; what is gone has no reference. Of the host it writes
+// what is believed: the next look knows it from here.
 func (s *scope) reportChildren() {
 	st := &s.scheduled.Status
 	c := s.children
-	first, since := st.NodeRef, st.LastScheduledTime
 	st.BootstrapRef, st.InfrastructureRef, st.MachineRef, st.NodeRef, st.ProviderID = nil, nil, nil, nil, ""
 	if c.Bootstrap != nil {
 		st.BootstrapRef = childReference(c.Bootstrap, c.Bootstrap.GetAPIVersion(), c.Bootstrap.GetKind())
@@ -160,24 +157,11 @@ func (s *scope) reportChildren() {
 		return
 	}
 	st.MachineRef = childReference(m, machineAPIVersion, "Machine")
-	st.ProviderID = m.Spec.ProviderID
+	st.ProviderID = s.believed.ProviderID
 	st.LastScheduledTime = instant(children.CreatedAt(m))
-	if m.Status.NodeRef.IsDefined() && !s.nodeGone() {
-		st.NodeRef = nodeReference(m)
-		if first != nil && first.Name == st.NodeRef.Name && first.MachineID != "" && since.Equal(st.LastScheduledTime) {
-			st.NodeRef.MachineID = first.MachineID
-		}
+	if s.believed.Node != "" && !s.nodeGone() {
+		st.NodeRef = &v1alpha1.NodeReference{Name: s.believed.Node, MachineID: s.believed.MachineID}
 	}
-}
-
-// nodeReference is the Node of a Machine. Of its host, the first answer counts: Cluster
-// API mirrors each, and so also that of another host which took the Node's name.
-func nodeReference(m *clusterv1.Machine) *v1alpha1.NodeReference {
-	ref := &v1alpha1.NodeReference{Name: m.Status.NodeRef.Name}
-	if info := m.Status.NodeInfo; info != nil && len(info.MachineID) <= maxMachineID {
-		ref.MachineID = info.MachineID
-	}
-	return ref
 }
 
 func childReference(obj client.Object, apiVersion, kind string) *v1alpha1.ChildReference {

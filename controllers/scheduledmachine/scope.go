@@ -38,6 +38,9 @@ type scope struct {
 	// children are what exists. act keeps them up to date.
 	children children.Set
 
+	// believed is what is believed of the host of the Machine.
+	believed children.Host
+
 	// nodeState is what is known of the Node of a machine that is gone, and node the Node of
 	// its name, nil if none is known. nodeLater says that it is to be tried again.
 	nodeState lifecycle.Presence
@@ -117,6 +120,9 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	if s.children, err = r.Children.Read(ctx, sm, s.mustBeSure()); err != nil {
 		return nil, err
 	}
+	if s.believed, err = r.Children.Host(ctx, sm, s.children.Machine); err != nil {
+		return nil, err
+	}
 	s.waitsFor = s.children.WaitsFor(r.Hooks)
 	if err := r.observeHost(ctx, s); err != nil {
 		return nil, err
@@ -181,7 +187,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 	}
 	if m := s.children.Machine; m != nil {
 		// Cluster API patches conditions before the rest of the status.
-		f.MachineReady = conditions.IsTrue(m, clusterv1.ReadyCondition) && m.Status.NodeRef.IsDefined()
+		f.MachineReady = conditions.IsTrue(m, clusterv1.ReadyCondition) && s.believed.Node != ""
 		f.MachineFailed = conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) && m.DeletionTimestamp.IsZero()
 		f.Interrupted = children.Interrupted(m, now)
 		f.Settling, f.SettledBy = children.Settling(m, sm, now)

@@ -42,6 +42,12 @@ func AddIndexes(ctx context.Context, mgr ctrl.Manager) error {
 			return []string{o.(*v1alpha1.ScheduledMachine).Spec.ClusterName}
 		}),
 		indexer.IndexField(ctx, &v1alpha1.ScheduledMachine{}, HostIndex, HostKeys),
+		indexer.IndexField(ctx, &v1alpha1.ScheduledMachine{}, wake.NodeIndex, func(o client.Object) []string {
+			if ref := o.(*v1alpha1.ScheduledMachine).Status.NodeRef; ref != nil {
+				return []string{ref.Name}
+			}
+			return nil
+		}),
 	)
 }
 
@@ -69,6 +75,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(r.hostChanges())).
 		Watches(&v1alpha1.ReclaimedMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofReclaimed)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
+		// Another Machine of the same host may be believed now.
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(mapper.OfHost), builder.WithPredicates(wake.NodeOfMachine())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster), builder.WithPredicates(clusterChanges())).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofKind),
 			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).

@@ -56,6 +56,15 @@ func (r Reader) Host(ctx context.Context, sm *v1alpha1.ScheduledMachine, m *clus
 	return h, nil
 }
 
+// Told is what a Machine says of its host, with what of that was believed before: for who
+// cannot wait until the rest is known.
+func Told(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine) Host {
+	if m == nil {
+		return Host{}
+	}
+	return Host{Host: Known(sm, m), Says: saysOf(m)}
+}
+
 // saysOf is what a Machine says of its host.
 func saysOf(m *clusterv1.Machine) ingest.Host {
 	h := ingest.Host{Node: m.Status.NodeRef.Name, ProviderID: m.Spec.ProviderID}

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -98,4 +99,27 @@ func Claim(child client.Object, sm *v1alpha1.ScheduledMachine) (changed bool) {
 		changed = true
 	}
 	return changed
+}
+
+// IsOrphan reports whether m is a Machine of a ScheduledMachine that there is not: uidOf
+// returns the UID of the one of that name in its namespace, empty if there is none. The
+// garbage collector takes the reference to an owner that is gone off what has another owner
+// left; then our label tells. One that is being deleted is on its way.
+func IsOrphan(m *clusterv1.Machine, uidOf func(name string) types.UID) bool {
+	if !m.DeletionTimestamp.IsZero() || !MadeByUs(m) {
+		return false
+	}
+	uid := uidOf(ParentOf(m))
+	ref := metav1.GetControllerOf(m)
+	return uid == "" || ref != nil && ref.UID != uid
+}
+
+// MadeByUs reports whether a Machine says that it was made for a ScheduledMachine, and nobody
+// else controls it.
+func MadeByUs(m *clusterv1.Machine) bool {
+	if ref := metav1.GetControllerOf(m); ref != nil {
+		return ref.Kind == "ScheduledMachine" && groupOf(ref.APIVersion) == v1alpha1.GroupVersion.Group
+	}
+	name := ParentOf(m)
+	return name != "" && m.Name == NamesOf(name).Machine
 }

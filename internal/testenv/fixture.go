@@ -103,6 +103,7 @@ func (f *Fixture) Recorded(reads interceptor.Funcs) client.Client {
 	reads.SubResourceApply = func(ctx context.Context, c client.Client, sub string, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
 		return f.write("apply "+kindOf(obj)+" "+sub, func() error { return c.SubResource(sub).Apply(ctx, obj, opts...) })
 	}
+	reads.List = f.byHost(reads.List)
 	return interceptor.NewClient(f.Client, reads)
 }
 

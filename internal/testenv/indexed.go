@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/index"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -53,3 +55,35 @@ func (i indexed) List(ctx context.Context, list client.ObjectList, opts ...clien
 	}
 	return meta.SetList(list, have)
 }
+
+// byHost answers lists by the indexes of Machines as the manager's cache does, and all others
+// as otherwise says.
+func (f *Fixture) byHost(otherwise listFunc) listFunc {
+	fields := map[string]func(*clusterv1.Machine) string{
+		index.MachineNodeNameField:   func(m *clusterv1.Machine) string { return m.Status.NodeRef.Name },
+		index.MachineProviderIDField: func(m *clusterv1.Machine) string { return m.Spec.ProviderID },
+	}
+	if otherwise == nil {
+		otherwise = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return c.List(ctx, list, opts...)
+		}
+	}
+	return func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		var o client.ListOptions
+		o.ApplyOptions(opts)
+		machines, ok := list.(*clusterv1.MachineList)
+		if !ok || o.FieldSelector == nil {
+			return otherwise(ctx, c, list, opts...)
+		}
+		for field, of := range fields {
+			if value, found := o.FieldSelector.RequiresExactMatch(field); found {
+				err := c.List(ctx, machines, client.InNamespace(o.Namespace))
+				machines.Items = slices.DeleteFunc(machines.Items, func(m clusterv1.Machine) bool { return of(&m) != value })
+				return err
+			}
+		}
+		return otherwise(ctx, c, list, opts...)
+	}
+}
+
+type listFunc = func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error

@@ -7,6 +7,7 @@ package wake
 
 import (
 	"context"
+	"slices"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/index"
@@ -58,8 +59,37 @@ func (m Mapper) OfClusterIf(ctx context.Context, cluster client.ObjectKey, wante
 	return requests
 }
 
+// NodeIndex is the index of ScheduledMachines by the Node in their status.
+const NodeIndex = "status.nodeRef.name"
+
+// OfHost returns the ScheduledMachine of a Machine, and those of the others that name the same
+// Node: they may be believed when this one does not any more.
+func (m Mapper) OfHost(ctx context.Context, machine client.Object) []ctrl.Request {
+	found := OfChild(ctx, machine)
+	self, ok := machine.(*clusterv1.Machine)
+	if !ok {
+		return found
+	}
+	for field, value := range map[string]string{
+		index.MachineNodeNameField: self.Status.NodeRef.Name, index.MachineProviderIDField: self.Spec.ProviderID,
+	} {
+		if value == "" {
+			continue
+		}
+		list := &clusterv1.MachineList{}
+		if err := m.Reader.List(ctx, list, client.InNamespace(self.Namespace), client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Listing Machines of the same host", "Machine", self.Name)
+			continue
+		}
+		for i := range list.Items {
+			found = append(found, OfChild(ctx, &list.Items[i])...)
+		}
+	}
+	return found
+}
+
 // OfNode returns the ScheduledMachines whose Machines have this Node of a workload
-// cluster: more than one where several name one host.
+// cluster, or had it when it was believed: more than one where several name one host.
 func (m Mapper) OfNode(ctx context.Context, cluster client.ObjectKey, node client.Object) []ctrl.Request {
 	list := &clusterv1.MachineList{}
 	if err := m.Reader.List(ctx, list, client.InNamespace(cluster.Namespace),
@@ -73,16 +103,33 @@ func (m Mapper) OfNode(ctx context.Context, cluster client.ObjectKey, node clien
 			found = append(found, OfChild(ctx, machine)...)
 		}
 	}
+	return m.believing(ctx, cluster, node.GetName(), found)
+}
+
+// believing adds the ScheduledMachines of a Cluster that have the Node in their status.
+func (m Mapper) believing(ctx context.Context, cluster client.ObjectKey, node string, found []ctrl.Request) []ctrl.Request {
+	list := &v1alpha1.ScheduledMachineList{}
+	if err := m.Reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingFields{NodeIndex: node}, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of Node", "Node", node)
+		return found
+	}
+	for i := range list.Items {
+		sm := &list.Items[i]
+		request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}
+		if sm.Spec.ClusterName == cluster.Name && !slices.Contains(found, request) {
+			found = append(found, request)
+		}
+	}
 	return found
 }
 
 // NodeOfMachine lets through the changes of a Machine after which it has another
-// Node, none, or one that is about to go.
+// Node, none, or one that is about to go, or another ID of its provider.
 func NodeOfMachine() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*clusterv1.Machine)
 		after, ok2 := e.ObjectNew.(*clusterv1.Machine)
-		return !ok || !ok2 || before.UID != after.UID || before.Status.NodeRef != after.Status.NodeRef ||
+		return !ok || !ok2 || before.UID != after.UID || before.Status.NodeRef != after.Status.NodeRef || before.Spec.ProviderID != after.Spec.ProviderID ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 			children.ParentOf(before) != children.ParentOf(after)
 	}}

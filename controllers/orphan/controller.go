@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package orphan answers one question: which Machines of a Cluster were made for a
+// ScheduledMachine that there is not any more? Nobody gives these machines back to their
+// owners. It counts them, and does nothing about them: whoever lost the ScheduledMachines
+// decides.
+package orphan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+)
+
+// Reconciler counts the orphans of Clusters.
+type Reconciler struct {
+	// Reader reads Machines, ScheduledMachines and Clusters from the manager's cache.
+	Reader client.Reader
+	// WatchFilter is the value of Cluster API's watch label, empty for everything.
+	WatchFilter string
+
+	mu sync.Mutex
+	// told are the orphans that were logged last, by Cluster.
+	told map[client.ObjectKey][]string
+}
+
+// Reconcile counts the orphans of one Cluster. If that cannot be done, what was counted
+// before stays: it is not zero.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	served, err := r.serves(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var orphans []string
+	machines := 0
+	if served {
+		if orphans, machines, err = r.observe(ctx, req.NamespacedName); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if machines == 0 {
+		orphanMachines.DeleteLabelValues(req.String())
+	} else {
+		orphanMachines.WithLabelValues(req.String()).Set(float64(len(orphans)))
+	}
+	r.tell(ctx, req.NamespacedName, orphans)
+	return ctrl.Result{}, nil
+}
+
+// serves reports whether the Machines of a Cluster are counted by this manager, and by no
+// other one.
+func (r *Reconciler) serves(ctx context.Context, key client.ObjectKey) (bool, error) {
+	if r.WatchFilter == "" {
+		return true, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	if err := r.Reader.Get(ctx, key, cluster); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return labels.HasWatchLabel(cluster, r.WatchFilter), nil
+}
+
+// observe returns the names of the orphans, and how many Machines are ours. The Machines are
+// read first: one whose ScheduledMachine comes in between is none.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (orphans []string, machines int, err error) {
+	list, owners := &clusterv1.MachineList{}, &v1alpha1.ScheduledMachineList{}
+	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, 0, fmt.Errorf("listing Machines: %w", err)
+	}
+	if err := r.Reader.List(ctx, owners, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, 0, fmt.Errorf("listing ScheduledMachines: %w", err)
+	}
+	uids := map[string]types.UID{}
+	for i := range owners.Items {
+		uids[owners.Items[i].Name] = owners.Items[i].UID
+	}
+	for i := range list.Items {
+		m := &list.Items[i]
+		if m.Spec.ClusterName != key.Name || !children.MadeByUs(m) {
+			continue
+		}
+		machines++
+		if children.IsOrphan(m, func(name string) types.UID { return uids[name] }) {
+			orphans = append(orphans, m.Name)
+		}
+	}
+	slices.Sort(orphans)
+	return orphans, machines, nil
+}
+
+// tell logs the orphans of a Cluster when they change.
+func (r *Reconciler) tell(ctx context.Context, key client.ObjectKey, orphans []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.Equal(r.told[key], orphans) {
+		return
+	}
+	if r.told == nil {
+		r.told = map[client.ObjectKey][]string{}
+	}
+	if r.told[key] = orphans; len(orphans) == 0 {
+		delete(r.told, key)
+	}
+	ctrl.LoggerFrom(ctx).Info("Counted Machines without their ScheduledMachine", "count", len(orphans), "Machines", strings.Join(orphans, " "))
+}
