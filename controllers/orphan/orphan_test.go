@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/orphan"
+)
+
+const lab = "farm/lab"
+
+// machine is the Machine of a ScheduledMachine of that UID, changed by change.
+func machine(of string, uid types.UID, change func(*clusterv1.Machine)) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "farm", Name: of + "-machine", Labels: map[string]string{v1alpha1.ScheduledMachineLabel: of},
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScheduledMachine", Name: of, UID: uid, Controller: new(true)},
+			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "lab", UID: "c"},
+		},
+	}, Spec: clusterv1.MachineSpec{ClusterName: "lab"}}
+	if change != nil {
+		change(m)
+	}
+	return m
+}
+
+func scheduled(name string, uid types.UID) *v1alpha1.ScheduledMachine {
+	return &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "farm", Name: name, UID: uid}, Spec: v1alpha1.ScheduledMachineSpec{ClusterName: "lab"}}
+}
+
+// collected is a Machine whose reference to its owner the garbage collector has taken off.
+func collected(m *clusterv1.Machine) { m.OwnerReferences = m.OwnerReferences[1:] }
+
+func leaving(m *clusterv1.Machine) {
+	m.DeletionTimestamp, m.Finalizers = new(metav1.Now()), []string{"test/hold"}
+}
+
+func holding(t *testing.T, objs ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).Build()
+}
+
+// shown is the metric by Cluster.
+func shown(t *testing.T) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(orphan.OrphanMachines); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			values[label(m)] = m.GetGauge().GetValue()
+		}
+	}
+	return values
+}
+
+func label(m *dto.Metric) string { return m.GetLabel()[0].GetValue() }
+
+func look(t *testing.T, r *orphan.Reconciler) error {
+	t.Helper()
+	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "farm", Name: "lab"}})
+	return err
+}
+
+func TestOrphansAreCounted(t *testing.T) {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "farm", Name: "lab", Labels: map[string]string{clusterv1.WatchLabel: "a"}}}
+	none, one, zero := map[string]float64{}, map[string]float64{lab: 1}, map[string]float64{lab: 0}
+	for name, tc := range map[string]struct {
+		reason  string
+		filter  string
+		objects []client.Object
+		want    map[string]float64
+	}{
+		"Owned":     {"Its ScheduledMachine is there.", "", []client.Object{scheduled("a", "1"), machine("a", "1", nil)}, zero},
+		"Gone":      {"Its ScheduledMachine is not.", "", []client.Object{scheduled("b", "2"), machine("a", "1", nil)}, one},
+		"Another":   {"One of its name was made anew, or restored.", "", []client.Object{scheduled("a", "2"), machine("a", "1", nil)}, one},
+		"Collected": {"The garbage collector has taken the reference off.", "", []client.Object{machine("a", "1", collected)}, one},
+		"Adopted":   {"Its label is enough to be adopted.", "", []client.Object{scheduled("a", "2"), machine("a", "1", collected)}, zero},
+		"Leaving":   {"It is on its way.", "", []client.Object{machine("a", "1", leaving)}, zero},
+		"SomebodyElse": {"A person copied our label.", "", []client.Object{machine("a", "1", func(m *clusterv1.Machine) {
+			collected(m)
+			m.Name = "worker-1"
+		})}, none},
+		"MachineSet": {"Somebody else controls it.", "", []client.Object{machine("a", "1", func(m *clusterv1.Machine) {
+			m.OwnerReferences[0].APIVersion, m.OwnerReferences[0].Kind = clusterv1.GroupVersion.String(), "MachineSet"
+		})}, none},
+		"OtherCluster": {"It is of another Cluster.", "", []client.Object{machine("a", "1", func(m *clusterv1.Machine) { m.Spec.ClusterName = "prod" })}, none},
+		"None":         {"There is nothing of ours.", "", nil, none},
+		"Ours":         {"The Cluster is this manager's.", "a", []client.Object{cluster, machine("a", "1", nil)}, one},
+		"NotOurs":      {"The Cluster is another manager's.", "b", []client.Object{cluster, machine("a", "1", nil)}, none},
+		"NoCluster":    {"Nobody knows whose it is.", "a", []client.Object{machine("a", "1", nil)}, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			orphan.OrphanMachines.Reset()
+			if err := look(t, &orphan.Reconciler{Reader: holding(t, tc.objects...), WatchFilter: tc.filter}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, shown(t)); diff != "" {
+				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestAListThatFailsIsNotZero: what was counted stays, and what was never counted is absent.
+func TestAListThatFailsIsNotZero(t *testing.T) {
+	orphan.OrphanMachines.Reset()
+	broken := errors.New("no answer")
+	fails := ""
+	c := interceptor.NewClient(holding(t, machine("a", "1", nil)), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, machines := list.(*clusterv1.MachineList); machines && fails == "Machines" || !machines && fails == "ScheduledMachines" {
+				return broken
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	r := &orphan.Reconciler{Reader: c}
+	want := map[string]float64{}
+	for _, fails = range []string{"Machines", "ScheduledMachines", "", "Machines", "ScheduledMachines"} {
+		if err := look(t, r); (fails != "") != errors.Is(err, broken) {
+			t.Fatalf("%q fails: %v", fails, err)
+		}
+		if fails == "" {
+			want[lab] = 1
+		}
+		if diff := cmp.Diff(want, shown(t)); diff != "" {
+			t.Fatalf("%q fails: -want, +got:\n%s", fails, diff)
+		}
+	}
+}
+
+// TestWhatMakesAnOrphanWakes: and a report of Cluster API does not.
+func TestWhatMakesAnOrphanWakes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*clusterv1.Machine)
+		wakes  bool
+	}{
+		"Status":    {func(m *clusterv1.Machine) { m.Status.Phase = "Running" }, false},
+		"Collected": {collected, true},
+		"Leaving":   {leaving, true},
+		"Label": {func(m *clusterv1.Machine) {
+			collected(m)
+			m.Labels = nil
+		}, true},
+		"Adopted": {func(m *clusterv1.Machine) { m.OwnerReferences[0].UID = "2" }, true},
+	} {
+		before := machine("a", "1", nil)
+		after := machine("a", "1", tc.change)
+		if got := orphan.MachineChanges().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.wakes {
+			t.Errorf("%s: wakes %t, want %t", name, got, tc.wakes)
+		}
+	}
+	if orphan.Exists().Update(event.UpdateEvent{ObjectOld: scheduled("a", "1"), ObjectNew: scheduled("a", "1")}) {
+		t.Error("a ScheduledMachine that stays wakes")
+	}
+	if !orphan.Exists().Update(event.UpdateEvent{ObjectOld: scheduled("a", "1"), ObjectNew: scheduled("a", "2")}) {
+		t.Error("another ScheduledMachine of the name does not wake")
+	}
+}
