@@ -40,6 +40,8 @@ var faults = map[string]string{
 	"FivespotDeparturesCapped":              `fivespot_departures_capped_total{cluster="farm/prod",lane="unscheduled"} 40 3600000`,
 	"FivespotWipeQuarantined":               `fivespot_wipe_quarantined{cluster="farm/prod"} 1 3600000`,
 	"FivespotClockSkew":                     `fivespot_clock_skew_seconds -45`,
+	"FivespotRecordsRejected":               `fivespot_records_rejected_total{reason="node_ref"} 40 3600000`,
+	"FivespotOrphanMachines":                `fivespot_orphan_machines{cluster="farm/prod"} 3`,
 	"FivespotAuditWriteErrors":              `fivespot_audit_write_errors_total 240`,
 	"FivespotNotRunning":                    ``,
 	"FivespotControllerFails":               `fivespot_reconcile_failures_total{controller="reclaim"} 240`,
