@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/index"
 	"sigs.k8s.io/cluster-api/util/test/builder"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,6 +87,10 @@ func newLane(t *testing.T, readable bool, objects ...client.Object) *lane {
 		testenv.Definition(builder.BootstrapGroupVersion.WithKind(builder.GenericBootstrapConfigKind)))
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	l.store = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).
+		WithIndex(&clusterv1.Machine{}, index.MachineNodeNameField, index.MachineByNodeName).
+		WithIndex(&clusterv1.Machine{}, index.MachineProviderIDField, func(o client.Object) []string {
+			return []string{o.(*clusterv1.Machine).Spec.ProviderID}
+		}).
 		WithObjects(append(objects, testenv.Cluster("lab"))...).Build()
 	c := interceptor.NewClient(l.store.(client.WithWatch), interceptor.Funcs{Get: l.get, Delete: l.delete, Patch: l.patch})
 	r := (&reclaim.Reconciler{

@@ -86,7 +86,7 @@ func (r *Reconciler) look(ctx context.Context, s *scope) {
 func (r *Reconciler) lookAtNode(ctx context.Context, s *scope) error {
 	var doubt error
 	if s.host, doubt = r.Children.Host(ctx, s.scheduled, s.children.Machine); doubt != nil {
-		s.host = children.Told(s.scheduled, s.children.Machine)
+		s.host = children.Unscreened(s.scheduled, s.children.Machine)
 	}
 	// What Cluster API holds of the machine ID does not count: it follows the Node.
 	s.host.MachineID = children.Known(s.scheduled, s.children.Machine).MachineID

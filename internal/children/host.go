@@ -56,13 +56,16 @@ func (r Reader) Host(ctx context.Context, sm *v1alpha1.ScheduledMachine, m *clus
 	return h, nil
 }
 
-// Told is what a Machine says of its host, with what of that was believed before: for who
-// cannot wait until the rest is known.
-func Told(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine) Host {
+// Unscreened is what was believed of the host of a Machine before, and else what it says: for an
+// owner, who does not wait until it is known what others say.
+func Unscreened(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine) Host {
 	if m == nil {
 		return Host{}
 	}
-	return Host{Host: Known(sm, m), Says: saysOf(m)}
+	known, says := Known(sm, m), saysOf(m)
+	return Host{Says: says, Host: ingest.Host{
+		Node: cmp.Or(known.Node, says.Node), ProviderID: cmp.Or(known.ProviderID, says.ProviderID), MachineID: known.MachineID,
+	}}
 }
 
 // saysOf is what a Machine says of its host.

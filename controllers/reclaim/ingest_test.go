@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// believed has status say what was believed of the machine.
+func (w *world) believed(node, providerID string) {
+	w.Helper()
+	w.Read(w.sm)
+	w.sm.Status.NodeRef, w.sm.Status.ProviderID = &v1alpha1.NodeReference{Name: node}, providerID
+	w.sm.Status.LastScheduledTime = &w.machine().CreationTimestamp
+	w.Must(w.Client.Status().Update(w.Context(), w.sm))
+}
+
+// names has the Machine say another Node and ID of its provider.
+func (w *world) names(node, providerID string) {
+	w.Helper()
+	m := w.machine()
+	w.Edit(m, func() { m.Spec.ProviderID = providerID })
+	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: node}
+	w.Must(w.Client.Status().Update(w.Context(), m))
+}
+
+// other is another Node with that ID of its provider.
+func (w *world) other(providerID string) *corev1.Node {
+	w.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}, Spec: corev1.NodeSpec{ProviderID: providerID}}
+	w.Create(node)
+	w.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(w.Context()), node) })
+	return node
+}
+
+// rival is another Machine of the Cluster that names the same Node.
+func (w *world) rival() *clusterv1.Machine {
+	w.Helper()
+	m := w.machine()
+	r := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: "rival"}, Spec: m.Spec}
+	w.Create(r)
+	r.Status.NodeRef = m.Status.NodeRef
+	w.Must(w.Client.Status().Update(w.Context(), r))
+	return r
+}
+
+// TestAnOwnerIsServedWhateverTheMachineSays: the Node that was believed asks.
+func TestAnOwnerIsServedWhateverTheMachineSays(t *testing.T) {
+	for name, says := range map[string][2]string{"AnotherNode": {"elsewhere", "lab://box"}, "NoNode": {"", "lab://box"}, "AnotherID": {"", "lab://else"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.Edit(w.node, func() { w.node.Spec.ProviderID = "lab://box" })
+			w.believed(w.node.Name, "lab://box")
+			w.names(says[0], says[1])
+			w.ask("true")
+			w.settle()
+			if w.machine().DeletionTimestamp.IsZero() {
+				t.Errorf("the owner is not served: %q", w.Writes)
+			}
+		})
+	}
+}
+
+// TestANodeThatIsNotBelievedIsLeftAlone, unless it proves to be of the host.
+func TestANodeThatIsNotBelievedIsLeftAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		id     string
+		served bool
+	}{"Another": {"lab://other", false}, "Unknown": {"", false}, "Proves": {"lab://box", true}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.believed(w.node.Name, "lab://box")
+			w.node = w.other(tc.id)
+			w.names(w.node.Name, "lab://box")
+			w.ask("true")
+			w.Writes = nil
+			w.settle()
+			if served := !w.machine().DeletionTimestamp.IsZero(); served != tc.served {
+				t.Errorf("served: %t, want %t: %q", served, tc.served, w.Writes)
+			}
+			if !tc.served && len(w.Writes) != 0 {
+				t.Errorf("it is another's: %q", w.Writes)
+			}
+		})
+	}
+}
+
+// TestASharedNodeTakesNoMachineItIsNotOf: nobody had it before.
+func TestASharedNodeTakesNoMachineItIsNotOf(t *testing.T) {
+	w := newWorld(t)
+	w.names(w.node.Name, "lab://box")
+	w.Edit(w.node, func() { w.node.Spec.ProviderID = "" })
+	r := w.rival()
+	w.ask("true")
+	w.settle()
+	if !w.machine().DeletionTimestamp.IsZero() {
+		t.Fatal("a Machine is taken away for the Node of another")
+	}
+	w.Must(w.Client.Delete(t.Context(), r))
+	w.settle()
+	if w.machine().DeletionTimestamp.IsZero() {
+		t.Error("the other is gone, and the owner still waits")
+	}
+}
+
+// TestAnnotationsAreToldOnce: one that is no request by an Event, and one of a request only in
+// the log and the metric: the owner is served first.
+func TestAnnotationsAreToldOnce(t *testing.T) {
+	w := newWorld(t)
+	w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))
+	w.ask("True")
+	w.resync()
+	w.resync()
+	told := w.events()
+	if len(told) != 1 || !strings.Contains(told[0], v1alpha1.RecordRejectedEvent) || !strings.Contains(told[0], `is "True", which is no request`) {
+		t.Fatalf("told %q", told)
+	}
+	if len(w.Writes) != 0 {
+		t.Errorf("nobody asked: %q", w.Writes)
+	}
+	w.Edit(w.node, func() {
+		w.node.Annotations[reclaimapi.RequestedAnnotation], w.node.Annotations[reclaimapi.ReasonAnnotation] = "true", "a\nb"
+	})
+	w.resync()
+	for _, note := range w.events() {
+		if strings.Contains(note, v1alpha1.RecordRejectedEvent) {
+			t.Errorf("told %q", note)
+		}
+	}
+	if diff := cmp.Diff("a b", w.request().Reason); diff != "" || w.machine().DeletionTimestamp.IsZero() {
+		t.Errorf("the request is served without what nobody sees: -want, +got:\n%s", diff)
+	}
+}
+
+func (w *world) request() v1alpha1.ReclaimRecord {
+	w.Read(w.sm)
+	record, _ := w.sm.ReclaimRequest()
+	return record
+}
