@@ -178,15 +178,7 @@ func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope) error {
 		client.MatchingLabels{managedByLabel: managedBy, componentLabel: component}); err != nil {
 		return fmt.Errorf("listing ConfigMaps: %w", err)
 	}
-	byName := map[string]*node{}
-	for _, n := range s.nodes {
-		byName[reclaimapi.ConfigMapName(n.name)] = n
-	}
-	for _, name := range s.doubtful { // What it has stays, and nothing is added.
-		if cm := reclaimapi.ConfigMapName(name); byName[cm] == nil {
-			byName[cm] = &node{name: name, held: true}
-		}
-	}
+	byName := s.byConfigMap()
 	for i := range list.Items {
 		cm := &list.Items[i]
 		n := byName[cm.Name]
@@ -206,4 +198,19 @@ func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// byConfigMap are the Nodes by the names of their ConfigMaps. One that is doubtful keeps what
+// it has, and gets nothing.
+func (s *scope) byConfigMap() map[string]*node {
+	by := map[string]*node{}
+	for _, n := range s.nodes {
+		by[reclaimapi.ConfigMapName(n.name)] = n
+	}
+	for _, name := range s.doubtful {
+		if cm := reclaimapi.ConfigMapName(name); by[cm] == nil {
+			by[cm] = &node{name: name, held: true}
+		}
+	}
+	return by
 }

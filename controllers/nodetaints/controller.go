@@ -121,7 +121,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	host, err := r.Children.Host(ctx, sm, s.machine)
 	switch {
 	case err != nil, host.Doubtful():
-		return nil, err // Which Node it is is unknown: what was reported stays.
+		return nil, err // Nobody knows which Node it is: what was reported stays.
 	case host.Node == "":
 		return s, nil
 	}

@@ -52,7 +52,7 @@ func TestASharedNodeIsNotTainted(t *testing.T) {
 	w.Writes = nil
 	w.settle()
 	if len(w.Writes) != 0 {
-		t.Errorf("whose Node it is is not known: %q", w.Writes)
+		t.Errorf("nobody knows whose Node it is: %q", w.Writes)
 	}
 	w.Must(w.Client.Delete(t.Context(), rival))
 	w.settle()

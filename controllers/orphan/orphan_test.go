@@ -26,8 +26,9 @@ import (
 
 const lab = "farm/lab"
 
-// machine is the Machine of a ScheduledMachine of that UID, changed by change.
-func machine(of string, uid types.UID, change func(*clusterv1.Machine)) *clusterv1.Machine {
+// machine is the Machine of a ScheduledMachine a of UID 1, changed by change.
+func machine(change func(*clusterv1.Machine)) *clusterv1.Machine {
+	const of, uid = "a", "1"
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "farm", Name: of + "-machine", Labels: map[string]string{v1alpha1.ScheduledMachineLabel: of},
 		OwnerReferences: []metav1.OwnerReference{
@@ -100,24 +101,24 @@ func TestOrphansAreCounted(t *testing.T) {
 		objects []client.Object
 		want    map[string]float64
 	}{
-		"Owned":     {"Its ScheduledMachine is there.", "", []client.Object{scheduled("a", "1"), machine("a", "1", nil)}, zero},
-		"Gone":      {"Its ScheduledMachine is not.", "", []client.Object{scheduled("b", "2"), machine("a", "1", nil)}, one},
-		"Another":   {"One of its name was made anew, or restored.", "", []client.Object{scheduled("a", "2"), machine("a", "1", nil)}, one},
-		"Collected": {"The garbage collector has taken the reference off.", "", []client.Object{machine("a", "1", collected)}, one},
-		"Adopted":   {"Its label is enough to be adopted.", "", []client.Object{scheduled("a", "2"), machine("a", "1", collected)}, zero},
-		"Leaving":   {"It is on its way.", "", []client.Object{machine("a", "1", leaving)}, zero},
-		"SomebodyElse": {"A person copied our label.", "", []client.Object{machine("a", "1", func(m *clusterv1.Machine) {
+		"Owned":     {"Its ScheduledMachine is there.", "", []client.Object{scheduled("a", "1"), machine(nil)}, zero},
+		"Gone":      {"Its ScheduledMachine is not.", "", []client.Object{scheduled("b", "2"), machine(nil)}, one},
+		"Another":   {"One of its name was made anew, or restored.", "", []client.Object{scheduled("a", "2"), machine(nil)}, one},
+		"Collected": {"The garbage collector has taken the reference off.", "", []client.Object{machine(collected)}, one},
+		"Adopted":   {"Its label is enough to be adopted.", "", []client.Object{scheduled("a", "2"), machine(collected)}, zero},
+		"Leaving":   {"It is on its way.", "", []client.Object{machine(leaving)}, zero},
+		"SomebodyElse": {"A person copied our label.", "", []client.Object{machine(func(m *clusterv1.Machine) {
 			collected(m)
 			m.Name = "worker-1"
 		})}, none},
-		"MachineSet": {"Somebody else controls it.", "", []client.Object{machine("a", "1", func(m *clusterv1.Machine) {
+		"MachineSet": {"Somebody else controls it.", "", []client.Object{machine(func(m *clusterv1.Machine) {
 			m.OwnerReferences[0].APIVersion, m.OwnerReferences[0].Kind = clusterv1.GroupVersion.String(), "MachineSet"
 		})}, none},
-		"OtherCluster": {"It is of another Cluster.", "", []client.Object{machine("a", "1", func(m *clusterv1.Machine) { m.Spec.ClusterName = "prod" })}, none},
+		"OtherCluster": {"It is of another Cluster.", "", []client.Object{machine(func(m *clusterv1.Machine) { m.Spec.ClusterName = "prod" })}, none},
 		"None":         {"There is nothing of ours.", "", nil, none},
-		"Ours":         {"The Cluster is this manager's.", "a", []client.Object{cluster, machine("a", "1", nil)}, one},
-		"NotOurs":      {"The Cluster is another manager's.", "b", []client.Object{cluster, machine("a", "1", nil)}, none},
-		"NoCluster":    {"Nobody knows whose it is.", "a", []client.Object{machine("a", "1", nil)}, none},
+		"Ours":         {"The Cluster is this manager's.", "a", []client.Object{cluster, machine(nil)}, one},
+		"NotOurs":      {"The Cluster is another manager's.", "b", []client.Object{cluster, machine(nil)}, none},
+		"NoCluster":    {"Nobody knows whose it is.", "a", []client.Object{machine(nil)}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			orphan.OrphanMachines.Reset()
@@ -136,7 +137,7 @@ func TestAListThatFailsIsNotZero(t *testing.T) {
 	orphan.OrphanMachines.Reset()
 	broken := errors.New("no answer")
 	fails := ""
-	c := interceptor.NewClient(holding(t, machine("a", "1", nil)), interceptor.Funcs{
+	c := interceptor.NewClient(holding(t, machine(nil)), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if _, machines := list.(*clusterv1.MachineList); machines && fails == "Machines" || !machines && fails == "ScheduledMachines" {
 				return broken
@@ -175,8 +176,8 @@ func TestWhatMakesAnOrphanWakes(t *testing.T) {
 		}, true},
 		"Adopted": {func(m *clusterv1.Machine) { m.OwnerReferences[0].UID = "2" }, true},
 	} {
-		before := machine("a", "1", nil)
-		after := machine("a", "1", tc.change)
+		before := machine(nil)
+		after := machine(tc.change)
 		if got := orphan.MachineChanges().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.wakes {
 			t.Errorf("%s: wakes %t, want %t", name, got, tc.wakes)
 		}

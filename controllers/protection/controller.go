@@ -145,7 +145,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 		return nil, err
 	}
 	if s.host, err = r.Children.Host(ctx, sm, s.machine); err != nil || s.host.Doubtful() {
-		return nil, err // Which Node it is is unknown: what was reported stays.
+		return nil, err // Nobody knows which Node it is: what was reported stays.
 	}
 	if s.nodeName() == "" {
 		return s, nil
