@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storm
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// An apiServer keeps objects in memory, as an API server does: with versions, generations,
+// finalizers, preconditions and watches. controller-runtime's fake client does the same at ten
+// times the cost, and a storm is a thousand machines fifty times over. An object that is stored
+// is never changed.
+type apiServer struct {
+	now     func() time.Time
+	objects map[id]client.Object
+	version int
+	// watches are told of each change, in order.
+	watches []func(change)
+}
+
+// An id names an object.
+type id struct{ kind, namespace, name string }
+
+func (i id) String() string { return fmt.Sprintf("%s %s/%s", i.kind, i.namespace, i.name) }
+
+// A change is from nil for an object that is new, and to nil for one that is gone.
+type change struct {
+	id       id
+	from, to client.Object
+}
+
+// copied returns the same objects in a server of their own.
+func (s *apiServer) copied(now func() time.Time) *apiServer {
+	objects := make(map[id]client.Object, len(s.objects))
+	for i, obj := range s.objects {
+		objects[i] = obj
+	}
+	return &apiServer{now: now, objects: objects, version: s.version}
+}
+
+// kindOf is the kind of an object, whether it says so or not.
+func kindOf(obj runtime.Object) string {
+	if kind := obj.GetObjectKind().GroupVersionKind().Kind; kind != "" {
+		return kind
+	}
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil {
+		panic(err)
+	}
+	return gvk.Kind
+}
+
+func idOf(obj client.Object) id { return id{kindOf(obj), obj.GetNamespace(), obj.GetName()} }
+
+// list returns the objects of a kind, in the order of their names.
+func (s *apiServer) list(kind string) []client.Object { return inOrder(s.objects, kind) }
+
+func inOrder(objects map[id]client.Object, kind string) []client.Object {
+	var found []client.Object
+	for i, obj := range objects {
+		if i.kind == kind {
+			found = append(found, obj)
+		}
+	}
+	slices.SortFunc(found, func(a, b client.Object) int {
+		if a.GetName() < b.GetName() {
+			return -1
+		}
+		return 1
+	})
+	return found
+}
+
+// create stores a new object, and returns it as it is stored.
+func (s *apiServer) create(obj client.Object) (client.Object, error) {
+	i := idOf(obj)
+	if _, exists := s.objects[i]; exists {
+		return nil, apierrors.NewAlreadyExists(resource(i), i.name)
+	}
+	obj = stored(obj)
+	obj.SetUID(types.UID(fmt.Sprint("uid-", s.version+1)))
+	obj.SetGeneration(1)
+	obj.SetCreationTimestamp(metav1.NewTime(s.now().Truncate(time.Second)))
+	s.put(i, obj)
+	return obj, nil
+}
+
+// stored returns a copy of an object that is of the type in which its kind is stored.
+func stored(obj client.Object) client.Object {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok || u.GetKind() != "Machine" {
+		return obj.DeepCopyObject().(client.Object)
+	}
+	m := &clusterv1.Machine{}
+	convert(u, m)
+	return m
+}
+
+// change has somebody else than a manager change an object that exists.
+func (s *apiServer) change(i id, change func(client.Object)) {
+	was, exists := s.objects[i]
+	if !exists {
+		return
+	}
+	obj := was.DeepCopyObject().(client.Object)
+	change(obj)
+	if sameSpec(was, obj) {
+		obj.SetGeneration(was.GetGeneration())
+	} else {
+		obj.SetGeneration(was.GetGeneration() + 1)
+	}
+	s.put(i, obj)
+}
+
+func sameSpec(a, b client.Object) bool {
+	spec := func(obj client.Object) any {
+		if u, ok := obj.(*unstructured.Unstructured); ok {
+			return u.Object["spec"]
+		}
+		return reflect.ValueOf(obj).Elem().FieldByName("Spec").Interface()
+	}
+	return equality.Semantic.DeepEqual(spec(a), spec(b))
+}
+
+// put stores an object that nobody else holds, and tells of it. One that is being deleted and
+// has no finalizer is gone.
+func (s *apiServer) put(i id, obj client.Object) {
+	was := s.objects[i]
+	s.version++
+	obj.SetResourceVersion(strconv.Itoa(s.version))
+	if !obj.GetDeletionTimestamp().IsZero() && len(obj.GetFinalizers()) == 0 {
+		delete(s.objects, i)
+		s.tell(change{id: i, from: was})
+		return
+	}
+	s.objects[i] = obj
+	s.tell(change{id: i, from: was, to: obj})
+}
+
+func (s *apiServer) tell(c change) {
+	for _, watch := range s.watches {
+		watch(c)
+	}
+}
+
+// delete deletes an object, of the UID if one is named.
+func (s *apiServer) delete(i id, uid types.UID) error {
+	obj, exists := s.objects[i]
+	switch {
+	case !exists:
+		return apierrors.NewNotFound(resource(i), i.name)
+	case uid != "" && uid != obj.GetUID():
+		return apierrors.NewConflict(resource(i), i.name, fmt.Errorf("the UID is %s", obj.GetUID()))
+	case !obj.GetDeletionTimestamp().IsZero():
+		return nil
+	}
+	obj = obj.DeepCopyObject().(client.Object)
+	obj.SetDeletionTimestamp(&metav1.Time{Time: s.now().Truncate(time.Second)})
+	obj.SetGeneration(obj.GetGeneration() + 1)
+	s.put(i, obj)
+	return nil
+}
+
+// patch merges a patch into the status of an object, or into everything else, and returns the
+// object as it is stored then.
+func (s *apiServer) patch(i id, data []byte, status bool) (client.Object, error) {
+	obj, exists := s.objects[i]
+	if !exists {
+		return nil, apierrors.NewNotFound(resource(i), i.name)
+	}
+	patch := map[string]any{}
+	if err := utiljson.Unmarshal(data, &patch); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if meta, ok := patch["metadata"].(map[string]any); ok {
+		for field, have := range map[string]string{"uid": string(obj.GetUID()), "resourceVersion": obj.GetResourceVersion()} {
+			if want, named := meta[field].(string); named && want != have {
+				return nil, apierrors.NewConflict(resource(i), i.name, fmt.Errorf("the %s is %s", field, have))
+			}
+			delete(meta, field)
+		}
+	}
+	if status {
+		patch = map[string]any{"status": patch["status"]}
+	} else {
+		delete(patch, "status")
+	}
+	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+	after := runtime.DeepCopyJSON(before)
+	merge(after, patch)
+	if equality.Semantic.DeepEqual(before, after) {
+		return obj, nil
+	}
+	changed := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(after, changed); err != nil {
+		return nil, err
+	}
+	if !equality.Semantic.DeepEqual(before["spec"], after["spec"]) {
+		changed.SetGeneration(obj.GetGeneration() + 1)
+	}
+	s.put(i, changed)
+	return changed, nil
+}
+
+// merge is a JSON merge patch.
+func merge(into, patch map[string]any) {
+	for key, value := range patch {
+		inner, isMap := value.(map[string]any)
+		have, hasMap := into[key].(map[string]any)
+		switch {
+		case value == nil:
+			delete(into, key)
+		case isMap && hasMap:
+			merge(have, inner)
+		case isMap:
+			fresh := map[string]any{}
+			merge(fresh, inner)
+			into[key] = fresh
+		default:
+			into[key] = value
+		}
+	}
+}
+
+// apply is server-side apply, as far as one manager of a Machine's fields needs it.
+func (s *apiServer) apply(u *unstructured.Unstructured) (client.Object, error) {
+	i := idOf(u)
+	if _, exists := s.objects[i]; !exists {
+		if uid := u.GetUID(); uid != "" {
+			return nil, apierrors.NewConflict(resource(i), i.name, fmt.Errorf("there is none of UID %s", uid))
+		}
+		return s.create(u)
+	}
+	data, err := json.Marshal(u.Object)
+	if err != nil {
+		return nil, err
+	}
+	return s.patch(i, data, false)
+}
+
+// convert copies an object into one of another type.
+func convert(from, into client.Object) {
+	if u, ok := from.(*unstructured.Unstructured); ok {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into); err != nil {
+			panic(err)
+		}
+		return
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from)
+	if err != nil {
+		panic(err)
+	}
+	u, ok := into.(*unstructured.Unstructured)
+	if !ok {
+		panic(fmt.Sprintf("%T into %T", from, into))
+	}
+	gvk, err := apiutil.GVKForObject(from, scheme)
+	if err != nil {
+		panic(err)
+	}
+	u.Object = content
+	u.SetGroupVersionKind(gvk)
+}
+
+// answer fills obj with what is stored.
+func answer(obj, have client.Object) {
+	if reflect.TypeOf(obj) != reflect.TypeOf(have) {
+		convert(have, obj)
+		return
+	}
+	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(have.DeepCopyObject()).Elem())
+}
+
+func resource(i id) schema.GroupResource {
+	group := clusterv1.GroupVersion.Group
+	if i.kind == "ScheduledMachine" {
+		group = v1alpha1.GroupVersion.Group
+	}
+	return schema.GroupResource{Group: group, Resource: i.kind}
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storm
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/test/builder"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+const (
+	namespace = "farm"
+	lab       = "lab"
+)
+
+// The kinds of the parts of a machine.
+var (
+	bootstrapKind      = builder.GenericBootstrapConfigKind
+	infrastructureKind = builder.GenericInfrastructureMachineKind
+)
+
+var (
+	scheme   = runtime.NewScheme()
+	nodeType = reflect.TypeFor[*corev1.Node]()
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// monday is when the machines of a fleet are made. Their windows end at 17:00.
+var (
+	monday = time.Date(2026, time.March, 2, 10, 0, 0, 0, time.UTC)
+	five   = monday.Add(7 * time.Hour)
+)
+
+// A world is an API server, the managers that use it, everybody else who does, and the time.
+// One thing happens after the other, in an order that its seed makes.
+type world struct {
+	*testing.T
+	ledger
+
+	now      time.Time
+	api      *apiServer
+	managers []*manager
+	others   agenda[func()]
+	rand     *rand.Rand
+	// size is how many ScheduledMachines there were at the beginning.
+	size int
+
+	// cut is the rail that is cut, and planner what outlives a manager then.
+	cut     string
+	planner *departure.Reconciler
+	// paused says that actuation is, in managers that start.
+	paused bool
+	// apiAhead is by how much the clock of the API server is.
+	apiAhead time.Duration
+	// unreachable says that nobody reaches the workload cluster.
+	unreachable bool
+	// drain is how long Cluster API drains.
+	drain time.Duration
+
+	// What the API server does with the managers' requests; nil is what it should.
+	refuse     func(write) error         // before it is carried out
+	lose       func(write) bool          // the answer
+	slow       func(write) time.Duration // on the way there, and on the way back
+	unreadable func(kind string) error   // a live read
+	shorten    func(kind string, found []runtime.Object) []runtime.Object
+}
+
+// a fleet is what there is when a story begins: machines that run, and that are wanted until
+// five. It takes long to make, and is made once for each size.
+var fleets = map[int]*apiServer{}
+
+// newWorld is a fleet with a manager that has led for long, and a rail that is cut; empty is none.
+func newWorld(t *testing.T, size int, cut string) *world {
+	t.Helper()
+	if fleets[size] == nil {
+		fleets[size] = newFleet(t, size)
+	}
+	w := &world{T: t, now: monday.Add(30 * time.Minute), size: size, cut: cut, drain: 20 * time.Second, rand: rand.New(rand.NewPCG(1, uint64(size)))}
+	w.api = fleets[size].copied(func() time.Time { return w.now })
+	w.live()
+	w.start()
+	w.run(2 * time.Minute)
+	w.begin()
+	return w
+}
+
+// live has everybody else live in the world.
+func (w *world) live() {
+	w.api.watches = []func(change){w.see, w.clusterAPI, w.garbageCollector, func(c change) {
+		for _, m := range w.managers {
+			m.expect(c)
+		}
+	}}
+	w.count()
+	w.every(2*time.Second, func() {
+		for _, m := range w.managers {
+			m.hear() // It renews its lease.
+		}
+	})
+	w.Cleanup(func() {
+		for len(w.managers) > 0 {
+			w.kill(w.managers[0])
+		}
+	})
+}
+
+func newFleet(t *testing.T, size int) *apiServer {
+	t.Helper()
+	w := &world{T: t, now: monday, size: size, rand: rand.New(rand.NewPCG(1, uint64(size)))}
+	w.api = &apiServer{now: func() time.Time { return w.now }, objects: map[id]client.Object{}}
+	w.live()
+	for _, kind := range []string{bootstrapKind, infrastructureKind} {
+		group := builder.BootstrapGroupVersion
+		if kind == infrastructureKind {
+			group = builder.InfrastructureGroupVersion
+		}
+		w.create(testenv.Definition(group.WithKind(kind)))
+	}
+	w.create(testenv.Cluster(namespace))
+	for i := range size {
+		sm := testenv.ScheduledMachine(namespace, name(i))
+		sm.Spec.Schedule = v1alpha1.Schedule{DaysOfWeek: []string{"mon-fri"}, HoursOfDay: []string{"9-16"}}
+		sm.Spec.Priority = new(int32(i % 100))
+		w.create(sm)
+	}
+	m := w.start()
+	w.run(20 * time.Minute)
+	if len(w.active) != size {
+		t.Fatalf("%d of %d machines run: %+v", len(w.active), size, w.machine(0).Status)
+	}
+	w.kill(m)
+	w.api.watches = nil
+	return w.api
+}
+
+func name(i int) string { return fmt.Sprintf("box-%04d", i) }
+
+func (w *world) create(obj client.Object) {
+	w.Helper()
+	if _, err := w.api.create(obj); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// after has f happen after a time, and every again and again.
+func (w *world) after(d time.Duration, f func()) { w.others.put(w.now.Add(d), f) }
+
+func (w *world) every(d time.Duration, f func()) {
+	w.after(d, func() {
+		f()
+		w.every(d, f)
+	})
+}
+
+// pass lets time pass while a manager waits for an answer.
+func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
+
+// run lets time pass, and everybody do what they have to do meanwhile.
+func (w *world) run(d time.Duration) {
+	w.Helper()
+	for end := w.now.Add(d); ; {
+		w.settle()
+		next, ok := w.next()
+		if !ok || next.After(end) {
+			if w.now.Before(end) {
+				w.now = end
+			}
+			return
+		}
+		if w.now.Before(next) {
+			w.now = next
+		}
+	}
+}
+
+// until runs until something is so, or an instant.
+func (w *world) until(end time.Time, so func() bool) {
+	w.Helper()
+	for !so() && w.now.Before(end) {
+		w.run(min(10*time.Second, end.Sub(w.now)))
+	}
+}
+
+// next is the next instant at which somebody has something to do.
+func (w *world) next() (next time.Time, ok bool) {
+	sooner := func(at time.Time, is bool) {
+		if is && (!ok || at.Before(next)) {
+			next, ok = at, true
+		}
+	}
+	sooner(w.others.next())
+	for _, m := range w.managers {
+		if len(m.pending) > 0 {
+			sooner(m.pending[0].at, true)
+		}
+		for _, c := range m.controllers {
+			sooner(c.queue.next())
+		}
+	}
+	return next, ok
+}
+
+// endless is how much is done at one instant, by machine, before that is taken for a loop.
+const endless = 500
+
+// settle has everybody do what is to be done by now.
+func (w *world) settle() {
+	w.Helper()
+	for n := 0; ; {
+		did := false
+		for at, ok := w.others.next(); ok && !at.After(w.now); at, ok = w.others.next() {
+			w.others.take()()
+			did = true
+		}
+		for _, m := range w.managers {
+			did = m.deliver() || did
+		}
+		for range 10 { // as many workers look before the caches show what they have done
+			c := w.pick()
+			if c == nil {
+				break
+			}
+			w.work(c)
+			did = true
+			if n++; n > endless*max(w.size, 10) {
+				w.Fatalf("at %s there is no end of work: %s", w.now.Format(time.TimeOnly), w.ready())
+			}
+		}
+		if !did {
+			return
+		}
+	}
+}
+
+// pick is a controller that has something to do; nil is none.
+func (w *world) pick() *running {
+	var busy []*running
+	for _, m := range w.managers {
+		for _, c := range m.controllers {
+			if c.queue.wake() > 0 {
+				busy = append(busy, c)
+			}
+		}
+	}
+	if len(busy) == 0 {
+		return nil
+	}
+	return busy[w.rand.IntN(len(busy))]
+}
+
+func (w *world) ready() (all []string) {
+	for _, m := range w.managers {
+		for _, c := range m.controllers {
+			for _, req := range c.queue.ready[:min(3, len(c.queue.ready))] {
+				all = append(all, req.String())
+			}
+		}
+	}
+	return all
+}
+
+// work has a controller do one thing, and does with the result what its workers do.
+func (w *world) work(c *running) {
+	req := c.queue.take(w.rand.IntN(c.queue.wake()))
+	result, err := c.Reconcile(context.Background(), req)
+	switch {
+	case err != nil:
+		c.queue.AddRateLimited(req)
+	case result.RequeueAfter > 0:
+		c.queue.Forget(req)
+		c.queue.AddAfter(req, result.RequeueAfter)
+	default:
+		c.queue.Forget(req)
+	}
+}
+
+// A recorder records Events.
+type recorder struct{ w *world }
+
+func (r recorder) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) { r.w.shown(reason) }
