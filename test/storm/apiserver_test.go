@@ -5,9 +5,11 @@ package storm
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -31,7 +33,7 @@ import (
 // is never changed.
 type apiServer struct {
 	now     func() time.Time
-	objects map[id]client.Object
+	objects objects
 	version int
 	// watches are told of each change, in order.
 	watches []func(change)
@@ -50,11 +52,32 @@ type change struct {
 
 // copied returns the same objects in a server of their own.
 func (s *apiServer) copied(now func() time.Time) *apiServer {
-	objects := make(map[id]client.Object, len(s.objects))
-	for i, obj := range s.objects {
-		objects[i] = obj
+	return &apiServer{now: now, objects: s.objects.copied(), version: s.version}
+}
+
+// objects are those of an API server or of a cache, by kind.
+type objects map[string]map[id]client.Object
+
+func (o objects) get(i id) (client.Object, bool) {
+	obj, exists := o[i.kind][i]
+	return obj, exists
+}
+
+func (o objects) set(i id, obj client.Object) {
+	if o[i.kind] == nil {
+		o[i.kind] = map[id]client.Object{}
 	}
-	return &apiServer{now: now, objects: objects, version: s.version}
+	o[i.kind][i] = obj
+}
+
+func (o objects) remove(i id) { delete(o[i.kind], i) }
+
+func (o objects) copied() objects {
+	c := make(objects, len(o))
+	for kind, all := range o {
+		c[kind] = maps.Clone(all)
+	}
+	return c
 }
 
 // kindOf is the kind of an object, whether it says so or not.
@@ -71,29 +94,22 @@ func kindOf(obj runtime.Object) string {
 
 func idOf(obj client.Object) id { return id{kindOf(obj), obj.GetNamespace(), obj.GetName()} }
 
-// list returns the objects of a kind, in the order of their names.
-func (s *apiServer) list(kind string) []client.Object { return inOrder(s.objects, kind) }
+// get returns an object, nil if there is none.
+func (s *apiServer) get(i id) client.Object { return s.objects[i.kind][i] }
 
-func inOrder(objects map[id]client.Object, kind string) []client.Object {
-	var found []client.Object
-	for i, obj := range objects {
-		if i.kind == kind {
-			found = append(found, obj)
-		}
-	}
-	slices.SortFunc(found, func(a, b client.Object) int {
-		if a.GetName() < b.GetName() {
-			return -1
-		}
-		return 1
-	})
+// list returns the objects of a kind, in the order of their names.
+func (s *apiServer) list(kind string) []client.Object { return inOrder(s.objects[kind]) }
+
+func inOrder(all map[id]client.Object) []client.Object {
+	found := slices.Collect(maps.Values(all))
+	slices.SortFunc(found, func(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return found
 }
 
 // create stores a new object, and returns it as it is stored.
 func (s *apiServer) create(obj client.Object) (client.Object, error) {
 	i := idOf(obj)
-	if _, exists := s.objects[i]; exists {
+	if _, exists := s.objects.get(i); exists {
 		return nil, apierrors.NewAlreadyExists(resource(i), i.name)
 	}
 	obj = stored(obj)
@@ -117,7 +133,7 @@ func stored(obj client.Object) client.Object {
 
 // change has somebody else than a manager change an object that exists.
 func (s *apiServer) change(i id, change func(client.Object)) {
-	was, exists := s.objects[i]
+	was, exists := s.objects.get(i)
 	if !exists {
 		return
 	}
@@ -144,15 +160,15 @@ func sameSpec(a, b client.Object) bool {
 // put stores an object that nobody else holds, and tells of it. One that is being deleted and
 // has no finalizer is gone.
 func (s *apiServer) put(i id, obj client.Object) {
-	was := s.objects[i]
+	was, _ := s.objects.get(i)
 	s.version++
 	obj.SetResourceVersion(strconv.Itoa(s.version))
 	if !obj.GetDeletionTimestamp().IsZero() && len(obj.GetFinalizers()) == 0 {
-		delete(s.objects, i)
+		s.objects.remove(i)
 		s.tell(change{id: i, from: was})
 		return
 	}
-	s.objects[i] = obj
+	s.objects.set(i, obj)
 	s.tell(change{id: i, from: was, to: obj})
 }
 
@@ -164,7 +180,7 @@ func (s *apiServer) tell(c change) {
 
 // delete deletes an object, of the UID if one is named.
 func (s *apiServer) delete(i id, uid types.UID) error {
-	obj, exists := s.objects[i]
+	obj, exists := s.objects.get(i)
 	switch {
 	case !exists:
 		return apierrors.NewNotFound(resource(i), i.name)
@@ -183,7 +199,7 @@ func (s *apiServer) delete(i id, uid types.UID) error {
 // patch merges a patch into the status of an object, or into everything else, and returns the
 // object as it is stored then.
 func (s *apiServer) patch(i id, data []byte, status bool) (client.Object, error) {
-	obj, exists := s.objects[i]
+	obj, exists := s.objects.get(i)
 	if !exists {
 		return nil, apierrors.NewNotFound(resource(i), i.name)
 	}
@@ -247,7 +263,7 @@ func merge(into, patch map[string]any) {
 // apply is server-side apply, as far as one manager of a Machine's fields needs it.
 func (s *apiServer) apply(u *unstructured.Unstructured) (client.Object, error) {
 	i := idOf(u)
-	if _, exists := s.objects[i]; !exists {
+	if _, exists := s.objects.get(i); !exists {
 		if uid := u.GetUID(); uid != "" {
 			return nil, apierrors.NewConflict(resource(i), i.name, fmt.Errorf("there is none of UID %s", uid))
 		}

@@ -64,7 +64,7 @@ func (c connection) send(x write, carryOut func() (client.Object, error)) (clien
 	return obj, err
 }
 
-func (c connection) objects() map[id]client.Object {
+func (c connection) objects() objects {
 	if c.cached {
 		return c.m.cache
 	}
@@ -88,7 +88,7 @@ func (c connection) Get(_ context.Context, key client.ObjectKey, obj client.Obje
 	if err := c.unreadable(i.kind); err != nil {
 		return err
 	}
-	have, exists := c.objects()[i]
+	have, exists := c.objects().get(i)
 	if !exists {
 		return apierrors.NewNotFound(resource(i), i.name)
 	}
@@ -120,7 +120,7 @@ func (c connection) List(_ context.Context, list client.ObjectList, opts ...clie
 // candidates are the objects among which a list is looked for.
 func (c connection) candidates(kind string, o client.ListOptions) []client.Object {
 	if !c.cached || o.FieldSelector == nil {
-		return inOrder(c.objects(), kind)
+		return inOrder(c.objects()[kind])
 	}
 	only := o.FieldSelector.Requirements()[0]
 	return c.m.indexed(kind, only.Field, only.Value)
@@ -231,7 +231,7 @@ func (s statusOf) Apply(_ context.Context, obj runtime.ApplyConfiguration, _ ...
 	}
 	i := idOf(u)
 	_, err = s.send(write{verb: "apply", id: i, status: true}, func() (client.Object, error) {
-		have, exists := s.m.w.api.objects[i]
+		have, exists := s.m.w.api.objects.get(i)
 		if !exists {
 			return nil, apierrors.NewNotFound(resource(i), i.name)
 		}

@@ -5,7 +5,6 @@ package storm
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -56,7 +55,7 @@ type manager struct {
 	late func(change) time.Duration
 
 	mu       sync.Mutex
-	cache    map[id]client.Object
+	cache    objects
 	index    map[string]map[id]bool
 	handlers map[string][]toolscache.ResourceEventHandler
 	joined   chan struct{} // gets one for each handler
@@ -87,14 +86,16 @@ type delivery struct {
 func (w *world) start(change ...func(*manager)) *manager {
 	w.Helper()
 	m := &manager{
-		w: w, cache: maps.Clone(w.api.objects), index: map[string]map[id]bool{}, handlers: map[string][]toolscache.ResourceEventHandler{},
+		w: w, cache: w.api.objects.copied(), index: map[string]map[id]bool{}, handlers: map[string][]toolscache.ResourceEventHandler{},
 		joined: make(chan struct{}, 100), watched: map[string]bool{},
 	}
 	for _, f := range change {
 		f(m)
 	}
-	for i, obj := range m.cache {
-		m.reindex(i, nil, obj)
+	for _, all := range m.cache {
+		for i, obj := range all {
+			m.reindex(i, nil, obj)
+		}
 	}
 	m.apiClock = apiclock.New(m)
 	metrics.Registry = prometheus.NewRegistry() // Each process has its own.
@@ -252,11 +253,11 @@ func (m *manager) deliver() bool {
 
 // show has the cache show a change, whatever it has shown before.
 func (m *manager) show(c change) {
-	was := m.cache[c.id]
+	was, _ := m.cache.get(c.id)
 	if c.to == nil {
-		delete(m.cache, c.id)
+		m.cache.remove(c.id)
 	} else {
-		m.cache[c.id] = c.to
+		m.cache.set(c.id, c.to)
 	}
 	m.reindex(c.id, was, c.to)
 	for _, h := range m.handlers[c.id.kind] {
@@ -299,9 +300,9 @@ func indexKeys(obj client.Object) (keys []string) {
 func (m *manager) indexed(kind, field, value string) []client.Object {
 	found := make(map[id]client.Object, len(m.index[field+"="+value]))
 	for i := range m.index[field+"="+value] {
-		found[i] = m.cache[i]
+		found[i] = m.cache[kind][i]
 	}
-	return inOrder(found, kind)
+	return inOrder(found)
 }
 
 // ofController is what a controller is set up with.
@@ -351,7 +352,7 @@ func (i informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, 
 	i.m.mu.Lock()
 	defer i.m.mu.Unlock()
 	i.m.handlers[i.kind] = append(i.m.handlers[i.kind], h)
-	for _, obj := range inOrder(i.m.cache, i.kind) {
+	for _, obj := range inOrder(i.m.cache[i.kind]) {
 		h.OnAdd(obj, true)
 	}
 	i.m.joined <- struct{}{}
@@ -417,7 +418,7 @@ func (c clusters) GetClusterSource(_ string, of func(context.Context, client.Obj
 		c.m.mu.Lock()
 		defer c.m.mu.Unlock()
 		c.m.reach = append(c.m.reach, func() {
-			for _, cluster := range inOrder(c.m.cache, "Cluster") {
+			for _, cluster := range inOrder(c.m.cache["Cluster"]) {
 				for _, req := range of(ctx, cluster) {
 					queue.Add(req)
 				}

@@ -50,7 +50,7 @@ func (w *world) clusterAPI(c change) {
 
 // bringUp has a machine run.
 func (w *world) bringUp(i id) {
-	obj, exists := w.api.objects[i]
+	obj, exists := w.api.objects.get(i)
 	if !exists || obj.(*clusterv1.Machine).Status.NodeRef.IsDefined() || !obj.GetDeletionTimestamp().IsZero() {
 		return
 	}
@@ -77,7 +77,7 @@ func (w *world) bringUp(i id) {
 
 // takeDown goes on with the deletion of a Machine: hooks, drain, hooks, and then what there is.
 func (w *world) takeDown(i id) {
-	obj, exists := w.api.objects[i]
+	obj, exists := w.api.objects.get(i)
 	if !exists || obj.GetDeletionTimestamp().IsZero() {
 		return
 	}
@@ -87,7 +87,7 @@ func (w *world) takeDown(i id) {
 	}
 	_, skips := m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]
 	of := strings.TrimSuffix(i.name, "-machine")
-	_, has := w.api.objects[id{infrastructureKind, i.namespace, of + "-infra"}]
+	_, has := w.api.objects.get(id{infrastructureKind, i.namespace, of + "-infra"})
 	if m.Status.Deletion == nil {
 		w.api.change(i, func(obj client.Object) {
 			obj.(*clusterv1.Machine).Status.Deletion = &clusterv1.MachineDeletionStatus{NodeDrainStartTime: metav1.NewTime(w.now)}
@@ -123,7 +123,7 @@ func (w *world) garbageCollector(c change) {
 	w.after(0, func() {
 		names := children.NamesOf(c.id.name)
 		for _, i := range []id{{"Machine", namespace, names.Machine}, {bootstrapKind, namespace, names.Bootstrap}, {infrastructureKind, namespace, names.Infrastructure}} {
-			obj, exists := w.api.objects[i]
+			obj, exists := w.api.objects.get(i)
 			if !exists {
 				continue
 			}
@@ -157,17 +157,17 @@ func scheduled(i int) id { return id{"ScheduledMachine", namespace, name(i)} }
 func machine(i int) id { return id{"Machine", namespace, children.NamesOf(name(i)).Machine} }
 
 func (w *world) machine(i int) *clusterv1.Machine {
-	m, _ := w.api.objects[machine(i)].(*clusterv1.Machine)
+	m, _ := w.api.get(machine(i)).(*clusterv1.Machine)
 	return m
 }
 
 func (w *world) scheduled(i int) *v1alpha1.ScheduledMachine {
-	sm, _ := w.api.objects[scheduled(i)].(*v1alpha1.ScheduledMachine)
+	sm, _ := w.api.get(scheduled(i)).(*v1alpha1.ScheduledMachine)
 	return sm
 }
 
 func (w *world) cluster() *clusterv1.Cluster {
-	c, _ := w.api.objects[id{"Cluster", namespace, lab}].(*clusterv1.Cluster)
+	c, _ := w.api.get(id{"Cluster", namespace, lab}).(*clusterv1.Cluster)
 	return c
 }
 

@@ -128,7 +128,7 @@ func (w *world) starting(m *clusterv1.Machine) {
 // exempt reports whether a machine may leave whatever the others do, by what a person or an
 // owner has done.
 func (w *world) exempt(m *clusterv1.Machine) bool {
-	sm, _ := w.api.objects[id{"ScheduledMachine", m.Namespace, children.ParentOf(m)}].(*v1alpha1.ScheduledMachine)
+	sm, _ := w.api.get(id{"ScheduledMachine", m.Namespace, children.ParentOf(m)}).(*v1alpha1.ScheduledMachine)
 	if sm != nil && (sm.Spec.KillSwitch || sm.BeingReclaimed()) {
 		return true
 	}

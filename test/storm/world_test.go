@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -44,6 +45,7 @@ var (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
+	debug.SetGCPercent(400) // There is little that lives long.
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme,
 	} {
@@ -136,7 +138,7 @@ func (w *world) live() {
 func newFleet(t *testing.T, size int) *apiServer {
 	t.Helper()
 	w := &world{T: t, now: monday, size: size, rand: rand.New(rand.NewPCG(1, uint64(size)))}
-	w.api = &apiServer{now: func() time.Time { return w.now }, objects: map[id]client.Object{}}
+	w.api = &apiServer{now: func() time.Time { return w.now }, objects: objects{}}
 	w.live()
 	for _, kind := range []string{bootstrapKind, infrastructureKind} {
 		group := builder.BootstrapGroupVersion
