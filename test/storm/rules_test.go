@@ -160,8 +160,10 @@ func (w *world) breaks(format string, args ...any) {
 
 // An outcome is what a story must come to.
 type outcome struct {
-	// leaves are the machines that leave, and all others stay.
-	leaves []int
+	// leaves are the machines that leave, and all others stay. some says which these are where
+	// they are neither all nor half, and may who may do either.
+	leaves    []int
+	some, may func(*world) []int
 	// shows is a reason of a condition, or an Event, that must be seen in the evaluation that
 	// sees the input; empty where nothing is out of order.
 	shows string
@@ -178,14 +180,19 @@ type outcome struct {
 // hold holds a story against the rules, once it has been told.
 func (w *world) hold(o outcome) []string {
 	if o.shows != "" {
-		if at, seen := w.signals[o.shows]; !seen || at.Sub(w.began) > evaluation {
+		if at, seen := w.signals[o.shows]; !seen || at.Sub(w.began) > max(o.owed, evaluation) {
 			w.breaks("nobody sees %s in time (%v)", o.shows, w.sinceBegin(at, seen))
 		}
+	}
+	var may []int
+	if o.may != nil {
+		may = o.may(w)
 	}
 	for i := range w.size {
 		s, left := w.left[name(i)]
 		leaves := slices.Contains(o.leaves, i)
 		switch {
+		case slices.Contains(may, i):
 		case leaves && !left:
 			w.breaks("%s has not left", name(i))
 		case left && !leaves:
