@@ -167,7 +167,8 @@ type outcome struct {
 	// shows is a reason of a condition, or an Event, that must be seen in the evaluation that
 	// sees the input; empty where nothing is out of order.
 	shows string
-	// held is for how long nobody starts to leave who is not wanted at once.
+	// held is for how long nobody starts to leave who is not wanted at once. A wipe is one when
+	// enough of it has been seen: of its first evaluation, as many start as the cap lets.
 	held time.Duration
 	// makes says that objects are made: machines come back.
 	makes bool
@@ -175,6 +176,18 @@ type outcome struct {
 	owed time.Duration
 	// busy says that writes have no end.
 	busy bool
+}
+
+func (o outcome) wipe() bool {
+	return o.shows == v1alpha1.WipeQuarantinedEvent || o.shows == v1alpha1.WipeQuarantineReason
+}
+
+// stay notes that nobody may have left by now, and begins the story here.
+func (w *world) stay() {
+	if len(w.left) > 0 {
+		w.breaks("%d have left who were to stay", len(w.left))
+	}
+	w.begin()
 }
 
 // hold holds a story against the rules, once it has been told.
@@ -198,7 +211,7 @@ func (w *world) hold(o outcome) []string {
 		case left && !leaves:
 			w.breaks("%s has left after %v", name(i), s.at.Sub(w.began))
 		}
-		if left && !s.exempt && s.at.Sub(w.began) < o.held {
+		if at := s.at.Sub(w.began); left && !s.exempt && at < o.held && (at > evaluation || !o.wipe()) {
 			w.breaks("%s has left after %v, before that was confirmed", name(i), s.at.Sub(w.began))
 		}
 	}

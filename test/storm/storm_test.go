@@ -67,3 +67,23 @@ const (
 	longest    = 2 * time.Hour
 	afterwards = 12 * time.Minute
 )
+
+// TestEachRailIsMissed cuts one rail after the other: a storm must show that it is missing.
+func TestEachRailIsMissed(t *testing.T) {
+	for cut, name := range map[string]string{
+		"cap":                     "HalfOfTheSchedulesAreWiped",
+		"wipe guard":              "AllSchedulesAreWiped",
+		"warm-up":                 "ARestartEveryThreeSecondsAndMachinesAreGoneAtOnce",
+		"machine hook's question": "SomebodyDeletesHalfOfTheMachines",
+	} {
+		t.Run(cut, func(t *testing.T) {
+			at := slices.IndexFunc(inputs, func(in input) bool { return in.name == name })
+			broken := tell(t, inputs[at], cut)
+			if len(broken) == 0 {
+				t.Errorf("nobody notices in %s that there is none", name)
+			} else {
+				t.Logf("%d times, first: %s", len(broken), broken[0])
+			}
+		})
+	}
+}
