@@ -19,6 +19,8 @@ VERSION  ?= $(if $(TAG),$(TAG),$(shell git describe --tags --always --dirty 2>/d
 RELEASE_BUILD = go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 10s
 SEED     ?=
+# How many machines each storm of test-judge hits.
+MACHINES ?= 1000
 
 include hack/plane.mk
 include hack/kind/offline.mk
@@ -67,8 +69,9 @@ test-system: build plane-binaries plane-node-deps $(KUSTOMIZE) ## Run the tests 
 	cd hack/kind && go test -count=1 ./...
 
 .PHONY: test-judge
-test-judge: plane-binaries ## Test the judge, on lawful logs and on managers with one safety rail cut.
+test-judge: plane-binaries ## Test the judge, and the safety rails: cut, and in every storm.
 	cd test && go test -count=1 -timeout 30m ./judge/... ./cuts
+	cd test && go test -count=1 -timeout 60m ./storm -args -machines $(MACHINES)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME.

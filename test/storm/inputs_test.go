@@ -8,16 +8,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
 // An input is a catastrophe, and what must come of it.
@@ -62,8 +61,10 @@ var editing = []input{
 		}
 	}, all: true},
 	{name: "HalfOfTheSchedulesAreWiped", do: func(w *world) { w.edit(w.half(), unwanted) }, half: true, outcome: outcome{shows: capped}},
-	{name: "NineInTenSchedulesAreWiped", do: func(w *world) { w.edit(w.from(0, w.size*9/10), unwanted) },
-		outcome: outcome{shows: capped, some: func(w *world) []int { return w.from(0, w.size*9/10) }}},
+	{
+		name: "NineInTenSchedulesAreWiped", do: func(w *world) { w.edit(w.from(0, w.size*9/10), unwanted) },
+		outcome: outcome{shows: capped, some: func(w *world) []int { return w.from(0, w.size*9/10) }},
+	},
 	{name: "AWipeIsUndoneBeforeItIsConfirmed", do: func(w *world) {
 		w.edit(w.all(), unwanted)
 		w.run(confirmed - time.Second)

@@ -10,25 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/index"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/source"
-
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
@@ -40,6 +21,24 @@ import (
 	plans "github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/index"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // lease is that of the manager that ships.
@@ -83,14 +82,11 @@ type delivery struct {
 }
 
 // start starts a manager that knows nothing.
-func (w *world) start(change ...func(*manager)) *manager {
+func (w *world) start() *manager {
 	w.Helper()
 	m := &manager{
 		w: w, cache: w.api.objects.copied(), index: map[string]map[id]bool{}, handlers: map[string][]toolscache.ResourceEventHandler{},
 		joined: make(chan struct{}, 100), watched: map[string]bool{},
-	}
-	for _, f := range change {
-		f(m)
 	}
 	for _, all := range m.cache {
 		for i, obj := range all {
@@ -315,13 +311,13 @@ type scaffold struct {
 	m *manager
 }
 
-func (s *scaffold) GetScheme() *runtime.Scheme            { return scheme }
-func (s *scaffold) GetRESTMapper() meta.RESTMapper        { return nil }
-func (s *scaffold) GetLogger() logr.Logger                { return logr.Discard() }
+func (s *scaffold) GetScheme() *runtime.Scheme              { return scheme }
+func (s *scaffold) GetRESTMapper() meta.RESTMapper          { return nil }
+func (s *scaffold) GetLogger() logr.Logger                  { return logr.Discard() }
 func (s *scaffold) GetControllerOptions() config.Controller { return config.Controller{} }
-func (s *scaffold) GetCache() cache.Cache                 { return informers{m: s.m} }
-func (s *scaffold) GetClient() client.Client              { return connection{s.m, true} }
-func (s *scaffold) Elected() <-chan struct{}              { return nil }
+func (s *scaffold) GetCache() cache.Cache                   { return informers{m: s.m} }
+func (s *scaffold) GetClient() client.Client                { return connection{s.m, true} }
+func (s *scaffold) Elected() <-chan struct{}                { return nil }
 
 func (s *scaffold) Add(r ctrlmanager.Runnable) error {
 	s.m.controllers[len(s.m.controllers)-1].Controller = r.(controller.Controller)
@@ -361,7 +357,7 @@ func (i informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, 
 
 type synced struct{}
 
-func (synced) HasSynced() bool                           { return true }
+func (synced) HasSynced() bool                          { return true }
 func (synced) HasSyncedChecker() toolscache.DoneChecker { return nil }
 
 // clusters reaches the one workload cluster, whose Nodes are in the same API server.

@@ -7,15 +7,14 @@ import (
 	"strings"
 	"time"
 
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
 // bring is how long a machine takes to run, and step how long Cluster API takes for one.
@@ -161,11 +160,6 @@ func (w *world) machine(i int) *clusterv1.Machine {
 	return m
 }
 
-func (w *world) scheduled(i int) *v1alpha1.ScheduledMachine {
-	sm, _ := w.api.get(scheduled(i)).(*v1alpha1.ScheduledMachine)
-	return sm
-}
-
 func (w *world) cluster() *clusterv1.Cluster {
 	c, _ := w.api.get(id{"Cluster", namespace, lab}).(*clusterv1.Cluster)
 	return c
@@ -227,10 +221,10 @@ func (w *world) flip(places []int) {
 }
 
 // restart kills the managers, and starts one.
-func (w *world) restart(change ...func(*manager)) *manager {
+func (w *world) restart() {
 	w.Helper()
 	for len(w.managers) > 0 {
 		w.kill(w.managers[0])
 	}
-	return w.start(change...)
+	w.start()
 }
