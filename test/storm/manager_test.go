@@ -94,7 +94,6 @@ func (w *world) start() *manager {
 		}
 	}
 	m.apiClock = apiclock.New(m)
-	metrics.Registry = prometheus.NewRegistry() // Each process has its own.
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
 	if err := m.setUp(); err != nil {
@@ -125,8 +124,14 @@ func (m *manager) Now() time.Time { return m.w.now.Add(m.ahead) }
 // Since implements clock.PassiveClock.
 func (m *manager) Since(t time.Time) time.Duration { return m.Now().Sub(t) }
 
+// settingUp is held by the manager that is set up.
+var settingUp sync.Mutex
+
 // setUp wires the controllers as controllers.SetupWithManager does.
 func (m *manager) setUp() error {
+	settingUp.Lock()
+	defer settingUp.Unlock()
+	metrics.Registry = prometheus.NewRegistry() // Each process has its own.
 	w, cached, live := m.w, connection{m, true}, connection{m, false}
 	gate := &actuate.Gate{Paused: w.paused}
 	rush, turns, write := &wake.Rush{}, &roster.Roster{}, actuate.Behind(gate, cached)

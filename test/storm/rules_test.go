@@ -131,7 +131,8 @@ func (w *world) exempt(m *clusterv1.Machine) bool {
 	if sm != nil && (sm.Spec.KillSwitch || sm.BeingReclaimed()) {
 		return true
 	}
-	return w.cluster() == nil || !w.cluster().DeletionTimestamp.IsZero()
+	c := w.cluster()
+	return c != nil && !c.DeletionTimestamp.IsZero()
 }
 
 func (w *world) seeConditions(c change) {

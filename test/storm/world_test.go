@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
+	"sync"
 	"testing"
 	"time"
 
@@ -95,18 +96,28 @@ type world struct {
 	shorten    func(kind string, found []runtime.Object) []runtime.Object
 }
 
-// a fleet is what there is when a story begins: machines that run, and that are wanted until
+// A fleet is what there is when a story begins: machines that run, and that are wanted until
 // five. It takes long to make, and is made once for each size.
-var fleets = map[int]*apiServer{}
+var (
+	making sync.Mutex
+	fleets = map[int]*apiServer{}
+)
+
+func fleet(t *testing.T, size int) *apiServer {
+	t.Helper()
+	making.Lock()
+	defer making.Unlock()
+	if fleets[size] == nil {
+		fleets[size] = newFleet(t, size)
+	}
+	return fleets[size]
+}
 
 // newWorld is a fleet with a manager that has led for long, and a rail that is cut; empty is none.
 func newWorld(t *testing.T, size int, cut string) *world {
 	t.Helper()
-	if fleets[size] == nil {
-		fleets[size] = newFleet(t, size)
-	}
-	w := &world{T: t, now: monday.Add(30 * time.Minute), size: size, cut: cut, drain: 20 * time.Second, rand: rand.New(rand.NewPCG(1, uint64(size)))}
-	w.api = fleets[size].copied(func() time.Time { return w.now })
+	w := &world{T: t, now: monday.Add(30 * time.Minute), size: size, cut: cut, drain: 20 * time.Second, rand: rand.New(rand.NewPCG(*seed, uint64(size)))}
+	w.api = fleet(t, size).copied(func() time.Time { return w.now })
 	w.live()
 	w.start()
 	w.run(2 * time.Minute)
@@ -136,7 +147,7 @@ func (w *world) live() {
 
 func newFleet(t *testing.T, size int) *apiServer {
 	t.Helper()
-	w := &world{T: t, now: monday, size: size, rand: rand.New(rand.NewPCG(1, uint64(size)))}
+	w := &world{T: t, now: monday, size: size, rand: rand.New(rand.NewPCG(*seed, uint64(size)))}
 	w.api = &apiServer{now: func() time.Time { return w.now }, objects: objects{}}
 	w.live()
 	for _, kind := range []string{bootstrapKind, infrastructureKind} {
@@ -262,18 +273,27 @@ func (w *world) settle() {
 	}
 }
 
-// pick is a controller that has something to do; nil is none.
+// pick is a controller that has something to do; nil is none. Who has much to do is picked more
+// often, and yet now and then the planner looks in the middle of it.
 func (w *world) pick() *running {
 	var busy []*running
+	ready := 0
 	for _, m := range w.managers {
 		for _, c := range m.controllers {
-			if c.queue.wake() > 0 {
+			if n := c.queue.wake(); n > 0 {
 				busy = append(busy, c)
+				ready += n
 			}
 		}
 	}
 	if len(busy) == 0 {
 		return nil
+	}
+	if w.rand.IntN(16) > 0 {
+		for n := w.rand.IntN(ready); len(busy) > 1 && n >= busy[0].queue.wake(); busy = busy[1:] {
+			n -= busy[0].queue.wake()
+		}
+		return busy[0]
 	}
 	return busy[w.rand.IntN(len(busy))]
 }
