@@ -285,22 +285,30 @@ func (m *manager) reindex(i id, was, is client.Object) {
 	}
 }
 
+// indexKeys are those under which an object is found: two kinds may have a field of one name.
 func indexKeys(obj client.Object) (keys []string) {
+	under := func(field, value string) { keys = append(keys, indexKey(kindOf(obj), field, value)) }
 	switch obj := obj.(type) {
 	case *v1alpha1.ScheduledMachine:
-		keys = append(keys, scheduledmachine.ClusterNameIndex+"="+obj.Spec.ClusterName)
+		under(scheduledmachine.ClusterNameIndex, obj.Spec.ClusterName)
 		for _, host := range scheduledmachine.HostKeys(obj) {
-			keys = append(keys, scheduledmachine.HostIndex+"="+host)
+			under(scheduledmachine.HostIndex, host)
+		}
+		if ref := obj.Status.NodeRef; ref != nil {
+			under(wake.NodeIndex, ref.Name)
 		}
 	case *clusterv1.Machine:
-		keys = append(keys, index.MachineNodeNameField+"="+obj.Status.NodeRef.Name)
+		under(index.MachineNodeNameField, obj.Status.NodeRef.Name)
 	}
 	return keys
 }
 
+func indexKey(kind, field, value string) string { return kind + "/" + field + "=" + value }
+
 func (m *manager) indexed(kind, field, value string) []client.Object {
-	found := make(map[id]client.Object, len(m.index[field+"="+value]))
-	for i := range m.index[field+"="+value] {
+	ids := m.index[indexKey(kind, field, value)]
+	found := make(map[id]client.Object, len(ids))
+	for i := range ids {
 		found[i] = m.cache[kind][i]
 	}
 	return inOrder(found)
