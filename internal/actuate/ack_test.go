@@ -37,7 +37,7 @@ func TestAnAnswerThatIsNotOfTheObject(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, out := server.Fixture(t), &bytes.Buffer{}
-			c := interceptor.NewClient(f.Client.(client.WithWatch), interceptor.Funcs{
+			c := interceptor.NewClient(f.Client, interceptor.Funcs{
 				Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 					err := c.Create(ctx, obj, opts...)
 					tc.change(obj)
