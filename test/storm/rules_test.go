@@ -215,6 +215,9 @@ func (w *world) hold(o outcome) []string {
 			w.breaks("%s has left after %v, before that was confirmed", name(i), s.at.Sub(w.began))
 		}
 	}
+	if early := w.early(); o.wipe() && early > 0 {
+		w.Logf("%d of %d have left in the evaluation that saw the first of a wipe", early, w.size)
+	}
 	w.holdUrgent(o)
 	if len(w.made) > 0 && !o.makes {
 		w.breaks("%d objects were made, the first is %s", len(w.made), w.made[0])
@@ -223,6 +226,16 @@ func (w *world) hold(o outcome) []string {
 		w.breaks("there is no end of writing")
 	}
 	return w.broken
+}
+
+// early is how many have left in the evaluation that saw the first of an input.
+func (w *world) early() (n int) {
+	for _, s := range w.left {
+		if !s.exempt && s.at.Sub(w.began) <= evaluation {
+			n++
+		}
+	}
+	return n
 }
 
 // holdUrgent holds owners and kill switches against their rules. Of many kill switches the
