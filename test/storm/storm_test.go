@@ -90,7 +90,6 @@ func TestEachRailIsMissed(t *testing.T) {
 		"machine hook's question": "SomebodyDeletesHalfOfTheMachines",
 	} {
 		t.Run(cut, func(t *testing.T) {
-			t.Parallel()
 			at := slices.IndexFunc(inputs, func(in input) bool { return in.name == name })
 			broken := tell(t, inputs[at], few, cut)
 			if len(broken) == 0 {
