@@ -66,7 +66,7 @@ func TestNobodyWaitsInABurstWhoMustNot(t *testing.T) {
 			w.Must(w.Client.Update(w.Context(), w.cluster))
 			w.Must(w.Client.Delete(w.Context(), w.cluster))
 		},
-		"NobodysNow":  func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) },
+		"NobodysNow": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
 // TestABurstOfKillSwitchesIsConfirmed has the kill switches of 40 machines be turned on at once,
