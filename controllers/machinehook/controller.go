@@ -145,7 +145,7 @@ func (r *Reconciler) leave(s *scope) actuate.Action {
 		Cluster: client.ObjectKey{Namespace: s.machine.Namespace, Name: s.machine.Spec.ClusterName},
 	}
 	if s.scheduled != nil {
-		i.Machine, i.Grace = client.ObjectKeyFromObject(s.scheduled), children.GraceOf(s.scheduled)
+		i.Machine, i.Grace, i.Cycle = client.ObjectKeyFromObject(s.scheduled), children.GraceOf(s.scheduled), s.cycle
 	}
 	return r.Actuate.For(i)
 }

@@ -32,7 +32,9 @@ func (r *Reconciler) mayStart(s *scope, f facts) (may bool, again time.Time) {
 		v := r.Roster.Kill(key, now)
 		return v.Granted, v.Until
 	}
-	return r.Roster.Begin(key, s.machine.UID, now).Granted, time.Time{}
+	v := r.Roster.Begin(key, s.machine.UID, now)
+	s.cycle = v.Cycle
+	return v.Granted, time.Time{}
 }
 
 // tried tells that what mayStart let through has been answered.

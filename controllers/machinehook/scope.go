@@ -30,6 +30,8 @@ type scope struct {
 	scheduled *v1alpha1.ScheduledMachine
 	// hooks are the extensions to ask, in the order of their names.
 	hooks []v1alpha1.MachineDeletionHook
+	// cycle is the run of the planner that let the Machine start to leave; zero if none did.
+	cycle int64
 }
 
 // observe returns nil for a Machine that is paused, by itself, its Cluster or its

@@ -3,8 +3,12 @@
 package scheduledmachine_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +21,8 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	planner "github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
@@ -148,6 +154,30 @@ func TestMachinesLeaveInTurn(t *testing.T) {
 			t.Errorf("the planner looks again in %v", next)
 		}
 		c.clock.SetTime(c.clock.Now().Add(departure.Window))
+	}
+}
+
+// TestALineNamesTheRunOfThePlanner has two departures start in two runs.
+func TestALineNamesTheRunOfThePlanner(t *testing.T) {
+	c, out := newCrowd(t, 2, five), &bytes.Buffer{}
+	c.r.Actuate = actuate.Behind(&actuate.Gate{Log: audit.New(out)}, c.Recorded(interceptor.Funcs{}))
+	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
+	var want []int64
+	for range 2 {
+		c.look()
+		want = append(want, c.clock.Now().UnixMilli())
+		c.clock.SetTime(c.clock.Now().Add(departure.Window))
+	}
+	var got []int64
+	for text := range strings.Lines(out.String()) {
+		var l audit.Line
+		c.Must(json.Unmarshal([]byte(text), &l))
+		if l.Kind == audit.Depart && !slices.Contains(got, l.Cycle) {
+			got = append(got, l.Cycle)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("lines of runs %v, want %v:\n%s", got, want, out)
 	}
 }
 

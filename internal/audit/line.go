@@ -70,7 +70,8 @@ func (o Outcome) Final() bool {
 type Line struct {
 	// Time is when it was tried, or given up.
 	Time time.Time `json:"time"`
-	// Cycle is the run of the planner that admitted it; zero if none did.
+	// Cycle is the run of the planner that admitted it, in milliseconds since 1970; zero if
+	// none did.
 	Cycle int64 `json:"cycle"`
 	// Kind is what was tried.
 	Kind Kind `json:"kind"`

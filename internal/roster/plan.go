@@ -71,7 +71,7 @@ func (r *Roster) Publish(key client.ObjectKey, p departure.Plan, now time.Time) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range p.Admitted {
-		r.say(key, a.Candidate, Verdict{Granted: true, Lane: a.Lane}, now)
+		r.say(key, a.Candidate, Verdict{Granted: true, Lane: a.Lane, Cycle: now.UnixMilli()}, now)
 	}
 	for _, waiting := range [][]departure.Waiting{p.Deferred, p.Held} {
 		for _, w := range waiting {

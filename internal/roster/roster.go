@@ -42,9 +42,11 @@ type Entry struct {
 
 // A Verdict is what the planner says of a machine that is to leave.
 type Verdict struct {
-	// Granted says that it may start now, in this lane.
+	// Granted says that it may start now, in this lane, and Cycle by which run of the planner:
+	// its instant, in milliseconds since 1970.
 	Granted bool
 	Lane    departure.Lane
+	Cycle   int64
 	// Reason and Message say what it waits for; empty until the planner has looked.
 	Reason  departure.Reason
 	Message string
