@@ -199,14 +199,18 @@ func (s *shared) setUpMachines() error {
 	if s.BypassForeignHooks {
 		hooks = children.BypassHooks
 	}
+	doubted := s.APIClock
+	if !s.WipeGuard && s.DepartureLimits == (plans.Limits{}) {
+		doubted = nil // No rail is on.
+	}
 	rush, turns, reader, live := &wake.Rush{}, &roster.Roster{WipeGuard: s.WipeGuard}, s.mgr.GetClient(), s.mgr.GetAPIReader()
 	return errors.Join(
 		(&departure.Reconciler{
-			Clock: s.Clock, APIClock: s.APIClock, Roster: turns, Limits: s.DepartureLimits, Lease: s.Lease, WipeGuard: s.WipeGuard,
+			Clock: s.Clock, APIClock: doubted, Roster: turns, Limits: s.DepartureLimits, Lease: s.Lease, WipeGuard: s.WipeGuard,
 			Reader: reader, Live: live, ClusterIndex: scheduledmachine.ClusterNameIndex, WatchFilter: s.WatchFilter, Recorder: s.recorder,
 		}).SetupWithManager(s.mgr, s.watch.Options(departureConcurrency, workers.Deadline)),
 		(&scheduledmachine.Reconciler{
-			Clock: s.Clock, APIClock: s.APIClock, Reader: reader, Live: live, Children: s.read, Actuate: s.write,
+			Clock: s.Clock, APIClock: doubted, Reader: reader, Live: live, Children: s.read, Actuate: s.write,
 			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, Rush: rush, Roster: turns,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 		(&reclaim.Reconciler{
