@@ -35,7 +35,8 @@ type scope struct {
 }
 
 // observe returns nil for a Machine that is paused, by itself, its Cluster or its
-// ScheduledMachine, or that is another manager's.
+// ScheduledMachine, or that is another manager's. A Cluster that goes waits for no
+// ScheduledMachine that is paused.
 func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*scope, error) {
 	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, r.Live, machine, machine.Spec.ClusterName)
 	if err != nil || paused {
@@ -49,7 +50,7 @@ func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*
 			s.scheduled = nil
 		case err != nil:
 			return nil, fmt.Errorf("reading ScheduledMachine: %w", err)
-		case annotations.HasPaused(s.scheduled):
+		case annotations.HasPaused(s.scheduled) && !s.clusterGoes():
 			return nil, nil
 		}
 	}
