@@ -5,6 +5,7 @@ package move
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
@@ -160,6 +161,20 @@ func (c *courier) wantNone(cluster *plane.Cluster, objects ...client.Object) {
 	}
 }
 
+// departed waits until no Machine is being deleted. One that the move before has made in the
+// target already cannot be updated by the next: clusterctl sends the time of its deletion.
+func (c *courier) departed() {
+	c.t.Helper()
+	c.must(plane.Until(c.ctx(), func(ctx context.Context) error {
+		m := &clusterv1.Machine{}
+		err := c.mgmt().Client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: c.sm.Name + "-machine"}, m)
+		if err == nil && !m.DeletionTimestamp.IsZero() {
+			return errors.New("the Machine is still leaving")
+		}
+		return client.IgnoreNotFound(err)
+	}))
+}
+
 // move runs clusterctl move. It lists what is there before it pauses the Cluster, and
 // gives up on what went in between. docs/guide.md says what to do then.
 func (c *courier) move() {
@@ -169,6 +184,7 @@ func (c *courier) move() {
 		c.t.Logf("clusterctl move: %v\n%s", err, out)
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name}}
 		c.must(c.mgmt().Client.Patch(c.ctx(), cluster, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":null}}`))))
+		c.departed()
 		out, err = c.clusterctl()
 	}
 	if err != nil {
