@@ -64,7 +64,7 @@ test-system: build plane-binaries plane-node-deps $(KUSTOMIZE) ## Run the tests 
 	# lane, which compares times. That the judge finds a rail that was cut is tested by
 	# test-judge: it builds a manager for each.
 	cd test && go test -count=1 -timeout 30m -p 2 $$(go list ./... | grep -vE '/(cuts|e2e|lane)$$')
-	cd test && go test -count=1 -timeout 30m -p 1 ./lane ./e2e
+	cd test && go test -count=1 -timeout 45m -p 1 ./lane ./e2e
 	cd test/kind && go test -count=1 ./...
 	cd hack/kind && go test -count=1 ./...
 
