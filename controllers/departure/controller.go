@@ -83,7 +83,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	plan := departure.Decide(fleet, r.Limits)
 	r.Roster.Publish(key, plan, now)
 	r.report(ctx, key, c, plan, now)
-	next = sooner(sooner(sooner(next, plan.Next), opens), confirms)
+	next = departure.Sooner(departure.Sooner(departure.Sooner(next, plan.Next), opens), confirms)
 	if next.IsZero() {
 		return ctrl.Result{}, nil
 	}
@@ -111,12 +111,4 @@ func (r *Reconciler) gates(ctx context.Context, key client.ObjectKey, c *cluster
 		next = time.Time{} // Nobody waits for the end of the warm-up.
 	}
 	return g, next, nil
-}
-
-// sooner is the earlier of two instants, of which zero is never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

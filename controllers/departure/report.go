@@ -80,7 +80,7 @@ func (c *cluster) count(key client.ObjectKey, p departure.Plan) (fresh bool) {
 func oldest(waiting []departure.Waiting) time.Time {
 	var at time.Time
 	for _, w := range waiting {
-		at = sooner(at, w.Since)
+		at = departure.Sooner(at, w.Since)
 	}
 	return at
 }

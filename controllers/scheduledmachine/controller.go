@@ -31,6 +31,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
@@ -209,7 +210,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	}
 	again, reportErr := r.report(ctx, s, d, actErr)
 	err = actuate.IgnoreSuppressed(errors.Join(actErr, keepErr, reportErr))
-	next := r.wakeUp(sooner(d.Recheck, again), d.Again && err == nil && !s.frozen)
+	next := r.wakeUp(departure.Sooner(d.Recheck, again), d.Again && err == nil && !s.frozen)
 	next.retry = len(s.children.Unread) > 0 || s.nodeLater || keepLater
 	if conditions.IsTrue(s.scheduled, v1alpha1.ReadyCondition) {
 		next.priority = onTime
@@ -399,14 +400,6 @@ func (r *Reconciler) wakeUp(at time.Time, again bool) wakeUp {
 		at = r.Clock.Now()
 	}
 	return wakeUp{at: at, priority: underWay}
-}
-
-// sooner is the earlier of two instants, of which zero is never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // result turns an instant into a requeue. A past instant requeues at once rather

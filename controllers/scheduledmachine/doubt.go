@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
@@ -25,7 +26,7 @@ func (r *Reconciler) doubt(ctx context.Context, s *scope, d lifecycle.Decision, 
 	doubted := lifecycle.Doubted(d, s.facts(now))
 	if doubted.Action != d.Action {
 		r.listen(ctx, s.scheduled, now)
-		doubted.Recheck = sooner(doubted.Recheck, now.Add(rails.Apart))
+		doubted.Recheck = departure.Sooner(doubted.Recheck, now.Add(rails.Apart))
 	}
 	return doubted
 }

@@ -52,7 +52,7 @@ func (s *scope) serve(d lifecycle.Decision, v roster.Verdict, now time.Time) lif
 		return d
 	}
 	kept := lifecycle.Kept(s.facts(now), d)
-	kept.Recheck = sooner(kept.Recheck, v.Until)
+	kept.Recheck = departure.Sooner(kept.Recheck, v.Until)
 	return kept
 }
 

@@ -32,7 +32,7 @@ func (p Plan) next(f Fleet, started []time.Time) time.Time {
 	for _, w := range p.Deferred {
 		counted = counted || !w.InFlight
 		bounded = bounded || !w.InFlight && w.Lane != Scheduled
-		next = earliest(next, w.Latest())
+		next = Sooner(next, w.Latest())
 	}
 	if !counted {
 		return next
@@ -46,14 +46,14 @@ func (p Plan) next(f Fleet, started []time.Time) time.Time {
 		opens := p.Limits.Cap.Of(active+left) > left
 		fills := bounded && leaving >= p.Limits.slots(active+left)
 		if opens || fills {
-			return earliest(next, at.Add(Window))
+			return Sooner(next, at.Add(Window))
 		}
 	}
 	return next
 }
 
-// earliest returns the first of both that is not zero.
-func earliest(a, b time.Time) time.Time {
+// Sooner is the earlier of two instants, of which zero is never.
+func Sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

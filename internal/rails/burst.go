@@ -5,6 +5,8 @@ package rails
 import (
 	"slices"
 	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
 const (
@@ -70,7 +72,7 @@ func (b Burst) Judge(k KillSwitches) (Burst, KillPlan) {
 			p.Served = append(p.Served, f.name)
 		default:
 			p.Waiting = append(p.Waiting, f.name)
-			p.Next = earliest(p.Next, f.next())
+			p.Next = departure.Sooner(p.Next, f.next())
 		}
 	}
 	slices.Sort(p.Served)
@@ -145,13 +147,5 @@ func (f *flip) next() time.Time {
 	if f.looks.n == 0 {
 		return f.seen
 	}
-	return earliest(f.looks.next(), f.seen.Add(burstDeadline))
-}
-
-// earliest returns the first of both that is not zero.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
+	return departure.Sooner(f.looks.next(), f.seen.Add(burstDeadline))
 }

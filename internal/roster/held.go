@@ -20,7 +20,7 @@ func Held(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine, now time.Time) En
 	}
 	return Entry{
 		Cluster: workload.ClusterKey(sm), Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation,
-		From: sooner(now, m.DeletionTimestamp.Time), Lane: departure.Unscheduled,
+		From: departure.Sooner(now, m.DeletionTimestamp.Time), Lane: departure.Unscheduled,
 	}
 }
 

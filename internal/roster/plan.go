@@ -40,11 +40,11 @@ func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, 
 			f.Leaving++
 		case m.verdict.Granted:
 			f.Leaving++
-			f.Started = append(f.Started, sooner(m.tried(now), now))
-			next = sooner(next, m.grantEnds())
+			f.Started = append(f.Started, departure.Sooner(m.tried(now), now))
+			next = departure.Sooner(next, m.grantEnds())
 		case m.due(now) && now.Before(m.steppedAside()):
 			f.Active++
-			next = sooner(next, m.steppedAside())
+			next = departure.Sooner(next, m.steppedAside())
 		case m.due(now):
 			f.Active++
 			f.Candidates = append(f.Candidates, departure.Candidate{
@@ -52,7 +52,7 @@ func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, 
 			})
 		default:
 			f.Active++
-			next = sooner(next, m.From)
+			next = departure.Sooner(next, m.From)
 		}
 	}
 	switch {
@@ -145,12 +145,4 @@ func named(s string) types.NamespacedName {
 		}
 	}
 	return types.NamespacedName{Name: s}
-}
-
-// sooner is the earlier of two instants, of which zero is never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
