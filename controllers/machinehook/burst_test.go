@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -61,12 +60,8 @@ func TestNobodyWaitsInABurstWhoMustNot(t *testing.T) {
 			w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"}
 			w.Must(w.Client.Update(w.Context(), w.sm))
 		},
-		"ClusterGoes": func(w *world) {
-			w.cluster.Finalizers = []string{clusterv1.ClusterFinalizer}
-			w.Must(w.Client.Update(w.Context(), w.cluster))
-			w.Must(w.Client.Delete(w.Context(), w.cluster))
-		},
-		"NobodysNow": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) },
+		"ClusterGoes": (*world).clusterGoes,
+		"NobodysNow":  func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

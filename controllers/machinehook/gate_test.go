@@ -26,6 +26,14 @@ func (w *world) planned() *roster.Roster {
 	return turns
 }
 
+// clusterGoes has the Cluster be deleted, and not be gone.
+func (w *world) clusterGoes() {
+	w.Helper()
+	w.cluster.Finalizers = []string{clusterv1.ClusterFinalizer}
+	w.Must(w.Client.Update(w.Context(), w.cluster))
+	w.Must(w.Client.Delete(w.Context(), w.cluster))
+}
+
 // plan plans as the planner does.
 func (w *world) plan(turns *roster.Roster) {
 	key := client.ObjectKeyFromObject(w.cluster)
@@ -75,11 +83,7 @@ func TestWhoMustNotWaitIsLetGo(t *testing.T) {
 			w.sm.Spec.KillSwitch = true
 			w.Must(w.Client.Update(w.Context(), w.sm))
 		},
-		"ClusterGoes": func(w *world) {
-			w.cluster.Finalizers = []string{clusterv1.ClusterFinalizer}
-			w.Must(w.Client.Update(w.Context(), w.cluster))
-			w.Must(w.Client.Delete(w.Context(), w.cluster))
-		},
+		"ClusterGoes":             (*world).clusterGoes,
 		"NobodysScheduledMachine": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) },
 		"AnotherOfItsName": func(w *world) {
 			w.Must(w.Client.Delete(w.Context(), w.sm))

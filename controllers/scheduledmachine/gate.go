@@ -14,6 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -130,9 +131,6 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 	return e
 }
 
-// notice is how long before the end of a window people must have been able to read of it.
-const notice = departure.Patience
-
 // announced returns the end of the window that is over, and whether status announced it in
 // time.
 func (s *scope) announced(now time.Time) (end time.Time, ok bool) {
@@ -146,8 +144,11 @@ func (s *scope) announced(now time.Time) (end time.Time, ok bool) {
 // inTime reports whether status has announced this end long enough, for this very spec.
 func (s *scope) inTime(end time.Time) bool {
 	st := &s.scheduled.Status
-	return st.NextCleanup != nil && st.NextCleanupSince != nil && st.NextCleanup.Time.Equal(end) &&
-		st.ObservedGeneration == s.scheduled.Generation && !st.NextCleanupSince.Add(notice).After(end)
+	if st.NextCleanup == nil || st.NextCleanupSince == nil {
+		return false
+	}
+	a := rails.Announcement{End: st.NextCleanup.Time, Since: st.NextCleanupSince.Time, Generation: st.ObservedGeneration}
+	return a.Covers(end, s.scheduled.Generation)
 }
 
 // reportCleanup writes when the window closes, and since when that is known. What is over
