@@ -7,17 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
 const (
@@ -33,6 +36,8 @@ const (
 	goalAtOnce = 15_000
 	// askers is how many Nodes ask in the same instant.
 	askers = 64
+	// trickle lets one machine start to leave within 10 s.
+	trickle = "--departure-cap-fraction=0.00001"
 
 	// pods is the namespace of pods in the workload cluster.
 	pods = metav1.NamespaceDefault
@@ -45,17 +50,17 @@ const (
 var pinned = map[string]string{"app": "pinned"}
 
 // benchCrowd measures reclaims while many other machines leave: on a quiet plane,
-// in the middle of the machine's own drain, behind the drains of many, and of many
-// at once.
+// in the middle of the machine's own drain, behind the drains of many, behind many more
+// that the departure cap keeps, and of many at once.
 func benchCrowd(ctx context.Context, b *bench) error {
 	return b.withReclaims(ctx, func(ctx context.Context, r *reclaimBench) error {
 		runs := min(r.lab.runs, crowdRuns)
 		if err := r.prepare(ctx, runs); err != nil {
 			return err
 		}
-		crowd, err := r.gather(ctx)
+		crowd, kept, err := r.gather(ctx)
 		if err != nil {
-			return fmt.Errorf("gathering %d machines: %w", r.lab.crowd, err)
+			return fmt.Errorf("gathering %d machines: %w", r.lab.crowd+r.lab.deferred, err)
 		}
 		quiet, err := r.repeat(ctx, runs, r.once)
 		if err != nil {
@@ -73,16 +78,33 @@ func benchCrowd(ctx context.Context, b *bench) error {
 		if err := r.drain(ctx, crowd); err != nil {
 			return fmt.Errorf("draining %d machines: %w", len(crowd), err)
 		}
-		r.busy = true
-		behind, err := r.repeat(ctx, runs, r.once)
-		if err != nil {
-			return fmt.Errorf("reclaiming behind drains: %w", err)
+		if err := r.behind(ctx, runs, fmt.Sprintf("%d drains", len(crowd)), idle); err != nil {
+			return err
 		}
-		f := spread(fmt.Sprintf("behind %d drains: exec → Machine deleted", len(crowd)), pick(behind, total)).against("idle", idle)
-		r.lab.add(f.goal(fmt.Sprintf("≤ %v × idle", goalBehind), f.within(goalBehind)))
-		r.busy = false
+		if err := r.keep(ctx, kept); err != nil {
+			return fmt.Errorf("keeping %d machines: %w", len(kept), err)
+		}
+		if err := r.behind(ctx, runs, fmt.Sprintf("%d drains and %d deferred", len(crowd), len(kept)), idle); err != nil {
+			return err
+		}
+		if err := r.release(ctx, kept); err != nil {
+			return fmt.Errorf("having %d machines stay: %w", len(kept), err)
+		}
 		return r.atOnce(ctx, crowd)
 	})
+}
+
+// behind measures reclaims while others are on their way.
+func (r *reclaimBench) behind(ctx context.Context, n int, others string, idle figure) error {
+	r.busy = true
+	defer func() { r.busy = false }()
+	runs, err := r.repeat(ctx, n, r.once)
+	if err != nil {
+		return fmt.Errorf("reclaiming behind %s: %w", others, err)
+	}
+	f := spread(fmt.Sprintf("behind %s: exec → Machine deleted", others), pick(runs, total)).against("idle", idle)
+	r.lab.add(f.goal(fmt.Sprintf("≤ %v × idle", goalBehind), f.within(goalBehind)))
+	return nil
 }
 
 // repeat reclaims machines, one at a time, with an agent that the kernel tells.
@@ -102,34 +124,37 @@ func (r *reclaimBench) repeat(ctx context.Context, n int, once func(context.Cont
 // toFreed is when the box itself begins to be given back.
 func toFreed(r reclaimed) time.Duration { return r.freed.Sub(r.exec) }
 
-// gather makes the machines that are to be in the way. Each runs a pod that no
-// eviction moves.
-func (r *reclaimBench) gather(ctx context.Context) ([]string, error) {
+// gather makes the machines that are to be in the way: those that are to be drained, each of
+// which runs a pod that no eviction moves, and those that the departure cap is to keep.
+func (r *reclaimBench) gather(ctx context.Context) (crowd, kept []string, err error) {
 	ctx, cancel := r.patient(ctx)
 	defer cancel()
-	names, err := r.lab.create(ctx, "crowd", r.lab.crowd, infrav1.PlaneMachineSpec{}, func(sm *v1alpha1.ScheduledMachine) {
+	patient := func(sm *v1alpha1.ScheduledMachine) {
 		sm.Spec.GracefulShutdownTimeout, sm.Spec.NodeDrainTimeout = "2h", "2h"
-	})
-	if err != nil {
-		return nil, err
+	}
+	if crowd, err = r.lab.create(ctx, "crowd", r.lab.crowd, infrav1.PlaneMachineSpec{}, patient); err != nil {
+		return nil, nil, err
+	}
+	if kept, err = r.lab.create(ctx, "kept", r.lab.deferred, infrav1.PlaneMachineSpec{}, patient); err != nil {
+		return nil, nil, err
 	}
 	if err := r.lab.workload.Client.Create(ctx, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pods, Name: "pinned"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(math.MaxInt32)), Selector: &metav1.LabelSelector{MatchLabels: pinned}},
 	}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := r.settle(ctx, names, v1alpha1.PhaseActive); err != nil {
-		return nil, err
+	if err := r.settle(ctx, slices.Concat(crowd, kept), v1alpha1.PhaseActive); err != nil {
+		return nil, nil, err
 	}
-	if err := each(names, writers, func(name string) error { return r.pin(ctx, name) }); err != nil {
-		return nil, err
+	if err := each(crowd, writers, func(name string) error { return r.pin(ctx, name) }); err != nil {
+		return nil, nil, err
 	}
-	return names, r.lab.quiet(ctx, 3*time.Second)
+	return crowd, kept, r.lab.quiet(ctx, 3*time.Second)
 }
 
 func (r *reclaimBench) patient(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, 2*patience+time.Duration(r.lab.crowd)*1500*time.Millisecond)
+	return context.WithTimeout(ctx, 2*patience+time.Duration(r.lab.crowd+r.lab.deferred)*1500*time.Millisecond)
 }
 
 // pin runs a pod on the Node of a machine.
@@ -173,8 +198,7 @@ func (r *reclaimBench) midDrain(ctx context.Context, detector string) (reclaimed
 func (r *reclaimBench) drain(ctx context.Context, names []string) error {
 	ctx, cancel := r.patient(ctx)
 	defer cancel()
-	elsewhen := fmt.Sprintf(`{"spec":{"schedule":{"hoursOfDay":["%d"]}}}`, (clk.Now().UTC().Hour()+12)%24)
-	if err := r.lab.patch(ctx, names, elsewhen); err != nil {
+	if err := r.lab.patch(ctx, names, elsewhen()); err != nil {
 		return err
 	}
 	return r.until(ctx, func() error {
@@ -186,6 +210,49 @@ func (r *reclaimBench) drain(ctx context.Context, names []string) error {
 		}
 		return nil
 	})
+}
+
+// elsewhen closes the window that is open.
+func elsewhen() string {
+	return fmt.Sprintf(`{"spec":{"schedule":{"hoursOfDay":["%d"]}}}`, (clk.Now().UTC().Hour()+12)%24)
+}
+
+// keep closes windows under a departure cap of one machine, and waits until the status of
+// all that have not begun to leave says that they are kept.
+func (r *reclaimBench) keep(ctx context.Context, names []string) error {
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
+	if err := errors.Join(r.restart(ctx, trickle), r.lab.patch(ctx, names, elsewhen())); err != nil {
+		return err
+	}
+	return r.until(ctx, func() error {
+		for _, name := range names {
+			gated := meta.FindStatusCondition(r.scheduled[name].Status.Conditions, v1alpha1.DepartureGatedCondition)
+			kept := gated != nil && gated.Status == metav1.ConditionTrue && gated.Reason == v1alpha1.BlastRadiusCapReason
+			m := r.machines[machineOf(name)]
+			if leaves := m == nil || !m.DeletionTimestamp.IsZero(); !kept && !leaves {
+				return fmt.Errorf("ScheduledMachine %s is not kept", name)
+			}
+		}
+		return nil
+	})
+}
+
+// release opens the windows of machines that are kept, and lifts the cap.
+func (r *reclaimBench) release(ctx context.Context, names []string) error {
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
+	return errors.Join(
+		r.lab.patch(ctx, names, turnOn),
+		r.settle(ctx, names, v1alpha1.PhaseActive),
+		r.restart(ctx, system.Unmetered...),
+	)
+}
+
+// restart has the manager run with other arguments, of which the last counts.
+func (r *reclaimBench) restart(ctx context.Context, args ...string) error {
+	r.lab.Manager.AddArgs(args...)
+	return errors.Join(r.lab.Manager.Stop(), r.lab.Manager.Start(ctx))
 }
 
 // atOnce brings the crowd back, and then all their Nodes ask at once. The API

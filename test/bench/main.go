@@ -36,6 +36,7 @@ type options struct {
 	runs      int
 	machines  int
 	crowd     int
+	deferred  int
 	settled   time.Duration
 	fleet     int
 	scale     int
@@ -49,7 +50,7 @@ type options struct {
 }
 
 // sampled is what --sample measures: enough to see that all of it works.
-var sampled = options{runs: 10, machines: 50, crowd: 20, settled: time.Minute, fleet: 20, scale: 10, targets: 30, rounds: 1, span: time.Second, processes: 300}
+var sampled = options{runs: 10, machines: 50, crowd: 20, deferred: 20, settled: time.Minute, fleet: 20, scale: 10, targets: 30, rounds: 1, span: time.Second, processes: 300}
 
 // A section measures one thing, on a plane of its own unless it is planeless.
 type section struct {
@@ -97,6 +98,7 @@ func parse(args []string) (options, error) {
 	fs.IntVar(&o.runs, "runs", 200, "reclaim: runs with each detector; crowd: runs in each situation, at most 50.")
 	fs.IntVar(&o.machines, "machines", 1000, "edge: ScheduledMachines that share the edge.")
 	fs.IntVar(&o.crowd, "crowd", 500, "crowd: machines that leave at the same time.")
+	fs.IntVar(&o.deferred, "deferred", 1000, "crowd: machines that the departure cap keeps at the same time.")
 	fs.DurationVar(&o.settled, "settled", 10*time.Minute, "settled: how long to look.")
 	fs.IntVar(&o.fleet, "fleet", 100, "settled: ScheduledMachines, a quarter each Active, Inactive, Disabled and Terminated.")
 	fs.IntVar(&o.scale, "scale", 50, "scale: machines that come and go.")
@@ -160,7 +162,7 @@ func (o *options) shrink(fs *flag.FlagSet) {
 // numbers are the flags that are numbers, by name.
 func (o *options) numbers() map[string]*int {
 	return map[string]*int{
-		"runs": &o.runs, "machines": &o.machines, "crowd": &o.crowd, "fleet": &o.fleet, "scale": &o.scale,
+		"runs": &o.runs, "machines": &o.machines, "crowd": &o.crowd, "deferred": &o.deferred, "fleet": &o.fleet, "scale": &o.scale,
 		"targets": &o.targets, "rounds": &o.rounds, "processes": &o.processes,
 	}
 }

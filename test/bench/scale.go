@@ -28,6 +28,9 @@ type contender struct {
 	after func(ctx context.Context, up bool) error
 }
 
+// warmUp is longer than a manager plans before it lets the first machine of a Cluster leave.
+const warmUp = 11 * time.Second
+
 // A cycle is a life cycle of n machines.
 type cycle struct {
 	up, down           time.Duration
@@ -105,6 +108,9 @@ func (l *lab) cycle(ctx context.Context, f *fleet, c contender) (out cycle, err 
 	}
 	out.up = clk.Now().Sub(begin)
 	if err := c.after(ctx, true); err != nil {
+		return out, err
+	}
+	if err := pause(ctx, warmUp); err != nil {
 		return out, err
 	}
 	begin = clk.Now()
