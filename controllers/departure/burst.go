@@ -12,6 +12,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
 // A burst is what the planner knows of kill switches that wait because many of a Cluster were
@@ -29,13 +30,13 @@ type burst struct {
 func (r *Reconciler) confirm(ctx context.Context, key client.ObjectKey, c *cluster, now time.Time) (next time.Time) {
 	b := r.Roster.Burst(key, now)
 	if b.Waiting > 0 && now.Sub(c.looked).Abs() >= rails.Apart { // A clock that was set back keeps nobody.
-		on, err := r.killSwitches(ctx, key)
+		switches, err := r.killSwitches(ctx, key)
 		now = r.Clock.Now() // What was turned on meanwhile has been seen since.
 		c.looked = now
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines to confirm that many kill switches are on")
 		} else {
-			b = r.Roster.Confirm(key, on, now)
+			b = r.Roster.Confirm(key, switches, now)
 		}
 	}
 	c.waiting = b.Waiting
@@ -51,18 +52,17 @@ func (r *Reconciler) confirm(ctx context.Context, key client.ObjectKey, c *clust
 	return now.Add(rails.Apart - min(now.Sub(c.looked).Abs(), rails.Apart))
 }
 
-// killSwitches are those of a Cluster that the API server shows to be on, by the generation of
-// their ScheduledMachine.
-func (r *Reconciler) killSwitches(ctx context.Context, key client.ObjectKey) (map[types.NamespacedName]int64, error) {
+// killSwitches are those of a Cluster as the API server shows them.
+func (r *Reconciler) killSwitches(ctx context.Context, key client.ObjectKey) (map[types.NamespacedName]roster.Switch, error) {
 	list := &v1alpha1.ScheduledMachineList{}
 	if err := r.Live.List(ctx, list, client.InNamespace(key.Namespace)); err != nil {
 		return nil, err
 	}
-	on := map[types.NamespacedName]int64{}
+	switches := map[types.NamespacedName]roster.Switch{}
 	for i := range list.Items {
-		if sm := &list.Items[i]; sm.Spec.KillSwitch && sm.Spec.ClusterName == key.Name {
-			on[client.ObjectKeyFromObject(sm)] = sm.Generation
+		if sm := &list.Items[i]; sm.Spec.ClusterName == key.Name {
+			switches[client.ObjectKeyFromObject(sm)] = roster.Switch{On: sm.Spec.KillSwitch, Generation: sm.Generation}
 		}
 	}
-	return on, nil
+	return switches, nil
 }

@@ -84,39 +84,49 @@ func TestABurstIsConfirmedByThreeLooks(t *testing.T) {
 	}
 }
 
-// TestALookAtABurstThatIsNone has the API server not answer, or show some switches off.
+// TestALookAtABurstThatIsNone has the API server not answer.
 func TestALookAtABurstThatIsNone(t *testing.T) {
-	for name, tc := range map[string]func(*world){
-		"Fails": func(w *world) { w.failing = errors.New("broken") },
-		"Off": func(w *world) {
-			w.off = map[int]bool{}
-			for i := range 40 {
-				w.off[i] = true
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newGuarded(t, 40)
-			tc(w)
-			w.kill(0, 40)
-			for look := range 3 {
-				if next := w.plan(); next != rails.Apart {
-					t.Errorf("it looks again in %s", next)
-				}
-				w.wantWaiting("30", look+1)
-				w.after(3 * time.Second)
-				if next := w.plan(); next != 7*time.Second {
-					t.Errorf("it looks again in %s", next)
-				}
-				w.wantWaiting("30", look+1)
-				w.after(7 * time.Second)
-				if got := w.kill(10, 40); got != 0 && look < 2 || got != 30 && look == 2 {
-					t.Errorf("%d are served after %d looks that were none", got, look+1)
-				}
-			}
-			w.plan()
-			w.wantWaiting("0", 3)
-		})
+	w := newGuarded(t, 40)
+	w.failing = errors.New("broken")
+	w.kill(0, 40)
+	for look := range 3 {
+		if next := w.plan(); next != rails.Apart {
+			t.Errorf("it looks again in %s", next)
+		}
+		w.wantWaiting("30", look+1)
+		w.after(3 * time.Second)
+		if next := w.plan(); next != 7*time.Second {
+			t.Errorf("it looks again in %s", next)
+		}
+		w.wantWaiting("30", look+1)
+		w.after(7 * time.Second)
+		if got := w.kill(10, 40); got != 0 && look < 2 || got != 30 && look == 2 {
+			t.Errorf("%d are served after %d looks that were none", got, look+1)
+		}
+	}
+	w.plan()
+	w.wantWaiting("0", 3)
+}
+
+// TestABurstThatIsUndone has the API server show that the kill switches are off again, and the
+// cache be late for a minute.
+func TestABurstThatIsUndone(t *testing.T) {
+	w := newGuarded(t, 40)
+	w.off = map[int]bool{}
+	for i := range 40 {
+		w.off[i] = true
+	}
+	w.kill(0, 40)
+	for range 60 {
+		w.plan()
+		w.wantWaiting("0", 1)
+		if got := w.kill(10, 40); got != 0 {
+			t.Fatalf("%d are served at %s", got, w.clock.Now().Format(time.TimeOnly))
+		}
+		w.after(time.Second)
+	}
+	if told := w.events(); len(told) != 0 {
+		t.Errorf("told %q", told)
 	}
 }
 

@@ -87,7 +87,7 @@ func TestABurstThatIsConfirmed(t *testing.T) {
 		if got := c.leaving(); len(got) != 0 {
 			t.Fatalf("%v leave too soon", got)
 		}
-		c.r.Roster.Confirm(client.ObjectKeyFromObject(c.cluster), map[client.ObjectKey]int64{client.ObjectKeyFromObject(c.sm): c.sm.Generation}, c.clock.Now())
+		c.r.Roster.Confirm(client.ObjectKeyFromObject(c.cluster), map[client.ObjectKey]roster.Switch{client.ObjectKeyFromObject(c.sm): {On: true, Generation: c.sm.Generation}}, c.clock.Now())
 		c.clock.SetTime(c.clock.Now().Add(10 * time.Second))
 	}
 	c.clock.SetTime(c.clock.Now().Add(-10 * time.Second))

@@ -44,7 +44,7 @@ func (r *Roster) Kill(name types.NamespacedName, now time.Time) Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.members[name]
-	if m == nil || !m.Killed {
+	if m == nil || !m.killed() {
 		return Verdict{Until: now.Add(askAgain)}
 	}
 	c := r.clusters[m.Cluster]
@@ -64,10 +64,17 @@ func (r *Roster) Kill(name types.NamespacedName, now time.Time) Verdict {
 // Burst returns which kill switches of a Cluster wait.
 func (r *Roster) Burst(key client.ObjectKey, now time.Time) Burst { return r.Confirm(key, nil, now) }
 
-// Confirm notes a live look at a Cluster: shown has the generation of each ScheduledMachine
-// whose kill switch is on. One that is older than what its reconciler saw confirms nothing.
-// Who need not wait any more is woken.
-func (r *Roster) Confirm(key client.ObjectKey, shown map[types.NamespacedName]int64, now time.Time) Burst {
+// A Switch is the kill switch of a ScheduledMachine as the API server has just shown it.
+type Switch struct {
+	On bool
+	// Generation is that of the ScheduledMachine.
+	Generation int64
+}
+
+// Confirm notes a live look at the kill switches of a Cluster. One that is older than what its
+// reconciler saw says nothing. One that is off counts as off, however late its reconciler
+// hears of it. Who need not wait any more is woken.
+func (r *Roster) Confirm(key client.ObjectKey, shown map[types.NamespacedName]Switch, now time.Time) Burst {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.clusters[key]
@@ -75,8 +82,12 @@ func (r *Roster) Confirm(key client.ObjectKey, shown map[types.NamespacedName]in
 		return Burst{}
 	}
 	var confirmed []string
-	for name, generation := range shown {
-		if m := c.members[name]; m != nil && m.Killed && generation >= m.Generation {
+	for name, s := range shown {
+		m := c.members[name]
+		if m == nil || s.Generation < max(m.Generation, m.offAt) {
+			continue
+		}
+		if m.off, m.offAt = !s.On, s.Generation; m.killed() {
 			confirmed = append(confirmed, name.String())
 		}
 	}
@@ -93,13 +104,16 @@ func (r *Roster) Confirm(key client.ObjectKey, shown map[types.NamespacedName]in
 	return Burst{Waiting: len(p.Waiting), AtOnce: rails.AtOnce(members), Members: members, Next: p.Next}
 }
 
+// killed reports whether the kill switch of the machine is on, as far as anybody has seen.
+func (m *member) killed() bool { return m.Killed && !m.off }
+
 // judge looks at all kill switches of a Cluster, and says how many machines it has.
 func (c *cluster) judge(confirmed []string, now time.Time) (members int, p rails.KillPlan) {
 	k := rails.KillSwitches{Now: c.kills.at(now), Shown: confirmed}
 	c.started = departure.Recent(c.started, now)
 	k.Members = len(c.started)
 	for name, m := range c.members {
-		if m.Killed {
+		if m.killed() {
 			k.On = append(k.On, name.String())
 		}
 		if m.Left.IsZero() {

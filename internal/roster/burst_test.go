@@ -48,11 +48,16 @@ func (w *world) kills(from, to int) (served []int) {
 	return served
 }
 
-// looks has the API server show kill switches at a generation.
+// looks has the API server show kill switches that are on, at a generation.
 func (w *world) looks(generation int64, machines ...int) roster.Burst {
-	shown := map[types.NamespacedName]int64{}
+	return w.shows(roster.Switch{On: true, Generation: generation}, machines...)
+}
+
+// shows has the API server show kill switches.
+func (w *world) shows(s roster.Switch, machines ...int) roster.Burst {
+	shown := map[types.NamespacedName]roster.Switch{}
 	for _, i := range machines {
-		shown[box(i)] = generation
+		shown[box(i)] = s
 	}
 	return w.Confirm(lab, shown, w.now)
 }
@@ -92,8 +97,8 @@ func TestALiveLookConfirmsWhomItShows(t *testing.T) {
 		"All":   {"They are still on.", known, numbers(10, 40), numbers(10, 40)},
 		"Newer": {"Somebody has changed something else meanwhile.", newer, numbers(10, 40), numbers(10, 40)},
 		"Older": {"What their reconcilers saw is not there yet.", older, numbers(10, 40), nil},
-		"Some":  {"The others were turned off, and their reconcilers have not heard.", known, numbers(10, 20), numbers(10, 20)},
-		"None":  {"All were.", known, nil, nil},
+		"Some":  {"The list does not show the others.", known, numbers(10, 20), numbers(10, 20)},
+		"None":  {"It shows nobody.", known, nil, nil},
 		"Other": {"It is about machines that nobody has told of.", known, numbers(40, 80), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,6 +117,54 @@ func TestALiveLookConfirmsWhomItShows(t *testing.T) {
 			w.after(-rails.Apart)
 			if diff := cmp.Diff(tc.want, w.kills(10, 40)); diff != "" {
 				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestWhoIsShownToBeOffStays has kill switches be turned off again, while the cache is late.
+func TestWhoIsShownToBeOffStays(t *testing.T) {
+	const older, known, newer, newest = 1, 2, 3, 4
+	told := func(generation int64) func(*world) {
+		return func(w *world) {
+			w.Tell(box(39), roster.Entry{Cluster: lab, Machine: uid(39), Generation: generation, Killed: true}, w.now)
+		}
+	}
+	shown := func(generation int64) func(*world) { return func(w *world) { w.looks(generation, 39) } }
+	for name, tc := range map[string]struct {
+		reason     string
+		generation int64
+		then       func(*world)
+		want       int // of thirty
+	}{
+		"Newer":      {"The cache shows for ever what was.", newer, told(known), 0},
+		"Same":       {"As new as what its reconciler saw.", known, told(known), 0},
+		"Older":      {"What its reconciler saw is not there yet.", older, told(known), 30},
+		"OnAgain":    {"Somebody has turned it on anew, and the cache shows that.", newer, told(newest), 1},
+		"ShownOn":    {"And a look shows that.", newer, shown(newest), 1},
+		"OlderLook":  {"An API server that is behind shows what was.", newer, shown(known), 0},
+		"SameAsSeen": {"The cache catches up with an object that is off: it cannot show it to be on.", newer, told(newer), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCluster(t, 40)
+			w.kills(0, 40)
+			b := w.shows(roster.Switch{Generation: tc.generation}, numbers(10, 40)...)
+			if want := tc.want / 30 * 30; b.Waiting != want {
+				t.Errorf("%d wait, want %d", b.Waiting, want)
+			}
+			w.after(30 * time.Second)
+			tc.then(w)
+			served := 0
+			for i := 10; i < 40; i++ {
+				v := w.Kill(box(i), w.now)
+				if v.Granted {
+					served++
+				} else if !v.Until.After(w.now) {
+					t.Fatalf("who stays is told %+v", v)
+				}
+			}
+			if served != tc.want {
+				t.Errorf("%d of those that were shown to be off are served, want %d: %s", served, tc.want, tc.reason)
 			}
 		})
 	}
@@ -306,9 +359,9 @@ func TestBurstsOfAnyKind(t *testing.T) {
 				}
 			},
 			"look": func(*rapid.T) {
-				shown := map[types.NamespacedName]int64{}
+				shown := map[types.NamespacedName]roster.Switch{}
 				for i := range on {
-					shown[box(i)] = 0
+					shown[box(i)] = roster.Switch{On: true}
 				}
 				r.Confirm(lab, shown, now)
 			},

@@ -99,6 +99,10 @@ type member struct {
 	// has tried to use in vain.
 	missed  time.Time
 	refused int
+	// off says that a live look has shown the kill switch to be off, and offAt is the
+	// generation of the last that was shown.
+	off   bool
+	offAt int64
 }
 
 // Tell notes what is known of a machine, and wakes the planner where that changes anything.
@@ -156,6 +160,7 @@ func (m *member) update(e Entry, c *cluster, now time.Time) bool {
 	if !was.Left.IsZero() && (!e.Left.IsZero() || was.Killed && e.Killed) { // Who is killed leaves before its Machine shows it.
 		e.Left = was.Left
 	}
+	m.off = m.off && e.Killed && e.Generation <= m.offAt
 	m.Entry = e
 	if stays := !was.Left.IsZero() && e.Left.IsZero(); stays || !e.due(now) && e.Left.IsZero() {
 		m.takeBack(c, now)
