@@ -186,7 +186,8 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 		return wakeUp{}, err
 	}
 	if d = r.gate(s, r.doubt(ctx, s, d, now), now); s.unplanned() {
-		return wakeUp{at: d.Recheck}, nil // The planner looks at once, and wakes us.
+		// The planner looks at once, and wakes us. Who has been refused is held again meanwhile.
+		return wakeUp{at: d.Recheck}, actuate.IgnoreSuppressed(r.withdraw(ctx, s, d))
 	}
 	r.Actuate.Seen(client.ObjectKeyFromObject(s.scheduled), s.children.Existing(), len(s.children.Unread) == 0, now)
 	actErr := r.act(ctx, s, d)
