@@ -107,7 +107,7 @@ func (s *scope) began(phase hooksv1.Phase, now time.Time) time.Time {
 	if phase == hooksv1.BeforeTermination {
 		return s.machine.Status.Deletion.WaitForPreTerminateHookStartTime.Time
 	}
-	return children.LeavingSince(s.machine, now)
+	return children.LeavingSince(s.machine, s.scheduled, now)
 }
 
 // request is what extensions are asked.

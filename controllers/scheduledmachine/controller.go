@@ -181,6 +181,9 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	if wait := s.ejected(now); wait > 0 {
 		return wakeUp{at: now.Add(wait)}, nil
 	}
+	if err := r.calmDown(ctx, s); err != nil {
+		return wakeUp{}, err
+	}
 	d, err := r.decide(ctx, s, now)
 	if err != nil {
 		return wakeUp{}, err
@@ -322,6 +325,17 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope, d lifecycle.Decisio
 		return nil
 	}
 	return kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m))
+}
+
+// calmDown takes off a record that a person or the owner wanted the machine at once, and what
+// came with it, if neither does any more and nobody has deleted the Machine. It comes before
+// everything else: a departure that follows waits for its turn, and is drained.
+func (r *Reconciler) calmDown(ctx context.Context, s *scope) error {
+	m := s.children.Machine
+	if m == nil || !children.Outlived(m, s.scheduled) {
+		return nil
+	}
+	return actuate.IgnoreSuppressed(kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m)))
 }
 
 // clusterReference makes clusterctl move take an object along.

@@ -62,7 +62,7 @@ func (s *scope) serve(d lifecycle.Decision, v roster.Verdict, now time.Time) lif
 func (s *scope) killing(d lifecycle.Decision, now time.Time) bool {
 	m := s.children.Machine
 	return d.Action == lifecycle.Remove && d.Cause == lifecycle.KillSwitch && m != nil && !s.frozen && !s.urgent() &&
-		children.LeavingSince(m, now).IsZero()
+		children.LeavingSince(m, s.scheduled, now).IsZero()
 }
 
 // starts reports whether a decision would start a departure that may have to wait.
@@ -108,7 +108,7 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 	}
 	e.Machine, e.Priority, e.Generation = m.UID, s.scheduled.PriorityOrDefault(), s.scheduled.Generation
 	active, change := s.answer(now)
-	left := children.LeavingSince(m, now)
+	left := children.LeavingSince(m, s.scheduled, now)
 	switch {
 	case !left.IsZero():
 		e.Left = left

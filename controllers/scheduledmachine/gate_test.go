@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -395,6 +396,67 @@ func TestWhoStepsAsideIsHeldAgain(t *testing.T) {
 	c.Fail = nil
 	if c.look(); len(c.leaving()) != 1 {
 		t.Error("it does not leave in its next turn")
+	}
+}
+
+// TestAKillSwitchThatWasRefusedIsNoneOfTheNextDeparture has the removal be refused, the kill
+// switch be turned off, and another machine leave just before.
+func TestAKillSwitchThatWasRefusedIsNoneOfTheNextDeparture(t *testing.T) {
+	closed := func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"20-22"} }
+	for name, meanwhile := range map[string]func(*crowd){
+		"AtOnce":  func(*crowd) {},
+		"Refused": func(c *crowd) { c.refuse(); c.look(); c.Fail = nil },
+		"ManagerEnds": func(c *crowd) { // The record is off, and nothing else has been done.
+			c.Fail = func(n int) (before, after error) {
+				if n > 0 {
+					before = errors.New("it has ended")
+				}
+				return before, nil
+			}
+			c.Writes = nil
+			c.reconcile()
+			c.Fail = nil
+			c.restart()
+			c.clock.SetTime(c.clock.Now().Add(time.Minute))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrowd(t, 2, five)
+			c.refuse()
+			c.edit(killed)
+			c.reconcile()
+			m, _ := c.machine()
+			if d, _ := children.DepartureOf(m, c.clock.Now()); !d.Urgent() || len(d.Skips) == 0 || !m.DeletionTimestamp.IsZero() {
+				t.Fatalf("on record is %+v", d)
+			}
+			c.reconcile()
+			if c.lane() != v1alpha1.ExemptLane {
+				t.Errorf("it is on, and on record in lane %s", c.lane())
+			}
+			c.Fail = nil
+			c.clock.SetTime(c.clock.Now().Add(time.Minute))
+			c.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = false; closed(sm) })
+			meanwhile(c)
+			c.clock.SetTime(c.clock.Now().Add(time.Minute))
+			c.all[1].edit(closed)
+			c.look()
+			if got := c.leaving(); len(got) != 1 {
+				t.Fatalf("%v leave", got)
+			}
+			for i, w := range c.all {
+				m, _ := w.machine()
+				_, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]
+				if stays := m.DeletionTimestamp.IsZero(); stays && (!held || m.Annotations[v1alpha1.DepartureAnnotation] != "") {
+					t.Errorf("machine %d waits, and has %v", i, m.Annotations)
+				}
+			}
+			c.clock.SetTime(c.clock.Now().Add(departure.Window))
+			c.look()
+			m, _ = c.machine()
+			if _, undrained := m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; undrained || len(c.leaving()) != 2 || c.lane() != v1alpha1.UnscheduledLane {
+				t.Errorf("%v leave, in lane %s, with %v", c.leaving(), c.lane(), m.Annotations)
+			}
+		})
 	}
 }
 

@@ -25,7 +25,7 @@ func (s *scope) mayWait(now time.Time) bool {
 	if m == nil {
 		return false
 	}
-	since := children.LeavingSince(m, now)
+	since := children.LeavingSince(m, s.scheduled, now)
 	overdue := !since.IsZero() && !now.Before(since.Add(children.GraceOf(s.scheduled)))
 	return !overdue && onlyProgress(s.before, s.scheduled)
 }

@@ -191,7 +191,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		f.MachineFailed = conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) && m.DeletionTimestamp.IsZero()
 		f.Interrupted = children.Interrupted(m, now)
 		f.Settling, f.SettledBy = children.Settling(m, sm, now)
-		if since := children.LeavingSince(m, now); !since.IsZero() {
+		if since := children.LeavingSince(m, sm, now); !since.IsZero() {
 			f.Deadline = since.Add(children.GraceOf(sm))
 		}
 	}

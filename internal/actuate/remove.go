@@ -170,9 +170,13 @@ func (a Action) record(m *clusterv1.Machine, id string, skips ...string) {
 
 // Withdraw takes the record of a departure off a Machine that stays after all, and the
 // annotations that came with it. One that has changed since it was read is a conflict: it
-// may be leaving.
+// may be leaving. One that is not patched, because writes are suppressed, is as it was.
 func (a *Actuator) Withdraw(ctx context.Context, m *clusterv1.Machine) error {
 	before := m.DeepCopy()
 	children.Withdraw(m)
-	return a.PatchLocked(ctx, m, before)
+	err := a.PatchLocked(ctx, m, before)
+	if IsSuppressed(err) {
+		before.DeepCopyInto(m)
+	}
+	return err
 }

@@ -48,9 +48,9 @@ func ForOwner(m *clusterv1.Machine, now time.Time) bool {
 // budget is measured by; zero if it does not leave, or while our deletion hook holds a
 // Machine that somebody else deletes: it is on record before the hook goes. Without hook
 // and record the API server's clock has to do. One whose deletion was refused has not
-// started to leave, unless somebody wants it at once.
-func LeavingSince(m *clusterv1.Machine, now time.Time) time.Time {
-	if d, ok := DepartureOf(m, now); ok && (d.Urgent() || !Abandoned(m)) {
+// started to leave, unless somebody wants it at once, as sm says; it may be nil.
+func LeavingSince(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) time.Time {
+	if d, ok := DepartureOf(m, now); ok && (!Abandoned(m) || d.Urgent() && urgent(sm)) {
 		return d.Since.Time
 	}
 	if _, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]; held || m.DeletionTimestamp == nil {
@@ -115,6 +115,18 @@ func Abandoned(m *clusterv1.Machine) bool {
 	text, on := m.Annotations[v1alpha1.DepartureAnnotation]
 	d, readable := v1alpha1.ParseDeparture(text)
 	return on && m.DeletionTimestamp.IsZero() && (!readable || d.MachineUID == m.UID)
+}
+
+// Outlived reports whether a record says that a person or the owner wants a Machine at once
+// which nobody has ever deleted, and neither does any more.
+func Outlived(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) bool {
+	d, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
+	return d.Urgent() && Abandoned(m) && !urgent(sm)
+}
+
+// urgent reports whether a person or the owner wants the machine at once.
+func urgent(sm *v1alpha1.ScheduledMachine) bool {
+	return sm != nil && (sm.Spec.KillSwitch || sm.BeingReclaimed())
 }
 
 // Record changes m to say why it leaves. What is said of a departure that has begun

@@ -66,6 +66,17 @@ func TestTimesOutliveAMove(t *testing.T) {
 			},
 			made, made, false,
 		},
+		"WantedAtOnceNoMore": {
+			"Whoever wanted it at once takes that back.",
+			func(m *clusterv1.Machine) {
+				d := v1alpha1.NewDeparture(v1alpha1.KilledByPerson, made, "a")
+				d.MachineUID = m.UID
+				m.Annotations[v1alpha1.DepartureAnnotation] = d.String()
+			},
+			made,
+			time.Time{},
+			false,
+		},
 		"LeavesAgain": {
 			"Its budget is not given anew.",
 			func(m *clusterv1.Machine) {
@@ -109,8 +120,13 @@ func TestTimesOutliveAMove(t *testing.T) {
 			if got := children.CreatedAt(m); !got.Equal(tc.created) {
 				t.Errorf("%s\nCreatedAt = %v, want %v", tc.reason, got, tc.created)
 			}
-			if got := children.LeavingSince(m, moved); !got.Equal(tc.leaving) {
+			sm := &v1alpha1.ScheduledMachine{}
+			sm.Spec.KillSwitch = name == "RefusedAtOnce"
+			if got := children.LeavingSince(m, sm, moved); !got.Equal(tc.leaving) {
 				t.Errorf("%s\nLeavingSince = %v, want %v", tc.reason, got, tc.leaving)
+			}
+			if got, want := children.Outlived(m, sm), name == "WantedAtOnceNoMore"; got != want {
+				t.Errorf("%s\nOutlived = %t", tc.reason, got)
 			}
 			if got := children.Interrupted(m, moved); got != tc.interrupted {
 				t.Errorf("%s\nInterrupted = %t", tc.reason, got)

@@ -136,7 +136,7 @@ func machineOf(name string, m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine,
 	}
 	f.Grace = children.GraceOf(sm)
 	if sm.Spec.KillSwitch || sm.BeingReclaimed() {
-		f.Emergency = children.LeavingSince(m, now)
+		f.Emergency = children.LeavingSince(m, sm, now)
 	}
 	if sm.BeingReclaimed() {
 		// The owner may have come in the middle of a departure.
