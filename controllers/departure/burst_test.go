@@ -130,6 +130,23 @@ func TestABurstThatIsUndone(t *testing.T) {
 	}
 }
 
+// TestWhatALookTakesCountsInTheSameRun has the API server take nine seconds for a list, in which
+// a window ends.
+func TestWhatALookTakesCountsInTheSameRun(t *testing.T) {
+	const slow = 9 * time.Second
+	w := newGuarded(t, 40)
+	w.kill(0, 40)
+	w.after(departure.Window)
+	w.listing = func() { w.after(slow) }
+	w.tell(39, func(e *roster.Entry) {
+		e.Killed, e.From, e.Lane = false, w.clock.Now().Add(slow), departure.Unscheduled
+	})
+	w.plan()
+	if v := w.verdict(39); !v.Granted || v.Cycle != w.clock.Now().UnixMilli() {
+		t.Errorf("after the look it is told %+v", v)
+	}
+}
+
 // TestABurstIsNoWipe has all kill switches be on of a Cluster, one machine be unwanted, and the
 // manager be cold: neither holds the other up.
 func TestABurstIsNoWipe(t *testing.T) {

@@ -71,10 +71,11 @@ type cluster struct {
 // Reconcile plans the departures of one Cluster. Nothing but the roster is read, unless a wipe
 // is suspected or kill switches wait: it wakes this controller whenever a machine is told of.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	key, now := req.NamespacedName, r.Clock.Now()
-	fleet, next := r.Roster.Fleet(key, now)
+	key := req.NamespacedName
 	c := r.cluster(key)
-	confirms := r.confirm(ctx, key, c, now)
+	confirms := r.confirm(ctx, key, c, r.Clock.Now())
+	now := r.Clock.Now() // What a look has shown counts in this run.
+	fleet, next := r.Roster.Fleet(key, now)
 	gates, opens, err := r.gates(ctx, key, c, fleet)
 	if err != nil {
 		return ctrl.Result{}, err

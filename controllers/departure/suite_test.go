@@ -41,6 +41,8 @@ type world struct {
 	listed  int
 	failing error
 	newer   map[int]bool
+	// listing is what happens while it is asked; nil is nothing.
+	listing func()
 	// off are those whose kill switch is off there already, and on in the cache.
 	off map[int]bool
 	// ahead is by how much our clock is ahead of the API server's.
@@ -167,6 +169,9 @@ func (o objects) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 func (o objects) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	if o.live {
 		o.w.listed++
+		if o.w.listing != nil {
+			o.w.listing()
+		}
 		if o.w.failing != nil {
 			return o.w.failing
 		}
