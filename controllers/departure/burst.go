@@ -61,7 +61,7 @@ func (r *Reconciler) killSwitches(ctx context.Context, key client.ObjectKey) (ma
 	switches := map[types.NamespacedName]roster.Switch{}
 	for i := range list.Items {
 		if sm := &list.Items[i]; sm.Spec.ClusterName == key.Name {
-			switches[client.ObjectKeyFromObject(sm)] = roster.Switch{On: sm.Spec.KillSwitch, Generation: sm.Generation}
+			switches[client.ObjectKeyFromObject(sm)] = roster.Switch{Scheduled: sm.UID, Generation: sm.Generation, On: sm.Spec.KillSwitch}
 		}
 	}
 	return switches, nil

@@ -22,7 +22,7 @@ import (
 func (w *world) kill(from, to int) (served int) {
 	for i := from; i < to; i++ {
 		w.tell(i, func(e *roster.Entry) { e.Killed = true })
-		if w.r.Roster.Kill(box(i), w.clock.Now()).Granted {
+		if w.r.Roster.Kill(box(i), uid(i), w.clock.Now()).Granted {
 			served++
 		}
 	}

@@ -22,7 +22,7 @@ func (w *world) burst() *roster.Roster {
 	for i := range 10 {
 		name := types.NamespacedName{Namespace: w.sm.Namespace, Name: fmt.Sprint("other-", i)}
 		turns.Tell(name, roster.Entry{Cluster: client.ObjectKeyFromObject(w.cluster), Machine: "other", Killed: true}, now)
-		turns.Kill(name, now)
+		turns.Kill(name, "other", now)
 	}
 	return turns
 }
@@ -40,7 +40,7 @@ func TestAKillSwitchOfABurstWaitsAtTheHook(t *testing.T) {
 		t.Errorf("again in %s, held by %q, wrote %v", again, w.held(), w.Writes)
 	}
 	w.plan(w.r.Roster)
-	if v := w.r.Roster.Kill(client.ObjectKeyFromObject(w.sm), w.clock.Now()); v.Reason != departure.KillSwitchBurst {
+	if v := w.r.Roster.Kill(client.ObjectKeyFromObject(w.sm), w.machine.UID, w.clock.Now()); v.Reason != departure.KillSwitchBurst {
 		t.Errorf("its ScheduledMachine is told %+v", v)
 	}
 	w.clock.SetTime(w.clock.Now().Add(30 * time.Second))

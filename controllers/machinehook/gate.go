@@ -29,7 +29,7 @@ func (r *Reconciler) mayStart(s *scope, f facts) (may bool, again time.Time) {
 	key := client.ObjectKeyFromObject(s.scheduled)
 	r.Roster.Tell(key, roster.Held(s.scheduled, s.machine, now), now)
 	if s.scheduled.Spec.KillSwitch {
-		v := r.Roster.Kill(key, now)
+		v := r.Roster.Kill(key, s.machine.UID, now)
 		return v.Granted, v.Until
 	}
 	v := r.Roster.Begin(key, s.machine.UID, now)

@@ -34,7 +34,7 @@ func (c *crowd) others(n int) {
 	for i := range n {
 		name := client.ObjectKey{Namespace: now.String(), Name: fmt.Sprint(i)}
 		c.r.Roster.Tell(name, roster.Entry{Cluster: client.ObjectKeyFromObject(c.cluster), Machine: "another", Killed: true}, now)
-		if !c.r.Roster.Kill(name, now).Granted {
+		if !c.r.Roster.Kill(name, "another", now).Granted {
 			c.Fatalf("%d are too many", i+1)
 		}
 	}
@@ -87,7 +87,7 @@ func TestABurstThatIsConfirmed(t *testing.T) {
 		if got := c.leaving(); len(got) != 0 {
 			t.Fatalf("%v leave too soon", got)
 		}
-		c.r.Roster.Confirm(client.ObjectKeyFromObject(c.cluster), map[client.ObjectKey]roster.Switch{client.ObjectKeyFromObject(c.sm): {On: true, Generation: c.sm.Generation}}, c.clock.Now())
+		c.r.Roster.Confirm(client.ObjectKeyFromObject(c.cluster), map[client.ObjectKey]roster.Switch{client.ObjectKeyFromObject(c.sm): {Scheduled: c.sm.UID, Generation: c.sm.Generation, On: true}}, c.clock.Now())
 		c.clock.SetTime(c.clock.Now().Add(10 * time.Second))
 	}
 	c.clock.SetTime(c.clock.Now().Add(-10 * time.Second))

@@ -27,7 +27,7 @@ func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecyc
 	key := client.ObjectKeyFromObject(s.scheduled)
 	r.Roster.Tell(key, s.entry(d, now), now)
 	if s.killing(d, now) {
-		return s.serve(d, r.Roster.Kill(key, now), now)
+		return s.serve(d, r.Roster.Kill(key, s.children.Machine.UID, now), now)
 	}
 	if s.frozen {
 		return d // Where nothing is carried out, the whole decision is told.
@@ -98,7 +98,7 @@ func (s *scope) kept() bool { return s.starting && !s.verdict.Granted }
 
 // entry is what the departure planner is told of the machine.
 func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
-	e := roster.Entry{Cluster: workload.ClusterKey(s.scheduled)}
+	e := roster.Entry{Cluster: workload.ClusterKey(s.scheduled), Scheduled: s.scheduled.UID}
 	m := s.children.Machine
 	if m == nil {
 		return e

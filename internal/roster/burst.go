@@ -3,6 +3,7 @@
 package roster
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -37,20 +38,20 @@ const askAgain = time.Second
 // Kill asks whether a machine may be removed whose kill switch is on, right before it is. The
 // answer needs no planner: the first of a burst are served by whoever finds them. Who may go
 // is counted as having started.
-func (r *Roster) Kill(name types.NamespacedName, now time.Time) Verdict {
+func (r *Roster) Kill(name types.NamespacedName, machine types.UID, now time.Time) Verdict {
 	if r == nil {
 		return departed
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.members[name]
-	if m == nil || !m.killed() {
+	if m == nil || m.Machine != machine || !m.killed() {
 		return Verdict{Until: now.Add(askAgain)}
 	}
 	c := r.clusters[m.Cluster]
 	if r.WipeGuard {
 		c.judge(nil, now)
-		if until := c.kills.burst.Until(name.String()); !until.IsZero() {
+		if until := c.kills.burst.Until(m.flip(name)); !until.IsZero() {
 			return Verdict{Reason: departure.KillSwitchBurst, Message: departure.ExplainBurst(until), Until: until}
 		}
 	}
@@ -66,9 +67,10 @@ func (r *Roster) Burst(key client.ObjectKey, now time.Time) Burst { return r.Con
 
 // A Switch is the kill switch of a ScheduledMachine as the API server has just shown it.
 type Switch struct {
-	On bool
-	// Generation is that of the ScheduledMachine.
+	// Scheduled is the UID of the ScheduledMachine, and Generation its generation.
+	Scheduled  types.UID
 	Generation int64
+	On         bool
 }
 
 // Confirm notes a live look at the kill switches of a Cluster. One that is older than what its
@@ -84,17 +86,16 @@ func (r *Roster) Confirm(key client.ObjectKey, shown map[types.NamespacedName]Sw
 	var confirmed []string
 	for name, s := range shown {
 		m := c.members[name]
-		if m == nil || s.Generation < max(m.Generation, m.offAt) {
+		if m == nil || m.Scheduled != s.Scheduled || s.Generation < max(m.Generation, m.offAt) {
 			continue
 		}
 		if m.off, m.offAt = !s.On, s.Generation; m.killed() {
-			confirmed = append(confirmed, name.String())
+			confirmed = append(confirmed, m.flip(name))
 		}
 	}
 	members, p := c.judge(confirmed, now)
-	for _, served := range p.Served {
-		name := named(served)
-		if !c.members[name].Left.IsZero() {
+	for name, m := range c.members {
+		if _, served := slices.BinarySearch(p.Served, m.flip(name)); !served || !m.Left.IsZero() {
 			continue
 		}
 		for _, tell := range r.machines {
@@ -107,6 +108,12 @@ func (r *Roster) Confirm(key client.ObjectKey, shown map[types.NamespacedName]Sw
 // killed reports whether the kill switch of the machine is on, as far as anybody has seen.
 func (m *member) killed() bool { return m.Killed && !m.off }
 
+// flip names the kill switch of one machine: what was said of it says nothing of another one
+// of the same name.
+func (m *member) flip(name types.NamespacedName) string {
+	return name.String() + "/" + string(m.Scheduled) + "/" + string(m.Machine)
+}
+
 // judge looks at all kill switches of a Cluster, and says how many machines it has.
 func (c *cluster) judge(confirmed []string, now time.Time) (members int, p rails.KillPlan) {
 	k := rails.KillSwitches{Now: c.kills.at(now), Shown: confirmed}
@@ -114,7 +121,7 @@ func (c *cluster) judge(confirmed []string, now time.Time) (members int, p rails
 	k.Members = len(c.started)
 	for name, m := range c.members {
 		if m.killed() {
-			k.On = append(k.On, name.String())
+			k.On = append(k.On, m.flip(name))
 		}
 		if m.Left.IsZero() {
 			k.Members++

@@ -35,7 +35,7 @@ func newCluster(t *testing.T, machines int) *world {
 // kill turns a kill switch on, as its reconciler tells it before each try.
 func (w *world) kill(i int) roster.Verdict {
 	w.Tell(box(i), roster.Entry{Cluster: lab, Machine: uid(i), Generation: 2, Killed: true}, w.now)
-	return w.Kill(box(i), w.now)
+	return w.Kill(box(i), uid(i), w.now)
 }
 
 // kills turns on those of machines from one number up to another, and returns who is served.
@@ -156,7 +156,7 @@ func TestWhoIsShownToBeOffStays(t *testing.T) {
 			tc.then(w)
 			served := 0
 			for i := 10; i < 40; i++ {
-				v := w.Kill(box(i), w.now)
+				v := w.Kill(box(i), uid(i), w.now)
 				if v.Granted {
 					served++
 				} else if !v.Until.After(w.now) {
@@ -217,8 +217,8 @@ func TestWhoWaitsIsNoCandidate(t *testing.T) {
 	if f, _ := w.plan(); len(f.Candidates) != 0 {
 		t.Errorf("%+v", f.Candidates)
 	}
-	w.tell(39, noon.Add(time.Second))
-	if v := w.Kill(box(39), w.now); v.Granted || v.Reason != "" || !v.Until.After(w.now) {
+	w.Tell(box(39), roster.Entry{Cluster: lab, Machine: uid(39), Generation: 3, From: noon.Add(time.Second), Lane: departure.Unscheduled}, w.now)
+	if v := w.Kill(box(39), uid(39), w.now); v.Granted || v.Reason != "" || !v.Until.After(w.now) {
 		t.Errorf("its switch is off, and who asks is told %+v", v)
 	}
 	if b := w.Burst(lab, w.now); b.Waiting != 29 {
@@ -261,7 +261,7 @@ func TestWithoutAWipeGuardNobodyWaits(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	var none *roster.Roster
-	if !none.Kill(box(0), noon).Granted {
+	if !none.Kill(box(0), uid(0), noon).Granted {
 		t.Error("without a roster it waits")
 	}
 }
@@ -284,13 +284,45 @@ func TestALateWorkerShortensNobodysWait(t *testing.T) {
 	}
 }
 
+// TestAnotherOfTheNameIsAskedAnew has a machine be served, and one of its name come at once
+// whose kill switch is on.
+func TestAnotherOfTheNameIsAskedAnew(t *testing.T) {
+	for name, e := range map[string]roster.Entry{
+		"Machine":          {Scheduled: "first", Machine: "another"},
+		"ScheduledMachine": {Scheduled: "second", Machine: uid(0)},
+		"Both":             {Scheduled: "second", Machine: "another"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCluster(t, 40)
+			first := roster.Entry{Cluster: lab, Scheduled: "first", Machine: uid(0), Generation: 2, Killed: true}
+			w.Tell(box(0), first, w.now)
+			if !w.Kill(box(0), uid(0), w.now).Granted {
+				t.Fatal("the first waits")
+			}
+			w.kills(1, 10)
+			e.Cluster, e.Generation, e.Killed = lab, 1, true
+			w.Tell(box(0), e, w.now)
+			if v := w.Kill(box(0), e.Machine, w.now); v.Reason != departure.KillSwitchBurst {
+				t.Errorf("it has inherited %+v", v)
+			}
+			if e.Machine != uid(0) && w.Kill(box(0), uid(0), w.now).Granted {
+				t.Error("who asks for the one before is told of this one")
+			}
+			w.shows(roster.Switch{Scheduled: "first", Generation: 3}, 0)
+			if b := w.Burst(lab, w.now); b.Waiting != 1 && e.Scheduled != "first" {
+				t.Errorf("what is shown of the one before counts: %+v", b)
+			}
+		})
+	}
+}
+
 // TestKillSwitchesOfOneClusterDelayNoOther has a burst in another.
 func TestKillSwitchesOfOneClusterDelayNoOther(t *testing.T) {
 	w := newCluster(t, 40)
 	w.kills(0, 40)
 	other := roster.Entry{Cluster: types.NamespacedName{Namespace: "farm", Name: "other"}, Machine: "another", Killed: true}
 	w.Tell(box(99), other, w.now)
-	if !w.Kill(box(99), w.now).Granted {
+	if !w.Kill(box(99), "another", w.now).Granted {
 		t.Error("it waits")
 	}
 }
@@ -324,7 +356,7 @@ func TestBurstsOfAnyKind(t *testing.T) {
 				on[i] = now
 			}
 			tell(i, roster.Entry{Killed: true})
-			v, waited := r.Kill(box(i), now), now.Sub(on[i])
+			v, waited := r.Kill(box(i), uid(i), now), now.Sub(on[i])
 			switch {
 			case v.Granted && waited == 0 && !served[i]:
 				atOnce[i] = now

@@ -19,7 +19,7 @@ func Held(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine, now time.Time) En
 		return Killed(sm, m)
 	}
 	return Entry{
-		Cluster: workload.ClusterKey(sm), Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation,
+		Cluster: workload.ClusterKey(sm), Scheduled: sm.UID, Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation,
 		From: departure.Sooner(now, m.DeletionTimestamp.Time), Lane: departure.Unscheduled,
 	}
 }
@@ -28,7 +28,7 @@ func Held(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine, now time.Time) En
 // candidate of the planner.
 func Killed(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine) Entry {
 	return Entry{
-		Cluster: workload.ClusterKey(sm), Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation,
+		Cluster: workload.ClusterKey(sm), Scheduled: sm.UID, Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation,
 		Killed: true,
 	}
 }

@@ -22,6 +22,8 @@ import (
 type Entry struct {
 	// Cluster is the one that the machine belongs to.
 	Cluster client.ObjectKey
+	// Scheduled is the UID of the ScheduledMachine.
+	Scheduled types.UID
 	// Machine is the UID of its Machine, empty if there is none.
 	Machine types.UID
 	// Left is when the Machine started to leave, zero if it has not.
@@ -122,6 +124,15 @@ func (r *Roster) Tell(name types.NamespacedName, e Entry, now time.Time) {
 		r.gone(m, now)
 		r.drop(name, m)
 		m = nil
+	case m.Scheduled != e.Scheduled: // It was made anew, and has the Machine of the one before.
+		m.takeBack(r.clusters[m.Cluster], now)
+		r.drop(name, m)
+		m = nil
+	case e.Generation < m.Generation: // Who tells it has read a cache that is late. A start is one all the same.
+		left := e.Left
+		if e = m.Entry; e.Left.IsZero() {
+			e.Left = left
+		}
 	}
 	if e.Machine == "" {
 		return

@@ -345,6 +345,33 @@ func TestItsTurnIsKept(t *testing.T) {
 	}
 }
 
+// TestACacheThatIsLateTellsNothing has somebody tell of an older generation of an object than
+// somebody else did.
+func TestACacheThatIsLateTellsNothing(t *testing.T) {
+	known := roster.Entry{Cluster: lab, Scheduled: "first", Machine: uid(0), Generation: 2, Priority: 7}
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*roster.Entry)
+		want   func(*roster.Entry)
+	}{
+		"Leaves":  {"Its window is open again.", func(e *roster.Entry) { e.From, e.Generation = noon, 1 }, func(*roster.Entry) {}},
+		"Killed":  {"Its kill switch is off again.", func(e *roster.Entry) { e.Killed, e.Generation = true, 1 }, func(*roster.Entry) {}},
+		"Left":    {"What its Machine shows has happened.", func(e *roster.Entry) { e.Left, e.Priority, e.Generation = noon, 1, 1 }, func(e *roster.Entry) { e.Left = noon }},
+		"Same":    {"Time has passed.", func(e *roster.Entry) { e.From = noon }, func(e *roster.Entry) { e.From = noon }},
+		"Another": {"It was made anew.", func(e *roster.Entry) { e.Scheduled, e.From, e.Generation = "second", noon, 1 }, func(e *roster.Entry) { e.Scheduled, e.From, e.Generation = "second", noon, 1 }},
+	} {
+		w := &world{T: t, now: noon}
+		w.Tell(box(0), known, w.now)
+		e, want := known, known
+		tc.change(&e)
+		tc.want(&want)
+		w.Tell(box(0), e, w.now)
+		if got, _ := w.Told(box(0)); got != want {
+			t.Errorf("%s: %s\ntold %+v, want %+v", name, tc.reason, got, want)
+		}
+	}
+}
+
 func TestNobodyIsKeptInMind(t *testing.T) {
 	w := &world{T: t, now: noon}
 	w.tell(0, noon)
