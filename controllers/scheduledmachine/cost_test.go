@@ -102,6 +102,28 @@ func TestWhatALifeCosts(t *testing.T) {
 	w.costs("nothing happens")
 }
 
+// TestWhatIsBelievedIsWrittenAtOnce has Cluster API name the host of a machine that is joining:
+// what is said of it later is held against that, by another manager, too.
+func TestWhatIsBelievedIsWrittenAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.settle()
+	w.says(clusterv1.ReadyCondition, "waiting for infrastructure")
+	w.wrote()
+	m, _ := w.machine()
+	before := m.DeepCopy()
+	m.Spec.ProviderID = "test://box"
+	w.Must(w.Client.Patch(w.Context(), m, client.MergeFrom(before)))
+	w.settle()
+	w.costs("it has a host", "patch ScheduledMachine status")
+	w.report(m, clusterv1.ReadyCondition, metav1.ConditionFalse, "NotReady", "waiting for the Node")
+	w.settle()
+	w.costs("it has a Node", "patch ScheduledMachine status")
+	if st := w.sm.Status; st.ProviderID != "test://box" || st.NodeRef == nil || st.NodeRef.Name != w.sm.Name+"-node" {
+		t.Errorf("believed are %q and %+v", st.ProviderID, st.NodeRef)
+	}
+}
+
 // TestProgressIsReportedOnceItCanBeRead, by a new manager, too.
 func TestProgressIsReportedOnceItCanBeRead(t *testing.T) {
 	for name, restart := range map[string]bool{"": false, "after a restart": true} {

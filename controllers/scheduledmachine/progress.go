@@ -46,7 +46,8 @@ func onlyProgress(before, after *v1alpha1.ScheduledMachine) bool {
 }
 
 // withoutProgress is the status without what changes on the way. That there is a Machine
-// stays: what is looked up live depends on it.
+// stays: what is looked up live depends on it. So does what is believed of its host: what is
+// said of it later is held against that.
 func withoutProgress(sm *v1alpha1.ScheduledMachine) v1alpha1.ScheduledMachineStatus {
 	sm = sm.DeepCopy()
 	conditions.Delete(sm, v1alpha1.MachineReadyCondition)
@@ -56,7 +57,7 @@ func withoutProgress(sm *v1alpha1.ScheduledMachine) v1alpha1.ScheduledMachineSta
 		})
 	}
 	st := sm.Status
-	st.Message, st.ProviderID = "", ""
-	st.BootstrapRef, st.InfrastructureRef, st.NodeRef = nil, nil, nil
+	st.Message = ""
+	st.BootstrapRef, st.InfrastructureRef = nil, nil
 	return st
 }
