@@ -84,19 +84,21 @@ func overdue(c Candidate, now time.Time) bool {
 }
 
 // inOrder returns the candidates in the order in which they leave: who has waited too long,
-// the longest first, and then the least important. Who was refused comes after who was not,
-// however long it has waited: those that cannot leave would else take the turns of all.
+// the longest first, and then the least important. Who was refused a moment ago comes after who
+// was not, the last one last: those that cannot leave would else take the turns of all.
 func inOrder(candidates []Candidate, now time.Time) []Candidate {
 	ordered := slices.Clone(candidates)
 	slices.SortFunc(ordered, func(a, b Candidate) int {
-		aged := a.aged(now)
+		refused, aged := a.refused(now), a.aged(now)
 		switch {
-		case a.Refused != b.Refused:
-			return cmp.Compare(a.Refused, b.Refused)
+		case refused != b.refused(now):
+			return before(!refused)
+		case refused && !a.Refused.Equal(b.Refused):
+			return a.Refused.Compare(b.Refused)
 		case aged != b.aged(now):
 			return before(aged)
-		case aged && !a.Since.Equal(b.Since):
-			return a.Since.Compare(b.Since)
+		case aged && !a.waits().Equal(b.waits()):
+			return a.waits().Compare(b.waits())
 		default:
 			return a.compare(b)
 		}
@@ -104,10 +106,25 @@ func inOrder(candidates []Candidate, now time.Time) []Candidate {
 	return ordered
 }
 
+// refused reports whether c was let go in vain a moment ago. It is forgotten when c has waited
+// for its next turn for so long that it comes before others: it may be able to leave by now. A
+// refusal that is ahead of now is none: the clock was set back.
+func (c Candidate) refused(now time.Time) bool {
+	return !c.Refused.IsZero() && !c.Refused.After(now) && now.Sub(c.Refused) <= Patience
+}
+
 // aged reports whether c has waited so long that it comes before those that are less
 // important: else new ones could keep it for ever.
 func (c Candidate) aged(now time.Time) bool {
-	return !c.Since.IsZero() && now.Sub(c.Since) > Patience
+	return !c.waits().IsZero() && now.Sub(c.waits()) > Patience
+}
+
+// waits is since when c has waited for a turn: one that it could not use was one.
+func (c Candidate) waits() time.Time {
+	if c.Refused.After(c.Since) {
+		return c.Refused
+	}
+	return c.Since
 }
 
 // compare puts the least important first, of equal ones that whose window ended first, and

@@ -359,6 +359,58 @@ func TestTwoHundredEditsAreNeverForced(t *testing.T) {
 	}
 }
 
+// TestARefusalIsForgotten has machines be refused, and one of the highest rank that was not.
+func TestARefusalIsForgotten(t *testing.T) {
+	refused := func(ago time.Duration) func(*departure.Candidate) {
+		return func(c *departure.Candidate) { c.Refused = noon.Add(-ago) }
+	}
+	const hour, patience = time.Hour, departure.Patience
+	for name, tc := range map[string]struct {
+		reason string
+		of     []departure.Candidate
+		want   []string
+	}{
+		"AMomentAgo": {
+			"Those that cannot leave must not take the turns of those that can, however long they have waited.",
+			[]departure.Candidate{unscheduled("a", priority(1), since(hour), refused(time.Second)), unscheduled("b", priority(90))},
+			[]string{"b", "a"},
+		},
+		"JustSo": {
+			"Ten minutes are what one waits that comes first.",
+			[]departure.Candidate{unscheduled("a", priority(1), since(hour), refused(patience)), unscheduled("b", priority(90))},
+			[]string{"b", "a"},
+		},
+		"LongAgo": {
+			"It has waited for ten minutes since, while new ones came.",
+			[]departure.Candidate{unscheduled("a", priority(90), since(hour), refused(patience+1)), unscheduled("b", priority(1))},
+			[]string{"a", "b"},
+		},
+		"OthersWaitForLonger": {
+			"It has had a turn, and the other one has not.",
+			[]departure.Candidate{unscheduled("a", priority(1), since(hour), refused(patience+1)), unscheduled("b", priority(90), since(2*patience))},
+			[]string{"b", "a"},
+		},
+		"InTurn": {
+			"Of two that were refused the one that was last comes last.",
+			[]departure.Candidate{unscheduled("a", priority(1), since(hour), refused(time.Second)), unscheduled("b", priority(90), refused(time.Minute))},
+			[]string{"b", "a"},
+		},
+		"ClockWasSetBack": {
+			"An instant to come says nothing.",
+			[]departure.Candidate{unscheduled("a", priority(1), refused(-hour)), unscheduled("b", priority(90))},
+			[]string{"a", "b"},
+		},
+	} {
+		var got []string
+		for _, a := range departure.Decide(departure.Fleet{Now: noon, Active: len(tc.of), Candidates: tc.of}, departure.Limits{}).Admitted {
+			got = append(got, a.Name)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v: %s", name, got, tc.want, tc.reason)
+		}
+	}
+}
+
 func TestAClockThatWasSetBackDoesNotStopTheOthers(t *testing.T) {
 	started := departure.Recent(ago(-3*time.Hour, time.Second), noon)
 	if diff := cmp.Diff([]time.Time{noon.Add(-time.Second), noon}, started); diff != "" {

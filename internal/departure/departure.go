@@ -47,8 +47,8 @@ type Candidate struct {
 	End time.Time
 	// Since is since when it has been a candidate; zero is since now.
 	Since time.Time
-	// Refused is how often it has been let go in vain: its deletion was refused.
-	Refused int
+	// Refused is when it was last let go in vain: its deletion was refused. Zero is never.
+	Refused time.Time
 }
 
 // Latest is when the machine starts to leave however many others do; zero is never. No

@@ -42,9 +42,9 @@ func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, 
 			f.Leaving++
 			f.Started = append(f.Started, departure.Sooner(m.tried(now), now))
 			next = departure.Sooner(next, m.grantEnds())
-		case m.due(now) && now.Before(m.steppedAside()):
+		case m.due(now) && now.Before(m.steppedAside(now)):
 			f.Active++
-			next = departure.Sooner(next, m.steppedAside())
+			next = departure.Sooner(next, m.steppedAside(now))
 		case m.due(now):
 			f.Active++
 			f.Candidates = append(f.Candidates, departure.Candidate{

@@ -97,10 +97,9 @@ type member struct {
 	// has not tried. trying says that the answer is still to come.
 	begun  time.Time
 	trying bool
-	// missed is when a grant of the machine ended that was not used, and refused how many it
-	// has tried to use in vain.
-	missed  time.Time
-	refused int
+	// missed is when a grant of the machine ended that was not used, and refused when one did
+	// that it had tried to use in vain.
+	missed, refused time.Time
 	// off says that a live look has shown the kill switch to be off, and offAt is the
 	// generation of the last that was shown.
 	off   bool
@@ -175,7 +174,7 @@ func (m *member) update(e Entry, c *cluster, now time.Time) bool {
 	m.Entry = e
 	if stays := !was.Left.IsZero() && e.Left.IsZero(); stays || !e.due(now) && e.Left.IsZero() {
 		m.takeBack(c, now)
-		m.missed, m.refused = time.Time{}, 0
+		m.missed, m.refused = time.Time{}, time.Time{}
 	}
 	return was != e
 }
@@ -351,7 +350,7 @@ func (m *member) grantEnds() time.Time { return m.granted.Add(grantLasts) }
 // miss takes back a grant that was not used.
 func (m *member) miss(c *cluster, now time.Time) {
 	if !m.begun.IsZero() {
-		m.refused++
+		m.refused = now
 	}
 	m.takeBack(c, now)
 	m.missed = now
@@ -367,9 +366,10 @@ func (m *member) takeBack(c *cluster, now time.Time) {
 }
 
 // steppedAside is until when a machine is no candidate that has not used its grant: others
-// must not wait for one that cannot leave. Zero is that it never missed one.
-func (m *member) steppedAside() time.Time {
-	if m.missed.IsZero() {
+// must not wait for one that cannot leave. Zero is that it has missed none, or that the clock
+// was set back since.
+func (m *member) steppedAside(now time.Time) time.Time {
+	if m.missed.IsZero() || m.missed.After(now) {
 		return time.Time{}
 	}
 	return m.missed.Add(grantLasts)
