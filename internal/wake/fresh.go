@@ -20,6 +20,10 @@ const QuietRetry = 50 * time.Millisecond
 // short, because nothing else may wake the object.
 const longestQuiet = 2 * time.Second
 
+// longestLate is when a cache that shows a version still is not taken to be late any more: the
+// version has not been replaced after all, or is there again.
+const longestLate = time.Minute
+
 // quietRefusals is how many refusals in a row nobody hears of: some three seconds, in
 // which every cache catches up. What is refused for longer is refused by somebody.
 const quietRefusals = 6
@@ -50,10 +54,12 @@ type Freshness struct {
 	generations sync.Map // ctrl.Request to int64
 }
 
-// replaced is a version that is no more, and how often it was met since.
+// replaced is a version that is no more, how often it was met since, and when for the first
+// time.
 type replaced struct {
 	version string
 	met     int
+	since   time.Time
 }
 
 // refusals are the conflicts in a row, and when the next try is due.
@@ -65,7 +71,7 @@ type refusals struct {
 // Hold returns how long nothing is to be tried for an object whose cached version was
 // read, zero if it may be worked with.
 func (f *Freshness) Hold(req ctrl.Request, version string, now time.Time) time.Duration {
-	wait := f.Wait(req, version)
+	wait := f.Wait(req, version, now)
 	if v, ok := f.refused.Load(req); ok {
 		r, _ := v.(refusals)
 		wait = max(wait, min(r.until.Sub(now), f.longest())) // A clock may be set back.
@@ -73,14 +79,17 @@ func (f *Freshness) Hold(req ctrl.Request, version string, now time.Time) time.D
 	return wait
 }
 
-// Wait is Hold for a version that has been replaced.
-func (f *Freshness) Wait(req ctrl.Request, version string) time.Duration {
+// Wait is Hold for a version that has been replaced. It has an end.
+func (f *Freshness) Wait(req ctrl.Request, version string, now time.Time) time.Duration {
 	v, ok := f.late.Load(req)
 	if !ok {
 		return 0
 	}
 	r, _ := v.(replaced)
-	if r.version != version {
+	if r.met == 0 || r.since.After(now) { // A clock may be set back.
+		r.since = now
+	}
+	if r.version != version || now.Sub(r.since) >= longestLate {
 		f.late.Delete(req)
 		return 0
 	}

@@ -14,34 +14,63 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
+// begin is when everything begins.
+var begin = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+
 func TestACacheThatIsLateIsWaitedFor(t *testing.T) {
 	var f wake.Freshness
 	var req, other ctrl.Request
 	req.Name, other.Name = "box", "other"
-	if wait := f.Wait(req, "1"); wait != 0 {
+	if wait := f.Wait(req, "1", begin); wait != 0 {
 		t.Errorf("an object that we never wrote may be worked with, not after %v", wait)
 	}
 	f.Wrote(req, "1", "1")
-	if wait := f.Wait(req, "1"); wait != 0 {
+	if wait := f.Wait(req, "1", begin); wait != 0 {
 		t.Errorf("a look that wrote nothing leaves the version as good as it was, not after %v", wait)
 	}
 	f.Wrote(req, "1", "3")
 	wants := []string{"50ms", "100ms", "200ms", "400ms", "800ms", "1.6s", "2s", "2s"}
 	for _, want := range wants {
-		if wait := f.Wait(req, "1"); wait.String() != want {
+		if wait := f.Wait(req, "1", begin); wait.String() != want {
 			t.Errorf("waits %v for a late cache, want %s: a busy server is asked less and less", wait, want)
 		}
 	}
-	if wait := f.Wait(other, "1"); wait != 0 {
+	if wait := f.Wait(other, "1", begin); wait != 0 {
 		t.Errorf("another object does not wait, not %v", wait)
 	}
-	if wait := f.Wait(req, "2"); wait != 0 {
+	if wait := f.Wait(req, "2", begin); wait != 0 {
 		t.Errorf("any other version is news, not after %v", wait)
 	}
 	f.Wrote(req, "2", "3")
 	f.Forget(req)
-	if wait := f.Wait(req, "2"); wait != 0 {
+	if wait := f.Wait(req, "2", begin); wait != 0 {
 		t.Errorf("who is gone is forgotten, not after %v", wait)
+	}
+}
+
+// TestAVersionThatStaysIsWorkedWith has a version be shown for ever: it was not replaced.
+func TestAVersionThatStaysIsWorkedWith(t *testing.T) {
+	var f wake.Freshness
+	var req ctrl.Request
+	f.Late(req, "1")
+	now, tries := begin, 0
+	for now.Before(begin.Add(time.Hour)) {
+		wait := f.Hold(req, "1", now)
+		if wait == 0 {
+			tries++
+			f.Late(req, "1") // It is refused each time.
+			wait = time.Millisecond
+		}
+		now = now.Add(wait)
+	}
+	if tries < 55 || tries > 60 {
+		t.Errorf("%d tries in an hour, want one a minute", tries)
+	}
+	f.Hold(req, "1", now)
+	now = now.Add(-time.Hour)
+	f.Hold(req, "1", now)
+	if wait := f.Hold(req, "1", now.Add(time.Minute)); wait != 0 {
+		t.Errorf("by a clock that was set back: waits %v", wait)
 	}
 }
 
@@ -50,7 +79,6 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 	var req, other ctrl.Request
 	req.Name, other.Name = "box", "other"
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "box", errors.New("somebody says so"))
-	begin := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	now, tries, heard := begin, 0, 0
 	for now.Before(begin.Add(time.Hour)) {
 		if wait := f.Hold(req, "1", now); wait > 0 { // Whatever wakes it, the wait is the one that is left.
