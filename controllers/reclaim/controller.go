@@ -162,7 +162,7 @@ func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	f := lifecycle.ReclaimFacts{
 		Remembered: s.scheduled.BeingReclaimed(),
 		Returned:   s.returned(),
-		Request:    judge(s.node, s.children.Machine, s.served(), s.host),
+		Request:    s.judge(s.node),
 		Expedited:  s.children.Expedited(),
 		Ejected:    s.looked && s.children.Removed(r.Hooks),
 		// What cannot be read is no proof of absence.

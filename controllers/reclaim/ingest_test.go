@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
@@ -91,6 +92,55 @@ func TestANodeThatIsNotBelievedIsLeftAlone(t *testing.T) {
 			}
 			if !tc.served && len(w.Writes) != 0 {
 				t.Errorf("it is another's: %q", w.Writes)
+			}
+		})
+	}
+}
+
+// TestAnOwnerIsHeardOnEitherNode: the one that is believed carries a request that is not served.
+func TestAnOwnerIsHeardOnEitherNode(t *testing.T) {
+	const at = "2020-04-20T21:45:00Z"
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*world, *corev1.Node)
+	}{
+		"Foreign": {"Another host took its name.", func(w *world, n *corev1.Node) {
+			w.Edit(n, func() { n.Spec.ProviderID = "lab://other" })
+		}},
+		"Stale": {"An earlier Machine left it.", func(w *world, n *corev1.Node) {
+			w.r = w.reconciler(w.Recorded(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				err := c.Get(ctx, key, obj, opts...)
+				if key.Name == n.Name {
+					obj.SetCreationTimestamp(metav1.Unix(0, 0))
+					obj.SetManagedFields(nil)
+				}
+				return err
+			}}))
+		}},
+		"Served": {"The machine was lent again before it was cleared.", func(w *world, n *corev1.Node) {
+			record := v1alpha1.ReclaimRecord{Node: n.Name, NodeUID: n.UID, RequestedAt: at}
+			w.Edit(w.sm, func() { metav1.SetMetaDataAnnotation(&w.sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, record.String()) })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.believed(w.node.Name, "lab://box")
+			believed := w.node
+			w.ask("true")
+			w.Edit(believed, func() { believed.Annotations[reclaimapi.RequestedAtAnnotation] = at })
+			w.node = w.other("lab://box")
+			w.names(w.node.Name, "lab://box")
+			tc.change(w, believed)
+			w.ask("true")
+			w.resync()
+			if w.machine().DeletionTimestamp.IsZero() {
+				t.Errorf("the owner is not served: %s", tc.reason)
+			}
+			if got := w.request().NodeUID; got != w.node.UID {
+				t.Errorf("the request of Node %s is served, want that of %s", got, w.node.UID)
+			}
+			if len(w.Writes) == 0 || w.Writes[0] != "patch ScheduledMachine" {
+				t.Errorf("something else comes first: %q", w.Writes)
 			}
 		})
 	}

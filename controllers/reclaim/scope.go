@@ -12,10 +12,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -80,9 +80,10 @@ func (r *Reconciler) look(ctx context.Context, s *scope) {
 	}
 }
 
-// lookAtNode reads the Node of the Machine. If that asks for nothing, and the Machine names
-// another one, which is not believed, it looks there, too: a Node that asks and proves to be of
-// this host is believed. Nothing that is rejected may cost an owner the machine.
+// lookAtNode reads the Node of the Machine. If that has no request to serve, and the Machine
+// names another one, which is not believed, it looks there, too: a Node that asks and proves to be
+// of this host is believed. Nothing that is rejected may cost an owner the machine, nor may what
+// is left on a Node.
 func (r *Reconciler) lookAtNode(ctx context.Context, s *scope) error {
 	var doubt error
 	if s.host, doubt = r.Children.Host(ctx, s.scheduled, s.children.Machine); doubt != nil {
@@ -93,14 +94,21 @@ func (r *Reconciler) lookAtNode(ctx context.Context, s *scope) error {
 	cluster := workload.ClusterKey(s.scheduled)
 	node, err := r.observeNode(ctx, cluster, s.nodeName())
 	s.node = node
-	if s.host.Says.Node == s.host.Node || s.host.Says.Node == "" || node != nil && reclaimapi.Requested(node.Annotations) {
+	asked := s.judge(node)
+	if s.host.Says.Node == s.host.Node || s.host.Says.Node == "" || asked == lifecycle.FreshRequest {
 		return errors.Join(doubt, err)
 	}
 	other, otherErr := r.observeNode(ctx, cluster, s.host.Says.Node)
-	if other != nil && reclaimapi.Requested(other.Annotations) && proves(other, s.host) {
+	asks := s.judge(other)
+	if asks == lifecycle.FreshRequest || asks != lifecycle.NoRequest && asked == lifecycle.NoRequest && proves(other, s.host) {
 		s.node = other
 	}
 	return errors.Join(doubt, err, otherErr)
+}
+
+// judge says what a Node asks for.
+func (s *scope) judge(node *corev1.Node) lifecycle.Request {
+	return judge(node, s.children.Machine, s.served(), s.host)
 }
 
 // lookAtRest reads what a provider holds of the machine.
