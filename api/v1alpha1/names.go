@@ -109,7 +109,7 @@ const (
 	NodeTaintedCondition = "NodeTainted"
 	// OwnerProtectedCondition is True when the reclaim agent runs on the Node and looks
 	// for what the spec asks for. It is absent where the spec asks for nothing, or where
-	// there is no Node.
+	// there is no Node. It is Unknown where the Node is not believed that the Machine names.
 	OwnerProtectedCondition = "OwnerProtected"
 	// HostClaimedCondition is True while another ScheduledMachine names the same host: by
 	// address, provider ID, name of the Node or machine ID. It is absent otherwise.
@@ -298,6 +298,9 @@ const (
 	ConfigurationUnconfirmedReason = "ConfigurationUnconfirmed"
 	// AgentUnseenReason means that the agent's pods, or the Node, cannot be read.
 	AgentUnseenReason = "AgentUnseen"
+	// NodeNotBelievedReason means that the Machine names a Node that is not believed to be
+	// its own: no agent is put there for it. The message says why, and what to do.
+	NodeNotBelievedReason = "NodeNotBelieved"
 )
 
 // Reasons of the LentAgain condition.

@@ -144,8 +144,8 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	if s.machine, err = r.Children.Machine(ctx, sm); err != nil {
 		return nil, err
 	}
-	if s.host, err = r.Children.Host(ctx, sm, s.machine); err != nil || s.host.Doubtful() {
-		return nil, err // Nobody knows which Node it is: what was reported stays.
+	if s.host, err = r.Children.Host(ctx, sm, s.machine); err != nil {
+		return nil, err
 	}
 	if s.nodeName() == "" {
 		return s, nil
@@ -203,7 +203,7 @@ func (s *scope) nodeName() string { return s.host.Node }
 func (s *scope) facts() Facts {
 	f := Facts{
 		Wanted: asked(s.scheduled), Leaving: s.leaving(), Disconnected: s.disconnected, Unreadable: s.unreadable != nil,
-		Tried: s.tried, Elsewhere: s.outcome.Elsewhere, Failure: s.outcome.Of(s.nodeName()).Text,
+		Tried: s.tried, Elsewhere: s.outcome.Elsewhere, Failure: s.outcome.Of(s.nodeName()).Text, Doubt: s.host.Doubt(),
 	}
 	if s.node != nil || s.disconnected || s.unreadable != nil {
 		f.Node = s.nodeName()

@@ -18,6 +18,8 @@ type Facts struct {
 	Wanted string
 	// Node is the Node of the machine, empty while there is none.
 	Node string
+	// Doubt is why the Node that the machine names is not believed, empty unless none is.
+	Doubt string
 	// Leaving says that machine or Node are on their way out, or that its owner asks for
 	// it: the agent has done its work.
 	Leaving bool
@@ -49,7 +51,7 @@ type rule func(Facts) (Verdict, bool)
 
 // rules are tried in order and the first to decide wins. An agent that watches is one,
 // whatever became of a later attempt to install it.
-var rules = []rule{notAsked, leaving, unseen, watching, notInstalled, notRunning}
+var rules = []rule{notAsked, leaving, doubtful, unseen, watching, notInstalled, notRunning}
 
 // Decide says what is to be reported. It always decides.
 func Decide(f Facts) Verdict {
@@ -62,10 +64,14 @@ func Decide(f Facts) Verdict {
 }
 
 func notAsked(f Facts) (Verdict, bool) {
-	return Verdict{Drop: true}, f.Wanted == "" || f.Node == ""
+	return Verdict{Drop: true}, f.Wanted == "" || f.Node == "" && f.Doubt == ""
 }
 
 func leaving(f Facts) (Verdict, bool) { return Verdict{Keep: true}, f.Leaving }
+
+func doubtful(f Facts) (Verdict, bool) {
+	return unknown(v1alpha1.NodeNotBelievedReason, "No agent is started for the owner, because it is unknown which Node is this machine's: "+f.Doubt), f.Doubt != ""
+}
 
 func unseen(f Facts) (Verdict, bool) {
 	switch {

@@ -51,6 +51,13 @@ func TestDecide(t *testing.T) {
 			reason: "What is gone is not reported.", drop: true,
 			facts: but(func(f *protection.Facts) { f.Leaving, f.Node = true, "" }),
 		},
+		"Doubtful": {
+			reason: "No agent is put on a Node that is not believed, and what the machine says of it is the reason.",
+			facts:  protection.Facts{Wanted: java.Hash(), Doubt: "Machine a: b, which Machine c has, too"},
+			status: open, why: "NodeNotBelieved", message: "unknown which Node is this machine's: Machine a: b, which Machine c has, too",
+		},
+		"DoubtfulAndLeaving":   {reason: "Nobody needs its agent any more.", facts: protection.Facts{Wanted: java.Hash(), Doubt: "x", Leaving: true}, keep: true},
+		"DoubtfulNothingAsked": {reason: "Nobody is to be protected.", facts: protection.Facts{Doubt: "x"}, drop: true},
 		"NotConnected": {
 			reason: "What cannot be seen is unknown, whatever was seen before.", status: open, why: "NotConnected", message: "unknown whether",
 			facts: but(func(f *protection.Facts) { f.Disconnected, f.Failure = true, "x" }),

@@ -41,7 +41,7 @@ func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Ti
 	}
 	s.reportClaim(now)
 	s.scheduled.Status.Message = clip.Message(ready.Message)
-	if s.scheduled.Status.NodeRef == nil || len(s.scheduled.Spec.KillIfCommands) == 0 {
+	if s.scheduled.Status.NodeRef == nil && !s.believed.Doubtful() || len(s.scheduled.Spec.KillIfCommands) == 0 {
 		// Package protection takes it off as well; here that costs no write of its own.
 		conditions.Delete(s.scheduled, v1alpha1.OwnerProtectedCondition)
 	}

@@ -74,6 +74,14 @@ func TestASharedNodeGoesToNobodyAnew(t *testing.T) {
 	if m, ok := w.machine(); !ok || !m.DeletionTimestamp.IsZero() {
 		t.Error("a machine is taken away because it is not believed")
 	}
+	w.sm.Spec.KillIfCommands = []string{"java"}
+	w.Must(w.Client.Update(t.Context(), w.sm))
+	conditions.Set(w.sm, metav1.Condition{Type: v1alpha1.OwnerProtectedCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.NodeNotBelievedReason})
+	w.Must(w.Client.Status().Update(t.Context(), w.sm))
+	w.settle()
+	if !conditions.Has(w.sm, v1alpha1.OwnerProtectedCondition) {
+		t.Error("it is not said that its owner may not be heard")
+	}
 	w.Must(w.Client.Delete(t.Context(), rival))
 	w.settle()
 	if w.sm.Status.NodeRef == nil || w.sm.Status.NodeRef.Name != "box-node" {

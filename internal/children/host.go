@@ -30,6 +30,16 @@ type Host struct {
 // Doubtful reports whether the Machine names a Node that is not believed, and none is.
 func (h Host) Doubtful() bool { return h.Node == "" && h.Says.Node != "" }
 
+// Doubt is why the Node that the Machine names is not believed, empty unless none is.
+func (h Host) Doubt() string {
+	for _, r := range h.Rejected {
+		if r.Reason == ingest.NodeRef && h.Doubtful() {
+			return r.Message
+		}
+	}
+	return ""
+}
+
 // Host screens what a Machine of sm says of its host. Everybody who looks for its Node asks
 // here. Where the same was believed before, nothing is read.
 func (r Reader) Host(ctx context.Context, sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine) (Host, error) {
