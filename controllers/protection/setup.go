@@ -69,7 +69,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter), concerned(),
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
 		)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild), builder.WithPredicates(wake.NodeOfMachine())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(mapper.OfHost), builder.WithPredicates(wake.NodeOfMachine())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			builder.WithPredicates(predicates.ClusterPausedTransitions(mgr.GetScheme(), log))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("protection", ofCluster, clustercache.WatchForProbeFailure(workload.UnreachableAfter))).

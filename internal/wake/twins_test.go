@@ -29,16 +29,94 @@ func machine(sm, namespace, cluster string) *clusterv1.Machine {
 	}
 }
 
-// woken is whom Node desk of Cluster lab/c wakes.
-func woken(t *testing.T, machines ...client.Object) []ctrl.Request {
-	t.Helper()
+// on has a Machine name another Node, and an ID of its provider.
+func on(m *clusterv1.Machine, node, providerID string) *clusterv1.Machine {
+	m.Status.NodeRef.Name, m.Spec.ProviderID = node, providerID
+	return m
+}
+
+// believes is a ScheduledMachine whose status has a Node.
+func believes(name, namespace, cluster, node string) *v1alpha1.ScheduledMachine {
+	sm := &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	sm.Spec.ClusterName, sm.Status.NodeRef = cluster, &v1alpha1.NodeReference{Name: node}
+	return sm
+}
+
+// mapper reads from a cache that has these objects, and its indexes.
+func mapper(objs ...client.Object) wake.Mapper {
 	scheme := runtime.NewScheme()
-	_ = clusterv1.AddToScheme(scheme)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machines...).
+	_, _ = clusterv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).
 		WithIndex(&clusterv1.Machine{}, index.MachineNodeNameField, func(o client.Object) []string {
 			return []string{o.(*clusterv1.Machine).Status.NodeRef.Name}
+		}).
+		WithIndex(&clusterv1.Machine{}, index.MachineProviderIDField, func(o client.Object) []string {
+			return []string{o.(*clusterv1.Machine).Spec.ProviderID}
+		}).
+		WithIndex(&v1alpha1.ScheduledMachine{}, wake.NodeIndex, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.ScheduledMachine).Status.NodeRef.Name}
 		}).Build()
-	return wake.Mapper{Reader: c}.OfNode(t.Context(), client.ObjectKey{Namespace: "lab", Name: "c"}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "desk"}})
+	return wake.Mapper{Reader: c}
+}
+
+// woken is whom Node desk of Cluster lab/c wakes.
+func woken(t *testing.T, objs ...client.Object) []ctrl.Request {
+	t.Helper()
+	return wokenBy(t, "desk", objs...)
+}
+
+func wokenBy(t *testing.T, node string, objs ...client.Object) []ctrl.Request {
+	t.Helper()
+	return mapper(objs...).OfNode(t.Context(), client.ObjectKey{Namespace: "lab", Name: "c"}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+}
+
+// names are those of the ScheduledMachines in namespace lab, each once.
+func names(t *testing.T, requests []ctrl.Request) []string {
+	t.Helper()
+	var names []string
+	for _, req := range requests {
+		if req.Namespace != "lab" {
+			t.Errorf("woken: %s", req)
+		}
+		names = append(names, req.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// TestBothNodesOfAMachineWakeIt: the one that it names, and the one that is believed.
+func TestBothNodesOfAMachineWakeIt(t *testing.T) {
+	objs := []client.Object{machine("a", "lab", "c"), believes("a", "lab", "c", "first"), believes("b", "lab", "other", "first"), believes("c", "elsewhere", "c", "first")}
+	for _, node := range []string{"desk", "first"} {
+		if got := names(t, wokenBy(t, node, objs...)); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("Node %s wakes %v", node, got)
+		}
+	}
+}
+
+// TestAMachineWakesWhoNamesItsHost: they may be believed when it is not any more.
+func TestAMachineWakesWhoNamesItsHost(t *testing.T) {
+	self := on(machine("a", "lab", "c"), "desk", "lab://1")
+	for name, tc := range map[string]struct {
+		reason string
+		change *clusterv1.Machine
+		want   []string
+	}{
+		"Both":       {"One has the Node, another one the ID.", self, []string{"a", "node", "provider"}},
+		"NoNode":     {"Only the ID is the same.", on(self.DeepCopy(), "", "lab://1"), []string{"a", "provider"}},
+		"NoID":       {"Only the Node is the same.", on(self.DeepCopy(), "desk", ""), []string{"a", "node"}},
+		"Nothing":    {"Machines that have neither are not of one host.", on(self.DeepCopy(), "", ""), []string{"a"}},
+		"Nobodys":    {"One that is not ours makes way for ours.", on(machine("", "lab", "c"), "desk", "lab://1"), []string{"a", "node", "provider"}},
+		"NobodyElse": {"Nobody names that host.", on(self.DeepCopy(), "elsewhere", "lab://2"), []string{"a"}},
+	} {
+		m := mapper(
+			self.DeepCopy(), on(machine("node", "lab", "c"), "desk", "lab://3"), on(machine("provider", "lab", "c"), "rack", "lab://1"),
+			on(machine("neither", "lab", "c"), "", ""), on(machine("", "lab", "c"), "desk", "lab://1"), on(machine("far", "elsewhere", "c"), "desk", "lab://1"),
+		)
+		if got := names(t, m.OfHost(t.Context(), tc.change)); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: woken: %v, want %v: %s", name, got, tc.want, tc.reason)
+		}
+	}
 }
 
 func TestANodeOfTwoMachinesWakesBoth(t *testing.T) {
