@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Schedule says when the machine belongs to the cluster. The machine is wanted
@@ -328,6 +329,9 @@ type ChildReference struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
+	// uid of the object: another one of its name is not the one that was reported.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
 }
 
 // NodeReference names a Node of the workload cluster.

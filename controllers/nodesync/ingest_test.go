@@ -27,7 +27,8 @@ func TestAnOwnerStaysHeardWhateverTheMachineSays(t *testing.T) {
 			m := w.machine(w.sm)
 			if known {
 				w.Read(w.sm)
-				w.sm.Status.NodeRef, w.sm.Status.LastScheduledTime = &v1alpha1.NodeReference{Name: w.node.Name}, &m.CreationTimestamp
+				w.sm.Status.NodeRef = &v1alpha1.NodeReference{Name: w.node.Name}
+				w.sm.Status.MachineRef = &v1alpha1.ChildReference{APIVersion: "v1", Kind: "Machine", Name: m.Name, UID: m.UID}
 				w.Must(w.Client.Status().Update(t.Context(), w.sm))
 				m.Status.NodeRef = clusterv1.MachineNodeReference{Name: "elsewhere"}
 				w.Must(w.Client.Status().Update(t.Context(), m))

@@ -26,7 +26,7 @@ func (w *world) names(m *clusterv1.Machine, node string) {
 func TestTaintsStayOnTheNodeThatIsBelieved(t *testing.T) {
 	w := newWorld(t, ownTaint).withNode(true)
 	w.sm.Status.NodeRef = &v1alpha1.NodeReference{Name: w.node.Name}
-	w.sm.Status.LastScheduledTime = &w.machine().CreationTimestamp
+	w.sm.Status.MachineRef = &v1alpha1.ChildReference{APIVersion: "v1", Kind: "Machine", Name: "box-machine", UID: w.machine().UID}
 	w.Must(w.Client.Status().Update(t.Context(), w.sm))
 	w.settle()
 	believed := w.node

@@ -63,7 +63,7 @@ func TestWhatIsNotBelievedIsNotReportedLater(t *testing.T) {
 func TestTheNodeThatIsBelievedIsLookedAt(t *testing.T) {
 	w := protected(t)
 	w.sm.Status.NodeRef = &v1alpha1.NodeReference{Name: w.node.Name}
-	w.sm.Status.LastScheduledTime = &w.machine().CreationTimestamp
+	w.sm.Status.MachineRef = &v1alpha1.ChildReference{APIVersion: "v1", Kind: "Machine", Name: "box-machine", UID: w.machine().UID}
 	w.Must(w.Client.Status().Update(t.Context(), w.sm))
 	w.names("elsewhere")
 	w.want(metav1.ConditionTrue, "Watching", "Node "+w.node.Name)

@@ -23,7 +23,7 @@ func (w *world) believed(node, providerID string) {
 	w.Helper()
 	w.Read(w.sm)
 	w.sm.Status.NodeRef, w.sm.Status.ProviderID = &v1alpha1.NodeReference{Name: node}, providerID
-	w.sm.Status.LastScheduledTime = &w.machine().CreationTimestamp
+	w.sm.Status.MachineRef = &v1alpha1.ChildReference{APIVersion: "v1", Kind: "Machine", Name: "box-machine", UID: w.machine().UID}
 	w.Must(w.Client.Status().Update(w.Context(), w.sm))
 }
 

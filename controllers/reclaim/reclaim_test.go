@@ -546,11 +546,10 @@ func TestAnotherHostThatSaysItIsThisOne(t *testing.T) {
 	w.node.Status.NodeInfo.MachineID = "theirs"
 	w.Must(w.Client.Status().Update(t.Context(), w.node))
 	w.sm.Status.NodeRef = &v1alpha1.NodeReference{Name: w.node.Name, MachineID: "ours"}
-	w.sm.Status.LastScheduledTime = &m.CreationTimestamp
+	w.sm.Status.MachineRef = &v1alpha1.ChildReference{APIVersion: "v1", Kind: "Machine", Name: m.Name, UID: m.UID}
 	w.Must(w.Client.Status().Update(t.Context(), w.sm))
 	w.refused("foreign_host", "machine ID")
-	earlier := metav1.NewTime(m.CreationTimestamp.Add(-time.Hour))
-	w.sm.Status.LastScheduledTime = &earlier
+	w.sm.Status.MachineRef.UID = "earlier"
 	w.Must(w.Client.Status().Update(t.Context(), w.sm))
 	w.settle()
 	if w.machine().DeletionTimestamp.IsZero() {

@@ -165,5 +165,5 @@ func (s *scope) reportChildren() {
 }
 
 func childReference(obj client.Object, apiVersion, kind string) *v1alpha1.ChildReference {
-	return &v1alpha1.ChildReference{APIVersion: apiVersion, Kind: kind, Name: obj.GetName(), Namespace: obj.GetNamespace()}
+	return &v1alpha1.ChildReference{APIVersion: apiVersion, Kind: kind, Name: obj.GetName(), Namespace: obj.GetNamespace(), UID: obj.GetUID()}
 }

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/index"
@@ -87,10 +86,11 @@ func saysOf(m *clusterv1.Machine) ingest.Host {
 	return h
 }
 
-// Known is what was believed of the host of this very Machine, as the status has it.
+// Known is what was believed of the host of this very Machine, as the status has it. Nothing that
+// anybody can write on the Machine says which one it is.
 func Known(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine) ingest.Host {
 	st := sm.Status
-	if m == nil || st.LastScheduledTime == nil || !st.LastScheduledTime.Time.Equal(CreatedAt(m).Truncate(time.Second)) {
+	if m == nil || st.MachineRef == nil || st.MachineRef.UID != m.UID {
 		return ingest.Host{}
 	}
 	h := ingest.Host{ProviderID: st.ProviderID}

@@ -211,6 +211,7 @@ func (c *courier) inItsWindow() {
 	c.move()
 	c.wait(v1alpha1.PhaseActive)
 	after := c.sm.Status
+	before.MachineRef.UID = after.MachineRef.UID // Another API server makes another object.
 	for what, pair := range map[string][2]any{
 		"nextTransition": {before.NextTransition, after.NextTransition},
 		"nextActivation": {before.NextActivation.UTC(), after.NextActivation.UTC()},
