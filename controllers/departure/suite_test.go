@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,6 +35,8 @@ type world struct {
 	clock    *clocktesting.FakePassiveClock
 	recorder *events.FakeRecorder
 	entries  map[int]roster.Entry
+	// orphans are Machines whose ScheduledMachines are gone.
+	orphans []clusterv1.Machine
 	// guarded says that the manager watches for a wipe.
 	guarded bool
 	// listed says how often the API server was asked for a list, failing that it does not
@@ -175,6 +178,10 @@ func (o objects) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 		if o.w.failing != nil {
 			return o.w.failing
 		}
+	}
+	if _, machines := list.(*clusterv1.MachineList); machines {
+		list.(*clusterv1.MachineList).Items = o.w.orphans
+		return nil
 	}
 	for i, e := range o.w.entries {
 		sm := v1alpha1.ScheduledMachine{}

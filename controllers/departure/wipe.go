@@ -6,14 +6,18 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
 // A guard watches one Cluster for a wipe. The zero value has counted nothing.
@@ -51,9 +55,35 @@ func (r *Reconciler) setBaseline(ctx context.Context, key client.ObjectKey, c *c
 				c.wipe.Baseline++
 			}
 		}
+		orphans, err := r.orphans(ctx, key, list)
+		if err != nil {
+			return err
+		}
+		c.wipe.Baseline += orphans
 	}
 	c.counted, c.departures = true, r.Roster.Departures(key)
 	return nil
+}
+
+// orphans is how many Machines of a Cluster have none of these ScheduledMachines, and have not
+// started to leave.
+func (r *Reconciler) orphans(ctx context.Context, key client.ObjectKey, of *v1alpha1.ScheduledMachineList) (n int, err error) {
+	uids := map[string]types.UID{}
+	for i := range of.Items {
+		uids[of.Items[i].Name] = of.Items[i].UID
+	}
+	list := &clusterv1.MachineList{}
+	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return 0, err
+	}
+	now := r.Clock.Now()
+	for i := range list.Items {
+		m := &list.Items[i]
+		if m.Spec.ClusterName == key.Name && children.Orphaned(m, uids[children.ParentOf(m)]) && children.LeavingSince(m, nil, now).IsZero() {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // active reports whether a ScheduledMachine has been reported to have a machine in the
@@ -143,7 +173,7 @@ func (r *Reconciler) compare(ctx context.Context, key client.ObjectKey, left []d
 		}
 	}
 	for _, c := range left {
-		if !same[c.Name] {
+		if !same[c.Name] && !roster.IsOrphan(c.Name) { // No edit takes the deletion of a Machine back.
 			unsure++
 		}
 	}

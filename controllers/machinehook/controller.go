@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -49,7 +50,7 @@ type Reconciler struct {
 	// Reader reads Machines, Clusters, ScheduledMachines, MachineDeletionHooks and the
 	// metadata of Namespaces from the manager's cache.
 	Reader client.Reader
-	// Live reads Clusters from the API server.
+	// Live reads Clusters and ScheduledMachines from the API server.
 	Live client.Reader
 	// Actuate writes to the management cluster.
 	Actuate *actuate.Actuator
@@ -73,6 +74,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	machine := &clusterv1.Machine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, machine); err != nil {
 		r.fresh.Forget(req)
+		if apierrors.IsNotFound(err) {
+			r.Roster.Gone(roster.Orphan(req.NamespacedName), r.Clock.Now())
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if machine.DeletionTimestamp.IsZero() {
@@ -102,6 +106,7 @@ func (r *Reconciler) reconcile(ctx context.Context, machine *clusterv1.Machine) 
 		r.Desk.Drop(machine.UID)
 		return time.Time{}, nil
 	}
+	r.enroll(s)
 	f := s.facts(r.Clock.Now())
 	return r.act(ctx, s, f, decide(f))
 }
@@ -141,11 +146,11 @@ func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next step) (aga
 func (r *Reconciler) leave(s *scope) actuate.Action {
 	now := r.Clock.Now()
 	i := actuate.Intent{
-		Reason: s.reason(now), At: now, Machine: client.ObjectKeyFromObject(s.machine),
+		Reason: s.reason(now), At: now, Cycle: s.cycle, Machine: client.ObjectKeyFromObject(s.machine),
 		Cluster: client.ObjectKey{Namespace: s.machine.Namespace, Name: s.machine.Spec.ClusterName},
 	}
 	if s.scheduled != nil {
-		i.Machine, i.Grace, i.Cycle = client.ObjectKeyFromObject(s.scheduled), children.GraceOf(s.scheduled), s.cycle
+		i.Machine, i.Grace = client.ObjectKeyFromObject(s.scheduled), children.GraceOf(s.scheduled)
 	}
 	return r.Actuate.For(i)
 }

@@ -5,7 +5,6 @@ package machinehook
 import (
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,17 +17,20 @@ import (
 
 // mayStart reports whether a Machine may start to leave, or has, and when to ask again: somebody
 // else deletes it, one of many perhaps, and it waits for its turn as those do that the schedule
-// takes away. One whose kill switch is on waits only if it is one of many such. An owner waits for
-// nobody, nor does a Cluster that goes. Machines that are not of a ScheduledMachine are not
-// planned, nor is what its reconciler here does not serve: it tells of nobody else.
+// takes away, also if its ScheduledMachine is gone. One whose kill switch is on waits only if it
+// is one of many such. An owner waits for nobody, nor does a Cluster that goes. Machines that are
+// not ours are not planned, nor is what the reconciler of ScheduledMachines here does not serve: it
+// tells of nobody else.
 func (r *Reconciler) mayStart(s *scope, f facts) (may bool, again time.Time) {
 	now := r.Clock.Now()
 	if !r.planned(s) || f.Trigger == hooksv1.TriggerEmergencyReclaim || s.clusterGoes() || !children.Held(s.machine, now) {
 		return true, time.Time{}
 	}
-	key := client.ObjectKeyFromObject(s.scheduled)
-	r.Roster.Tell(key, roster.Held(s.scheduled, s.machine, now), now)
-	if s.scheduled.Spec.KillSwitch {
+	key := s.turn()
+	if !s.orphaned() {
+		r.Roster.Tell(key, roster.Held(s.scheduled, s.machine, now), now)
+	}
+	if s.killed() {
 		v := r.Roster.Kill(key, s.machine.UID, now)
 		return v.Granted, v.Until
 	}
@@ -39,10 +41,24 @@ func (r *Reconciler) mayStart(s *scope, f facts) (may bool, again time.Time) {
 
 // tried tells that what mayStart let through has been answered.
 func (r *Reconciler) tried(s *scope) {
-	if s.scheduled != nil {
-		r.Roster.Tried(client.ObjectKeyFromObject(s.scheduled), s.machine.UID, r.Clock.Now())
+	if r.planned(s) {
+		r.Roster.Tried(s.turn(), s.machine.UID, r.Clock.Now())
 	}
 }
+
+// enroll tells of a Machine whose ScheduledMachine is gone, whatever is to be done for it: nobody
+// else does. One that has a ScheduledMachine again is told of by that.
+func (r *Reconciler) enroll(s *scope) {
+	now, own := r.Clock.Now(), roster.Orphan(client.ObjectKeyFromObject(s.machine))
+	if s.orphaned() {
+		r.Roster.Tell(own, roster.Orphaned(s.machine, s.killed(), now), now)
+		return
+	}
+	r.Roster.Forget(own, now)
+}
+
+// killed reports whether the kill switch is on.
+func (s *scope) killed() bool { return s.scheduled != nil && s.scheduled.Spec.KillSwitch }
 
 // clusterGoes reports whether the Machine's Cluster is being deleted. One that is missing may
 // have been lost.
@@ -50,14 +66,19 @@ func (s *scope) clusterGoes() bool {
 	return s.cluster != nil && !s.cluster.DeletionTimestamp.IsZero()
 }
 
-// planned reports whether the reconciler of ScheduledMachines tells of the Machine, too.
+// planned reports whether the Machine is ours, and told of here.
 func (r *Reconciler) planned(s *scope) bool {
-	sm := s.scheduled
-	return sm != nil && metav1.IsControlledBy(s.machine, sm) &&
-		(r.watchFilter == "" || labels.HasWatchLabel(sm, r.watchFilter))
+	if s.orphaned() {
+		return true
+	}
+	return s.scheduled != nil && children.MadeByUs(s.machine) && (r.watchFilter == "" || labels.HasWatchLabel(s.scheduled, r.watchFilter))
 }
 
-// ofPlan is what is looked at when the planner says something of a ScheduledMachine.
-func ofPlan(scheduled types.NamespacedName) ctrl.Request {
-	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: scheduled.Namespace, Name: children.NamesOf(scheduled.Name).Machine}}
+// ofPlan is what is looked at when the planner says something of a ScheduledMachine, or of a
+// Machine that has none.
+func ofPlan(name types.NamespacedName) ctrl.Request {
+	if machine, orphan := roster.OrphanOf(name); orphan {
+		return ctrl.Request{NamespacedName: machine}
+	}
+	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: name.Namespace, Name: children.NamesOf(name.Name).Machine}}
 }

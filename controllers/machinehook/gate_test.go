@@ -3,9 +3,11 @@
 package machinehook_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -83,12 +85,22 @@ func TestWhoMustNotWaitIsLetGo(t *testing.T) {
 			w.sm.Spec.KillSwitch = true
 			w.Must(w.Client.Update(w.Context(), w.sm))
 		},
-		"ClusterGoes":             (*world).clusterGoes,
-		"NobodysScheduledMachine": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) },
-		"AnotherOfItsName": func(w *world) {
+		"ClusterGoes": (*world).clusterGoes,
+		"ClusterOfAnOrphanGoes": func(w *world) {
+			w.Must(w.Client.Delete(w.Context(), w.sm))
+			w.clusterGoes()
+		},
+		"KillSwitchOfAnotherOfItsName": func(w *world) {
 			w.Must(w.Client.Delete(w.Context(), w.sm))
 			again := testenv.ScheduledMachine(w.sm.Namespace, w.sm.Name)
+			again.Spec.KillSwitch = true
 			w.Create(again)
+		},
+		"SomebodyElses": func(w *world) {
+			w.Must(w.Client.Delete(w.Context(), w.sm))
+			w.Edit(w.machine, func() {
+				w.machine.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "theirs", UID: "theirs", Controller: new(true)}}
+			})
 		},
 		"OnRecord": func(w *world) {
 			d := v1alpha1.Departure{Reason: v1alpha1.WindowClosed, Since: metav1.NewTime(w.clock.Now()), MachineUID: w.machine.UID}
@@ -108,6 +120,100 @@ func TestWhoMustNotWaitIsLetGo(t *testing.T) {
 				t.Errorf("held by %q, wrote %v", w.held(), w.Writes)
 			}
 		})
+	}
+}
+
+// TestAMachineWithoutItsScheduledMachineWaitsForItsTurn: the garbage collector deletes all of them
+// at once whose ScheduledMachines are gone, whether others of their names were made meanwhile or not.
+func TestAMachineWithoutItsScheduledMachineWaitsForItsTurn(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"Gone":    func(*world) {},
+		"Another": func(w *world) { w.Create(testenv.ScheduledMachine(w.sm.Namespace, w.sm.Name)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.leave()
+			w.Must(w.Client.Delete(t.Context(), w.sm))
+			change(w)
+			w.restart()
+			turns := w.planned()
+			w.r.Roster = turns
+			for range 3 {
+				if again := w.settle(); again != 0 || len(w.Writes) > 0 || w.held() != "pre-drain pre-terminate" {
+					t.Fatalf("again in %v, held by %q, wrote %v", again, w.held(), w.Writes)
+				}
+				w.plan(turns)
+				w.clock.SetTime(w.clock.Now().Add(3 * time.Second))
+			}
+			own := roster.Orphan(client.ObjectKeyFromObject(w.machine))
+			if v := turns.Look(own, w.machine.UID); v.Reason != departure.BlastRadiusCap {
+				t.Errorf("the planner says %+v", v)
+			}
+			if e, _ := turns.Told(own); !e.From.Equal(w.machine.DeletionTimestamp.Time) {
+				t.Errorf("it is to leave since %v, and was deleted at %v: a restart puts it off", e.From, w.machine.DeletionTimestamp)
+			}
+			w.clock.SetTime(w.clock.Now().Add(departure.Window))
+			w.plan(turns)
+			w.settle()
+			if w.held() != "" {
+				t.Errorf("held by %q in its turn, wrote %v", w.held(), w.Writes)
+			}
+			if d, ok := v1alpha1.ParseDeparture(w.machine.Annotations[v1alpha1.DepartureAnnotation]); !ok || d.Reason != v1alpha1.DeletedByOthers || d.Lane != v1alpha1.UnscheduledLane {
+				t.Errorf("on record is %+v", d)
+			}
+			w.clock.SetTime(w.clock.Now().Add(2 * departure.Window))
+			if f, _ := turns.Fleet(client.ObjectKeyFromObject(w.cluster), w.clock.Now()); len(f.Candidates) != 0 || f.Leaving != 2 {
+				t.Errorf("it has left, and is planned: %+v", f)
+			}
+		})
+	}
+}
+
+// TestACacheThatIsLatePartsNobody: it has not yet the ScheduledMachine, which the API server has.
+func TestACacheThatIsLatePartsNobody(t *testing.T) {
+	w := newWorld(t)
+	w.leave()
+	w.restart()
+	turns := w.planned()
+	w.r.Roster, w.r.Live = turns, w.Client
+	w.r.Reader = late{w.r.Reader}
+	w.settle()
+	if e, told := turns.Told(client.ObjectKeyFromObject(w.sm)); !told || e.Machine != w.machine.UID {
+		t.Errorf("it is planned as %+v", e)
+	}
+	if e, told := turns.Told(roster.Orphan(client.ObjectKeyFromObject(w.machine))); told {
+		t.Errorf("it is taken for an orphan: %+v", e)
+	}
+}
+
+// late is a cache that has no ScheduledMachine.
+type late struct{ client.Reader }
+
+func (l late) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if _, scheduled := obj.(*v1alpha1.ScheduledMachine); scheduled {
+		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("scheduledmachines").GroupResource(), key.Name)
+	}
+	return l.Reader.Get(ctx, key, obj, opts...)
+}
+
+// TestATryIsAnswered: what the API server is asked for counts from its answer on.
+func TestATryIsAnswered(t *testing.T) {
+	w := newWorld(t)
+	w.leave()
+	w.restart()
+	turns := &roster.Roster{}
+	w.r.Roster = turns
+	w.settle()
+	w.plan(turns)
+	if v := turns.Look(client.ObjectKeyFromObject(w.sm), w.machine.UID); !v.Granted {
+		t.Fatalf("the planner says %+v", v)
+	}
+	w.settle()
+	w.clock.SetTime(w.clock.Now().Add(departure.Window / 2))
+	turns.Forget(client.ObjectKeyFromObject(w.sm), w.clock.Now())
+	f, _ := turns.Fleet(client.ObjectKeyFromObject(w.cluster), w.clock.Now())
+	if want := w.clock.Now().Add(-departure.Window / 2); len(f.Started) != 1 || !f.Started[0].Equal(want) {
+		t.Errorf("started at %v, want at %v: nobody was told of the answer", f.Started, want)
 	}
 }
 

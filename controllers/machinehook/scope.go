@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -17,6 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/extensions"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
@@ -26,7 +28,8 @@ type scope struct {
 	machine *clusterv1.Machine
 	// cluster is nil if there is none.
 	cluster *clusterv1.Cluster
-	// scheduled is nil for a Machine that belongs to somebody else.
+	// scheduled is nil for a Machine that belongs to somebody else, or whose ScheduledMachine is
+	// gone. Another one may have its name.
 	scheduled *v1alpha1.ScheduledMachine
 	// hooks are the extensions to ask, in the order of their names.
 	hooks []v1alpha1.MachineDeletionHook
@@ -45,7 +48,12 @@ func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*
 	s := &scope{machine: machine, cluster: cluster}
 	if name := children.ParentOf(machine); name != "" {
 		s.scheduled = &v1alpha1.ScheduledMachine{}
-		switch err := r.Reader.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, s.scheduled); {
+		key := client.ObjectKey{Namespace: machine.Namespace, Name: name}
+		err := r.Reader.Get(ctx, key, s.scheduled)
+		if apierrors.IsNotFound(err) { // A cache that is late must not part the two.
+			err = r.Live.Get(ctx, key, s.scheduled)
+		}
+		switch {
 		case apierrors.IsNotFound(err):
 			s.scheduled = nil
 		case err != nil:
@@ -80,6 +88,24 @@ func (s *scope) servedBy(filter string) bool {
 		}
 	}
 	return true
+}
+
+// orphaned reports whether the Machine was made for a ScheduledMachine that is gone.
+func (s *scope) orphaned() bool {
+	uid := types.UID("")
+	if s.scheduled != nil {
+		uid = s.scheduled.UID
+	}
+	return children.Orphaned(s.machine, uid)
+}
+
+// turn is the name under which the Machine waits for its turn: its ScheduledMachine's, or else its
+// own.
+func (s *scope) turn() types.NamespacedName {
+	if s.orphaned() {
+		return roster.Orphan(client.ObjectKeyFromObject(s.machine))
+	}
+	return client.ObjectKeyFromObject(s.scheduled)
 }
 
 // facts is the border between Kubernetes and the decision.

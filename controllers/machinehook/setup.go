@@ -25,6 +25,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
@@ -69,6 +70,7 @@ func (r *Reconciler) leaves() predicate.Predicate {
 	forget := func(machine client.Object) {
 		r.told.Delete(machine.GetUID())
 		r.Desk.Drop(machine.GetUID())
+		r.Roster.Gone(roster.Orphan(client.ObjectKeyFromObject(machine)), r.Clock.Now())
 	}
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return leaves(e.Object) },

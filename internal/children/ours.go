@@ -106,12 +106,14 @@ func Claim(child client.Object, sm *v1alpha1.ScheduledMachine) (changed bool) {
 // garbage collector takes the reference to an owner that is gone off what has another owner
 // left; then our label tells. One that is being deleted is on its way.
 func IsOrphan(m *clusterv1.Machine, uidOf func(name string) types.UID) bool {
-	if !m.DeletionTimestamp.IsZero() || !MadeByUs(m) {
-		return false
-	}
-	uid := uidOf(ParentOf(m))
+	return m.DeletionTimestamp.IsZero() && Orphaned(m, uidOf(ParentOf(m)))
+}
+
+// Orphaned is IsOrphan also of a Machine that is being deleted, where the ScheduledMachine of its
+// name has this UID, empty if there is none.
+func Orphaned(m *clusterv1.Machine, uid types.UID) bool {
 	ref := metav1.GetControllerOf(m)
-	return uid == "" || ref != nil && ref.UID != uid
+	return MadeByUs(m) && (uid == "" || ref != nil && ref.UID != uid)
 }
 
 // MadeByUs reports whether a Machine says that it was made for a ScheduledMachine, and nobody

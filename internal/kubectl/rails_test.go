@@ -82,22 +82,25 @@ func TestRailsShowsEveryCluster(t *testing.T) {
 	t.Parallel()
 	deleting := ofScheduled("by-hand")
 	deleting.DeletionTimestamp = in(-time.Minute)
-	config := fleet(t, metadata(leavingMachine("going", v1alpha1.WindowClosed, 2*time.Minute), leavingMachine("gone", v1alpha1.ScheduledMachineDeleted, time.Minute), deleting, ofScheduled("office")),
+	alone := ofScheduled("alone")
+	alone.DeletionTimestamp, alone.Annotations = in(-50*time.Second), map[string]string{v1alpha1.PreDrainHookAnnotation: ""}
+	config := fleet(t, metadata(alone, leavingMachine("going", v1alpha1.WindowClosed, 2*time.Minute), leavingMachine("gone", v1alpha1.ScheduledMachineDeleted, time.Minute), deleting, ofScheduled("office")),
 		machine("office"), machine("later", func(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanup = in(7 * time.Hour) }),
 		machine("due", kept(departure.BlastRadiusCap, 4*time.Minute)), machine("wiped", kept(departure.WipeQuarantine, 20*time.Second)),
 		machine("frozen", frozen), machine("stopped", pausedMachine), machine("going", leaving), machine("by-hand"),
 		machine("other", inLab, overdue))
 	const lab = `farm/lab: 1 ScheduledMachine, nothing is kept, and nothing leaves
 `
-	const prod = `farm/prod: 8 ScheduledMachines, 2 paused, 1 held, 1 capped, 3 leaving
-  NAME      STATE     SINCE   REASON            LANE          WHY
-  stopped   paused    -       Paused            -             it is paused: nothing is done, not even for its owner
-  frozen    paused    3h      ActuationPaused   -             Actuation is paused in the manager: nothing is carried out; otherwise: Machine is being created
-  wiped     held      20s     WipeQuarantine    -             Nearly all machines of the Cluster are to leave at once: that has to be confirmed first
-  due       capped    4m      BlastRadiusCap    -             At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others, until 2025-01-15T17:06:00Z at the latest
-  going     leaving   2m      WindowClosed      scheduled     Machine going-machine
-  by-hand   leaving   60s     -                 -             its Machine is being deleted, and no departure is on record yet
-  gone      leaving   60s     Deleted           unscheduled   Machine gone-machine
+	const prod = `farm/prod: 8 ScheduledMachines, 2 paused, 2 held, 1 capped, 3 leaving
+  NAME            STATE     SINCE   REASON            LANE          WHY
+  stopped         paused    -       Paused            -             it is paused: nothing is done, not even for its owner
+  frozen          paused    3h      ActuationPaused   -             Actuation is paused in the manager: nothing is carried out; otherwise: Machine is being created
+  alone-machine   held      50s     -                 -             its Machine is being deleted without its ScheduledMachine, and waits for its turn
+  wiped           held      20s     WipeQuarantine    -             Nearly all machines of the Cluster are to leave at once: that has to be confirmed first
+  due             capped    4m      BlastRadiusCap    -             At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others, until 2025-01-15T17:06:00Z at the latest
+  going           leaving   2m      WindowClosed      scheduled     Machine going-machine
+  by-hand         leaving   60s     -                 -             its Machine is being deleted, and no departure is on record yet
+  gone-machine    leaving   60s     Deleted           unscheduled   Machine gone-machine
   Next: office closes in 6h: Wed 2025-01-15 18:00:00 EST (2025-01-15T23:00:00Z)
 `
 	for name, tc := range map[string]struct {

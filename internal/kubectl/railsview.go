@@ -76,8 +76,19 @@ func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known 
 		}
 		return clusters[key]
 	}
+	owners := map[types.NamespacedName]*v1alpha1.ScheduledMachine{}
+	for _, m := range objects {
+		owners[types.NamespacedName{Namespace: m.Namespace, Name: m.Name}] = m
+	}
 	for i := range machines {
-		if d, ok := departureOf(&machines[i]); ok {
+		m := &machines[i]
+		d, ok := departureOf(m)
+		switch {
+		case !ok:
+		case m.orphaned(owners[types.NamespacedName{Namespace: m.Namespace, Name: m.scheduled()}]):
+			c := of(m.Namespace, m.cluster())
+			c.Machines = append(c.Machines, m.alone(d))
+		default:
 			departing[types.NamespacedName{Namespace: machines[i].Namespace, Name: d.Name}] = d
 		}
 	}
@@ -85,7 +96,6 @@ func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known 
 		c, key := of(m.Namespace, m.Spec.ClusterName), types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
 		c.Total++
 		left, leaves := departing[key]
-		delete(departing, key)
 		switch row, kept := keptOf(m); {
 		case kept:
 			row.Machine, row.Lane, row.ActionID = left.Machine, left.Lane, left.ActionID
@@ -94,14 +104,6 @@ func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known 
 			c.Machines = append(c.Machines, left)
 		default:
 			c.closes(m, now)
-		}
-	}
-	for i := range machines { // Of ScheduledMachines that are gone.
-		key := types.NamespacedName{Namespace: machines[i].Namespace, Name: machines[i].scheduled()}
-		if left, ok := departing[key]; ok {
-			c := of(machines[i].Namespace, machines[i].cluster())
-			c.Machines = append(c.Machines, left)
-			delete(departing, key)
 		}
 	}
 	return sorted(clusters)
@@ -140,6 +142,23 @@ func departureOf(m *ourMachine) (railed, bool) {
 	}
 	row.Since, row.Message = m.DeletionTimestamp, "its Machine is being deleted, and no departure is on record yet"
 	return row, !m.DeletionTimestamp.IsZero()
+}
+
+// orphaned reports whether the Machine was made for another ScheduledMachine than the one of its
+// name, nil if there is none.
+func (m *ourMachine) orphaned(sm *v1alpha1.ScheduledMachine) bool {
+	ref := metav1.GetControllerOf(m)
+	return sm == nil || ref != nil && ref.UID != sm.UID
+}
+
+// alone is a departure under the name of the Machine itself, which waits for its turn unless that is
+// on record: there is no ScheduledMachine to say so.
+func (m *ourMachine) alone(d railed) railed {
+	d.Name = m.Name
+	if _, hook := m.Annotations[v1alpha1.PreDrainHookAnnotation]; hook && d.Reason == "" {
+		d.State, d.Message = railHeld, "its Machine is being deleted without its ScheduledMachine, and waits for its turn"
+	}
+	return d
 }
 
 // closes keeps whose window closes first.

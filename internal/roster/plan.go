@@ -118,13 +118,16 @@ func (r *Roster) Wake() {
 	}
 }
 
-// Itself is the request of a controller of ScheduledMachines.
+// Itself is the request of a controller of ScheduledMachines, which has none for an orphan.
 func Itself(scheduled types.NamespacedName) ctrl.Request {
+	if _, orphan := OrphanOf(scheduled); orphan {
+		return ctrl.Request{}
+	}
 	return ctrl.Request{NamespacedName: scheduled}
 }
 
 // Machines wakes a controller when the planner says something else of a ScheduledMachine;
-// request is what it is woken for.
+// request is what it is woken for; the zero value is nothing.
 func (r *Roster) Machines(request func(scheduled types.NamespacedName) ctrl.Request) source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		if r == nil {
@@ -132,7 +135,11 @@ func (r *Roster) Machines(request func(scheduled types.NamespacedName) ctrl.Requ
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.machines = append(r.machines, func(scheduled types.NamespacedName) { queue.Add(request(scheduled)) })
+		r.machines = append(r.machines, func(scheduled types.NamespacedName) {
+			if req := request(scheduled); req.Name != "" {
+				queue.Add(req)
+			}
+		})
 		return nil // Each has told something, and been woken by that before.
 	})
 }

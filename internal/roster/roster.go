@@ -254,6 +254,19 @@ func (r *Roster) Departures(key client.ObjectKey) int {
 	return 0
 }
 
+// Gone notes that a machine is no more.
+func (r *Roster) Gone(name types.NamespacedName, now time.Time) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.members[name]; m != nil {
+		r.gone(m, now)
+		r.drop(name, m)
+	}
+}
+
 // Forget forgets a machine that is none of ours any more. It has not left, as far as anybody
 // knows.
 func (r *Roster) Forget(name types.NamespacedName, now time.Time) {

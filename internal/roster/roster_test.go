@@ -405,3 +405,30 @@ func TestThePlannerIsWokenForAll(t *testing.T) {
 		w.Wake()
 	}
 }
+
+// TestAnOrphanIsNobodyElse: a ScheduledMachine may have the name of a Machine, and neither is taken
+// for the other.
+func TestAnOrphanIsNobodyElse(t *testing.T) {
+	w := &world{T: t, now: noon}
+	w.tell(0, noon)
+	own := roster.Orphan(box(0))
+	w.Tell(own, roster.Entry{Cluster: lab, Machine: "orphan", From: noon, Lane: departure.Unscheduled}, w.now)
+	scheduled := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+	defer scheduled.ShutDown()
+	if err := w.Machines(roster.Itself).Start(t.Context(), scheduled); err != nil {
+		t.Fatal(err)
+	}
+	if f, _ := w.plan(); f.Active+f.Leaving != 2 {
+		t.Errorf("two machines are %+v", f)
+	}
+	if scheduled.Len() != 1 {
+		t.Errorf("%d ScheduledMachines are woken, and there is one", scheduled.Len())
+	}
+	if machine, ok := roster.OrphanOf(own); !ok || machine != box(0) || !roster.IsOrphan(own.String()) || roster.IsOrphan(box(0).String()) {
+		t.Errorf("%s is told as that of %s", own, machine)
+	}
+	w.Gone(own, w.now)
+	if _, told := w.Told(own); told || w.Departures(lab) != 1 {
+		t.Errorf("it has left: %d departures", w.Departures(lab))
+	}
+}
