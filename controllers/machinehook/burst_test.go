@@ -61,7 +61,6 @@ func TestNobodyWaitsInABurstWhoMustNot(t *testing.T) {
 			w.Must(w.Client.Update(w.Context(), w.sm))
 		},
 		"ClusterGoes": (*world).clusterGoes,
-		"NobodysNow":  func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
