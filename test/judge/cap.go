@@ -92,7 +92,7 @@ func (c *limit) forced(r Record, d departure) bool {
 }
 
 func (c *limit) count(r Record) []Verdict {
-	of := Object{r.Object.Cluster, "cluster.x-k8s.io", "clusters", r.Object.Namespace, r.Got.Labels[clusterLabel]}
+	of := clusterOf(r)
 	var recent []start
 	for _, s := range c.starts[of] {
 		if r.At.Sub(s.at) < window {
@@ -102,9 +102,8 @@ func (c *limit) count(r Record) []Verdict {
 	recent = append(recent, start{r.At, r.ID})
 	c.starts[of] = recent
 	machines := int64(len(recent))
-	for _, m := range c.world.machines {
-		if _, leaves := m.departure(); !leaves && !m.Deleting && m.Cluster == of.Cluster && m.Namespace == of.Namespace &&
-			m.Labels[clusterLabel] == of.Name && m.Labels[scheduledMachineLabel] != "" {
+	for _, m := range c.world.of(of) {
+		if m.runs() {
 			machines++
 		}
 	}

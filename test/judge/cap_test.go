@@ -55,6 +55,9 @@ func TestCap(t *testing.T) {
 		r.User, r.Verb, r.Sent = person, "delete", &judge.Sent{UID: r.Sent.UID}
 		r.Got.Annotations, r.Got.Deleting = nil, true
 	}
+	held := func(r *judge.Record) {
+		r.Got.Annotations = map[string]string{"pre-drain.delete.hook.machine.cluster.x-k8s.io/5spot": ""}
+	}
 	judged(t, func() judge.Rule { return judge.Cap(50_000) }, map[string]ruleCase{
 		"OneOfFew": {
 			reason:  "One may always leave.",
@@ -115,6 +118,11 @@ func TestCap(t *testing.T) {
 			reason:  "A fleet that has shrunk may lose fewer.",
 			records: join(boxes(40), with(leaves(0, -2*time.Minute, "exempt"), deleted), leaves(1, 0, "scheduled"), leaves(2, time.Second, "scheduled")),
 			judged:  2, broken: []string{"2 of 39 machines started to leave within 10s"},
+		},
+		"DeletedMachinesThatAreHeldCount": {
+			reason:  "Somebody deleted it, and it runs until it is its turn.",
+			records: join(boxes(40), with(leaves(0, -2*time.Minute, "exempt"), deleted, held), leaves(1, 0, "scheduled"), leaves(2, time.Second, "scheduled")),
+			judged:  2,
 		},
 	})
 }

@@ -5,18 +5,25 @@ package judge
 import (
 	"maps"
 	"slices"
+	"time"
 )
+
+// unwritten is how long before a manager's end its lines may be lost, if it has no time to
+// write them, and how much later than it a request may come in.
+const unwritten = time.Second
 
 // Lines is that the manager's audit log and the API servers' say the same: each object of a
 // machine that the manager made or deleted has a line that tells of a try, and each line
 // that tells of a success has a write to its object. What was done in workload clusters
-// counts where remote says that their audit logs are read, too.
-func Lines(remote bool) Rule {
-	return &lines{remote: remote, writes: map[string]Record{}, tried: map[act]bool{}, successes: map[string]Record{}}
+// counts where remote says that their audit logs are read, too. Killed is when managers were
+// that had no time to write what they had done: nobody knows of which of it there are lines.
+func Lines(remote bool, killed ...time.Time) Rule {
+	return &lines{remote: remote, killed: killed, writes: map[string]Record{}, tried: map[act]bool{}, successes: map[string]Record{}}
 }
 
 type lines struct {
 	remote bool
+	killed []time.Time
 	// ends are the creations and deletions, in order.
 	ends []end
 	// writes are the last ones to objects, and successes the last lines of them, by UID.
@@ -73,6 +80,9 @@ func (l *lines) End() []Verdict {
 	for _, e := range l.ends {
 		if l.tried[e.act] {
 			verdicts = append(verdicts, kept(e.of)...)
+			continue
+		}
+		if slices.ContainsFunc(l.killed, func(at time.Time) bool { return e.of.At.Sub(at).Abs() <= unwritten }) {
 			continue
 		}
 		what := "deleted"

@@ -4,6 +4,7 @@ package judge_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
 )
@@ -54,6 +55,13 @@ func TestLines(t *testing.T) {
 		"Others": {
 			reason:  "Lines tell of the manager's writes to objects of machines.",
 			records: []judge.Record{with(by(person, "delete", lab, "m"), deleting), by(manager, "patch", office, "s")},
+		},
+	})
+	judged(t, func() judge.Rule { return judge.Lines(true, begin.Add(2*time.Second)) }, map[string]ruleCase{
+		"Killed": {
+			reason:  "A manager that is killed has no time to write what it did just before.",
+			records: []judge.Record{made, deleted},
+			judged:  1, broken: []string{"the object was created, and the manager's audit log has no line of it"},
 		},
 	})
 	t.Run("WithoutWorkloadClusters", func(t *testing.T) {

@@ -39,10 +39,11 @@ var hooks = []string{
 
 // Reasons and lanes of a departure.
 const (
-	killed     = "KillSwitch"
-	reclaimed  = "EmergencyReclaim"
-	scheduled  = "scheduled"
-	exemptLane = "exempt"
+	killed      = "KillSwitch"
+	reclaimed   = "EmergencyReclaim"
+	scheduled   = "scheduled"
+	unscheduled = "unscheduled"
+	exemptLane  = "exempt"
 )
 
 // An Object is one object of one API server, by its name.

@@ -43,6 +43,13 @@ func (m *machine) scheduledMachine() Object {
 	return Object{m.Cluster, scheduledMachines.Group, scheduledMachines.Resource, m.Namespace, m.Labels[scheduledMachineLabel]}
 }
 
+// runs reports whether a machine has not started to leave. One that somebody else deleted has
+// not while it waits at the hook.
+func (m *machine) runs() bool {
+	_, leaves := m.departure()
+	return !leaves && (!m.Deleting || m.has(hooks[0]))
+}
+
 // A world is what the records so far say of Machines and ScheduledMachines. It forgets what
 // is gone. The zero value knows nothing.
 type world struct {
@@ -98,6 +105,21 @@ func (w *world) seeScheduled(r Record) {
 	case was == nil, was.UID != r.Got.UID, r.Got.Version > was.Version:
 		w.scheduled[r.Object] = r.Got
 	}
+}
+
+// clusterOf is the Cluster of the Machine that a request is about.
+func clusterOf(r Record) Object {
+	return Object{r.Object.Cluster, "cluster.x-k8s.io", "clusters", r.Object.Namespace, r.Got.Labels[clusterLabel]}
+}
+
+// of are the Machines of a Cluster that ScheduledMachines have.
+func (w *world) of(cluster Object) (all []*machine) {
+	for _, m := range w.machines {
+		if m.Cluster == cluster.Cluster && m.Namespace == cluster.Namespace && m.Labels[clusterLabel] == cluster.Name && m.Labels[scheduledMachineLabel] != "" {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // machine returns the Machine that a request is about as it is known by now, nil if nothing

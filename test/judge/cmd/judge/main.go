@@ -25,6 +25,7 @@ type options struct {
 	audit, paused, shadow paths
 	decisions, settled    string
 	fraction              float64
+	wipe                  bool
 }
 
 // paths is a flag that may be given several times.
@@ -43,6 +44,7 @@ func main() {
 	flag.Var(&o.audit, "audit", "`File` with the audit log of an API server, as JSON lines with bodies. May be given several times: for the management cluster and for workload clusters.")
 	flag.StringVar(&o.decisions, "decisions", "", "`File` with the manager's audit log. Turns rule lines on.")
 	flag.Float64Var(&o.fraction, "cap", 0, "`Fraction` of the machines of a Cluster that may start to leave in 10 s. Turns rule cap on.")
+	flag.BoolVar(&o.wipe, "wipe-guard", false, "The manager had it on. Turns rule wipe on.")
 	flag.Var(&o.paused, "paused", "`Time` in which actuation was paused, such as 2026-03-02T17:00:00Z/2026-03-02T18:00:00Z. Turns rule silence on. May be given several times.")
 	flag.Var(&o.shadow, "shadow", "`Time` of shadow mode, in the same form.")
 	flag.StringVar(&o.settled, "settled", "", "`Time` in which nothing happened, in the same form. Turns rule settled on.")
@@ -96,6 +98,9 @@ func rulesOf(o options) ([]judge.Rule, error) {
 			return nil, fmt.Errorf("--cap is %v, and should be above 0 and at most 1", o.fraction)
 		}
 		rules = append(rules, judge.Cap(int64(math.Round(o.fraction*1e6))))
+	}
+	if o.wipe {
+		rules = append(rules, judge.Wipe())
 	}
 	if o.decisions != "" {
 		rules = append(rules, judge.Lines(len(o.audit) > 1))
