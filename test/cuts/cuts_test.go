@@ -5,6 +5,7 @@ package cuts
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
@@ -30,18 +34,54 @@ const patience = 2 * time.Minute
 // An edit replaces text that a source file has once.
 type edit struct{ file, text, by string }
 
-// leave is a departure that is asked for, and waited for.
-type leave func(c *specs.Cluster, sm *v1alpha1.ScheduledMachine)
+// leave is that departures are asked for, and waited for.
+type leave func(c *specs.Cluster, all []*v1alpha1.ScheduledMachine)
 
-func windowEnds(c *specs.Cluster, sm *v1alpha1.ScheduledMachine) {
-	c.SetSchedule(sm, specs.Closed())
-	c.WaitPhase(sm, v1alpha1.PhaseInactive, metav1.ConditionTrue)
+func windowEnds(c *specs.Cluster, all []*v1alpha1.ScheduledMachine) {
+	for _, sm := range all {
+		c.SetSchedule(sm, specs.Closed())
+	}
+	for _, sm := range all {
+		c.WaitPhase(sm, v1alpha1.PhaseInactive, metav1.ConditionTrue)
+	}
 }
 
 // ownerAsks waits until the request is off the ScheduledMachine, whatever else was done.
-func ownerAsks(c *specs.Cluster, sm *v1alpha1.ScheduledMachine) {
-	c.AskBack(c.Node(sm), "java")
-	c.WaitPhase(sm, v1alpha1.PhaseDisabled, metav1.ConditionTrue)
+func ownerAsks(c *specs.Cluster, all []*v1alpha1.ScheduledMachine) {
+	c.AskBack(c.Node(all[0]), "java")
+	c.WaitPhase(all[0], v1alpha1.PhaseDisabled, metav1.ConditionTrue)
+}
+
+// machinesAreDeleted deletes all Machines but the first, and waits until two of them have started
+// to leave. The first one's window ends before: when it has left, the manager has warmed up.
+func machinesAreDeleted(c *specs.Cluster, all []*v1alpha1.ScheduledMachine) {
+	windowEnds(c, all[:1])
+	for _, sm := range all[1:] {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: sm.Namespace, Name: sm.Name + "-machine"}}
+		if err := c.Management.Delete(c.T.Context(), m); err != nil {
+			c.T.Fatalf("%v", err)
+		}
+	}
+	started := map[types.UID]bool{}
+	ctx, cancel := context.WithTimeout(c.T.Context(), patience)
+	defer cancel()
+	if err := plane.Until(ctx, func(ctx context.Context) error {
+		list := &clusterv1.MachineList{}
+		if err := c.Management.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if _, leaves := list.Items[i].Annotations[v1alpha1.DepartureAnnotation]; leaves {
+				started[list.Items[i].UID] = true
+			}
+		}
+		if len(started) < 2 {
+			return fmt.Errorf("%d machines have started to leave", len(started))
+		}
+		return nil
+	}); err != nil {
+		c.T.Fatalf("%v", err)
+	}
 }
 
 func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
@@ -50,7 +90,10 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 		cut    []edit
 		// paused says that the manager is paused once the machine runs.
 		paused bool
-		leave  leave
+		// metered is how many machines there are where it matters how many leave at once. The
+		// manager starts again when they run; by then it knows how many there were.
+		metered int
+		leave   leave
 		// broken are the rules that are broken, and kept others that had something to say.
 		broken, kept []string
 	}{
@@ -61,6 +104,23 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 		"NoneOwner": {
 			reason: "What ships keeps every rule.",
 			leave:  ownerAsks, kept: []string{"steps", "emergency", "precondition", "lines"},
+		},
+		"NoneWipe": {
+			reason:  "What ships keeps every rule.",
+			metered: 13,
+			leave:   machinesAreDeleted, kept: []string{"steps", "lines", "cap", "wipe"},
+		},
+		"Cap": {
+			reason:  "As many leave at once as are to leave.",
+			cut:     []edit{{"internal/departure/decide.go", "\tp.Cap = l.Cap.Of(p.Members)\n", ""}},
+			metered: 3,
+			leave:   windowEnds, broken: []string{"cap"},
+		},
+		"WipeGuard": {
+			reason:  "Nobody confirms that nearly all are to leave.",
+			cut:     []edit{{"controllers/departure/controller.go", "g.WarmUp == departure.Warm && r.WipeGuard:", "false:"}},
+			metered: 13,
+			leave:   machinesAreDeleted, broken: []string{"wipe"},
 		},
 		"Record": {
 			reason: "Nothing says why a machine leaves.",
@@ -91,7 +151,7 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			ruling := live(t, tc.cut, tc.paused, tc.leave)
+			ruling := live(t, tc.cut, tc.paused, tc.metered, tc.leave)
 			var broken []string
 			for _, v := range ruling.Breaks {
 				t.Log(v)
@@ -110,27 +170,36 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 	}
 }
 
-// live has a machine join and leave under a manager with a cut, and returns what the judge
+// live has machines join and leave under a manager with a cut, and returns what the judge
 // says.
-func live(t *testing.T, cut []edit, paused bool, leave leave) *judge.Ruling {
+func live(t *testing.T, cut []edit, paused bool, metered int, leave leave) *judge.Ruling {
 	t.Helper()
 	dir := t.TempDir()
 	lines := filepath.Join(dir, "audit.jsonl")
-	s := start(t, build(t, dir, cut), "--audit-log="+lines)
+	s := start(t, build(t, dir, cut), metered > 0, "--audit-log="+lines)
 	c := lab(t, s)
-	sm := c.Start(c.NewScheduledMachine("office"))
-	c.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
-	rules := append(judge.Default(), judge.Lines(true), judge.Cap(50_000))
+	var all []*v1alpha1.ScheduledMachine
+	for i := range max(1, metered) {
+		all = append(all, c.Start(c.NewScheduledMachine(fmt.Sprintf("office-%d", i))))
+	}
+	for _, sm := range all {
+		c.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
+	}
+	rules := append(judge.Default(), judge.Lines(true), judge.Cap(50_000), judge.Wipe())
 	if paused {
 		s.Manager.AddArgs("--actuation-paused")
+	}
+	if paused || metered > 0 {
 		must(t, s.Manager.Stop())
 		begin := time.Now()
 		must(t, s.Manager.Start(within(t)))
-		rules = append(rules, judge.Quiet(judge.Silence{From: begin, To: begin.Add(time.Hour)}))
+		if paused {
+			rules = append(rules, judge.Quiet(judge.Silence{From: begin, To: begin.Add(time.Hour)}))
+		}
 	}
-	leave(c, sm)
+	leave(c, all)
 	must(t, s.Manager.Stop())
-	ruling, err := s.Ruling(lines, rules...)
+	ruling, err := s.Ruling([]string{lines}, rules...)
 	must(t, err)
 	return ruling
 }
@@ -163,10 +232,10 @@ func build(t *testing.T, dir string, cut []edit) string {
 }
 
 // start starts a system that ends with the test.
-func start(t *testing.T, bin string, args ...string) *system.System {
+func start(t *testing.T, bin string, metered bool, args ...string) *system.System {
 	t.Helper()
 	s, err := system.Start(within(t), system.Options{
-		Bin: bin, ManagerArgs: args, Plane: plane.Options{Management: plane.ClusterOptions{AuditBodies: system.JudgedInManagement}},
+		Bin: bin, Metered: metered, ManagerArgs: args, Plane: plane.Options{Management: plane.ClusterOptions{AuditBodies: system.JudgedInManagement}},
 	})
 	must(t, err)
 	t.Cleanup(func() {

@@ -34,9 +34,7 @@ func TestMachinesLeaveTwoAtATime(t *testing.T) {
 	}
 	asks := all[0]
 	node := l.node(asks)
-	l.must(shared.Manager.Stop())
-	defer func() { l.must(shared.Manager.Start(timeout(t, patience))) }()
-	manager := l.startProgram("5spot-metered", shared.Program("manager"))
+	manager := l.asShips(asks)
 
 	mark := l.mark()
 	l.withoutWebhooks(func() {

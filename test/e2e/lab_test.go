@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
@@ -134,6 +137,41 @@ func (l *lab) must(err error) {
 func (l *lab) node(sm *v1alpha1.ScheduledMachine) *corev1.Node {
 	l.t.Helper()
 	return l.specs().Node(sm)
+}
+
+// asShips has a manager with the rails that ship take over from the one of all tests, until the
+// test ends, so its test is not parallel. It leads when it has seen an edit of sm. At the end of
+// all tests the judge rules by what it tells of itself, too.
+func (l *lab) asShips(sm *v1alpha1.ScheduledMachine) *plane.Process {
+	l.t.Helper()
+	l.must(shared.Manager.Stop())
+	var manager *plane.Process
+	var led time.Time
+	l.t.Cleanup(func() { // The manager has ended.
+		if !led.IsZero() {
+			shipped, killed = append(shipped, judge.Span{From: led, To: time.Now()}), append(killed, manager.Killed()...)
+		}
+		// The test's own context has ended.
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		l.must(shared.Manager.Start(ctx))
+	})
+	path := filepath.Join(shared.Dir, l.Key.Name+".jsonl")
+	manager = l.startProgram("5spot-"+l.Key.Name, shared.Program("manager"), "--audit-log="+path)
+	decisions = append(decisions, path)
+	l.withoutWebhooks(func() {
+		l.edit(sm, func() {
+			sm.Spec.MachineTemplate.Labels = map[string]string{"example.org/seen-by": l.Key.Name}
+		})
+		l.waitFor(sm, func() error {
+			if sm.Status.ObservedGeneration != sm.Generation {
+				return errors.New("nobody has seen the new label")
+			}
+			return nil
+		})
+	})
+	led = time.Now()
+	return manager
 }
 
 // specs is the lab as specs that run elsewhere, too, see it.

@@ -25,6 +25,17 @@ var (
 	workload *plane.Cluster
 )
 
+// shipped are the times in which the manager ran as it ships, killed is when it was in them,
+// and decisions are its audit logs.
+var (
+	shipped   []judge.Span
+	killed    []time.Time
+	decisions []string
+)
+
+// capMillionths is the part of a Cluster's machines that may start to leave in any 10 s then.
+const capMillionths = 50_000
+
 // silences are the times in which no manager was to write anything.
 var silences []judge.Silence
 
@@ -40,7 +51,8 @@ func TestMain(m *testing.M) {
 	}
 	run := func() int {
 		code := max(m.Run(), unusedRights())
-		return max(code, shared.Judge(judge.Quiet(silences...)))
+		return max(code, shared.Judge(decisions, judge.Quiet(silences...), judge.During(judge.Cap(capMillionths), shipped...),
+			judge.During(judge.Wipe(), shipped...), judge.During(judge.Lines(false, killed...), shipped...)))
 	}
 	os.Exit(plane.Parallel(perCore*runtime.NumCPU(), func() int { return system.Main(o, prepare, run) }))
 }

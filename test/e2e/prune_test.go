@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -40,18 +39,7 @@ func TestAPruneWaitsForTheRails(t *testing.T) {
 			for _, sm := range all {
 				l.waitPhase(sm, active, metav1.ConditionTrue)
 			}
-			l.must(shared.Manager.Stop())
-			defer func() { l.must(shared.Manager.Start(timeout(t, patience))) }()
-			l.startProgram("5spot-"+l.Key.Name, shared.Program("manager"))
-			l.withoutWebhooks(func() {
-				l.edit(all[0], func() { all[0].Spec.Priority = new(int32(60)) })
-				l.waitFor(all[0], func() error { // The manager leads.
-					if all[0].Status.ObservedGeneration != all[0].Generation {
-						return errors.New("nobody has seen the new priority")
-					}
-					return nil
-				})
-			})
+			l.asShips(all[0])
 			pruned := time.Now()
 			for _, sm := range all {
 				prune(l, sm)

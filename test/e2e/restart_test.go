@@ -7,19 +7,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
 // Tests of this file stop programs that all tests share, so they are not parallel.
@@ -157,38 +152,7 @@ func (l *lab) created(since int, resource, name string) int {
 // would be while another replica serves the webhook.
 func (l *lab) withoutWebhooks(f func()) {
 	l.t.Helper()
-	ctx := timeout(l.t, patience)
-	list := &admissionv1.ValidatingWebhookConfigurationList{}
-	l.must(shared.Management.Client.List(ctx, list))
-	for i := range list.Items {
-		config := &list.Items[i]
-		if !guards(config, v1alpha1.GroupVersion.Group) {
-			continue
-		}
-		l.must(shared.Management.Client.Delete(ctx, config))
-		defer func() {
-			config.ResourceVersion, config.UID = "", ""
-			l.must(shared.Management.Client.Create(ctx, config))
-		}()
-	}
-	// The API server takes notice a moment later.
-	probe := l.scheduledMachine("probe", planeMachine)
-	probe.Spec.Schedule.DaysOfWeek = []string{"never"}
-	l.must(plane.Until(ctx, func(ctx context.Context) error {
-		return shared.Management.Client.Create(ctx, probe.DeepCopy(), client.DryRunAll)
-	}))
-	f()
-}
-
-func guards(config *admissionv1.ValidatingWebhookConfiguration, group string) bool {
-	for _, w := range config.Webhooks {
-		for _, r := range w.Rules {
-			if slices.Contains(r.APIGroups, group) {
-				return true
-			}
-		}
-	}
-	return false
+	l.must(shared.WithoutWebhooks(timeout(l.t, patience), l.scheduledMachine("probe", planeMachine), f))
 }
 
 // seeded is a source of chance that a failure can be repeated with.

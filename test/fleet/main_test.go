@@ -22,7 +22,7 @@ var (
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(klog.Background())
 	o := system.Options{Plane: plane.Options{Management: plane.ClusterOptions{AuditBodies: system.JudgedInManagement}}}
-	os.Exit(system.Main(o, prepare, func() int { return max(m.Run(), shared.Judge()) }))
+	os.Exit(system.Main(o, prepare, func() int { return max(m.Run(), shared.Judge(nil)) }))
 }
 
 func prepare(ctx context.Context, s *system.System) (err error) {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -39,6 +40,8 @@ type Process struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
 	err   error
+	// killed are the instants at which Kill ended it.
+	killed []time.Time
 }
 
 // Name is the name of the program, as in its log file.
@@ -164,7 +167,19 @@ func (p *Process) exitError() error {
 func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
 
 // Kill ends the process without a chance to clean up, as a crash would.
-func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
+func (p *Process) Kill() error {
+	p.mu.Lock()
+	p.killed = append(p.killed, time.Now())
+	p.mu.Unlock()
+	return p.end(syscall.SIGKILL)
+}
+
+// Killed are the instants at which it was killed.
+func (p *Process) Killed() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.killed)
+}
 
 func (p *Process) end(sig syscall.Signal) error {
 	p.mu.Lock()

@@ -31,5 +31,5 @@ func TestMain(m *testing.M) {
 		shared = s
 		return nil
 	}
-	os.Exit(system.Main(o, use, func() int { return max(m.Run(), shared.Judge()) }))
+	os.Exit(system.Main(o, use, func() int { return max(m.Run(), shared.Judge(nil)) }))
 }

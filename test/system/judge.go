@@ -19,12 +19,13 @@ var (
 	JudgedInWorkload   = []string{""}
 )
 
-// Judge reads the audit logs of all clusters so far, and prints which promises of 5-Spot
-// were broken. It is 1 if one was, by the rules that need to be told nothing and by those
-// given, or if a log cannot be read, and otherwise 0: what TestMain makes of it.
-func (s *System) Judge(more ...judge.Rule) int {
+// Judge reads the audit logs of all clusters so far, and those of managers at the paths, and
+// prints which promises of 5-Spot were broken. It is 1 if one was, by the rules that need to be
+// told nothing and by those given, or if a log cannot be read, and otherwise 0: what TestMain
+// makes of it.
+func (s *System) Judge(managers []string, more ...judge.Rule) int {
 	rules := append(judge.Default(), more...)
-	ruling, err := s.Ruling("", rules...)
+	ruling, err := s.Ruling(managers, rules...)
 	if err == nil {
 		err = ruling.Print(os.Stdout, rules)
 	}
@@ -35,10 +36,10 @@ func (s *System) Judge(more ...judge.Rule) int {
 	return min(1, len(ruling.Breaks))
 }
 
-// Ruling judges the audit logs of all clusters so far, and the manager's own at that path;
-// empty is none.
-func (s *System) Ruling(lines string, rules ...judge.Rule) (*judge.Ruling, error) {
-	var logs []iter.Seq2[judge.Record, error]
+// Ruling judges the audit logs of all clusters so far, and those of managers at the paths. A
+// manager's clock may be wrong, so its lines come last.
+func (s *System) Ruling(managers []string, rules ...judge.Rule) (*judge.Ruling, error) {
+	var logs, lines []iter.Seq2[judge.Record, error]
 	paths := s.AuditLogs()
 	for _, name := range slices.Sorted(maps.Keys(paths)) {
 		f, err := os.Open(paths[name])
@@ -48,13 +49,26 @@ func (s *System) Ruling(lines string, rules ...judge.Rule) (*judge.Ruling, error
 		defer func() { _ = f.Close() }()
 		logs = append(logs, judge.Read(name, f))
 	}
-	if lines != "" {
-		f, err := os.Open(lines) //nolint:gosec // whoever started the manager named it
+	for _, path := range managers {
+		f, err := os.Open(path) //nolint:gosec // whoever started the manager named it
 		if err != nil {
 			return nil, err
 		}
 		defer func() { _ = f.Close() }()
-		logs = append(logs, judge.ReadLines(f))
+		lines = append(lines, judge.ReadLines(f))
 	}
-	return judge.Run(judge.Merge(logs...), rules...)
+	return judge.Run(inTurn(append([]iter.Seq2[judge.Record, error]{judge.Merge(logs...)}, lines...)), rules...)
+}
+
+// inTurn reads one log after the other.
+func inTurn(logs []iter.Seq2[judge.Record, error]) iter.Seq2[judge.Record, error] {
+	return func(yield func(judge.Record, error) bool) {
+		for _, log := range logs {
+			for r, err := range log {
+				if !yield(r, err) {
+					return
+				}
+			}
+		}
+	}
 }

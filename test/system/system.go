@@ -47,7 +47,9 @@ type Options struct {
 	// RuntimeExtension has the manager register its runtime extension, at the address
 	// of this machine.
 	RuntimeExtension bool
-	// ManagerArgs are appended to the manager's command line, behind Unmetered.
+	// Metered has machines leave as they do where the manager ships; else they are Unmetered.
+	Metered bool
+	// ManagerArgs are appended to the manager's command line.
 	ManagerArgs []string
 }
 
@@ -97,7 +99,10 @@ func install(ctx context.Context, p *plane.Plane, o Options) (*System, error) {
 	}
 	addon := plane.AddonOptions{
 		Name: ManagerName, Path: s.Program("manager"), Manifests: manifests, ServiceAccount: ManagerAccount,
-		Args: slices.Concat(Unmetered, o.ManagerArgs),
+		Args: o.ManagerArgs,
+	}
+	if !o.Metered {
+		addon.Args = slices.Concat(Unmetered, o.ManagerArgs)
 	}
 	if o.RuntimeExtension {
 		addon.URLFlag = "--runtime-extension-url"
