@@ -73,29 +73,10 @@ func (w *wipe) starts(r Record) []Verdict {
 	}}
 }
 
-// look counts the machines of the Clusters that a request may have changed.
+// look notes since when there is a wipe in the Clusters that a request may have changed.
 func (w *wipe) look(r Record) {
-	clusters := map[Object]bool{}
-	if r.Object.isMachine() {
-		clusters[clusterOf(r)] = true
-	} else {
-		for _, m := range w.world.machines {
-			if m.scheduledMachine() == r.Object {
-				clusters[clusterOf(Record{Object: m.Object, Got: &m.State})] = true
-			}
-		}
-	}
-	for of := range clusters {
-		run, stay := 0, 0
-		for _, m := range w.world.of(of) {
-			if !m.runs() {
-				continue
-			}
-			run++
-			if sm := w.world.scheduled[m.scheduledMachine()]; !m.Deleting && (sm == nil || !sm.Deleting) {
-				stay++
-			}
-		}
+	for of := range w.clusters(r) {
+		run, stay := w.count(of)
 		switch _, wiped := w.since[of]; {
 		case run < wipeFloor && !wiped, stay*wipeFraction >= run:
 			delete(w.since, of)
@@ -103,4 +84,32 @@ func (w *wipe) look(r Record) {
 			w.since[of] = r.At
 		}
 	}
+}
+
+// clusters are those of which a Machine, or its ScheduledMachine, is what a request is about.
+func (w *wipe) clusters(r Record) map[Object]bool {
+	if r.Object.isMachine() {
+		return map[Object]bool{clusterOf(r): true}
+	}
+	clusters := map[Object]bool{}
+	for _, m := range w.world.machines {
+		if m.scheduledMachine() == r.Object {
+			clusters[clusterOf(Record{Object: m.Object, Got: &m.State})] = true
+		}
+	}
+	return clusters
+}
+
+// count is how many machines of a Cluster run, and how many of these nobody has deleted.
+func (w *wipe) count(of Object) (run, stay int) {
+	for _, m := range w.world.of(of) {
+		if !m.runs() {
+			continue
+		}
+		run++
+		if sm := w.world.scheduled[m.scheduledMachine()]; !m.Deleting && (sm == nil || !sm.Deleting) {
+			stay++
+		}
+	}
+	return run, stay
 }

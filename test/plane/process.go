@@ -169,7 +169,7 @@ func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
 // Kill ends the process without a chance to clean up, as a crash would.
 func (p *Process) Kill() error {
 	p.mu.Lock()
-	p.killed = append(p.killed, time.Now())
+	p.killed = append(p.killed, time.Now()) //nolint:forbidigo // whoever reads what it wrote has to know
 	p.mu.Unlock()
 	return p.end(syscall.SIGKILL)
 }

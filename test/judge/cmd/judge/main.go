@@ -67,6 +67,9 @@ func run(o options, out io.Writer) (broken bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if o.wipe {
+		rules = append(rules, judge.Wipe())
+	}
 	var logs []iter.Seq2[judge.Record, error]
 	for _, path := range o.audit {
 		f, err := os.Open(path) //nolint:gosec // whoever starts the program names it
@@ -98,9 +101,6 @@ func rulesOf(o options) ([]judge.Rule, error) {
 			return nil, fmt.Errorf("--cap is %v, and should be above 0 and at most 1", o.fraction)
 		}
 		rules = append(rules, judge.Cap(int64(math.Round(o.fraction*1e6))))
-	}
-	if o.wipe {
-		rules = append(rules, judge.Wipe())
 	}
 	if o.decisions != "" {
 		rules = append(rules, judge.Lines(len(o.audit) > 1))
