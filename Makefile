@@ -73,6 +73,11 @@ test-judge: plane-binaries ## Test the judge, and the safety rails: cut, and in 
 	cd test && go test -count=1 -timeout 30m ./judge/... ./cuts
 	cd test && go test -count=1 -timeout 60m ./storm -args -machines $(MACHINES)
 
+.PHONY: test-disaster
+test-disaster: MACHINES = 100
+test-disaster: build plane-binaries ## Have each disaster hit a fleet of MACHINES on the local plane.
+	cd test && go test -count=1 -timeout 90m -v ./disaster -args -machines $(MACHINES)
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME.
 	@grep -rlE --include='*_test.go' '^func Fuzz' api internal reclaimagent | xargs -n1 dirname | sort -u | while read -r dir; do \

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package disaster
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
+)
+
+// capMillionths is the part of a Cluster's machines that may start to leave in any 10 s.
+const capMillionths = 50_000
+
+// A chapter is a disaster that has been told.
+type chapter struct {
+	name     string
+	from, to time.Time
+	// shows is what was seen, and after how long. at is how many had started to leave by then.
+	shows string
+	seen  time.Duration
+	at    int
+	// asks are the owners' requests in the disaster, and quiet those in the quiet fleet before it.
+	asks, quiet []ask
+}
+
+// TestTheRailsHoldAmongRealParts has one disaster after the other hit one fleet, which is
+// quiet again in between. The judge rules at the end, when the managers have ended.
+func TestTheRailsHoldAmongRealParts(t *testing.T) {
+	w := newWorld(t, cmp.Or(*machines, few))
+	var told []chapter
+	for _, in := range inputs {
+		if *machines == 0 && !slices.Contains(sample, in.name) {
+			continue
+		}
+		if !t.Run(in.name, func(t *testing.T) { told = append(told, w.in(t).play(in)) }) {
+			break // The next disaster would be told of this one.
+		}
+	}
+	w.stopReplicas()
+	w.judge(told)
+}
+
+// play has a disaster happen and be undone, until the fleet is as it was.
+func (w *world) play(in input) chapter {
+	w.Helper()
+	w.startReplicas()
+	w.rejoin()
+	w.warmUp()
+	w.asks = nil
+	for range 2 {
+		w.begin()
+		w.mistake()
+		w.ask(w.names)
+		w.rejoin()
+	}
+	c := chapter{name: in.name, from: time.Now(), shows: in.shows, quiet: w.asks}
+	w.begin()
+	w.asks = nil
+	uids := w.uids()
+	in.tell(w)
+	seen := w.sees(in.shows)
+	c.seen, c.at, c.asks = seen.at.Sub(w.wrong), seen.started, w.asks
+	if c.at > w.atOnce() {
+		w.Errorf("%d machines had started to leave before people saw %s, and %d may at once", c.at, in.shows, w.atOnce())
+	}
+	if in.undo != nil {
+		in.undo(w)
+		w.undone(uids)
+	}
+	w.rejoin()
+	c.to = time.Now()
+	return c
+}
+
+// undone checks, once the managers have seen that people want their machines again, that
+// nobody leaves any more, and that who waited is what it was.
+func (w *world) undone(uids map[string]types.UID) {
+	w.Helper()
+	w.calm()
+	calm, left := time.Now(), w.left()
+	w.rejoin()
+	if late := w.startsAfter(calm); len(late) > 0 {
+		w.Errorf("they leave although they are wanted again: %v", late)
+	}
+	kept := 0
+	for name, uid := range uids {
+		if !left[name] {
+			w.wantKept(name, uid)
+			kept++
+		}
+	}
+	w.Logf("%d have left, %d have kept their Nodes", len(left), kept)
+}
+
+// judge has the judge rule, and tells what was measured.
+func (w *world) judge(told []chapter) {
+	w.Helper()
+	figures := newTally()
+	w.history.mu.Lock()
+	killed := slices.Clone(w.ended)
+	w.history.mu.Unlock()
+	for _, r := range w.replicas {
+		killed = append(killed, r.Killed()...)
+	}
+	rules := append(judge.Default(), judge.Cap(capMillionths), judge.Wipe(), judge.Lines(true, killed...))
+	ruling, err := shared.Ruling(append([]string{auditLog()}, w.others...), append(slices.Clone(rules), figures)...)
+	w.must(err)
+	w.must(ruling.Print(os.Stdout, rules))
+	for _, v := range ruling.Breaks {
+		w.Errorf("%s: %s", chapterAt(told, v.At), v)
+	}
+	if ruling.Judged["cap"] == 0 {
+		w.Error("nobody left: the cap has shown nothing")
+	}
+	var loud, quiet []time.Duration
+	for _, c := range told {
+		in, out := w.took(figures, c.asks), w.took(figures, c.quiet)
+		loud, quiet = append(loud, in...), append(quiet, out...)
+		all, most := figures.most(c.from, c.to)
+		w.Logf("%-32s %s after %v, when %d had started; %d started to leave, at most %d in 10 s; owners: %v; quiet: %v",
+			c.name, c.shows, c.seen.Round(time.Millisecond), c.at, all, most, in, out)
+	}
+	a, b := spreadOf(loud), spreadOf(quiet)
+	w.Logf("owners in disasters: %v", a)
+	w.Logf("owners in the quiet fleet: %v", b)
+	if b.n > 0 {
+		w.Logf("ratio: median %.2f, p99 %.2f", float64(a.median)/float64(b.median), float64(a.p99)/float64(b.p99))
+	}
+}
+
+func (w *world) took(figures *tally, asks []ask) (took []time.Duration) {
+	w.Helper()
+	for _, a := range asks {
+		d, err := figures.took(a)
+		if err != nil {
+			w.Error(err)
+			continue
+		}
+		took = append(took, d.Round(time.Millisecond))
+	}
+	return took
+}
+
+// chapterAt is the disaster in which something happened.
+func chapterAt(told []chapter, at time.Time) string {
+	for _, c := range told {
+		if !at.Before(c.from) && !at.After(c.to) {
+			return c.name
+		}
+	}
+	return "between disasters"
+}

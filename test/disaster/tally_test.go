@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package disaster
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
+)
+
+// A tally finds in the API servers' records when machines started to leave, and how long owners
+// waited. It breaks nothing.
+type tally struct {
+	// starts are when departures began that can wait.
+	starts []time.Time
+	// asks are when owners' requests came in, by Node, and freed when a deletion of an
+	// infrastructure machine did, by its name.
+	asks, freed map[string][]time.Time
+	seen        map[string]bool
+}
+
+func newTally() *tally {
+	return &tally{asks: map[string][]time.Time{}, freed: map[string][]time.Time{}, seen: map[string]bool{}}
+}
+
+func (*tally) Name() string         { return "tally" }
+func (*tally) Question() string     { return "When did machines leave, and how long did owners wait?" }
+func (*tally) End() []judge.Verdict { return nil }
+
+func (t *tally) Judge(r judge.Record) []judge.Verdict {
+	if !r.Accepted() {
+		return nil
+	}
+	switch r.Object.Resource {
+	case "machines":
+		t.start(r)
+	case "nodes":
+		if r.Sent != nil && r.Sent.Annotations[reclaim.RequestedAnnotation] != nil && !r.ByManager() {
+			t.asks[r.Object.Name] = append(t.asks[r.Object.Name], r.At)
+		}
+	case "planemachines":
+		if r.Verb == "delete" {
+			t.freed[r.Object.Name] = append(t.freed[r.Object.Name], r.At)
+		}
+	}
+	return nil
+}
+
+// start notes each record of a departure once.
+func (t *tally) start(r judge.Record) {
+	if r.Sent == nil || r.Sent.Annotations[v1alpha1.DepartureAnnotation] == nil {
+		return
+	}
+	var d struct{ Lane, ActionID string }
+	if json.Unmarshal([]byte(*r.Sent.Annotations[v1alpha1.DepartureAnnotation]), &d) != nil || d.Lane == "exempt" || t.seen[d.ActionID] {
+		return
+	}
+	t.seen[d.ActionID] = true
+	t.starts = append(t.starts, r.At)
+}
+
+// most is how many started to leave between two instants, and how many at most in any 10 s.
+func (t *tally) most(from, to time.Time) (all, most int) {
+	var recent []time.Time
+	for _, at := range t.starts { // in order
+		if at.Before(from) || at.After(to) {
+			continue
+		}
+		recent = append(slices.DeleteFunc(recent, func(other time.Time) bool { return at.Sub(other) >= 10*time.Second }), at)
+		all, most = all+1, max(most, len(recent))
+	}
+	return all, most
+}
+
+// took is how long after an owner asked the machine's infrastructure was deleted.
+func (t *tally) took(a ask) (time.Duration, error) {
+	for _, asked := range t.asks[a.node] {
+		if asked.Before(a.at.Add(-time.Second)) {
+			continue
+		}
+		for _, freed := range t.freed[a.machine+"-infra"] {
+			if freed.After(asked) {
+				return freed.Sub(asked), nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("nobody has recorded that the machine of %s was given back", a.machine)
+}
+
+// An ask is an owner's request.
+type ask struct {
+	machine, node string
+	at            time.Time
+}
+
+// spread is the median and the longest of some times.
+type spread struct {
+	n                 int
+	median, p99, most time.Duration
+}
+
+func spreadOf(all []time.Duration) (s spread) {
+	if s.n = len(all); s.n == 0 {
+		return s
+	}
+	slices.Sort(all)
+	s.median, s.p99, s.most = all[s.n/2], all[(s.n*99+99)/100-1], all[s.n-1]
+	return s
+}
+
+func (s spread) String() string {
+	round := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+	return fmt.Sprintf("%d, median %v, p99 %v, longest %v", s.n, round(s.median), round(s.p99), round(s.most))
+}
