@@ -101,7 +101,9 @@ func (r *Reconciler) gates(ctx context.Context, key client.ObjectKey, c *cluster
 	}
 	trust := r.APIClock.Trust()
 	g.ClockSuspect = trust == rails.Suspect
-	g.WarmUp, next = r.lead(f.Now, c.counted, trust != rails.Untold).WarmUp(f.Now)
+	if g.WarmUp, next = r.lead(f.Now, c.counted, trust != rails.Untold).WarmUp(f.Now); g.WarmUp != departure.Warm {
+		r.grow(key, c, f)
+	}
 	switch {
 	case g.ClockSuspect && len(f.Candidates) > 0:
 		r.listen(ctx, key)

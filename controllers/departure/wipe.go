@@ -98,7 +98,7 @@ func (r *Reconciler) active(sm *v1alpha1.ScheduledMachine, key client.ObjectKey)
 // because they are nearly all, and when to look again.
 func (r *Reconciler) quarantine(ctx context.Context, key client.ObjectKey, c *cluster, f departure.Fleet) (held bool, next time.Time) {
 	left, departures := unscheduled(f), r.Roster.Departures(key)
-	count := rails.Count{At: f.Now, Kept: f.Active - len(left), Left: max(0, departures-c.departures)}
+	count := c.staying(f, left, departures)
 	switch suspected := c.wipe.Suspects(count); {
 	case suspected && len(left) > 0:
 		if f.Now.Before(c.again) {
@@ -112,6 +112,16 @@ func (r *Reconciler) quarantine(ctx context.Context, key client.ObjectKey, c *cl
 	}
 	c.departures, c.held, c.again = departures, false, time.Time{}
 	return false, c.wipe.Next()
+}
+
+// grow counts the machines that join while the manager warms up.
+func (r *Reconciler) grow(key client.ObjectKey, c *cluster, f departure.Fleet) {
+	c.wipe = c.wipe.Grow(c.staying(f, unscheduled(f), r.Roster.Departures(key)))
+}
+
+// staying counts the machines that are to stay.
+func (c *cluster) staying(f departure.Fleet, left []departure.Candidate, departures int) rails.Count {
+	return rails.Count{At: f.Now, Kept: f.Active - len(left), Left: max(0, departures-c.departures)}
 }
 
 // look asks the API server itself whether nearly all machines are to leave. A list that fails,

@@ -170,6 +170,24 @@ func TestAWipeThatComesWithTheRestart(t *testing.T) {
 	w.look(2, 3, "0")
 }
 
+// TestAWipeOfMachinesThatJoinedInAWarmUp has all machines of a Cluster but one join, and be unwanted,
+// before the manager is warm.
+func TestAWipeOfMachinesThatJoinedInAWarmUp(t *testing.T) {
+	w := newWorld(t, 1)
+	w.guarded = true
+	w.start()
+	w.plan()
+	for i := range 40 {
+		w.entries[i] = roster.Entry{Cluster: lab, Machine: uid(i)}
+		w.tell(i, func(*roster.Entry) {})
+	}
+	w.plan()
+	w.wipe(departure.Unscheduled, 0)
+	w.plan()
+	w.after(lease)
+	w.look(0, 1, "1")
+}
+
 // TestWhoIsUnknownIsNotLost has a manager start that cannot read 30 of the machines.
 func TestWhoIsUnknownIsNotLost(t *testing.T) {
 	w := newWorld(t, 40)

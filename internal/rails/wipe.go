@@ -76,6 +76,12 @@ func (w Wipe) Judge(c Count) (Wipe, WipeVerdict) {
 	return Wipe{Baseline: w.Baseline, Held: seen.n, heldAt: seen.last}, Quarantined
 }
 
+// Grow believes a count only if it is higher: who looks does not know of all machines yet.
+func (w Wipe) Grow(c Count) Wipe {
+	w.Baseline = max(w.Baseline, c.Kept+c.Left)
+	return w
+}
+
 // settle believes a count at once if it is higher. A lower one has to be seen twice: edits
 // come one by one, and who follows each of them never sees a wipe.
 func (w Wipe) settle(c Count) Wipe {
