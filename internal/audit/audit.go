@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 )
@@ -36,6 +37,8 @@ type Log struct {
 
 	mu  sync.Mutex
 	out io.Writer
+	// path is that of the file which out is; empty for what is none.
+	path string
 	// torn says that the last line was written in part: the next begins a new one.
 	torn bool
 }
@@ -50,18 +53,21 @@ func Open(path string) (*Log, error) {
 	case "":
 		return nil, nil
 	case Stdout:
-		return begin(os.Stdout), nil
+		return begin(New(os.Stdout)), nil
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // whoever starts the manager names it
+	f, err := open(path)
 	if err != nil {
 		return nil, err
 	}
-	return begin(f), nil
+	return begin(&Log{out: f, path: path}), nil
 }
 
-// begin returns a Log that writes to out by itself.
-func begin(out io.Writer) *Log {
-	l := New(out)
+func open(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // whoever starts the manager names it
+}
+
+// begin has l write by itself.
+func begin(l *Log) *Log {
 	l.waiting, l.flushed = make(chan []byte, backlog), make(chan struct{}, 1)
 	go func() {
 		for text := range l.waiting {
@@ -120,6 +126,10 @@ func (l *Log) Write(line Line) {
 func (l *Log) append(text []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.follow(); err != nil {
+		l.fail(fmt.Errorf("opening audit log again: %w", err))
+		return
+	}
 	if l.torn {
 		text = append([]byte{'\n'}, text...)
 	}
@@ -130,6 +140,35 @@ func (l *Log) append(text []byte) {
 	if err != nil {
 		l.fail(fmt.Errorf("writing audit log: %w", err))
 	}
+}
+
+// follow opens the file again where it was rotated.
+func (l *Log) follow() error {
+	f, ok := l.out.(*os.File)
+	if !ok || l.path == "" || !rotated(f, l.path) {
+		return nil
+	}
+	again, err := open(l.path)
+	if err != nil {
+		return err
+	}
+	_ = f.Close() // Each line was written with one call.
+	l.out, l.torn = again, false
+	return nil
+}
+
+// rotated reports whether the path is that of another file by now, or of none. What cannot be
+// looked at is the file that it was.
+func rotated(f *os.File, path string) bool {
+	was, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	is, err := os.Stat(path)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	return !os.SameFile(was, is)
 }
 
 func (l *Log) fail(err error) {

@@ -89,6 +89,65 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// TestAFileThatIsRotatedIsOpenedAgain has the file be renamed or removed, as logrotate does it,
+// and truncated, while lines come.
+func TestAFileThatIsRotatedIsOpenedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rotate func(path string) error
+		// lines are in the file of that name after one before and one after; lost is how many
+		// could not be written.
+		lines, lost int
+	}{
+		"Renamed": {func(path string) error { return os.Rename(path, path+".1") }, 1, 0},
+		"Removed": {os.Remove, 1, 0},
+		"RenamedAndMade": {func(path string) error {
+			return errors.Join(os.Rename(path, path+".1"), os.WriteFile(path, nil, 0o600))
+		}, 1, 0},
+		"Truncated":   {func(path string) error { return os.Truncate(path, 0) }, 1, 0},
+		"Not":         {func(string) error { return nil }, 2, 0},
+		"FolderGoes":  {func(path string) error { return os.RemoveAll(filepath.Dir(path)) }, 0, 1},
+		"AnotherKind": {func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "log", "audit.jsonl")
+			if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			log, err := audit.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var lost atomic.Int64
+			log.Failed = func(error) { lost.Add(1) }
+			log.Write(line)
+			log.Flush(t.Context())
+			if err := tc.rotate(path); err != nil {
+				t.Fatal(err)
+			}
+			log.Write(line)
+			log.Flush(t.Context())
+			text, err := os.ReadFile(path)
+			if err != nil && tc.lines > 0 {
+				t.Fatal(err)
+			}
+			if n := bytes.Count(text, []byte("\n")); n != tc.lines || bytes.Contains(text, []byte{0}) || int(lost.Load()) != tc.lost {
+				t.Errorf("%d lines in %q, want %d; lost %d, want %d", n, text, tc.lines, lost.Load(), tc.lost)
+			}
+			if tc.lost == 0 {
+				return
+			}
+			if err := errors.Join(os.RemoveAll(path), os.MkdirAll(filepath.Dir(path), 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			log.Write(line)
+			log.Flush(t.Context())
+			if text, err := os.ReadFile(path); err != nil || bytes.Count(text, []byte("\n")) != 1 {
+				t.Errorf("it is not tried again: %q, %v", text, err)
+			}
+		})
+	}
+}
+
 // TestNobodyWaitsForAFile has a volume hang: whoever writes goes on, and what is too much is
 // counted. The end of the program does not wait for ever.
 func TestNobodyWaitsForAFile(t *testing.T) {

@@ -2,8 +2,10 @@
 
 package audit
 
+import "io"
+
 // Begin returns a Log as Open does, of another file.
-var Begin = begin
+func Begin(out io.Writer) *Log { return begin(New(out)) }
 
 // Backlog is how many lines may wait.
 const Backlog = backlog
