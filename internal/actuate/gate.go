@@ -84,8 +84,8 @@ func IgnoreSuppressed(err error) error {
 
 // suppress tells of an intention that is not carried out, where it has not been told of
 // yet.
-func (g *Gate) suppress(ctx context.Context, t target, line audit.Line, intention, proposed, step string) {
-	id, news := g.tries.tell(t, intention, proposed)
+func (g *Gate) suppress(ctx context.Context, t target, line audit.Line, want action, step string) {
+	id, news := g.tries.tell(t, want)
 	if !news {
 		return
 	}
@@ -104,8 +104,10 @@ func (g *Gate) suppress(ctx context.Context, t target, line audit.Line, intentio
 
 // end notes what became of a try.
 func (g *Gate) end(t target, id string, line audit.Line) {
-	line.Attempt = g.tries.end(t, id, line)
-	g.tell(line)
+	for _, told := range g.tries.end(t, id, line) {
+		told.Time = line.Time
+		g.tell(told)
+	}
 }
 
 func (g *Gate) tell(line audit.Line) {

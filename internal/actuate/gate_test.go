@@ -20,9 +20,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/test/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -143,6 +145,197 @@ func TestWhatIsGivenUpHasAnEnd(t *testing.T) {
 	want := []string{"Depart api_error 1 id0", "Depart canceled 1 id0", "Depart api_error 1 id1", "Depart canceled 1 id1"}
 	if diff := cmp.Diff(want, told(lines(t, out))); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestARemovalThatIsRefusedIsNoSuccess has an owner take a Machine that somebody else deletes, and an
+// API server refuse all writes at first. That it is being deleted is nothing that was done for them.
+func TestARemovalThatIsRefusedIsNoSuccess(t *testing.T) {
+	f, out := server.Fixture(t), &bytes.Buffer{}
+	m := machine(f, f.Namespace(t))
+	infra := &unstructured.Unstructured{}
+	infra.SetGroupVersionKind(builder.InfrastructureGroupVersion.WithKind(builder.GenericInfrastructureMachineKind))
+	infra.SetNamespace(m.Namespace)
+	infra.SetName("box")
+	infra.SetFinalizers([]string{"test/provider"})
+	f.Create(infra)
+	f.Must(f.Client.Delete(t.Context(), m))
+	a := actuate.Behind(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
+	owner := window(m)
+	owner.Reason, owner.Trigger = v1alpha1.ReclaimedByOwner, "asked"
+	f.Fail = func(int) (before, after error) { return testenv.ErrLost, nil }
+	for i := range 4 {
+		if i == 3 {
+			f.Fail = nil
+		}
+		f.Read(m)
+		f.Read(infra)
+		a.Seen(client.ObjectKeyFromObject(m), []client.Object{m.DeepCopy(), infra.DeepCopy()}, true, at)
+		_, err := a.For(owner).Remove(t.Context(), &children.Set{Machine: m.DeepCopy(), Infrastructure: infra.DeepCopy()}, children.BypassHooks)
+		if (err == nil) != (i == 3) {
+			t.Fatal(err)
+		}
+	}
+	want := []string{
+		"EmergencyRemove api_error 1 id0", "EmergencyRemove api_error 1 id0 GenericInfrastructureMachine",
+		"EmergencyRemove api_error 2 id0", "EmergencyRemove api_error 2 id0 GenericInfrastructureMachine",
+		"EmergencyRemove api_error 3 id0", "EmergencyRemove api_error 3 id0 GenericInfrastructureMachine",
+		"EmergencyRemove success 4 id0", "EmergencyRemove success 4 id0 GenericInfrastructureMachine",
+	}
+	if diff := cmp.Diff(want, told(lines(t, out))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAnAnswerThatIsLostIsSeen loses the answer to each write of a Machine. The next look shows
+// what was done.
+func TestAnAnswerThatIsLostIsSeen(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(context.Context, actuate.Action, *clusterv1.Machine) error
+		want []string
+	}{
+		"LetGo": {func(ctx context.Context, a actuate.Action, m *clusterv1.Machine) error {
+			return a.LetGo(ctx, m, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation)
+		}, []string{"Depart api_error 1 id0 pre-drain", "Depart success 1 id0 pre-drain"}},
+		"Expedite": {func(ctx context.Context, a actuate.Action, m *clusterv1.Machine) error {
+			return a.Expedite(ctx, &children.Set{Machine: m})
+		}, []string{"Remove api_error 1 id0 expedite", "Remove success 1 id0 expedite"}},
+		"Remove": {func(ctx context.Context, a actuate.Action, m *clusterv1.Machine) error {
+			a.Reason = v1alpha1.KilledByPerson
+			_, err := a.Remove(ctx, &children.Set{Machine: m}, children.HonourHooks)
+			return err
+		}, []string{"KillSwitch api_error 1 id0", "KillSwitch success 1 id0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, out := server.Fixture(t), &bytes.Buffer{}
+			m := machine(f, f.Namespace(t))
+			f.Edit(m, func() { m.Annotations = map[string]string{v1alpha1.PreDrainHookAnnotation: ""} })
+			f.Must(f.Client.Delete(t.Context(), m))
+			f.Read(m)
+			a := actuate.Behind(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
+			f.Fail = func(int) (before, after error) { return nil, testenv.ErrLost }
+			if err := tc.do(t.Context(), a.For(window(m)), m.DeepCopy()); !errors.Is(err, testenv.ErrLost) {
+				t.Fatal(err)
+			}
+			a.Seen(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
+			f.Read(m)
+			a.Seen(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
+			a.Forget(client.ObjectKeyFromObject(m), at)
+			if diff := cmp.Diff(tc.want, told(lines(t, out))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestADepartureIsRecordedOnce has two take a Machine away that each know of no record, as two
+// caches show it that are late. What is on record stays, and whoever comes second is told so.
+func TestADepartureIsRecordedOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason  string
+		second  v1alpha1.DepartureReason
+		deleted bool
+		want    []string
+	}{
+		"ByOthers": {"It is deleted for the Cluster.", v1alpha1.DeletedByOthers, true,
+			[]string{"Depart success 1 id0 pre-drain", "Depart conflict 1 id1 pre-drain", "Depart canceled 1 id1 pre-drain"}},
+		"ForTheSame": {"Two ids would be two departures.", v1alpha1.ClusterDeleted, true,
+			[]string{"Depart success 1 id0 pre-drain", "Depart conflict 1 id1 pre-drain", "Depart canceled 1 id1 pre-drain"}},
+		"NotDeletedYet": {"A cache may not show the deletion either.", v1alpha1.ClusterDeleted, false,
+			[]string{"Depart success 1 id0 pre-drain", "Depart conflict 1 id1 pre-drain", "Depart canceled 1 id1 pre-drain"}},
+		"Owner": {"Who wants it at once waits for no cache.", v1alpha1.ReclaimedByOwner, true,
+			[]string{"Depart success 1 id0 pre-drain", "EmergencyRemove success 1 id1 pre-drain"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, out := server.Fixture(t), &bytes.Buffer{}
+			m := machine(f, f.Namespace(t))
+			f.Edit(m, func() { m.Annotations = map[string]string{v1alpha1.PreDrainHookAnnotation: ""} })
+			late := m.DeepCopy()
+			f.Must(f.Client.Delete(t.Context(), m))
+			f.Read(m)
+			if tc.deleted {
+				late = m.DeepCopy()
+			}
+			a := actuate.Behind(&actuate.Gate{Log: audit.New(out)}, f.Client)
+			letGo := func(m *clusterv1.Machine, reason v1alpha1.DepartureReason, trigger string) error {
+				i := window(m)
+				i.Reason, i.Trigger = reason, trigger
+				return a.For(i).LetGo(t.Context(), m, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation)
+			}
+			f.Must(letGo(m.DeepCopy(), v1alpha1.ClusterDeleted, "until then"))
+			urgent := tc.second == v1alpha1.ReclaimedByOwner
+			if err := letGo(late, tc.second, ""); apierrors.IsConflict(err) == urgent || urgent && err != nil {
+				t.Errorf("%s\n%v", tc.reason, err)
+			}
+			f.Read(m)
+			want := v1alpha1.ClusterDeleted
+			if urgent {
+				want = tc.second
+			}
+			if d, _ := children.DepartureOf(m, at); d.Reason != want || d.Lane != v1alpha1.ExemptLane {
+				t.Errorf("%s\non record is %+v", tc.reason, d)
+			}
+			a.Seen(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
+			a.Forget(client.ObjectKeyFromObject(m), at)
+			if diff := cmp.Diff(tc.want, told(lines(t, out))); diff != "" {
+				t.Errorf("%s\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestAnIDThatChangesHasAnEnd has somebody else record a departure between two tries of it.
+func TestAnIDThatChangesHasAnEnd(t *testing.T) {
+	f, out := server.Fixture(t), &bytes.Buffer{}
+	m := machine(f, f.Namespace(t))
+	f.Edit(m, func() { m.Annotations = map[string]string{v1alpha1.PreDrainHookAnnotation: ""} })
+	f.Must(f.Client.Delete(t.Context(), m))
+	f.Read(m)
+	a := actuate.Behind(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
+	letGo := func() error {
+		return a.For(window(m)).LetGo(t.Context(), m.DeepCopy(), actuate.Waits{}, v1alpha1.PreDrainHookAnnotation)
+	}
+	f.Fail = func(int) (before, after error) { return testenv.ErrLost, nil }
+	for range 2 {
+		if err := letGo(); !errors.Is(err, testenv.ErrLost) {
+			t.Fatal(err)
+		}
+	}
+	f.Fail = nil
+	f.Must(actuate.New(f.Client).For(window(m)).Record(t.Context(), m))
+	f.Must(letGo())
+	want := []string{
+		"Depart api_error 1 id0 pre-drain", "Depart api_error 2 id0 pre-drain", "Depart canceled 2 id0 pre-drain", "Depart success 1 id1 pre-drain",
+	}
+	if diff := cmp.Diff(want, told(lines(t, out))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestWhatIsSuppressedIsToldOnce has a Machine be deleted past us while nothing is carried out.
+// Two controllers say the same of it, and one of them does not know what made it so.
+func TestWhatIsSuppressedIsToldOnce(t *testing.T) {
+	for name, reason := range map[string]v1alpha1.DepartureReason{"ByOthers": v1alpha1.DeletedByOthers, "Owner": v1alpha1.ReclaimedByOwner, "KillSwitch": v1alpha1.KilledByPerson} {
+		t.Run(name, func(t *testing.T) {
+			f, out := server.Fixture(t), &bytes.Buffer{}
+			m := machine(f, f.Namespace(t))
+			f.Must(f.Client.Delete(t.Context(), m))
+			f.Read(m)
+			a := actuate.Behind(&actuate.Gate{Paused: true, Log: audit.New(out)}, f.Client)
+			for range 3 {
+				for _, trigger := range []string{"", "asked"} {
+					i := window(m)
+					i.Reason, i.Trigger = reason, trigger
+					if err := a.For(i).Permit(t.Context(), m.DeepCopy()); !actuate.IsSuppressed(err) {
+						t.Fatal(err)
+					}
+					a.Seen(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
+				}
+			}
+			if got := told(lines(t, out)); len(got) != 1 {
+				t.Errorf("told %v", got)
+			}
+		})
 	}
 }
 

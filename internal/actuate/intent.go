@@ -5,7 +5,6 @@ package actuate
 import (
 	"cmp"
 	"context"
-	"strings"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -81,22 +80,36 @@ type try struct {
 	step string
 	// send does it with an id. It reports whether there was anything to send.
 	send func(id string) (sent bool, err error)
+	// shows reports whether obj is as the try leaves it. Where it is nil, nothing of obj shows that.
+	shows func(obj client.Object) bool
+}
+
+// exists, leaves and rushes are what creations, deletions and removals show.
+func exists(client.Object) bool     { return true }
+func leaves(obj client.Object) bool { return !obj.GetDeletionTimestamp().IsZero() }
+
+// rushes also asks whether the Machine waits for anything: somebody else may have deleted it.
+func rushes(obj client.Object) bool {
+	m, ok := obj.(*clusterv1.Machine)
+	return ok && (&children.Set{Machine: m}).Expedited()
 }
 
 // carryOut tries t, and tells what became of it.
 func (a Action) carryOut(ctx context.Context, t try) error {
 	at := target{a.of(), t.verb, kind(t.obj), t.obj.GetName(), a.remote, t.kind}
-	intention := strings.Join([]string{string(a.Reason), a.Why, a.Trigger, string(t.obj.GetUID()), t.says}, "\n")
-	proposed := cmp.Or(t.id, a.recorded(t.obj))
+	want := action{
+		id: cmp.Or(t.id, a.recorded(t.obj)), shows: t.shows,
+		intention: intention{string(a.Reason), a.Why, a.Trigger, string(t.obj.GetUID()), t.says},
+	}
 	if a.gate.Suppresses() {
-		_, err := t.send(proposed)
+		_, err := t.send(want.id)
 		if IsSuppressed(err) {
-			a.gate.suppress(ctx, at, a.line(t), intention, proposed, t.step)
+			a.gate.suppress(ctx, at, a.line(t), want, t.step)
 		}
 		return err
 	}
-	id, givenUp := a.gate.tries.begin(at, intention, proposed)
-	a.closed(givenUp, audit.Canceled, a.At)
+	id, givenUp := a.gate.tries.begin(at, want)
+	a.closed(givenUp, a.At)
 	sent, err := t.send(id)
 	if !sent {
 		a.gate.tries.skip(at)
@@ -129,17 +142,18 @@ func (a Action) recorded(obj client.Object) string {
 
 // line is what is told of a try, but for what became of it.
 func (a Action) line(t try) audit.Line {
-	reason := a.Reason
-	if m, ok := t.obj.(*clusterv1.Machine); ok && reason == "" && a.Kind == "" {
-		d, _ := children.DepartureOf(m, a.At)
-		reason = d.Reason
+	reason, lane := a.Reason, a.Lane
+	if m, ok := t.obj.(*clusterv1.Machine); ok && a.Kind == "" {
+		if d, _ := children.DepartureOf(m, a.At); reason == "" || reason == d.Reason {
+			reason, lane = d.Reason, d.Lane
+		}
 	}
 	line := audit.Line{
 		Time: a.At, Cycle: a.Cycle, Kind: t.kind, Machine: text(a.Machine), Cluster: text(a.Cluster),
 		Reason: cmp.Or(string(reason), a.Why), UID: string(t.obj.GetUID()),
 	}
 	if a.Kind == "" {
-		line.Lane = string(cmp.Or(a.Lane, reason.Lane()))
+		line.Lane = string(cmp.Or(lane, reason.Lane()))
 	}
 	if t.kind == audit.Depart {
 		line.GraceSeconds = int64(a.Grace / time.Second)

@@ -5,11 +5,13 @@ package actuate
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
@@ -31,11 +33,17 @@ func (a Action) writeRecord(ctx context.Context, m *clusterv1.Machine, id string
 }
 
 // change patches a Machine. One that is not patched, because writes are suppressed, is as it
-// was.
+// was. A departure is put on record only on the Machine that was read: a cache that is late shows
+// none where somebody has just written one. Whoever takes it at once does not wait for that.
 func (a Action) change(ctx context.Context, m *clusterv1.Machine, change func()) (sent bool, err error) {
 	before := m.DeepCopy()
 	change()
-	sent, err = a.patch(ctx, m, before)
+	d, _ := children.DepartureOf(m, a.At)
+	if !d.Urgent() && m.Annotations[v1alpha1.DepartureAnnotation] != before.Annotations[v1alpha1.DepartureAnnotation] {
+		sent, err = a.patchLocked(ctx, m, before)
+	} else {
+		sent, err = a.patch(ctx, m, before)
+	}
 	if IsSuppressed(err) {
 		before.DeepCopyInto(m)
 	}
@@ -47,6 +55,9 @@ func (a Action) change(ctx context.Context, m *clusterv1.Machine, change func())
 func (a Action) LetGo(ctx context.Context, m *clusterv1.Machine, skip Waits, hooks ...string) error {
 	return a.carryOut(ctx, try{
 		kind: a.kindOf(audit.Depart), verb: "let go", obj: m, says: strings.Join(hooks, " "), step: stepOf(hooks),
+		shows: func(obj client.Object) bool {
+			return !slices.ContainsFunc(hooks, func(key string) bool { _, held := obj.GetAnnotations()[key]; return held })
+		},
 		send: func(id string) (bool, error) {
 			return a.change(ctx, m, func() {
 				a.record(m, id)
@@ -81,7 +92,7 @@ func (a Action) Depart(ctx context.Context, c *children.Set) error {
 		return a.DeleteLast(ctx, c, children.HonourHooks)
 	}
 	err := a.carryOut(ctx, try{
-		kind: a.kindOf(audit.Depart), verb: remove, obj: c.Machine,
+		kind: a.kindOf(audit.Depart), verb: remove, obj: c.Machine, shows: leaves,
 		send: func(id string) (bool, error) {
 			if sent, err := a.writeRecord(ctx, c.Machine, id); err != nil {
 				return sent, err
@@ -100,7 +111,7 @@ func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 	var err error
 	if m := c.Machine; m != nil {
 		err = kinds.IgnoreNoObject(a.carryOut(ctx, try{
-			kind: a.kindOf(audit.Remove), verb: "expedite", obj: m, step: "/expedite",
+			kind: a.kindOf(audit.Remove), verb: "expedite", obj: m, step: "/expedite", shows: rushes,
 			send: func(id string) (bool, error) { return a.expedite(ctx, m, id) },
 		}))
 	}
@@ -119,7 +130,7 @@ func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 func (a Action) Remove(ctx context.Context, c *children.Set, hooks children.Hooks) (gone bool, err error) {
 	if m := c.Machine; m != nil {
 		err = kinds.IgnoreNoObject(a.carryOut(ctx, try{
-			kind: a.kindOf(audit.Remove), verb: remove, obj: m,
+			kind: a.kindOf(audit.Remove), verb: remove, obj: m, shows: rushes,
 			send: func(id string) (bool, error) {
 				patched, err := a.expedite(ctx, m, id)
 				deleted, refused := a.delete(ctx, m)
@@ -148,7 +159,7 @@ func (a Action) DeleteLast(ctx context.Context, c *children.Set, hooks children.
 	if last == nil {
 		return nil
 	}
-	t := try{kind: a.kindOf(audit.Remove), verb: remove, obj: last, send: func(string) (bool, error) { return a.delete(ctx, last) }}
+	t := try{kind: a.kindOf(audit.Remove), verb: remove, obj: last, shows: leaves, send: func(string) (bool, error) { return a.delete(ctx, last) }}
 	if c.Machine != nil {
 		t.id, t.step = a.recorded(c.Machine), "/"+last.GetKind()
 	}

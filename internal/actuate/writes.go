@@ -17,7 +17,7 @@ import (
 
 // Create is that of an Actuator. An answer that is not of the object is an error.
 func (a Action) Create(ctx context.Context, obj client.Object) error {
-	return a.write(ctx, create, obj, "", func() (bool, error) {
+	return a.write(ctx, create, obj, "", exists, func() (bool, error) {
 		want := maps.Clone(obj.GetLabels())
 		if err := a.Actuator.Create(ctx, obj); err != nil {
 			return true, err
@@ -28,7 +28,7 @@ func (a Action) Create(ctx context.Context, obj client.Object) error {
 
 // Apply is that of an Actuator. An answer that is not of the object is an error.
 func (a Action) Apply(ctx context.Context, obj *unstructured.Unstructured) error {
-	return a.write(ctx, create, obj, "", func() (bool, error) {
+	return a.write(ctx, create, obj, "", exists, func() (bool, error) {
 		want := maps.Clone(obj.GetLabels())
 		if err := a.Actuator.Apply(ctx, obj); err != nil {
 			return true, err
@@ -39,27 +39,27 @@ func (a Action) Apply(ctx context.Context, obj *unstructured.Unstructured) error
 
 // Update is that of an Actuator.
 func (a Action) Update(ctx context.Context, obj *unstructured.Unstructured) error {
-	return a.write(ctx, "update", obj, "", func() (bool, error) { return true, a.Actuator.Update(ctx, obj) })
+	return a.write(ctx, "update", obj, "", nil, func() (bool, error) { return true, a.Actuator.Update(ctx, obj) })
 }
 
 // Delete is that of an Actuator.
 func (a Action) Delete(ctx context.Context, obj client.Object) error {
-	return kinds.IgnoreNoObject(a.write(ctx, remove, obj, "", func() (bool, error) { return a.delete(ctx, obj) }))
+	return kinds.IgnoreNoObject(a.write(ctx, remove, obj, "", leaves, func() (bool, error) { return a.delete(ctx, obj) }))
 }
 
 // Patch is that of an Actuator.
 func (a Action) Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error {
-	return a.write(ctx, "patch", obj, difference(obj, before), func() (bool, error) { return a.patch(ctx, obj, before, opts...) })
+	return a.write(ctx, "patch", obj, difference(obj, before), nil, func() (bool, error) { return a.patch(ctx, obj, before, opts...) })
 }
 
 // PatchLocked is that of an Actuator.
 func (a Action) PatchLocked(ctx context.Context, obj, before client.Object) error {
-	return a.write(ctx, "patch", obj, difference(obj, before), func() (bool, error) { return a.patchLocked(ctx, obj, before) })
+	return a.write(ctx, "patch", obj, difference(obj, before), nil, func() (bool, error) { return a.patchLocked(ctx, obj, before) })
 }
 
-func (a Action) write(ctx context.Context, verb string, obj client.Object, says string, send func() (bool, error)) error {
+func (a Action) write(ctx context.Context, verb string, obj client.Object, says string, shows func(client.Object) bool, send func() (bool, error)) error {
 	return a.carryOut(ctx, try{
-		kind: a.kindOf(audit.Remove), verb: verb, obj: obj, says: says,
+		kind: a.kindOf(audit.Remove), verb: verb, obj: obj, says: says, shows: shows,
 		send: func(string) (bool, error) { return send() },
 	})
 }
