@@ -149,6 +149,9 @@ func (r *Reconciler) leave(s *scope) actuate.Action {
 		Reason: s.reason(now), At: now, Cycle: s.cycle, Machine: client.ObjectKeyFromObject(s.machine),
 		Cluster: client.ObjectKey{Namespace: s.machine.Namespace, Name: s.machine.Spec.ClusterName},
 	}
+	if s.clusterGoes() {
+		i.Lane = v1alpha1.ExemptLane
+	}
 	if s.scheduled != nil {
 		i.Machine, i.Grace = client.ObjectKeyFromObject(s.scheduled), children.GraceOf(s.scheduled)
 	}

@@ -229,3 +229,53 @@ func TestAPausedScheduledMachineKeepsItsMachine(t *testing.T) {
 		t.Errorf("again in %v, held by %q, wrote %v", again, w.held(), w.Writes)
 	}
 }
+
+// TestAClusterThatGoesIsOnRecord has Cluster API delete the Machines of a Cluster that goes.
+func TestAClusterThatGoesIsOnRecord(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   v1alpha1.DepartureReason
+	}{
+		"Cluster":   {func(*world) {}, v1alpha1.ClusterDeleted},
+		"NobodysSM": {func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) }, v1alpha1.ClusterDeleted},
+		"SMGoes": {func(w *world) {
+			w.Edit(w.sm, func() { w.sm.Finalizers = []string{v1alpha1.ScheduledMachineFinalizer} })
+			w.Must(w.Client.Delete(w.Context(), w.sm))
+		}, v1alpha1.ScheduledMachineDeleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.clusterGoes()
+			tc.change(w)
+			w.leave()
+			w.restart()
+			w.r.Roster = w.planned()
+			w.settle()
+			d, ok := v1alpha1.ParseDeparture(w.machine.Annotations[v1alpha1.DepartureAnnotation])
+			if !ok || d.Reason != tc.want || d.Lane != v1alpha1.ExemptLane || w.held() != "" {
+				t.Errorf("held by %q, on record is %+v", w.held(), d)
+			}
+		})
+	}
+}
+
+// TestARecordIsNotOverwritten has a cache be late that does not show what is on record.
+func TestARecordIsNotOverwritten(t *testing.T) {
+	w := newWorld(t)
+	w.leave()
+	reads, thaw := w.Late(w.machine)
+	w.reads = reads
+	w.restart()
+	d := v1alpha1.NewDeparture(v1alpha1.ClusterDeleted, w.clock.Now(), "first")
+	d.MachineUID = w.machine.UID
+	w.Edit(w.machine, func() { w.machine.Annotations[v1alpha1.DepartureAnnotation] = d.String() })
+	if res, err := w.reconcile(); err != nil || res.RequeueAfter == 0 {
+		t.Errorf("it is tried again in %v, %v", res.RequeueAfter, err)
+	}
+	thaw()
+	w.clock.SetTime(w.clock.Now().Add(time.Second))
+	w.settle()
+	if got := w.machine.Annotations[v1alpha1.DepartureAnnotation]; got != d.String() || w.held() != "" {
+		t.Errorf("held by %q, on record is %s", w.held(), got)
+	}
+}

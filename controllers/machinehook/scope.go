@@ -155,6 +155,8 @@ func (s *scope) reason(now time.Time) v1alpha1.DepartureReason {
 		return d.Reason
 	case sm != nil && !sm.DeletionTimestamp.IsZero():
 		return v1alpha1.ScheduledMachineDeleted
+	case s.clusterGoes(): // Cluster API deletes its Machines.
+		return v1alpha1.ClusterDeleted
 	default:
 		return v1alpha1.DeletedByOthers
 	}
