@@ -89,8 +89,8 @@ var underway = map[lifecycle.Reason]string{
 
 func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: string(d.Reason)}
-	if actuate.IsSuppressed(actErr) {
-		c.Reason, c.Message = v1alpha1.ActuationPausedReason, withDetail(pausedMessage+"; otherwise", underway[d.Reason])
+	if actuate.IsSuppressed(actErr) || s.heldElsewhere() {
+		c.Reason, c.Message = v1alpha1.ActuationPausedReason, s.reportPaused(d.Reason)
 		return c
 	}
 	if actErr != nil {

@@ -28,6 +28,9 @@ func (r *Reconciler) depart(ctx context.Context, s *scope, d lifecycle.Decision)
 	if m == nil {
 		return leave.Depart(ctx, &s.children)
 	}
+	if err := leave.Permit(ctx, m); err != nil {
+		return err
+	}
 	key, now := client.ObjectKeyFromObject(s.scheduled), r.Clock.Now()
 	if r.departed.is(key, m.UID, now) {
 		return nil // The cache does not show it yet.

@@ -119,7 +119,7 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 		e.Left = now
 	case s.starts(d, now):
 		e.From, e.Lane = now, departure.Unscheduled
-		if end, announced := s.announced(now); announced && d.Cause == lifecycle.WindowClosed {
+		if end, announced := s.onTime(d, now); announced {
 			e.From, e.End, e.Lane = end, end, departure.Scheduled
 		}
 	case active && !change.IsZero() && s.scheduled.DeletionTimestamp.IsZero():
@@ -129,6 +129,31 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 		}
 	}
 	return e
+}
+
+// lane is that of a departure: what the planner says, and where it was not asked, because nobody
+// has to wait or nothing is carried out, what it would be told. Empty is that of the reason.
+func (s *scope) lane(d lifecycle.Decision, now time.Time) v1alpha1.DepartureLane {
+	_, onTime := s.onTime(d, now)
+	switch {
+	case s.verdict.Lane != "":
+		return v1alpha1.DepartureLane(s.verdict.Lane)
+	case s.urgent():
+		return v1alpha1.ExemptLane
+	case d.Cause == lifecycle.WindowClosed && !onTime:
+		return v1alpha1.UnscheduledLane
+	default:
+		return ""
+	}
+}
+
+// onTime returns the end of the window that a departure follows from, and whether that is the one
+// that was announced.
+func (s *scope) onTime(d lifecycle.Decision, now time.Time) (end time.Time, ok bool) {
+	if d.Cause != lifecycle.WindowClosed {
+		return time.Time{}, false
+	}
+	return s.announced(now)
 }
 
 // announced returns the end of the window that is over, and whether status announced it in
@@ -174,6 +199,9 @@ func (s *scope) reportGate(d lifecycle.Decision, actErr error, now time.Time, pa
 	reason, message := string(s.verdict.Reason), s.verdict.Message
 	if paused && s.heldByPause(d, actErr) {
 		reason, message = v1alpha1.ActuationPausedReason, pausedMessage+"; otherwise the machine would leave now"
+		if s.stalled != "" {
+			message = askedMessage
+		}
 	}
 	if reason == "" {
 		conditions.Delete(s.scheduled, v1alpha1.DepartureGatedCondition)

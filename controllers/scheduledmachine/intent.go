@@ -43,7 +43,7 @@ func (s *scope) trigger(now time.Time) string {
 func (r *Reconciler) leave(s *scope, d lifecycle.Decision) actuate.Action {
 	i := r.intent(s)
 	i.Reason, i.Grace = v1alpha1.DepartureReason(d.Cause), children.GraceOf(s.scheduled)
-	i.Lane, i.Cycle = v1alpha1.DepartureLane(s.verdict.Lane), s.verdict.Cycle
+	i.Lane, i.Cycle = s.lane(d, i.At), s.verdict.Cycle
 	return r.Actuate.For(i)
 }
 

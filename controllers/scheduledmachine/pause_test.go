@@ -12,13 +12,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // held starts a manager that carries nothing out.
@@ -92,12 +96,29 @@ func TestNothingIsCarriedOut(t *testing.T) {
 			"Depart Deleted", v1alpha1.ActuationPausedReason, true, "delete Machine",
 		},
 		"DeletedByOthers": {
-			"The Machine is Cluster API's by then. Nothing of ours is added.", true,
+			"It waits at our hook, of which package machinehook tells. People see that it does.", true,
 			func(w *world) {
 				m, _ := w.machine()
 				w.Must(w.Client.Delete(w.Context(), m))
 			},
+			"", v1alpha1.ActuationPausedReason, true, "",
+		},
+		"DeletedPastOurHook": {
+			"The Machine is Cluster API's by then. Nothing of ours is added.", true,
+			func(w *world) {
+				m, _ := w.machine()
+				w.Edit(m, func() { delete(m.Annotations, v1alpha1.PreDrainHookAnnotation) })
+				w.Must(w.Client.Delete(w.Context(), m))
+			},
 			"", v1alpha1.ShuttingDownReason, false, "",
+		},
+		"OwnerAsksOnTheNode": {
+			"Package reclaim holds the request, and says so.", true,
+			func(w *world) {
+				w.r.Rush = &wake.Rush{}
+				w.r.Rush.Stall(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "because of a pause", "held")
+			},
+			"", v1alpha1.ActuationPausedReason, true, "",
 		},
 		"Nothing": {
 			"What is settled is not touched.", true, func(*world) {},
@@ -157,6 +178,40 @@ func TestNothingIsCarriedOut(t *testing.T) {
 				}
 				if conditions.Has(w.sm, v1alpha1.DepartureGatedCondition) {
 					t.Errorf("%s\nafter the pause: %v", tc.reason, w.sm.Status.Conditions)
+				}
+			})
+		}
+	}
+}
+
+// TestTheLaneOfWhatIsSuppressed is of a machine whose window ends as was announced, and of one
+// whose schedule somebody edits.
+func TestTheLaneOfWhatIsSuppressed(t *testing.T) {
+	for mode, m := range modes {
+		for name, tc := range map[string]struct {
+			happens func(*world)
+			want    v1alpha1.DepartureLane
+		}{
+			"Announced": {func(w *world) { w.clock.SetTime(monday.Add(10 * time.Hour)) }, v1alpha1.ScheduledLane},
+			"Edited": {func(w *world) {
+				w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.DaysOfWeek = []string{"sun"} })
+			}, v1alpha1.UnscheduledLane},
+			"ClusterGoes": {func(w *world) {
+				w.Edit(w.cluster, func() { w.cluster.Finalizers = []string{clusterv1.ClusterFinalizer} })
+				w.Must(w.Client.Delete(w.Context(), w.cluster))
+			}, v1alpha1.ExemptLane},
+		} {
+			t.Run(mode+name, func(t *testing.T) {
+				w := newWorld(t, nil)
+				w.settle()
+				w.running()
+				out := w.held(&actuate.Gate{Paused: m.paused, DryRun: m.dryRun})
+				tc.happens(w)
+				for range 3 {
+					w.reconcile()
+				}
+				if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), `"lane":"`+string(tc.want)+`"`) {
+					t.Errorf("told %s", out)
 				}
 			})
 		}

@@ -60,11 +60,17 @@ func LeavingSince(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.
 }
 
 // Held reports whether our hook holds a Machine that somebody else deletes: nothing is on
-// record, and its departure has not started. A paused Machine is nobody's to move.
+// record, and its departure has not started.
 func Held(m *clusterv1.Machine, now time.Time) bool {
-	_, hook := m.Annotations[v1alpha1.PreDrainHookAnnotation]
 	_, recorded := DepartureOf(m, now)
-	return hook && !recorded && !m.DeletionTimestamp.IsZero() && !annotations.HasPaused(m)
+	return AtHook(m) && !recorded
+}
+
+// AtHook reports whether our hook holds a Machine that is being deleted, and 5-Spot has to act
+// before its drain. A paused Machine is nobody's to move.
+func AtHook(m *clusterv1.Machine) bool {
+	_, hook := m.Annotations[v1alpha1.PreDrainHookAnnotation]
+	return hook && !m.DeletionTimestamp.IsZero() && !annotations.HasPaused(m)
 }
 
 // earlier is the earlier one of two instants. One that is zero, or cannot be read,
