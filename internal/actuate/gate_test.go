@@ -237,14 +237,22 @@ func TestADepartureIsRecordedOnce(t *testing.T) {
 		deleted bool
 		want    []string
 	}{
-		"ByOthers": {"It is deleted for the Cluster.", v1alpha1.DeletedByOthers, true,
-			[]string{"Depart success 1 id0 pre-drain", "Depart conflict 1 id1 pre-drain", "Depart canceled 1 id1 pre-drain"}},
-		"ForTheSame": {"Two ids would be two departures.", v1alpha1.ClusterDeleted, true,
-			[]string{"Depart success 1 id0 pre-drain", "Depart conflict 1 id1 pre-drain", "Depart canceled 1 id1 pre-drain"}},
-		"NotDeletedYet": {"A cache may not show the deletion either.", v1alpha1.ClusterDeleted, false,
-			[]string{"Depart success 1 id0 pre-drain", "Depart conflict 1 id1 pre-drain", "Depart canceled 1 id1 pre-drain"}},
-		"Owner": {"Who wants it at once waits for no cache.", v1alpha1.ReclaimedByOwner, true,
-			[]string{"Depart success 1 id0 pre-drain", "EmergencyRemove success 1 id1 pre-drain"}},
+		"ByOthers": {
+			"It is deleted for the Cluster.", v1alpha1.DeletedByOthers, true,
+			[]string{"Depart success 1 id0 pre-drain", "Depart conflict 1 id1 pre-drain", "Depart canceled 1 id1 pre-drain"},
+		},
+		"ForTheSame": {
+			"Two ids would be two departures.", v1alpha1.ClusterDeleted, true,
+			[]string{"Depart success 1 id0 pre-drain", "Depart conflict 1 id1 pre-drain", "Depart canceled 1 id1 pre-drain"},
+		},
+		"NotDeletedYet": {
+			"A cache may not show the deletion either.", v1alpha1.ClusterDeleted, false,
+			[]string{"Depart success 1 id0 pre-drain", "Depart conflict 1 id1 pre-drain", "Depart canceled 1 id1 pre-drain"},
+		},
+		"Owner": {
+			"Who wants it at once waits for no cache.", v1alpha1.ReclaimedByOwner, true,
+			[]string{"Depart success 1 id0 pre-drain", "EmergencyRemove success 1 id1 pre-drain"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, out := server.Fixture(t), &bytes.Buffer{}
