@@ -37,11 +37,11 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	case m.DeletionTimestamp.IsZero() && !slices.Contains(m.Finalizers, v1alpha1.ScheduledMachineFinalizer):
 		return m.CreationTimestamp.Time
 	case m.Status.ObservedGeneration < m.Generation:
-		return writer.Last(m.ManagedFields, specFields).Time()
+		return lastChange(m)
+	case m.BeingReclaimed() && !beingServed(m):
+		return writer.Last(m.ManagedFields, requestField).Time()
 	case leaving:
 		return time.Time{}
-	case m.BeingReclaimed() && m.Status.Phase != v1alpha1.PhaseEmergencyRemove:
-		return writer.Last(m.ManagedFields, requestField).Time()
 	}
 	edges := []*metav1.Time{m.Status.NextActivation, m.Status.NextCleanup}
 	if gateOf(m) != nil { // Its window may have closed: a manager keeps it.
@@ -53,6 +53,30 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// lastChange is when somebody last changed what is wanted of m: its spec, or that it exists.
+func lastChange(m *v1alpha1.ScheduledMachine) time.Time {
+	at := writer.Last(m.ManagedFields, specFields).Time()
+	if d := m.DeletionTimestamp; d != nil && d.After(at) {
+		return d.Time
+	}
+	return at
+}
+
+// beingServed reports whether a manager has seen the request of m. Whatever else takes m away
+// has a phase of its own, and its next step may fail.
+func beingServed(m *v1alpha1.ScheduledMachine) bool {
+	switch m.Status.Phase {
+	case v1alpha1.PhaseEmergencyRemove:
+		return true
+	case v1alpha1.PhaseTerminated:
+		return m.Spec.KillSwitch
+	case v1alpha1.PhaseError:
+		return m.Spec.KillSwitch || !m.DeletionTimestamp.IsZero()
+	default:
+		return false
+	}
 }
 
 // doubts says that no manager seems to serve m, if one should have acted long ago.
