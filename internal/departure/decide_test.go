@@ -476,7 +476,7 @@ func TestExplain(t *testing.T) {
 		},
 		"Wipe": {
 			waiting: departure.Waiting{Reason: departure.WipeQuarantine},
-			want:    "Nearly all machines of the Cluster are to leave at once: that has to be confirmed first",
+			want:    "Nearly all machines of the Cluster are to leave at once: that has to be confirmed first, which takes 20 s. If it is a mistake, pause the Cluster now",
 		},
 	} {
 		p.Gates = tc.gates

@@ -14,7 +14,7 @@ func ExplainBurst(latest time.Time) string {
 		latest = whole.Add(time.Second) // Who reads it may rely on it.
 	}
 	return "Many kill switches of the Cluster were turned on at once: that has to be confirmed before this machine is removed, at " +
-		latest.UTC().Format(time.RFC3339) + " at the latest"
+		latest.UTC().Format(time.RFC3339) + " at the latest. If it is a mistake, turn the kill switches off now, or pause the Cluster"
 }
 
 // Explain says in a sentence what w, which is in the plan, waits for. It is for a condition:
@@ -31,7 +31,7 @@ func (p Plan) Explain(w Waiting) string {
 		}
 		return "The manager has begun to lead: it first looks at how many machines there were, and makes sure that no other one leads"
 	case WipeQuarantine:
-		return "Nearly all machines of the Cluster are to leave at once: that has to be confirmed first"
+		return "Nearly all machines of the Cluster are to leave at once: that has to be confirmed first, which takes 20 s. If it is a mistake, pause the Cluster now"
 	default:
 	}
 	if w.InFlight {

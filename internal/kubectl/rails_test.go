@@ -96,7 +96,7 @@ func TestRailsShowsEveryCluster(t *testing.T) {
   stopped         paused    -       Paused            -             it is paused: nothing is done, not even for its owner
   frozen          paused    3h      ActuationPaused   -             Actuation is paused in the manager: nothing is carried out; otherwise: Machine is being created
   alone-machine   held      50s     -                 -             its Machine is being deleted without its ScheduledMachine, and waits for its turn
-  wiped           held      20s     WipeQuarantine    -             Nearly all machines of the Cluster are to leave at once: that has to be confirmed first
+  wiped           held      20s     WipeQuarantine    -             Nearly all machines of the Cluster are to leave at once: that has to be confirmed first, which takes 20 s. If it is a mistake, pause the Cluster now
   due             capped    4m      BlastRadiusCap    -             At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others, until 2025-01-15T17:06:00Z at the latest
   going           leaving   2m      WindowClosed      scheduled     Machine going-machine
   by-hand         leaving   60s     -                 -             its Machine is being deleted, and no departure is on record yet
@@ -236,7 +236,7 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 		"Burst": {
 			"Who turned it on by mistake has until then.", machine("office", kept(departure.KillSwitchBurst, 10*time.Second)),
 			[]string{
-				"State:     Held: its kill switch is on, and it stays until a safety rail lets it go\n", "at 2025-01-15T17:00:20Z at the latest\n",
+				"State:     Held: its kill switch is on, and it stays until a safety rail lets it go\n", "at 2025-01-15T17:00:20Z at the latest. If it is a mistake, turn the kill switches off now, or pause the Cluster\n",
 				`to keep it, turn the kill switch off now: kubectl -n farm patch scheduledmachine/office --type merge -p '{"spec":{"killSwitch":false}}'`,
 			},
 		},
@@ -246,7 +246,26 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 		},
 		"Deleting": {
 			"What is deleted waits, too.", machine("office", going, kept(departure.WipeQuarantine, time.Minute)),
-			[]string{"State:     Deleting: ", "Because:   Nearly all machines of the Cluster are to leave at once"},
+			[]string{
+				"State:     Held: its ScheduledMachine is being deleted, and the machine stays until a safety rail lets it go\n",
+				"Because:   Nearly all machines of the Cluster are to leave at once",
+				"without waiting: kubectl 5spot -n farm give-back office\n",
+			},
+		},
+		"DeletingInABurst": {
+			"To delete it is no way past the wait.", machine("office", going, kept(departure.KillSwitchBurst, 10*time.Second)),
+			[]string{"State:     Held: its kill switch is on"},
+		},
+		"DeletingAndKilled": {
+			"A kill switch waits for nobody but others.", machine("office", going, kept(departure.WipeQuarantine, time.Minute), func(m *v1alpha1.ScheduledMachine) { m.Spec.KillSwitch = true }),
+			[]string{"State:     Deleting: "},
+		},
+		"Wipe": {
+			"Half a minute is short for who has to find the way out.", machine("office", kept(departure.WipeQuarantine, 10*time.Second)),
+			[]string{
+				"which takes 20 s. If it is a mistake, pause the Cluster now\n",
+				`Do:        if the machines are not meant to leave, pause the Cluster now: kubectl -n farm patch cluster prod --type merge -p '{"spec":{"paused":true}}'` + "\n",
+			},
 		},
 	}
 	for name, tc := range cases {

@@ -202,16 +202,17 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	case paused(m):
 		e.Because = "the object has the annotation cluster.x-k8s.io/paused, or its Cluster is paused"
 		return e.set(statePaused, pausedWhy, "ask the people who run the cluster to unpause it")
+	case m.Spec.KillSwitch && burst(m) != nil:
+		e.Because, e.SetBy = burst(m).Message, writer.Last(m.ManagedFields, killSwitchField)
+		return e.set(stateHeld, "its kill switch is on, and it stays until a safety rail lets it go",
+			"wait; to keep it, turn the kill switch off now: "+e.patch(`{"killSwitch":false}`), "to see the others: "+e.rails(m),
+			e.withoutWaiting())
+	case !m.DeletionTimestamp.IsZero() && gateOf(m) != nil && !m.Spec.KillSwitch:
+		return e.held(m, "its ScheduledMachine is being deleted, and the machine stays until a safety rail lets it go")
 	case !m.DeletionTimestamp.IsZero():
 		return e.set(stateDeleting, "the ScheduledMachine is being deleted, and the machine leaves for good", "wait")
 	case m.Spec.KillSwitch:
 		e.Because, e.SetBy = "somebody set spec.killSwitch", writer.Last(m.ManagedFields, killSwitchField)
-		if c := gateOf(m); c != nil && c.Reason == v1alpha1.KillSwitchBurstReason {
-			e.Because = c.Message
-			return e.set(stateHeld, "its kill switch is on, and it stays until a safety rail lets it go",
-				"wait; to keep it, turn the kill switch off now: "+e.patch(`{"killSwitch":false}`), "to see the others: "+e.rails(m),
-				"to have the machine now, without waiting: "+e.command("give-back"))
-		}
 		what := "the kill switch is on: the machine stays away"
 		if !gone(m) {
 			what = "the kill switch is on: the machine is being removed"
@@ -251,13 +252,35 @@ func byTrouble(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 
 // byGate explains what keeps a machine that is to leave.
 func byGate(m *v1alpha1.ScheduledMachine, e *explanation) bool {
+	return gateOf(m) != nil && e.held(m, "it is to leave, and stays until a safety rail lets it go")
+}
+
+// held explains what a gate keeps, in its own words.
+func (e *explanation) held(m *v1alpha1.ScheduledMachine, what string) bool {
 	c := gateOf(m)
-	if c == nil {
-		return false
-	}
 	e.Because = c.Message
-	return e.set(stateHeld, "it is to leave, and stays until a safety rail lets it go", "wait; to see the others: "+e.rails(m),
-		"to have the machine now, without waiting: "+e.command("give-back"))
+	if c.Reason == v1alpha1.WipeQuarantineReason {
+		e.Do = append(e.Do, "if the machines are not meant to leave, pause the Cluster now: "+e.pauseCluster(m))
+	}
+	return e.set(stateHeld, what, "wait; to see the others: "+e.rails(m), e.withoutWaiting())
+}
+
+func (e *explanation) withoutWaiting() string {
+	return "to have the machine now, without waiting: " + e.command("give-back")
+}
+
+// burst returns the condition that keeps a machine whose kill switch is one of many, nil if it
+// is none.
+func burst(m *v1alpha1.ScheduledMachine) *metav1.Condition {
+	if c := gateOf(m); c != nil && c.Reason == v1alpha1.KillSwitchBurstReason {
+		return c
+	}
+	return nil
+}
+
+// pauseCluster is the command line that stops everything of the machine's Cluster.
+func (e *explanation) pauseCluster(m *v1alpha1.ScheduledMachine) string {
+	return fmt.Sprintf("kubectl -n %s patch cluster %s --type merge -p '{\"spec\":{\"paused\":true}}'", e.Namespace, m.Spec.ClusterName)
 }
 
 // rails is the command line that shows what is held of the machine's Cluster.
