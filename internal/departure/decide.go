@@ -18,7 +18,7 @@ func Decide(f Fleet, l Limits) Plan {
 	if p.Cap > 0 {
 		r.starts = max(0, p.Cap-len(started))
 	}
-	for _, c := range inOrder(f.Candidates, f.Now) {
+	for _, c := range InOrder(f.Candidates, f.Now) {
 		if reason, closed := f.Gates.closed(c.Lane); closed {
 			p.Held = append(p.Held, Waiting{Candidate: c, Reason: reason})
 			continue
@@ -83,10 +83,10 @@ func overdue(c Candidate, now time.Time) bool {
 	return !latest.IsZero() && !now.Before(latest)
 }
 
-// inOrder returns the candidates in the order in which they leave: who has waited too long,
+// InOrder returns the candidates in the order in which they leave: who has waited too long,
 // the longest first, and then the least important. Who was refused a moment ago comes after who
 // was not, the last one last: those that cannot leave would else take the turns of all.
-func inOrder(candidates []Candidate, now time.Time) []Candidate {
+func InOrder(candidates []Candidate, now time.Time) []Candidate {
 	ordered := slices.Clone(candidates)
 	slices.SortFunc(ordered, func(a, b Candidate) int {
 		refused, aged := a.refused(now), a.aged(now)

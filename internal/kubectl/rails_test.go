@@ -28,7 +28,7 @@ func kept(reason departure.Reason, ago time.Duration) func(*v1alpha1.ScheduledMa
 		}
 		c := condition("DepartureGated", metav1.ConditionTrue, string(reason), text)
 		c.LastTransitionTime = *in(-ago)
-		m.Status.InSchedule, m.Status.NextCleanup = false, in(-ago)
+		m.Status.InSchedule, m.Status.NextCleanup, m.Status.NextCleanupSince = false, in(-ago), in(-ago-time.Hour)
 		m.Status.Conditions = append(m.Status.Conditions, c)
 	}
 }
@@ -90,6 +90,7 @@ func TestRailsShowsEveryCluster(t *testing.T) {
 		machine("frozen", frozen), machine("stopped", pausedMachine), machine("going", leaving), machine("by-hand"),
 		machine("other", inLab, overdue))
 	const lab = `farm/lab: 1 ScheduledMachine, nothing is kept, and nothing leaves
+  But nobody has acted on other for 5m: is a manager running? One with --watch-filter serves only objects with the label cluster.x-k8s.io/watch-filter.
 `
 	const prod = `farm/prod: 8 ScheduledMachines, 2 paused, 2 held, 1 capped, 3 leaving
   NAME            STATE     SINCE   REASON            LANE          WHY
@@ -101,6 +102,7 @@ func TestRailsShowsEveryCluster(t *testing.T) {
   going           leaving   2m      WindowClosed      scheduled     Machine going-machine
   by-hand         leaving   60s     -                 -             its Machine is being deleted, and no departure is on record yet
   gone-machine    leaving   60s     Deleted           unscheduled   Machine gone-machine
+  Leaves next: due
   Next: office closes in 6h: Wed 2025-01-15 18:00:00 EST (2025-01-15T23:00:00Z)
 `
 	for name, tc := range map[string]struct {
@@ -130,7 +132,7 @@ func TestRailsSaysWhatTheConditionSays(t *testing.T) {
 		departure.ActuationPaused: "paused", departure.ClockSuspect: "held", departure.WarmingUp: "held",
 		departure.WipeQuarantine: "held", departure.BlastRadiusCap: "capped", departure.KillSwitchBurst: "held", "LaterVersion": "held",
 	} {
-		m := machine("office", kept(reason, time.Minute))
+		m := machine("office", kept(reason, 20*time.Second))
 		said := m.Status.Conditions[len(m.Status.Conditions)-1]
 		got := run("", "rails", "-o", "json", fleet(t, metadata(), m))
 		var views []struct {
@@ -278,5 +280,53 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRailsShowsWhoLeavesNext has machines wait that the planner ranks, and not by how long each
+// has waited.
+func TestRailsShowsWhoLeavesNext(t *testing.T) {
+	t.Parallel()
+	ranked := func(priority int32) func(*v1alpha1.ScheduledMachine) {
+		return func(m *v1alpha1.ScheduledMachine) { m.Spec.Priority = &priority }
+	}
+	got := run("", "rails", "-o", "json", fleet(t, metadata(),
+		machine("important", kept(departure.BlastRadiusCap, 9*time.Minute), ranked(90)), machine("late", kept(departure.BlastRadiusCap, 4*time.Minute)),
+		machine("pruned", kept(departure.BlastRadiusCap, 8*time.Minute), deletedAgo(8*time.Minute)), machine("later", kept(departure.BlastRadiusCap, 3*time.Minute)),
+		machine("least", kept(departure.BlastRadiusCap, time.Minute), ranked(1)), machine("aged", kept(departure.BlastRadiusCap, 11*time.Minute), ranked(90), deletedAgo(11*time.Minute))))
+	var views []struct {
+		LeavesNext string
+		Machines   []struct{ Name string }
+	}
+	if err := json.Unmarshal([]byte(got.Out), &views); err != nil || len(views) != 1 {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	var order []string
+	for _, row := range views[0].Machines {
+		order = append(order, row.Name)
+	}
+	if diff := cmp.Diff([]string{"aged", "least", "late", "later", "pruned", "important"}, order); diff != "" || views[0].LeavesNext != "aged" {
+		t.Errorf("next is %q\n-want, +got:\n%s", views[0].LeavesNext, diff)
+	}
+}
+
+// TestRailsSaysWhichDepartureIsLate has departures that are in their budget, over it, and without
+// one.
+func TestRailsSaysWhichDepartureIsLate(t *testing.T) {
+	t.Parallel()
+	patient := func(m *v1alpha1.ScheduledMachine) { m.Spec.GracefulShutdownTimeout = "1h" }
+	got := run("", "rails", fleet(t, metadata(
+		leavingMachine("hangs", v1alpha1.ScheduledMachineDeleted, 7*time.Minute), leavingMachine("drains", v1alpha1.WindowClosed, 5*time.Minute),
+		leavingMachine("patient", v1alpha1.WindowClosed, 6*time.Minute), leavingMachine("killed", v1alpha1.KilledByPerson, 8*time.Minute)),
+		machine("hangs", going), machine("drains", leaving), machine("patient", leaving, patient), machine("killed", killed)))
+	const want = `farm/prod: 4 ScheduledMachines, 4 leaving
+  NAME      STATE     SINCE   REASON         LANE          WHY
+  killed    leaving   8m      KillSwitch     exempt        Machine killed-machine
+  hangs     leaving   7m      Deleted        unscheduled   Machine hangs-machine: late, its grace ended 2m ago; it counts as leaving until its Machine is gone
+  patient   leaving   6m      WindowClosed   scheduled     Machine patient-machine
+  drains    leaving   5m      WindowClosed   scheduled     Machine drains-machine
+`
+	if diff := cmp.Diff(result{Out: want}, got); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
 	}
 }

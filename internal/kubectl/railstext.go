@@ -22,8 +22,14 @@ func (c *clusterRails) text(now time.Time) string {
 		}
 		text += columns(lines...)
 	}
+	if c.LeavesNext != "" {
+		text += "  Leaves next: " + c.LeavesNext + "\n"
+	}
 	if n := c.Next; n != nil {
 		text += fmt.Sprintf("  Next: %s closes %s: %s (%s)\n", n.Name, relative(n.At.Time, now), plan.Local(n.At.Time, n.zone), n.At.UTC().Format(time.RFC3339))
+	}
+	for _, line := range sentences(c.Doubts) {
+		text += "  " + line + "\n"
 	}
 	return text
 }
@@ -60,6 +66,9 @@ func (r *railed) text(now time.Time) string {
 	why := r.Message
 	if why == "" {
 		why = "Machine " + r.Machine
+	}
+	if r.GraceEnded != nil {
+		why += fmt.Sprintf(": late, its grace ended %s ago; it counts as leaving until its Machine is gone", duration.HumanDuration(now.Sub(r.GraceEnded.Time)))
 	}
 	return "  " + strings.Join([]string{r.Name, string(r.State), since, orDash(r.Reason), orDash(string(r.Lane)), indent(why, "  \t\t\t\t\t")}, "\t")
 }

@@ -4,6 +4,7 @@ package kubectl
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
 // clusterRails is what rails shows of a Cluster. Its JSON is an API.
@@ -25,8 +28,22 @@ type clusterRails struct {
 	Machines []railed `json:"machines"`
 	// LeavingUnknown says that Machines could not be read: others may be leaving, too.
 	LeavingUnknown bool `json:"leavingUnknown,omitempty"`
+	// LeavesNext is the first of those that wait for others, absent if none does.
+	LeavesNext string `json:"leavesNext,omitempty"`
 	// Next is whose window closes next, absent if none does.
 	Next *closing `json:"next,omitempty"`
+	// Doubts say that no manager seems to serve the Cluster.
+	Doubts []string `json:"doubts,omitempty"`
+
+	candidates []departure.Candidate
+	unserved   []unserved
+}
+
+// unserved is a machine on which a manager should have acted long ago.
+type unserved struct {
+	*v1alpha1.ScheduledMachine
+
+	since time.Time
 }
 
 // railed is a machine that is kept, or leaves.
@@ -41,6 +58,8 @@ type railed struct {
 	Machine  string                 `json:"machine,omitempty"`
 	Lane     v1alpha1.DepartureLane `json:"lane,omitempty"`
 	ActionID string                 `json:"actionID,omitempty"`
+	// GraceEnded is when the budget of a departure ended that is late, absent if it is not.
+	GraceEnded *metav1.Time `json:"graceEnded,omitempty"`
 }
 
 // closing is the end of a window.
@@ -50,6 +69,9 @@ type closing struct {
 
 	zone *time.Location
 }
+
+// defaultGrace is the budget of a departure where the spec names none.
+const defaultGrace = "5m"
 
 // railsState is what a rail does to a machine.
 type railsState string
@@ -95,18 +117,23 @@ func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known 
 	for _, m := range objects {
 		c, key := of(m.Namespace, m.Spec.ClusterName), types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
 		c.Total++
+		if since, doubted := doubtedSince(m, now); doubted {
+			c.unserved = append(c.unserved, unserved{m, since})
+		}
 		left, leaves := departing[key]
 		switch row, kept := keptOf(m); {
 		case kept:
 			row.Machine, row.Lane, row.ActionID = left.Machine, left.Lane, left.ActionID
+			c.candidates = append(c.candidates, candidateOf(m, now))
 			c.Machines = append(c.Machines, row)
 		case leaves:
+			left.late(m, now)
 			c.Machines = append(c.Machines, left)
 		default:
 			c.closes(m, now)
 		}
 	}
-	return sorted(clusters)
+	return sorted(clusters, now)
 }
 
 // keptOf says what keeps a machine, and false if nothing does.
@@ -161,6 +188,17 @@ func (m *ourMachine) alone(d railed) railed {
 	return d
 }
 
+// late notes that a departure of m has used up its budget. Nobody has one who leaves at once.
+func (r *railed) late(m *v1alpha1.ScheduledMachine, now time.Time) {
+	grace, err := schedule.ParseDuration(cmp.Or(m.Spec.GracefulShutdownTimeout, defaultGrace))
+	if err != nil || r.Lane == "" || r.Lane == v1alpha1.ExemptLane {
+		return
+	}
+	if ended := r.since().Add(grace); now.Sub(ended) >= patience {
+		r.GraceEnded = &metav1.Time{Time: ended}
+	}
+}
+
 // closes keeps whose window closes first.
 func (c *clusterRails) closes(m *v1alpha1.ScheduledMachine, now time.Time) {
 	at := m.Status.NextCleanup
@@ -173,20 +211,52 @@ func (c *clusterRails) closes(m *v1alpha1.ScheduledMachine, now time.Time) {
 	}
 }
 
-func sorted(clusters map[types.NamespacedName]*clusterRails) []clusterRails {
+func sorted(clusters map[types.NamespacedName]*clusterRails, now time.Time) []clusterRails {
 	views := make([]clusterRails, 0, len(clusters))
 	for _, c := range clusters {
-		slices.SortFunc(c.Machines, func(a, b railed) int {
-			return cmp.Or(
-				cmp.Compare(slices.Index(railsStates, a.State), slices.Index(railsStates, b.State)),
-				a.since().Compare(b.since()), cmp.Compare(a.Name, b.Name))
-		})
+		c.order(now)
+		c.doubt(now)
 		views = append(views, *c)
 	}
 	slices.SortFunc(views, func(a, b clusterRails) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Cluster, b.Cluster))
 	})
 	return views
+}
+
+// order puts those first on which nothing is done, and those that wait in the planner's order.
+func (c *clusterRails) order(now time.Time) {
+	place := map[string]int{}
+	for i, waits := range departure.InOrder(c.candidates, now) {
+		place[waits.Name] = i
+	}
+	slices.SortFunc(c.Machines, func(a, b railed) int {
+		if by := cmp.Compare(slices.Index(railsStates, a.State), slices.Index(railsStates, b.State)); by != 0 {
+			return by
+		}
+		if a.State == railCapped {
+			return cmp.Compare(place[c.Namespace+"/"+a.Name], place[c.Namespace+"/"+b.Name])
+		}
+		return cmp.Or(a.since().Compare(b.since()), cmp.Compare(a.Name, b.Name))
+	})
+	if first := slices.IndexFunc(c.Machines, func(r railed) bool { return r.State == railCapped }); first >= 0 {
+		c.LeavesNext = c.Machines[first].Name
+	}
+}
+
+// doubt names who has waited longest for a manager.
+func (c *clusterRails) doubt(now time.Time) {
+	if len(c.unserved) == 0 {
+		return
+	}
+	longest := slices.MinFunc(c.unserved, func(a, b unserved) int {
+		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.Name, b.Name))
+	})
+	whom := longest.Name
+	if others := len(c.unserved) - 1; others > 0 {
+		whom += fmt.Sprintf(" and %d more", others)
+	}
+	c.Doubts = []string{doubt(whom, longest.ScheduledMachine, longest.since, now)}
 }
 
 func (r *railed) since() time.Time {

@@ -12,6 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
@@ -31,6 +33,7 @@ const patience = 30 * time.Second
 // are the API server's.
 func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	leaving := !m.DeletionTimestamp.IsZero() || m.Spec.KillSwitch
+	kept := gateEnds(m, now)
 	switch {
 	case paused(m), suppressed(m) != nil: // It says so itself.
 		return time.Time{}
@@ -40,6 +43,8 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 		return lastChange(m)
 	case m.BeingReclaimed() && !beingServed(m):
 		return writer.Last(m.ManagedFields, requestField).Time()
+	case !kept.IsZero() && kept.Before(now):
+		return kept
 	case leaving:
 		return time.Time{}
 	}
@@ -53,6 +58,39 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// gateEnds is when the rail that keeps m lets it go at the latest, zero if it may keep it for any
+// time.
+func gateEnds(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
+	switch c := gateOf(m); {
+	case c == nil:
+		return time.Time{}
+	case c.Reason == v1alpha1.KillSwitchBurstReason:
+		return rails.KillLatest(c.LastTransitionTime.Time)
+	case c.Reason == v1alpha1.BlastRadiusCapReason:
+		return candidateOf(m, now).Latest()
+	default:
+		return time.Time{}
+	}
+}
+
+// candidateOf is what the planner knows of a machine that a rail keeps, as far as its status
+// tells. It does not tell how often its deletion was refused.
+func candidateOf(m *v1alpha1.ScheduledMachine, now time.Time) departure.Candidate {
+	c := departure.Candidate{Name: m.Namespace + "/" + m.Name, Lane: departure.Unscheduled, Priority: m.PriorityOrDefault()}
+	if gate := gateOf(m); gate != nil {
+		c.Since = gate.LastTransitionTime.Time
+	}
+	end, since := m.Status.NextCleanup, m.Status.NextCleanupSince
+	if end == nil || since == nil || end.After(now) || !m.DeletionTimestamp.IsZero() {
+		return c
+	}
+	told := rails.Announcement{End: end.Time, Since: since.Time, Generation: m.Status.ObservedGeneration}
+	if told.Covers(end.Time, m.Generation) {
+		c.Lane, c.End, c.Since = departure.Scheduled, end.Time, end.Time
+	}
+	return c
 }
 
 // lastChange is when somebody last changed what is wanted of m: its spec, or that it exists.
@@ -81,11 +119,21 @@ func beingServed(m *v1alpha1.ScheduledMachine) bool {
 
 // doubts says that no manager seems to serve m, if one should have acted long ago.
 func doubts(m *v1alpha1.ScheduledMachine, now time.Time) []string {
-	since := waitingSince(m, now)
-	if since.IsZero() || now.Sub(since) < patience {
+	since, doubted := doubtedSince(m, now)
+	if !doubted {
 		return nil
 	}
-	return []string{fmt.Sprintf("nobody has acted on it for %s: %s", duration.HumanDuration(now.Sub(since)), whichManager(m))}
+	return []string{doubt("it", m, since, now)}
+}
+
+// doubtedSince is since when a manager should have acted on m, and whether that is long ago.
+func doubtedSince(m *v1alpha1.ScheduledMachine, now time.Time) (time.Time, bool) {
+	since := waitingSince(m, now)
+	return since, !since.IsZero() && now.Sub(since) >= patience
+}
+
+func doubt(whom string, m *v1alpha1.ScheduledMachine, since, now time.Time) string {
+	return fmt.Sprintf("nobody has acted on %s for %s: %s", whom, duration.HumanDuration(now.Sub(since)), whichManager(m))
 }
 
 // whichManager asks for a manager that should serve m.

@@ -64,7 +64,16 @@ func TestDoubtsThatAnybodyIsThere(t *testing.T) {
 			"The spec is old, and its deletion is not.", machine("office", deletedAgo(5*time.Second), wroteAgo(spec, time.Hour), unseenChange), "",
 		},
 		"DeletedUnseen": {"It counts from the deletion.", machine("office", deletedAgo(5*time.Minute), wroteAgo(spec, time.Hour), unseenChange), "5m"},
-		"Departs":       {"A departure may take its time.", machine("office", deletedAgo(time.Hour), leaving), ""},
+		"CappedForTooLong": {
+			"After ten minutes it leaves, however many do.", machine("office", kept(departure.BlastRadiusCap, 12*time.Minute)), "2m",
+		},
+		"CappedInTime": {"It may wait that long.", machine("office", kept(departure.BlastRadiusCap, 10*time.Minute)), ""},
+		"CappedUnannounced": {
+			"It may wait for any time.", machine("office", kept(departure.BlastRadiusCap, time.Hour), deletedAgo(time.Hour)), "",
+		},
+		"BurstIsOver": {"After half a minute it is served.", machine("office", kept(departure.KillSwitchBurst, 90*time.Second)), "60s"},
+		"Burst":       {"It may wait that long.", machine("office", kept(departure.KillSwitchBurst, 30*time.Second)), ""},
+		"Departs":     {"A departure may take its time.", machine("office", deletedAgo(time.Hour), leaving), ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
