@@ -76,7 +76,7 @@ func TestPeopleAreToldOnceAMinute(t *testing.T) {
 		told = append(told, w.events()...)
 		w.after(2 * time.Second)
 	}
-	if len(told) != 1 || !strings.HasPrefix(told[0], "Warning "+v1alpha1.DepartureCapEngagedEvent+" 1 machines that are to leave wait for others: at most 2 of 40 start to leave within 10s") {
+	if len(told) != 1 || !strings.HasPrefix(told[0], "Warning "+v1alpha1.DepartureCapEngagedEvent+" Machines that are to leave and wait for others: 1; at most 2 of 40 start to leave within 10s") {
 		t.Errorf("told %q", told)
 	}
 	w.after(time.Minute)

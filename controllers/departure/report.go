@@ -33,7 +33,7 @@ func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluste
 	}
 	r.mu.Unlock()
 	if fresh {
-		r.tell(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "%d machines that are to leave wait for others: %s", len(p.Deferred), limit(p))
+		r.tell(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "Machines that are to leave and wait for others: %d; %s", len(p.Deferred), limit(p))
 	}
 }
 

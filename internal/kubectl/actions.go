@@ -5,6 +5,7 @@ package kubectl
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,7 +84,7 @@ func (a *action) text() string {
 		what += ", " + a.Lane
 	}
 	if a.GraceSeconds > 0 {
-		what += fmt.Sprintf(", %s of grace", time.Duration(a.GraceSeconds)*time.Second)
+		what += fmt.Sprintf(", %s of grace", seconds(a.GraceSeconds))
 	}
 	if len(a.Before) > 0 {
 		what += fmt.Sprintf("; after %s in %s", a.before(), duration.HumanDuration(a.Time.Sub(a.First)))
@@ -105,3 +106,11 @@ func (a *action) before() string {
 
 // oneLine keeps what others wrote from looking like a line of ours.
 func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "\ufffd") }
+
+// seconds is a length of time for people, also one that is longer than a Duration can be.
+func seconds(n int64) string {
+	if d := time.Duration(n) * time.Second; int64(d/time.Second) == n {
+		return d.String()
+	}
+	return strconv.FormatInt(n, 10) + "s"
+}

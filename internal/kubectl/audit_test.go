@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -258,6 +259,17 @@ func TestAuditRefusesWordsThatItDoesNotKnow(t *testing.T) {
 		got := run("", slices.Concat([]string{"audit"}, args)...)
 		if got.Code != 2 || !strings.Contains(got.Err, "write ") {
 			t.Errorf("%v: %+v", args, got)
+		}
+	}
+}
+
+// TestAuditOfAGraceBeyondAnyTime has somebody else have written the file.
+func TestAuditOfAGraceBeyondAnyTime(t *testing.T) {
+	t.Parallel()
+	for grace, want := range map[int64]string{math.MaxInt64: "9223372036854775807s", 9_223_372_037: "9223372037s", 90: "1m30s"} {
+		got := run(logged(time.Hour, "a1", audit.Success, func(l *audit.Line) { l.GraceSeconds = grace }), "audit", "-")
+		if !strings.Contains(got.Out, ", "+want+" of grace;") {
+			t.Errorf("want %s in %+v", want, got)
 		}
 	}
 }

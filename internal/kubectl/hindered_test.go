@@ -52,6 +52,12 @@ func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 			[]string{"Note:      " + provider},
 			"",
 		},
+		"ClusterMissing": {
+			"Who is deleted reads that its Cluster is not there.",
+			machine("office", going, status(condition(v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, v1alpha1.ReferencesInvalidReason, "Cluster prod does not exist"))),
+			[]string{"Deleting: ", "Note:      Cluster prod does not exist\n"},
+			"",
+		},
 		"NotServed": {
 			"A label is missing, and no network is broken.",
 			machine("office", status(condition(v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionFalse, v1alpha1.ClusterNotServedReason, "label the Cluster"))),

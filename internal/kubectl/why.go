@@ -243,7 +243,7 @@ func byTrouble(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		e.Because = c.Message
 		return e.set(stateBlocked, "it waits for another ScheduledMachine that names the same host", "show the line Because to the people who run the cluster")
 	}
-	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ReferencesValidCondition); c != nil && c.Status == metav1.ConditionFalse {
+	if c := invalid(m); c != nil {
 		e.Because = c.Message
 		return e.set(stateBlocked, "something that it needs is missing or belongs to somebody else", "show the line Because to the people who run the cluster")
 	}
@@ -306,6 +306,15 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	}
 }
 
+// invalid says what of the spec cannot be used, such as a Cluster that is missing; nil if nothing.
+func invalid(m *v1alpha1.ScheduledMachine) *metav1.Condition {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ReferencesValidCondition)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return nil
+	}
+	return c
+}
+
 // hostClaimed says who else names the host, nil if nobody is known to.
 func hostClaimed(m *v1alpha1.ScheduledMachine) *metav1.Condition {
 	return meta.FindStatusCondition(m.Status.Conditions, v1alpha1.HostClaimedCondition)
@@ -325,6 +334,9 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 	}
 	e.Notes = append(e.Notes, heard(m, e.command("give-back"))...)
 	if c := hostClaimed(m); c != nil && c.Message != e.Because {
+		e.Notes = append(e.Notes, c.Message)
+	}
+	if c := invalid(m); c != nil && c.Message != e.Because {
 		e.Notes = append(e.Notes, c.Message)
 	}
 	if e.view.Stale {
