@@ -149,13 +149,25 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen
 			return false, nil
 		}
 		last = step
-		return done, write(o.Out, fmt.Sprintf("%s  %s\n", o.Now().Format(time.TimeOnly), step))
+		text := fmt.Sprintf("%s  %s\n", o.Now().Format(time.TimeOnly), step)
+		if done {
+			text += strings.Join(append(sentences(shared(m)), ""), "\n")
+		}
+		return done, write(o.Out, text)
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return failed(name, fmt.Errorf("not given back after %s, but the request stands: %s; see kubectl 5spot why %s",
 			&g.timeout, strings.Join(slices.Concat([]string{last}, hindrances(seen, last), doubts(seen, o.Now())), "; "), name))
 	}
 	return err
+}
+
+// shared says that another ScheduledMachine may still have the host of m, which may be nil.
+func shared(m *v1alpha1.ScheduledMachine) []string {
+	if m == nil || hostClaimed(m) == nil {
+		return nil
+	}
+	return []string{"the host may still be in the cluster through another ScheduledMachine, see kubectl 5spot why of that one: " + hostClaimed(m).Message}
 }
 
 // progress is where a machine stands on its way back.

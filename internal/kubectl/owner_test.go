@@ -186,6 +186,17 @@ func TestGiveBackWaits(t *testing.T) {
 				"17:00:00  the schedule is off\n" +
 				"17:00:00  given back: the schedule is off, and the machine has left the cluster\n"},
 		},
+		"OfTwoThatShareAHost": {
+			"Only what this one had is known to be gone.",
+			[]*v1alpha1.ScheduledMachine{machine("office", reclaimed(ada), func(m *v1alpha1.ScheduledMachine) {
+				m.Status.Conditions = append(m.Status.Conditions, condition(v1alpha1.HostClaimedCondition, metav1.ConditionTrue, v1alpha1.ClaimedFirstReason, "The host is also named by ScheduledMachine desk"))
+			})},
+			nil,
+			result{Out: takeBack +
+				"17:00:00  the request is recorded\n" +
+				"17:00:00  given back: the schedule is off, and the machine has left the cluster\n" +
+				"But the host may still be in the cluster through another ScheduledMachine, see kubectl 5spot why of that one: The host is also named by ScheduledMachine desk.\n"},
+		},
 		"Withdrawn": {
 			"What no longer comes is not waited for.",
 			[]*v1alpha1.ScheduledMachine{machine("office")},
