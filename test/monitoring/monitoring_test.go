@@ -37,6 +37,8 @@ var faults = map[string]string{
 	"FivespotMachinesInError":               `fivespot_machines{phase="Error",namespace="farm",cluster="prod"} 1`,
 	"FivespotMachinesNotReady":              `fivespot_machine_conditions{condition="Ready",status="False",namespace="farm",cluster="prod"} 1`,
 	"FivespotActuationPaused":               `fivespot_actuation_paused 1`,
+	"FivespotOwnerWaitsForPause":            "fivespot_actuation_paused 1 3600000\nfivespot_actions_suppressed_total{kind=\"EmergencyRemove\"} 1 3600000",
+	"FivespotDeparturesWait":                `fivespot_departure_oldest_deferred_seconds{cluster="farm/prod"} 1200`,
 	"FivespotDeparturesCapped":              `fivespot_departures_capped_total{cluster="farm/prod",lane="unscheduled"} 40 3600000`,
 	"FivespotWipeQuarantined":               `fivespot_wipe_quarantined{cluster="farm/prod"} 1 3600000`,
 	"FivespotClockSkew":                     `fivespot_clock_skew_seconds -45`,
