@@ -483,5 +483,8 @@ func TestExplain(t *testing.T) {
 		if got := p.Explain(tc.waiting); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
+		if got := departure.Told(tc.want); !got.Equal(tc.waiting.Latest()) {
+			t.Errorf("%s: who reads it is told %s", name, got)
+		}
 	}
 }

@@ -4,8 +4,12 @@ package departure
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
+
+// atLatest follows the time that a sentence names.
+const atLatest = " at the latest"
 
 // ExplainBurst says in a sentence what a machine waits for that is removed at latest because
 // of its kill switch.
@@ -14,7 +18,7 @@ func ExplainBurst(latest time.Time) string {
 		latest = whole.Add(time.Second) // Who reads it may rely on it.
 	}
 	return "Many kill switches of the Cluster were turned on at once: that has to be confirmed before this machine is removed, at " +
-		latest.UTC().Format(time.RFC3339) + " at the latest. If it is a mistake, turn the kill switches off now, or pause the Cluster"
+		latest.UTC().Format(time.RFC3339) + atLatest + ". If it is a mistake, turn the kill switches off now, or pause the Cluster"
 }
 
 // Explain says in a sentence what w, which is in the plan, waits for. It is for a condition:
@@ -39,7 +43,18 @@ func (p Plan) Explain(w Waiting) string {
 	}
 	text := fmt.Sprintf("At most %s of the Cluster's machines, but always one, start to leave within %s: it waits for others", p.Limits.Cap.percent(), Window)
 	if latest := w.Latest(); !latest.IsZero() {
-		text += ", until " + latest.UTC().Format(time.RFC3339) + " at the latest"
+		text += ", until " + latest.UTC().Format(time.RFC3339) + atLatest
 	}
 	return text
+}
+
+// Told returns when a machine leaves at the latest by a sentence of Explain or ExplainBurst, zero
+// if it names no time.
+func Told(sentence string) time.Time {
+	before, _, _ := strings.Cut(sentence, atLatest)
+	at, err := time.Parse(time.RFC3339, before[strings.LastIndex(before, " ")+1:])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
 }

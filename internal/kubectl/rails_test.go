@@ -28,7 +28,7 @@ func kept(reason departure.Reason, ago time.Duration) func(*v1alpha1.ScheduledMa
 		}
 		c := condition("DepartureGated", metav1.ConditionTrue, string(reason), text)
 		c.LastTransitionTime = *in(-ago)
-		m.Status.InSchedule, m.Status.NextCleanup, m.Status.NextCleanupSince = false, in(-ago), in(-ago-time.Hour)
+		m.Status.InSchedule, m.Status.NextCleanup = false, in(-ago)
 		m.Status.Conditions = append(m.Status.Conditions, c)
 	}
 }
@@ -74,6 +74,12 @@ func metadata(items ...metav1.PartialObjectMetadata) metav1.PartialObjectMetadat
 	return metav1.PartialObjectMetadataList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}, Items: items,
 	}
+}
+
+// unannounced is a machine that leaves in its turn, whenever that is.
+func unannounced(m *v1alpha1.ScheduledMachine) {
+	c := &m.Status.Conditions[len(m.Status.Conditions)-1]
+	c.Message, _, _ = strings.Cut(c.Message, ", until")
 }
 
 func inLab(m *v1alpha1.ScheduledMachine) { m.Spec.ClusterName = "lab" }
@@ -292,8 +298,8 @@ func TestRailsShowsWhoLeavesNext(t *testing.T) {
 	}
 	got := run("", "rails", "-o", "json", fleet(t, metadata(),
 		machine("important", kept(departure.BlastRadiusCap, 9*time.Minute), ranked(90)), machine("late", kept(departure.BlastRadiusCap, 4*time.Minute)),
-		machine("pruned", kept(departure.BlastRadiusCap, 8*time.Minute), deletedAgo(8*time.Minute)), machine("later", kept(departure.BlastRadiusCap, 3*time.Minute)),
-		machine("least", kept(departure.BlastRadiusCap, time.Minute), ranked(1)), machine("aged", kept(departure.BlastRadiusCap, 11*time.Minute), ranked(90), deletedAgo(11*time.Minute))))
+		machine("pruned", kept(departure.BlastRadiusCap, 8*time.Minute), unannounced), machine("later", kept(departure.BlastRadiusCap, 3*time.Minute)),
+		machine("least", kept(departure.BlastRadiusCap, time.Minute), ranked(1)), machine("aged", kept(departure.BlastRadiusCap, 11*time.Minute), ranked(90), unannounced)))
 	var views []struct {
 		LeavesNext string
 		Machines   []struct{ Name string }

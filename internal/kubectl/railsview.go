@@ -124,7 +124,7 @@ func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known 
 		switch row, kept := keptOf(m); {
 		case kept:
 			row.Machine, row.Lane, row.ActionID = left.Machine, left.Lane, left.ActionID
-			c.candidates = append(c.candidates, candidateOf(m, now))
+			c.candidates = append(c.candidates, candidateOf(m))
 			c.Machines = append(c.Machines, row)
 		case leaves:
 			left.late(m, now)

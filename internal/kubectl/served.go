@@ -13,7 +13,6 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
@@ -33,7 +32,7 @@ const patience = 30 * time.Second
 // are the API server's.
 func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	leaving := !m.DeletionTimestamp.IsZero() || m.Spec.KillSwitch
-	kept := gateEnds(m, now)
+	kept := gateEnds(m)
 	switch {
 	case paused(m), suppressed(m) != nil: // It says so itself.
 		return time.Time{}
@@ -60,35 +59,26 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// gateEnds is when the rail that keeps m lets it go at the latest, zero if it may keep it for any
-// time.
-func gateEnds(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
-	switch c := gateOf(m); {
-	case c == nil:
-		return time.Time{}
-	case c.Reason == v1alpha1.KillSwitchBurstReason:
-		return rails.KillLatest(c.LastTransitionTime.Time)
-	case c.Reason == v1alpha1.BlastRadiusCapReason:
-		return candidateOf(m, now).Latest()
-	default:
+// gateEnds is when the rail that keeps m lets it go at the latest, by the planner's own words; zero
+// if it may keep it for any time.
+func gateEnds(m *v1alpha1.ScheduledMachine) time.Time {
+	c := gateOf(m)
+	if c == nil {
 		return time.Time{}
 	}
+	return departure.Told(c.Message)
 }
 
-// candidateOf is what the planner knows of a machine that a rail keeps, as far as its status
+// candidateOf is what the planner knows of a machine that waits for others, as far as its status
 // tells. It does not tell how often its deletion was refused.
-func candidateOf(m *v1alpha1.ScheduledMachine, now time.Time) departure.Candidate {
+func candidateOf(m *v1alpha1.ScheduledMachine) departure.Candidate {
 	c := departure.Candidate{Name: m.Namespace + "/" + m.Name, Lane: departure.Unscheduled, Priority: m.PriorityOrDefault()}
 	if gate := gateOf(m); gate != nil {
 		c.Since = gate.LastTransitionTime.Time
 	}
-	end, since := m.Status.NextCleanup, m.Status.NextCleanupSince
-	if end == nil || since == nil || end.After(now) || !m.DeletionTimestamp.IsZero() {
-		return c
-	}
-	told := rails.Announcement{End: end.Time, Since: since.Time, Generation: m.Status.ObservedGeneration}
-	if told.Covers(end.Time, m.Generation) {
-		c.Lane, c.End, c.Since = departure.Scheduled, end.Time, end.Time
+	if latest := gateEnds(m); !latest.IsZero() {
+		c.Lane, c.End = departure.Scheduled, latest.Add(-departure.Patience)
+		c.Since = c.End
 	}
 	return c
 }

@@ -69,7 +69,12 @@ func TestDoubtsThatAnybodyIsThere(t *testing.T) {
 		},
 		"CappedInTime": {"It may wait that long.", machine("office", kept(departure.BlastRadiusCap, 10*time.Minute)), ""},
 		"CappedUnannounced": {
-			"It may wait for any time.", machine("office", kept(departure.BlastRadiusCap, time.Hour), deletedAgo(time.Hour)), "",
+			"It may wait for any time.", machine("office", kept(departure.BlastRadiusCap, time.Hour), unannounced), "",
+		},
+		"BurstAfterAnotherRail": {
+			"The condition is older than what it says.", machine("office", kept(departure.KillSwitchBurst, 10*time.Second), func(m *v1alpha1.ScheduledMachine) {
+				m.Status.Conditions[len(m.Status.Conditions)-1].LastTransitionTime = *in(-time.Hour)
+			}), "",
 		},
 		"BurstIsOver": {"After half a minute it is served.", machine("office", kept(departure.KillSwitchBurst, 90*time.Second)), "60s"},
 		"Burst":       {"It may wait that long.", machine("office", kept(departure.KillSwitchBurst, 30*time.Second)), ""},

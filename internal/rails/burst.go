@@ -34,9 +34,6 @@ type flip struct {
 	looks tally
 }
 
-// KillLatest is when a kill switch is served at the latest that was seen for the first time then.
-func KillLatest(seen time.Time) time.Time { return seen.Add(burstDeadline) }
-
 // KillSwitches are those of one Cluster at one instant.
 type KillSwitches struct {
 	// Now is that instant.
@@ -87,7 +84,7 @@ func (b Burst) Judge(k KillSwitches) (Burst, KillPlan) {
 func (b Burst) Until(name string) time.Time {
 	for _, f := range b.flips {
 		if f.waits && f.name == name {
-			return KillLatest(f.seen)
+			return f.seen.Add(burstDeadline)
 		}
 	}
 	return time.Time{}
@@ -150,5 +147,5 @@ func (f *flip) next() time.Time {
 	if f.looks.n == 0 {
 		return f.seen
 	}
-	return departure.Sooner(f.looks.next(), KillLatest(f.seen))
+	return departure.Sooner(f.looks.next(), f.seen.Add(burstDeadline))
 }
