@@ -85,7 +85,7 @@ func TestTheEndOfARivalWakes(t *testing.T) {
 	w.run()
 	w.Must(w.Client.Delete(t.Context(), rival))
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-		w.Read(w.sm)
+		w.Read(w.sm) //nolint:contextcheck // a Fixture has the context of its test
 		return conditions.IsTrue(w.sm, v1alpha1.OwnerProtectedCondition), nil
 	})
 	if err != nil {

@@ -200,11 +200,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	if actErr == nil && s.pending != nothing {
 		r.observeLag(s, r.Clock.Now())
 	}
-	keepErr := actuate.IgnoreSuppressed(errors.Join(r.withdraw(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
-	keepLater := apierrors.IsConflict(keepErr)
-	if keepLater {
-		keepErr = nil // What we put back is put back later. Nobody waits for it: not the owner, nor the window's edge.
-	}
+	keepLater, keepErr := r.keep(ctx, s, d)
 	if actErr == nil && keepErr == nil && (d.Action == lifecycle.Release || s.pending != nothing) {
 		next := d.Recheck
 		if s.pending == follows {
@@ -220,6 +216,16 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 		next.priority = onTime
 	}
 	return next, err
+}
+
+// keep puts back what is ours, and reports whether that has to be tried again later: nobody waits
+// for it, not the owner, nor the window's edge.
+func (r *Reconciler) keep(ctx context.Context, s *scope, d lifecycle.Decision) (later bool, err error) {
+	err = actuate.IgnoreSuppressed(errors.Join(r.withdraw(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
+	if apierrors.IsConflict(err) {
+		return true, nil
+	}
+	return false, err
 }
 
 // decide is what to do at now, and when to look again: also when a tool has been named for

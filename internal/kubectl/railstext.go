@@ -14,24 +14,25 @@ import (
 
 // text is a Cluster for people: how many, which, and what comes next.
 func (c *clusterRails) text(now time.Time) string {
-	text := fmt.Sprintf("%s/%s: %s\n", c.Namespace, c.Cluster, c.counts())
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s/%s: %s\n", c.Namespace, c.Cluster, c.counts())
 	if len(c.Machines) > 0 {
 		lines := []string{"  NAME\tSTATE\tSINCE\tREASON\tLANE\tWHY"}
 		for i := range c.Machines {
 			lines = append(lines, c.Machines[i].text(now))
 		}
-		text += columns(lines...)
+		text.WriteString(columns(lines...))
 	}
 	if c.LeavesNext != "" {
-		text += "  Leaves next: " + c.LeavesNext + "\n"
+		fmt.Fprintf(&text, "  Leaves next: %s\n", c.LeavesNext)
 	}
 	if n := c.Next; n != nil {
-		text += fmt.Sprintf("  Next: %s closes %s: %s (%s)\n", n.Name, relative(n.At.Time, now), plan.Local(n.At.Time, n.zone), n.At.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&text, "  Next: %s closes %s: %s (%s)\n", n.Name, relative(n.At.Time, now), plan.Local(n.At.Time, n.zone), n.At.UTC().Format(time.RFC3339))
 	}
 	for _, line := range sentences(c.Doubts) {
-		text += "  " + line + "\n"
+		fmt.Fprintf(&text, "  %s\n", line)
 	}
-	return text
+	return text.String()
 }
 
 // counts says how many machines there are, and how many of them are in which state.
