@@ -62,36 +62,54 @@ func benchCrowd(ctx context.Context, b *bench) error {
 		if err != nil {
 			return fmt.Errorf("gathering %d machines: %w", r.lab.crowd+r.lab.deferred, err)
 		}
-		quiet, err := r.repeat(ctx, runs, r.once)
+		idle, err := r.alone(ctx, runs)
 		if err != nil {
 			return err
 		}
-		freed := spread("idle: exec → infrastructure deleted", pick(quiet, toFreed))
-		idle := r.lab.judge("idle", quiet)
-		r.lab.add(idle)
-		r.lab.add(freed)
-		drained, err := r.repeat(ctx, min(runs, drainRuns), r.midDrain)
-		if err != nil {
-			return fmt.Errorf("reclaiming mid-drain: %w", err)
-		}
-		r.lab.add(spread("mid-drain: exec → infrastructure deleted", pick(drained, toFreed)).against("idle", freed))
-		if err := r.drain(ctx, crowd); err != nil {
-			return fmt.Errorf("draining %d machines: %w", len(crowd), err)
-		}
-		if err := r.behind(ctx, runs, fmt.Sprintf("%d drains", len(crowd)), idle); err != nil {
+		if err := r.behindAll(ctx, runs, crowd, kept, idle); err != nil {
 			return err
-		}
-		if err := r.keep(ctx, kept); err != nil {
-			return fmt.Errorf("keeping %d machines: %w", len(kept), err)
-		}
-		if err := r.behind(ctx, runs, fmt.Sprintf("%d drains and %d deferred", len(crowd), len(kept)), idle); err != nil {
-			return err
-		}
-		if err := r.release(ctx, kept); err != nil {
-			return fmt.Errorf("having %d machines stay: %w", len(kept), err)
 		}
 		return r.atOnce(ctx, crowd)
 	})
+}
+
+// alone measures reclaims while nobody else leaves, and returns how long they take.
+func (r *reclaimBench) alone(ctx context.Context, n int) (idle figure, err error) {
+	quiet, err := r.repeat(ctx, n, r.once)
+	if err != nil {
+		return figure{}, err
+	}
+	freed := spread("idle: exec → infrastructure deleted", pick(quiet, toFreed))
+	idle = r.lab.judge("idle", quiet)
+	r.lab.add(idle)
+	r.lab.add(freed)
+	drained, err := r.repeat(ctx, min(n, drainRuns), r.midDrain)
+	if err != nil {
+		return figure{}, fmt.Errorf("reclaiming mid-drain: %w", err)
+	}
+	r.lab.add(spread("mid-drain: exec → infrastructure deleted", pick(drained, toFreed)).against("idle", freed))
+	return idle, nil
+}
+
+// behindAll measures reclaims while the crowd is being drained, and then while the departure
+// cap keeps the others, too.
+func (r *reclaimBench) behindAll(ctx context.Context, n int, crowd, kept []string, idle figure) error {
+	if err := r.drain(ctx, crowd); err != nil {
+		return fmt.Errorf("draining %d machines: %w", len(crowd), err)
+	}
+	if err := r.behind(ctx, n, fmt.Sprintf("%d drains", len(crowd)), idle); err != nil {
+		return err
+	}
+	if err := r.keep(ctx, kept); err != nil {
+		return fmt.Errorf("keeping %d machines: %w", len(kept), err)
+	}
+	if err := r.behind(ctx, n, fmt.Sprintf("%d drains and %d deferred", len(crowd), len(kept)), idle); err != nil {
+		return err
+	}
+	if err := r.release(ctx, kept); err != nil {
+		return fmt.Errorf("having %d machines stay: %w", len(kept), err)
+	}
+	return nil
 }
 
 // behind measures reclaims while others are on their way.
