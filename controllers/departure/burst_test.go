@@ -35,9 +35,9 @@ func (w *world) wantWaiting(waiting string, listed int) {
 	w.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(w.r.Collector())
-	want := `# HELP fivespot_kill_switches_waiting How many kill switches wait because many were turned on at once, which is confirmed first; 0 where none does. By Cluster.
+	want := `# HELP fivespot_kill_switches_waiting How many kill switches wait because many were turned on at once, which is confirmed first; 0 where none does. By namespace and Cluster.
 # TYPE fivespot_kill_switches_waiting gauge
-fivespot_kill_switches_waiting{cluster="farm/lab"} ` + waiting + "\n"
+fivespot_kill_switches_waiting{cluster="lab",namespace="farm"} ` + waiting + "\n"
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "fivespot_kill_switches_waiting"); err != nil {
 		w.Error(err)
 	}

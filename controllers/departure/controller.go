@@ -60,6 +60,8 @@ type cluster struct {
 	// deferred are the candidates that were counted as deferred by the cap, and since when
 	// each has been one.
 	deferred map[string]time.Time
+	// admitted are the candidates that were counted as let start, and since when each has been one.
+	admitted map[string]time.Time
 	// told is when people were last told of something, by its reason.
 	told map[string]time.Time
 

@@ -5,10 +5,17 @@ package departure
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Collector is what shows the planner's gauges.
 func (r *Reconciler) Collector() prometheus.Collector { return collector{r} }
+
+// ForgetCluster has the series of a Cluster go.
+var ForgetCluster = forgetCluster
+
+// Series is how many there are of counters.
+func Series() int { return testutil.CollectAndCount(departures) + testutil.CollectAndCount(capped) }
 
 // ResetMetrics has every counter begin at zero.
 func ResetMetrics() {
@@ -17,11 +24,11 @@ func ResetMetrics() {
 }
 
 // Departures counts departures.
-func Departures(cluster, lane, forced string) float64 {
-	return testutil.ToFloat64(departures.WithLabelValues(cluster, lane, forced))
+func Departures(cluster client.ObjectKey, lane, forced string) float64 {
+	return testutil.ToFloat64(departures.WithLabelValues(cluster.Namespace, cluster.Name, lane, forced))
 }
 
 // Capped counts machines that were deferred.
-func Capped(cluster, lane string) float64 {
-	return testutil.ToFloat64(capped.WithLabelValues(cluster, lane))
+func Capped(cluster client.ObjectKey, lane string) float64 {
+	return testutil.ToFloat64(capped.WithLabelValues(cluster.Namespace, cluster.Name, lane))
 }

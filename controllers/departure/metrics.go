@@ -6,27 +6,28 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 var (
 	departures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_departures_total",
-		Help: "Voluntary departures that the planner let start, by Cluster, lane, and whether one started beyond the limit because it may not be kept any longer.",
-	}, []string{"cluster", "lane", "forced"})
+		Help: "Voluntary departures that the planner let start, each counted once, by namespace and name of their Cluster, lane, and whether one started beyond the limit because it may not be kept any longer. The series of a Cluster goes with it.",
+	}, []string{"namespace", "cluster", "lane", "forced"})
 	capped = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_departures_capped_total",
-		Help: "Machines that had to wait for others before they started to leave, each counted once, by Cluster and lane.",
-	}, []string{"cluster", "lane"})
+		Help: "Machines that had to wait for others before they started to leave, each counted once, by namespace and name of their Cluster, and lane. The series of a Cluster goes with it.",
+	}, []string{"namespace", "cluster", "lane"})
 	oldestDeferred = prometheus.NewDesc("fivespot_departure_oldest_deferred_seconds",
-		"For how long the machine has waited that has waited longest for others before it leaves, by Cluster. Absent where none waits.",
-		[]string{"cluster"}, nil)
+		"For how long the machine has waited that has waited longest for others before it leaves, by namespace and Cluster. Absent where none waits.",
+		[]string{"namespace", "cluster"}, nil)
 	wipeQuarantined = prometheus.NewDesc("fivespot_wipe_quarantined",
-		"How many looks in a row have seen nearly all machines be to leave at once, while these are held for that; 0 where nothing is held. By Cluster.",
-		[]string{"cluster"}, nil)
+		"How many looks in a row have seen nearly all machines be to leave at once, while these are held for that; 0 where nothing is held. By namespace and Cluster.",
+		[]string{"namespace", "cluster"}, nil)
 	killsWaiting = prometheus.NewDesc("fivespot_kill_switches_waiting",
-		"How many kill switches wait because many were turned on at once, which is confirmed first; 0 where none does. By Cluster.",
-		[]string{"cluster"}, nil)
+		"How many kill switches wait because many were turned on at once, which is confirmed first; 0 where none does. By namespace and Cluster.",
+		[]string{"namespace", "cluster"}, nil)
 )
 
 // registerMetrics registers the metrics of this package.
@@ -37,6 +38,13 @@ func (r *Reconciler) registerMetrics() error {
 		}
 	}
 	return nil
+}
+
+// forgetCluster forgets what was counted for a Cluster that is gone.
+func forgetCluster(cluster client.ObjectKey) {
+	labels := prometheus.Labels{"namespace": cluster.Namespace, "cluster": cluster.Name}
+	departures.DeletePartialMatch(labels)
+	capped.DeletePartialMatch(labels)
 }
 
 // shown is what metrics show of a Cluster. The planner's lock guards it.
@@ -66,11 +74,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	defer c.mu.Unlock()
 	for key, s := range c.fleet {
 		if !s.oldest.IsZero() {
-			ch <- prometheus.MustNewConstMetric(oldestDeferred, prometheus.GaugeValue, max(0, now.Sub(s.oldest).Seconds()), key.String())
+			ch <- prometheus.MustNewConstMetric(oldestDeferred, prometheus.GaugeValue, max(0, now.Sub(s.oldest).Seconds()), key.Namespace, key.Name)
 		}
 		if s.guarded {
-			ch <- prometheus.MustNewConstMetric(wipeQuarantined, prometheus.GaugeValue, float64(s.quarantined), key.String())
-			ch <- prometheus.MustNewConstMetric(killsWaiting, prometheus.GaugeValue, float64(s.kills), key.String())
+			ch <- prometheus.MustNewConstMetric(wipeQuarantined, prometheus.GaugeValue, float64(s.quarantined), key.Namespace, key.Name)
+			ch <- prometheus.MustNewConstMetric(killsWaiting, prometheus.GaugeValue, float64(s.kills), key.Namespace, key.Name)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	planner "github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
@@ -20,9 +21,9 @@ func (w *world) wantOldest(seconds string) {
 	w.Helper()
 	want := ""
 	if seconds != "" {
-		want = `# HELP fivespot_departure_oldest_deferred_seconds For how long the machine has waited that has waited longest for others before it leaves, by Cluster. Absent where none waits.
+		want = `# HELP fivespot_departure_oldest_deferred_seconds For how long the machine has waited that has waited longest for others before it leaves, by namespace and Cluster. Absent where none waits.
 # TYPE fivespot_departure_oldest_deferred_seconds gauge
-fivespot_departure_oldest_deferred_seconds{cluster="farm/lab"} ` + seconds + "\n"
+fivespot_departure_oldest_deferred_seconds{cluster="lab",namespace="farm"} ` + seconds + "\n"
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(w.r.Collector())
@@ -44,14 +45,14 @@ func TestWhoWaitsIsCountedOnce(t *testing.T) {
 		w.after(2 * time.Second)
 	}
 	w.wantOldest("6")
-	if got := planner.Capped("farm/lab", "unscheduled"); got != 2 {
+	if got := planner.Capped(lab, "unscheduled"); got != 2 {
 		t.Errorf("%v machines are counted, want 2", got)
 	}
 	w.stays(2)
 	w.plan()
 	w.leaves(departure.Unscheduled, 2)
 	w.plan()
-	if got := planner.Capped("farm/lab", "unscheduled"); got != 3 {
+	if got := planner.Capped(lab, "unscheduled"); got != 3 {
 		t.Errorf("one that is to leave again is counted: %v, want 3", got)
 	}
 	w.after(departure.Window)
@@ -59,8 +60,46 @@ func TestWhoWaitsIsCountedOnce(t *testing.T) {
 	w.begin()
 	w.plan()
 	w.wantOldest("")
-	if got := planner.Departures("farm/lab", "unscheduled", "false"); got != 4 {
+	if got := planner.Departures(lab, "unscheduled", "false"); got != 4 {
 		t.Errorf("%v departures are counted, want 4", got)
+	}
+}
+
+// TestWhoIsRefusedIsCountedOnce has a machine try to leave in three turns.
+func TestWhoIsRefusedIsCountedOnce(t *testing.T) {
+	planner.ResetMetrics()
+	w := newWorld(t, 10)
+	w.warm()
+	w.leaves(departure.Unscheduled, 0)
+	for turn := range 3 {
+		w.plan()
+		if !w.verdict(0).Granted {
+			t.Fatalf("it may not try in turn %d", turn)
+		}
+		w.r.Roster.Tried(box(0), uid(0), w.clock.Now())
+		w.after(time.Minute)
+		w.plan()
+		w.after(time.Minute)
+	}
+	if got := planner.Departures(lab, "unscheduled", "false"); got != 1 {
+		t.Errorf("%v departures are counted, want 1", got)
+	}
+}
+
+// TestTheSeriesOfAClusterGoWithIt has one of two Clusters be deleted.
+func TestTheSeriesOfAClusterGoWithIt(t *testing.T) {
+	planner.ResetMetrics()
+	w := newWorld(t, 44)
+	w.warm()
+	w.leaves(departure.Unscheduled, 0, 1, 2)
+	w.plan()
+	planner.ForgetCluster(client.ObjectKey{Namespace: lab.Namespace, Name: "other"})
+	if got := planner.Series(); got != 3 { // A departure, and who is capped in each lane.
+		t.Errorf("another Cluster has gone, and %d series are left, want 3", got)
+	}
+	planner.ForgetCluster(lab)
+	if got := planner.Series(); got != 0 {
+		t.Errorf("the Cluster has gone, and %d series are left", got)
 	}
 }
 

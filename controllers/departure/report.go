@@ -15,6 +15,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
 // quiet is how long a Cluster is not told again of the same.
@@ -22,10 +23,8 @@ const quiet = time.Minute
 
 // report counts what a plan says, shows it, and tells people when machines wait for others.
 func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluster, p departure.Plan, now time.Time) {
-	for _, a := range p.Admitted {
-		departures.WithLabelValues(key.String(), string(a.Lane), strconv.FormatBool(a.Forced)).Inc()
-	}
-	fresh := c.count(key, p)
+	r.countAdmitted(key, c, p)
+	fresh := c.countDeferred(key, p)
 	r.mu.Lock()
 	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), kills: c.waiting, guarded: r.WipeGuard}
 	if p.Members == 0 {
@@ -43,21 +42,37 @@ func (r *Reconciler) cluster(key client.ObjectKey) *cluster {
 	defer r.mu.Unlock()
 	c := r.fleet[key]
 	if c == nil {
-		c = &cluster{told: map[string]time.Time{}}
+		c = &cluster{told: map[string]time.Time{}, admitted: map[string]time.Time{}}
 		if r.fleet == nil {
 			r.fleet = map[client.ObjectKey]*cluster{}
 		}
 		r.fleet[key] = c
 		for _, lane := range []departure.Lane{departure.Scheduled, departure.Unscheduled} {
-			capped.WithLabelValues(key.String(), string(lane)).Add(0) // Else nobody sees that the first was counted.
+			capped.WithLabelValues(key.Namespace, key.Name, string(lane)).Add(0) // Else nobody sees that the first was counted.
 		}
 	}
 	return c
 }
 
-// count counts each candidate when it is deferred by the cap for the first time, and reports
-// whether there was one.
-func (c *cluster) count(key client.ObjectKey, p departure.Plan) (fresh bool) {
+// countAdmitted counts each candidate when it may start for the first time: one whose deletion is
+// refused has another turn.
+func (r *Reconciler) countAdmitted(key client.ObjectKey, c *cluster, p departure.Plan) {
+	for name, since := range c.admitted {
+		if e, known := r.Roster.Told(roster.Named(name)); !known || !e.From.Equal(since) {
+			delete(c.admitted, name)
+		}
+	}
+	for _, a := range p.Admitted {
+		if _, again := c.admitted[a.Name]; !again {
+			departures.WithLabelValues(key.Namespace, key.Name, string(a.Lane), strconv.FormatBool(a.Forced)).Inc()
+		}
+		c.admitted[a.Name] = a.Since
+	}
+}
+
+// countDeferred counts each candidate when it is deferred by the cap for the first time, and
+// reports whether there was one.
+func (c *cluster) countDeferred(key client.ObjectKey, p departure.Plan) (fresh bool) {
 	still := make(map[string]time.Time, len(c.deferred))
 	for _, w := range p.Held {
 		if since, was := c.deferred[w.Name]; was && since.Equal(w.Since) {
@@ -66,7 +81,7 @@ func (c *cluster) count(key client.ObjectKey, p departure.Plan) (fresh bool) {
 	}
 	for _, w := range p.Deferred {
 		if since, was := c.deferred[w.Name]; !was || !since.Equal(w.Since) {
-			capped.WithLabelValues(key.String(), string(w.Lane)).Inc()
+			capped.WithLabelValues(key.Namespace, key.Name, string(w.Lane)).Inc()
 			fresh = true
 		}
 		still[w.Name] = w.Since

@@ -5,6 +5,7 @@ package departure
 import (
 	"fmt"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
@@ -20,6 +21,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 	_, err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		WatchesRawSource(r.Roster.Clusters()).
+		Watches(&clusterv1.Cluster{}, telemetry.OnceGone(forgetCluster)).
 		WithOptions(opts).
 		Build(telemetry.Counted(name, r))
 	if err != nil {

@@ -50,9 +50,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	if machines == 0 {
-		orphanMachines.DeleteLabelValues(req.String())
+		orphanMachines.DeleteLabelValues(req.Namespace, req.Name)
 	} else {
-		orphanMachines.WithLabelValues(req.String()).Set(float64(len(orphans)))
+		orphanMachines.WithLabelValues(req.Namespace, req.Name).Set(float64(len(orphans)))
 	}
 	r.tell(ctx, req.NamespacedName, orphans)
 	return ctrl.Result{}, nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -47,9 +46,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(mapper.OfHost), builder.WithPredicates(wake.NodeOfMachine())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster),
 			builder.WithPredicates(predicates.ClusterPausedTransitions(mgr.GetScheme(), log))).
-		Watches(&clusterv1.Cluster{}, handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-			forgetCluster(client.ObjectKeyFromObject(e.Object))
-		}}).
+		Watches(&clusterv1.Cluster{}, telemetry.OnceGone(forgetCluster)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("reclaim", mapper.OfCluster)).
 		WithOptions(opts).
 		Build(telemetry.Counted("reclaim", r))

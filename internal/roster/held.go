@@ -45,7 +45,7 @@ func OrphanOf(name types.NamespacedName) (machine types.NamespacedName, ok bool)
 
 // IsOrphan reports whether a candidate is such a Machine.
 func IsOrphan(candidate string) bool {
-	_, ok := OrphanOf(named(candidate))
+	_, ok := OrphanOf(Named(candidate))
 	return ok
 }
 

@@ -82,7 +82,7 @@ func (r *Roster) Publish(key client.ObjectKey, p departure.Plan, now time.Time) 
 
 // say is nothing to a machine of which something else was told meanwhile.
 func (r *Roster) say(key client.ObjectKey, c departure.Candidate, v Verdict, now time.Time) {
-	name := named(c.Name)
+	name := Named(c.Name)
 	m := r.members[name]
 	if m == nil || m.Cluster != key || !m.due(now) || !m.From.Equal(c.Since) || m.verdict == v {
 		return
@@ -144,8 +144,8 @@ func (r *Roster) Machines(request func(scheduled types.NamespacedName) ctrl.Requ
 	})
 }
 
-// named reads the name of a candidate.
-func named(s string) types.NamespacedName {
+// Named reads the name of a candidate.
+func Named(s string) types.NamespacedName {
 	for i := range len(s) {
 		if s[i] == types.Separator {
 			return types.NamespacedName{Namespace: s[:i], Name: s[i+1:]}

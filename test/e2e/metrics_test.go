@@ -58,7 +58,7 @@ var rare = []string{
 	"fivespot_actions_suppressed_total", "fivespot_actions_dryrun_total", "fivespot_reclaim_requests_screened_total",
 	"fivespot_reconcile_failures_total", "fivespot_unprotected_machines",
 	"fivespot_departures_total", "fivespot_departures_capped_total", "fivespot_departure_oldest_deferred_seconds",
-	"fivespot_wipe_quarantined",
+	"fivespot_wipe_quarantined", "fivespot_kill_switches_waiting",
 }
 
 // TestMonitoringKnowsTheManagersMetrics holds the samples over which the alerts and the
