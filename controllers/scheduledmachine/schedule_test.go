@@ -394,7 +394,7 @@ func TestTheFirstHostCounts(t *testing.T) {
 		}
 	}
 	before := w.sm.DeepCopy()
-	w.sm.Status.LastScheduledTime.Time = w.sm.Status.LastScheduledTime.Add(-time.Hour)
+	w.sm.Status.MachineRef.UID = "earlier"
 	w.Must(w.Client.Status().Patch(t.Context(), w.sm, client.MergeFrom(before)))
 	w.settle()
 	if got := w.sm.Status.NodeRef.MachineID; got != "theirs" {

@@ -71,6 +71,8 @@ type Roster struct {
 	mu       sync.Mutex
 	members  map[types.NamespacedName]*member
 	clusters map[client.ObjectKey]*cluster
+	// names are those of the members, by the UID of their Machine.
+	names map[types.UID]types.NamespacedName
 	// planner is the queue of the planner, once it is there, and machines wake who asks for a
 	// machine.
 	planner  workqueue.TypedRateLimitingInterface[ctrl.Request]
@@ -114,6 +116,9 @@ func (r *Roster) Tell(name types.NamespacedName, e Entry, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.members[name]
+	if m == nil {
+		m = r.rename(name, e)
+	}
 	switch {
 	case m == nil:
 	case m.Cluster != e.Cluster:
@@ -284,6 +289,7 @@ func (r *Roster) Forget(name types.NamespacedName, now time.Time) {
 func (r *Roster) add(name types.NamespacedName, e Entry) *member {
 	if r.members == nil {
 		r.members, r.clusters = map[types.NamespacedName]*member{}, map[client.ObjectKey]*cluster{}
+		r.names = map[types.UID]types.NamespacedName{}
 	}
 	c := r.clusters[e.Cluster]
 	if c == nil {
@@ -291,13 +297,35 @@ func (r *Roster) add(name types.NamespacedName, e Entry) *member {
 		r.clusters[e.Cluster] = c
 	}
 	m := &member{Entry: e}
-	r.members[name], c.members[name] = m, m
+	r.members[name], c.members[name], r.names[e.Machine] = m, m, name
+	return m
+}
+
+// rename gives a machine that was told of under another name this one, and returns nil if there is
+// none: its ScheduledMachine is gone, or has adopted it. Whatever it was granted stands, and it
+// never counts twice.
+func (r *Roster) rename(name types.NamespacedName, e Entry) *member {
+	before, known := r.names[e.Machine]
+	if !known {
+		return nil
+	}
+	m := r.members[before]
+	if m.Cluster != e.Cluster {
+		return nil
+	}
+	delete(r.members, before)
+	delete(r.clusters[m.Cluster].members, before)
+	m.Scheduled, m.Generation = e.Scheduled, e.Generation
+	r.members[name], r.clusters[m.Cluster].members[name], r.names[e.Machine] = m, m, name
 	return m
 }
 
 // drop takes a machine off. Its Cluster stays while its departures count.
 func (r *Roster) drop(name types.NamespacedName, m *member) {
 	delete(r.members, name)
+	if r.names[m.Machine] == name {
+		delete(r.names, m.Machine)
+	}
 	delete(r.clusters[m.Cluster].members, name)
 	wake(r.planner, m.Cluster)
 }

@@ -406,6 +406,49 @@ func TestThePlannerIsWokenForAll(t *testing.T) {
 	}
 }
 
+// TestAMachineIsOneUnderTwoNames has the ScheduledMachines of machines be gone, and others adopt
+// these machines.
+func TestAMachineIsOneUnderTwoNames(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// begins says that the machine has started to leave, and leaves that this was told.
+		begins, leaves bool
+		started        int
+	}{
+		"Waits": {}, "Begins": {begins: true, started: 1}, "Leaves": {begins: true, leaves: true, started: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{T: t, now: noon}
+			own := roster.Orphan(box(0))
+			orphan := roster.Entry{Cluster: lab, Machine: "it", From: noon, Lane: departure.Unscheduled}
+			adopted := roster.Entry{Cluster: lab, Machine: "it", Scheduled: "new", Generation: 1, From: noon.Add(time.Second), Lane: departure.Unscheduled}
+			w.Tell(box(0), roster.Entry{Cluster: lab, Machine: "it", Scheduled: "old", Generation: 7}, w.now)
+			w.Tell(own, orphan, w.now)
+			if tc.begins {
+				w.plan()
+				if v := w.Begin(own, "it", w.now); !v.Granted {
+					t.Fatalf("it may not start: %+v", v)
+				}
+				w.Tried(own, "it", w.now)
+			}
+			if tc.leaves {
+				orphan.Left = w.now
+				w.Tell(own, orphan, w.now)
+				adopted.Left = w.now
+			}
+			w.now = w.now.Add(2 * time.Second)
+			w.Tell(box(0), adopted, w.now)
+			w.Forget(own, w.now)
+			f, _ := w.Fleet(lab, w.now)
+			if f.Active+f.Leaving != 1 || len(f.Started) != tc.started {
+				t.Errorf("one machine is %+v", f)
+			}
+			if e, told := w.Told(box(0)); !told || e.Scheduled != "new" || tc.started == 0 && !e.From.Equal(noon) {
+				t.Errorf("it is told of as %+v, and has waited since %v", e, noon)
+			}
+		})
+	}
+}
+
 // TestAnOrphanIsNobodyElse: a ScheduledMachine may have the name of a Machine, and neither is taken
 // for the other.
 func TestAnOrphanIsNobodyElse(t *testing.T) {

@@ -152,6 +152,19 @@ var deleting = []input{
 		w.remove(w.half(), machine)
 		w.remove(w.half(), scheduled)
 	}, half: true, outcome: outcome{shows: capped}},
+	{name: "AllLoseTheirScheduledMachines", do: func(w *world) { w.bereave(w.all()) }, all: true, outcome: outcome{shows: quarantined, held: confirmed}},
+	{name: "HalfLoseTheirScheduledMachinesAndAreMadeAnew", do: func(w *world) {
+		var again []*v1alpha1.ScheduledMachine
+		for _, i := range w.half() {
+			sm := w.api.get(scheduled(i)).DeepCopyObject().(*v1alpha1.ScheduledMachine)
+			again = append(again, &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: sm.Namespace, Name: sm.Name, Labels: sm.Labels}, Spec: sm.Spec})
+		}
+		w.bereave(w.half())
+		w.run(time.Second)
+		for _, sm := range again {
+			w.create(sm)
+		}
+	}, half: true, outcome: outcome{shows: capped, makes: true}},
 	{name: "AHealthCheckRemediatesAll", do: func(w *world) {
 		for _, i := range w.all() {
 			w.api.change(machine(i), func(obj client.Object) {

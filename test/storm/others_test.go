@@ -188,6 +188,16 @@ func (w *world) remove(places []int, of func(int) id) {
 	}
 }
 
+// bereave has ScheduledMachines be gone, as after somebody took their finalizers off, and their
+// Machines be deleted for it.
+func (w *world) bereave(places []int) {
+	for _, i := range places {
+		w.api.change(scheduled(i), func(obj client.Object) { obj.SetFinalizers(nil) })
+	}
+	w.remove(places, scheduled)
+	w.remove(places, machine)
+}
+
 // removeInForeground has somebody delete ScheduledMachines and whatever they own.
 func (w *world) removeInForeground(places []int) {
 	for _, i := range places {
