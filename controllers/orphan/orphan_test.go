@@ -84,7 +84,13 @@ func shown(t *testing.T) map[string]float64 {
 	return values
 }
 
-func label(m *dto.Metric) string { return m.GetLabel()[0].GetValue() }
+func label(m *dto.Metric) string {
+	by := map[string]string{}
+	for _, l := range m.GetLabel() {
+		by[l.GetName()] = l.GetValue()
+	}
+	return by["namespace"] + "/" + by["cluster"]
+}
 
 func look(t *testing.T, r *orphan.Reconciler) error {
 	t.Helper()
