@@ -306,7 +306,8 @@ func (r *Roster) add(name types.NamespacedName, e Entry) *member {
 // never counts twice.
 func (r *Roster) rename(name types.NamespacedName, e Entry) *member {
 	before, known := r.names[e.Machine]
-	if !known {
+	_, was := OrphanOf(before)
+	if _, is := OrphanOf(name); !known || is == was {
 		return nil
 	}
 	m := r.members[before]
