@@ -127,6 +127,9 @@ const (
 // DefaultPriority is spec.priority where it is not set.
 const DefaultPriority = 50
 
+// DefaultTimeout is spec.gracefulShutdownTimeout and spec.nodeDrainTimeout where they are not set.
+const DefaultTimeout = "5m"
+
 // Condition types of a Machine.
 const (
 	// MachineScheduledCondition is on a Machine once it is ready, and is the Scheduled

@@ -110,14 +110,14 @@ func withDefaults(spec v1alpha1.ScheduledMachineSpec) v1alpha1.ScheduledMachineS
 		spec.Schedule.Timezone = "UTC"
 	}
 	if spec.Priority == nil {
-		spec.Priority = new(int32(50))
+		spec.Priority = new(int32(v1alpha1.DefaultPriority))
 	}
 	if spec.ResumeAfterReclaim == "" {
 		spec.ResumeAfterReclaim = v1alpha1.ResumeOnEnable
 	}
 	for _, timeout := range []*string{&spec.GracefulShutdownTimeout, &spec.NodeDrainTimeout} {
 		if *timeout == "" {
-			*timeout = "5m"
+			*timeout = v1alpha1.DefaultTimeout
 		}
 	}
 	return spec

@@ -140,7 +140,7 @@ func clusterOwner(sm *v1alpha1.ScheduledMachine) []metav1.OwnerReference {
 // has seen.
 func orDefault(timeout string) string {
 	if timeout == "" {
-		return "5m"
+		return v1alpha1.DefaultTimeout
 	}
 	return timeout
 }

@@ -31,8 +31,11 @@ func (h Host) Doubtful() bool { return h.Node == "" && h.Says.Node != "" }
 
 // Doubt is why the Node that the Machine names is not believed, empty unless none is.
 func (h Host) Doubt() string {
+	if !h.Doubtful() {
+		return ""
+	}
 	for _, r := range h.Rejected {
-		if r.Reason == ingest.NodeRef && h.Doubtful() {
+		if r.Reason == ingest.NodeRef {
 			return r.Message
 		}
 	}

@@ -70,9 +70,6 @@ type closing struct {
 	zone *time.Location
 }
 
-// defaultGrace is the budget of a departure where the spec names none.
-const defaultGrace = "5m"
-
 // railsState is what a rail does to a machine.
 type railsState string
 
@@ -190,7 +187,7 @@ func (m *ourMachine) alone(d railed) railed {
 
 // late notes that a departure of m has used up its budget. Nobody has one who leaves at once.
 func (r *railed) late(m *v1alpha1.ScheduledMachine, now time.Time) {
-	grace, err := schedule.ParseDuration(cmp.Or(m.Spec.GracefulShutdownTimeout, defaultGrace))
+	grace, err := schedule.ParseDuration(cmp.Or(m.Spec.GracefulShutdownTimeout, v1alpha1.DefaultTimeout))
 	if err != nil || r.Lane == "" || r.Lane == v1alpha1.ExemptLane {
 		return
 	}

@@ -70,7 +70,7 @@ func gateEnds(m *v1alpha1.ScheduledMachine) time.Time {
 }
 
 // candidateOf is what the planner knows of a machine that waits for others, as far as its status
-// tells. It does not tell how often its deletion was refused.
+// tells. It does not tell when its deletion was refused.
 func candidateOf(m *v1alpha1.ScheduledMachine) departure.Candidate {
 	c := departure.Candidate{Name: m.Namespace + "/" + m.Name, Lane: departure.Unscheduled, Priority: m.PriorityOrDefault()}
 	if gate := gateOf(m); gate != nil {

@@ -22,7 +22,7 @@ import (
 type Entry struct {
 	// Cluster is the one that the machine belongs to.
 	Cluster client.ObjectKey
-	// Scheduled is the UID of the ScheduledMachine.
+	// Scheduled is the UID of the ScheduledMachine, empty if that is gone.
 	Scheduled types.UID
 	// Machine is the UID of its Machine, empty if there is none.
 	Machine types.UID
