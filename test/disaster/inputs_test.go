@@ -152,14 +152,14 @@ var inputs = []input{
 		w.provider(true)
 		reopen(w)
 	}},
-	{name: "TheWorkloadClusterIsDown", shows: v1alpha1.NotConnectedReason, tell: func(w *world) {
+	{name: "TheWorkloadClusterIsDown", shows: v1alpha1.BlastRadiusCapReason, tell: func(w *world) {
 		w.mistake()
 		w.patch(w.half(), closed())
 		w.waitStarts(w.atOnce())
 		w.ask(w.half()) // Nobody can while it is down: there is no Node to write to.
 		w.must(lab.APIServer.Kill())
-		w.sees(v1alpha1.NotConnectedReason)
 		w.waitStarts(3 * w.atOnce())
+		w.sees(v1alpha1.NotConnectedReason) // The cluster cache needs the better part of a minute to be sure.
 	}, undo: func(w *world) {
 		w.must(lab.APIServer.Start(w.step()))
 		reopen(w)
