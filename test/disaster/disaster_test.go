@@ -103,8 +103,11 @@ func (w *world) judge(told []chapter) {
 	w.Helper()
 	figures := newTally()
 	w.history.mu.Lock()
-	killed := slices.Clone(w.ended)
+	killed, last := slices.Clone(w.ended), slices.Clone(w.last)
 	w.history.mu.Unlock()
+	for _, said := range last {
+		w.Logf("started again: %s", said)
+	}
 	for _, r := range w.replicas {
 		killed = append(killed, r.Killed()...)
 	}
@@ -118,19 +121,27 @@ func (w *world) judge(told []chapter) {
 	if ruling.Judged["cap"] == 0 {
 		w.Error("nobody left: the cap has shown nothing")
 	}
-	var loud, quiet []time.Duration
+	var loud, quiet, loudPeers, quietPeers []time.Duration
 	for _, c := range told {
 		in, out := w.took(figures, c.asks), w.took(figures, c.quiet)
 		loud, quiet = append(loud, in...), append(quiet, out...)
+		loudPeers, quietPeers = append(loudPeers, peers(c.asks)...), append(quietPeers, peers(c.quiet)...)
 		all, most := figures.most(c.from, c.to)
 		w.Logf("%-32s %s after %v, when %d had started; %d started to leave, at most %d in 10 s; owners: %v; quiet: %v",
 			c.name, c.shows, c.seen.Round(time.Millisecond), c.at, all, most, in, out)
 	}
+	w.compare("owners", loud, quiet)
+	w.compare("five requests of somebody else at the same time", loudPeers, quietPeers)
+}
+
+// compare tells how much longer something took in disasters than in the quiet fleet.
+func (w *world) compare(what string, loud, quiet []time.Duration) {
+	w.Helper()
 	a, b := spreadOf(loud), spreadOf(quiet)
-	w.Logf("owners in disasters: %v", a)
-	w.Logf("owners in the quiet fleet: %v", b)
+	w.Logf("%s in disasters: %v", what, a)
+	w.Logf("%s in the quiet fleet: %v", what, b)
 	if b.n > 0 {
-		w.Logf("ratio: median %.2f, p99 %.2f", float64(a.median)/float64(b.median), float64(a.p99)/float64(b.p99))
+		w.Logf("%s: ratio of the medians %.2f, of the p99s %.2f", what, float64(a.median)/float64(b.median), float64(a.p99)/float64(b.p99))
 	}
 }
 

@@ -97,6 +97,16 @@ func (t *tally) took(a ask) (time.Duration, error) {
 type ask struct {
 	machine, node string
 	at            time.Time
+	// peer is how long five requests of somebody else took at the same time.
+	peer time.Duration
+}
+
+// peers are those of requests.
+func peers(asks []ask) (took []time.Duration) {
+	for _, a := range asks {
+		took = append(took, a.peer)
+	}
+	return took
 }
 
 // spread is the median and the longest of some times.

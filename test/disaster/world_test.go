@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -56,6 +57,8 @@ type history struct {
 	led    time.Time
 	// ended are the instants at which replicas that had ended started again.
 	ended []time.Time
+	// last is what each of them said last.
+	last []string
 	// others are the audit logs of managers whose clock was wrong.
 	others []string
 	// wrong is when the last disaster began, and asks are the owners' requests in it.
@@ -204,7 +207,8 @@ func (w *world) ask(of []string) {
 		w.must(w.Management.Get(w.step(), client.ObjectKeyFromObject(sm), sm))
 		node := w.Node(sm)
 		infra := sm.Status.InfrastructureRef
-		w.asks = append(w.asks, ask{name, node.Name, time.Now()})
+		begun, peer := time.Now(), make(chan time.Duration, 1)
+		go func() { peer <- w.peer() }()
 		w.AskBack(node, "java")
 		w.until(func() error {
 			if m := w.infra[infra.Name]; m != nil && m.DeletionTimestamp.IsZero() {
@@ -215,9 +219,23 @@ func (w *world) ask(of []string) {
 			}
 			return nil
 		})
+		w.asks = append(w.asks, ask{name, node.Name, begun, <-peer})
 		return
 	}
 	w.Fatal("everybody has left")
+}
+
+// peer is how long somebody else needs at the same time for what an owner waits for: five
+// requests to the API server, one after the other.
+func (w *world) peer() time.Duration {
+	begun := time.Now()
+	note := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "peer-"}}
+	_ = plane.Until(w.step(), func(ctx context.Context) error { return w.Management.Create(ctx, note) })
+	for _, patch := range []string{`{"data":{"a":"1"}}`, `{"data":{"a":"2"}}`, `{"data":{"a":"3"}}`} {
+		_ = w.Management.Patch(w.step(), note, client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+	_ = w.Management.Delete(w.step(), note)
+	return time.Since(begun)
 }
 
 // calm waits until the manager has seen every spec, and keeps nobody that is to leave.
@@ -350,6 +368,9 @@ func (h *history) revive(ctx context.Context) {
 			continue
 		}
 		h.ended = append(h.ended, time.Now())
+		if r.from > 0 {
+			h.last = append(h.last, fmt.Sprintf("%s at %s: %s", r.LogPath(), time.Now().Format(time.TimeOnly), r.LogTail(3)))
+		}
 		if text, err := os.ReadFile(r.LogPath()); err == nil {
 			r.from = len(text)
 		}

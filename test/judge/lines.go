@@ -5,12 +5,16 @@ package judge
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
 // unwritten is how long before a manager's end its lines may be lost, if it has no time to
 // write them, and how much later than it a request may come in.
 const unwritten = time.Second
+
+// answered is how long the manager waits for an answer at most before it says that it has none.
+const answered = time.Minute
 
 // Lines is that the manager's audit log and the API servers' say the same: each object of a
 // machine that the manager made or deleted has a line that tells of a try, and each line
@@ -30,6 +34,8 @@ type lines struct {
 	writes, successes map[string]Record
 	// tried is what lines say was tried.
 	tried map[act]bool
+	// unanswered are the lines of creations whose answer nobody heard: they name no object.
+	unanswered []Record
 }
 
 // An act is one way to write to an object.
@@ -65,6 +71,9 @@ func (l *lines) Judge(r Record) []Verdict {
 func (l *lines) note(r Record) {
 	line := r.Line
 	remote := line.Kind == "NodePatch"
+	if line.UID == "" && line.Kind == "Join" && (line.Outcome == "api_error" || line.Outcome == "canceled") {
+		l.unanswered = append(l.unanswered, r)
+	}
 	if line.UID == "" || line.Outcome == "suppressed" || line.Outcome == "dryrun" || remote && !l.remote {
 		return
 	}
@@ -79,6 +88,10 @@ func (l *lines) End() []Verdict {
 	var verdicts []Verdict
 	for _, e := range l.ends {
 		if l.tried[e.act] {
+			verdicts = append(verdicts, kept(e.of)...)
+			continue
+		}
+		if e.creates && slices.ContainsFunc(l.unanswered, e.unheard) {
 			verdicts = append(verdicts, kept(e.of)...)
 			continue
 		}
@@ -99,4 +112,10 @@ func (l *lines) End() []Verdict {
 		verdicts = append(verdicts, broken(l.successes[uid], "a line says that object "+uid+" was written, and no API server has that", "each line of a success should have its write")...)
 	}
 	return verdicts
+}
+
+// unheard reports whether a line may be of the creation e: of an object of the same machine,
+// at about the time.
+func (e end) unheard(line Record) bool {
+	return strings.HasPrefix(e.of.Object.Namespace+"/"+e.of.Object.Name, line.Line.Machine+"-") && line.At.Sub(e.of.At).Abs() <= answered
 }

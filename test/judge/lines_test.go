@@ -47,6 +47,16 @@ func TestLines(t *testing.T) {
 			records: []judge.Record{deleted, line("Depart", "api_error", "m")},
 			judged:  1,
 		},
+		"CreationNotHeard": {
+			reason:  "Who heard no answer knows no UID; the machine and the time tell.",
+			records: []judge.Record{made, line("Join", "canceled", "")},
+			judged:  1,
+		},
+		"CreationOfAnother": {
+			reason:  "It tells of another machine.",
+			records: []judge.Record{made, {Object: office, Line: &judge.Line{Kind: "Join", Machine: "farm/off", Outcome: "canceled"}}},
+			judged:  1, broken: []string{"the object was created, and the manager's audit log has no line of it"},
+		},
 		"Suppressed": {
 			reason:  "Nothing was sent, so there is no write; and a write is not excused by it.",
 			records: []judge.Record{line("Depart", "suppressed", "m"), line("Join", "dryrun", "i"), deleted},
