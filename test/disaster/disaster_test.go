@@ -4,8 +4,11 @@ package disaster
 
 import (
 	"cmp"
+	"encoding/json"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,7 +119,7 @@ func (w *world) judge(told []chapter) {
 	w.must(err)
 	w.must(ruling.Print(os.Stdout, rules))
 	for _, v := range ruling.Breaks {
-		w.Errorf("%s: %s", chapterAt(told, v.At), v)
+		w.Errorf("%s: %s\n%s", chapterAt(told, v.At), v, w.lines(v))
 	}
 	if ruling.Judged["cap"] == 0 {
 		w.Error("nobody left: the cap has shown nothing")
@@ -133,6 +136,24 @@ func (w *world) judge(told []chapter) {
 	w.compare("owners", loud, quiet)
 	w.compare("five requests of somebody else at the same time", loudPeers, quietPeers)
 }
+
+// lines are those of the managers' audit log about the machine of a verdict, at about the time.
+func (w *world) lines(v judge.Verdict) (found string) {
+	w.Helper()
+	text, err := os.ReadFile(auditLog())
+	w.must(err)
+	for line := range strings.Lines(string(text)) {
+		var l struct{ Time time.Time }
+		machine := `"` + namespace + "/" + box.FindString(v.String()) + `"`
+		if strings.Contains(line, machine) && json.Unmarshal([]byte(line), &l) == nil && l.Time.Sub(v.At).Abs() < 2*time.Minute {
+			found += line
+		}
+	}
+	return found
+}
+
+// box is the name of a ScheduledMachine.
+var box = regexp.MustCompile(`box-\d+`)
 
 // compare tells how much longer something took in disasters than in the quiet fleet.
 func (w *world) compare(what string, loud, quiet []time.Duration) {

@@ -368,11 +368,9 @@ func (h *history) revive(ctx context.Context) {
 			continue
 		}
 		h.ended = append(h.ended, time.Now())
-		if r.from > 0 {
-			h.last = append(h.last, fmt.Sprintf("%s at %s: %s", r.LogPath(), time.Now().Format(time.TimeOnly), r.LogTail(3)))
-		}
 		if text, err := os.ReadFile(r.LogPath()); err == nil {
 			r.from = len(text)
+			h.last = append(h.last, fmt.Sprintf("%s at %s: %s", r.LogPath(), time.Now().Format(time.TimeOnly), r.LogTail(3)))
 		}
 		if r == h.leader {
 			h.leader = nil

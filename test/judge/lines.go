@@ -10,8 +10,9 @@ import (
 )
 
 // unwritten is how long before a manager's end its lines may be lost, if it has no time to
-// write them, and how much later than it a request may come in.
-const unwritten = time.Second
+// write them, and how much later than it a request may come in. One that ends because it could
+// not renew its lease has heard no answers for as long as it tried, which is 10 s.
+const unwritten = 10 * time.Second
 
 // answered is how long the manager waits for an answer at most before it says that it has none.
 const answered = time.Minute

@@ -67,7 +67,7 @@ func TestLines(t *testing.T) {
 			records: []judge.Record{with(by(person, "delete", lab, "m"), deleting), by(manager, "patch", office, "s")},
 		},
 	})
-	judged(t, func() judge.Rule { return judge.Lines(true, begin.Add(2*time.Second)) }, map[string]ruleCase{
+	judged(t, func() judge.Rule { return judge.Lines(true, begin.Add(10500*time.Millisecond)) }, map[string]ruleCase{
 		"Killed": {
 			reason:  "A manager that is killed has no time to write what it did just before.",
 			records: []judge.Record{made, deleted},
