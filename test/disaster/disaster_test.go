@@ -132,6 +132,9 @@ func (w *world) judge(told []chapter) {
 		all, most := figures.most(c.from, c.to)
 		w.Logf("%-32s %s after %v, when %d had started; %d started to leave, at most %d in 10 s; owners: %v; quiet: %v",
 			c.name, c.shows, c.seen.Round(time.Millisecond), c.at, all, most, in, out)
+		for _, a := range c.asks {
+			w.Logf("%-32s%s; five requests of somebody else %v", "", figures.steps(a), a.peer.Round(time.Millisecond))
+		}
 	}
 	w.compare("owners", loud, quiet)
 	w.compare("five requests of somebody else at the same time", loudPeers, quietPeers)

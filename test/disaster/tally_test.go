@@ -22,11 +22,17 @@ type tally struct {
 	// asks are when owners' requests came in, by Node, and freed when a deletion of an
 	// infrastructure machine did, by its name.
 	asks, freed map[string][]time.Time
-	seen        map[string]bool
+	// noted are when the manager first wrote to the ScheduledMachine of an owner's request, by its
+	// name, and deleted when it deleted the Machine, by the Machine's.
+	noted, deleted map[string][]time.Time
+	seen           map[string]bool
 }
 
 func newTally() *tally {
-	return &tally{asks: map[string][]time.Time{}, freed: map[string][]time.Time{}, seen: map[string]bool{}}
+	return &tally{
+		asks: map[string][]time.Time{}, freed: map[string][]time.Time{}, noted: map[string][]time.Time{}, deleted: map[string][]time.Time{},
+		seen: map[string]bool{},
+	}
 }
 
 func (*tally) Name() string         { return "tally" }
@@ -40,6 +46,13 @@ func (t *tally) Judge(r judge.Record) []judge.Verdict {
 	switch r.Object.Resource {
 	case "machines":
 		t.start(r)
+		if r.Verb == "delete" && r.ByManager() {
+			t.deleted[r.Object.Name] = append(t.deleted[r.Object.Name], r.At)
+		}
+	case "scheduledmachines":
+		if r.Sent != nil && r.Sent.Annotations[v1alpha1.EmergencyReclaimAnnotation] != nil && r.ByManager() {
+			t.noted[r.Object.Name] = append(t.noted[r.Object.Name], r.At)
+		}
 	case "nodes":
 		if r.Sent != nil && r.Sent.Annotations[reclaim.RequestedAnnotation] != nil && !r.ByManager() {
 			t.asks[r.Object.Name] = append(t.asks[r.Object.Name], r.At)
@@ -91,6 +104,25 @@ func (t *tally) took(a ask) (time.Duration, error) {
 		}
 	}
 	return 0, fmt.Errorf("nobody has recorded that the machine of %s was given back", a.machine)
+}
+
+// steps says how long after the request each step was, for people.
+func (t *tally) steps(a ask) (text string) {
+	for _, asked := range t.asks[a.node] {
+		if asked.Before(a.at.Add(-time.Second)) {
+			continue
+		}
+		for _, step := range []struct {
+			name string
+			all  []time.Time
+		}{{"noted", t.noted[a.machine]}, {"Machine deleted", t.deleted[a.machine+"-machine"]}, {"infrastructure deleted", t.freed[a.machine+"-infra"]}} {
+			if i := slices.IndexFunc(step.all, asked.Before); i >= 0 {
+				text += fmt.Sprintf(" %s %v", step.name, step.all[i].Sub(asked).Round(time.Millisecond))
+			}
+		}
+		break
+	}
+	return text
 }
 
 // An ask is an owner's request.
