@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fivespotv1 "github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// LoadBalancerSpec says where a load balancer is, and how long a Node waits for it.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.kubeProxy), has(self.label), has(self.haproxy), has(self.targetGroups), has(self.classicELB)].filter(set, set).size() == 1",message="set exactly one of kubeProxy, label, haproxy, targetGroups and classicELB"
+type LoadBalancerSpec struct {
+	// clusterName is the Cluster, in the same namespace, whose Nodes are members.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterName cannot be changed: make another LoadBalancer"
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// kubeProxy is for load balancers whose health check is kube-proxy's: it fails on a
+	// Node that leaves, and connections go on. Needs Kubernetes 1.31 in the workload cluster.
+	// +optional
+	KubeProxy *KubeProxyBalancer `json:"kubeProxy,omitempty"`
+
+	// label is for load balancers that leave out Nodes with the label
+	// node.kubernetes.io/exclude-from-external-load-balancers. Some of them cut the
+	// connections of a Node that gets it.
+	// +optional
+	Label *LabelBalancer `json:"label,omitempty"`
+
+	// haproxy is for HAProxy, by its runtime API.
+	// +optional
+	HAProxy *HAProxyBalancer `json:"haproxy,omitempty"`
+
+	// targetGroups is for target groups of AWS Elastic Load Balancing.
+	// +optional
+	TargetGroups *TargetGroupsBalancer `json:"targetGroups,omitempty"`
+
+	// classicELB is for classic load balancers of AWS Elastic Load Balancing.
+	// +optional
+	ClassicELB *ClassicELBBalancer `json:"classicELB,omitempty"`
+
+	// minMembers is how many other members of a pool must get new connections before a
+	// Node is taken out of it. Zero takes out also the last.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	MinMembers *int32 `json:"minMembers,omitempty"`
+
+	// deadlineSeconds is how long a machine that leaves waits for the load balancer at most.
+	// +optional
+	// +kubebuilder:default=300
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	DeadlineSeconds int32 `json:"deadlineSeconds,omitempty"`
+
+	// failurePolicy says what a machine that leaves does when nobody can tell whether it is
+	// still a member: Ignore goes on, and Fail asks again until the deadline.
+	// +optional
+	// +kubebuilder:default=Fail
+	FailurePolicy fivespotv1.FailurePolicy `json:"failurePolicy,omitempty"`
+
+	// triggerTaints are keys of taints with which somebody else says that a Node is
+	// leaving. ToBeDeletedByClusterAutoscaler is always one, and so is a cordon.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=316
+	TriggerTaints []string `json:"triggerTaints,omitempty"`
+
+	// controlPlane also takes control plane Nodes out. Without it they stay.
+	// +optional
+	ControlPlane bool `json:"controlPlane,omitempty"`
+}
+
+// KubeProxyBalancer is a load balancer that asks kube-proxy.
+type KubeProxyBalancer struct {
+	// waitSeconds is how long the load balancer needs to notice, which is its interval
+	// between health checks times how many must fail.
+	// +optional
+	// +kubebuilder:default=30
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	WaitSeconds *int32 `json:"waitSeconds,omitempty"`
+}
+
+// LabelBalancer is a load balancer that reads labels.
+type LabelBalancer struct {
+	// waitSeconds is how long the load balancer needs to let go. Nobody can see when it has.
+	// +optional
+	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	WaitSeconds *int32 `json:"waitSeconds,omitempty"`
+}
+
+// HAProxyBalancer is one or more processes of HAProxy with the same servers.
+type HAProxyBalancer struct {
+	// endpoints are the addresses of the runtime API of each process, such as
+	// tcp://192.0.2.1:9999, or unix:///run/haproxy/admin.sock in the manager's pod. They
+	// need level admin.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:Pattern=`^(tcp://[^/?#@]+:[0-9]+|unix:///.+)$`
+	Endpoints []string `json:"endpoints,omitempty"`
+
+	// backends are the backends in which servers are looked for. Empty means all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	Backends []string `json:"backends,omitempty"`
+}
+
+// AWSAccess is how AWS is reached.
+type AWSAccess struct {
+	// region is the region of the load balancers.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Region string `json:"region,omitempty"`
+
+	// endpoint is the address of the service, such as that of a VPC endpoint. Empty is
+	// AWS' own.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#@]+/?$`
+	Endpoint string `json:"endpoint,omitempty"`
+}
+
+// TargetGroupsBalancer are target groups.
+type TargetGroupsBalancer struct {
+	AWSAccess `json:",inline"`
+
+	// arns are the target groups in which Nodes are looked for. Empty means all of the
+	// region, which costs a call for each.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:Pattern=`^arn:[^:]+:elasticloadbalancing:[^:]+:[0-9]{12}:targetgroup/.+$`
+	ARNs []string `json:"arns,omitempty"`
+}
+
+// ClassicELBBalancer are classic load balancers.
+type ClassicELBBalancer struct {
+	AWSAccess `json:",inline"`
+
+	// names are the load balancers in which Nodes are looked for. Empty means all of the
+	// region.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=255
+	Names []string `json:"names,omitempty"`
+}
+
+// LoadBalancer is a load balancer in front of the Nodes of a Cluster. A Node that leaves is
+// taken out of it first, and put back if it stays.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=loadbalancers,scope=Namespaced,categories=cluster-api
+// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move="
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`
+// +kubebuilder:printcolumn:name="Deadline",type=integer,JSONPath=`.spec.deadlineSeconds`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type LoadBalancer struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// +required
+	Spec LoadBalancerSpec `json:"spec,omitempty,omitzero"`
+}
+
+// LoadBalancerList is a list of LoadBalancers.
+//
+// +kubebuilder:object:root=true
+type LoadBalancerList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty,omitzero"`
+	Items           []LoadBalancer `json:"items"`
+}

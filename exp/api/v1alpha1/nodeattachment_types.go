@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// NodeBeingDetachedCondition says whether a Node is out of load balancers, or on its way.
+const NodeBeingDetachedCondition = "NodeBeingDetached"
+
+// Reasons of NodeBeingDetachedCondition.
+const (
+	// DetachingReason is that of a Node that still has connections.
+	DetachingReason = "Detaching"
+	// DetachedReason is that of a Node that is out of all load balancers.
+	DetachedReason = "Detached"
+	// HeldByFloorReason is that of a Node that stays in a pool because too few others are
+	// in it.
+	HeldByFloorReason = "HeldByFloor"
+	// LoadBalancerUnknownReason is that of a Node of which a load balancer does not say
+	// whether it is a member.
+	LoadBalancerUnknownReason = "LoadBalancerUnknown"
+	// AttachingReason is that of a Node that is being put back.
+	AttachingReason = "Attaching"
+)
+
+// NodeAttachmentSpec is what 5-Spot took from a Node, and gives back. It is written before
+// it is taken, so that nothing is lost with the manager.
+type NodeAttachmentSpec struct {
+	// clusterName is the Cluster of the Node.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// nodeName is the name of the Node.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName,omitempty"`
+
+	// nodeUID is the UID of the Node from which was taken what is listed here.
+	// +optional
+	NodeUID types.UID `json:"nodeUID,omitempty"`
+
+	// providerID is that of the Node.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	ProviderID string `json:"providerID,omitempty"`
+
+	// addresses are those of the Node.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=64
+	Addresses []string `json:"addresses,omitempty"`
+
+	// since is when the Node began to leave.
+	// +optional
+	Since metav1.Time `json:"since,omitempty,omitzero"`
+
+	// trigger says who wants the Node out.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Trigger string `json:"trigger,omitempty"`
+
+	// cordoned says that 5-Spot cordoned the Node.
+	// +optional
+	Cordoned bool `json:"cordoned,omitempty"`
+
+	// memberships are the places that 5-Spot took.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Memberships []Membership `json:"memberships,omitempty"`
+}
+
+// Membership is the place of a Node in a pool of a load balancer.
+type Membership struct {
+	// loadBalancer is the name of the LoadBalancer.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	LoadBalancer string `json:"loadBalancer,omitempty"`
+
+	// pool is the backend, the ARN of the target group, or the name of the classic load
+	// balancer.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Pool string `json:"pool,omitempty"`
+
+	// member is the name of the server, or the ID of the target or instance.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Member string `json:"member,omitempty"`
+
+	// port is that of the target; zero is that of the pool.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+
+	// lasts says that the place is there also while the Node is not.
+	// +optional
+	Lasts bool `json:"lasts,omitempty"`
+}
+
+// MembershipStatus is what a load balancer says of a place.
+type MembershipStatus struct {
+	Membership `json:",inline"`
+
+	// state is Attached, Draining, Drained, Absent, Disabled, which is somebody else's
+	// wish, or Unknown.
+	// +required
+	// +kubebuilder:validation:Enum=Attached;Draining;Drained;Absent;Disabled;Unknown
+	State string `json:"state,omitempty"`
+
+	// connections is how many it has, if the load balancer counts them.
+	// +optional
+	Connections *int64 `json:"connections,omitempty"`
+
+	// message says why it is not Drained.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}
+
+// NodeAttachmentStatus is what load balancers say of a Node that leaves, or comes back.
+type NodeAttachmentStatus struct {
+	// conditions say whether the Node is out.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// loadBalancers says how far the Node has come with each LoadBalancer.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	LoadBalancers []LoadBalancerStatus `json:"loadBalancers,omitempty"`
+}
+
+// LoadBalancerStatus is how far a Node has come with a LoadBalancer.
+type LoadBalancerStatus struct {
+	// name is that of the LoadBalancer.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// generation is that of the LoadBalancer which was asked.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+
+	// phase is Pending, Held, Draining, Detached, Unknown or Attaching.
+	// +required
+	// +kubebuilder:validation:Enum=Pending;Held;Draining;Detached;Unknown;Attaching
+	Phase string `json:"phase,omitempty"`
+
+	// message says what is waited for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+
+	// members are the places of the Node.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Members []MembershipStatus `json:"members,omitempty"`
+}
+
+// NodeAttachment is what 5-Spot took from a Node that leaves: its places in load balancers,
+// and that it takes pods. There is none for a Node that has everything.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=nodeattachments,scope=Namespaced,categories=cluster-api
+// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move="
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Detached",type=string,JSONPath=`.status.conditions[?(@.type=='NodeBeingDetached')].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NodeAttachment struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// +required
+	Spec NodeAttachmentSpec `json:"spec,omitempty,omitzero"`
+
+	// +optional
+	Status NodeAttachmentStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions.
+func (a *NodeAttachment) GetConditions() []metav1.Condition { return a.Status.Conditions }
+
+// SetConditions sets the conditions.
+func (a *NodeAttachment) SetConditions(c []metav1.Condition) { a.Status.Conditions = c }
+
+// NodeAttachmentList is a list of NodeAttachments.
+//
+// +kubebuilder:object:root=true
+type NodeAttachmentList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty,omitzero"`
+	Items           []NodeAttachment `json:"items"`
+}
