@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
@@ -38,12 +39,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/topology"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
+	"github.com/finos/cluster-api-addon-provider-5spot/feature"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	plans "github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -72,6 +76,10 @@ const nodesyncConcurrency = 50
 // machinehookConcurrency is how many leaving Machines are looked at in parallel. Extensions
 // take no worker: each look costs a write or two.
 const machinehookConcurrency = 100
+
+// loadBalancerConcurrency is how many load balancers are asked at once. One that does not
+// answer must not hold up the others.
+const loadBalancerConcurrency = 50
 
 // Options are what may differ between two managers.
 type Options struct {
@@ -108,6 +116,9 @@ type Options struct {
 	ReclaimAgentImage string
 	// ReclaimAgentDetector says how the agent that is installed finds processes.
 	ReclaimAgentDetector ReclaimAgentDetector
+	// DetachTaints are the keys of taints that take a Node out of its load balancers, if the
+	// feature gate NodeDetach is on.
+	DetachTaints []string
 	// Gate says whether anything is carried out; nil carries everything out.
 	Gate *actuate.Gate
 	// RuntimeExtension says what Cluster API is told of the hooks that the manager
@@ -151,7 +162,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	webhooks.SetupWithManager(mgr)
-	return errors.Join(s.setUpMachines(), s.setUpNodes(), s.setUpClusters())
+	return errors.Join(s.setUpMachines(), s.setUpNodes(), s.setUpDetach(), s.setUpClusters())
 }
 
 // shared is what several controllers are made of.
@@ -203,6 +214,7 @@ func (s *shared) setUpMachines() error {
 	if !s.WipeGuard && s.DepartureLimits == (plans.Limits{}) {
 		doubted = nil // No rail is on.
 	}
+	steps, woken := s.steps()
 	rush, turns, reader, live := &wake.Rush{}, &roster.Roster{WipeGuard: s.WipeGuard}, s.mgr.GetClient(), s.mgr.GetAPIReader()
 	return errors.Join(
 		(&departure.Reconciler{
@@ -219,7 +231,36 @@ func (s *shared) setUpMachines() error {
 		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(reclaimConcurrency, workers.Deadline)),
 		(&machinehook.Reconciler{
 			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{}, Roster: turns,
+			Steps: steps, Woken: woken,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(machinehookConcurrency, workers.Deadline)),
+	)
+}
+
+// steps are done before a machine leaves, where the features are on, and what wakes those who
+// wait for them.
+func (s *shared) steps() (steps []leaving.Step, woken []source.Source) {
+	if feature.Gates.Enabled(feature.NodeDetach) {
+		step := detach.Step{Reader: s.mgr.GetClient()}
+		steps, woken = append(steps, step), append(woken, step.Woken(s.mgr))
+	}
+	return steps, woken
+}
+
+// setUpDetach adds what takes Nodes out of load balancers, if that is on.
+func (s *shared) setUpDetach() error {
+	if !feature.Gates.Enabled(feature.NodeDetach) {
+		return nil
+	}
+	reader, live := s.mgr.GetClient(), s.mgr.GetAPIReader()
+	drivers := detach.NewDrivers(s.Clock, s.write, s.clusterCache)
+	return errors.Join(
+		(&detach.NodeReconciler{
+			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder,
+			Taints: s.DetachTaints, WatchFilter: s.WatchFilter,
+		}).SetupWithManager(s.mgr, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
+		(&detach.BalancerReconciler{
+			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Drivers: drivers.For, WatchFilter: s.WatchFilter,
+		}).SetupWithManager(s.mgr, s.watch.Options(loadBalancerConcurrency, workers.Deadline)),
 	)
 }
 

@@ -24,14 +24,14 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// ask asks all extensions side by side, each when it said. Nobody holds the Machine:
-// our hook of the phase goes.
+// ask asks all extensions side by side, each when it said, and looks how far the steps have
+// come. Nobody holds the Machine: our hook of the phase goes.
 func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hook string) (again time.Time, err error) {
 	if err := r.leave(s).Record(ctx, s.machine); err != nil {
 		return time.Time{}, err
 	}
 	o := outcome{}
-	r.Desk.Keep(s.machine.UID, string(phase), s.steps()...)
+	r.Desk.Keep(s.machine.UID, string(phase), s.extensions()...)
 	now := r.Clock.Now()
 	for i, request := 0, s.request(phase, now); i < len(s.hooks); i++ {
 		h := &s.hooks[i]
@@ -41,6 +41,13 @@ func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hoo
 			r.Desk.Ask(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
 		}
 		o.add(v)
+	}
+	for _, step := range s.steps {
+		v, err := step.Look(ctx, leaving.Departing{Machine: s.machine, Phase: string(phase), Began: s.began(phase, now)}, now)
+		if err != nil {
+			return time.Time{}, err
+		}
+		o.add(verdict{holds: v.Holds, again: v.Again, note: strings.Join(v.Notes, "; ")})
 	}
 	switch {
 	case o.early:
@@ -67,7 +74,7 @@ type outcome struct {
 
 func (o *outcome) add(v verdict) {
 	o.holds, o.early = o.holds || v.holds, o.early || v.early
-	if o.again.IsZero() || v.holds && v.again.Before(o.again) {
+	if o.again.IsZero() || v.holds && !v.again.IsZero() && v.again.Before(o.again) {
 		o.again = v.again
 	}
 	if v.note != "" {
@@ -77,8 +84,8 @@ func (o *outcome) add(v verdict) {
 	o.skip.VolumeDetach = o.skip.VolumeDetach || v.skip.VolumeDetach
 }
 
-// steps are the extensions to ask.
-func (s *scope) steps() []types.UID {
+// extensions are the steps of the Desk.
+func (s *scope) extensions() []types.UID {
 	var steps []types.UID
 	for i := range s.hooks {
 		steps = append(steps, s.hooks[i].UID)

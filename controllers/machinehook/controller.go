@@ -25,6 +25,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
@@ -62,6 +63,10 @@ type Reconciler struct {
 	Roster *roster.Roster
 	// Desk asks them; nil is one that SetupWithManager starts.
 	Desk *leaving.Desk
+	// Steps are done beside them.
+	Steps []leaving.Step
+	// Woken are what wakes a Machine whose Steps have come further.
+	Woken []source.Source
 
 	watchFilter string
 	fresh       wake.Freshness

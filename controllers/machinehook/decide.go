@@ -26,8 +26,8 @@ type facts struct {
 	ClusterLeaving, NoNode, Unreachable bool
 	// Trigger is why the Machine is being deleted.
 	Trigger hooksv1.Trigger
-	// Extensions is how many are to be asked.
-	Extensions int
+	// Asked is how many extensions and steps are to be asked.
+	Asked int
 }
 
 // A step is what is to be done next for a Machine.
@@ -58,7 +58,7 @@ func decide(f facts) step {
 		return tell
 	case !f.PreDrain && !f.PreTerminate:
 		return rest
-	case f.ClusterLeaving, f.NoNode, f.Unreachable, f.Extensions == 0:
+	case f.ClusterLeaving, f.NoNode, f.Unreachable, f.Asked == 0:
 		return letGo
 	case f.PreDrain:
 		return askBeforeDrain

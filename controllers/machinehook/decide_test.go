@@ -14,7 +14,7 @@ import (
 )
 
 func TestDecide(t *testing.T) {
-	held := facts{Deleting: true, PreDrain: true, PreTerminate: true, Trigger: hooksv1.TriggerSchedule, Extensions: 1}
+	held := facts{Deleting: true, PreDrain: true, PreTerminate: true, Trigger: hooksv1.TriggerSchedule, Asked: 1}
 	with := func(change func(*facts)) facts {
 		f := held
 		change(&f)
@@ -30,7 +30,7 @@ func TestDecide(t *testing.T) {
 		"Drains":         {"Cluster API is at work.", with(func(f *facts) { f.PreDrain = false }), rest},
 		"Drained":        {"Extensions come before the end.", with(func(f *facts) { f.PreDrain, f.Drained = false, true }), askBeforeTermination},
 		"DrainSkipped":   {"The first phase is not left out because Cluster API skipped its own.", with(func(f *facts) { f.Drained = true }), askBeforeDrain},
-		"NoExtension":    {"One write, not two, where nobody asks for anything.", with(func(f *facts) { f.Extensions = 0 }), letGo},
+		"NoExtension":    {"One write, not two, where nobody asks for anything.", with(func(f *facts) { f.Asked = 0 }), letGo},
 		"ClusterLeaving": {"Cluster API ignores hooks before a drain then, and no cluster is held up.", with(func(f *facts) { f.ClusterLeaving = true }), letGo},
 		"NoNode":         {"There is nothing to prepare.", with(func(f *facts) { f.NoNode = true }), letGo},
 		"Unreachable":    {"A Node that is not heard of gets no waits.", with(func(f *facts) { f.Unreachable = true }), letGo},

@@ -18,6 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/extensions"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
@@ -33,6 +34,8 @@ type scope struct {
 	scheduled *v1alpha1.ScheduledMachine
 	// hooks are the extensions to ask, in the order of their names.
 	hooks []v1alpha1.MachineDeletionHook
+	// steps are done beside them.
+	steps []leaving.Step
 	// cycle is the run of the planner that let the Machine start to leave; zero if none did.
 	cycle int64
 }
@@ -65,8 +68,25 @@ func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*
 	if !s.servedBy(r.watchFilter) {
 		return nil, nil
 	}
+	if s.steps, err = r.steps(ctx, machine); err != nil {
+		return nil, err
+	}
 	s.hooks, err = extensions.For(ctx, r.Reader, machine.Namespace)
 	return s, err
+}
+
+// steps are those that concern the Machine.
+func (r *Reconciler) steps(ctx context.Context, machine *clusterv1.Machine) (steps []leaving.Step, err error) {
+	for _, step := range r.Steps {
+		concerned, err := step.Concerns(ctx, machine)
+		if err != nil {
+			return nil, err
+		}
+		if concerned {
+			steps = append(steps, step)
+		}
+	}
+	return steps, nil
 }
 
 // servedBy reports whether the Machine is for the manager with this filter. The first of
@@ -117,7 +137,7 @@ func (s *scope) facts(now time.Time) facts {
 		ClusterLeaving: s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero(),
 		NoNode:         !m.Status.NodeRef.IsDefined(),
 		Trigger:        s.trigger(now),
-		Extensions:     len(s.hooks),
+		Asked:          len(s.hooks) + len(s.steps),
 	}
 	_, f.PreDrain = m.Annotations[v1alpha1.PreDrainHookAnnotation]
 	_, f.PreTerminate = m.Annotations[v1alpha1.PreTerminateHookAnnotation]

@@ -39,9 +39,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	if r.Desk == nil {
 		r.Desk = leaving.New(r.Clock)
 	}
+	b := ctrl.NewControllerManagedBy(mgr)
+	for _, s := range r.Woken {
+		b = b.WatchesRawSource(s)
+	}
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := ctrl.NewControllerManagedBy(mgr).
+	err := b.
 		Named("machinehook").
 		For(&clusterv1.Machine{}, builder.WithPredicates(r.leaves())).
 		WatchesRawSource(source.Func(r.start)).

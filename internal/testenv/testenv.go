@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 )
 
 // assets is the variable that names the directory of etcd and kube-apiserver, as
@@ -86,7 +87,7 @@ func findAssets() error {
 func start(options []func(*envtest.Environment)) (*envtest.Environment, *Server, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, runtimev1.AddToScheme, v1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, runtimev1.AddToScheme, v1alpha1.AddToScheme, expv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, nil, err

@@ -9,12 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
 // TrimNode drops what no controller reads, which is most of a Node. It is a
 // transform of the per-cluster caches: hundreds of clusters times hundreds of Nodes
 // live in them. What stays is the metadata, of managedFields the entries that
-// WroteRequest reports, the taints, the Ready condition, and what tells the host.
+// WroteRequest and Cordoned report, the taints, the cordon, the Ready condition, and what
+// tells the host and its addresses.
 func TrimNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -23,11 +25,12 @@ func TrimNode(obj any) (any, error) {
 	trimmed := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: node.ObjectMeta}
 	trimmed.ManagedFields = nil
 	for _, f := range node.ManagedFields {
-		if WroteRequest(f) {
+		if WroteRequest(f) || Cordoned(f) {
 			trimmed.ManagedFields = append(trimmed.ManagedFields, f)
 		}
 	}
 	trimmed.Spec.ProviderID, trimmed.Spec.Taints = node.Spec.ProviderID, node.Spec.Taints
+	trimmed.Spec.Unschedulable, trimmed.Status.Addresses = node.Spec.Unschedulable, node.Status.Addresses
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			trimmed.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
@@ -41,4 +44,10 @@ func TrimNode(obj any) (any, error) {
 // request on a Node.
 func WroteRequest(f metav1.ManagedFieldsEntry) bool {
 	return f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:`+reclaim.RequestedAnnotation+`"`))
+}
+
+// Cordoned reports whether these are the fields of our cordon of a Node: the API server keeps
+// who changed a field last.
+func Cordoned(f metav1.ManagedFieldsEntry) bool {
+	return f.Manager == v1alpha1.FieldManager && f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:unschedulable"`))
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -30,8 +31,12 @@ func TestWhatIsReadOfANodeIsKept(t *testing.T) {
 	}
 	asks, other := wrote("reclaim-agent", "5spot.finos.org/reclaim-requested"), wrote("kubelet", "volumes.kubernetes.io/x")
 	taints := []corev1.Taint{{Key: "example.com/dedicated", Effect: corev1.TaintEffectNoSchedule}}
-	node := &corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{ProviderID: "lab://n1", Taints: taints, PodCIDR: "10.0.0.0/24"}}
-	node.ManagedFields = []metav1.ManagedFieldsEntry{other, asks, {Manager: "empty"}}
+	cordon := metav1.ManagedFieldsEntry{Manager: v1alpha1.FieldManager, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:unschedulable":{}}}`)}
+	theirs := metav1.ManagedFieldsEntry{Manager: "kubectl-cordon", FieldsV1: cordon.FieldsV1}
+	spec, addresses := corev1.NodeSpec{ProviderID: "lab://n1", Taints: taints, Unschedulable: true}, []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}
+	node := &corev1.Node{ObjectMeta: meta, Spec: spec}
+	node.Spec.PodCIDR, node.Status.Addresses = "10.0.0.0/24", addresses
+	node.ManagedFields = []metav1.ManagedFieldsEntry{other, asks, cordon, theirs, {Manager: "empty"}}
 	node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "m1", KernelVersion: "6"}
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"large"}}}
 	node.Status.Conditions = []corev1.NodeCondition{
@@ -40,8 +45,8 @@ func TestWhatIsReadOfANodeIsKept(t *testing.T) {
 	}
 	before := node.DeepCopy()
 
-	want := &corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{ProviderID: "lab://n1", Taints: taints}}
-	want.ManagedFields = []metav1.ManagedFieldsEntry{asks}
+	want := &corev1.Node{ObjectMeta: meta, Spec: spec}
+	want.ManagedFields, want.Status.Addresses = []metav1.ManagedFieldsEntry{asks, cordon}, addresses
 	want.Status.NodeInfo.MachineID = "m1"
 	want.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 

@@ -83,8 +83,10 @@ func install(ctx context.Context, p *plane.Plane, o Options) (*System, error) {
 	if _, err := os.Stat(s.Program("manager")); err != nil {
 		return nil, fmt.Errorf("the programs of 5-Spot are not in %s: run `make build` or set FIVESPOT_BIN: %w", s.bin, err)
 	}
-	if err := v1alpha1.AddToScheme(p.Management.Client.Scheme()); err != nil {
-		return nil, err
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, expv1.AddToScheme} {
+		if err := add(p.Management.Client.Scheme()); err != nil {
+			return nil, err
+		}
 	}
 	var manifests [][]byte
 	for _, part := range []string{"crd", "webhook"} {

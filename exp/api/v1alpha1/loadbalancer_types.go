@@ -63,15 +63,6 @@ type LoadBalancerSpec struct {
 	// +kubebuilder:default=Fail
 	FailurePolicy fivespotv1.FailurePolicy `json:"failurePolicy,omitempty"`
 
-	// triggerTaints are keys of taints with which somebody else says that a Node is
-	// leaving. ToBeDeletedByClusterAutoscaler is always one, and so is a cordon.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=316
-	TriggerTaints []string `json:"triggerTaints,omitempty"`
-
 	// controlPlane also takes control plane Nodes out. Without it they stay.
 	// +optional
 	ControlPlane bool `json:"controlPlane,omitempty"`
@@ -163,14 +154,38 @@ type ClassicELBBalancer struct {
 	Names []string `json:"names,omitempty"`
 }
 
+// ReachableCondition says whether the load balancer answered when it was last asked. Nobody
+// asks it while no Node leaves or comes back.
+const ReachableCondition = "Reachable"
+
+// Reasons of ReachableCondition.
+const (
+	// AnsweredReason is that of a load balancer that answered.
+	AnsweredReason = "Answered"
+	// NoAnswerReason is that of one that did not, or said no.
+	NoAnswerReason = "NoAnswer"
+)
+
+// LoadBalancerStatus is what is known of a load balancer.
+type LoadBalancerStatus struct {
+	// conditions say whether it answers.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
 // LoadBalancer is a load balancer in front of the Nodes of a Cluster. A Node that leaves is
 // taken out of it first, and put back if it stays.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:path=loadbalancers,scope=Namespaced,categories=cluster-api
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move="
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`
 // +kubebuilder:printcolumn:name="Deadline",type=integer,JSONPath=`.spec.deadlineSeconds`
+// +kubebuilder:printcolumn:name="Reachable",type=string,JSONPath=`.status.conditions[?(@.type=='Reachable')].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type LoadBalancer struct {
 	metav1.TypeMeta `json:",inline"`
@@ -180,7 +195,16 @@ type LoadBalancer struct {
 
 	// +required
 	Spec LoadBalancerSpec `json:"spec,omitempty,omitzero"`
+
+	// +optional
+	Status LoadBalancerStatus `json:"status,omitempty,omitzero"`
 }
+
+// GetConditions returns the conditions.
+func (b *LoadBalancer) GetConditions() []metav1.Condition { return b.Status.Conditions }
+
+// SetConditions sets the conditions.
+func (b *LoadBalancer) SetConditions(c []metav1.Condition) { b.Status.Conditions = c }
 
 // LoadBalancerList is a list of LoadBalancers.
 //

@@ -61,14 +61,14 @@ type NodeAttachmentSpec struct {
 	// +optional
 	Since metav1.Time `json:"since,omitempty,omitzero"`
 
-	// trigger says who wants the Node out.
+	// trigger says why the Node is to be out; empty if it is to be in.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Trigger string `json:"trigger,omitempty"`
 
-	// cordoned says that 5-Spot cordoned the Node.
+	// controlPlane says that it is a control plane Node.
 	// +optional
-	Cordoned bool `json:"cordoned,omitempty"`
+	ControlPlane bool `json:"controlPlane,omitempty"`
 
 	// memberships are the places that 5-Spot took.
 	// +optional
@@ -141,11 +141,31 @@ type NodeAttachmentStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
-	LoadBalancers []LoadBalancerStatus `json:"loadBalancers,omitempty"`
+	LoadBalancers []BalancerProgress `json:"loadBalancers,omitempty"`
 }
 
-// LoadBalancerStatus is how far a Node has come with a LoadBalancer.
-type LoadBalancerStatus struct {
+// AttachmentPhase is how far a Node has come with a LoadBalancer.
+//
+// +kubebuilder:validation:Enum=Pending;Held;Draining;Detached;Unknown;Attaching
+type AttachmentPhase string
+
+const (
+	// PhasePending is that of a Node of which nobody has asked the load balancer yet.
+	PhasePending AttachmentPhase = "Pending"
+	// PhaseHeld is that of a Node that stays, because too few others are in a pool.
+	PhaseHeld AttachmentPhase = "Held"
+	// PhaseDraining is that of a Node that has connections, or may have.
+	PhaseDraining AttachmentPhase = "Draining"
+	// PhaseDetached is that of a Node that is out.
+	PhaseDetached AttachmentPhase = "Detached"
+	// PhaseUnknown is that of a Node of which the load balancer does not say whether it is out.
+	PhaseUnknown AttachmentPhase = "Unknown"
+	// PhaseAttaching is that of a Node that is being put back.
+	PhaseAttaching AttachmentPhase = "Attaching"
+)
+
+// BalancerProgress is how far a Node has come with a LoadBalancer.
+type BalancerProgress struct {
 	// name is that of the LoadBalancer.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -158,8 +178,7 @@ type LoadBalancerStatus struct {
 
 	// phase is Pending, Held, Draining, Detached, Unknown or Attaching.
 	// +required
-	// +kubebuilder:validation:Enum=Pending;Held;Draining;Detached;Unknown;Attaching
-	Phase string `json:"phase,omitempty"`
+	Phase AttachmentPhase `json:"phase,omitempty"`
 
 	// message says what is waited for.
 	// +optional
@@ -173,8 +192,8 @@ type LoadBalancerStatus struct {
 	Members []MembershipStatus `json:"members,omitempty"`
 }
 
-// NodeAttachment is what 5-Spot took from a Node that leaves: its places in load balancers,
-// and that it takes pods. There is none for a Node that has everything.
+// NodeAttachment is what 5-Spot took from a Node that leaves: its places in load balancers.
+// There is none for a Node that has them all.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+const (
+	// patience bounds all that a load balancer is asked in one round.
+	patience = 15 * time.Second
+	// retry is when one that did not answer is asked again, and later when it asked us to slow
+	// down.
+	retry, later = 5 * time.Second, 30 * time.Second
+	// volatile and settled are how often a load balancer is asked whether a Node that is out
+	// still is: one that forgets may do so at any time, and others may put a Node back.
+	volatile, settled = 10 * time.Second, time.Minute
+)
+
+// Drivers makes the Driver of a LoadBalancer.
+type Drivers func(ctx context.Context, lb *expv1.LoadBalancer) (balancer.Driver, error)
+
+// BalancerReconciler takes the places of Nodes in one load balancer, and gives them back.
+type BalancerReconciler struct {
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Reader reads Clusters, LoadBalancers and NodeAttachments from the manager's cache, and
+	// Live from the API server.
+	Reader, Live client.Reader
+	// Actuate writes LoadBalancers and NodeAttachments.
+	Actuate *actuate.Actuator
+	// Recorder records events.
+	Recorder events.EventRecorder
+	// Drivers makes what speaks to a load balancer.
+	Drivers Drivers
+	// WatchFilter is the value of Cluster API's watch label, empty for everything.
+	WatchFilter string
+
+	fresh wake.Freshness
+}
+
+// round is one look at a load balancer.
+type round struct {
+	lb      *expv1.LoadBalancer
+	cluster *clusterv1.Cluster
+	// nodes are the NodeAttachments that concern it.
+	nodes []*seat
+	// failed is why the load balancer could not be asked; nil if it was.
+	failed error
+	// every and volatile are those of its Driver.
+	every    time.Duration
+	volatile bool
+}
+
+// seat is one Node at one load balancer.
+type seat struct {
+	attachment *expv1.NodeAttachment
+	// out says that it is to be out, and asked that it is known where it is a member.
+	out, asked bool
+	// closing says that the LoadBalancer is being deleted: all places are given back.
+	closing bool
+	// members are its places. steps says what to do about each.
+	members []plan.Member
+	steps   []plan.Step
+}
+
+// Reconcile looks at one load balancer.
+func (r *BalancerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	lb := &expv1.LoadBalancer{}
+	if err := r.Reader.Get(ctx, req.NamespacedName, lb); err != nil {
+		r.fresh.Forget(req)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	now := r.Clock.Now()
+	if wait := r.fresh.Hold(req, lb.ResourceVersion, now); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	read := lb.ResourceVersion
+	again, err := r.reconcile(ctx, lb)
+	r.fresh.Wrote(req, read, lb.ResourceVersion)
+	if apierrors.IsConflict(err) && again == 0 {
+		return ctrl.Result{RequeueAfter: wake.QuietRetry}, nil // Somebody else wrote on a NodeAttachment.
+	}
+	result, err := r.fresh.Meet(req, r.Clock.Now(), client.IgnoreNotFound(err))
+	if err == nil && result.RequeueAfter == 0 {
+		result.RequeueAfter = again
+	}
+	return result, err
+}
+
+func (r *BalancerReconciler) reconcile(ctx context.Context, lb *expv1.LoadBalancer) (again time.Duration, err error) {
+	o, err := r.observe(ctx, lb)
+	if err != nil || o == nil {
+		return 0, err
+	}
+	if len(o.nodes) == 0 {
+		return 0, r.rest(ctx, o)
+	}
+	if err := r.keep(ctx, lb); err != nil {
+		return 0, err
+	}
+	calls, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	driver, err := r.Drivers(calls, lb)
+	if err != nil {
+		o.failed = err
+	} else {
+		o.every, o.volatile = driver.Every(), driver.Volatile()
+		o.failed = o.look(calls, driver)
+	}
+	o.decide()
+	if err := r.act(ctx, calls, o, driver); err != nil {
+		return 0, err
+	}
+	if err := r.report(ctx, o); err != nil {
+		return 0, err
+	}
+	return o.again(), nil
+}
+
+// observe returns nil where nothing may be done.
+func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer) (*round, error) {
+	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, r.Live, lb, lb.Spec.ClusterName)
+	if err != nil {
+		return nil, err
+	}
+	o := &round{lb: lb, cluster: cluster, every: retry}
+	switch {
+	case going(cluster):
+		return o, nil // Nobody needs a place any more.
+	case paused, r.WatchFilter != "" && !labels.HasWatchLabel(cluster, r.WatchFilter):
+		return nil, nil
+	}
+	list := &expv1.NodeAttachmentList{}
+	if err := r.Reader.List(ctx, list, client.InNamespace(lb.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+		return nil, fmt.Errorf("listing NodeAttachments: %w", err)
+	}
+	for i := range list.Items {
+		if s := seatOf(lb, &list.Items[i]); s != nil {
+			o.nodes = append(o.nodes, s)
+		}
+	}
+	return o, nil
+}
+
+// seatOf returns nil for a Node that the load balancer has nothing to do with.
+func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
+	s := &seat{attachment: a, closing: !lb.DeletionTimestamp.IsZero()}
+	s.out = a.Spec.Trigger != "" && !s.closing && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
+	for _, m := range a.Spec.Memberships {
+		if m.LoadBalancer == lb.Name {
+			s.add(m, true)
+		}
+	}
+	p := progressOf(a, lb.Name)
+	s.asked = p != nil && p.Generation == lb.Generation
+	if s.out && s.asked {
+		for _, m := range p.Members {
+			if !slices.Contains(a.Spec.Memberships, m.Membership) {
+				s.add(m.Membership, false)
+			}
+		}
+	}
+	if !s.out && len(s.members) == 0 && p == nil {
+		return nil
+	}
+	return s
+}
+
+// progressOf is what was reported last, nil if nothing was.
+func progressOf(a *expv1.NodeAttachment, name string) *expv1.BalancerProgress {
+	i := slices.IndexFunc(a.Status.LoadBalancers, func(p expv1.BalancerProgress) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &a.Status.LoadBalancers[i]
+}
+
+func (s *seat) add(m expv1.Membership, taken bool) {
+	trigger := plan.Trigger(s.attachment.Spec.Trigger)
+	s.members = append(s.members, plan.Member{
+		Node: s.attachment.Name, Taken: taken, Out: s.out, Urgent: trigger == plan.Emergency, Gone: trigger == plan.Gone && !s.closing,
+		Since: s.attachment.Spec.Since.Time,
+		Place: balancer.Membership{Pool: m.Pool, Member: m.Member, Port: m.Port, Lasts: m.Lasts},
+	})
+}
+
+// look asks the load balancer where Nodes are members, and how they fare.
+func (o *round) look(ctx context.Context, driver balancer.Driver) error {
+	for _, s := range o.nodes {
+		if !s.out || s.asked || s.attachment.Spec.Trigger == string(plan.Gone) {
+			continue
+		}
+		spec := s.attachment.Spec
+		found, err := driver.Discover(ctx, balancer.Node{Name: spec.NodeName, ProviderID: spec.ProviderID, Addresses: spec.Addresses})
+		if err != nil {
+			return err
+		}
+		s.asked = true
+		for _, m := range found {
+			if !slices.ContainsFunc(s.members, func(known plan.Member) bool { return known.Place == m }) {
+				s.add(placeOf(o.lb.Name, m), false)
+			}
+		}
+	}
+	var places []balancer.Membership
+	for _, s := range o.nodes {
+		for _, m := range s.members {
+			places = append(places, m.Place)
+		}
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	statuses, err := driver.Status(ctx, places)
+	if err == nil && len(statuses) != len(places) {
+		err = fmt.Errorf("asked for %d members, it answered for %d", len(places), len(statuses))
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range o.nodes {
+		for i := range s.members {
+			s.members[i].Status, statuses = statuses[0], statuses[1:]
+		}
+	}
+	return nil
+}
+
+// decide says what to do about all members. Nothing is done about what is not known.
+func (o *round) decide() {
+	var all []plan.Member
+	for _, s := range o.nodes {
+		all = append(all, s.members...)
+	}
+	floor := 1
+	if o.lb.Spec.MinMembers != nil {
+		floor = int(*o.lb.Spec.MinMembers)
+	}
+	steps := plan.Round(all, floor)
+	for _, s := range o.nodes {
+		s.steps, steps = steps[:len(s.members)], steps[len(s.members):]
+	}
+}
+
+// act records what is taken, takes and gives back, and takes off the record what its Node
+// has again.
+func (r *BalancerReconciler) act(ctx, calls context.Context, o *round, driver balancer.Driver) error {
+	if o.failed != nil {
+		return nil
+	}
+	for _, s := range o.nodes {
+		if err := r.record(ctx, o, s); err != nil {
+			return err
+		}
+	}
+	for what, do := range map[plan.Act]func(context.Context, []balancer.Membership) error{plan.Drain: driver.Drain, plan.Restore: driver.Restore} {
+		places := o.places(what)
+		if len(places) == 0 {
+			continue
+		}
+		if err := r.Actuate.For(r.intent(o, string(what))).Permit(ctx, o.lb); err != nil {
+			return err
+		}
+		if err := do(calls, places); err != nil {
+			o.failed = err
+			continue
+		}
+		ctrl.LoggerFrom(ctx).Info("Told load balancer", "what", what, "places", places)
+	}
+	return nil
+}
+
+func (o *round) places(what plan.Act) (places []balancer.Membership) {
+	for _, s := range o.nodes {
+		for i, step := range s.steps {
+			if step.Act == what {
+				places = append(places, s.members[i].Place)
+			}
+		}
+	}
+	return places
+}
+
+// record writes which places are taken, before they are, and which are given back, after.
+// Where there is nothing to write, a cache that is late must not have us take what is not on
+// record any more.
+func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) error {
+	before, acts := s.attachment.DeepCopy(), false
+	for i, step := range s.steps {
+		place := placeOf(o.lb.Name, s.members[i].Place)
+		switch {
+		case step.Act == plan.Drain && !s.members[i].Taken:
+			s.attachment.Spec.Memberships = append(s.attachment.Spec.Memberships, place)
+			s.members[i].Taken = true
+		case step.Act == plan.Release:
+			s.attachment.Spec.Memberships = slices.DeleteFunc(s.attachment.Spec.Memberships, func(other expv1.Membership) bool { return other == place })
+		case step.Act != "":
+			acts = true
+		}
+	}
+	if acts && len(before.Spec.Memberships) == len(s.attachment.Spec.Memberships) {
+		return r.current(ctx, before)
+	}
+	why := "Detach"
+	if !s.out {
+		why = "Attach"
+	}
+	return r.Actuate.For(r.intent(o, why)).PatchLocked(ctx, s.attachment, before)
+}
+
+// current returns a conflict for a NodeAttachment that has changed since it was read.
+func (r *BalancerReconciler) current(ctx context.Context, a *expv1.NodeAttachment) error {
+	live := &expv1.NodeAttachment{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(a), live); err != nil {
+		return fmt.Errorf("reading NodeAttachment: %w", err)
+	}
+	if live.ResourceVersion != a.ResourceVersion {
+		return apierrors.NewConflict(expv1.GroupVersion.WithResource("nodeattachments").GroupResource(), a.Name, errors.New("the cache is late"))
+	}
+	return nil
+}
+
+func (r *BalancerReconciler) intent(o *round, why string) actuate.Intent {
+	return actuate.Intent{Kind: audit.NodePatch, Why: why, At: r.Clock.Now(), Cluster: client.ObjectKeyFromObject(o.cluster)}
+}
+
+// keep has the LoadBalancer stay until all places are given back, and go with its Cluster.
+func (r *BalancerReconciler) keep(ctx context.Context, lb *expv1.LoadBalancer) error {
+	if !lb.DeletionTimestamp.IsZero() || controllerutil.ContainsFinalizer(lb, expv1.Finalizer) {
+		return nil
+	}
+	before := lb.DeepCopy()
+	controllerutil.AddFinalizer(lb, expv1.Finalizer)
+	return r.Actuate.PatchLocked(ctx, lb, before)
+}
+
+// rest is for a load balancer that has nobody's place.
+func (r *BalancerReconciler) rest(ctx context.Context, o *round) error {
+	if o.lb.DeletionTimestamp.IsZero() || !controllerutil.ContainsFinalizer(o.lb, expv1.Finalizer) {
+		return nil
+	}
+	before := o.lb.DeepCopy()
+	controllerutil.RemoveFinalizer(o.lb, expv1.Finalizer)
+	return r.Actuate.PatchLocked(ctx, o.lb, before)
+}
+
+// again is when to look again; zero is when somebody wakes us.
+func (o *round) again() (again time.Duration) {
+	sooner := func(d time.Duration) {
+		if again == 0 || d < again {
+			again = d
+		}
+	}
+	for _, s := range o.nodes {
+		switch p := s.phase(o.failed); {
+		case errors.Is(o.failed, balancer.ErrThrottled):
+			sooner(later)
+		case o.failed != nil:
+			sooner(max(o.every, retry))
+		case p == expv1.PhaseDetached && o.volatile:
+			sooner(volatile)
+		case p == expv1.PhaseDetached:
+			sooner(settled)
+		case p != "":
+			sooner(o.every)
+		}
+	}
+	return again
+}
+
+// report says on each NodeAttachment how far it is, and on the LoadBalancer whether it answers.
+func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
+	for _, s := range o.nodes {
+		before := s.attachment.DeepCopy()
+		s.report(o)
+		if err := r.Actuate.PatchStatus(ctx, s.attachment, before); err != nil {
+			return err
+		}
+	}
+	before := o.lb.DeepCopy()
+	c := metav1.Condition{Type: expv1.ReachableCondition, Status: metav1.ConditionTrue, Reason: expv1.AnsweredReason}
+	if o.failed != nil {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, expv1.NoAnswerReason, clip.Message(o.failed.Error())
+	}
+	conditions.Set(o.lb, c)
+	if err := r.Actuate.PatchStatus(ctx, o.lb, before); err != nil {
+		return err
+	}
+	r.tell(o, conditions.Get(before, expv1.ReachableCondition), c)
+	return nil
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// facts is the border between Kubernetes and the decision about a Node.
+func (s *scope) facts(now func() time.Time) plan.Node {
+	if s.node == nil {
+		return plan.Node{Known: s.known}
+	}
+	n := nodeFacts(s.node)
+	n.Known, n.Machine = s.known, machineFacts(s.machine, now())
+	return n
+}
+
+func nodeFacts(node *corev1.Node) plan.Node {
+	n := plan.Node{
+		Exists: true, UID: string(node.UID), Unschedulable: node.Spec.Unschedulable, CordonedByUs: cordonedByUs(node),
+		Asks: node.Annotations[expv1.DetachAnnotation], Marked: node.Annotations[expv1.DetachingAnnotation] == "true",
+	}
+	for _, c := range node.Status.Conditions {
+		n.Ready = n.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}
+	for _, t := range node.Spec.Taints {
+		n.Taints = append(n.Taints, plan.Taint{Key: t.Key, Value: t.Value})
+	}
+	return n
+}
+
+// cordonedByUs reports whether nobody has cordoned the Node since we did.
+func cordonedByUs(node *corev1.Node) bool {
+	return node.Spec.Unschedulable && slices.ContainsFunc(node.ManagedFields, workload.Cordoned)
+}
+
+// machineFacts is what becomes of a Machine. One that waits at our hook for its turn has not
+// started to leave.
+func machineFacts(m *clusterv1.Machine, now time.Time) plan.Machine {
+	if m == nil || m.DeletionTimestamp.IsZero() {
+		return plan.Stays
+	}
+	d, recorded := children.DepartureOf(m, now)
+	_, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]
+	switch {
+	case recorded && d.Lane == v1alpha1.ExemptLane:
+		return plan.LeavesAtOnce
+	case recorded, !held:
+		return plan.Leaves
+	default:
+		return plan.Stays
+	}
+}
+
+// identity is how load balancers know a Node. What its Machine says counts: a Node says of
+// itself what its owner wants, and would take another one's place.
+func identity(node *corev1.Node, m *clusterv1.Machine) (providerID string, addresses []string) {
+	if m == nil {
+		return node.Spec.ProviderID, nodeAddresses(node)
+	}
+	for _, a := range m.Status.Addresses {
+		if a.Type == clusterv1.MachineInternalIP || a.Type == clusterv1.MachineExternalIP {
+			addresses = append(addresses, a.Address)
+		}
+	}
+	if len(addresses) == 0 {
+		addresses = nodeAddresses(node)
+	}
+	return m.Spec.ProviderID, once(addresses)
+}
+
+// nodeAddresses returns the IP addresses of a Node.
+func nodeAddresses(node *corev1.Node) (addresses []string) {
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
+			addresses = append(addresses, a.Address)
+		}
+	}
+	return once(addresses)
+}
+
+func once(addresses []string) []string {
+	slices.Sort(addresses)
+	return slices.Compact(addresses)
+}

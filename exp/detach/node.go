@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package detach answers one question: is a Node out of its load balancers before its pods
+// go, and back in them if it stays?
+//
+// A NodeReconciler says whether a Node is to be out, in a NodeAttachment. A
+// BalancerReconciler takes its places and gives them back, one load balancer at a time, and
+// says there how far it is. A machine that leaves waits at 5-Spot's hook until all
+// LoadBalancers of its Cluster have let go, or their deadlines have passed: Step. Package
+// plan decides. What was taken is written on the NodeAttachment before it is taken: a
+// manager that starts, or clusterctl move, loses nothing.
+package detach
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/index"
+	"sigs.k8s.io/cluster-api/util/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// NodeReconciler says which Nodes are to be out.
+type NodeReconciler struct {
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Reader reads Clusters, Machines, LoadBalancers and NodeAttachments from the manager's
+	// cache, and Live from the API server.
+	Reader, Live client.Reader
+	// Actuate writes NodeAttachments, and Nodes.
+	Actuate *actuate.Actuator
+	// ClusterCache reaches the Nodes.
+	ClusterCache clustercache.ClusterCache
+	// Recorder records events.
+	Recorder events.EventRecorder
+	// Taints are the keys of taints that take a Node out, besides the cluster autoscaler's.
+	// One that ends with * means all that begin so.
+	Taints []string
+	// WatchFilter is the value of Cluster API's watch label, empty for everything.
+	WatchFilter string
+
+	nodes workload.Watch
+	fresh wake.Freshness
+}
+
+// scope holds what one reconcile reads.
+type scope struct {
+	cluster *clusterv1.Cluster
+	name    string
+	// known says that the Node could be looked for; node is nil if there is none.
+	known bool
+	node  *corev1.Node
+	// machine is nil if there is none.
+	machine *clusterv1.Machine
+	// attachment is nil if there is none.
+	attachment *expv1.NodeAttachment
+	// balanced says that the Cluster has a LoadBalancer.
+	balanced bool
+}
+
+// requestFor is what is reconciled for a Node of a Cluster.
+func requestFor(cluster client.ObjectKey, node string) ctrl.Request {
+	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name + "/" + node}}
+}
+
+// Reconcile looks at one Node.
+func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	clusterName, node, _ := strings.Cut(req.Name, "/")
+	s, err := r.observe(ctx, client.ObjectKey{Namespace: req.Namespace, Name: clusterName}, node)
+	if err != nil || s == nil {
+		return ctrl.Result{}, err
+	}
+	now := r.Clock.Now()
+	if s.attachment != nil {
+		if wait := r.fresh.Hold(req, s.attachment.ResourceVersion, now); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+	}
+	before := versionOf(s.attachment)
+	err = r.act(ctx, s, plan.Decide(s.facts(r.Clock.Now), s.record(), s.balanced, r.Taints))
+	r.fresh.Wrote(req, before, versionOf(s.attachment))
+	if workload.NotConnected(err) {
+		err = nil // The connection wakes us.
+	}
+	return r.fresh.Meet(req, now, client.IgnoreNotFound(err))
+}
+
+func versionOf(a *expv1.NodeAttachment) string {
+	if a == nil {
+		return ""
+	}
+	return a.ResourceVersion
+}
+
+// observe returns nil where nothing may be done: the Cluster is paused, going, or another
+// manager's.
+func (r *NodeReconciler) observe(ctx context.Context, key client.ObjectKey, node string) (*scope, error) {
+	s := &scope{name: node}
+	var paused bool
+	var err error
+	about := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace}}
+	if s.cluster, paused, err = workload.ClusterOf(ctx, r.Reader, r.Live, about, key.Name); err != nil || paused {
+		return nil, err
+	}
+	if s.attachment, err = attachment(ctx, r.Reader, key, node); err != nil {
+		return nil, err
+	}
+	if going(s.cluster) {
+		return nil, letGo(ctx, r.Actuate, s.attachment)
+	}
+	if r.WatchFilter != "" && !labels.HasWatchLabel(s.cluster, r.WatchFilter) {
+		return nil, nil
+	}
+	balancers, err := balancersOf(ctx, r.Reader, key)
+	if err != nil {
+		return nil, err
+	}
+	s.balanced = len(balancers) > 0
+	if !s.balanced && s.attachment == nil {
+		return nil, nil
+	}
+	return s, r.observeNode(ctx, s, key)
+}
+
+// going reports whether nobody waits for a Cluster any more.
+func going(cluster *clusterv1.Cluster) bool {
+	return cluster == nil || !cluster.DeletionTimestamp.IsZero()
+}
+
+// letGo lets a NodeAttachment go whose Cluster does.
+func letGo(ctx context.Context, write *actuate.Actuator, a *expv1.NodeAttachment) error {
+	if a == nil || !controllerutil.ContainsFinalizer(a, expv1.Finalizer) {
+		return nil
+	}
+	before := a.DeepCopy()
+	controllerutil.RemoveFinalizer(a, expv1.Finalizer)
+	return client.IgnoreNotFound(write.PatchLocked(ctx, a, before))
+}
+
+// observeNode reads the Node, if the workload cluster answers.
+func (r *NodeReconciler) observeNode(ctx context.Context, s *scope, key client.ObjectKey) (err error) {
+	if err := r.nodes.Start(ctx, key); err != nil {
+		return workload.IgnoreNotConnected(err)
+	}
+	if s.name == "" { // The watch delivers each Node.
+		return nil
+	}
+	reader, err := r.ClusterCache.GetReader(ctx, key)
+	if err != nil {
+		return workload.IgnoreNotConnected(err)
+	}
+	if s.node, err = workload.Node(ctx, reader, s.name); err != nil {
+		return err
+	}
+	if s.node == nil && s.attachment != nil {
+		if s.node, err = successor(ctx, reader, s.attachment); err != nil {
+			return err
+		}
+	}
+	s.known = true
+	return r.observeMachine(ctx, s, key)
+}
+
+// successor returns the Node that has an address of one that is gone: the same machine, under
+// another name.
+func successor(ctx context.Context, reader client.Reader, a *expv1.NodeAttachment) (*corev1.Node, error) {
+	nodes := &corev1.NodeList{}
+	if err := reader.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("listing Nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		if shares(nodeAddresses(&nodes.Items[i]), a.Spec.Addresses) {
+			return &nodes.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+func shares(a, b []string) bool {
+	return slices.ContainsFunc(a, func(address string) bool { return slices.Contains(b, address) })
+}
+
+func (r *NodeReconciler) observeMachine(ctx context.Context, s *scope, key client.ObjectKey) error {
+	name := s.name
+	if s.node != nil {
+		name = s.node.Name
+	}
+	machines := &clusterv1.MachineList{}
+	if err := r.Reader.List(ctx, machines, client.InNamespace(key.Namespace), client.MatchingFields{index.MachineNodeNameField: name}); err != nil {
+		return fmt.Errorf("listing Machines: %w", err)
+	}
+	for i := range machines.Items {
+		if machines.Items[i].Spec.ClusterName == key.Name {
+			s.machine = &machines.Items[i]
+		}
+	}
+	return nil
+}
+
+// attachment reads that of a Node, nil if there is none.
+func attachment(ctx context.Context, reader client.Reader, cluster client.ObjectKey, node string) (*expv1.NodeAttachment, error) {
+	if node == "" {
+		return nil, nil
+	}
+	a := &expv1.NodeAttachment{}
+	switch err := reader.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: AttachmentName(cluster.Name, node)}, a); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading NodeAttachment: %w", err)
+	}
+	return a, nil
+}
+
+// AttachmentName is the name of the NodeAttachment of a Node.
+func AttachmentName(cluster, node string) string {
+	name := cluster + "." + node
+	if len(name) <= 253 {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return strings.TrimRight(name[:240], ".-") + "-" + hex.EncodeToString(sum[:6])
+}
+
+// balancersOf returns the LoadBalancers of a Cluster that are not being deleted.
+func balancersOf(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]expv1.LoadBalancer, error) {
+	list := &expv1.LoadBalancerList{}
+	if err := reader.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing LoadBalancers: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(b expv1.LoadBalancer) bool {
+		return b.Spec.ClusterName != cluster.Name || !b.DeletionTimestamp.IsZero()
+	}), nil
+}
+
+// record is what was written about the Node before.
+func (s *scope) record() (r plan.Record) {
+	a := s.attachment
+	if a == nil {
+		return r
+	}
+	r = plan.Record{Exists: true, UID: string(a.Spec.NodeUID), Trigger: plan.Trigger(a.Spec.Trigger), Places: len(a.Spec.Memberships)}
+	for _, m := range a.Spec.Memberships {
+		if m.Lasts {
+			r.Lasting++
+		}
+	}
+	return r
+}
+
+// act carries out a decision: what takes from the Node is recorded last, and what gives back
+// first, so that nothing is forgotten.
+func (r *NodeReconciler) act(ctx context.Context, s *scope, d plan.Decision) error {
+	if err := r.change(ctx, s, d); err != nil {
+		return err
+	}
+	switch {
+	case d.Delete:
+		return r.forget(ctx, s.attachment)
+	case d.Write || d.Forget:
+		return r.write(ctx, s, d)
+	default:
+		return nil
+	}
+}
+
+// change cordons and marks the Node, or undoes that.
+func (r *NodeReconciler) change(ctx context.Context, s *scope, d plan.Decision) error {
+	if !d.Cordon && !d.Uncordon && !d.Mark && !d.Unmark {
+		return nil
+	}
+	key := client.ObjectKeyFromObject(s.cluster)
+	remote, err := r.Actuate.Remote(ctx, r.ClusterCache, key)
+	if err != nil {
+		return err
+	}
+	before, node := s.node.DeepCopy(), s.node
+	switch {
+	case d.Cordon:
+		node.Spec.Unschedulable = true
+	case d.Uncordon:
+		node.Spec.Unschedulable = false
+	}
+	if d.Mark || d.Unmark {
+		if node.Annotations == nil {
+			node.Annotations = map[string]string{}
+		}
+		node.Annotations[expv1.DetachingAnnotation] = fmt.Sprint(d.Mark)
+	}
+	return remote.For(r.intent(s, d)).PatchLocked(ctx, node, before)
+}
+
+// intent is what is told of a write.
+func (r *NodeReconciler) intent(s *scope, d plan.Decision) actuate.Intent {
+	i := actuate.Intent{Kind: audit.NodePatch, Why: "Attach", At: r.Clock.Now(), Cluster: client.ObjectKeyFromObject(s.cluster)}
+	if d.Trigger != "" || d.Mark {
+		i.Why = "Detach"
+	}
+	if s.machine != nil {
+		i.Machine = client.ObjectKeyFromObject(s.machine)
+		if parent := children.ParentOf(s.machine); parent != "" {
+			i.Machine.Name = parent
+		}
+	}
+	return i
+}
+
+// write records why the Node is out, or that it is to be in.
+func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) error {
+	a, action := s.attachment, r.Actuate.For(r.intent(s, d))
+	news := a == nil
+	if news {
+		a = &expv1.NodeAttachment{ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.cluster.Namespace, Name: AttachmentName(s.cluster.Name, s.name),
+			Labels:     map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
+			Finalizers: []string{expv1.Finalizer},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name, UID: s.cluster.UID,
+			}},
+		}}
+		a.Spec.ClusterName, a.Spec.NodeName = s.cluster.Name, s.name
+	}
+	before := a.DeepCopy()
+	s.fill(a, d, metav1.NewTime(r.Clock.Now()))
+	if news {
+		if err := action.Create(ctx, a); err != nil {
+			return err
+		}
+	} else if err := action.PatchLocked(ctx, a, before); err != nil {
+		return err
+	}
+	s.attachment = a
+	r.tell(a, before.Spec.Trigger)
+	return nil
+}
+
+// fill writes a decision into the spec.
+func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) {
+	if d.Forget {
+		a.Spec.Memberships = slices.DeleteFunc(a.Spec.Memberships, func(m expv1.Membership) bool { return !m.Lasts })
+	}
+	if d.Trigger != "" && a.Spec.Trigger == "" {
+		a.Spec.Since = now
+	}
+	if a.Spec.Trigger = string(d.Trigger); d.Trigger == "" {
+		a.Spec.Since = metav1.Time{}
+	}
+	if s.node == nil {
+		return
+	}
+	a.Spec.NodeUID = s.node.UID
+	a.Spec.ProviderID, a.Spec.Addresses = identity(s.node, s.machine)
+	_, a.Spec.ControlPlane = s.node.Labels[clusterv1.NodeRoleLabelPrefix+"/control-plane"]
+}
+
+// tell records an Event where a Node turns.
+func (r *NodeReconciler) tell(a *expv1.NodeAttachment, was string) {
+	switch {
+	case a.Spec.Trigger != "" && was == "":
+		r.Recorder.Eventf(a, nil, corev1.EventTypeNormal, expv1.DetachingReason, "Detach", "Node %s is taken out of its load balancers: %s", a.Spec.NodeName, a.Spec.Trigger)
+	case a.Spec.Trigger == "" && was != "":
+		r.Recorder.Eventf(a, nil, corev1.EventTypeNormal, expv1.AttachingReason, "Attach", "Node %s is put back into its load balancers", a.Spec.NodeName)
+	}
+}
+
+// forget deletes a NodeAttachment of which nothing is left.
+func (r *NodeReconciler) forget(ctx context.Context, a *expv1.NodeAttachment) error {
+	if err := letGo(ctx, r.Actuate, a); err != nil {
+		return err
+	}
+	return r.Actuate.Delete(ctx, a)
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan answers two questions: is a Node to be out of its load balancers, and which
+// of its places are taken or given back now? It knows neither Kubernetes nor any load
+// balancer, and remembers nothing.
+package plan
+
+import (
+	"slices"
+	"strings"
+)
+
+const (
+	// AutoscalerTaint is the key of the taint of a Node that the cluster autoscaler is about
+	// to delete. From Kubernetes 1.31 on, kube-proxy's health check fails on such a Node
+	// (KEP-3836).
+	AutoscalerTaint = "ToBeDeletedByClusterAutoscaler"
+	// OurTaintValue is the value of that taint where 5-Spot has set it. It takes no Node out.
+	OurTaintValue = "5spot"
+)
+
+// A Trigger is why a Node is to be out. The zero value is that it is to be in.
+type Trigger string
+
+const (
+	// Emergency means that the machine goes at once: nobody waits, and no pool is kept full.
+	Emergency Trigger = "Emergency"
+	// Departure means that the machine leaves.
+	Departure Trigger = "Departure"
+	// Asked means that an annotation of the Node asks for it.
+	Asked Trigger = "Annotation"
+	// Cordoned means that somebody else has cordoned the Node.
+	Cordoned Trigger = "Cordoned"
+	// Gone means that there is no such Node now, and places that wait for it.
+	Gone Trigger = "NodeGone"
+)
+
+// tainted is the Trigger of a taint.
+func tainted(key string) Trigger { return Trigger("Taint " + key) }
+
+// A Machine is what becomes of a Node's machine.
+type Machine int
+
+const (
+	// Stays means that it runs, waits for its turn to leave, or that there is none.
+	Stays Machine = iota
+	// Leaves means that it has started to leave.
+	Leaves
+	// LeavesAtOnce means that it waits for nobody.
+	LeavesAtOnce
+)
+
+// A Taint is one of a Node.
+type Taint struct{ Key, Value string }
+
+// A Node is what is known of a Node. The zero value is one that could not be read.
+type Node struct {
+	// Known says that it could be read whether there is such a Node, and Exists that there is.
+	Known, Exists bool
+	// UID is that of the Node.
+	UID string
+	// Ready says that its kubelet runs.
+	Ready bool
+	// Unschedulable says that it is cordoned, and CordonedByUs that we did it.
+	Unschedulable, CordonedByUs bool
+	// Taints are those of the Node.
+	Taints []Taint
+	// Asks is the value of the annotation that asks to take it out.
+	Asks string
+	// Marked says that the Node says of itself that it is out.
+	Marked bool
+	// Machine is what becomes of its machine.
+	Machine Machine
+}
+
+// Trigger is the first reason for which the Node is to be out. keys are those of further
+// taints that mean so.
+func (n Node) Trigger(keys []string) Trigger {
+	switch {
+	case n.Machine == LeavesAtOnce:
+		return Emergency
+	case n.Machine == Leaves:
+		return Departure
+	case n.Asks == "true":
+		return Asked
+	}
+	for _, t := range n.Taints {
+		if t.Key == AutoscalerTaint && t.Value != OurTaintValue || slices.ContainsFunc(keys, func(key string) bool { return matches(key, t.Key) }) {
+			return tainted(t.Key)
+		}
+	}
+	if n.Unschedulable && !n.CordonedByUs {
+		return Cordoned
+	}
+	return ""
+}
+
+// matches reports whether a key is meant by a pattern, which may end with *.
+func matches(pattern, key string) bool {
+	prefix, open := strings.CutSuffix(pattern, "*")
+	return pattern == key || open && strings.HasPrefix(key, prefix)
+}
+
+// A Record is what was written about a Node before. The zero value is none.
+type Record struct {
+	// Exists says that there is one.
+	Exists bool
+	// UID is that of the Node that it is about.
+	UID string
+	// Trigger is why the Node is out.
+	Trigger Trigger
+	// Places is how many places were taken, and Lasting how many of those wait for the Node
+	// to come back.
+	Places, Lasting int
+}
+
+// A Decision is what is to be done about a Node. The zero value is nothing.
+type Decision struct {
+	// Cordon and Uncordon say what to do with the Node.
+	Cordon, Uncordon bool
+	// Mark and Unmark have the Node say whether it is out.
+	Mark, Unmark bool
+	// Write says that the Record is written, with Trigger and the UID of the Node, if there
+	// is one.
+	Write   bool
+	Trigger Trigger
+	// Forget says that the places that do not last are gone.
+	Forget bool
+	// Delete says that nothing is left to be given back.
+	Delete bool
+}
+
+// Decide says what to do about a Node. balanced says that there is a load balancer that it
+// may be a member of.
+func Decide(n Node, r Record, balanced bool, keys []string) Decision {
+	switch {
+	case !n.Known:
+		return Decision{}
+	case !n.Exists:
+		return absent(r)
+	}
+	trigger := n.Trigger(keys)
+	switch {
+	case trigger != "" && (r.Exists || balanced):
+		return out(n, r, trigger)
+	case trigger != "":
+		return Decision{}
+	case r.Exists && r.UID != n.UID && !n.Ready:
+		return Decision{} // It comes back, and takes no connections yet.
+	default:
+		return in(n, r)
+	}
+}
+
+// absent is for a Node that is not there.
+func absent(r Record) Decision {
+	switch {
+	case !r.Exists:
+		return Decision{}
+	case r.Lasting == 0:
+		return Decision{Delete: true}
+	default:
+		return Decision{Write: r.Trigger != Gone, Trigger: Gone, Forget: r.Places > r.Lasting}
+	}
+}
+
+// out is for a Node that is to be out. It is cordoned once, before the record says so: a
+// person may take that back.
+func out(n Node, r Record, trigger Trigger) Decision {
+	news := !r.Exists || r.Trigger != trigger || r.UID != n.UID
+	return Decision{
+		Cordon: news && trigger == Departure && !n.Unschedulable,
+		Mark:   !n.Marked && trigger != Emergency,
+		Write:  news, Trigger: trigger,
+	}
+}
+
+// in is for a Node that is to be in.
+func in(n Node, r Record) Decision {
+	d := Decision{Uncordon: n.CordonedByUs, Unmark: n.Marked}
+	if !r.Exists {
+		return d
+	}
+	d.Write = r.Trigger != "" || r.UID != n.UID
+	d.Delete = !d.Write && r.Places == 0
+	return d
+}

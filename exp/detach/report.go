@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+)
+
+// phase is how far a Node has come; empty if there is nothing to say.
+func (s *seat) phase(failed error) expv1.AttachmentPhase {
+	switch {
+	case !s.out && !s.owed():
+		return ""
+	case failed != nil:
+		return expv1.PhaseUnknown
+	case !s.out:
+		return expv1.PhaseAttaching
+	case s.attachment.Spec.Trigger == string(plan.Gone):
+		return expv1.PhaseDetached
+	case !s.asked:
+		return expv1.PhasePending
+	}
+	phase := expv1.PhaseDetached
+	for i, m := range s.members {
+		switch {
+		case s.steps[i].Held != "":
+			return expv1.PhaseHeld
+		case m.Status.State == balancer.Unknown, m.Status.State == "":
+			phase = expv1.PhaseUnknown
+		case phase == expv1.PhaseDetached && (m.Status.State == balancer.Attached || m.Status.State == balancer.Draining):
+			phase = expv1.PhaseDraining
+		}
+	}
+	return phase
+}
+
+// owed reports whether a place is to be given back.
+func (s *seat) owed() bool {
+	for i, m := range s.members {
+		if m.Taken && s.steps[i].Act != plan.Release {
+			return true
+		}
+	}
+	return false
+}
+
+// report writes the status of a Node at one load balancer, and what all of them come to.
+func (s *seat) report(o *round) {
+	a := s.attachment
+	name := o.lb.Name
+	a.Status.LoadBalancers = slices.DeleteFunc(a.Status.LoadBalancers, func(p expv1.BalancerProgress) bool { return p.Name == name })
+	if phase := s.phase(o.failed); phase != "" {
+		p := expv1.BalancerProgress{Name: name, Phase: phase, Members: s.states(name)}
+		if s.asked {
+			p.Generation = o.lb.Generation
+		}
+		p.Message = clip.Message(s.message(phase, o.failed))
+		a.Status.LoadBalancers = append(a.Status.LoadBalancers, p)
+		slices.SortFunc(a.Status.LoadBalancers, func(a, b expv1.BalancerProgress) int { return strings.Compare(a.Name, b.Name) })
+	}
+	conditions.Set(a, summary(a))
+}
+
+// states are the places of a Node, and how they fare.
+func (s *seat) states(lb string) (states []expv1.MembershipStatus) {
+	for i, m := range s.members {
+		if s.steps[i].Act == plan.Release {
+			continue
+		}
+		state := m.Status.State
+		if state == "" {
+			state = balancer.Unknown
+		}
+		states = append(states, expv1.MembershipStatus{
+			Membership:  placeOf(lb, m.Place),
+			State:       string(state),
+			Connections: m.Status.Connections,
+			Message:     s.steps[i].Held,
+		})
+	}
+	return states
+}
+
+// message says what is waited for, member by member.
+func (s *seat) message(phase expv1.AttachmentPhase, failed error) string {
+	if failed != nil {
+		return failed.Error()
+	}
+	if phase == expv1.PhaseDetached {
+		return ""
+	}
+	var waits []string
+	for i, m := range s.members {
+		if text := waitsFor(m, s.steps[i]); text != "" {
+			waits = append(waits, text)
+		}
+	}
+	return strings.Join(waits, ", ")
+}
+
+func waitsFor(m plan.Member, step plan.Step) string {
+	name := nameOf(m.Place)
+	switch {
+	case step.Held != "":
+		return name + " stays: " + step.Held
+	case m.Status.State == balancer.Draining && m.Status.Connections != nil:
+		return fmt.Sprintf("%s has %d connections", name, *m.Status.Connections)
+	case m.Status.State == balancer.Draining:
+		return name + " is draining"
+	case step.Act == plan.Restore:
+		return name + " is being put back"
+	case step.Act == plan.Drain:
+		return name + " is being taken out"
+	default:
+		return ""
+	}
+}
+
+// placeOf is a place as it is written down.
+func placeOf(lb string, m balancer.Membership) expv1.Membership {
+	return expv1.Membership{LoadBalancer: lb, Pool: m.Pool, Member: m.Member, Port: m.Port, Lasts: m.Lasts}
+}
+
+func nameOf(m balancer.Membership) string {
+	name := m.Member
+	if m.Pool != "" {
+		name = m.Pool + "/" + m.Member
+	}
+	if m.Port != 0 {
+		name += fmt.Sprintf(":%d", m.Port)
+	}
+	return name
+}
+
+// summary is what all load balancers come to: the first that is not done.
+func summary(a *expv1.NodeAttachment) metav1.Condition {
+	c := metav1.Condition{Type: expv1.NodeBeingDetachedCondition, Status: metav1.ConditionFalse, Reason: expv1.AttachingReason}
+	if a.Spec.Trigger != "" {
+		c.Status, c.Reason = metav1.ConditionTrue, expv1.DetachedReason
+	}
+	var notes []string
+	for _, p := range a.Status.LoadBalancers {
+		reason := ""
+		switch p.Phase {
+		case expv1.PhaseHeld:
+			reason = expv1.HeldByFloorReason
+		case expv1.PhaseUnknown:
+			reason = expv1.LoadBalancerUnknownReason
+		case expv1.PhasePending, expv1.PhaseDraining:
+			reason = expv1.DetachingReason
+		}
+		if p.Message != "" {
+			notes = append(notes, p.Name+": "+p.Message)
+		}
+		if reason != "" && c.Reason == expv1.DetachedReason {
+			c.Reason = reason
+		}
+	}
+	c.Message = clip.Message(strings.Join(notes, "; "))
+	return c
+}
+
+// tell records an Event when a load balancer falls silent, or answers again.
+func (r *BalancerReconciler) tell(o *round, was *metav1.Condition, is metav1.Condition) {
+	switch {
+	case is.Status == metav1.ConditionFalse && (was == nil || was.Status != is.Status):
+		r.Recorder.Eventf(o.lb, nil, corev1.EventTypeWarning, expv1.NoAnswerReason, "Detach", "%s", is.Message)
+	case is.Status == metav1.ConditionTrue && was != nil && was.Status == metav1.ConditionFalse:
+		r.Recorder.Eventf(o.lb, nil, corev1.EventTypeNormal, expv1.AnsweredReason, "Detach", "it answers again")
+	}
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/index"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// SetupWithManager adds the controller to mgr. Machines are indexed by Node as Cluster API does.
+func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
+	log := mgr.GetLogger().WithValues("controller", "nodeattachment")
+	opts.RateLimiter = wake.Backoff()
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named("nodeattachment").
+		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment)).
+		Watches(&expv1.LoadBalancer{}, handler.EnqueueRequestsFromMapFunc(r.ofBalancer), builder.WithPredicates(comesOrGoes())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine), builder.WithPredicates(leaves())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
+			builder.WithPredicates(predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), dies()))).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("nodeattachment", r.ofCluster)).
+		WithOptions(opts).
+		Build(telemetry.Counted("nodeattachment", r))
+	if err != nil {
+		return fmt.Errorf("building nodeattachment controller: %w", err)
+	}
+	r.nodes = workload.Watch{
+		Name: "nodeattachment-nodes", Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: r.ofNode, Predicate: nodeChanges(),
+	}
+	return nil
+}
+
+// SetupWithManager adds the controller to mgr.
+func (r *BalancerReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
+	log := mgr.GetLogger().WithValues("controller", "loadbalancer")
+	opts.RateLimiter = wake.Backoff()
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("loadbalancer").
+		For(&expv1.LoadBalancer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.balancers), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, forgotten()))).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.balancers),
+			builder.WithPredicates(predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), dies()))).
+		WithOptions(opts).
+		Complete(telemetry.Counted("loadbalancer", r))
+	if err != nil {
+		return fmt.Errorf("building loadbalancer controller: %w", err)
+	}
+	return nil
+}
+
+// Woken wakes the Machine of a Node that has come further.
+func (s Step) Woken(mgr ctrl.Manager) source.Source {
+	return source.Kind(mgr.GetCache(), client.Object(&expv1.NodeAttachment{}),
+		handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) (found []ctrl.Request) {
+			a, ok := obj.(*expv1.NodeAttachment)
+			if !ok {
+				return nil
+			}
+			machines := &clusterv1.MachineList{}
+			if err := s.Reader.List(ctx, machines, client.InNamespace(a.Namespace), client.MatchingFields{index.MachineNodeNameField: a.Spec.NodeName}, client.UnsafeDisableDeepCopy); err != nil {
+				ctrl.LoggerFrom(ctx).Error(err, "Listing Machines of Node", "Node", a.Spec.NodeName)
+				return nil
+			}
+			for i := range machines.Items {
+				if m := &machines.Items[i]; m.Spec.ClusterName == a.Spec.ClusterName && !m.DeletionTimestamp.IsZero() {
+					found = append(found, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
+				}
+			}
+			return found
+		}))
+}
+
+func ofAttachment(_ context.Context, obj client.Object) []ctrl.Request {
+	a, ok := obj.(*expv1.NodeAttachment)
+	if !ok {
+		return nil
+	}
+	return []ctrl.Request{requestFor(client.ObjectKey{Namespace: a.Namespace, Name: a.Spec.ClusterName}, a.Spec.NodeName)}
+}
+
+func ofMachine(_ context.Context, obj client.Object) []ctrl.Request {
+	m, ok := obj.(*clusterv1.Machine)
+	if !ok || !m.Status.NodeRef.IsDefined() {
+		return nil
+	}
+	return []ctrl.Request{requestFor(clusterOf(m), m.Status.NodeRef.Name)}
+}
+
+// ofBalancer returns all Nodes of the Cluster, and the Cluster, whose Nodes are watched from
+// now on.
+func (r *NodeReconciler) ofBalancer(ctx context.Context, obj client.Object) []ctrl.Request {
+	lb, ok := obj.(*expv1.LoadBalancer)
+	if !ok {
+		return nil
+	}
+	return r.all(ctx, client.ObjectKey{Namespace: lb.Namespace, Name: lb.Spec.ClusterName})
+}
+
+func (r *NodeReconciler) ofCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
+	return r.all(ctx, client.ObjectKeyFromObject(cluster))
+}
+
+// all returns the Cluster, its Nodes, and its NodeAttachments.
+func (r *NodeReconciler) all(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
+	found := []ctrl.Request{requestFor(cluster, "")}
+	list := &expv1.NodeAttachmentList{}
+	if err := r.Reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing NodeAttachments")
+	}
+	for i := range list.Items {
+		if a := &list.Items[i]; a.Spec.ClusterName == cluster.Name {
+			found = append(found, requestFor(cluster, a.Spec.NodeName))
+		}
+	}
+	reader, err := r.ClusterCache.GetReader(ctx, cluster)
+	if err != nil {
+		return found // The connection wakes us.
+	}
+	nodes := &corev1.NodeList{}
+	if err := reader.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing Nodes")
+	}
+	for i := range nodes.Items {
+		found = append(found, requestFor(cluster, nodes.Items[i].Name))
+	}
+	return found
+}
+
+// ofNode returns the Node, and those that are gone whose address it has.
+func (r *NodeReconciler) ofNode(ctx context.Context, cluster client.ObjectKey, obj client.Object) []ctrl.Request {
+	found := []ctrl.Request{requestFor(cluster, obj.GetName())}
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return found
+	}
+	list := &expv1.NodeAttachmentList{}
+	if err := r.Reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing NodeAttachments")
+		return found
+	}
+	for i := range list.Items {
+		a := &list.Items[i]
+		if a.Spec.ClusterName == cluster.Name && a.Spec.NodeName != node.Name && shares(nodeAddresses(node), a.Spec.Addresses) {
+			found = append(found, requestFor(cluster, a.Spec.NodeName))
+		}
+	}
+	return found
+}
+
+// balancers returns the LoadBalancers of a Cluster, or of a NodeAttachment.
+func (r *BalancerReconciler) balancers(ctx context.Context, obj client.Object) (found []ctrl.Request) {
+	cluster := obj.GetName()
+	if a, ok := obj.(*expv1.NodeAttachment); ok {
+		cluster = a.Spec.ClusterName
+	}
+	list := &expv1.LoadBalancerList{}
+	if err := r.Reader.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing LoadBalancers")
+	}
+	for i := range list.Items {
+		if lb := &list.Items[i]; lb.Spec.ClusterName == cluster {
+			found = append(found, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(lb)})
+		}
+	}
+	return found
+}
+
+// comesOrGoes lets through LoadBalancers that are made, and that go.
+func comesOrGoes() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	}}
+}
+
+// dies lets through the beginning of a Cluster's deletion.
+func dies() predicate.Predicate {
+	return predicate.And(comesOrGoes(), predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	})
+}
+
+// forgotten lets through a NodeAttachment that lost its status, as clusterctl move has it.
+func forgotten() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		a, ok := e.ObjectNew.(*expv1.NodeAttachment)
+		return ok && len(a.Status.LoadBalancers) == 0 && a.Spec.Trigger != ""
+	}}
+}
+
+// leaves lets through the changes of a Machine on which it depends whether its Node is out.
+func leaves() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*clusterv1.Machine)
+		after, ok2 := e.ObjectNew.(*clusterv1.Machine)
+		return !ok || !ok2 || !reflect.DeepEqual(turning(before), turning(after))
+	}}
+}
+
+// turning is what of a Machine says whether its Node is out.
+func turning(m *clusterv1.Machine) any {
+	_, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]
+	return []any{m.UID, m.Status.NodeRef, m.DeletionTimestamp.IsZero(), held, m.Annotations[v1alpha1.DepartureAnnotation]}
+}
+
+// nodeChanges lets through what a decision depends on. Most changes of a Node are heartbeats.
+func nodeChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(matters(e.ObjectOld), matters(e.ObjectNew))
+	}}
+}
+
+func matters(obj client.Object) any {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj
+	}
+	_, controlPlane := node.Labels[clusterv1.NodeRoleLabelPrefix+"/control-plane"]
+	return []any{nodeFacts(node), node.Spec.ProviderID, nodeAddresses(node), controlPlane}
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	fivespotv1 "github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
+)
+
+// Step has a Machine that leaves wait before its drain until the load balancers of its
+// Cluster have let its Node go.
+type Step struct {
+	// Reader reads LoadBalancers and NodeAttachments from the manager's cache.
+	Reader client.Reader
+}
+
+// Concerns implements leaving.Step.
+func (s Step) Concerns(ctx context.Context, m *clusterv1.Machine) (bool, error) {
+	balancers, err := balancersOf(ctx, s.Reader, clusterOf(m))
+	return len(balancers) > 0 && m.Status.NodeRef.IsDefined(), err
+}
+
+func clusterOf(m *clusterv1.Machine) client.ObjectKey {
+	return client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}
+}
+
+// Look implements leaving.Step.
+func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v leaving.Verdict, err error) {
+	if d.Phase != string(hooksv1.BeforeDrain) {
+		return v, nil
+	}
+	balancers, err := balancersOf(ctx, s.Reader, clusterOf(d.Machine))
+	if err != nil {
+		return v, err
+	}
+	a, err := attachment(ctx, s.Reader, clusterOf(d.Machine), d.Machine.Status.NodeRef.Name)
+	if err != nil {
+		return v, err
+	}
+	controlPlane := labelled(d.Machine)
+	for i := range balancers {
+		if lb := &balancers[i]; lb.Spec.ControlPlane || !controlPlane {
+			wait(&v, lb, a, d.Began, now)
+		}
+	}
+	return v, nil
+}
+
+// labelled reports whether it is a control plane Machine.
+func labelled(m *clusterv1.Machine) bool {
+	_, is := m.Labels[clusterv1.MachineControlPlaneLabel]
+	return is
+}
+
+// wait adds what a Machine waits for at one load balancer.
+func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, began, now time.Time) {
+	phase, says := expv1.PhasePending, "not asked yet"
+	if p := outOf(a, lb); p != nil {
+		phase, says = p.Phase, p.Message
+	}
+	name := "load balancer " + lb.Name
+	until := began.Add(time.Duration(lb.Spec.DeadlineSeconds) * time.Second)
+	switch {
+	case phase == expv1.PhaseDetached:
+	case phase == expv1.PhaseUnknown && lb.Spec.FailurePolicy == fivespotv1.FailurePolicyIgnore:
+		v.Notes = append(v.Notes, fmt.Sprintf("%s failed and is ignored: %s", name, says))
+	case !now.Before(until):
+		v.Notes = append(v.Notes, fmt.Sprintf("%s missed its deadline, spec.deadlineSeconds %d: %s", name, lb.Spec.DeadlineSeconds, says))
+	default:
+		v.Holds = true
+		v.Notes = append(v.Notes, name+": "+says)
+		if v.Again.IsZero() || until.Before(v.Again) {
+			v.Again = until
+		}
+	}
+}
+
+// outOf is how far the Node has come, nil before anybody has asked for it to be out.
+func outOf(a *expv1.NodeAttachment, lb *expv1.LoadBalancer) *expv1.BalancerProgress {
+	if a == nil || a.Spec.Trigger == "" {
+		return nil
+	}
+	p := progressOf(a, lb.Name)
+	if p == nil || p.Phase == expv1.PhaseAttaching {
+		return nil
+	}
+	return p
+}

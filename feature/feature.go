@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package feature has the feature gates of 5-Spot. They are set beside those of Cluster API,
+// with the same flag.
+package feature
+
+import (
+	"k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/component-base/featuregate"
+	"sigs.k8s.io/cluster-api/feature"
+)
+
+// NodeDetach takes a Node out of its load balancers before its pods go.
+const NodeDetach featuregate.Feature = "NodeDetach"
+
+// Gates tells what is on. It must not be asked before the flags are read.
+var Gates featuregate.FeatureGate = feature.MutableGates
+
+func init() {
+	runtime.Must(feature.MutableGates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
+		NodeDetach: {Default: false, PreRelease: featuregate.Alpha},
+	}))
+}
