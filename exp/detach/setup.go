@@ -28,6 +28,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
+// nodesWatch is the name of the watch on Nodes.
+const nodesWatch = "nodeattachment-nodes"
+
 // SetupWithManager adds the controller to mgr. Machines are indexed by Node as Cluster API does.
 func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "nodeattachment")
@@ -46,7 +49,7 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 		return fmt.Errorf("building nodeattachment controller: %w", err)
 	}
 	r.nodes = workload.Watch{
-		Name: "nodeattachment-nodes", Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: r.ofNode, Predicate: nodeChanges(),
+		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: r.ofNode, Predicate: nodeChanges(),
 	}
 	return nil
 }

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// NodesWatch is the name of the watch on Nodes, for a ClusterCache of tests that has it
+// already.
+const NodesWatch = nodesWatch
+
+// RequestFor is requestFor, for tests.
+var RequestFor func(cluster types.NamespacedName, node string) ctrl.Request = requestFor
+
+// WithoutWatches returns r for tests that call Reconcile themselves.
+func (r *NodeReconciler) WithoutWatches() *NodeReconciler {
+	r.nodes.Name, r.nodes.Cache = nodesWatch, r.ClusterCache
+	return r
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
+)
+
+// story is a world, and what others want in it.
+type story struct {
+	*world
+	// cordoned are the Nodes that others have cordoned, and blocked the servers that others
+	// have disabled.
+	cordoned, blocked map[string]bool
+	lives             int
+}
+
+// rapidly is a tester for a property.
+type rapidly struct{ *rapid.T }
+
+func (rapidly) Context() context.Context { return context.Background() }
+
+// TestWhatWasTakenIsGivenBack has others cordon, uncordon, taint and ask, machines leave, vanish
+// and come back, the load balancer forget and fall silent, and the manager crash in any order.
+// A cordon of others is never lifted, ours always is, and every place is given back.
+func TestWhatWasTakenIsGivenBack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		s := &story{world: newWorld(rapidly{rt}), cordoned: map[string]bool{}, blocked: map[string]bool{}, lives: 1}
+		actions := s.actions()
+		names := make([]string, 0, len(actions))
+		for _, a := range actions {
+			names = append(names, a.name)
+		}
+		for range rapid.IntRange(1, 25).Draw(rt, "length") {
+			i := rapid.SampledFrom(names).Draw(rt, "action")
+			node := rapid.SampledFrom([]string{"ws-1", "ws-2"}).Draw(rt, "node")
+			for _, a := range actions {
+				if a.name == i {
+					a.do(rt, node)
+				}
+			}
+			s.check()
+		}
+		s.finish()
+	})
+}
+
+type action struct {
+	name string
+	do   func(rt *rapid.T, node string)
+}
+
+func (s *story) actions() []action {
+	turn := func(*rapid.T, string) { s.turn() }
+	return []action{
+		{"turn", turn},
+		{"turn again", turn},
+		{"settle", func(*rapid.T, string) {
+			if !s.edge.down && s.fails < 0 && !s.lost {
+				s.settle()
+			}
+		}},
+		{"cordon", func(_ *rapid.T, node string) {
+			if n := s.node(node); n != nil && !n.Spec.Unschedulable {
+				s.edit(node, cordon)
+				s.cordoned[node] = true
+			}
+		}},
+		{"uncordon", func(_ *rapid.T, node string) { s.edit(node, uncordon); delete(s.cordoned, node) }},
+		{"taint", func(_ *rapid.T, node string) {
+			s.edit(node, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: plan.AutoscalerTaint, Value: "1"}} })
+		}},
+		{"untaint", func(_ *rapid.T, node string) { s.edit(node, func(n *corev1.Node) { n.Spec.Taints = nil }) }},
+		{"ask", func(rt *rapid.T, node string) {
+			value := rapid.SampledFrom([]string{"true", "false", ""}).Draw(rt, "value")
+			s.edit(node, func(n *corev1.Node) { n.Annotations = map[string]string{"exp.5spot.finos.org/detach": value} })
+		}},
+		{"leave", func(_ *rapid.T, node string) { s.leave(node, v1alpha1.WindowClosed) }},
+		{"reclaim", func(_ *rapid.T, node string) { s.leave(node, v1alpha1.ReclaimedByOwner) }},
+		{"wait for a turn", func(_ *rapid.T, node string) { s.leave(node, "") }},
+		{"vanish", func(_ *rapid.T, node string) { s.vanish(node) }},
+		{"go", func(_ *rapid.T, node string) { s.goAway(node) }},
+		{"come back", func(_ *rapid.T, node string) { s.comeBack(node) }},
+		{"restart", func(*rapid.T, string) { s.restart() }},
+		{"lose a write", func(rt *rapid.T, _ string) {
+			s.fails, s.late = rapid.IntRange(0, 4).Draw(rt, "writes"), rapid.Bool().Draw(rt, "late")
+			s.turn()
+			s.fails = -1
+			s.restart()
+		}},
+		{"fall silent", func(*rapid.T, string) { s.edge.down = !s.edge.down }},
+		{"disconnect", func(*rapid.T, string) { s.lost = !s.lost }},
+		{"forget", func(*rapid.T, string) {
+			for _, server := range s.edge.servers {
+				server.drains = false
+			}
+		}},
+		{"disable", func(_ *rapid.T, node string) { s.edge.servers[node].blocked = !s.edge.servers[node].blocked }},
+	}
+}
+
+// goAway has a Machine and its Node be gone.
+func (s *story) goAway(name string) {
+	s.Helper()
+	s.vanish(name)
+	if n := s.node(name); n != nil {
+		s.must(s.Delete(s.Context(), n))
+	}
+	delete(s.cordoned, name)
+}
+
+// comeBack has a machine join again.
+func (s *story) comeBack(name string) {
+	s.Helper()
+	if s.node(name) == nil && s.machine(name) == nil {
+		s.lives++
+		s.join(name, s.lives)
+	}
+}
+
+// check holds at any time.
+func (s *story) check() {
+	s.Helper()
+	for name := range s.cordoned {
+		if n := s.node(name); n != nil && !n.Spec.Unschedulable {
+			s.Errorf("somebody else had cordoned %s: %v", name, s.writes)
+		}
+	}
+}
+
+// finish has everybody want their Nodes again.
+func (s *story) finish() {
+	s.Helper()
+	s.edge.down, s.lost = false, false
+	for _, name := range []string{"ws-1", "ws-2"} {
+		s.vanish(name)
+		if s.node(name) == nil {
+			s.lives++
+			s.must(s.Create(s.Context(), s.nodeObject(name, s.lives)))
+		}
+		if s.cordoned[name] {
+			s.edit(name, uncordon)
+		}
+		s.edit(name, func(n *corev1.Node) { n.Spec.Taints = nil; delete(n.Annotations, "exp.5spot.finos.org/detach") })
+	}
+	s.settle()
+	for name, server := range s.edge.servers {
+		if server.drains && !server.blocked {
+			s.Errorf("server %s is not put back: %v", name, s.attachment(name))
+		}
+		if n := s.node(name); n.Spec.Unschedulable {
+			s.Errorf("Node %s is cordoned: %+v", name, n.ManagedFields)
+		}
+		if a := s.attachment(name); a != nil {
+			s.Errorf("NodeAttachment %s is left: %+v", name, a)
+		}
+	}
+	before := fmt.Sprint(len(s.writes), s.edge.told, s.edge.asked)
+	s.turn()
+	if after := fmt.Sprint(len(s.writes), s.edge.told, s.edge.asked); before != after {
+		s.Errorf("a settled world is asked and written to: %s, then %s", before, after)
+	}
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
+)
+
+// runs is a Node that has everything.
+var runs = plan.Node{Known: true, Exists: true, UID: "n1", Ready: true}
+
+func with(change func(*plan.Node)) plan.Node {
+	n := runs
+	change(&n)
+	return n
+}
+
+func tainted(key, value string) plan.Node {
+	return with(func(n *plan.Node) { n.Taints = []plan.Taint{{Key: key, Value: value}} })
+}
+
+func TestWhatTakesANodeOut(t *testing.T) {
+	t.Parallel()
+	keys := []string{"karpenter.sh/disrupted", "aws-node-termination-handler/*"}
+	for name, tc := range map[string]struct {
+		reason string
+		node   plan.Node
+		want   plan.Trigger
+	}{
+		"Runs":             {"Nobody wants it out.", runs, ""},
+		"Cordoned":         {"Somebody drains it.", with(func(n *plan.Node) { n.Unschedulable = true }), plan.Cordoned},
+		"CordonedByUs":     {"Our own cordon says nothing new.", with(func(n *plan.Node) { n.Unschedulable, n.CordonedByUs = true, true }), ""},
+		"Autoscaler":       {"It is about to be deleted.", tainted(plan.AutoscalerTaint, "1763887000"), "Taint ToBeDeletedByClusterAutoscaler"},
+		"OurTaint":         {"A driver has set it.", tainted(plan.AutoscalerTaint, plan.OurTaintValue), ""},
+		"Candidate":        {"The autoscaler only thinks of it.", tainted("DeletionCandidateOfClusterAutoscaler", "1"), ""},
+		"Karpenter":        {"A flag names it.", tainted("karpenter.sh/disrupted", ""), "Taint karpenter.sh/disrupted"},
+		"TerminationSpot":  {"A flag names all that begin so.", tainted("aws-node-termination-handler/spot-itn", "x"), "Taint aws-node-termination-handler/spot-itn"},
+		"Dedicated":        {"It only chooses its pods.", tainted("dedicated", "gpu"), ""},
+		"ControlPlane":     {"It is one, and stays.", tainted("node-role.kubernetes.io/control-plane", ""), ""},
+		"OutdatedRevision": {"Cluster API puts it on each old Node of a rollout.", tainted("node.cluster.x-k8s.io/outdated-revision", ""), ""},
+		"New":              {"It is not ready yet.", tainted("node.kubernetes.io/not-ready", ""), ""},
+		"Asked":            {"A person wants it out.", with(func(n *plan.Node) { n.Asks = "true" }), plan.Asked},
+		"AskedNot":         {"A value says so, not its presence.", with(func(n *plan.Node) { n.Asks = "false" }), ""},
+		"AskedOddly":       {"Nobody knows what that means.", with(func(n *plan.Node) { n.Asks = "True" }), ""},
+		"Leaves":           {"Its machine goes.", with(func(n *plan.Node) { n.Machine = plan.Leaves; n.Unschedulable = true }), plan.Departure},
+		"LeavesAtOnce":     {"Its owner is back.", with(func(n *plan.Node) { n.Machine = plan.LeavesAtOnce; n.Asks = "true" }), plan.Emergency},
+	} {
+		if got := tc.node.Trigger(keys); got != tc.want {
+			t.Errorf("%s: got %q, want %q: %s", name, got, tc.want, tc.reason)
+		}
+	}
+}
+
+func TestWhatIsDoneAboutANode(t *testing.T) {
+	t.Parallel()
+	leaves := with(func(n *plan.Node) { n.Machine = plan.Leaves })
+	at := func(r plan.Record) plan.Record { r.Exists = true; return r }
+	out := at(plan.Record{UID: "n1", Trigger: plan.Departure, Places: 2, Lasting: 1})
+	for name, tc := range map[string]struct {
+		reason string
+		node   plan.Node
+		record plan.Record
+		alone  bool
+		want   plan.Decision
+	}{
+		"Unreadable":    {"Unknown is not absent.", plan.Node{}, out, false, plan.Decision{}},
+		"Settled":       {"A Node that has everything costs nothing.", runs, plan.Record{}, false, plan.Decision{}},
+		"NoBalancer":    {"Nobody needs to be told.", leaves, plan.Record{}, true, plan.Decision{}},
+		"Leaves":        {"No pod comes to it any more.", leaves, plan.Record{}, false, plan.Decision{Cordon: true, Mark: true, Write: true, Trigger: plan.Departure}},
+		"LeavesAlready": {"Once.", with(func(n *plan.Node) { n.Machine, n.Unschedulable, n.CordonedByUs, n.Marked = plan.Leaves, true, true, true }), out, false, plan.Decision{Trigger: plan.Departure}},
+		"Uncordoned":    {"A person has taken our cordon back.", with(func(n *plan.Node) { n.Machine, n.Marked = plan.Leaves, true }), out, false, plan.Decision{Trigger: plan.Departure}},
+		"Emergency":     {"Nothing is written to its Node.", with(func(n *plan.Node) { n.Machine = plan.LeavesAtOnce }), plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Emergency}},
+		"Cordoned":      {"Who cordoned it wants it so.", with(func(n *plan.Node) { n.Unschedulable = true }), plan.Record{}, false, plan.Decision{Mark: true, Write: true, Trigger: plan.Cordoned}},
+		"Stays":         {"Its place is given back before anything is forgotten.", with(func(n *plan.Node) { n.Unschedulable, n.CordonedByUs, n.Marked = true, true, true }), out, false, plan.Decision{Uncordon: true, Unmark: true, Write: true}},
+		"StaysAlone":    {"Also without a load balancer.", runs, out, true, plan.Decision{Write: true}},
+		"PlacesOpen":    {"A place is still to be given back.", runs, at(plan.Record{UID: "n1", Places: 1}), false, plan.Decision{}},
+		"AllBack":       {"Nothing is left.", runs, at(plan.Record{UID: "n1"}), false, plan.Decision{Delete: true}},
+		"LeftCordon":    {"A crash left it.", with(func(n *plan.Node) { n.Unschedulable, n.CordonedByUs = true, true }), plan.Record{}, false, plan.Decision{Uncordon: true}},
+		"Gone":          {"What lasts waits for it.", plan.Node{Known: true}, out, false, plan.Decision{Write: true, Trigger: plan.Gone, Forget: true}},
+		"GoneAlready":   {"Once.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{Trigger: plan.Gone}},
+		"GoneForGood":   {"Nothing waits for it.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Departure, Places: 1}), false, plan.Decision{Delete: true}},
+		"Comes":         {"It takes no connections yet.", with(func(n *plan.Node) { n.UID, n.Ready = "n2", false }), at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{}},
+		"IsBack":        {"Its place is given back.", with(func(n *plan.Node) { n.UID = "n2" }), at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{Write: true}},
+		"NotReady":      {"One that stays was in before.", with(func(n *plan.Node) { n.Ready = false }), out, false, plan.Decision{Write: true}},
+	} {
+		if diff := cmp.Diff(tc.want, plan.Decide(tc.node, tc.record, !tc.alone, nil)); diff != "" {
+			t.Errorf("%s: %s -want, +got:\n%s", name, tc.reason, diff)
+		}
+	}
+}
+
+func attached(others int) balancer.Status {
+	return balancer.Status{State: balancer.Attached, Others: &others}
+}
+
+func in(state balancer.State) balancer.Status {
+	return balancer.Status{State: state, Others: new(2)}
+}
+
+func TestWhatIsDoneAboutAMember(t *testing.T) {
+	t.Parallel()
+	place := balancer.Membership{Pool: "web", Member: "ws-1"}
+	for name, tc := range map[string]struct {
+		reason string
+		member plan.Member
+		want   plan.Step
+	}{
+		"Out":             {"It is taken out.", plan.Member{Out: true, Status: attached(1)}, plan.Step{Act: plan.Drain}},
+		"Last":            {"Somebody must serve.", plan.Member{Out: true, Status: attached(0)}, plan.Step{Held: "only 0 other members get connections, and 1 must"}},
+		"LastAtOnce":      {"An owner waits for nobody.", plan.Member{Out: true, Urgent: true, Status: attached(0)}, plan.Step{Act: plan.Drain}},
+		"Uncounted":       {"Unknown is not enough.", plan.Member{Out: true, Status: balancer.Status{State: balancer.Attached}}, plan.Step{Held: "nobody knows how many other members get connections"}},
+		"TakenAndBack":    {"The load balancer has forgotten.", plan.Member{Out: true, Taken: true, Status: attached(1)}, plan.Step{Act: plan.Drain}},
+		"Drains":          {"It is waited for.", plan.Member{Out: true, Taken: true, Status: in(balancer.Draining)}, plan.Step{}},
+		"DrainedByOthers": {"It is not ours.", plan.Member{Out: true, Status: in(balancer.Drained)}, plan.Step{}},
+		"DisabledOut":     {"It is not ours.", plan.Member{Out: true, Status: in(balancer.Disabled)}, plan.Step{}},
+		"Unknown":         {"Nothing is taken by hearsay.", plan.Member{Out: true, Status: in(balancer.Unknown)}, plan.Step{}},
+		"In":              {"It is given back.", plan.Member{Taken: true, Status: in(balancer.Drained)}, plan.Step{Act: plan.Restore}},
+		"InStillDrains":   {"At once.", plan.Member{Taken: true, Status: in(balancer.Draining)}, plan.Step{Act: plan.Restore}},
+		"IsIn":            {"It has its place.", plan.Member{Taken: true, Status: attached(1)}, plan.Step{Act: plan.Release}},
+		"PoolIsGone":      {"There is no place any more.", plan.Member{Taken: true, Status: in(balancer.Absent)}, plan.Step{Act: plan.Release}},
+		"DisabledIn":      {"Somebody else wants it out now.", plan.Member{Taken: true, Status: in(balancer.Disabled)}, plan.Step{Act: plan.Release}},
+		"InUnknown":       {"It stays on record.", plan.Member{Taken: true, Status: in(balancer.Unknown)}, plan.Step{}},
+		"NotOurs":         {"We did not take it.", plan.Member{Status: in(balancer.Drained)}, plan.Step{}},
+		"NodeIsGone":      {"Nobody is there to serve.", plan.Member{Taken: true, Gone: true, Status: in(balancer.Drained)}, plan.Step{}},
+	} {
+		tc.member.Place = place
+		if diff := cmp.Diff([]plan.Step{tc.want}, plan.Round([]plan.Member{tc.member}, 1)); diff != "" {
+			t.Errorf("%s: %s -want, +got:\n%s", name, tc.reason, diff)
+		}
+	}
+}
+
+// TestAPoolKeepsItsFloor has all members of a pool be to leave.
+func TestAPoolKeepsItsFloor(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 23, 17, 0, 0, 0, time.UTC)
+	var members []plan.Member
+	for i, node := range []string{"a", "b", "c", "d"} {
+		members = append(members, plan.Member{
+			Node: node, Out: true, Since: start.Add(time.Duration(-i) * time.Minute), Place: balancer.Membership{Pool: "web", Member: node}, Status: attached(3),
+		})
+	}
+	for floor, want := range map[int]string{0: "abcd", 1: "bcd", 2: "cd", 3: "d", 4: ""} {
+		out := ""
+		for i, s := range plan.Round(members, floor) {
+			if s.Act == plan.Drain {
+				out += members[i].Node
+			}
+		}
+		if out != want {
+			t.Errorf("of four with floor %d, %q are taken out, want those %q who have waited for longest", floor, out, want)
+		}
+	}
+	members[0].Urgent = true
+	if steps := plan.Round(members, 3); steps[0].Act != plan.Drain || steps[3].Act != "" {
+		t.Errorf("an owner's machine counts, and comes first: %+v", steps)
+	}
+	members[2].Place.Pool = "other"
+	members[2].Status = attached(0)
+	if steps := plan.Round(members, 1); steps[2].Held == "" || steps[3].Act != plan.Drain {
+		t.Errorf("each pool has its own floor: %+v", steps)
+	}
+}
