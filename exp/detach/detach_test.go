@@ -6,8 +6,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
 func cordon(n *corev1.Node)   { n.Spec.Unschedulable = true }
@@ -52,6 +57,216 @@ func TestAMachineThatLeavesIsCordonedByUs(t *testing.T) {
 		w.settle()
 		if w.node("ws-1").Spec.Unschedulable || w.edge.servers["ws-1"].drains || w.attachment("ws-1") != nil {
 			t.Errorf("Node %+v, server %+v, attachment %+v", w.node("ws-1").Spec, w.edge.servers["ws-1"], w.attachment("ws-1"))
+		}
+	})
+}
+
+// TestAPlaceWaitsForItsNode has a machine leave for good, and come back the next day.
+func TestAPlaceWaitsForItsNode(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.settle()
+		w.vanish("ws-1")
+		w.must(w.Delete(w.Context(), w.node("ws-1")))
+		w.settle()
+		if a := w.attachment("ws-1"); a == nil || a.Spec.Trigger != "NodeGone" || len(a.Spec.Memberships) != 1 || !w.edge.servers["ws-1"].drains {
+			t.Errorf("attachment %+v, server %+v", a, w.edge.servers["ws-1"])
+		}
+		w.edge.servers["ws-1"].drains = false // The load balancer has started anew.
+		w.restart()
+		w.settle()
+		if !w.edge.servers["ws-1"].drains {
+			t.Error("connections go to a machine that is not there")
+		}
+		w.join("ws-1", 2)
+		w.settle()
+		if w.edge.servers["ws-1"].drains || w.attachment("ws-1") != nil {
+			t.Errorf("attachment %+v, server %+v", w.attachment("ws-1"), w.edge.servers["ws-1"])
+		}
+	})
+}
+
+// TestAPlaceIsKnownByItsAddress has a machine come back under another name.
+func TestAPlaceIsKnownByItsAddress(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.settle()
+		w.vanish("ws-1")
+		w.must(w.Delete(w.Context(), w.node("ws-1")))
+		w.settle()
+		other := w.nodeObject("ws-1", 2)
+		other.Name = "another"
+		w.create(other)
+		w.settle()
+		if w.edge.servers["ws-1"].drains || w.attachment("ws-1") != nil {
+			t.Errorf("attachment %+v, server %+v", w.attachment("ws-1"), w.edge.servers["ws-1"])
+		}
+	})
+}
+
+// TestWhoWaitsForItsTurnKeepsItsPlace has somebody delete a Machine that the rails hold.
+func TestWhoWaitsForItsTurnKeepsItsPlace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.leave("ws-1", "")
+		w.settle()
+		if len(w.writes) > 0 || w.edge.told > 0 {
+			t.Errorf("wrote %v, told %d times", w.writes, w.edge.told)
+		}
+	})
+}
+
+// TestAnOwnerWaitsForNoFloor has the last machine go.
+func TestAnOwnerWaitsForNoFloor(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edge.servers["ws-2"].blocked = true
+		w.leave("ws-1", v1alpha1.ReclaimedByOwner)
+		w.settle()
+		if !w.edge.servers["ws-1"].drains {
+			t.Error("the load balancer is not told")
+		}
+		for _, write := range w.writes {
+			if write == "patch *v1.Node ws-1" {
+				t.Errorf("nobody writes to its Node: %v", w.writes)
+			}
+		}
+	})
+}
+
+// TestNothingIsToldWhileActuationIsPaused has a Node be cordoned then.
+func TestNothingIsToldWhileActuationIsPaused(t *testing.T) {
+	for name, gate := range map[string]actuate.Gate{"Paused": {Paused: true}, "DryRun": {DryRun: true}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.edit("ws-1", cordon)
+				w.settle()
+				w.gate = &gate
+				w.restart()
+				before, told := len(w.writes), w.edge.told
+				w.edit("ws-1", uncordon)
+				w.edit("ws-2", cordon)
+				w.edge.servers["ws-1"].drains = false // It has started anew, too.
+				for range 5 {
+					w.turn()
+				}
+				if len(w.writes) != before || w.edge.told != told {
+					t.Errorf("wrote %v, told %d times", w.writes[before:], w.edge.told-told)
+				}
+			})
+		})
+	}
+}
+
+// TestAPausedClusterIsLeftAlone has a Node be cordoned then.
+func TestAPausedClusterIsLeftAlone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
+		w.edit("ws-1", cordon)
+		w.settle()
+		if len(w.writes) > 0 || w.edge.asked+w.edge.told > 0 {
+			t.Errorf("wrote %v, asked %d, told %d", w.writes, w.edge.asked, w.edge.told)
+		}
+	})
+}
+
+// TestALoadBalancerThatGoesGivesAllBack deletes it while a Node is out.
+func TestALoadBalancerThatGoesGivesAllBack(t *testing.T) {
+	for name, before := range map[string]func(*world){
+		"Cordoned": func(*world) {},
+		"Gone": func(w *world) {
+			w.vanish("ws-1")
+			w.must(w.Delete(w.Context(), w.node("ws-1")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.edit("ws-1", cordon)
+				w.settle()
+				before(w)
+				w.settle()
+				lb := w.balancer()
+				w.must(w.Delete(w.Context(), lb))
+				w.edge.down = true
+				for range 3 {
+					w.turn()
+				}
+				if w.balancer() == nil {
+					t.Fatal("it goes although a place is taken")
+				}
+				w.edge.down = false
+				w.settle()
+				if w.balancer() != nil || w.edge.servers["ws-1"].drains {
+					t.Errorf("LoadBalancer %+v, server %+v", w.balancer(), w.edge.servers["ws-1"])
+				}
+			})
+		})
+	}
+}
+
+// TestAClusterThatGoesIsHeldByNobody deletes it while the load balancer is silent.
+func TestAClusterThatGoesIsHeldByNobody(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edit("ws-1", cordon)
+		w.settle()
+		w.edge.down = true
+		lb, a := w.balancer(), w.attachment("ws-1")
+		w.cluster(func(c *clusterv1.Cluster) { c.Finalizers = []string{"test/keep"} })
+		w.must(w.Delete(w.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}}))
+		w.must(w.Delete(w.Context(), lb))
+		w.must(w.Delete(w.Context(), a))
+		w.settle()
+		if w.balancer() != nil || w.attachment("ws-1") != nil {
+			t.Errorf("LoadBalancer %+v, NodeAttachment %+v", w.balancer(), w.attachment("ws-1"))
+		}
+	})
+}
+
+// TestControlPlaneNodesStay unless somebody asks for them.
+func TestControlPlaneNodesStay(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edit("ws-1", func(n *corev1.Node) {
+			n.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+			n.Spec.Unschedulable = true
+		})
+		w.settle()
+		if w.edge.asked+w.edge.told > 0 {
+			t.Errorf("asked %d, told %d", w.edge.asked, w.edge.told)
+		}
+		lb := w.balancer()
+		lb.Spec.ControlPlane, lb.Generation = true, 2
+		w.must(w.Update(w.Context(), lb))
+		w.settle()
+		if !w.edge.servers["ws-1"].drains {
+			t.Error("somebody asks for it")
+		}
+	})
+}
+
+// TestASilentLoadBalancerIsTold has people see it, and connections that are left.
+func TestASilentLoadBalancerIsTold(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edge.servers["ws-1"].connections = 3
+		w.edit("ws-1", cordon)
+		for range 4 {
+			w.turn()
+		}
+		if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c == nil || c.Reason != expv1.DetachingReason || c.Message != "edge: web/ws-1 has 3 connections" {
+			t.Errorf("got %+v", c)
+		}
+		w.edge.down = true
+		w.turn()
+		if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c.Reason != expv1.LoadBalancerUnknownReason || c.Message != "edge: connection refused" {
+			t.Errorf("got %+v", c)
+		}
+		if c := conditions.Get(w.balancer(), expv1.ReachableCondition); c.Status != metav1.ConditionFalse || c.Message != "connection refused" {
+			t.Errorf("got %+v", c)
+		}
+		w.edge.down, w.edge.servers["ws-1"].connections = false, 0
+		w.settle()
+		if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c.Status != metav1.ConditionTrue || c.Reason != expv1.DetachedReason {
+			t.Errorf("got %+v", c)
+		}
+		if c := conditions.Get(w.balancer(), expv1.ReachableCondition); c.Status != metav1.ConditionTrue {
+			t.Errorf("got %+v", c)
 		}
 	})
 }

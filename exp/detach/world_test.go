@@ -315,6 +315,27 @@ func (w *world) attachment(name string) *expv1.NodeAttachment {
 	return a
 }
 
+// balancer reads the LoadBalancer, nil if there is none.
+func (w *world) balancer() *expv1.LoadBalancer {
+	w.Helper()
+	lb := &expv1.LoadBalancer{}
+	err := w.Get(w.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "edge"}, lb)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	w.must(err)
+	return lb
+}
+
+// cluster changes the Cluster.
+func (w *world) cluster(change func(*clusterv1.Cluster)) {
+	w.Helper()
+	c := &clusterv1.Cluster{}
+	w.must(w.Get(w.Context(), cluster, c))
+	change(c)
+	w.must(w.Update(w.Context(), c))
+}
+
 // edge is a load balancer: a server in a file for each Node.
 type edge struct {
 	servers map[string]*server

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
+)
+
+func TestWhatAMachineWaitsFor(t *testing.T) {
+	progress := func(phase expv1.AttachmentPhase, message string) *expv1.NodeAttachment {
+		a := &expv1.NodeAttachment{}
+		a.Spec.Trigger = "Departure"
+		a.Status.LoadBalancers = []expv1.BalancerProgress{{Name: "edge", Phase: phase, Message: message}}
+		return a
+	}
+	attaching := progress(expv1.PhaseAttaching, "web/ws-1 is being put back")
+	attaching.Spec.Trigger = ""
+	for name, tc := range map[string]struct {
+		reason     string
+		attachment *expv1.NodeAttachment
+		after      time.Duration
+		change     func(*expv1.LoadBalancer, *clusterv1.Machine)
+		holds      bool
+		note       string
+	}{
+		"NotAsked":  {reason: "Nobody has seen yet that it leaves.", holds: true, note: "load balancer edge: not asked yet"},
+		"Attaching": {reason: "What was before does not count.", attachment: attaching, holds: true, note: "load balancer edge: not asked yet"},
+		"Pending":   {reason: "Its places are being looked for.", attachment: progress(expv1.PhasePending, ""), holds: true, note: "load balancer edge: "},
+		"Draining":  {reason: "Connections are not cut.", attachment: progress(expv1.PhaseDraining, "web/ws-1 has 3 connections"), holds: true, note: "load balancer edge: web/ws-1 has 3 connections"},
+		"Held":      {reason: "Somebody else is to come first.", attachment: progress(expv1.PhaseHeld, "web/ws-1 stays: only 0"), holds: true, note: "load balancer edge: web/ws-1 stays: only 0"},
+		"Detached":  {reason: "It is out.", attachment: progress(expv1.PhaseDetached, "")},
+		"Unknown":   {reason: "Unknown is not out.", attachment: progress(expv1.PhaseUnknown, "connection refused"), holds: true, note: "load balancer edge: connection refused"},
+		"Ignored": {
+			reason: "People have chosen not to wait for it.", attachment: progress(expv1.PhaseUnknown, "connection refused"),
+			change: func(lb *expv1.LoadBalancer, _ *clusterv1.Machine) { lb.Spec.FailurePolicy = v1alpha1.FailurePolicyIgnore },
+			note:   "load balancer edge failed and is ignored: connection refused",
+		},
+		"Late": {
+			reason: "An owner waits for the machine.", attachment: progress(expv1.PhaseDraining, "web/ws-1 has 3 connections"), after: 300 * time.Second,
+			note: "load balancer edge missed its deadline, spec.deadlineSeconds 300: web/ws-1 has 3 connections",
+		},
+		"ControlPlane": {
+			reason: "Those stay.",
+			change: func(_ *expv1.LoadBalancer, m *clusterv1.Machine) {
+				m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+			},
+		},
+		"ControlPlaneToo": {
+			reason: "Somebody asks for them.", holds: true, note: "load balancer edge: not asked yet",
+			change: func(lb *expv1.LoadBalancer, m *clusterv1.Machine) {
+				lb.Spec.ControlPlane, m.Labels = true, map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				lb, m := w.balancer(), w.machine("ws-1")
+				if tc.change != nil {
+					tc.change(lb, m)
+					w.must(w.Update(w.Context(), lb))
+				}
+				if tc.attachment != nil {
+					tc.attachment.Namespace, tc.attachment.Name = cluster.Namespace, detach.AttachmentName(cluster.Name, "ws-1")
+					status := tc.attachment.Status
+					w.create(tc.attachment)
+					tc.attachment.Status = status
+					w.must(w.Status().Update(w.Context(), tc.attachment))
+				}
+				began := w.clock.Now()
+				want := leaving.Verdict{Holds: tc.holds}
+				if tc.note != "" {
+					want.Notes = []string{tc.note}
+				}
+				if tc.holds {
+					want.Again = began.Add(300 * time.Second)
+				}
+				step := detach.Step{Reader: w}
+				got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Phase: string(hooksv1.BeforeDrain), Began: began}, began.Add(tc.after))
+				if diff := cmp.Diff(want, got); err != nil || diff != "" {
+					t.Errorf("%s: error %v, -want, +got:\n%s", tc.reason, err, diff)
+				}
+				if got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Phase: string(hooksv1.BeforeTermination), Began: began}, began); err != nil || got.Holds {
+					t.Errorf("after the drain nobody waits: %+v, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+// TestWhomLoadBalancersConcern has Machines of a Cluster without one cost nothing more.
+func TestWhomLoadBalancersConcern(t *testing.T) {
+	inWorld(t, func(w *world) {
+		m := w.machine("ws-1")
+		for name, tc := range map[string]struct {
+			change func()
+			want   bool
+		}{
+			"Here":    {func() {}, true},
+			"NoNode":  {func() { m.Status.NodeRef.Name = "" }, false},
+			"Another": {func() { m.Status.NodeRef.Name = "ws-1"; m.Spec.ClusterName = "other" }, false},
+		} {
+			m = w.machine("ws-1")
+			tc.change()
+			if got, err := (detach.Step{Reader: w}).Concerns(t.Context(), m); err != nil || got != tc.want {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+		}
+	})
+}
