@@ -80,7 +80,7 @@ test-disaster: build plane-binaries ## Have each disaster hit a fleet of MACHINE
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME.
-	@grep -rlE --include='*_test.go' '^func Fuzz' api internal reclaimagent | xargs -n1 dirname | sort -u | while read -r dir; do \
+	@grep -rlE --include='*_test.go' '^func Fuzz' api exp internal reclaimagent | xargs -n1 dirname | sort -u | while read -r dir; do \
 		for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go | cut -c6-); do \
 			echo "$$dir $$f"; go test ./$$dir -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) || exit; \
 		done; done

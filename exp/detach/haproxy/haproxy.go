@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package haproxy answers one question: how does a Node leave HAProxy without harm? It
+// speaks HAProxy's runtime API with one or more processes that have the same servers. A
+// server belongs to a Node if it has one of the Node's IP addresses.
+//
+// Drain is HAProxy's own: the server gets no new connections, those that it has go on, and
+// health checks too. There are four things that HAProxy does not say, or does not do:
+//
+//   - It does not say who drained a server. One that somebody else drained before is
+//     Drained here as well, and whoever restores it lets it have connections again.
+//   - It forgets a drain when it is reloaded, unless it loads a server-state-file.
+//   - After a reload the old process keeps its connections, and no longer says how many.
+//   - Clients that are bound to a server by a cookie or a stick-table still reach it
+//     while it drains.
+package haproxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
+)
+
+// every is between two looks. One costs HAProxy less than a millisecond.
+const every = time.Second
+
+// Driver is the balancer.Driver of HAProxy. It remembers nothing.
+type Driver struct {
+	endpoints []endpoint
+	backends  []string
+}
+
+var _ balancer.Driver = &Driver{}
+
+// New returns the Driver of a load balancer. It does not connect.
+func New(spec expv1.HAProxyBalancer) (*Driver, error) {
+	d := &Driver{backends: spec.Backends}
+	if len(spec.Endpoints) == 0 {
+		return nil, errors.New("no endpoint is given")
+	}
+	for _, address := range spec.Endpoints {
+		e, err := parseEndpoint(address)
+		if err != nil {
+			return nil, err
+		}
+		d.endpoints = append(d.endpoints, e)
+	}
+	for _, b := range spec.Backends {
+		if !isName(b) {
+			return nil, fmt.Errorf("backend %q: HAProxy's names have letters, digits and .:_- alone", b)
+		}
+	}
+	return d, nil
+}
+
+// Every implements balancer.Driver.
+func (*Driver) Every() time.Duration { return every }
+
+// Volatile implements balancer.Driver.
+func (*Driver) Volatile() bool { return true }
+
+// Discover implements balancer.Driver. A place in any process is one.
+func (d *Driver) Discover(ctx context.Context, node balancer.Node) ([]balancer.Membership, error) {
+	own, err := addresses(node)
+	if err != nil {
+		return nil, err
+	}
+	all, err := each(d.endpoints, func(e endpoint) ([]server, error) { return d.searched(ctx, e) })
+	if err != nil {
+		return nil, err
+	}
+	places := map[place]balancer.Membership{}
+	for _, s := range slices.Concat(all...) {
+		if _, known := places[s.place]; !known && slices.Contains(own, s.address) {
+			places[s.place] = balancer.Membership{Pool: s.backend, Member: s.name, Port: s.port, Lasts: true}
+		}
+	}
+	return slices.SortedFunc(maps.Values(places), func(a, b balancer.Membership) int {
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Member, b.Member))
+	}), nil
+}
+
+// addresses are the IP addresses of a Node. Without one nobody can say what it is a member
+// of.
+func addresses(node balancer.Node) ([]netip.Addr, error) {
+	var all []netip.Addr
+	for _, text := range node.Addresses {
+		if address, err := netip.ParseAddr(text); err == nil {
+			all = append(all, address.Unmap())
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("node %q has no IP address by which HAProxy could know it", node.Name)
+	}
+	return all, nil
+}
+
+// searched are the servers of the backends in which Nodes are looked for.
+func (d *Driver) searched(ctx context.Context, e endpoint) ([]server, error) {
+	servers, err := e.servers(ctx)
+	if err != nil || len(d.backends) == 0 {
+		return servers, err
+	}
+	for _, b := range d.backends {
+		if !slices.ContainsFunc(servers, func(s server) bool { return s.backend == b }) {
+			return nil, fmt.Errorf("HAProxy at %s has no server in a backend %q: correct the name, or take it out of the LoadBalancer", e, b)
+		}
+	}
+	return slices.DeleteFunc(servers, func(s server) bool { return !slices.Contains(d.backends, s.backend) }), nil
+}
+
+// Status implements balancer.Driver. It is the worst that any process says: a member gets
+// new connections if it gets them from one, and has those of all.
+func (d *Driver) Status(ctx context.Context, memberships []balancer.Membership) ([]balancer.Status, error) {
+	all, err := each(d.endpoints, func(e endpoint) ([]server, error) { return e.counted(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	statuses := make([]balancer.Status, len(memberships))
+	for i, m := range memberships {
+		statuses[i] = status(place{m.Pool, m.Member}, all)
+	}
+	return statuses, nil
+}
+
+// Drain implements balancer.Driver.
+func (d *Driver) Drain(ctx context.Context, memberships []balancer.Membership) error {
+	return d.set(ctx, memberships, "drain", func(s server) bool { return !s.disabled() && s.admin&forcedDrain == 0 })
+}
+
+// Restore implements balancer.Driver. It ends a drain, and nothing else: a server that is
+// in maintenance stays there.
+func (d *Driver) Restore(ctx context.Context, memberships []balancer.Membership) error {
+	return d.set(ctx, memberships, "ready", func(s server) bool { return s.admin&(forcedDrain|forcedMaintenance) == forcedDrain })
+}
+
+// set gives those servers a state that want it, in every process that can be reached.
+// Between the look and the command somebody else can change a server: HAProxy has no
+// command for both.
+func (d *Driver) set(ctx context.Context, memberships []balancer.Membership, state string, wanted func(server) bool) error {
+	_, err := each(d.endpoints, func(e endpoint) (struct{}, error) {
+		servers, err := e.servers(ctx)
+		if err != nil {
+			return struct{}{}, err
+		}
+		var errs []error
+		for _, s := range servers {
+			if wanted(s) && slices.ContainsFunc(memberships, func(m balancer.Membership) bool { return place{m.Pool, m.Member} == s.place }) {
+				errs = append(errs, e.do(ctx, "set server "+s.backend+"/"+s.name+" state "+state))
+			}
+		}
+		return struct{}{}, errors.Join(errs...)
+	})
+	return err
+}
+
+// each asks all endpoints at once, so that one which does not answer keeps no other
+// waiting. The answers are in the order of the endpoints, and count if there is no error.
+func each[T any](endpoints []endpoint, ask func(endpoint) (T, error)) ([]T, error) {
+	answers, errs := make([]T, len(endpoints)), make([]error, len(endpoints))
+	var wg sync.WaitGroup
+	for i, e := range endpoints {
+		wg.Go(func() { answers[i], errs[i] = ask(e) })
+	}
+	wg.Wait()
+	return answers, errors.Join(errs...)
+}
+
+// status is the Status of a place, of which each process says something else.
+func status(p place, processes [][]server) balancer.Status {
+	seen := map[balancer.State]bool{}
+	var connections int64
+	var others *int
+	for _, servers := range processes {
+		member := server{place: p}
+		if i := slices.IndexFunc(servers, member.is); i >= 0 {
+			member = servers[i]
+			seen[member.state()] = true
+			connections += member.connections
+		}
+		if n, known := othersOf(member, servers); known && (others == nil || n < *others) {
+			others = &n
+		}
+	}
+	for _, state := range []balancer.State{balancer.Attached, balancer.Draining, balancer.Disabled} {
+		if !seen[state] {
+			continue
+		}
+		if state == balancer.Draining && connections == 0 {
+			state = balancer.Drained
+		}
+		return balancer.Status{State: state, Connections: &connections, Others: others}
+	}
+	return balancer.Status{State: balancer.Absent, Others: others}
+}
+
+// othersOf is how many other members of its backend get new connections, if there is such a
+// backend. Another port of the same Node is no other member.
+func othersOf(member server, servers []server) (n int, known bool) {
+	for _, s := range servers {
+		if s.backend != member.backend {
+			continue
+		}
+		known = true
+		if s.serves() && !s.is(member) && (s.address != member.address || !s.address.IsValid()) {
+			n++
+		}
+	}
+	return n, known
+}
