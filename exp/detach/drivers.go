@@ -13,6 +13,7 @@ import (
 
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/haproxy"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
@@ -53,6 +54,11 @@ func (d *AllDrivers) For(ctx context.Context, lb *expv1.LoadBalancer) (balancer.
 	return driver, nil
 }
 
-func (d *AllDrivers) make(_ context.Context, _ *expv1.LoadBalancer) (balancer.Driver, error) {
-	return nil, errors.New("no driver")
+func (d *AllDrivers) make(_ context.Context, lb *expv1.LoadBalancer) (balancer.Driver, error) {
+	switch spec := lb.Spec; {
+	case spec.HAProxy != nil:
+		return haproxy.New(*spec.HAProxy)
+	default:
+		return nil, errors.New("spec names no load balancer: set exactly one of kubeProxy, label, haproxy, targetGroups and classicELB")
+	}
 }
