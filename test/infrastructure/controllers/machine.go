@@ -35,6 +35,8 @@ type Host struct {
 	NodeName, ProviderID string
 	// MachineID may be ignored by a backend that has a real one.
 	MachineID string
+	// Address may be, too; empty is one that the backend chooses.
+	Address string
 	// Version of Kubernetes, as the Machine asks for it.
 	Version string
 	// LeaseSeconds is the lease duration of the Node, where the backend can choose.
@@ -221,7 +223,7 @@ func (r *machineReconciler) host(ctx context.Context, pm *infrav1.PlaneMachine, 
 	h := Host{
 		Cluster: client.ObjectKeyFromObject(cluster), ID: id(pm),
 		NodeName: pm.Spec.NodeName, ProviderID: fmt.Sprintf("plane://%s/%s", pm.Namespace, pm.Name),
-		MachineID: pm.Spec.MachineID, Version: machine.Spec.Version, LeaseSeconds: 40, Silent: pm.Spec.Faults.Heartbeat != "",
+		MachineID: pm.Spec.MachineID, Address: pm.Spec.Address, Version: machine.Spec.Version, LeaseSeconds: 40, Silent: pm.Spec.Faults.Heartbeat != "",
 		Cgroups: pm.Spec.Cgroups,
 	}
 	if h.NodeName == "" {

@@ -3,6 +3,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -31,12 +32,12 @@ func (b *Backend) Ensure(ctx context.Context, h controllers.Host) (string, error
 		return "", err
 	}
 	n := Node{
-		Name: h.NodeName, ProviderID: h.ProviderID, MachineID: h.MachineID, Version: h.Version, LeaseSeconds: h.LeaseSeconds, Silent: h.Silent,
+		Name: h.NodeName, ProviderID: h.ProviderID, MachineID: h.MachineID, Address: cmp.Or(h.Address, Address(10, h.NodeName)), Version: h.Version, LeaseSeconds: h.LeaseSeconds, Silent: h.Silent,
 	}
 	if n.MachineID == "" {
 		n.MachineID = MachineID(h.ID)
 	}
-	return Address(10, h.NodeName), c.Ensure(ctx, n)
+	return n.Address, c.Ensure(ctx, n)
 }
 
 // Remove implements controllers.Backend.

@@ -16,7 +16,7 @@ import (
 
 // A Node says what a simulated kubelet reports.
 type Node struct {
-	Name, ProviderID, MachineID, Version string
+	Name, ProviderID, MachineID, Address, Version string
 	// LeaseSeconds is the duration of its lease.
 	LeaseSeconds int32
 	// Silent nodes neither renew their lease nor touch their pods.
@@ -61,7 +61,7 @@ func (n Node) status(now metav1.Time) corev1.NodeStatus {
 			condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"),
 		},
 		Addresses: []corev1.NodeAddress{
-			{Type: corev1.NodeInternalIP, Address: Address(10, n.Name)}, {Type: corev1.NodeHostName, Address: n.Name},
+			{Type: corev1.NodeInternalIP, Address: n.Address}, {Type: corev1.NodeHostName, Address: n.Name},
 		},
 		NodeInfo: corev1.NodeSystemInfo{
 			MachineID: n.MachineID, SystemUUID: n.MachineID, BootID: MachineID("boot/" + n.Name),

@@ -100,6 +100,11 @@ type PlaneMachineSpec struct {
 	// +optional
 	MachineID string `json:"machineID,omitempty"`
 
+	// Address is the IP address of a simulated Node; absent means one derived from its
+	// name. Real nodes have that of this machine.
+	// +optional
+	Address string `json:"address,omitempty"`
+
 	// NodeRemoval is ClusterAPI unless it says otherwise.
 	// +optional
 	NodeRemoval NodeRemoval `json:"nodeRemoval,omitempty"`
