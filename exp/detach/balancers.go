@@ -203,7 +203,7 @@ func progressOf(a *expv1.NodeAttachment, name string) *expv1.BalancerProgress {
 func (s *seat) add(m expv1.Membership, taken bool) {
 	trigger := plan.Trigger(s.attachment.Spec.Trigger)
 	s.members = append(s.members, plan.Member{
-		Node: s.attachment.Name, Taken: taken, Out: s.out, Urgent: trigger == plan.Emergency, Gone: trigger == plan.Gone && !s.closing,
+		Node: s.attachment.Name, Taken: taken, Out: s.out, Urgent: trigger == plan.Emergency, Gone: trigger == plan.Gone && !s.closing, Closing: s.closing,
 		Since: s.attachment.Spec.Since.Time,
 		Place: balancer.Membership{Pool: m.Pool, Member: m.Member, Port: m.Port, Lasts: m.Lasts},
 	})
@@ -384,7 +384,7 @@ func (o *round) again() (again time.Duration) {
 			sooner(max(o.every, retry))
 		case p == expv1.PhaseDetached && o.volatile:
 			sooner(volatile)
-		case p == expv1.PhaseDetached:
+		case p == expv1.PhaseDetached, s.disabled():
 			sooner(settled)
 		case p != "":
 			sooner(o.every)

@@ -141,6 +141,9 @@ func (s *story) check() {
 func (s *story) finish() {
 	s.Helper()
 	s.edge.down, s.lost = false, false
+	for _, server := range s.edge.servers {
+		server.blocked = false
+	}
 	for _, name := range []string{"ws-1", "ws-2"} {
 		s.vanish(name)
 		if s.node(name) == nil {
@@ -154,7 +157,7 @@ func (s *story) finish() {
 	}
 	s.settle()
 	for name, server := range s.edge.servers {
-		if server.drains && !server.blocked {
+		if server.drains {
 			s.Errorf("server %s is not put back: %v", name, s.attachment(name))
 		}
 		if n := s.node(name); n.Spec.Unschedulable {

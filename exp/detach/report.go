@@ -55,6 +55,11 @@ func (s *seat) owed() bool {
 	return false
 }
 
+// disabled reports whether all places that are to be given back are disabled by somebody else.
+func (s *seat) disabled() bool {
+	return !s.out && !slices.ContainsFunc(s.members, func(m plan.Member) bool { return m.Status.State != balancer.Disabled })
+}
+
 // report writes the status of a Node at one load balancer, and what all of them come to.
 func (s *seat) report(o *round) {
 	a := s.attachment
@@ -118,6 +123,8 @@ func waitsFor(m plan.Member, step plan.Step) string {
 		return fmt.Sprintf("%s has %d connections", name, *m.Status.Connections)
 	case m.Status.State == balancer.Draining:
 		return name + " is draining"
+	case m.Status.State == balancer.Disabled && !m.Out:
+		return name + " is disabled by somebody else"
 	case step.Act == plan.Restore:
 		return name + " is being put back"
 	case step.Act == plan.Drain:

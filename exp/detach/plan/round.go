@@ -26,6 +26,8 @@ type Member struct {
 	Urgent bool
 	// Gone says that there is no such Node now.
 	Gone bool
+	// Closing says that nobody looks at the load balancer any more after this.
+	Closing bool
 }
 
 // An Act is what is done about a Member. The zero value is nothing.
@@ -94,10 +96,15 @@ func step(m Member, p *pool, floor int) Step {
 		return Step{}
 	}
 	switch m.Status.State {
-	case balancer.Attached, balancer.Absent, balancer.Disabled:
+	case balancer.Attached, balancer.Absent:
 		return Step{Act: Release}
 	case balancer.Draining, balancer.Drained:
 		return Step{Act: Restore}
+	case balancer.Disabled: // What we did may show again when somebody enables it.
+		if m.Closing {
+			return Step{Act: Release}
+		}
+		return Step{}
 	default:
 		return Step{} // Nobody knows.
 	}
