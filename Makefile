@@ -58,7 +58,7 @@ test-monitoring: ## Evaluate the alerts and the dashboard in Prometheus' own eng
 	cd test/monitoring && go test -count=1 ./...
 
 .PHONY: test-system
-test-system: build plane-binaries plane-node-deps $(KUSTOMIZE) ## Run the tests that run on the local plane.
+test-system: build plane-binaries plane-node-deps plane-haproxy $(KUSTOMIZE) ## Run the tests that run on the local plane.
 	# Programs and manifests are no inputs that Go's test cache knows. Tests wait most of
 	# the time, so two packages go together, but for e2e, which has enough at once, and
 	# lane, which compares times. That the judge finds a rail that was cut is tested by

@@ -107,6 +107,13 @@ plane-node-deps: ## Install runc for real nodes, where that is possible.
 			&& runc --version | head -n 1 || echo 'runc: apt-get could not install it, real-node tests will be skipped'; \
 	else echo 'runc: not found and not installable here, real-node tests will be skipped'; fi
 
+# HAProxy is no Go module, so it comes from the machine or its distribution.
+.PHONY: plane-haproxy
+plane-haproxy: $(PLANE_BIN)/haproxy ## Get HAProxy for the tests of load balancers.
+
+$(PLANE_BIN)/haproxy:
+	hack/haproxy.sh $@
+
 .PHONY: plane-test
 plane-test: plane-binaries plane-node-deps ## Test the local plane itself.
 	cd test && PLANE_BIN=$(PLANE_BIN) go test -count=1 -parallel 6 ./plane/... ./infrastructure/...

@@ -178,7 +178,7 @@ func (p *Plane) NewCluster(ctx context.Context, name string, o ClusterOptions) (
 // NewProcess describes a program that shares the plane's life. Start runs it;
 // ready may be nil.
 func (p *Plane) NewProcess(name, path string, args, env []string, ready func(context.Context) error) *Process {
-	proc := &Process{name: name, path: path, dir: p.Dir, args: args, env: env, ready: ready}
+	proc := NewProcess(p.Dir, name, path, args, env, ready)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.components[Component(name)] = proc

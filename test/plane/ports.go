@@ -34,6 +34,17 @@ type ports struct {
 	blocks []*portBlock
 }
 
+// Ports returns n free ports for programs that need no plane. They are the caller's until
+// release is called.
+func Ports(n int) (free []int, release func(), err error) {
+	p := &ports{}
+	if free, err = p.takeMany(n); err != nil {
+		p.release()
+		return nil, nil, err
+	}
+	return free, p.release, nil
+}
+
 func claimBlock() (*portBlock, error) {
 	for _, i := range rand.Perm(blocks) { //nolint:gosec // nothing to guess
 		first := firstBlock + i*blockSize

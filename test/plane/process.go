@@ -44,6 +44,12 @@ type Process struct {
 	killed []time.Time
 }
 
+// NewProcess describes a program that needs no plane. It runs in a directory, where its
+// log is. Start runs it; ready may be nil.
+func NewProcess(dir, name, path string, args, env []string, ready func(context.Context) error) *Process {
+	return &Process{name: name, path: path, dir: dir, args: args, env: env, ready: ready}
+}
+
 // Name is the name of the program, as in its log file.
 func (p *Process) Name() string { return p.name }
 
