@@ -223,7 +223,7 @@ func (s *shared) setUpMachines() error {
 		}).SetupWithManager(s.mgr, s.watch.Options(departureConcurrency, workers.Deadline)),
 		(&scheduledmachine.Reconciler{
 			Clock: s.Clock, APIClock: doubted, Reader: reader, Live: live, Children: s.read, Actuate: s.write,
-			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, Rush: rush, Roster: turns,
+			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, Rush: rush, Roster: turns, Steps: steps,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 		(&reclaim.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.unlimited,
@@ -238,7 +238,7 @@ func (s *shared) setUpMachines() error {
 
 // steps are done before a machine leaves, where the features are on, and what wakes those who
 // wait for them.
-func (s *shared) steps() (steps []leaving.Step, woken []source.Source) {
+func (s *shared) steps() (steps leaving.Steps, woken []source.Source) {
 	if feature.Gates.Enabled(feature.NodeDetach) {
 		step := detach.Step{Reader: s.mgr.GetClient()}
 		steps, woken = append(steps, step), append(woken, step.Woken(s.mgr))

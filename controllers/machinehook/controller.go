@@ -64,7 +64,7 @@ type Reconciler struct {
 	// Desk asks them; nil is one that SetupWithManager starts.
 	Desk *leaving.Desk
 	// Steps are done beside them.
-	Steps []leaving.Step
+	Steps leaving.Steps
 	// Woken are what wakes a Machine whose Steps have come further.
 	Woken []source.Source
 

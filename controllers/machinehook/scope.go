@@ -35,7 +35,7 @@ type scope struct {
 	// hooks are the extensions to ask, in the order of their names.
 	hooks []v1alpha1.MachineDeletionHook
 	// steps are done beside them.
-	steps []leaving.Step
+	steps leaving.Steps
 	// cycle is the run of the planner that let the Machine start to leave; zero if none did.
 	cycle int64
 }
@@ -68,25 +68,11 @@ func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*
 	if !s.servedBy(r.watchFilter) {
 		return nil, nil
 	}
-	if s.steps, err = r.steps(ctx, machine); err != nil {
+	if s.steps, err = r.Steps.For(ctx, machine); err != nil {
 		return nil, err
 	}
 	s.hooks, err = extensions.For(ctx, r.Reader, machine.Namespace)
 	return s, err
-}
-
-// steps are those that concern the Machine.
-func (r *Reconciler) steps(ctx context.Context, machine *clusterv1.Machine) (steps []leaving.Step, err error) {
-	for _, step := range r.Steps {
-		concerned, err := step.Concerns(ctx, machine)
-		if err != nil {
-			return nil, err
-		}
-		if concerned {
-			steps = append(steps, step)
-		}
-	}
-	return steps, nil
 }
 
 // servedBy reports whether the Machine is for the manager with this filter. The first of

@@ -34,6 +34,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
@@ -66,6 +67,8 @@ type Reconciler struct {
 	Rush *wake.Rush
 	// APIClock says whether Clock can be trusted; nil trusts it.
 	APIClock *apiclock.Clock
+	// Steps are done before a machine leaves. Package machinehook does them.
+	Steps leaving.Steps
 	// Roster says who may start to leave; nil lets everybody.
 	Roster *roster.Roster
 	// Backoff says how long to wait after a failure; nil is the contract's.

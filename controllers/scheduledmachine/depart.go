@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,11 +36,11 @@ func (r *Reconciler) depart(ctx context.Context, s *scope, d lifecycle.Decision)
 	if r.departed.is(key, m.UID, now) {
 		return nil // The cache does not show it yet.
 	}
-	asked, err := extensions.For(ctx, r.Reader, m.Namespace)
+	asked, err := r.asked(ctx, m)
 	if err != nil {
 		// Our hooks stay: who is asked is looked up again when Cluster API meets them.
-		ctrl.LoggerFrom(ctx).Error(err, "Looking for extensions before Machine leaves")
-	} else if len(asked) == 0 {
+		ctrl.LoggerFrom(ctx).Error(err, "Looking for extensions and steps before Machine leaves")
+	} else if asked == 0 {
 		hooks := []string{v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation}
 		if err := kinds.IgnoreNoObject(leave.LetGo(ctx, m, actuate.Waits{}, hooks...)); err != nil {
 			return err
@@ -50,6 +51,16 @@ func (r *Reconciler) depart(ctx context.Context, s *scope, d lifecycle.Decision)
 	}
 	r.departed.add(key, m.UID, now)
 	return nil
+}
+
+// asked is how many extensions and steps are to be asked before a Machine leaves.
+func (r *Reconciler) asked(ctx context.Context, m *clusterv1.Machine) (int, error) {
+	hooks, err := extensions.For(ctx, r.Reader, m.Namespace)
+	if err != nil {
+		return 0, err
+	}
+	steps, err := r.Steps.For(ctx, m)
+	return len(hooks) + len(steps), err
 }
 
 // departed knows which Machines were deleted here, and when. The write before a deletion

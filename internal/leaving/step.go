@@ -37,3 +37,20 @@ type Verdict struct {
 	// Notes say what the step waits for, or why it was not waited for.
 	Notes []string
 }
+
+// Steps are all of them.
+type Steps []Step
+
+// For returns those that concern a Machine.
+func (s Steps) For(ctx context.Context, m *clusterv1.Machine) (found Steps, err error) {
+	for _, step := range s {
+		concerned, err := step.Concerns(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		if concerned {
+			found = append(found, step)
+		}
+	}
+	return found, nil
+}

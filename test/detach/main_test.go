@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 func prepare(ctx context.Context, s *system.System) (err error) {
 	shared = s
-	if lab, err = s.NewWorkload(ctx, plane.WorkloadOptions{Namespace: "lab", Name: "lab", AuditBodies: system.JudgedInWorkload}); err != nil {
+	if lab, err = s.NewWorkload(ctx, plane.WorkloadOptions{Namespace: "lab", Name: "lab", ClusterOptions: plane.ClusterOptions{AuditBodies: system.JudgedInWorkload}}); err != nil {
 		return err
 	}
 	return lab.EnsureNamespace(ctx, "lab")

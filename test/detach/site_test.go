@@ -19,9 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/haproxy"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
-	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
@@ -49,7 +49,7 @@ func newSite(t *testing.T, name string) *site {
 		s.servers = append(s.servers, newWebServer(t, fmt.Sprintf("127.0.0.%d", 11+i)))
 		sm := system.ScheduledMachine(lab, fmt.Sprintf("%s-%d", name, i), infrav1.PlaneMachineSpec{Address: s.servers[i].host})
 		s.machines = append(s.machines, s.Start(sm))
-		t.Cleanup(func() { s.Remove(sm) })
+		t.Cleanup(func() { s.remove(sm) })
 	}
 	for i, sm := range s.machines {
 		s.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
@@ -111,18 +111,20 @@ func (s *site) balance(change func(*expv1.LoadBalancer)) *expv1.LoadBalancer {
 		change(lb)
 	}
 	s.must(s.Management.Create(s.step(), lb))
-	s.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		_ = s.Management.Delete(ctx, lb)
-		_ = plane.Until(ctx, func(ctx context.Context) error {
-			if err := s.Management.Get(ctx, client.ObjectKeyFromObject(lb), lb); err == nil {
-				return fmt.Errorf("LoadBalancer %s is still there: %+v", lb.Name, lb.Status)
-			}
-			return nil
-		})
-	})
+	s.T.Cleanup(func() { s.remove(lb) })
 	return lb
+}
+
+// remove deletes an object after the test, and waits until it is gone.
+func (s *site) remove(obj client.Object) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := s.Management.Delete(ctx, obj); client.IgnoreNotFound(err) != nil {
+		s.Error(err)
+	}
+	if err := await.Gone(ctx, s.Management, obj); err != nil {
+		s.Error(err)
+	}
 }
 
 // step is the time for one step.

@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,10 +84,9 @@ func install(ctx context.Context, p *plane.Plane, o Options) (*System, error) {
 	if _, err := os.Stat(s.Program("manager")); err != nil {
 		return nil, fmt.Errorf("the programs of 5-Spot are not in %s: run `make build` or set FIVESPOT_BIN: %w", s.bin, err)
 	}
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, expv1.AddToScheme} {
-		if err := add(p.Management.Client.Scheme()); err != nil {
-			return nil, err
-		}
+	scheme := p.Management.Client.Scheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), expv1.AddToScheme(scheme)); err != nil {
+		return nil, err
 	}
 	var manifests [][]byte
 	for _, part := range []string{"crd", "webhook"} {

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
+)
+
+// TestNoClientIsHarmed has one of two machines leave on schedule with traffic on it. Without the
+// feature, clients are.
+func TestNoClientIsHarmed(t *testing.T) {
+	for name, balanced := range map[string]bool{"Balanced": true, "Alone": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, map[bool]string{true: "balanced", false: "alone"}[balanced])
+			if balanced {
+				s.balance(nil)
+			}
+			clients := s.crowd(16)
+			s.busy(clients)
+			_, refused, cut := clients.counts()
+			if refused+cut > 0 {
+				t.Fatalf("%d connections are refused and %d cut before anybody leaves", refused, cut)
+			}
+			machine := s.machine(0)
+			s.SetSchedule(s.machines[0], specs.Closed())
+			said := s.waitGone(machine)
+			time.Sleep(session) // Who has just come is served, too.
+			clients.end()
+			answers, refused, cut := clients.counts()
+			t.Logf("answers %v, %d connections refused, %d cut; it said %q", answers, refused, cut, said)
+			if balanced && refused+cut > 0 {
+				t.Errorf("%d connections are refused, %d are cut", refused, cut)
+			}
+			if !balanced && (refused == 0 || cut == 0) {
+				t.Errorf("nobody is harmed without the feature: the test shows nothing (%d refused, %d cut)", refused, cut)
+			}
+			if balanced && said == "" {
+				t.Error("nobody was told for whom the machine waited")
+			}
+			if answers[s.servers[1].host] == 0 {
+				t.Errorf("the other server answers nobody: %v", answers)
+			}
+		})
+	}
+}
+
+// TestAMachineThatIsBackGetsItsPlace has it leave, and come back the next day.
+func TestAMachineThatIsBackGetsItsPlace(t *testing.T) {
+	s := newSite(t, "back")
+	s.balance(nil)
+	machine := s.machine(0)
+	s.SetSchedule(s.machines[0], specs.Closed())
+	s.waitGone(machine)
+	s.wantState("box-0", "drain")
+	s.must(s.proxy.Reload(s.step(), s.config()))
+	s.wantState("box-0", "drain") // It forgets, and is told again.
+	s.SetSchedule(s.machines[0], specs.Always())
+	s.WaitPhase(s.machines[0], v1alpha1.PhaseActive, "True")
+	s.wantState("box-0", "ready")
+	s.wantNoAttachment()
+}
+
+// TestOthersDrainANode has kubectl cordon and uncordon one.
+func TestOthersDrainANode(t *testing.T) {
+	s := newSite(t, "others")
+	s.balance(nil)
+	node := s.Node(s.machines[0])
+	cordon := func(on bool) {
+		before := node.DeepCopy()
+		node.Spec.Unschedulable = on
+		s.must(s.Workload.Patch(s.step(), node, client.MergeFrom(before), client.FieldOwner("kubectl-cordon")))
+	}
+	cordon(true)
+	s.wantState("box-0", "drain")
+	s.must(await.Object(s.step(), s.Workload, node, func() error {
+		if node.Annotations[expv1.DetachingAnnotation] != "true" {
+			return fmt.Errorf("annotations %v", node.Annotations)
+		}
+		return nil
+	}))
+	cordon(false)
+	s.wantState("box-0", "ready")
+	s.wantNoAttachment()
+	s.must(s.Workload.Get(s.step(), client.ObjectKeyFromObject(node), node))
+	if node.Spec.Unschedulable || node.Annotations[expv1.DetachingAnnotation] != "false" {
+		t.Errorf("Node %+v, annotations %v", node.Spec, node.Annotations)
+	}
+}
+
+// TestTheLastMemberStays until the deadline, and people see why.
+func TestTheLastMemberStays(t *testing.T) {
+	s := newSite(t, "last")
+	s.balance(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 15 })
+	_, err := s.proxy.Ask(s.step(), "set server web/box-1 state maint")
+	s.must(err)
+	machine := s.machine(0)
+	begun := time.Now()
+	s.SetSchedule(s.machines[0], specs.Closed())
+	said := s.waitGone(machine)
+	if took := time.Since(begun); took < 15*time.Second {
+		t.Errorf("it left after %v, before the deadline", took)
+	}
+	if want := "web/box-0 stays: only 0 other members get connections, and 1 must"; !strings.Contains(said, want) {
+		t.Errorf("it said %q, want %q", said, want)
+	}
+}
+
+// TestAnEmergencyWaitsForNobody compares an owner's wait behind a load balancer that does not
+// answer with that of one without.
+func TestAnEmergencyWaitsForNobody(t *testing.T) {
+	took := map[bool][]time.Duration{}
+	s := newSite(t, "owner")
+	for range 3 {
+		for _, balanced := range []bool{false, true} {
+			var lb *expv1.LoadBalancer
+			if balanced {
+				lb = s.balance(func(lb *expv1.LoadBalancer) {
+					lb.Name += fmt.Sprintf("-%d", len(took[true]))
+					lb.Spec.HAProxy.Endpoints = []string{"tcp://192.0.2.1:9999"} // Nobody is there.
+					lb.Spec.DeadlineSeconds = 3600
+				})
+			}
+			node, infra := s.Node(s.machines[0]), s.Children(s.machines[0])[1]
+			begun := time.Now()
+			s.AskBack(node, "java")
+			s.must(await.Until(s.step(), func(ctx context.Context) error {
+				err := s.Management.Get(ctx, client.ObjectKeyFromObject(infra), infra)
+				if err == nil && infra.GetDeletionTimestamp().IsZero() {
+					return errors.New("the owner waits")
+				}
+				return client.IgnoreNotFound(err)
+			}))
+			took[balanced] = append(took[balanced], time.Since(begun))
+			s.WaitPhase(s.machines[0], v1alpha1.PhaseDisabled, "")
+			if lb != nil {
+				s.must(s.Management.Delete(s.step(), lb))
+			}
+			s.must(s.Edit(s.machines[0], func() { s.machines[0].Spec.Schedule.Enabled = nil }))
+			s.WaitPhase(s.machines[0], v1alpha1.PhaseActive, "True")
+		}
+	}
+	t.Logf("without %v, with a load balancer that does not answer %v", took[false], took[true])
+}
+
+// busy waits until both servers have answered many.
+func (s *site) busy(c *crowd) {
+	s.Helper()
+	s.must(await.Until(s.step(), func(context.Context) error {
+		answers, _, _ := c.counts()
+		for _, server := range s.servers {
+			if answers[server.host] < 100 {
+				return fmt.Errorf("answers %v", answers)
+			}
+		}
+		return nil
+	}))
+}
+
+// machine is the Machine of the i-th ScheduledMachine.
+func (s *site) machine(i int) *clusterv1.Machine {
+	s.Helper()
+	m := &clusterv1.Machine{}
+	s.must(s.Management.Get(s.step(), client.ObjectKey{Namespace: "lab", Name: s.machines[i].Name + "-machine"}, m))
+	return m
+}
+
+// waitGone waits until a Machine is gone, and returns what it said last that it waited for.
+func (s *site) waitGone(m *clusterv1.Machine) (said string) {
+	s.Helper()
+	s.must(await.Until(s.step(), func(context.Context) error {
+		now := &clusterv1.Machine{}
+		if err := s.Management.Get(s.T.Context(), client.ObjectKeyFromObject(m), now); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if now.UID != m.UID {
+			return nil
+		}
+		if c := conditions.Get(now, v1alpha1.ReadyToLeaveCondition); c != nil && c.Message != "" {
+			said = c.Message
+		}
+		return errors.New("the Machine is still there")
+	}))
+	return said
+}
+
+// wantState waits until HAProxy says so of a server.
+func (s *site) wantState(server, want string) {
+	s.Helper()
+	s.must(await.Until(s.step(), func(context.Context) error {
+		got, err := s.proxy.Ask(s.step(), "show servers state web")
+		if err != nil {
+			return err
+		}
+		// Bit 3 of the administrative state is a drain that somebody asked for.
+		for line := range strings.Lines(got) {
+			if fields := strings.Fields(line); len(fields) > 6 && fields[3] == server && (fields[6] == "8") == (want == "drain") {
+				return nil
+			}
+		}
+		return fmt.Errorf("server %s is to be %s: %q", server, want, got)
+	}))
+}
+
+// wantNoAttachment waits until nothing is left to be given back.
+func (s *site) wantNoAttachment() {
+	s.Helper()
+	s.must(await.Until(s.step(), func(context.Context) error {
+		list := &expv1.NodeAttachmentList{}
+		if err := s.Management.List(s.step(), list, client.InNamespace("lab")); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if list.Items[i].Spec.NodeName == s.machines[0].Name+"-machine" {
+				return fmt.Errorf("NodeAttachment %+v", list.Items[i])
+			}
+		}
+		return nil
+	}))
+}
