@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package order_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/podorder/order"
+)
+
+var noon = time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
+
+// pod has the given priority, none if that is empty, and its name as its UID.
+func pod(name, priority string) order.Pod {
+	p := order.Pod{Namespace: "lab", Name: name, UID: name}
+	if priority != "" {
+		p.Priority = &priority
+	}
+	return p
+}
+
+// going is being deleted, with its grace period over at the given instant.
+func going(p order.Pod, until time.Time) order.Pod {
+	p.Until = until
+	return p
+}
+
+func names(pods []order.Pod) string {
+	var all []string
+	for _, p := range pods {
+		all = append(all, p.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	written := new(`{"a":"10","b":"5","c":"-1"}`)
+	all := []order.Pod{pod("c", "-1"), pod("a", "10"), pod("b", "5"), pod("plain", "")}
+	again := pod("a", "10")
+	again.UID = "a2"
+	var many []order.Pod
+	for i := range 7 {
+		many = append(many, pod(fmt.Sprint("p", i), "1"))
+	}
+	for name, tc := range map[string]struct {
+		reason       string
+		pods         []order.Pod
+		record       *string
+		del, wait    string
+		newRecord    string
+		notes        []string
+		wantFinished bool
+	}{
+		"Nothing":   {"Nobody wants an order: the Node is not even written.", []order.Pod{pod("plain", "")}, nil, "", "", "", nil, true},
+		"First":     {"The highest is first, and all are written down before.", all, nil, "a", "", *written, []string{"stopping pods of priority 10: lab/a"}, false},
+		"Waits":     {"The next waits until it is gone.", append([]order.Pod{going(pod("a", "10"), noon)}, all[2:]...), written, "", "a", "", []string{"stopping pods of priority 10: lab/a"}, false},
+		"Next":      {"It is gone.", []order.Pod{all[0], all[2]}, written, "b", "", "", []string{"stopping pods of priority 5: lab/b"}, false},
+		"Last":      {"Negative numbers are numbers.", []order.Pod{all[0]}, written, "c", "", "", []string{"stopping pods of priority -1: lab/c"}, false},
+		"End":       {"None of them is left.", []order.Pod{pod("plain", "")}, written, "", "", "", nil, true},
+		"CameBack":  {"It has another UID: to delete it again would never end.", []order.Pod{again}, written, "", "", "", []string{"lab/a came after pods began to be stopped, and is left alone"}, true},
+		"Overtaken": {"One of a higher priority that came back stops nobody.", []order.Pod{again, all[2]}, written, "b", "", "", []string{"stopping pods of priority 5: lab/b", "lab/a came after pods began to be stopped, and is left alone"}, false},
+		"Edited":    {"What was written down counts: an edit on the way has no two groups leave.", []order.Pod{pod("b", "99"), pod("c", "100")}, written, "b", "", "", []string{"stopping pods of priority 5: lab/b"}, false},
+		"Bad": {
+			"One bad number stops nobody else.",
+			[]order.Pod{pod("a", "10"), pod("b", "high")},
+			nil, "a", "", `{"a":"10","b":"high"}`,
+			[]string{"stopping pods of priority 10: lab/a", `lab/b is left alone: its priority "high" is not a whole number`},
+			false,
+		},
+		"OnlyBad": {"It is told of, and waited for by nobody.", []order.Pod{pod("b", "1.5")}, nil, "", "", `{"b":"1.5"}`, []string{`lab/b is left alone: its priority "1.5" is not a whole number`}, true},
+		"Spaces":  {"People write spaces.", []order.Pod{pod("a", " 7 ")}, nil, "a", "", `{"a":" 7 "}`, []string{"stopping pods of priority 7: lab/a"}, false},
+		"Huge":    {"What no number holds is no number.", []order.Pod{pod("a", "99999999999999999999")}, nil, "", "", `{"a":"99999999999999999999"}`, []string{`lab/a is left alone: its priority "99999999999999999999" is not a whole number`}, true},
+		"Together": {
+			"All of a group leave at the same time.",
+			[]order.Pod{pod("b", "3"), pod("a", "3"), going(pod("c", "3"), noon.Add(time.Minute))},
+			new(`{"a":"3","b":"3","c":"3"}`), "a b", "c", "",
+			[]string{"stopping pods of priority 3: lab/a, lab/b, lab/c"},
+			false,
+		},
+		"Stuck": {
+			"One that does not go is named.",
+			[]order.Pod{going(pod("a", "10"), noon.Add(-time.Minute)), pod("b", "5")},
+			written, "", "a", "",
+			[]string{"stopping pods of priority 10: lab/a (still there after its grace period)"},
+			false,
+		},
+		"Many": {
+			"A text has an end.", many, new(`{"p0":"1","p1":"1","p2":"1","p3":"1","p4":"1","p5":"1","p6":"1"}`),
+			"p0 p1 p2 p3 p4 p5 p6", "", "",
+			[]string{"stopping pods of priority 1: lab/p0, lab/p1, lab/p2, lab/p3, lab/p4, and 2 more"},
+			false,
+		},
+		"Unreadable": {
+			"Nobody knows which pods they are, and nobody guesses.", all, new("soon"), "", "", "",
+			[]string{"pods are not stopped in order, because it cannot be read which were to be: invalid character 's' looking for beginning of value"},
+			true,
+		},
+		"Null": {"It says nothing.", all, new("null"), "", "", "", []string{"pods are not stopped in order, because it cannot be read which were to be: it is empty"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := order.Decide(order.Facts{Pods: tc.pods, Record: tc.record, Now: noon})
+			if names(d.Delete) != tc.del || names(d.Wait) != tc.wait || d.Done() != tc.wantFinished {
+				t.Errorf("%s\ndelete %q, wait %q, done %t", tc.reason, names(d.Delete), names(d.Wait), d.Done())
+			}
+			if diff := cmp.Diff(tc.notes, d.Notes); diff != "" {
+				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
+			}
+			var record string
+			if d.Record != nil {
+				record = *d.Record
+			}
+			if record != tc.newRecord {
+				t.Errorf("%s\nwritten down %s, want %s", tc.reason, record, tc.newRecord)
+			}
+		})
+	}
+}
+
+func TestALongPriorityIsClipped(t *testing.T) {
+	t.Parallel()
+	d := order.Decide(order.Facts{Pods: []order.Pod{pod("a", strings.Repeat("x", 1000))}, Now: noon})
+	if len(d.Notes) != 1 || len(d.Notes[0]) > 200 {
+		t.Errorf("got %q", d.Notes)
+	}
+}
