@@ -57,6 +57,19 @@ const (
 	// status.
 	NodeAppliedTaintsAnnotation = "5spot.finos.org/applied-taints"
 
+	// NodeStoppingPodsAnnotation is on a Node whose pods are being stopped in order, and says
+	// which these are: a JSON object of their priorities by UID. It is written together with
+	// the taint 5spot.finos.org/leaving.
+	NodeStoppingPodsAnnotation = "5spot.finos.org/stopping-pods"
+
+	// PodDeletionPriorityAnnotation is on a pod and says when it is stopped on a Node
+	// that leaves: those with the highest number first. Its value is a whole number.
+	PodDeletionPriorityAnnotation = "5spot.finos.org/deletion-priority"
+
+	// NodeLeavingTaint is the key of the NoSchedule taint on a Node whose pods are being stopped in
+	// order, so that they do not come back.
+	NodeLeavingTaint = "5spot.finos.org/leaving"
+
 	// ReclaimTimesAnnotation is on a ScheduledMachine that was reclaimed and says when
 	// that began, for the last three times: so many inside ten minutes are reported.
 	ReclaimTimesAnnotation = "5spot.finos.org/reclaim-times"

@@ -138,19 +138,10 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 	return v
 }
 
-// deadline is when an extension holds nobody any more. What it has is counted from when
-// the phase began, which is on the Machine. A manager that comes late, or whose clock
-// is ahead of the API server's, still gives it time for one call; and none gives it more
-// than it has.
+// deadline is when an extension holds nobody any more. A manager that comes late still gives
+// it time for one call.
 func deadline(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now time.Time) time.Time {
-	has := time.Duration(hook.Spec.DeadlineSeconds) * time.Second
-	asked := first(p, now)
-	least, most := asked.Add(min(has, hookclient.Timeout(hook))), asked.Add(has)
-	until := began.Add(has)
-	if until.Before(least) {
-		return least
-	}
-	return earlier(until, most)
+	return p.Until(time.Duration(hook.Spec.DeadlineSeconds)*time.Second, hookclient.Timeout(hook), began, now)
 }
 
 // first is when an extension was first asked, which is now if it never was.

@@ -65,7 +65,7 @@ func renderReasons(names, types, node []group) (string, error) {
 		all,
 		section{"Events", eventsIntro, "Reason", names, isA("Event")},
 		section{"In the management cluster", "Annotations, labels and finalizers.", "Key", names, not(ofNodes, isA("Annotation", "Label", "Finalizer"))},
-		section{"In the workload cluster", "Annotations, labels and taints of Nodes.", "Key", slices.Concat(node, only(names, ofNodes)), isA("Annotation", "Label", "Taint")},
+		section{"In the workload cluster", "Annotations, labels and taints of Nodes and their pods.", "Key", slices.Concat(node, only(names, ofNodes)), isA("Annotation", "Label", "Taint")},
 		section{"Field managers", "", "Name", slices.Concat(names, node), isA("FieldManager")},
 	)
 	var d document
@@ -124,8 +124,10 @@ func isA(suffixes ...string) func(constant) bool {
 	}
 }
 
-// ofNodes selects what is on Nodes by the beginnings of names.
-func ofNodes(c constant) bool { return strings.HasPrefix(c.name, "Node") }
+// ofNodes selects what is on Nodes and their pods by the beginnings of names.
+func ofNodes(c constant) bool {
+	return strings.HasPrefix(c.name, "Node") || strings.HasPrefix(c.name, "Pod")
+}
 
 // not selects what one selects and the other does not.
 func not(other, one func(constant) bool) func(constant) bool {

@@ -215,6 +215,8 @@ func kind(obj client.Object) string {
 	switch obj.(type) {
 	case *clusterv1.Machine:
 		return "Machine"
+	case *corev1.Pod:
+		return "Pod"
 	case *corev1.Node:
 		return "Node"
 	case *v1alpha1.ScheduledMachine:

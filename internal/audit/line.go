@@ -19,7 +19,7 @@ const (
 	KillSwitch Kind = "KillSwitch"
 	// EmergencyRemove means that a machine is taken out for its owner.
 	EmergencyRemove Kind = "EmergencyRemove"
-	// NodePatch means that a Node is changed or deleted, or what its agent needs in the
+	// NodePatch means that a Node is changed or deleted, its pods, or what its agent needs in the
 	// workload cluster.
 	NodePatch Kind = "NodePatch"
 )

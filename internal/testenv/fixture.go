@@ -97,6 +97,9 @@ func (f *Fixture) Recorded(reads interceptor.Funcs) client.Client {
 	reads.Apply = func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 		return f.write("apply "+kindOf(obj), func() error { return c.Apply(ctx, obj, opts...) })
 	}
+	reads.SubResourceCreate = func(ctx context.Context, c client.Client, sub string, obj, part client.Object, opts ...client.SubResourceCreateOption) error {
+		return f.write("create "+kindOf(obj)+" "+sub, func() error { return c.SubResource(sub).Create(ctx, obj, part, opts...) })
+	}
 	reads.SubResourcePatch = func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 		return f.write("patch "+kindOf(obj)+" "+sub, func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
 	}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package actuate
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
+)
+
+// EvictPod asks for the end of exactly this pod, with its own grace period. A disruption budget
+// may refuse that. One that is being deleted already is left alone, and another of the same
+// name is a conflict.
+func (a Action) EvictPod(ctx context.Context, pod *corev1.Pod) error {
+	return kinds.IgnoreNoObject(a.write(ctx, "evict", pod, "", leaves, func() (bool, error) {
+		if leaves(pod) {
+			return false, nil
+		}
+		eviction := &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
+		}
+		if err := a.client.SubResource("eviction").Create(ctx, pod, eviction); err != nil {
+			return true, fmt.Errorf("evicting Pod %s: %w", pod.Name, err)
+		}
+		return true, nil
+	}))
+}
