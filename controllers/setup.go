@@ -32,6 +32,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodeconditions"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodetaints"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/orphan"
@@ -119,6 +120,9 @@ type Options struct {
 	// DetachTaints are the keys of taints that take a Node out of its load balancers, if the
 	// feature gate NodeDetach is on.
 	DetachTaints []string
+	// MaintenanceLead is how long before its end a window is announced on the Node; zero is not
+	// at all.
+	MaintenanceLead time.Duration
 	// Gate says whether anything is carried out; nil carries everything out.
 	Gate *actuate.Gate
 	// RuntimeExtension says what Cluster API is told of the hooks that the manager
@@ -278,6 +282,9 @@ func (s *shared) setUpNodes() error {
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(nodesyncConcurrency, workers.Deadline)),
 		(&nodetaints.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache,
+		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
+		(&nodeconditions.Reconciler{
+			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache, Lead: s.MaintenanceLead,
 		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 		(&protection.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write,

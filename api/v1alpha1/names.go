@@ -153,6 +153,29 @@ const (
 	ReadyToLeaveCondition = "5spot.finos.org/ReadyToLeave"
 )
 
+// Condition types of a Node, in the words of KEP-5683. One that has another reason than those
+// below is somebody else's, and is left alone.
+const (
+	// MaintenancePlannedCondition is True on a Node whose window is about to close.
+	MaintenancePlannedCondition = "MaintenancePlanned"
+	// DrainInProgressCondition is True on a Node from when its departure was admitted until it
+	// is drained.
+	DrainInProgressCondition = "DrainInProgress"
+	// DrainedCondition is True on a Node that Cluster API has drained.
+	DrainedCondition = "Drained"
+)
+
+// Reasons of the MaintenancePlanned, DrainInProgress and Drained conditions of a Node.
+const (
+	// NodeWindowClosesReason means that the window of the ScheduledMachine closes soon; the
+	// message says when.
+	NodeWindowClosesReason = "ScheduledMachineWindowCloses"
+	// NodeLeavesReason means that the machine leaves; the message says why.
+	NodeLeavesReason = "ScheduledMachineLeaves"
+	// NodeDrainedReason means that the drain is done.
+	NodeDrainedReason = "ScheduledMachineDrained"
+)
+
 // Condition types of a Cluster.
 const (
 	// ScheduledMachinesAppliedCondition is on a Cluster whose topology has the variable

@@ -116,6 +116,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.controllers.ReclaimAgentImage, "reclaim-agent-image", "", "Image of the reclaim agent that the manager installs. Empty means that of --pod.")
 	fs.StringVar(&o.pod, "pod", "", "Namespace and name of the pod that the manager runs in, separated by a slash. The reclaim agent gets the same image, so that both come from one mirror. Empty means the image in the manifests.")
 	fs.StringVar((*string)(&o.controllers.ReclaimAgentDetector), "reclaim-agent-detector", string(controllers.ReclaimAgentDetectorAuto), "How the reclaim agent that the manager installs finds programs: auto listens to the kernel where it can; poll looks every 250 ms, and needs no capability, no root user and no host network.")
+	fs.DurationVar(&o.controllers.MaintenanceLead, "maintenance-lead-time", 10*time.Minute, "How long before a window closes the Node gets the condition MaintenancePlanned; 0 means never.")
 	fs.BoolVar(&o.controllers.BypassForeignHooks, "emergency-bypass-foreign-hooks", true, "On the kill switch and on an owner's request, delete the infrastructure even if the Machine has somebody else's deletion hook. If false, the infrastructure waits for such hooks, and the status names them.")
 	fs.BoolVar(&o.actuationPaused, "actuation-paused", false, "Carry nothing out: no machine joins or leaves, not even for its owner, and no Node is changed. Everything is still watched, decided, counted and shown. It ends when the manager is started without it.")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "Only say what would be done, in the log, the metrics and the decision audit log. Nothing is written, not even status, and another lease is used, so that the manager can run beside one that works. With --actuation-paused, what is decided counts as suppressed.")
@@ -146,6 +147,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--clustercache-concurrency=%d: must be at least 1", o.controllers.ClusterCacheConcurrency)
 	case o.syncPeriod <= 0:
 		return fmt.Errorf("--sync-period=%s: must be positive, such as 10m", o.syncPeriod)
+	case o.controllers.MaintenanceLead < 0:
+		return fmt.Errorf("--maintenance-lead-time=%s: must not be negative; 0 means never", o.controllers.MaintenanceLead)
 	case o.renewDeadline >= o.leaseDuration:
 		return fmt.Errorf("--leader-elect-renew-deadline=%s: must be shorter than --leader-elect-lease-duration=%s", o.renewDeadline, o.leaseDuration)
 	case o.controllers.AgentInstall != controllers.AgentInstallEnabled && o.controllers.AgentInstall != controllers.AgentInstallDisabled:

@@ -31,6 +31,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"--runtime-extension-url=http://192.0.2.1:9443":   "--runtime-extension-url=http://192.0.2.1:9443: must be https",
 		"--runtime-extension-url=https://me:pw@192.0.2.1": "--runtime-extension-url=https://me:pw@192.0.2.1: must be https",
 		"--sync-period=0s":                                "--sync-period=0s: must be positive",
+		"--maintenance-lead-time=-1s":                     "--maintenance-lead-time=-1s: must not be negative",
 		"--leader-elect-renew-deadline=1m":                "--leader-elect-renew-deadline=1m0s: must be shorter than --leader-elect-lease-duration=15s",
 	}
 	for arg, want := range cases {

@@ -15,8 +15,8 @@ import (
 // TrimNode drops what no controller reads, which is most of a Node. It is a
 // transform of the per-cluster caches: hundreds of clusters times hundreds of Nodes
 // live in them. What stays is the metadata, of managedFields the entries that
-// WroteRequest and Cordoned report, the taints, the cordon, the Ready condition, and what
-// tells the host and its addresses.
+// WroteRequest and Cordoned report, the taints, the cordon, the Ready condition, those that say
+// that the Node leaves, and what tells the host and its addresses.
 func TrimNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -32,8 +32,11 @@ func TrimNode(obj any) (any, error) {
 	trimmed.Spec.ProviderID, trimmed.Spec.Taints = node.Spec.ProviderID, node.Spec.Taints
 	trimmed.Spec.Unschedulable, trimmed.Status.Addresses = node.Spec.Unschedulable, node.Status.Addresses
 	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			trimmed.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		switch string(c.Type) {
+		case string(corev1.NodeReady):
+			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
+		case v1alpha1.MaintenancePlannedCondition, v1alpha1.DrainInProgressCondition, v1alpha1.DrainedCondition:
+			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
 		}
 	}
 	trimmed.Status.NodeInfo.MachineID = node.Status.NodeInfo.MachineID

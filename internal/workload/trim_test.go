@@ -42,13 +42,18 @@ func TestWhatIsReadOfANodeIsKept(t *testing.T) {
 	node.Status.Conditions = []corev1.NodeCondition{
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue},
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()},
+		{Type: "Drained", Status: corev1.ConditionTrue, Reason: "R", Message: "m", LastTransitionTime: metav1.Now()},
+		{Type: "MaintenanceInProgress", Status: corev1.ConditionTrue},
 	}
 	before := node.DeepCopy()
 
 	want := &corev1.Node{ObjectMeta: meta, Spec: spec}
 	want.ManagedFields, want.Status.Addresses = []metav1.ManagedFieldsEntry{asks, cordon}, addresses
 	want.Status.NodeInfo.MachineID = "m1"
-	want.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	want.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+		{Type: "Drained", Status: corev1.ConditionTrue, Reason: "R", Message: "m"},
+	}
 
 	got, err := workload.TrimNode(node)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
