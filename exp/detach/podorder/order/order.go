@@ -59,7 +59,7 @@ type Decision struct {
 }
 
 // Done reports whether nothing is left to be stopped.
-func (d Decision) Done() bool { return len(d.Delete) == 0 && len(d.Wait) == 0 }
+func (d *Decision) Done() bool { return len(d.Delete) == 0 && len(d.Wait) == 0 }
 
 const (
 	// slack is how long a pod may be there after its grace period before people are told.
