@@ -11,10 +11,8 @@ package nodeconditions
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +27,6 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
@@ -216,18 +213,13 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d decision) error {
 		return nil
 	}
 	before := s.node.DeepCopy()
-	var says []string
 	for _, kind := range slices.Sorted(maps.Keys(d.Set)) {
 		set(s.node, kind, d.Set[kind], now)
-		says = append(says, kind+"="+d.Set[kind].Status)
 	}
-	action := remote.For(actuate.Intent{
-		Kind: audit.NodePatch, Why: "Conditions", At: now, Machine: client.ObjectKeyFromObject(s.scheduled), Cluster: cluster,
-	})
-	if err := action.PatchNodeConditions(ctx, s.node, before, strings.Join(says, " ")); err != nil {
-		return fmt.Errorf("saying that the Node leaves: %w", err)
+	if err := remote.PatchNodeConditions(ctx, s.node, before); err != nil {
+		return err
 	}
-	ctrl.LoggerFrom(ctx).Info("Changed conditions", "Node", s.node.Name, "conditions", says)
+	ctrl.LoggerFrom(ctx).Info("Changed conditions", "Node", s.node.Name, "conditions", d.Set)
 	return nil
 }
 

@@ -35,20 +35,17 @@ func (a *Actuator) ApplyCondition(ctx context.Context, obj client.Object, as sch
 	return nil
 }
 
-// PatchNodeConditions sends the difference between the conditions of a Node before and now; says
-// is what it is about. Those of others stay, such as the kubelet's, who writes the same list all
-// the time: they are not sent, and it is not refused because of them. Another Node of the same
-// name is a conflict.
-func (a Action) PatchNodeConditions(ctx context.Context, node, before *corev1.Node, says string) error {
-	return a.write(ctx, "patch conditions of", node, says, nil, func() (bool, error) {
-		if same(node, before) {
-			return false, nil
-		}
-		named := before.DeepCopy()
-		named.UID = ""
-		if err := asConflict(node, a.client.Status().Patch(ctx, node, client.StrategicMergeFrom(named))); err != nil {
-			return true, fmt.Errorf("patching conditions of Node %s: %w", node.Name, err)
-		}
-		return true, nil
-	})
+// PatchNodeConditions sends the difference between the conditions of a Node before and now. Those
+// of others stay, such as the kubelet's, who writes the same list all the time: they are not sent,
+// and it is not refused because of them. Another Node of the same name is a conflict.
+func (a *Actuator) PatchNodeConditions(ctx context.Context, node, before *corev1.Node) error {
+	if same(node, before) {
+		return nil
+	}
+	named := before.DeepCopy()
+	named.UID = "" // As in byUID.
+	if err := asConflict(node, a.client.Status().Patch(ctx, node, client.StrategicMergeFrom(named))); err != nil {
+		return fmt.Errorf("patching conditions of Node %s: %w", node.Name, err)
+	}
+	return nil
 }
