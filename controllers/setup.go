@@ -41,6 +41,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/topology"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/podorder"
 	"github.com/finos/cluster-api-addon-provider-5spot/feature"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
@@ -244,8 +245,9 @@ func (s *shared) setUpMachines() error {
 // wait for them.
 func (s *shared) steps() (steps leaving.Steps, woken []source.Source) {
 	if feature.Gates.Enabled(feature.NodeDetach) {
-		step := detach.Step{Reader: s.mgr.GetClient()}
-		steps, woken = append(steps, step), append(woken, step.Woken(s.mgr))
+		balancers := detach.Step{Reader: s.mgr.GetClient()}
+		pods := &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Desk: leaving.New(s.Clock)}
+		steps, woken = append(steps, balancers, pods), append(woken, balancers.Woken(s.mgr), pods.Woken())
 	}
 	return steps, woken
 }

@@ -42,12 +42,8 @@ func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hoo
 		}
 		o.add(v)
 	}
-	for _, step := range s.steps {
-		v, err := step.Look(ctx, leaving.Departing{Machine: s.machine, Phase: string(phase), Began: s.began(phase, now)}, now)
-		if err != nil {
-			return time.Time{}, err
-		}
-		o.add(verdict{holds: v.Holds, again: v.Again, note: strings.Join(v.Notes, "; ")})
+	if err := r.look(ctx, s, phase, &o, now); err != nil {
+		return time.Time{}, err
 	}
 	switch {
 	case o.early:
@@ -61,6 +57,34 @@ func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hoo
 		return time.Time{}, err
 	}
 	return time.Time{}, r.leave(s).LetGo(ctx, s.machine, o.skip, hook)
+}
+
+// look adds what the steps say.
+func (r *Reconciler) look(ctx context.Context, s *scope, phase hooksv1.Phase, o *outcome, now time.Time) error {
+	if len(s.steps) == 0 {
+		return nil
+	}
+	node, err := r.node(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, step := range s.steps {
+		v, err := step.Look(ctx, leaving.Departing{Machine: s.machine, Node: node, Phase: phase, Began: s.began(phase, now)}, now)
+		if err != nil {
+			return err
+		}
+		o.add(verdict{holds: v.Holds, again: v.Again, note: v.Note})
+	}
+	return nil
+}
+
+// node is the one that is believed to be the Machine's, empty if none is.
+func (r *Reconciler) node(ctx context.Context, s *scope) (string, error) {
+	if s.scheduled == nil {
+		return s.machine.Status.NodeRef.Name, nil
+	}
+	host, err := children.Reader{Cached: r.Reader, Live: r.Live}.Host(ctx, s.scheduled, s.machine)
+	return host.Node, err
 }
 
 // outcome is what all verdicts on a Machine come to.

@@ -134,12 +134,12 @@ func TestAnOwnerWaitsForNoFloor(t *testing.T) {
 
 // TestNothingIsToldWhileActuationIsPaused has a Node be cordoned then.
 func TestNothingIsToldWhileActuationIsPaused(t *testing.T) {
-	for name, gate := range map[string]actuate.Gate{"Paused": {Paused: true}, "DryRun": {DryRun: true}} {
+	for name, gate := range map[string]*actuate.Gate{"Paused": {Paused: true}, "DryRun": {DryRun: true}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.edit("ws-1", cordon)
 				w.settle()
-				w.gate = &gate
+				w.gate = gate
 				w.restart()
 				before, told := len(w.writes), w.edge.told
 				w.edit("ws-1", uncordon)

@@ -5,8 +5,10 @@ package detach
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,29 +31,35 @@ func (s Step) Concerns(ctx context.Context, m *clusterv1.Machine) (bool, error) 
 	return len(balancers) > 0 && m.Status.NodeRef.IsDefined(), err
 }
 
+// Forget implements leaving.Step. Nothing is kept.
+func (Step) Forget(types.UID) {}
+
 func clusterOf(m *clusterv1.Machine) client.ObjectKey {
 	return client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}
 }
 
 // Look implements leaving.Step.
 func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v leaving.Verdict, err error) {
-	if d.Phase != string(hooksv1.BeforeDrain) {
+	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
 		return v, nil
 	}
-	balancers, err := balancersOf(ctx, s.Reader, clusterOf(d.Machine))
+	balancers, err := balancersOf(ctx, s.Reader, d.Cluster())
 	if err != nil {
 		return v, err
 	}
-	a, err := attachment(ctx, s.Reader, clusterOf(d.Machine), d.Machine.Status.NodeRef.Name)
+	a, err := attachment(ctx, s.Reader, d.Cluster(), d.Node)
 	if err != nil {
 		return v, err
 	}
-	controlPlane := labelled(d.Machine)
+	controlPlane, notes := labelled(d.Machine), []string(nil)
 	for i := range balancers {
 		if lb := &balancers[i]; lb.Spec.ControlPlane || !controlPlane {
-			wait(&v, lb, a, d.Began, now)
+			if note := wait(&v, lb, a, d.Began, now); note != "" {
+				notes = append(notes, note)
+			}
 		}
 	}
+	v.Note = strings.Join(notes, "; ")
 	return v, nil
 }
 
@@ -61,8 +69,8 @@ func labelled(m *clusterv1.Machine) bool {
 	return is
 }
 
-// wait adds what a Machine waits for at one load balancer.
-func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, began, now time.Time) {
+// wait has a Machine wait for one load balancer, and says for what, or why not.
+func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, began, now time.Time) (note string) {
 	phase, says := expv1.PhasePending, "not asked yet"
 	if p := outOf(a, lb); p != nil {
 		phase, says = p.Phase, p.Message
@@ -71,17 +79,17 @@ func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, b
 	until := began.Add(time.Duration(lb.Spec.DeadlineSeconds) * time.Second)
 	switch {
 	case phase == expv1.PhaseDetached:
+		return ""
 	case phase == expv1.PhaseUnknown && lb.Spec.FailurePolicy == fivespotv1.FailurePolicyIgnore:
-		v.Notes = append(v.Notes, fmt.Sprintf("%s failed and is ignored: %s", name, says))
+		return fmt.Sprintf("%s failed and is ignored: %s", name, says)
 	case !now.Before(until):
-		v.Notes = append(v.Notes, fmt.Sprintf("%s missed its deadline, spec.deadlineSeconds %d: %s", name, lb.Spec.DeadlineSeconds, says))
-	default:
-		v.Holds = true
-		v.Notes = append(v.Notes, name+": "+says)
-		if v.Again.IsZero() || until.Before(v.Again) {
-			v.Again = until
-		}
+		return fmt.Sprintf("%s missed its deadline, spec.deadlineSeconds %d: %s", name, lb.Spec.DeadlineSeconds, says)
 	}
+	v.Holds = true
+	if v.Again.IsZero() || until.Before(v.Again) {
+		v.Again = until
+	}
+	return name + ": " + says
 }
 
 // outOf is how far the Node has come, nil before anybody has asked for it to be out.

@@ -42,8 +42,10 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		"Unknown":   {reason: "Unknown is not out.", attachment: progress(expv1.PhaseUnknown, "connection refused"), holds: true, note: "load balancer edge: connection refused"},
 		"Ignored": {
 			reason: "People have chosen not to wait for it.", attachment: progress(expv1.PhaseUnknown, "connection refused"),
-			change: func(lb *expv1.LoadBalancer, _ *clusterv1.Machine) { lb.Spec.FailurePolicy = v1alpha1.FailurePolicyIgnore },
-			note:   "load balancer edge failed and is ignored: connection refused",
+			change: func(lb *expv1.LoadBalancer, _ *clusterv1.Machine) {
+				lb.Spec.FailurePolicy = v1alpha1.FailurePolicyIgnore
+			},
+			note: "load balancer edge failed and is ignored: connection refused",
 		},
 		"Late": {
 			reason: "An owner waits for the machine.", attachment: progress(expv1.PhaseDraining, "web/ws-1 has 3 connections"), after: 300 * time.Second,
@@ -77,19 +79,16 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 					w.must(w.Status().Update(w.Context(), tc.attachment))
 				}
 				began := w.clock.Now()
-				want := leaving.Verdict{Holds: tc.holds}
-				if tc.note != "" {
-					want.Notes = []string{tc.note}
-				}
+				want := leaving.Verdict{Holds: tc.holds, Note: tc.note}
 				if tc.holds {
 					want.Again = began.Add(300 * time.Second)
 				}
 				step := detach.Step{Reader: w}
-				got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Phase: string(hooksv1.BeforeDrain), Began: began}, began.Add(tc.after))
+				got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: began}, began.Add(tc.after))
 				if diff := cmp.Diff(want, got); err != nil || diff != "" {
 					t.Errorf("%s: error %v, -want, +got:\n%s", tc.reason, err, diff)
 				}
-				if got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Phase: string(hooksv1.BeforeTermination), Began: began}, began); err != nil || got.Holds {
+				if got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeTermination, Began: began}, began); err != nil || got.Holds {
 					t.Errorf("after the drain nobody waits: %+v, %v", got, err)
 				}
 			})

@@ -6,7 +6,11 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
 // A Step is done by this process before a machine leaves, beside the extensions that are
@@ -17,13 +21,17 @@ type Step interface {
 	// Look says how far the step has come in a phase, and begins what is next. It reads
 	// caches, and never waits for anybody.
 	Look(ctx context.Context, d Departing, now time.Time) (Verdict, error)
+	// Forget forgets a Machine that is gone.
+	Forget(machine types.UID)
 }
 
 // A Departing is a Machine that leaves.
 type Departing struct {
 	Machine *clusterv1.Machine
-	// Phase is the one that it is in, in the words of extensions.
-	Phase string
+	// Node is the name of the one that is believed to be the Machine's, empty if none is.
+	Node string
+	// Phase is the one that it is in.
+	Phase hooksv1.Phase
 	// Began is when the phase did.
 	Began time.Time
 }
@@ -32,14 +40,26 @@ type Departing struct {
 type Verdict struct {
 	// Holds says that the Machine waits for the step.
 	Holds bool
-	// Again is when time alone changes the verdict; zero is never.
+	// Again is when time alone changes the Verdict; zero is never.
 	Again time.Time
-	// Notes say what the step waits for, or why it was not waited for.
-	Notes []string
+	// Note says what the step waits for, or why it was not waited for; empty if neither.
+	Note string
+}
+
+// Cluster is the key of the Machine's Cluster.
+func (d Departing) Cluster() client.ObjectKey {
+	return client.ObjectKey{Namespace: d.Machine.Namespace, Name: d.Machine.Spec.ClusterName}
 }
 
 // Steps are all of them.
 type Steps []Step
+
+// Forget forgets a Machine that is gone.
+func (s Steps) Forget(machine types.UID) {
+	for _, step := range s {
+		step.Forget(machine)
+	}
+}
 
 // For returns those that concern a Machine.
 func (s Steps) For(ctx context.Context, m *clusterv1.Machine) (found Steps, err error) {

@@ -69,25 +69,27 @@ func TestWhatIsDoneAboutANode(t *testing.T) {
 		alone  bool
 		want   plan.Decision
 	}{
-		"Unreadable":    {"Unknown is not absent.", plan.Node{}, out, false, plan.Decision{}},
-		"Settled":       {"A Node that has everything costs nothing.", runs, plan.Record{}, false, plan.Decision{}},
-		"NoBalancer":    {"Nobody needs to be told.", leaves, plan.Record{}, true, plan.Decision{}},
-		"Leaves":        {"No pod comes to it any more.", leaves, plan.Record{}, false, plan.Decision{Cordon: true, Mark: true, Write: true, Trigger: plan.Departure}},
-		"LeavesAlready": {"Once.", with(func(n *plan.Node) { n.Machine, n.Unschedulable, n.CordonedByUs, n.Marked = plan.Leaves, true, true, true }), out, false, plan.Decision{Trigger: plan.Departure}},
-		"Uncordoned":    {"A person has taken our cordon back.", with(func(n *plan.Node) { n.Machine, n.Marked = plan.Leaves, true }), out, false, plan.Decision{Trigger: plan.Departure}},
-		"Emergency":     {"Nothing is written to its Node.", with(func(n *plan.Node) { n.Machine = plan.LeavesAtOnce }), plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Emergency}},
-		"Cordoned":      {"Who cordoned it wants it so.", with(func(n *plan.Node) { n.Unschedulable = true }), plan.Record{}, false, plan.Decision{Mark: true, Write: true, Trigger: plan.Cordoned}},
-		"Stays":         {"Its place is given back before anything is forgotten.", with(func(n *plan.Node) { n.Unschedulable, n.CordonedByUs, n.Marked = true, true, true }), out, false, plan.Decision{Uncordon: true, Unmark: true, Write: true}},
-		"StaysAlone":    {"Also without a load balancer.", runs, out, true, plan.Decision{Write: true}},
-		"PlacesOpen":    {"A place is still to be given back.", runs, at(plan.Record{UID: "n1", Places: 1}), false, plan.Decision{}},
-		"AllBack":       {"Nothing is left.", runs, at(plan.Record{UID: "n1"}), false, plan.Decision{Delete: true}},
-		"LeftCordon":    {"A crash left it.", with(func(n *plan.Node) { n.Unschedulable, n.CordonedByUs = true, true }), plan.Record{}, false, plan.Decision{Uncordon: true}},
-		"Gone":          {"What lasts waits for it.", plan.Node{Known: true}, out, false, plan.Decision{Write: true, Trigger: plan.Gone, Forget: true}},
-		"GoneAlready":   {"Once.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{Trigger: plan.Gone}},
-		"GoneForGood":   {"Nothing waits for it.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Departure, Places: 1}), false, plan.Decision{Delete: true}},
-		"Comes":         {"It takes no connections yet.", with(func(n *plan.Node) { n.UID, n.Ready = "n2", false }), at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{}},
-		"IsBack":        {"Its place is given back.", with(func(n *plan.Node) { n.UID = "n2" }), at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{Write: true}},
-		"NotReady":      {"One that stays was in before.", with(func(n *plan.Node) { n.Ready = false }), out, false, plan.Decision{Write: true}},
+		"Unreadable": {"Unknown is not absent.", plan.Node{}, out, false, plan.Decision{}},
+		"Settled":    {"A Node that has everything costs nothing.", runs, plan.Record{}, false, plan.Decision{}},
+		"NoBalancer": {"Nobody needs to be told.", leaves, plan.Record{}, true, plan.Decision{}},
+		"Leaves":     {"No pod comes to it any more.", leaves, plan.Record{}, false, plan.Decision{Cordon: true, Mark: true, Write: true, Trigger: plan.Departure}},
+		"LeavesAlready": {"Once.", with(func(n *plan.Node) {
+			n.Machine, n.Unschedulable, n.CordonedByUs, n.Marked = plan.Leaves, true, true, true
+		}), out, false, plan.Decision{Trigger: plan.Departure}},
+		"Uncordoned":  {"A person has taken our cordon back.", with(func(n *plan.Node) { n.Machine, n.Marked = plan.Leaves, true }), out, false, plan.Decision{Trigger: plan.Departure}},
+		"Emergency":   {"Nothing is written to its Node.", with(func(n *plan.Node) { n.Machine = plan.LeavesAtOnce }), plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Emergency}},
+		"Cordoned":    {"Who cordoned it wants it so.", with(func(n *plan.Node) { n.Unschedulable = true }), plan.Record{}, false, plan.Decision{Mark: true, Write: true, Trigger: plan.Cordoned}},
+		"Stays":       {"Its place is given back before anything is forgotten.", with(func(n *plan.Node) { n.Unschedulable, n.CordonedByUs, n.Marked = true, true, true }), out, false, plan.Decision{Uncordon: true, Unmark: true, Write: true}},
+		"StaysAlone":  {"Also without a load balancer.", runs, out, true, plan.Decision{Write: true}},
+		"PlacesOpen":  {"A place is still to be given back.", runs, at(plan.Record{UID: "n1", Places: 1}), false, plan.Decision{}},
+		"AllBack":     {"Nothing is left.", runs, at(plan.Record{UID: "n1"}), false, plan.Decision{Delete: true}},
+		"LeftCordon":  {"A crash left it.", with(func(n *plan.Node) { n.Unschedulable, n.CordonedByUs = true, true }), plan.Record{}, false, plan.Decision{Uncordon: true}},
+		"Gone":        {"What lasts waits for it.", plan.Node{Known: true}, out, false, plan.Decision{Write: true, Trigger: plan.Gone, Forget: true}},
+		"GoneAlready": {"Once.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{Trigger: plan.Gone}},
+		"GoneForGood": {"Nothing waits for it.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Departure, Places: 1}), false, plan.Decision{Delete: true}},
+		"Comes":       {"It takes no connections yet.", with(func(n *plan.Node) { n.UID, n.Ready = "n2", false }), at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{}},
+		"IsBack":      {"Its place is given back.", with(func(n *plan.Node) { n.UID = "n2" }), at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{Write: true}},
+		"NotReady":    {"One that stays was in before.", with(func(n *plan.Node) { n.Ready = false }), out, false, plan.Decision{Write: true}},
 	} {
 		if diff := cmp.Diff(tc.want, plan.Decide(tc.node, tc.record, !tc.alone, nil)); diff != "" {
 			t.Errorf("%s: %s -want, +got:\n%s", name, tc.reason, diff)

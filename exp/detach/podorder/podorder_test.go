@@ -49,7 +49,7 @@ type world struct {
 	*testenv.Fixture
 	ns    string
 	node  *corev1.Node
-	d     podorder.Departing
+	d     leaving.Departing
 	clock *clocktesting.FakePassiveClock
 	// reads are how the workload cluster answers, and gate whether it is written to.
 	reads interceptor.Funcs
@@ -65,9 +65,9 @@ func newWorld(t *testing.T) *world {
 	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "box-"}}
 	w.Create(w.node)
 	t.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(t.Context()), w.node) })
-	w.d = podorder.Departing{
-		Machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "box-machine", UID: "m1"}},
-		Cluster: client.ObjectKey{Namespace: w.ns, Name: "lab"}, Node: w.node.Name, Phase: hooksv1.BeforeTermination, Began: noon,
+	w.d = leaving.Departing{
+		Machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "box-machine", UID: "m1"}, Spec: clusterv1.MachineSpec{ClusterName: "lab"}},
+		Node: w.node.Name, Phase: hooksv1.BeforeTermination, Began: noon,
 	}
 	return w
 }
@@ -77,7 +77,7 @@ func (w *world) restart() {
 	c := w.Recorded(w.reads)
 	cache := w.cache
 	if cache == nil {
-		cache = clustercache.NewFakeClusterCache(c, w.d.Cluster)
+		cache = clustercache.NewFakeClusterCache(c, w.d.Cluster())
 	}
 	desk, woken := leaving.New(w.clock), make(chan struct{}, 10)
 	desk.Start(w.Context(), func(types.NamespacedName) { woken <- struct{}{} })
@@ -86,7 +86,7 @@ func (w *world) restart() {
 }
 
 // look asks the step as a reconciler does.
-func (w *world) look() podorder.Verdict {
+func (w *world) look() leaving.Verdict {
 	w.Helper()
 	v, err := w.step.Look(w.Context(), w.d, w.clock.Now())
 	w.Must(err)
@@ -94,7 +94,7 @@ func (w *world) look() podorder.Verdict {
 }
 
 // turn asks the step some time later, and returns what it says once its call has ended.
-func (w *world) turn() podorder.Verdict {
+func (w *world) turn() leaving.Verdict {
 	w.Helper()
 	if w.step == nil {
 		w.restart()
@@ -393,11 +393,11 @@ func TestWhoAsksForNothingIsNotWrittenTo(t *testing.T) {
 		t.Errorf("without a Node: %+v", v)
 	}
 	w.d.Machine.UID, w.d.Node = "m3", ""
-	if v := w.turn(); v != (podorder.Verdict{}) {
+	if v := w.turn(); v != (leaving.Verdict{}) {
 		t.Errorf("with no Node that is believed: %+v", v)
 	}
 	w.d.Machine.UID, w.d.Node, w.d.Phase = "m4", w.node.Name, hooksv1.BeforeDrain
-	if v := w.turn(); v != (podorder.Verdict{}) {
+	if v := w.turn(); v != (leaving.Verdict{}) {
 		t.Errorf("before the drain: %+v", v)
 	}
 }

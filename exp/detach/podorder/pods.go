@@ -20,6 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -42,8 +43,8 @@ type node struct {
 }
 
 // observe reads the Node and its pods, nil if there is no Node.
-func (s *Step) observe(ctx context.Context, d Departing) (*node, error) {
-	reader, err := workload.Live(ctx, s.ClusterCache, d.Cluster)
+func (s *Step) observe(ctx context.Context, d leaving.Departing) (*node, error) {
+	reader, err := workload.Live(ctx, s.ClusterCache, d.Cluster())
 	if err != nil {
 		return nil, err
 	}
@@ -151,14 +152,14 @@ func (n *node) facts() order.Facts {
 
 // act decides, writes down what is decided, and deletes the pods whose turn it is. One that
 // cannot be deleted keeps no other.
-func (s *Step) act(ctx context.Context, d Departing, n *node) (decision order.Decision, refused []string, err error) {
+func (s *Step) act(ctx context.Context, d leaving.Departing, n *node) (decision order.Decision, refused []string, err error) {
 	f := n.facts()
 	f.Now = s.Clock.Now()
 	decision = order.Decide(f)
 	if decision.Record == nil && len(decision.Delete) == 0 {
 		return decision, nil, nil
 	}
-	remote, err := s.Actuate.Remote(ctx, s.ClusterCache, d.Cluster)
+	remote, err := s.Actuate.Remote(ctx, s.ClusterCache, d.Cluster())
 	if err != nil {
 		return decision, nil, err
 	}
@@ -178,8 +179,8 @@ func (s *Step) act(ctx context.Context, d Departing, n *node) (decision order.De
 	return decision, refused, nil
 }
 
-func intent(d Departing, f order.Facts) actuate.Intent {
-	i := actuate.Intent{Kind: audit.NodePatch, Why: "StopPods", At: f.Now, Machine: client.ObjectKeyFromObject(d.Machine), Cluster: d.Cluster}
+func intent(d leaving.Departing, f order.Facts) actuate.Intent {
+	i := actuate.Intent{Kind: audit.NodePatch, Why: "StopPods", At: f.Now, Machine: client.ObjectKeyFromObject(d.Machine), Cluster: d.Cluster()}
 	if name := children.ParentOf(d.Machine); name != "" {
 		i.Machine.Name = name
 	}

@@ -16,39 +16,18 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
-
-// A Departing is a Machine in a phase of its departure.
-type Departing struct {
-	// Machine is the one that leaves.
-	Machine *clusterv1.Machine
-	// Cluster is the key of its Cluster.
-	Cluster client.ObjectKey
-	// Node is the name of the Node that is believed to be the Machine's, empty if none is.
-	Node string
-	// Phase is where in its departure it is.
-	Phase hooksv1.Phase
-	// Began is when the phase began.
-	Began time.Time
-}
-
-// A Verdict is what a Step says of a Machine at an instant.
-type Verdict struct {
-	// Holds says that the Machine waits for it.
-	Holds bool
-	// Again is when time alone changes the Verdict.
-	Again time.Time
-	// Note says what it waits for, or why it was not waited for; empty if neither.
-	Note string
-}
 
 const (
 	// DefaultDeadline is how long the pods of a Node have, all together.
@@ -78,13 +57,29 @@ type Step struct {
 	Deadline time.Duration
 }
 
+// Concerns implements leaving.Step: which pods there are is not known before they are read.
+func (s *Step) Concerns(_ context.Context, m *clusterv1.Machine) (bool, error) {
+	return m.Status.NodeRef.IsDefined(), nil
+}
+
+// Forget implements leaving.Step.
+func (s *Step) Forget(machine types.UID) { s.Desk.Drop(machine) }
+
+// Woken wakes a Machine whose pods have been looked at.
+func (s *Step) Woken() source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		s.Desk.Start(ctx, func(machine types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: machine}) })
+		return nil
+	})
+}
+
 // Look says whether the Machine waits for its pods. It begins a call where one is due, and
 // waits for none.
-func (s *Step) Look(ctx context.Context, d Departing, now time.Time) (Verdict, error) {
+func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
 	if d.Phase != hooksv1.BeforeTermination || d.Node == "" {
-		return Verdict{}, nil
+		return leaving.Verdict{}, nil
 	}
-	q := leaving.Question{Machine: d.Machine.UID, Step: laneOf(d.Cluster), Phase: string(d.Phase)}
+	q := leaving.Question{Machine: d.Machine.UID, Step: laneOf(d.Cluster()), Phase: string(d.Phase)}
 	p := s.Desk.Look(q, 0)
 	v, due := judge(p, s.deadline(), d.Began, now)
 	if due {
@@ -105,7 +100,7 @@ func (s *Step) deadline() time.Duration {
 }
 
 // judge weighs how far the pods have come, and says whether a call is due.
-func judge(p leaving.Progress, has time.Duration, began, now time.Time) (v Verdict, due bool) {
+func judge(p leaving.Progress, has time.Duration, began, now time.Time) (v leaving.Verdict, due bool) {
 	a, wait, says := p.Answer, nextTry, "pods have not been looked at yet"
 	switch {
 	case p.Answered.IsZero():
@@ -113,15 +108,15 @@ func judge(p leaving.Progress, has time.Duration, began, now time.Time) (v Verdi
 	case a.Err != nil:
 		says = a.Err.Error()
 	case a.Wait == 0:
-		return Verdict{Note: a.Says}, false
+		return leaving.Verdict{Note: a.Says}, false
 	default:
 		wait, says = a.Wait, a.Says
 	}
 	until := p.Until(has, callTimeout, began, now)
 	if !now.Before(until) {
-		return Verdict{Note: fmt.Sprintf("pods were not stopped within %s: %s", has, says)}, false
+		return leaving.Verdict{Note: fmt.Sprintf("pods were not stopped within %s: %s", has, says)}, false
 	}
-	v = Verdict{Holds: true, Again: until, Note: says}
+	v = leaving.Verdict{Holds: true, Again: until, Note: says}
 	if next := p.Answered.Add(wait); !p.Open && next.After(now) {
 		if next.Before(until) {
 			v.Again = next
@@ -132,7 +127,7 @@ func judge(p leaving.Progress, has time.Duration, began, now time.Time) (v Verdi
 }
 
 // look looks at the pods once, and deletes those whose turn it is.
-func (s *Step) look(ctx context.Context, d Departing) leaving.Answer {
+func (s *Step) look(ctx context.Context, d leaving.Departing) leaving.Answer {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	n, err := s.observe(ctx, d)

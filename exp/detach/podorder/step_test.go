@@ -24,23 +24,23 @@ func TestJudge(t *testing.T) {
 		reason string
 		p      leaving.Progress
 		began  time.Time
-		want   Verdict
+		want   leaving.Verdict
 		due    bool
 	}{
-		"First":     {"It is looked at now.", leaving.Progress{}, now, Verdict{true, at(60), "pods have not been looked at yet"}, true},
-		"Open":      {"One call at a time.", open(leaving.Progress{Asked: at(-5)}), at(-5), Verdict{true, at(55), "pods have not been looked at yet"}, false},
-		"Done":      {"Nothing is left.", said(1, leaving.Answer{}), at(-30), Verdict{}, false},
-		"DoneTold":  {"What was left alone is told.", said(1, leaving.Answer{Says: "lab/b"}), at(-30), Verdict{Note: "lab/b"}, false},
-		"Waits":     {"It is not time yet.", said(1, waits), at(-30), Verdict{true, at(2), "lab/a"}, false},
-		"Again":     {"It is time.", said(3, waits), at(-30), Verdict{true, at(30), "lab/a"}, true},
-		"AgainOpen": {"The call has begun.", open(said(3, waits)), at(-30), Verdict{true, at(30), "lab/a"}, false},
-		"Failed":    {"It is tried again, in a while.", said(4, failed), at(-30), Verdict{true, at(1), "no route to host"}, false},
-		"TryAgain":  {"Now.", said(5, failed), at(-30), Verdict{true, at(30), "no route to host"}, true},
-		"Over":      {"It lets go, and says so.", said(3, waits), at(-60), Verdict{Note: "pods were not stopped within 1m0s: lab/a"}, false},
-		"OverOpen":  {"A call that hangs holds nobody.", open(leaving.Progress{Asked: at(-30)}), at(-60), Verdict{Note: "pods were not stopped within 1m0s: pods have not been looked at yet"}, false},
-		"LastTurn":  {"The deadline is nearer than the next look.", said(1, waits), at(-59), Verdict{true, at(1), "lab/a"}, false},
-		"Late":      {"A manager that comes late asks once.", leaving.Progress{}, at(-600), Verdict{true, at(10), "pods have not been looked at yet"}, true},
-		"Ahead":     {"A clock that is behind gives it no more than it has.", said(1, waits), at(600), Verdict{true, at(2), "lab/a"}, false},
+		"First":     {"It is looked at now.", leaving.Progress{}, now, leaving.Verdict{Holds: true, Again: at(60), Note: "pods have not been looked at yet"}, true},
+		"Open":      {"One call at a time.", open(leaving.Progress{Asked: at(-5)}), at(-5), leaving.Verdict{Holds: true, Again: at(55), Note: "pods have not been looked at yet"}, false},
+		"Done":      {"Nothing is left.", said(1, leaving.Answer{}), at(-30), leaving.Verdict{}, false},
+		"DoneTold":  {"What was left alone is told.", said(1, leaving.Answer{Says: "lab/b"}), at(-30), leaving.Verdict{Note: "lab/b"}, false},
+		"Waits":     {"It is not time yet.", said(1, waits), at(-30), leaving.Verdict{Holds: true, Again: at(2), Note: "lab/a"}, false},
+		"Again":     {"It is time.", said(3, waits), at(-30), leaving.Verdict{Holds: true, Again: at(30), Note: "lab/a"}, true},
+		"AgainOpen": {"The call has begun.", open(said(3, waits)), at(-30), leaving.Verdict{Holds: true, Again: at(30), Note: "lab/a"}, false},
+		"Failed":    {"It is tried again, in a while.", said(4, failed), at(-30), leaving.Verdict{Holds: true, Again: at(1), Note: "no route to host"}, false},
+		"TryAgain":  {"Now.", said(5, failed), at(-30), leaving.Verdict{Holds: true, Again: at(30), Note: "no route to host"}, true},
+		"Over":      {"It lets go, and says so.", said(3, waits), at(-60), leaving.Verdict{Note: "pods were not stopped within 1m0s: lab/a"}, false},
+		"OverOpen":  {"A call that hangs holds nobody.", open(leaving.Progress{Asked: at(-30)}), at(-60), leaving.Verdict{Note: "pods were not stopped within 1m0s: pods have not been looked at yet"}, false},
+		"LastTurn":  {"The deadline is nearer than the next look.", said(1, waits), at(-59), leaving.Verdict{Holds: true, Again: at(1), Note: "lab/a"}, false},
+		"Late":      {"A manager that comes late asks once.", leaving.Progress{}, at(-600), leaving.Verdict{Holds: true, Again: at(10), Note: "pods have not been looked at yet"}, true},
+		"Ahead":     {"A clock that is behind gives it no more than it has.", said(1, waits), at(600), leaving.Verdict{Holds: true, Again: at(2), Note: "lab/a"}, false},
 	} {
 		if v, due := judge(tc.p, time.Minute, tc.began, now); v != tc.want || due != tc.due {
 			t.Errorf("%s: got %+v, due %t, want %+v, due %t: %s", name, v, due, tc.want, tc.due, tc.reason)
