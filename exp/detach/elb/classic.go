@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing/types"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
+)
+
+var _ balancer.Driver = &Classic{}
+
+// Classic is the Driver of classic load balancers. The list of load balancers is all that
+// it reads: it says which instances are registered, not whether they are healthy, and not
+// what connections are left of one that was taken out. A look costs a call for 400 load
+// balancers, however many memberships are asked for.
+type Classic struct {
+	spec    expv1.ClassicELBBalancer
+	clients *Clients
+}
+
+// NewClassic returns the Driver of a spec. It calls nobody.
+func NewClassic(spec *expv1.ClassicELBBalancer, clients *Clients) (*Classic, error) {
+	if err := validate(spec.AWSAccess); err != nil {
+		return nil, err
+	}
+	return &Classic{spec: *spec.DeepCopy(), clients: clients}, nil
+}
+
+// Every implements balancer.Driver.
+func (*Classic) Every() time.Duration { return every }
+
+// Volatile implements balancer.Driver: AWS keeps what it was told.
+func (*Classic) Volatile() bool { return false }
+
+// Discover implements balancer.Driver. A name that no load balancer has, has no members.
+func (c *Classic) Discover(ctx context.Context, node balancer.Node) ([]balancer.Membership, error) {
+	id := InstanceID(node.ProviderID)
+	if id == "" {
+		return nil, nil
+	}
+	all, err := c.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []balancer.Membership
+	for _, b := range all {
+		name := aws.ToString(b.LoadBalancerName)
+		if wanted := len(c.spec.Names) == 0 || slices.Contains(c.spec.Names, name); wanted && slices.Contains(instances(b), id) {
+			found = append(found, balancer.Membership{Pool: name, Member: id})
+		}
+	}
+	return found, nil
+}
+
+// Status implements balancer.Driver. An instance that is registered is Attached, and any
+// other is Drained, although it may have connections: a classic load balancer lets go of
+// them for as long as its connection draining says, and nobody can see how many are left.
+// Others are those that are registered.
+func (c *Classic) Status(ctx context.Context, memberships []balancer.Membership) ([]balancer.Status, error) {
+	if len(memberships) == 0 {
+		return nil, nil
+	}
+	statuses := make([]balancer.Status, len(memberships))
+	all, err := c.list(ctx)
+	registered := map[string][]string{}
+	for _, b := range all {
+		registered[aws.ToString(b.LoadBalancerName)] = instances(b)
+	}
+	for i, m := range memberships {
+		ids, there := registered[m.Pool]
+		switch {
+		case err != nil:
+			statuses[i].State = balancer.Unknown
+		case !there:
+			statuses[i].State = balancer.Absent
+		case slices.Contains(ids, m.Member):
+			statuses[i] = balancer.Status{State: balancer.Attached, Others: aws.Int(len(ids) - 1)}
+		default:
+			statuses[i] = balancer.Status{State: balancer.Drained, Others: aws.Int(len(ids))}
+		}
+	}
+	return statuses, err
+}
+
+// list returns all load balancers of the region. Asking for names would save nothing, and
+// one that is gone would be an error for all.
+func (c *Classic) list(ctx context.Context) ([]types.LoadBalancerDescription, error) {
+	s, err := c.clients.at(ctx, c.spec.AWSAccess)
+	if err != nil {
+		return nil, err
+	}
+	var all []types.LoadBalancerDescription
+	pages := elb.NewDescribeLoadBalancersPaginator(s.classic, &elb.DescribeLoadBalancersInput{PageSize: aws.Int32(pageSize)})
+	for n := 0; pages.HasMorePages(); n++ {
+		if n == maxPages {
+			return nil, fmt.Errorf("DescribeLoadBalancers: more than %d pages", maxPages)
+		}
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, explain("DescribeLoadBalancers", "", err)
+		}
+		all = append(all, page.LoadBalancerDescriptions...)
+	}
+	return all, nil
+}
+
+// instances returns the IDs of what is registered.
+func instances(b types.LoadBalancerDescription) []string {
+	ids := make([]string, len(b.Instances))
+	for i, instance := range b.Instances {
+		ids[i] = aws.ToString(instance.InstanceId)
+	}
+	return ids
+}
+
+// Drain implements balancer.Driver.
+func (c *Classic) Drain(ctx context.Context, memberships []balancer.Membership) error {
+	return tell(ctx, memberships, "DeregisterInstancesFromLoadBalancer", isNotFound, func(name string, members []balancer.Membership) error {
+		s, err := c.clients.at(ctx, c.spec.AWSAccess)
+		if err == nil {
+			_, err = s.classic.DeregisterInstancesFromLoadBalancer(ctx, &elb.DeregisterInstancesFromLoadBalancerInput{LoadBalancerName: &name, Instances: named(members)})
+		}
+		return err
+	})
+}
+
+// Restore implements balancer.Driver.
+func (c *Classic) Restore(ctx context.Context, memberships []balancer.Membership) error {
+	return tell(ctx, memberships, "RegisterInstancesWithLoadBalancer", isNotFound, func(name string, members []balancer.Membership) error {
+		s, err := c.clients.at(ctx, c.spec.AWSAccess)
+		if err == nil {
+			_, err = s.classic.RegisterInstancesWithLoadBalancer(ctx, &elb.RegisterInstancesWithLoadBalancerInput{LoadBalancerName: &name, Instances: named(members)})
+		}
+		return err
+	})
+}
+
+// isNotFound says that there is no such load balancer.
+func isNotFound(err error) bool {
+	_, gone := errors.AsType[*types.AccessPointNotFoundException](err)
+	return gone
+}
+
+// named returns the instances of memberships.
+func named(members []balancer.Membership) []types.Instance {
+	ids := make([]types.Instance, len(members))
+	for i, m := range members {
+		ids[i].InstanceId = &m.Member
+	}
+	return ids
+}

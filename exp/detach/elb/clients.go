@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package elb answers one question: what does Elastic Load Balancing of AWS say of a Node,
+// and how is it told? It calls seven actions, those of the IAM policy that operators of
+// node-detacher have already given out, and no others. It finds credentials as all programs
+// for AWS do, and knows nothing of Kubernetes.
+package elb
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"regexp"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	classic "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
+	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+)
+
+const (
+	// every is how long to wait between two looks at a target that is draining: the interval
+	// of AWS' own waiter. All users of an account share its limits.
+	every = 15 * time.Second
+	// timeout bounds a request and its answer, within what the caller's context leaves.
+	timeout = 10 * time.Second
+	// attempts are how often a request is sent at most: once more, for a connection that was
+	// cut. Whoever calls a driver waits longer between two calls than a client can.
+	attempts = 2
+	// pause bounds the wait between two attempts.
+	pause = 2 * time.Second
+	// maxPages bounds what is read of a list. At 400 a page it is more than ten times what
+	// AWS grants an account before it is asked.
+	maxPages = 100
+	pageSize = 400
+	// batch is how many targets or instances are named in a request.
+	batch = 100
+)
+
+// region is what names of regions look like. They become part of a host's name.
+var region = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// Clients are the clients of all drivers. Those for the same place share connections,
+// credentials, and what may be spent on retries. Safe for concurrent use.
+type Clients struct {
+	lock   chan struct{} // unlike a mutex, it is not waited for longer than a context
+	places map[expv1.AWSAccess]*services
+}
+
+// services are the clients for a place.
+type services struct {
+	targetGroups *elbv2.Client
+	classic      *classic.Client
+}
+
+// NewClients returns no clients yet: each is made when it is first used.
+func NewClients() *Clients {
+	return &Clients{lock: make(chan struct{}, 1), places: map[expv1.AWSAccess]*services{}}
+}
+
+// at returns the clients for a place. What the environment and the files of AWS say is
+// read the first time; credentials are asked for with the first request.
+func (c *Clients) at(ctx context.Context, place expv1.AWSAccess) (*services, error) {
+	select {
+	case c.lock <- struct{}{}:
+		defer func() { <-c.lock }()
+	case <-ctx.Done():
+		return nil, unread(ctx.Err())
+	}
+	if s := c.places[place]; s != nil {
+		return s, nil
+	}
+	cfg, err := config.LoadDefaultConfig(ctx,
+		config.WithRegion(place.Region),
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(timeout)))
+	if err != nil {
+		return nil, unread(err)
+	}
+	retryer := retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = attempts, pause })
+	cfg.Retryer = func() aws.Retryer { return retryer }
+	cfg.APIOptions = append(cfg.APIOptions, sendPlainly)
+	var endpoint *string
+	if place.Endpoint != "" {
+		endpoint = aws.String(place.Endpoint)
+	}
+	s := &services{
+		targetGroups: elbv2.NewFromConfig(cfg, func(o *elbv2.Options) { o.BaseEndpoint = or(endpoint, o.BaseEndpoint) }),
+		classic:      classic.NewFromConfig(cfg, func(o *classic.Options) { o.BaseEndpoint = or(endpoint, o.BaseEndpoint) }),
+	}
+	c.places[place] = s
+	return s, nil
+}
+
+// sendPlainly hides that a request's body can write itself. smithy-go closes a body as soon
+// as the answer begins; one that writes itself then ends with io.EOF, net/http takes that for
+// a failure of the request, and the rest of the answer is lost with the connection.
+func sendPlainly(stack *middleware.Stack) error {
+	return stack.Build.Add(middleware.BuildMiddlewareFunc("SendPlainly", func(ctx context.Context, in middleware.BuildInput, next middleware.BuildHandler) (middleware.BuildOutput, middleware.Metadata, error) {
+		if request, ok := in.Request.(*smithyhttp.Request); ok {
+			if body, ok := request.GetStream().(io.ReadSeeker); ok {
+				plain, err := request.SetStream(struct{ io.ReadSeeker }{body})
+				if err != nil {
+					return middleware.BuildOutput{}, middleware.Metadata{}, err
+				}
+				in.Request = plain
+			}
+		}
+		return next.HandleBuild(ctx, in)
+	}), middleware.Before)
+}
+
+// unread is the error of a configuration that cannot be read.
+func unread(err error) error {
+	return failure{"reading AWS' configuration: " + clip.Note(err.Error()), err}
+}
+
+// or returns the first that is there.
+func or(first, second *string) *string {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// validate refuses a place that cannot be one. A request carries what proves who we are.
+func validate(place expv1.AWSAccess) error {
+	if !region.MatchString(place.Region) {
+		return fmt.Errorf("region %q is not the name of a region, such as eu-central-1", place.Region)
+	}
+	if place.Endpoint == "" {
+		return nil
+	}
+	u, err := url.Parse(place.Endpoint)
+	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
+		return fmt.Errorf("endpoint %q is not an address such as https://elasticloadbalancing.eu-central-1.amazonaws.com", place.Endpoint)
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+	"github.com/aws/smithy-go"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
+)
+
+func TestInstanceID(t *testing.T) {
+	for providerID, want := range map[string]string{
+		"aws:///eu-central-1a/i-0123456789abcdef0": "i-0123456789abcdef0",
+		"aws:///us-east-1e/i-01234567":             "i-01234567", // from before 2016
+		"":                                         "",
+		"aws://":                                   "",
+		"aws:///":                                  "",
+		"aws:///eu-central-1a/":                    "",
+		"i-0123456789abcdef0":                      "",
+		"aws:///i-0123456789abcdef0":               "",
+		"aws://eu-central-1a/i-0123456789abcdef0":                                                  "",
+		"aws:///a/b/i-0123456789abcdef0":                                                           "",
+		"aws:///eu-central-1a/i-0123456789ABCDEF0":                                                 "",
+		"aws:///eu-central-1a/i-0123456789abcdef01":                                                "",
+		"aws:///eu-central-1a/i-":                                                                  "",
+		"aws:///eu-central-1a/i-0123456789abcdef0\n":                                               "",
+		"aws:///eu-central-1a/i-0123456789abcdef0,zone=":                                           "",
+		"aws:///eu-central-1a/mi-0123456789abcdef0":                                                "", // of Systems Manager
+		"eks-hybrid:///eu-central-1/box/mi-0123456789ab":                                           "",
+		"aws:///eu-central-1a/0123456789-abcdef/fargate-ip-10-0-0-7.eu-central-1.compute.internal": "",
+		"gce://project/zone/i-0123456789abcdef0":                                                   "",
+		"libvirt:///i-0123456789abcdef0":                                                           "",
+	} {
+		if got := InstanceID(providerID); got != want {
+			t.Errorf("%q: got %q, want %q", providerID, got, want)
+		}
+	}
+}
+
+func FuzzInstanceID(f *testing.F) {
+	f.Add("aws:///eu-central-1a/i-0123456789abcdef0")
+	f.Fuzz(func(t *testing.T, providerID string) {
+		if id := InstanceID(providerID); id != "" && (!instanceID.MatchString(id) || !strings.HasSuffix(providerID, "/"+id) || !strings.HasPrefix(providerID, "aws:///")) {
+			t.Errorf("%q is not the instance of %q", id, providerID)
+		}
+	})
+}
+
+// TestAddressesThatNameNobody are those that many machines have, or none.
+func TestAddressesThatNameNobody(t *testing.T) {
+	for _, address := range []string{"", "127.0.0.1", "::1", "0.0.0.0", "169.254.1.1", "fe80::1", "fe80::1%eth0", "2001:db8::1%eth0", "224.0.0.1", "255.255.255.255", "10.0.0.1/8", "box.local", "10.0.0"} {
+		if who := identify(balancer.Node{Addresses: []string{address}}); !who.nobody() || who.is(address) {
+			t.Errorf("%q names somebody", address)
+		}
+	}
+	who := identify(balancer.Node{Addresses: []string{"::ffff:10.0.0.7", "2001:db8::7"}})
+	for target, want := range map[string]bool{
+		"10.0.0.7": true, "2001:DB8:0::7": true, "10.0.0.70": false, "i-0123456789abcdef0": false, "": false,
+		"arn:aws:lambda:eu-central-1:123456789012:function:f": false,
+	} {
+		if got := who.is(target); got != want {
+			t.Errorf("%q: got %t, want %t", target, got, want)
+		}
+	}
+	if identify(balancer.Node{}).is("") {
+		t.Error("a Node without an instance ID is a target without an ID")
+	}
+}
+
+// TestATargetIsWhatItWas turns targets into memberships and back.
+func TestATargetIsWhatItWas(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := types.TargetDescription{
+			Id:   aws.String(rapid.SampledFrom([]string{"10.0.0.7", "2001:db8::7"}).Draw(t, "id")),
+			Port: aws.Int32(rapid.Int32Range(1, 65535).Draw(t, "port")),
+		}
+		if rapid.Bool().Draw(t, "zoned") {
+			d.AvailabilityZone = aws.String(rapid.SampledFrom([]string{"all", "eu-central-1a", "us-west-2-lax-1a"}).Draw(t, "zone"))
+		}
+		if rapid.Bool().Draw(t, "quic") {
+			d.QuicServerId = aws.String("0x0123456789abcdef")
+		}
+		m := membership("group", &d)
+		if diff := cmp.Diff(fmt.Sprint(values(d)), fmt.Sprint(values(target(m)))); diff != "" {
+			t.Fatalf("%+v (-want +got):\n%s", m, diff)
+		}
+		if !m.Lasts || m.Pool != "group" {
+			t.Fatalf("%+v", m)
+		}
+	})
+	zoned := membership("group", &types.TargetDescription{Id: aws.String("i-0123456789abcdef0"), AvailabilityZone: aws.String("eu-central-1a")})
+	if want := (balancer.Membership{Pool: "group", Member: "i-0123456789abcdef0"}); zoned != want {
+		t.Errorf("an instance is registered without a zone, and does not last: %+v", zoned)
+	}
+}
+
+func values(d types.TargetDescription) []string {
+	return []string{aws.ToString(d.Id), fmt.Sprint(aws.ToInt32(d.Port)), aws.ToString(d.AvailabilityZone), aws.ToString(d.QuicServerId)}
+}
+
+func TestEveryHealthIsKnown(t *testing.T) {
+	for _, state := range types.TargetHealthStateEnum("").Values() {
+		if stateOf(&types.TargetHealth{State: state}) == balancer.Unknown {
+			t.Errorf("%s is not known", state)
+		}
+	}
+	for _, h := range []*types.TargetHealth{nil, {}, {State: "something.new"}} {
+		if got := stateOf(h); got != balancer.Unknown || serves(h) {
+			t.Errorf("%+v: %s", h, got)
+		}
+	}
+}
+
+// TestAnAnswerWithHoles has entries that AWS should not send.
+func TestAnAnswerWithHoles(t *testing.T) {
+	all := []types.TargetHealthDescription{{}, {Target: &types.TargetDescription{}}, {TargetHealth: &types.TargetHealth{State: types.TargetHealthStateEnumHealthy}}}
+	if diff := cmp.Diff(balancer.Status{State: balancer.Drained, Others: aws.Int(0)}, statusOf(balancer.Membership{Member: "10.0.0.7", Port: 80}, all)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestBadSpecsAreRefused(t *testing.T) {
+	const group = "arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/web/0123456789abcdef"
+	for reason, c := range map[string]struct {
+		region, endpoint string
+		arns             []string
+		want             string
+	}{
+		"Good":                 {region: "eu-central-1", arns: []string{group}},
+		"GoodWithEndpoint":     {region: "us-gov-west-1", endpoint: "https://vpce-0123.elasticloadbalancing.us-gov-west-1.vpce.amazonaws.com/"},
+		"NoRegion":             {want: `region "" is not`},
+		"RegionIsAHost":        {region: "example.com/", want: `region "example.com/" is not`},
+		"RegionIsAnotherHost":  {region: "eu.example.com", want: "is not the name of a region"},
+		"EndpointIsNoAddress":  {region: "eu-central-1", endpoint: "eu-central-1", want: "is not an address"},
+		"EndpointHasAPassword": {region: "eu-central-1", endpoint: "https://a:b@example.com", want: "is not an address"},
+		"EndpointIsAFile":      {region: "eu-central-1", endpoint: "file:///etc/passwd", want: "is not an address"},
+		"GroupElsewhere":       {region: "eu-west-1", arns: []string{group}, want: "is not of region eu-west-1"},
+		"NoTargetGroup":        {region: "eu-central-1", arns: []string{strings.Replace(group, ":targetgroup/", ":loadbalancer/app/", 1)}, want: "is not the ARN of a target group"},
+		"NoARN":                {region: "eu-central-1", arns: []string{"web"}, want: "is not the ARN of a target group"},
+	} {
+		place := expv1.AWSAccess{Region: c.region, Endpoint: c.endpoint}
+		_, err := NewTargetGroups(&expv1.TargetGroupsBalancer{AWSAccess: place, ARNs: c.arns}, NewClients())
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", reason, err, c.want)
+		}
+		if len(c.arns) == 0 {
+			_, classicErr := NewClassic(&expv1.ClassicELBBalancer{AWSAccess: place}, NewClients())
+			if fmt.Sprint(classicErr) != fmt.Sprint(err) {
+				t.Errorf("%s: %v, but a classic one %v", reason, err, classicErr)
+			}
+		}
+	}
+}
+
+// TestADriverIsNotChangedByItsSpec after it was made.
+func TestADriverIsNotChangedByItsSpec(t *testing.T) {
+	spec := &expv1.TargetGroupsBalancer{AWSAccess: expv1.AWSAccess{Region: "eu-central-1"}, ARNs: []string{"arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/web/0123456789abcdef"}}
+	d, err := NewTargetGroups(spec, NewClients())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := slices.Clone(spec.ARNs)
+	spec.ARNs[0] = "other"
+	if diff := cmp.Diff(kept, d.spec.ARNs); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestManyMembershipsAreToldInBatches counts what one call names.
+func TestManyMembershipsAreToldInBatches(t *testing.T) {
+	var many []balancer.Membership
+	for n := range 250 {
+		many = append(many, balancer.Membership{Pool: fmt.Sprint(n % 2), Member: fmt.Sprint(n)})
+	}
+	var sizes []int
+	none := func(error) bool { return false }
+	if err := tell(t.Context(), many, "RegisterTargets", none, func(_ string, members []balancer.Membership) error {
+		sizes = append(sizes, len(members))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{100, 25, 100, 25}, sizes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestNobodyIsToldAfterAThrottle nor after nobody waits any more.
+func TestNobodyIsToldAfterAThrottle(t *testing.T) {
+	pools := []balancer.Membership{{Pool: "a"}, {Pool: "b"}, {Pool: "c"}}
+	none := func(error) bool { return false }
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for reason, c := range map[string]struct {
+		ctx  context.Context //nolint:containedctx // a table
+		err  error
+		want int
+	}{
+		"Throttled": {t.Context(), &smithy.GenericAPIError{Code: "Throttling", Message: "Rate exceeded"}, 1},
+		"Denied":    {t.Context(), &smithy.GenericAPIError{Code: "AccessDenied"}, 3},
+		"Canceled":  {canceled, context.Canceled, 1},
+	} {
+		called := 0
+		err := tell(c.ctx, pools, "DeregisterTargets", none, func(string, []balancer.Membership) error {
+			called++
+			return c.err
+		})
+		if called != c.want || errors.Is(err, balancer.ErrThrottled) != (reason == "Throttled") || !errors.Is(err, c.err) {
+			t.Errorf("%s: called %d times, want %d: %v", reason, called, c.want, err)
+		}
+	}
+}
+
+// TestReasonsAreForPeople has what each failure reads like.
+func TestReasonsAreForPeople(t *testing.T) {
+	operation := func(err error) error {
+		return &smithy.OperationError{ServiceID: "Elastic Load Balancing v2", OperationName: "RegisterTargets", Err: err}
+	}
+	api := func(code, message string) error {
+		return operation(&smithy.GenericAPIError{Code: code, Message: message})
+	}
+	for want, err := range map[string]error{
+		"RegisterTargets of g: AccessDenied: no: allow elasticloadbalancing:RegisterTargets in the IAM policy of the manager":                            api("AccessDenied", "no"),
+		"RegisterTargets of g: ExpiredToken: old: check the manager's credentials":                                                                       api("ExpiredToken", "old"),
+		"RegisterTargets of g: InvalidTarget: gone":                                                                                                      api("InvalidTarget", "gone"),
+		"RegisterTargets of g: the load balancer asks us to slow down":                                                                                   api("Throttling", "Rate exceeded"),
+		"RegisterTargets of g: no answer in time":                                                                                                        operation(context.DeadlineExceeded),
+		"RegisterTargets of g: nobody waits for the answer any more":                                                                                     operation(context.Canceled),
+		"RegisterTargets of g: request cannot be made: no such profile":                                                                                  operation(errors.New("no such profile")),
+		"RegisterTargets of g: reading AWS' configuration: bad file":                                                                                     unread(errors.New("bad file")),
+		"RegisterTargets of g: no credentials: GetMetadata of ec2imds failed: give the manager an IAM role, or credentials in its environment":           operation(fmt.Errorf("get identity: %w", &smithy.OperationError{ServiceID: "ec2imds", OperationName: "GetMetadata", Err: context.DeadlineExceeded})),
+		"RegisterTargets of g: no credentials: AssumeRoleWithWebIdentity of STS failed: give the manager an IAM role, or credentials in its environment": operation(fmt.Errorf("get identity: %w", &smithy.OperationError{ServiceID: "STS", OperationName: "AssumeRoleWithWebIdentity", Err: &smithy.GenericAPIError{Code: "AccessDenied"}})),
+	} {
+		got := explain("RegisterTargets", "g", err)
+		if got.Error() != want || !errors.Is(got, err) {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}

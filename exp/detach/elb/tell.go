@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elb
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
+)
+
+// tell calls an action for the members of each pool. A pool that is gone is left alone, and
+// one that fails keeps no other from being told, unless AWS asks us to slow down.
+func tell(ctx context.Context, memberships []balancer.Membership, action string, gone func(error) bool, call func(pool string, members []balancer.Membership) error) error {
+	pools, of := byPool(memberships)
+	var failures []error
+	for _, pool := range pools {
+		for members := range slices.Chunk(of[pool], batch) {
+			err := call(pool, members)
+			if err == nil || gone(err) {
+				continue
+			}
+			err = explain(action, pool, err)
+			failures = append(failures, err)
+			if hopeless(ctx, err) {
+				return errors.Join(failures...)
+			}
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// byPool returns the memberships of each pool, and the pools in the order in which they are
+// first named.
+func byPool(memberships []balancer.Membership) (pools []string, of map[string][]balancer.Membership) {
+	of = map[string][]balancer.Membership{}
+	for _, m := range memberships {
+		if of[m.Pool] == nil {
+			pools = append(pools, m.Pool)
+		}
+		of[m.Pool] = append(of[m.Pool], m)
+	}
+	return pools, of
+}
