@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package awselb
+
+import (
+	"slices"
+	"time"
+)
+
+// A change is one of a target: it was registered, or deregistered.
+type change struct {
+	at         time.Time
+	registered bool
+}
+
+// A history is what was done with a target, the oldest first. It can be read as of any
+// instant, which is how a read that lags behind works.
+type history struct{ changes []change }
+
+// at returns the last change up to an instant, and false if there was none.
+func (h *history) at(instant time.Time) (change, bool) {
+	for _, c := range slices.Backward(h.changes) {
+		if !c.at.After(instant) {
+			return c, true
+		}
+	}
+	return change{}, false
+}
+
+// add records a change, unless it changes nothing.
+func (h *history) add(at time.Time, registered bool) {
+	last, known := h.at(at)
+	if known && last.registered == registered || !known && !registered {
+		return
+	}
+	h.changes = append(h.changes, change{at, registered})
+}
