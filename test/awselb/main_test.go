@@ -13,6 +13,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/elb"
+	passive "k8s.io/utils/clock"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/awselb"
 )
@@ -50,30 +51,55 @@ func (c *clock) Now() time.Time {
 	return c.now
 }
 
+func (c *clock) Since(at time.Time) time.Duration { return c.Now().Sub(at) }
+
 func (c *clock) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
 
-// targetGroups returns a driver of groups; of all if none is given.
+// forgetful is a clock by which everything was long ago, so that nothing is remembered.
+type forgetful struct{ clock }
+
+func (f *forgetful) Now() time.Time {
+	f.pass(time.Hour)
+	return f.clock.Now()
+}
+
+func (f *forgetful) Since(at time.Time) time.Duration { return f.Now().Sub(at) }
+
+// place is where the server is.
+func place(s *awselb.Server) v1alpha1.AWSAccess {
+	return v1alpha1.AWSAccess{Region: awselb.Region, Endpoint: s.URL}
+}
+
+// targetGroups returns a driver of groups, of all if none is given. It remembers nothing.
 func targetGroups(t *testing.T, s *awselb.Server, arns ...string) balancer.Driver {
 	t.Helper()
-	d, err := elb.NewTargetGroups(&v1alpha1.TargetGroupsBalancer{
-		AWSAccess: v1alpha1.AWSAccess{Region: awselb.Region, Endpoint: s.URL}, ARNs: arns,
-	}, elb.NewClients())
+	return remembering(t, s, &forgetful{}, arns...)
+}
+
+// remembering returns a driver of groups by a clock.
+func remembering(t *testing.T, s *awselb.Server, c passive.PassiveClock, arns ...string) balancer.Driver {
+	t.Helper()
+	d, err := elb.NewTargetGroups(v1alpha1.TargetGroupsBalancer{AWSAccess: place(s), ARNs: arns}, elb.NewClients(c))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-// classic returns a driver of classic load balancers; of all if none is named.
+// classic returns a driver of classic load balancers, of all if none is named. It remembers
+// nothing.
 func classic(t *testing.T, s *awselb.Server, names ...string) balancer.Driver {
 	t.Helper()
-	d, err := elb.NewClassic(&v1alpha1.ClassicELBBalancer{
-		AWSAccess: v1alpha1.AWSAccess{Region: awselb.Region, Endpoint: s.URL}, Names: names,
-	}, elb.NewClients())
+	return rememberingClassic(t, s, &forgetful{}, names...)
+}
+
+func rememberingClassic(t *testing.T, s *awselb.Server, c passive.PassiveClock, names ...string) balancer.Driver {
+	t.Helper()
+	d, err := elb.NewClassic(v1alpha1.ClassicELBBalancer{AWSAccess: place(s), Names: names}, elb.NewClients(c))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,8 +57,8 @@ func TestANodeLeavesAndComesBack(t *testing.T) {
 	}
 	statuses, err := d.Status(t.Context(), places)
 	succeed(t, err)
-	if diff := gocmp.Diff([]balancer.Status{{State: balancer.Attached, Others: aws.Int(1)}, {State: balancer.Attached, Others: aws.Int(1)}}, statuses); diff != "" {
-		t.Fatalf("the other machine is one other, and the other port is none (-want +got):\n%s", diff)
+	if diff := gocmp.Diff([]balancer.Status{{State: balancer.Attached, Others: aws.Int(2)}, {State: balancer.Attached, Others: aws.Int(2)}}, statuses); diff != "" {
+		t.Fatalf("each port is a member (-want +got):\n%s", diff)
 	}
 
 	s.Calls()
@@ -197,13 +197,13 @@ func TestWhatHealthMeans(t *testing.T) {
 		state  balancer.State
 		others int
 	}{
-		types.TargetHealthStateEnumHealthy:           {balancer.Attached, 1},
-		types.TargetHealthStateEnumUnavailable:       {balancer.Attached, 1},
+		types.TargetHealthStateEnumHealthy:           {balancer.Attached, 2},
+		types.TargetHealthStateEnumUnavailable:       {balancer.Attached, 2},
 		types.TargetHealthStateEnumInitial:           {balancer.Attached, 0},
 		types.TargetHealthStateEnumUnhealthy:         {balancer.Attached, 0},
 		types.TargetHealthStateEnumUnhealthyDraining: {balancer.Attached, 0},
 		types.TargetHealthStateEnumDraining:          {balancer.Draining, 0},
-		types.TargetHealthStateEnumUnused:            {balancer.Drained, 0},
+		types.TargetHealthStateEnumUnused:            {balancer.Disabled, 0},
 		"something.new":                              {balancer.Unknown, 0},
 	} {
 		s.SetHealth(group, mine, health)
@@ -223,7 +223,7 @@ func TestAGroupThatNobodyUses(t *testing.T) {
 	d := targetGroups(t, s, group)
 	s.SetUnused(group, true)
 	places := discover(t, d, node)
-	if got := states(t, d, places); len(got) != 2 || got[0] != balancer.Drained {
+	if got := states(t, d, places); len(got) != 2 || got[0] != balancer.Disabled {
 		t.Errorf("%v", got)
 	}
 	s.SetUnused(group, false)
@@ -338,38 +338,121 @@ func TestAnAccountThatIsBusy(t *testing.T) {
 	}
 }
 
-// TestAWriteIsSeenLater shows what a caller sees of an answer that lags behind.
+// TestAWriteIsSeenLater has answers that lag behind. A place that was taken is not Attached
+// meanwhile: who gives it back then must not think that it is still there.
 func TestAWriteIsSeenLater(t *testing.T) {
 	time := newClock()
 	s := awselb.Start(t, awselb.Options{Now: time.Now, Delay: delay, Lag: 2_000_000_000})
 	group := web(s)
-	d := targetGroups(t, s, group)
+	s.AddTarget(group, at(theirs, 8080))
+	d := remembering(t, s, time, group)
 	places := discover(t, d, node)
 
-	succeed(t, d.Drain(t.Context(), places))
-	if got := states(t, d, places); got[0] != balancer.Attached {
-		t.Errorf("the write is not seen yet: %v", got)
+	succeed(t, d.Drain(t.Context(), places[:1]))
+	statuses, err := d.Status(t.Context(), places)
+	succeed(t, err)
+	want := []balancer.Status{{State: balancer.Draining, Others: aws.Int(3)}, {State: balancer.Attached, Others: aws.Int(2)}}
+	if diff := gocmp.Diff(want, statuses); diff != "" {
+		t.Errorf("what was taken a moment ago gets no connections (-want +got):\n%s", diff)
 	}
 	time.pass(1_000_000_000)
-	succeed(t, d.Drain(t.Context(), places)) // Who believes that says it again.
-	time.pass(1_000_000_000)
-	if got := states(t, d, places); got[0] != balancer.Draining {
-		t.Errorf("the write is seen: %v", got)
+	succeed(t, d.Drain(t.Context(), places)) // Said again, it does not take longer.
+	time.pass(delay + 1_000_000_000)         // of which two seconds are not seen
+	if got := states(t, d, places); got[0] != balancer.Drained || got[1] != balancer.Draining {
+		t.Errorf("%v", got)
 	}
-	time.pass(delay)
-	if got := states(t, d, places); got[0] != balancer.Drained {
-		t.Errorf("what was said twice does not take longer: %v", got)
-	}
+	time.pass(10_000_000_000)
 
 	succeed(t, d.Restore(t.Context(), places))
 	if got := states(t, d, places); got[0] != balancer.Drained {
 		t.Errorf("the write is not seen yet: %v", got)
 	}
 	succeed(t, d.Restore(t.Context(), places))
-	time.pass(2_000_000_000)
-	if got := states(t, d, places); got[0] != balancer.Attached {
+	time.pass(10_000_000_000)
+	if got := states(t, d, places); got[0] != balancer.Attached || got[1] != balancer.Attached {
 		t.Errorf("the write is seen: %v", got)
 	}
+
+	succeed(t, d.Drain(t.Context(), places))
+	succeed(t, d.Restore(t.Context(), places))
+	if got := states(t, d, places); got[0] != balancer.Attached {
+		t.Errorf("it was given back: %v", got)
+	}
+}
+
+// TestWhatIsRefusedWasNotTaken, so that it is not waited for.
+func TestWhatIsRefusedWasNotTaken(t *testing.T) {
+	time := newClock()
+	s := awselb.Start(t, awselb.Options{Now: time.Now, Delay: delay})
+	d := remembering(t, s, time, web(s))
+	places := discover(t, d, node)
+	s.Fail("DeregisterTargets", "AccessDenied")
+	if err := d.Drain(t.Context(), places); err == nil {
+		t.Error("no error")
+	}
+	if got := states(t, d, places); got[0] != balancer.Attached {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestManyLeaveAtFive has fifty Nodes that leave groups of a region at once.
+func TestManyLeaveAtFive(t *testing.T) {
+	time := newClock()
+	s := awselb.Start(t, awselb.Options{Now: time.Now, Delay: delay})
+	groups := []string{web(s), web(s), web(s)}
+	d := remembering(t, s, time)
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			places, err := d.Discover(t.Context(), node)
+			statuses, err2 := d.Status(t.Context(), places)
+			if err := errors.Join(err, err2); err != nil || len(statuses) != 6 {
+				t.Errorf("%v, %v", statuses, err)
+			}
+		})
+	}
+	all.Wait()
+	if diff := gocmp.Diff(map[string]int{"DescribeTargetGroups": 1, "DescribeTargetHealth": 3}, awselb.Count(s.Calls())); diff != "" {
+		t.Errorf("each group is looked at once (-want +got):\n%s", diff)
+	}
+	places := discover(t, d, node)
+	succeed(t, d.Drain(t.Context(), places[:2]))
+	if got := states(t, d, places); got[0] != balancer.Draining || got[2] != balancer.Attached {
+		t.Errorf("%v", got)
+	}
+	if diff := gocmp.Diff(map[string]int{"DeregisterTargets": 1, "DescribeTargetHealth": 1}, awselb.Count(s.Calls())); diff != "" {
+		t.Errorf("only what was written is looked at again (-want +got):\n%s", diff)
+	}
+	s.SetHealth(groups[2], mine, types.TargetHealthStateEnumUnused)
+	time.pass(5_000_000_000)
+	if got := states(t, d, places); got[4] != balancer.Disabled {
+		t.Errorf("an answer is old after five seconds: %v", got)
+	}
+}
+
+// TestARegionIsReadInParts has more groups than a caller waits for.
+func TestARegionIsReadInParts(t *testing.T) {
+	time := newClock()
+	s := awselb.Start(t, awselb.Options{Now: time.Now})
+	for range 20 {
+		web(s)
+	}
+	d := remembering(t, s, time)
+	s.Throttle(awselb.Bucket{Burst: 11, Refill: 0.5}, awselb.Bucket{})
+	for round := range 10 {
+		found, err := d.Discover(t.Context(), node)
+		if err == nil {
+			if len(found) != 40 || round < 2 {
+				t.Errorf("%d places after %d rounds", len(found), round)
+			}
+			return
+		}
+		if !errors.Is(err, balancer.ErrThrottled) {
+			t.Fatal(err)
+		}
+		time.pass(20_000_000_000)
+	}
+	t.Error("what was read is asked again and again")
 }
 
 // TestNothingIsWrittenForNothing has a Node that stays.

@@ -22,14 +22,14 @@ var _ balancer.Driver = &Classic{}
 // Classic is the Driver of classic load balancers. The list of load balancers is all that
 // it reads: it says which instances are registered, not whether they are healthy, and not
 // what connections are left of one that was taken out. A look costs a call for 400 load
-// balancers, however many memberships are asked for.
+// balancers, for all who look within five seconds.
 type Classic struct {
 	spec    expv1.ClassicELBBalancer
 	clients *Clients
 }
 
 // NewClassic returns the Driver of a spec. It calls nobody.
-func NewClassic(spec *expv1.ClassicELBBalancer, clients *Clients) (*Classic, error) {
+func NewClassic(spec expv1.ClassicELBBalancer, clients *Clients) (*Classic, error) {
 	if err := validate(spec.AWSAccess); err != nil {
 		return nil, err
 	}
@@ -70,17 +70,23 @@ func (c *Classic) Status(ctx context.Context, memberships []balancer.Membership)
 	if len(memberships) == 0 {
 		return nil, nil
 	}
-	statuses := make([]balancer.Status, len(memberships))
 	all, err := c.list(ctx)
+	if err != nil {
+		return unknown(memberships), err
+	}
+	s, err := c.clients.at(ctx, c.spec.AWSAccess)
+	if err != nil {
+		return unknown(memberships), err
+	}
 	registered := map[string][]string{}
 	for _, b := range all {
-		registered[aws.ToString(b.LoadBalancerName)] = instances(b)
+		name := aws.ToString(b.LoadBalancerName)
+		registered[name] = slices.DeleteFunc(instances(b), func(id string) bool { return s.told.out(balancer.Membership{Pool: name, Member: id}) })
 	}
+	statuses := make([]balancer.Status, len(memberships))
 	for i, m := range memberships {
 		ids, there := registered[m.Pool]
 		switch {
-		case err != nil:
-			statuses[i].State = balancer.Unknown
 		case !there:
 			statuses[i].State = balancer.Absent
 		case slices.Contains(ids, m.Member):
@@ -89,7 +95,7 @@ func (c *Classic) Status(ctx context.Context, memberships []balancer.Membership)
 			statuses[i] = balancer.Status{State: balancer.Drained, Others: aws.Int(len(ids))}
 		}
 	}
-	return statuses, err
+	return statuses, nil
 }
 
 // list returns all load balancers of the region. Asking for names would save nothing, and
@@ -99,17 +105,23 @@ func (c *Classic) list(ctx context.Context) ([]types.LoadBalancerDescription, er
 	if err != nil {
 		return nil, err
 	}
-	var all []types.LoadBalancerDescription
-	pages := elb.NewDescribeLoadBalancersPaginator(s.classic, &elb.DescribeLoadBalancersInput{PageSize: aws.Int32(pageSize)})
-	for n := 0; pages.HasMorePages(); n++ {
-		if n == maxPages {
-			return nil, fmt.Errorf("DescribeLoadBalancers: more than %d pages", maxPages)
+	all, err := s.balancers.get(ctx, "", func() ([]types.LoadBalancerDescription, error) {
+		var all []types.LoadBalancerDescription
+		pages := elb.NewDescribeLoadBalancersPaginator(s.classic, &elb.DescribeLoadBalancersInput{PageSize: aws.Int32(pageSize)})
+		for n := 0; pages.HasMorePages(); n++ {
+			if n == maxPages {
+				return nil, failure{text: fmt.Sprintf("more than %d pages", maxPages)}
+			}
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, page.LoadBalancerDescriptions...)
 		}
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, explain("DescribeLoadBalancers", "", err)
-		}
-		all = append(all, page.LoadBalancerDescriptions...)
+		return all, nil
+	})
+	if err != nil {
+		return nil, explain("DescribeLoadBalancers", "", err)
 	}
 	return all, nil
 }
@@ -127,10 +139,15 @@ func instances(b types.LoadBalancerDescription) []string {
 func (c *Classic) Drain(ctx context.Context, memberships []balancer.Membership) error {
 	return tell(ctx, memberships, "DeregisterInstancesFromLoadBalancer", isNotFound, func(name string, members []balancer.Membership) error {
 		s, err := c.clients.at(ctx, c.spec.AWSAccess)
-		if err == nil {
-			_, err = s.classic.DeregisterInstancesFromLoadBalancer(ctx, &elb.DeregisterInstancesFromLoadBalancerInput{LoadBalancerName: &name, Instances: named(members)})
+		if err != nil {
+			return err
 		}
-		return err
+		s.balancers.forget("")
+		defer s.balancers.forget("")
+		return s.told.take(members, func() error {
+			_, err := s.classic.DeregisterInstancesFromLoadBalancer(ctx, &elb.DeregisterInstancesFromLoadBalancerInput{LoadBalancerName: &name, Instances: named(members)})
+			return err
+		})
 	})
 }
 
@@ -139,6 +156,9 @@ func (c *Classic) Restore(ctx context.Context, memberships []balancer.Membership
 	return tell(ctx, memberships, "RegisterInstancesWithLoadBalancer", isNotFound, func(name string, members []balancer.Membership) error {
 		s, err := c.clients.at(ctx, c.spec.AWSAccess)
 		if err == nil {
+			s.told.forget(members)
+			s.balancers.forget("")
+			defer s.balancers.forget("")
 			_, err = s.classic.RegisterInstancesWithLoadBalancer(ctx, &elb.RegisterInstancesWithLoadBalancerInput{LoadBalancerName: &name, Instances: named(members)})
 		}
 		return err

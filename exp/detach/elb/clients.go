@@ -19,9 +19,12 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	classic "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
+	classictypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing/types"
 	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"k8s.io/utils/clock"
 
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
@@ -50,8 +53,10 @@ const (
 var region = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 // Clients are the clients of all drivers. Those for the same place share connections,
-// credentials, and what may be spent on retries. Safe for concurrent use.
+// credentials, what may be spent on retries, and what AWS said a moment ago. Safe for
+// concurrent use.
 type Clients struct {
+	now    func() time.Time
 	lock   chan struct{} // unlike a mutex, it is not waited for longer than a context
 	places map[expv1.AWSAccess]*services
 }
@@ -60,11 +65,18 @@ type Clients struct {
 type services struct {
 	targetGroups *elbv2.Client
 	classic      *classic.Client
+	// groups are those of the region, health is that of the targets of a group, and
+	// balancers are the classic load balancers of the region.
+	groups    *shared[[]types.TargetGroup]
+	health    *shared[targetHealth]
+	balancers *shared[[]classictypes.LoadBalancerDescription]
+	// told are the places that were taken out a moment ago.
+	told *told
 }
 
 // NewClients returns no clients yet: each is made when it is first used.
-func NewClients() *Clients {
-	return &Clients{lock: make(chan struct{}, 1), places: map[expv1.AWSAccess]*services{}}
+func NewClients(c clock.PassiveClock) *Clients {
+	return &Clients{now: c.Now, lock: make(chan struct{}, 1), places: map[expv1.AWSAccess]*services{}}
 }
 
 // at returns the clients for a place. What the environment and the files of AWS say is
@@ -95,6 +107,10 @@ func (c *Clients) at(ctx context.Context, place expv1.AWSAccess) (*services, err
 	s := &services{
 		targetGroups: elbv2.NewFromConfig(cfg, func(o *elbv2.Options) { o.BaseEndpoint = or(endpoint, o.BaseEndpoint) }),
 		classic:      classic.NewFromConfig(cfg, func(o *classic.Options) { o.BaseEndpoint = or(endpoint, o.BaseEndpoint) }),
+		groups:       newShared[[]types.TargetGroup](c.now),
+		health:       newShared[targetHealth](c.now),
+		balancers:    newShared[[]classictypes.LoadBalancerDescription](c.now),
+		told:         newTold(c.now),
 	}
 	c.places[place] = s
 	return s, nil

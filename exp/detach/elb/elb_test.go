@@ -9,11 +9,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
@@ -126,7 +129,7 @@ func TestEveryHealthIsKnown(t *testing.T) {
 // TestAnAnswerWithHoles has entries that AWS should not send.
 func TestAnAnswerWithHoles(t *testing.T) {
 	all := []types.TargetHealthDescription{{}, {Target: &types.TargetDescription{}}, {TargetHealth: &types.TargetHealth{State: types.TargetHealthStateEnumHealthy}}}
-	if diff := cmp.Diff(balancer.Status{State: balancer.Drained, Others: aws.Int(0)}, statusOf(balancer.Membership{Member: "10.0.0.7", Port: 80}, all)); diff != "" {
+	if diff := cmp.Diff(balancer.Status{State: balancer.Drained, Others: aws.Int(0)}, statusOf(balancer.Membership{Member: "10.0.0.7", Port: 80}, all, func(balancer.Membership) bool { return false })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -151,12 +154,12 @@ func TestBadSpecsAreRefused(t *testing.T) {
 		"NoARN":                {region: "eu-central-1", arns: []string{"web"}, want: "is not the ARN of a target group"},
 	} {
 		place := expv1.AWSAccess{Region: c.region, Endpoint: c.endpoint}
-		_, err := NewTargetGroups(&expv1.TargetGroupsBalancer{AWSAccess: place, ARNs: c.arns}, NewClients())
+		_, err := NewTargetGroups(expv1.TargetGroupsBalancer{AWSAccess: place, ARNs: c.arns}, NewClients(clock.RealClock{}))
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", reason, err, c.want)
 		}
 		if len(c.arns) == 0 {
-			_, classicErr := NewClassic(&expv1.ClassicELBBalancer{AWSAccess: place}, NewClients())
+			_, classicErr := NewClassic(expv1.ClassicELBBalancer{AWSAccess: place}, NewClients(clock.RealClock{}))
 			if fmt.Sprint(classicErr) != fmt.Sprint(err) {
 				t.Errorf("%s: %v, but a classic one %v", reason, err, classicErr)
 			}
@@ -166,8 +169,8 @@ func TestBadSpecsAreRefused(t *testing.T) {
 
 // TestADriverIsNotChangedByItsSpec after it was made.
 func TestADriverIsNotChangedByItsSpec(t *testing.T) {
-	spec := &expv1.TargetGroupsBalancer{AWSAccess: expv1.AWSAccess{Region: "eu-central-1"}, ARNs: []string{"arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/web/0123456789abcdef"}}
-	d, err := NewTargetGroups(spec, NewClients())
+	spec := expv1.TargetGroupsBalancer{AWSAccess: expv1.AWSAccess{Region: "eu-central-1"}, ARNs: []string{"arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/web/0123456789abcdef"}}
+	d, err := NewTargetGroups(spec, NewClients(clock.RealClock{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,5 +250,92 @@ func TestReasonsAreForPeople(t *testing.T) {
 		if got.Error() != want || !errors.Is(got, err) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
+	}
+}
+
+// TestAnAnswerFromBeforeAWriteIsNotKept has a question that is open while something is
+// written: its answer is for who asked, and for nobody else.
+func TestAnAnswerFromBeforeAWriteIsNotKept(t *testing.T) {
+	s := newShared[int](clocktesting.NewFakePassiveClock(time.Unix(0, 0)).Now)
+	got := make([]int, 3)
+	got[0], _ = s.get(t.Context(), "a", func() (int, error) {
+		s.forget("a")
+		return 1, nil
+	})
+	for i := range got[1:] {
+		got[i+1], _ = s.get(t.Context(), "a", func() (int, error) { return i + 2, nil })
+	}
+	if diff := cmp.Diff([]int{1, 2, 2}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestHowLongAnAnswerIsGood by what became of other questions.
+func TestHowLongAnAnswerIsGood(t *testing.T) {
+	slow := &smithy.GenericAPIError{Code: "Throttling"}
+	for reason, c := range map[string]struct {
+		first, other error
+		after        time.Duration
+		asked        bool
+	}{
+		"Fresh":               {nil, nil, fresh - 1, false},
+		"Old":                 {nil, nil, fresh, true},
+		"StaleWhileInTrouble": {nil, slow, stale - 1, false},
+		"TooStale":            {nil, slow, stale, true},
+		"SlowDown":            {slow, nil, fresh - 1, false},
+		"SlowDownIsOver":      {slow, nil, fresh, true},
+		"AnotherFailure":      {errors.New("cut"), nil, 0, true},
+	} {
+		time := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
+		s := newShared[int](time.Now)
+		_, _ = s.get(t.Context(), "a", func() (int, error) { return 1, c.first })
+		_, _ = s.get(t.Context(), "b", func() (int, error) { return 1, c.other })
+		time.SetTime(time.Now().Add(c.after))
+		asked := false
+		_, _ = s.get(t.Context(), "a", func() (int, error) { asked = true; return 2, nil })
+		if asked != c.asked {
+			t.Errorf("%s: asked again: %t", reason, asked)
+		}
+	}
+}
+
+// TestNobodyWaitsLongerThanTheyWantTo for a question of somebody else.
+func TestNobodyWaitsLongerThanTheyWantTo(t *testing.T) {
+	s := newShared[int](time.Now)
+	canceled, cancel := context.WithCancel(t.Context())
+	_, err := s.get(t.Context(), "a", func() (int, error) {
+		cancel()
+		return s.get(canceled, "b", func() (int, error) { return 1, nil })
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestWhatWasToldIsForgotten when AWS has had the time to show it, when it is given back, and
+// when AWS refused; but not when nobody knows whether AWS did it.
+func TestWhatWasToldIsForgotten(t *testing.T) {
+	time := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
+	s := newTold(time.Now)
+	m := balancer.Membership{Pool: "g", Member: "10.0.0.7,zone=all", Port: 80, Lasts: true}
+	seen := balancer.Membership{Pool: "g", Member: "10.0.0.7", Port: 80}
+	for want, err := range map[bool]error{true: context.DeadlineExceeded, false: &smithy.GenericAPIError{Code: "AccessDenied"}} {
+		if got := s.take([]balancer.Membership{m}, func() error { return err }); !errors.Is(got, err) || s.out(seen) != want {
+			t.Errorf("after %v: %t", got, !want)
+		}
+	}
+	_ = s.take([]balancer.Membership{m}, func() error { return nil })
+	time.SetTime(time.Now().Add(lag - 1))
+	if !s.out(seen) || s.out(balancer.Membership{Pool: "g", Member: "10.0.0.7", Port: 81}) {
+		t.Error("it is out, and another port is not")
+	}
+	time.SetTime(time.Now().Add(1))
+	if s.out(seen) {
+		t.Error("AWS shows it by now")
+	}
+	_ = s.take([]balancer.Membership{m}, func() error { return nil })
+	s.forget([]balancer.Membership{m})
+	if s.out(seen) {
+		t.Error("it was given back")
 	}
 }

@@ -38,7 +38,7 @@ func explain(action, pool string, err error) error {
 	if pool != "" {
 		what += " of " + pool
 	}
-	if throttled.IsErrorThrottle(err) == aws.TrueTernary {
+	if isThrottled(err) {
 		return failure{what + ": " + balancer.ErrThrottled.Error(), errors.Join(balancer.ErrThrottled, err)}
 	}
 	return failure{what + ": " + reason(action, err), err}
@@ -118,6 +118,9 @@ func remedy(action, code string) string {
 		return ""
 	}
 }
+
+// isThrottled says that AWS asks us to slow down.
+func isThrottled(err error) bool { return throttled.IsErrorThrottle(err) == aws.TrueTernary }
 
 // hopeless says that the next request would fail as well: AWS asked us to slow down, or
 // nobody waits for it any more.

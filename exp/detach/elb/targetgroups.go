@@ -20,19 +20,18 @@ import (
 var _ balancer.Driver = &TargetGroups{}
 
 // TargetGroups is the Driver of target groups, which application, network and gateway load
-// balancers have. A look costs a call for each group, however many memberships it has: ask
-// for all at once.
+// balancers have. A look costs a call for each group, for all who look within five seconds.
 //
-// AWS shows a write only after a while, a second or two. Until then a target that was taken
-// out may look Attached, and one that was put back Draining or Drained. Drain and Restore
-// can be said again, and a State means something if it is still so at the next look.
+// AWS shows a write only after a while, a second or two. A target that was taken out by these
+// Clients is therefore not Attached for a moment, whatever AWS shows. One that was put back
+// may look as if it was not: Restore can be said again.
 type TargetGroups struct {
 	spec    expv1.TargetGroupsBalancer
 	clients *Clients
 }
 
 // NewTargetGroups returns the Driver of a spec. It calls nobody.
-func NewTargetGroups(spec *expv1.TargetGroupsBalancer, clients *Clients) (*TargetGroups, error) {
+func NewTargetGroups(spec expv1.TargetGroupsBalancer, clients *Clients) (*TargetGroups, error) {
 	if err := validate(spec.AWSAccess); err != nil {
 		return nil, err
 	}
@@ -69,14 +68,14 @@ func (t *TargetGroups) Discover(ctx context.Context, node balancer.Node) ([]bala
 	var found []balancer.Membership
 	var failures []error
 	for _, group := range groups {
-		all, _, err := t.look(ctx, group)
+		health, err := t.look(ctx, group)
 		if err != nil {
 			failures = append(failures, err)
 			if hopeless(ctx, err) {
 				break
 			}
 		}
-		for _, d := range all {
+		for _, d := range health.targets {
 			if d.Target != nil && who.is(aws.ToString(d.Target.Id)) && !notRegistered(d.TargetHealth) {
 				found = append(found, membership(group, d.Target))
 			}
@@ -95,41 +94,64 @@ func (t *TargetGroups) groups(ctx context.Context, who identity) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
+	all, err := s.groups.get(ctx, "", func() ([]types.TargetGroup, error) { return list(ctx, s.targetGroups) })
+	if err != nil {
+		return nil, explain("DescribeTargetGroups", "", err)
+	}
 	var groups []string
-	pages := elbv2.NewDescribeTargetGroupsPaginator(s.targetGroups, &elbv2.DescribeTargetGroupsInput{PageSize: aws.Int32(pageSize)})
-	for n := 0; pages.HasMorePages(); n++ {
-		if n == maxPages {
-			return nil, fmt.Errorf("DescribeTargetGroups: more than %d pages: list the target groups in spec.targetGroups.arns", maxPages)
-		}
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, explain("DescribeTargetGroups", "", err)
-		}
-		for _, g := range page.TargetGroups {
-			instances := g.TargetType == types.TargetTypeEnumInstance && who.instance != ""
-			addresses := g.TargetType == types.TargetTypeEnumIp && len(who.addresses) > 0
-			if instances || addresses {
-				groups = append(groups, aws.ToString(g.TargetGroupArn))
-			}
+	for _, g := range all {
+		instances := g.TargetType == types.TargetTypeEnumInstance && who.instance != ""
+		addresses := g.TargetType == types.TargetTypeEnumIp && len(who.addresses) > 0
+		if instances || addresses {
+			groups = append(groups, aws.ToString(g.TargetGroupArn))
 		}
 	}
 	return groups, nil
 }
 
-// look returns all targets of a group, and false for a group that is gone.
-func (t *TargetGroups) look(ctx context.Context, group string) ([]types.TargetHealthDescription, bool, error) {
+// list returns all groups of the region.
+func list(ctx context.Context, client *elbv2.Client) ([]types.TargetGroup, error) {
+	var all []types.TargetGroup
+	pages := elbv2.NewDescribeTargetGroupsPaginator(client, &elbv2.DescribeTargetGroupsInput{PageSize: aws.Int32(pageSize)})
+	for n := 0; pages.HasMorePages(); n++ {
+		if n == maxPages {
+			return nil, failure{text: fmt.Sprintf("more than %d pages: list the target groups in spec.targetGroups.arns", maxPages)}
+		}
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.TargetGroups...)
+	}
+	return all, nil
+}
+
+// targetHealth is that of all targets of a group, which may be gone.
+type targetHealth struct {
+	targets []types.TargetHealthDescription
+	gone    bool
+}
+
+// look returns the health of a group. It is everybody's, and nobody changes it.
+func (t *TargetGroups) look(ctx context.Context, group string) (targetHealth, error) {
 	s, err := t.clients.at(ctx, t.spec.AWSAccess)
 	if err != nil {
-		return nil, false, err
+		return targetHealth{}, err
 	}
-	answer, err := s.targetGroups.DescribeTargetHealth(ctx, &elbv2.DescribeTargetHealthInput{TargetGroupArn: &group})
-	if isGone(err) {
-		return nil, false, nil
-	}
+	health, err := s.health.get(ctx, group, func() (targetHealth, error) {
+		answer, err := s.targetGroups.DescribeTargetHealth(ctx, &elbv2.DescribeTargetHealthInput{TargetGroupArn: &group})
+		if isGone(err) {
+			return targetHealth{gone: true}, nil
+		}
+		if err != nil {
+			return targetHealth{}, err
+		}
+		return targetHealth{targets: answer.TargetHealthDescriptions}, nil
+	})
 	if err != nil {
-		return nil, false, explain("DescribeTargetHealth", group, err)
+		return targetHealth{}, explain("DescribeTargetHealth", group, err)
 	}
-	return answer.TargetHealthDescriptions, true, nil
+	return health, nil
 }
 
 // isGone says that there is no such group.
@@ -140,28 +162,34 @@ func isGone(err error) bool {
 
 // Status implements balancer.Driver. A target that is not registered is Drained: its
 // deregistration delay is over, and Restore makes it again. It is Absent only with its
-// group. With an error the memberships of groups that did not answer are Unknown.
+// group, and Disabled while no load balancer uses the group or the target. With an error the memberships of groups that did not answer are Unknown.
 func (t *TargetGroups) Status(ctx context.Context, memberships []balancer.Membership) ([]balancer.Status, error) {
 	pools, _ := byPool(memberships)
+	if len(pools) == 0 {
+		return nil, nil
+	}
+	s, err := t.clients.at(ctx, t.spec.AWSAccess)
+	if err != nil {
+		return unknown(memberships), err
+	}
 	looks := map[string]func(balancer.Membership) balancer.Status{}
 	var failures []error
 	for _, pool := range pools {
-		all, there, err := t.look(ctx, pool)
+		health, err := t.look(ctx, pool)
 		switch {
 		case err != nil:
 			failures = append(failures, err)
-		case !there:
+		case health.gone:
 			looks[pool] = func(balancer.Membership) balancer.Status { return balancer.Status{State: balancer.Absent} }
 		default:
-			looks[pool] = func(m balancer.Membership) balancer.Status { return statusOf(m, all) }
+			looks[pool] = func(m balancer.Membership) balancer.Status { return statusOf(m, health.targets, s.told.out) }
 		}
 		if err != nil && hopeless(ctx, err) {
 			break
 		}
 	}
-	statuses := make([]balancer.Status, len(memberships))
+	statuses := unknown(memberships)
 	for i, m := range memberships {
-		statuses[i].State = balancer.Unknown
 		if look := looks[m.Pool]; look != nil {
 			statuses[i] = look(m)
 		}
@@ -169,15 +197,29 @@ func (t *TargetGroups) Status(ctx context.Context, memberships []balancer.Member
 	return statuses, errors.Join(failures...)
 }
 
+// unknown is the Status of memberships of which nothing is known.
+func unknown(memberships []balancer.Membership) []balancer.Status {
+	statuses := make([]balancer.Status, len(memberships))
+	for i := range statuses {
+		statuses[i].State = balancer.Unknown
+	}
+	return statuses
+}
+
 // Drain implements balancer.Driver. AWS counts no error for a target that is out already,
 // but it counts the call: it is for memberships that are Attached.
 func (t *TargetGroups) Drain(ctx context.Context, memberships []balancer.Membership) error {
 	return tell(ctx, memberships, "DeregisterTargets", isGone, func(group string, members []balancer.Membership) error {
 		s, err := t.clients.at(ctx, t.spec.AWSAccess)
-		if err == nil {
-			_, err = s.targetGroups.DeregisterTargets(ctx, &elbv2.DeregisterTargetsInput{TargetGroupArn: &group, Targets: targets(members)})
+		if err != nil {
+			return err
 		}
-		return err
+		s.health.forget(group)
+		defer s.health.forget(group)
+		return s.told.take(members, func() error {
+			_, err := s.targetGroups.DeregisterTargets(ctx, &elbv2.DeregisterTargetsInput{TargetGroupArn: &group, Targets: targets(members)})
+			return err
+		})
 	})
 }
 
@@ -187,29 +229,36 @@ func (t *TargetGroups) Restore(ctx context.Context, memberships []balancer.Membe
 	return tell(ctx, memberships, "RegisterTargets", isGone, func(group string, members []balancer.Membership) error {
 		s, err := t.clients.at(ctx, t.spec.AWSAccess)
 		if err == nil {
+			s.told.forget(members)
+			s.health.forget(group)
+			defer s.health.forget(group)
 			_, err = s.targetGroups.RegisterTargets(ctx, &elbv2.RegisterTargetsInput{TargetGroupArn: &group, Targets: targets(members)})
 		}
 		return err
 	})
 }
 
-// statusOf returns the Status of a membership among all targets of its group.
-func statusOf(m balancer.Membership, all []types.TargetHealthDescription) balancer.Status {
-	id := aws.ToString(target(m).Id)
-	status := balancer.Status{State: balancer.Drained}
-	others := map[string]bool{}
+// statusOf returns the Status of a membership among all targets of its group. Those that are
+// out get no new connections, whatever their health still says.
+func statusOf(m balancer.Membership, all []types.TargetHealthDescription, out func(balancer.Membership) bool) balancer.Status {
+	mine := key(m)
+	status, others := balancer.Status{State: balancer.Drained}, 0
 	for _, d := range all {
+		if d.Target == nil {
+			continue
+		}
+		place := balancer.Membership{Pool: m.Pool, Member: aws.ToString(d.Target.Id), Port: aws.ToInt32(d.Target.Port)}
 		switch {
-		case d.Target == nil:
-		case aws.ToString(d.Target.Id) != id:
-			if serves(d.TargetHealth) {
-				others[aws.ToString(d.Target.Id)] = true
-			}
-		case aws.ToInt32(d.Target.Port) == m.Port:
+		case place == mine:
 			status.State = stateOf(d.TargetHealth)
+		case serves(d.TargetHealth) && !out(place):
+			others++
 		}
 	}
-	status.Others = aws.Int(len(others)) // A machine with several ports is one.
+	if status.State == balancer.Attached && out(mine) {
+		status.State = balancer.Draining
+	}
+	status.Others = &others
 	return status
 }
 
@@ -220,11 +269,14 @@ func serves(h *types.TargetHealth) bool {
 }
 
 // stateOf returns what the health of a target means. One that is unhealthy gets connections
-// when all are, and at any moment when it is healthy again. One that is unused gets none: it
-// is not registered, or no load balancer uses its group or its zone.
+// when all are, and at any moment when it is healthy again. One that is unused gets none: no
+// load balancer uses its group or its zone, or the instance is stopped.
 func stateOf(h *types.TargetHealth) balancer.State {
 	if h == nil {
 		return balancer.Unknown
+	}
+	if notRegistered(h) {
+		return balancer.Drained
 	}
 	switch h.State {
 	case types.TargetHealthStateEnumInitial, types.TargetHealthStateEnumHealthy, types.TargetHealthStateEnumUnhealthy,
@@ -233,7 +285,7 @@ func stateOf(h *types.TargetHealth) balancer.State {
 	case types.TargetHealthStateEnumDraining:
 		return balancer.Draining
 	case types.TargetHealthStateEnumUnused:
-		return balancer.Drained
+		return balancer.Disabled
 	default:
 		return balancer.Unknown
 	}
