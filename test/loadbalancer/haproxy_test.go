@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 	driver "github.com/finos/cluster-api-addon-provider-5spot/exp/detach/haproxy"
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/haproxy"
 )
@@ -100,10 +100,10 @@ func (w *world) must(err error) {
 	}
 }
 
-// find returns the places of the Node with an address.
-func (w *world) find(address string) []balancer.Membership {
+// find returns the places of the first Node.
+func (w *world) find() []balancer.Membership {
 	w.t.Helper()
-	found, err := w.Discover(w.t.Context(), balancer.Node{Name: "node", Addresses: []string{address}})
+	found, err := w.Discover(w.t.Context(), balancer.Node{Name: "node", Addresses: []string{addressA}})
 	w.must(err)
 	return found
 }
@@ -248,7 +248,7 @@ func TestLeaveAndComeBack(t *testing.T) {
 			if network == "tcp" {
 				w.Driver = newDriver(t, w.TCP)
 			}
-			m := w.find(addressA)
+			m := w.find()
 			port := int32(w.a.Addr().(*net.TCPAddr).Port)
 			if diff := cmp.Diff([]balancer.Membership{{Pool: "web", Member: "a", Port: port, Lasts: true}}, m); diff != "" {
 				t.Fatalf("Discover (-want +got):\n%s", diff)
@@ -283,7 +283,7 @@ func TestLeaveAndComeBack(t *testing.T) {
 // TestOthers: a server whose check fails is no other member.
 func TestOthers(t *testing.T) {
 	w := newWorld(t)
-	m := w.find(addressA)
+	m := w.find()
 	w.wants(m, balancer.Attached, 0, 1)
 	w.must(w.b.Close())
 	w.wants(m, balancer.Attached, 0, 0)
@@ -293,7 +293,7 @@ func TestOthers(t *testing.T) {
 // worker has is not counted.
 func TestReload(t *testing.T) {
 	w := newWorld(t)
-	m := w.find(addressA)
+	m := w.find()
 	long := w.connectTo(w.a)
 	w.must(w.Drain(t.Context(), m))
 	w.wants(m, balancer.Draining, 1, 1)
@@ -334,7 +334,7 @@ func TestMaintenance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, off, "backend tracks\n  server tracks "+addressA+":1 track web/b")
 			var m []balancer.Membership
-			for _, each := range w.find(addressA) {
+			for _, each := range w.find() {
 				if each.Pool == c.pool {
 					m = append(m, each)
 				}
@@ -379,7 +379,7 @@ func (w *world) admin(m []balancer.Membership) string {
 // TestDrainOfSomebodyElse cannot be told from ours.
 func TestDrainOfSomebodyElse(t *testing.T) {
 	w := newWorld(t)
-	m := w.find(addressA)
+	m := w.find()
 	long := w.connectTo(w.a)
 	w.ask("set server web/a state drain")
 	w.wants(m, balancer.Draining, 1, 1)
@@ -428,7 +428,7 @@ func TestSeveralProcesses(t *testing.T) {
 	w.must(twin.Start(t.Context(), strings.Replace(w.config(), fmt.Sprint(w.Port(0)), fmt.Sprint(twin.Port(0)), 1)))
 	alone := w.Driver
 	w.Driver = newDriver(t, w.Unix, twin.TCP)
-	m := w.find(addressA)
+	m := w.find()
 	w.wants(m, balancer.Attached, 0, 1)
 
 	w.must(alone.Drain(t.Context(), m))
@@ -457,7 +457,7 @@ func TestSeveralProcesses(t *testing.T) {
 func TestRights(t *testing.T) {
 	w := newWorld(t)
 	w.Driver = newDriver(t, w.ReadOnly)
-	m := w.find(addressA)
+	m := w.find()
 	w.wants(m, balancer.Attached, 0, 1)
 	if err := w.Drain(t.Context(), m); err == nil || !strings.Contains(err.Error(), `"level admin"`) {
 		t.Errorf("Drain = %v, want an error that says what is missing", err)

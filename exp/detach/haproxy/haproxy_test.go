@@ -273,6 +273,7 @@ func TestDrainAndRestore(t *testing.T) {
 		"web disabled 192.0.2.1 0 5 1 80 | 0 0 0",
 		"web tracks 192.0.2.1 0 2 1 80 | 0 0 0",
 		"web tracks-drained 192.0.2.1 0 10 1 80 | 0 0 0",
+		"web both 192.0.2.1 0 9 1 80 | 0 0 0",
 		"web not-asked-for 192.0.2.1 2 0 1 80 | 0 0 0",
 	}
 	var asked []balancer.Membership

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeproxy
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/nodemark"
+)
+
+func TestOwner(t *testing.T) {
+	ours := corev1.Taint{Key: Taint, Value: "5spot", Effect: corev1.TaintEffectNoSchedule}
+	autoscalers := corev1.Taint{Key: Taint, Value: "1772438400", Effect: corev1.TaintEffectNoSchedule}
+	for _, c := range []struct {
+		name   string
+		taints []corev1.Taint
+		want   nodemark.Owner
+	}{
+		{name: "none", want: nodemark.Nobody},
+		{name: "another", taints: []corev1.Taint{{Key: "dedicated", Value: "5spot", Effect: corev1.TaintEffectNoSchedule}}, want: nodemark.Nobody},
+		{name: "ours", taints: []corev1.Taint{ours}, want: nodemark.Us},
+		{name: "an autoscaler's", taints: []corev1.Taint{autoscalers}, want: nodemark.Others},
+		{name: "without a value", taints: []corev1.Taint{{Key: Taint, Effect: corev1.TaintEffectNoSchedule}}, want: nodemark.Others},
+		{name: "of another effect", taints: []corev1.Taint{{Key: Taint, Value: "5spot", Effect: corev1.TaintEffectNoExecute}}, want: nodemark.Others},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			node := &corev1.Node{Spec: corev1.NodeSpec{Taints: c.taints}}
+			if got := owner(node); got != c.want {
+				t.Errorf("owner = %v, want %v", got, c.want)
+			}
+		})
+	}
+}

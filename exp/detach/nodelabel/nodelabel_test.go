@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodelabel
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/nodemark"
+)
+
+func TestOwner(t *testing.T) {
+	since := map[string]string{ExcludedAnnotation: "2026-03-02T08:00:00Z"}
+	for _, c := range []struct {
+		name                string
+		labels, annotations map[string]string
+		want                nodemark.Owner
+	}{
+		{name: "no label", want: nodemark.Nobody},
+		{name: "another label", labels: map[string]string{"alpha.service-controller.kubernetes.io/exclude-balancer": "true"}, want: nodemark.Nobody},
+		{name: "label", labels: map[string]string{corev1.LabelNodeExcludeBalancers: "true"}, want: nodemark.Others},
+		{name: "label that kubeadm writes", labels: map[string]string{corev1.LabelNodeExcludeBalancers: ""}, want: nodemark.Others},
+		{name: "label that says no", labels: map[string]string{corev1.LabelNodeExcludeBalancers: "false"}, want: nodemark.Others},
+		{name: "label of ours", labels: map[string]string{corev1.LabelNodeExcludeBalancers: "true"}, annotations: since, want: nodemark.Us},
+		{name: "label of ours that somebody changed", labels: map[string]string{corev1.LabelNodeExcludeBalancers: "false"}, annotations: since, want: nodemark.Others},
+		{name: "annotation alone", annotations: since, want: nodemark.Nobody},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: c.labels, Annotations: c.annotations}}
+			if got := owner(node); got != c.want {
+				t.Errorf("owner = %v, want %v", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodemark_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/kubeproxy"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/nodelabel"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/nodemark"
+)
+
+const wait = 30 * time.Second
+
+var (
+	start = time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	box   = []balancer.Membership{{Member: "box"}}
+)
+
+// cluster is Nodes of an API server. Its errors are those of the next call.
+type cluster struct {
+	nodes          map[string]*corev1.Node
+	getErr, putErr error
+	writes         int
+}
+
+func newCluster(names ...string) *cluster {
+	c := &cluster{nodes: map[string]*corev1.Node{}}
+	for _, name := range names {
+		c.nodes[name] = &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		}
+	}
+	return c
+}
+
+func (c *cluster) Get(_ context.Context, name string) (*corev1.Node, error) {
+	if c.getErr != nil {
+		return nil, c.getErr
+	}
+	node, found := c.nodes[name]
+	if !found {
+		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
+	}
+	return node.DeepCopy(), nil
+}
+
+func (c *cluster) List(context.Context) ([]corev1.Node, error) {
+	if c.getErr != nil {
+		return nil, c.getErr
+	}
+	var all []corev1.Node
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		all = append(all, *c.nodes[name].DeepCopy())
+	}
+	return all, nil
+}
+
+func (c *cluster) Edit(_ context.Context, node *corev1.Node, change func(*corev1.Node)) error {
+	if c.putErr != nil {
+		return c.putErr
+	}
+	if c.nodes[node.Name].ResourceVersion != node.ResourceVersion {
+		return apierrors.NewConflict(corev1.Resource("nodes"), node.Name, nil)
+	}
+	c.change(node.Name, change)
+	c.writes++
+	return nil
+}
+
+// change is what somebody writes.
+func (c *cluster) change(name string, change func(*corev1.Node)) {
+	node := c.nodes[name].DeepCopy()
+	if node.Labels == nil {
+		node.Labels = map[string]string{}
+	}
+	change(node)
+	version, _ := strconv.Atoi(node.ResourceVersion)
+	node.ResourceVersion = strconv.Itoa(version + 1)
+	c.nodes[name] = node
+}
+
+// A kind is a Driver, and what others do to the same mark.
+type kind struct {
+	driver     func(nodemark.Nodes, *clocktesting.FakePassiveClock) balancer.Driver
+	annotation string
+	putOn      func(*corev1.Node)
+	takeOff    func(*corev1.Node)
+	// marks are all that can be seen of marks, whoever's.
+	marks func(*corev1.Node) []string
+}
+
+var kinds = map[string]kind{
+	"label": {
+		driver: func(n nodemark.Nodes, c *clocktesting.FakePassiveClock) balancer.Driver {
+			return nodelabel.New(expv1.LabelBalancer{WaitSeconds: ptr.To[int32](30)}, n, c)
+		},
+		annotation: nodelabel.ExcludedAnnotation,
+		putOn: func(n *corev1.Node) {
+			n.Labels[corev1.LabelNodeExcludeBalancers] = "true"
+			if _, stale := n.Annotations[nodelabel.ExcludedAnnotation]; stale {
+				n.Labels[corev1.LabelNodeExcludeBalancers] = "" // "true" could not be told from ours
+			}
+		},
+		takeOff: func(n *corev1.Node) { delete(n.Labels, corev1.LabelNodeExcludeBalancers) },
+		marks: func(n *corev1.Node) []string {
+			if v, found := n.Labels[corev1.LabelNodeExcludeBalancers]; found {
+				return []string{v}
+			}
+			return nil
+		},
+	},
+	"kubeProxy": {
+		driver: func(n nodemark.Nodes, c *clocktesting.FakePassiveClock) balancer.Driver {
+			return kubeproxy.New(expv1.KubeProxyBalancer{WaitSeconds: ptr.To[int32](30)}, n, c)
+		},
+		annotation: kubeproxy.FailingAnnotation,
+		putOn: func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: kubeproxy.Taint, Value: "1772438400", Effect: corev1.TaintEffectNoSchedule})
+		},
+		takeOff: func(n *corev1.Node) {
+			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == kubeproxy.Taint })
+		},
+		marks: func(n *corev1.Node) (all []string) {
+			for _, t := range n.Spec.Taints {
+				if t.Key == kubeproxy.Taint {
+					all = append(all, t.Value)
+				}
+			}
+			return all
+		},
+	},
+}
+
+func eachKind(t *testing.T, test func(*testing.T, kind)) {
+	t.Helper()
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) { test(t, k) })
+	}
+}
+
+func wantState(t rapid.TB, d balancer.Driver, want balancer.State) {
+	t.Helper()
+	statuses, err := d.Status(context.Background(), box)
+	if err != nil || len(statuses) != 1 || statuses[0].State != want || statuses[0].Connections != nil {
+		t.Fatalf("Status = %+v, %v, want %s", statuses, err, want)
+	}
+}
+
+func must(t rapid.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLeaveAndComeBack(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		c := newCluster("box")
+		before := c.nodes["box"].DeepCopy()
+		clock := clocktesting.NewFakePassiveClock(start)
+		d := k.driver(c, clock)
+		m, err := d.Discover(t.Context(), balancer.Node{Name: "box"})
+		must(t, err)
+		if diff := cmp.Diff(box, m); diff != "" {
+			t.Errorf("Discover (-want +got):\n%s", diff)
+		}
+		wantState(t, d, balancer.Attached)
+		for range 2 {
+			must(t, d.Drain(t.Context(), m))
+			wantState(t, d, balancer.Draining)
+		}
+		clock.SetTime(start.Add(wait - time.Second))
+		wantState(t, d, balancer.Draining)
+		clock.SetTime(start.Add(wait))
+		wantState(t, d, balancer.Drained)
+		if c.writes != 1 {
+			t.Errorf("%d writes, want 1", c.writes)
+		}
+		for range 2 {
+			must(t, d.Restore(t.Context(), m))
+			wantState(t, d, balancer.Attached)
+		}
+		if c.writes != 2 {
+			t.Errorf("%d writes, want 2", c.writes)
+		}
+		after := c.nodes["box"].DeepCopy()
+		if len(after.Labels)+len(after.Annotations)+len(after.Spec.Taints) != 0 {
+			t.Errorf("the Node was %+v and is %+v", before, after)
+		}
+	})
+}
+
+// TestSomebodyElses mark is left alone.
+func TestSomebodyElses(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		c := newCluster("box")
+		c.change("box", k.putOn)
+		d := k.driver(c, clocktesting.NewFakePassiveClock(start))
+		wantState(t, d, balancer.Disabled)
+		must(t, d.Drain(t.Context(), box))
+		wantState(t, d, balancer.Disabled)
+		must(t, d.Restore(t.Context(), box))
+		wantState(t, d, balancer.Disabled)
+		if c.writes != 0 {
+			t.Errorf("%d writes, want none", c.writes)
+		}
+	})
+}
+
+// TestOursIsTakenOff by somebody else: it is put back, and the wait begins anew.
+func TestOursIsTakenOff(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		c := newCluster("box")
+		clock := clocktesting.NewFakePassiveClock(start)
+		d := k.driver(c, clock)
+		must(t, d.Drain(t.Context(), box))
+		clock.SetTime(start.Add(time.Hour))
+		wantState(t, d, balancer.Drained)
+		c.change("box", k.takeOff)
+		wantState(t, d, balancer.Attached)
+		must(t, d.Drain(t.Context(), box))
+		wantState(t, d, balancer.Draining)
+		c.change("box", k.takeOff)
+		must(t, d.Restore(t.Context(), box))
+		if got := c.nodes["box"].Annotations; len(got) != 0 {
+			t.Errorf("annotations %v are left", got)
+		}
+	})
+}
+
+// TestBadInstants: nobody's Node counts as drained because of what cannot be, and the next
+// Drain writes what can.
+func TestBadInstants(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		for _, bad := range []string{"", "yesterday", start.Add(time.Hour).Format(time.RFC3339)} {
+			c := newCluster("box")
+			clock := clocktesting.NewFakePassiveClock(start)
+			d := k.driver(c, clock)
+			must(t, d.Drain(t.Context(), box))
+			c.change("box", func(n *corev1.Node) { n.Annotations[k.annotation] = bad })
+			clock.SetTime(start.Add(wait))
+			wantState(t, d, balancer.Draining)
+			must(t, d.Drain(t.Context(), box))
+			wantState(t, d, balancer.Draining)
+			clock.SetTime(start.Add(2 * wait))
+			wantState(t, d, balancer.Drained)
+		}
+	})
+}
+
+func TestOthers(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		c := newCluster("box", "good", "marked", "ours", "unready", "unknown", "going", "new")
+		c.change("marked", k.putOn)
+		c.change("unready", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
+		c.change("unknown", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
+		c.change("going", func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: start} })
+		c.change("new", func(n *corev1.Node) { n.Status.Conditions = nil })
+		d := k.driver(c, clocktesting.NewFakePassiveClock(start))
+		must(t, d.Drain(t.Context(), []balancer.Membership{{Member: "ours"}}))
+		got, err := d.Status(t.Context(), []balancer.Membership{{Member: "box"}, {Member: "ours"}, {Member: "gone"}})
+		want := []balancer.Status{
+			{State: balancer.Attached, Others: ptr.To(1)},
+			{State: balancer.Draining, Others: ptr.To(2)},
+			{State: balancer.Absent, Others: ptr.To(2)},
+		}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("Status: %v (-want +got):\n%s", err, diff)
+		}
+	})
+}
+
+// TestUnknownIsNotAbsent: a Node that cannot be read is an error, one that is gone is not.
+func TestUnknownIsNotAbsent(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		c := newCluster("box")
+		d := k.driver(c, clocktesting.NewFakePassiveClock(start))
+		gone := []balancer.Membership{{Member: "gone"}}
+		must(t, errors.Join(d.Drain(t.Context(), gone), d.Restore(t.Context(), gone)))
+		if m, err := d.Discover(t.Context(), balancer.Node{Name: "gone"}); err != nil || len(m) != 0 {
+			t.Errorf("Discover of a Node that is gone = %v, %v", m, err)
+		}
+
+		c.putErr = errors.New("cannot be written")
+		if err := d.Drain(t.Context(), box); !errors.Is(err, c.putErr) {
+			t.Errorf("Drain = %v, want %v", err, c.putErr)
+		}
+		c.getErr = errors.New("cannot be read")
+		_, discoverErr := d.Discover(t.Context(), balancer.Node{Name: "box"})
+		_, statusErr := d.Status(t.Context(), box)
+		for _, err := range []error{discoverErr, statusErr, d.Drain(t.Context(), box), d.Restore(t.Context(), box)} {
+			if !errors.Is(err, c.getErr) {
+				t.Errorf("error %v, want %v", err, c.getErr)
+			}
+		}
+	})
+}
+
+// TestOwnership: in whatever order we and others put marks on and take them off, with
+// restarts and failed writes in between, those of others stay, and ours go.
+func TestOwnership(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		rapid.Check(t, func(t *rapid.T) {
+			c := newCluster("box", "other")
+			clock := clocktesting.NewFakePassiveClock(start)
+			d := k.driver(c, clock)
+			owner, since := nodemark.Nobody, time.Time{}
+			t.Repeat(map[string]func(*rapid.T){
+				"drain": func(t *rapid.T) {
+					must(t, d.Drain(context.Background(), box))
+					if owner == nodemark.Nobody {
+						owner, since = nodemark.Us, clock.Now()
+					}
+					writes := c.writes
+					must(t, d.Drain(context.Background(), box))
+					if c.writes != writes {
+						t.Fatal("a second Drain writes")
+					}
+				},
+				"restore": func(t *rapid.T) {
+					must(t, d.Restore(context.Background(), box))
+					if owner == nodemark.Us {
+						owner = nodemark.Nobody
+					}
+					if at, found := c.nodes["box"].Annotations[k.annotation]; found {
+						t.Fatalf("annotation of %s is left", at)
+					}
+				},
+				"a write fails": func(t *rapid.T) {
+					c.putErr = errors.New("refused")
+					_ = d.Drain(context.Background(), box)
+					_ = d.Restore(context.Background(), box)
+					c.putErr = nil
+				},
+				"others put on": func(t *rapid.T) {
+					if owner != nodemark.Nobody {
+						t.Skip("it is on")
+					}
+					c.change("box", k.putOn)
+					owner = nodemark.Others
+				},
+				"others take off": func(*rapid.T) {
+					c.change("box", k.takeOff)
+					owner = nodemark.Nobody
+				},
+				"restart": func(*rapid.T) { d = k.driver(c, clock) },
+				"time passes": func(t *rapid.T) {
+					clock.SetTime(clock.Now().Add(time.Duration(rapid.IntRange(1, 40).Draw(t, "s")) * time.Second))
+				},
+				"": func(t *rapid.T) {
+					want, marks := balancer.Attached, 0
+					switch {
+					case owner == nodemark.Others:
+						want, marks = balancer.Disabled, 1
+					case owner == nodemark.Us && clock.Now().Sub(since) < wait:
+						want, marks = balancer.Draining, 1
+					case owner == nodemark.Us:
+						want, marks = balancer.Drained, 1
+					}
+					wantState(t, d, want)
+					if got := k.marks(c.nodes["box"]); len(got) != marks {
+						t.Fatalf("marks %q, want %d", got, marks)
+					}
+				},
+			})
+		})
+	})
+}
