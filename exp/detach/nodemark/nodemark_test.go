@@ -149,13 +149,6 @@ var kinds = map[string]kind{
 	},
 }
 
-func eachKind(t *testing.T, test func(*testing.T, kind)) {
-	t.Helper()
-	for name, k := range kinds {
-		t.Run(name, func(t *testing.T) { test(t, k) })
-	}
-}
-
 func wantState(t rapid.TB, d balancer.Driver, want balancer.State) {
 	t.Helper()
 	statuses, err := d.Status(context.Background(), box)
@@ -172,215 +165,229 @@ func must(t rapid.TB, err error) {
 }
 
 func TestLeaveAndComeBack(t *testing.T) {
-	eachKind(t, func(t *testing.T, k kind) {
-		c := newCluster("box")
-		before := c.nodes["box"].DeepCopy()
-		clock := clocktesting.NewFakePassiveClock(start)
-		d := k.driver(c, clock)
-		m, err := d.Discover(t.Context(), balancer.Node{Name: "box"})
-		must(t, err)
-		if diff := cmp.Diff(box, m); diff != "" {
-			t.Errorf("Discover (-want +got):\n%s", diff)
-		}
-		wantState(t, d, balancer.Attached)
-		for range 2 {
-			must(t, d.Drain(t.Context(), m))
-			wantState(t, d, balancer.Draining)
-		}
-		clock.SetTime(start.Add(wait - time.Second))
-		wantState(t, d, balancer.Draining)
-		clock.SetTime(start.Add(wait))
-		wantState(t, d, balancer.Drained)
-		if c.writes != 1 {
-			t.Errorf("%d writes, want 1", c.writes)
-		}
-		for range 2 {
-			must(t, d.Restore(t.Context(), m))
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster("box")
+			before := c.nodes["box"].DeepCopy()
+			clock := clocktesting.NewFakePassiveClock(start)
+			d := k.driver(c, clock)
+			m, err := d.Discover(t.Context(), balancer.Node{Name: "box"})
+			must(t, err)
+			if diff := cmp.Diff(box, m); diff != "" {
+				t.Errorf("Discover (-want +got):\n%s", diff)
+			}
 			wantState(t, d, balancer.Attached)
-		}
-		if c.writes != 2 {
-			t.Errorf("%d writes, want 2", c.writes)
-		}
-		after := c.nodes["box"].DeepCopy()
-		if len(after.Labels)+len(after.Annotations)+len(after.Spec.Taints) != 0 {
-			t.Errorf("the Node was %+v and is %+v", before, after)
-		}
-	})
+			for range 2 {
+				must(t, d.Drain(t.Context(), m))
+				wantState(t, d, balancer.Draining)
+			}
+			clock.SetTime(start.Add(wait - time.Second))
+			wantState(t, d, balancer.Draining)
+			clock.SetTime(start.Add(wait))
+			wantState(t, d, balancer.Drained)
+			if c.writes != 1 {
+				t.Errorf("%d writes, want 1", c.writes)
+			}
+			for range 2 {
+				must(t, d.Restore(t.Context(), m))
+				wantState(t, d, balancer.Attached)
+			}
+			if c.writes != 2 {
+				t.Errorf("%d writes, want 2", c.writes)
+			}
+			after := c.nodes["box"].DeepCopy()
+			if len(after.Labels)+len(after.Annotations)+len(after.Spec.Taints) != 0 {
+				t.Errorf("the Node was %+v and is %+v", before, after)
+			}
+		})
+	}
 }
 
 // TestSomebodyElses mark is left alone.
 func TestSomebodyElses(t *testing.T) {
-	eachKind(t, func(t *testing.T, k kind) {
-		c := newCluster("box")
-		c.change("box", k.putOn)
-		d := k.driver(c, clocktesting.NewFakePassiveClock(start))
-		wantState(t, d, balancer.Disabled)
-		must(t, d.Drain(t.Context(), box))
-		wantState(t, d, balancer.Disabled)
-		must(t, d.Restore(t.Context(), box))
-		wantState(t, d, balancer.Disabled)
-		if c.writes != 0 {
-			t.Errorf("%d writes, want none", c.writes)
-		}
-	})
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster("box")
+			c.change("box", k.putOn)
+			d := k.driver(c, clocktesting.NewFakePassiveClock(start))
+			wantState(t, d, balancer.Disabled)
+			must(t, d.Drain(t.Context(), box))
+			wantState(t, d, balancer.Disabled)
+			must(t, d.Restore(t.Context(), box))
+			wantState(t, d, balancer.Disabled)
+			if c.writes != 0 {
+				t.Errorf("%d writes, want none", c.writes)
+			}
+		})
+	}
 }
 
 // TestOursIsTakenOff by somebody else: it is put back, and the wait begins anew.
 func TestOursIsTakenOff(t *testing.T) {
-	eachKind(t, func(t *testing.T, k kind) {
-		c := newCluster("box")
-		clock := clocktesting.NewFakePassiveClock(start)
-		d := k.driver(c, clock)
-		must(t, d.Drain(t.Context(), box))
-		clock.SetTime(start.Add(time.Hour))
-		wantState(t, d, balancer.Drained)
-		c.change("box", k.takeOff)
-		wantState(t, d, balancer.Attached)
-		must(t, d.Drain(t.Context(), box))
-		wantState(t, d, balancer.Draining)
-		c.change("box", k.takeOff)
-		must(t, d.Restore(t.Context(), box))
-		if got := c.nodes["box"].Annotations; len(got) != 0 {
-			t.Errorf("annotations %v are left", got)
-		}
-	})
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster("box")
+			clock := clocktesting.NewFakePassiveClock(start)
+			d := k.driver(c, clock)
+			must(t, d.Drain(t.Context(), box))
+			clock.SetTime(start.Add(time.Hour))
+			wantState(t, d, balancer.Drained)
+			c.change("box", k.takeOff)
+			wantState(t, d, balancer.Attached)
+			must(t, d.Drain(t.Context(), box))
+			wantState(t, d, balancer.Draining)
+			c.change("box", k.takeOff)
+			must(t, d.Restore(t.Context(), box))
+			if got := c.nodes["box"].Annotations; len(got) != 0 {
+				t.Errorf("annotations %v are left", got)
+			}
+		})
+	}
 }
 
 // TestBadInstants: nobody's Node counts as drained because of what cannot be, and the next
 // Drain writes what can.
 func TestBadInstants(t *testing.T) {
-	eachKind(t, func(t *testing.T, k kind) {
-		for _, bad := range []string{"", "yesterday", start.Add(time.Hour).Format(time.RFC3339)} {
-			c := newCluster("box")
-			clock := clocktesting.NewFakePassiveClock(start)
-			d := k.driver(c, clock)
-			must(t, d.Drain(t.Context(), box))
-			c.change("box", func(n *corev1.Node) { n.Annotations[k.annotation] = bad })
-			clock.SetTime(start.Add(wait))
-			wantState(t, d, balancer.Draining)
-			must(t, d.Drain(t.Context(), box))
-			wantState(t, d, balancer.Draining)
-			clock.SetTime(start.Add(2 * wait))
-			wantState(t, d, balancer.Drained)
-		}
-	})
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			for _, bad := range []string{"", "yesterday", start.Add(time.Hour).Format(time.RFC3339)} {
+				c := newCluster("box")
+				clock := clocktesting.NewFakePassiveClock(start)
+				d := k.driver(c, clock)
+				must(t, d.Drain(t.Context(), box))
+				c.change("box", func(n *corev1.Node) { n.Annotations[k.annotation] = bad })
+				clock.SetTime(start.Add(wait))
+				wantState(t, d, balancer.Draining)
+				must(t, d.Drain(t.Context(), box))
+				wantState(t, d, balancer.Draining)
+				clock.SetTime(start.Add(2 * wait))
+				wantState(t, d, balancer.Drained)
+			}
+		})
+	}
 }
 
 func TestOthers(t *testing.T) {
-	eachKind(t, func(t *testing.T, k kind) {
-		c := newCluster("box", "good", "marked", "ours", "unready", "unknown", "going", "new")
-		c.change("marked", k.putOn)
-		c.change("unready", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
-		c.change("unknown", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
-		c.change("going", func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: start} })
-		c.change("new", func(n *corev1.Node) { n.Status.Conditions = nil })
-		d := k.driver(c, clocktesting.NewFakePassiveClock(start))
-		must(t, d.Drain(t.Context(), []balancer.Membership{{Member: "ours"}}))
-		got, err := d.Status(t.Context(), []balancer.Membership{{Member: "box"}, {Member: "ours"}, {Member: "gone"}})
-		want := []balancer.Status{
-			{State: balancer.Attached, Others: ptr.To(1)},
-			{State: balancer.Draining, Others: ptr.To(2)},
-			{State: balancer.Absent, Others: ptr.To(2)},
-		}
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("Status: %v (-want +got):\n%s", err, diff)
-		}
-	})
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster("box", "good", "marked", "ours", "unready", "unknown", "going", "new")
+			c.change("marked", k.putOn)
+			c.change("unready", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
+			c.change("unknown", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
+			c.change("going", func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: start} })
+			c.change("new", func(n *corev1.Node) { n.Status.Conditions = nil })
+			d := k.driver(c, clocktesting.NewFakePassiveClock(start))
+			must(t, d.Drain(t.Context(), []balancer.Membership{{Member: "ours"}}))
+			got, err := d.Status(t.Context(), []balancer.Membership{{Member: "box"}, {Member: "ours"}, {Member: "gone"}})
+			want := []balancer.Status{
+				{State: balancer.Attached, Others: new(1)},
+				{State: balancer.Draining, Others: new(2)},
+				{State: balancer.Absent, Others: new(2)},
+			}
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("Status: %v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
 }
 
 // TestUnknownIsNotAbsent: a Node that cannot be read is an error, one that is gone is not.
 func TestUnknownIsNotAbsent(t *testing.T) {
-	eachKind(t, func(t *testing.T, k kind) {
-		c := newCluster("box")
-		d := k.driver(c, clocktesting.NewFakePassiveClock(start))
-		gone := []balancer.Membership{{Member: "gone"}}
-		must(t, errors.Join(d.Drain(t.Context(), gone), d.Restore(t.Context(), gone)))
-		if m, err := d.Discover(t.Context(), balancer.Node{Name: "gone"}); err != nil || len(m) != 0 {
-			t.Errorf("Discover of a Node that is gone = %v, %v", m, err)
-		}
-
-		c.putErr = errors.New("cannot be written")
-		if err := d.Drain(t.Context(), box); !errors.Is(err, c.putErr) {
-			t.Errorf("Drain = %v, want %v", err, c.putErr)
-		}
-		c.getErr = errors.New("cannot be read")
-		_, discoverErr := d.Discover(t.Context(), balancer.Node{Name: "box"})
-		_, statusErr := d.Status(t.Context(), box)
-		for _, err := range []error{discoverErr, statusErr, d.Drain(t.Context(), box), d.Restore(t.Context(), box)} {
-			if !errors.Is(err, c.getErr) {
-				t.Errorf("error %v, want %v", err, c.getErr)
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster("box")
+			d := k.driver(c, clocktesting.NewFakePassiveClock(start))
+			gone := []balancer.Membership{{Member: "gone"}}
+			must(t, errors.Join(d.Drain(t.Context(), gone), d.Restore(t.Context(), gone)))
+			if m, err := d.Discover(t.Context(), balancer.Node{Name: "gone"}); err != nil || len(m) != 0 {
+				t.Errorf("Discover of a Node that is gone = %v, %v", m, err)
 			}
-		}
-	})
+
+			c.putErr = errors.New("cannot be written")
+			if err := d.Drain(t.Context(), box); !errors.Is(err, c.putErr) {
+				t.Errorf("Drain = %v, want %v", err, c.putErr)
+			}
+			c.getErr = errors.New("cannot be read")
+			_, discoverErr := d.Discover(t.Context(), balancer.Node{Name: "box"})
+			_, statusErr := d.Status(t.Context(), box)
+			for _, err := range []error{discoverErr, statusErr, d.Drain(t.Context(), box), d.Restore(t.Context(), box)} {
+				if !errors.Is(err, c.getErr) {
+					t.Errorf("error %v, want %v", err, c.getErr)
+				}
+			}
+		})
+	}
 }
 
 // TestOwnership: in whatever order we and others put marks on and take them off, with
 // restarts and failed writes in between, those of others stay, and ours go.
 func TestOwnership(t *testing.T) {
-	eachKind(t, func(t *testing.T, k kind) {
-		rapid.Check(t, func(t *rapid.T) {
-			c := newCluster("box", "other")
-			clock := clocktesting.NewFakePassiveClock(start)
-			d := k.driver(c, clock)
-			owner, since := nodemark.Nobody, time.Time{}
-			t.Repeat(map[string]func(*rapid.T){
-				"drain": func(t *rapid.T) {
-					must(t, d.Drain(context.Background(), box))
-					if owner == nodemark.Nobody {
-						owner, since = nodemark.Us, clock.Now()
-					}
-					writes := c.writes
-					must(t, d.Drain(context.Background(), box))
-					if c.writes != writes {
-						t.Fatal("a second Drain writes")
-					}
-				},
-				"restore": func(t *rapid.T) {
-					must(t, d.Restore(context.Background(), box))
-					if owner == nodemark.Us {
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				c := newCluster("box", "other")
+				clock := clocktesting.NewFakePassiveClock(start)
+				d := k.driver(c, clock)
+				owner, since := nodemark.Nobody, time.Time{}
+				t.Repeat(map[string]func(*rapid.T){
+					"drain": func(t *rapid.T) {
+						must(t, d.Drain(context.Background(), box))
+						if owner == nodemark.Nobody {
+							owner, since = nodemark.Us, clock.Now()
+						}
+						writes := c.writes
+						must(t, d.Drain(context.Background(), box))
+						if c.writes != writes {
+							t.Fatal("a second Drain writes")
+						}
+					},
+					"restore": func(t *rapid.T) {
+						must(t, d.Restore(context.Background(), box))
+						if owner == nodemark.Us {
+							owner = nodemark.Nobody
+						}
+						if at, found := c.nodes["box"].Annotations[k.annotation]; found {
+							t.Fatalf("annotation of %s is left", at)
+						}
+					},
+					"a write fails": func(*rapid.T) {
+						c.putErr = errors.New("refused")
+						_ = d.Drain(context.Background(), box)
+						_ = d.Restore(context.Background(), box)
+						c.putErr = nil
+					},
+					"others put on": func(t *rapid.T) {
+						if owner != nodemark.Nobody {
+							t.Skip("it is on")
+						}
+						c.change("box", k.putOn)
+						owner = nodemark.Others
+					},
+					"others take off": func(*rapid.T) {
+						c.change("box", k.takeOff)
 						owner = nodemark.Nobody
-					}
-					if at, found := c.nodes["box"].Annotations[k.annotation]; found {
-						t.Fatalf("annotation of %s is left", at)
-					}
-				},
-				"a write fails": func(t *rapid.T) {
-					c.putErr = errors.New("refused")
-					_ = d.Drain(context.Background(), box)
-					_ = d.Restore(context.Background(), box)
-					c.putErr = nil
-				},
-				"others put on": func(t *rapid.T) {
-					if owner != nodemark.Nobody {
-						t.Skip("it is on")
-					}
-					c.change("box", k.putOn)
-					owner = nodemark.Others
-				},
-				"others take off": func(*rapid.T) {
-					c.change("box", k.takeOff)
-					owner = nodemark.Nobody
-				},
-				"restart": func(*rapid.T) { d = k.driver(c, clock) },
-				"time passes": func(t *rapid.T) {
-					clock.SetTime(clock.Now().Add(time.Duration(rapid.IntRange(1, 40).Draw(t, "s")) * time.Second))
-				},
-				"": func(t *rapid.T) {
-					want, marks := balancer.Attached, 0
-					switch {
-					case owner == nodemark.Others:
-						want, marks = balancer.Disabled, 1
-					case owner == nodemark.Us && clock.Now().Sub(since) < wait:
-						want, marks = balancer.Draining, 1
-					case owner == nodemark.Us:
-						want, marks = balancer.Drained, 1
-					}
-					wantState(t, d, want)
-					if got := k.marks(c.nodes["box"]); len(got) != marks {
-						t.Fatalf("marks %q, want %d", got, marks)
-					}
-				},
+					},
+					"restart": func(*rapid.T) { d = k.driver(c, clock) },
+					"time passes": func(t *rapid.T) {
+						clock.SetTime(clock.Now().Add(time.Duration(rapid.IntRange(1, 40).Draw(t, "s")) * time.Second))
+					},
+					"": func(t *rapid.T) {
+						want, marks := balancer.Attached, 0
+						switch {
+						case owner == nodemark.Others:
+							want, marks = balancer.Disabled, 1
+						case owner == nodemark.Us && clock.Now().Sub(since) < wait:
+							want, marks = balancer.Draining, 1
+						case owner == nodemark.Us:
+							want, marks = balancer.Drained, 1
+						}
+						wantState(t, d, want)
+						if got := k.marks(c.nodes["box"]); len(got) != marks {
+							t.Fatalf("marks %q, want %d", got, marks)
+						}
+					},
+				})
 			})
 		})
-	})
+	}
 }
