@@ -41,7 +41,7 @@ plane_config_capi-kubeadm-control-plane := controlplane/kubeadm
 plane_config_capi-dev                   := infrastructure/docker
 
 .PHONY: plane-binaries
-plane-binaries: plane-kube plane-capi plane-node plane-infrastructure ## Build everything the local plane runs.
+plane-binaries: plane-kube $(PLANE_BIN)/kube-proxy-health plane-capi plane-node plane-infrastructure ## Build everything the local plane runs.
 
 .PHONY: plane-kube
 plane-kube: $(addprefix $(PLANE_BIN)/,$(PLANE_KUBE_COMMANDS)) ## Build etcd and Kubernetes, one binary of many names.
@@ -52,6 +52,10 @@ $(PLANE_BIN)/kubeplane: hack/kube/go.mod hack/kube/go.sum $(wildcard hack/kube/c
 
 $(addprefix $(PLANE_BIN)/,$(PLANE_KUBE_COMMANDS)): $(PLANE_BIN)/kubeplane
 	@ln -sf kubeplane $@
+
+$(PLANE_BIN)/kube-proxy-health: hack/kube/go.mod hack/kube/go.sum $(wildcard hack/kube/cmd/kube-proxy-health/*.go)
+	cd hack/kube && $(plane_build) -ldflags '$(plane_strip)' -o $@ ./cmd/kube-proxy-health
+	@touch $@
 
 .PHONY: plane-capi
 plane-capi: $(addprefix $(PLANE_BIN)/,$(PLANE_CAPI_COMMANDS)) $(PLANE_MANIFESTS:%=$(PLANE_BIN)/manifests/%.yaml) ## Build Cluster API's managers, clusterctl and their manifests.
