@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kubeproxy answers one question: how does a Node leave load balancers whose health
-// check is kube-proxy's? From Kubernetes 1.31 on that check fails on a Node with the taint
-// of cluster-autoscaler, whatever its value, and connections go on; see KEP-3836,
+// check is kube-proxy's? From Kubernetes 1.31 on /healthz at port 10256 fails on a Node with
+// the taint of cluster-autoscaler, whatever its value, and connections go on; see KEP-3836,
 // https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/3836-kube-proxy-improved-ingress-connectivity-reliability.
+// The health check of a Service, at its healthCheckNodePort, does not look at the taint.
 package kubeproxy
 
 import (
