@@ -33,6 +33,9 @@ type Process struct {
 	release func()
 }
 
+// patience is how long a start or a reload may take.
+const patience = time.Minute
+
 // maxPorts is how many ports a configuration can have.
 const maxPorts = 16
 
@@ -58,10 +61,8 @@ func New() (_ *Process, err error) {
 		dir:      dir, ports: free[1:], release: release,
 	}
 	p.Process = plane.NewProcess(dir, "haproxy", bin, []string{"-W", "-S", p.master(), "-f", p.file()}, nil, func(ctx context.Context) error {
-		// The worker can be ready while the master still ignores what it is told.
-		_, master := ask(ctx, p.master(), "show proc")
-		_, worker := p.worker(ctx)
-		return errors.Join(master, worker)
+		_, err := p.worker(ctx)
+		return err
 	})
 	return p, nil
 }
@@ -87,6 +88,8 @@ func (p *Process) write(config string) error {
 // Start runs it with a configuration without the section "global", and returns when it is
 // ready.
 func (p *Process) Start(ctx context.Context, config string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if err := p.write(config); err != nil {
 		return err
 	}
@@ -96,6 +99,8 @@ func (p *Process) Start(ctx context.Context, config string) error {
 // Reload has another worker take over, with another configuration, and returns when it has.
 // The old worker keeps the connections that it has.
 func (p *Process) Reload(ctx context.Context, config string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if err := p.write(config); err != nil {
 		return err
 	}
@@ -122,8 +127,12 @@ func (p *Process) Reload(ctx context.Context, config string) error {
 	return nil
 }
 
-// worker is the process ID of the worker that answers.
+// worker is the process ID of the worker that answers. The master has to answer as well: a
+// worker can be ready while its master still ignores what it is told.
 func (p *Process) worker(ctx context.Context) (string, error) {
+	if _, err := ask(ctx, p.master(), "show proc"); err != nil {
+		return "", err
+	}
 	info, err := p.Ask(ctx, "show info")
 	if err != nil {
 		return "", err
