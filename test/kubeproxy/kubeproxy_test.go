@@ -63,10 +63,10 @@ func TestHealthCheck(t *testing.T) {
 	check(http.StatusServiceUnavailable, balancer.Drained, d, box)
 
 	// cluster-autoscaler takes the taint off when it starts.
-	clear := func(n *corev1.Node) {
+	takeOff := func(n *corev1.Node) {
 		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == driver.Taint })
 	}
-	edit(ctx, t, cluster, clear)
+	edit(ctx, t, cluster, takeOff)
 	check(http.StatusOK, balancer.Attached, d, box)
 	if err := d.Drain(ctx, box); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestHealthCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(http.StatusServiceUnavailable, balancer.Disabled, d, box)
-	edit(ctx, t, cluster, clear)
+	edit(ctx, t, cluster, takeOff)
 	check(http.StatusOK, balancer.Attached, d, box)
 }
 
