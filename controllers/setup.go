@@ -265,7 +265,7 @@ func (s *shared) setUpDetach() error {
 			Taints: s.DetachTaints, WatchFilter: s.WatchFilter,
 		}).SetupWithManager(s.mgr, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 		(&detach.BalancerReconciler{
-			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Drivers: drivers.For, WatchFilter: s.WatchFilter,
+			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Drivers: drivers, WatchFilter: s.WatchFilter,
 		}).SetupWithManager(s.mgr, s.watch.Options(loadBalancerConcurrency, workers.Deadline)),
 	)
 }

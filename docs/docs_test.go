@@ -22,6 +22,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/config"
@@ -36,7 +37,7 @@ var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	flag    = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
-	key     = regexp.MustCompile(`5spot\.finos\.org/[a-z][a-z-]*[a-z]`)
+	key     = regexp.MustCompile(`(exp\.)?5spot\.finos\.org/[a-z][a-z-]*[a-z]`)
 )
 
 // pages returns the text of every page, by its path from the root.
@@ -81,7 +82,7 @@ func blocks(page string, languages ...string) []string {
 // TestYAML decodes every object strictly and judges it as the API would.
 func TestYAML(t *testing.T) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme, expv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}

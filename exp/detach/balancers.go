@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -41,8 +42,13 @@ const (
 	volatile, settled = 10 * time.Second, time.Minute
 )
 
-// Drivers makes the Driver of a LoadBalancer.
-type Drivers func(ctx context.Context, lb *expv1.LoadBalancer) (balancer.Driver, error)
+// Drivers makes Drivers. It may be used by many at the same time.
+type Drivers interface {
+	// For returns that of a LoadBalancer. It calls nobody.
+	For(lb *expv1.LoadBalancer) (balancer.Driver, error)
+	// Forget forgets a LoadBalancer that is gone.
+	Forget(lb types.NamespacedName)
+}
 
 // BalancerReconciler takes the places of Nodes in one load balancer, and gives them back.
 type BalancerReconciler struct {
@@ -71,6 +77,11 @@ type round struct {
 	nodes []*seat
 	// failed is why the load balancer could not be asked; nil if it was.
 	failed error
+	// trouble is why it was not told all that it was asked.
+	trouble error
+	// wait is how long connections go on that nobody can see.
+	wait time.Duration
+	now  time.Time
 	// every and volatile are those of its Driver.
 	every    time.Duration
 	volatile bool
@@ -93,6 +104,9 @@ func (r *BalancerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	lb := &expv1.LoadBalancer{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, lb); err != nil {
 		r.fresh.Forget(req)
+		if apierrors.IsNotFound(err) {
+			r.Drivers.Forget(req.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	now := r.Clock.Now()
@@ -125,7 +139,7 @@ func (r *BalancerReconciler) reconcile(ctx context.Context, lb *expv1.LoadBalanc
 	}
 	calls, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	driver, err := r.Drivers(calls, lb)
+	driver, err := r.Drivers.For(lb)
 	if err != nil {
 		o.failed = err
 	} else {
@@ -148,7 +162,10 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 	if err != nil {
 		return nil, err
 	}
-	o := &round{lb: lb, cluster: cluster, every: retry}
+	o := &round{lb: lb, cluster: cluster, every: retry, now: r.Clock.Now()}
+	if classic := lb.Spec.ClassicELB; classic != nil && classic.WaitSeconds != nil {
+		o.wait = time.Duration(*classic.WaitSeconds) * time.Second
+	}
 	switch {
 	case going(cluster):
 		return o, nil // Nobody needs a place any more.
@@ -180,7 +197,7 @@ func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
 	s.asked = p != nil && p.Generation == lb.Generation
 	if s.out && s.asked {
 		for _, m := range p.Members {
-			if !slices.Contains(a.Spec.Memberships, m.Membership) {
+			if !slices.ContainsFunc(a.Spec.Memberships, m.Same) {
 				s.add(m.Membership, false)
 			}
 		}
@@ -204,7 +221,7 @@ func (s *seat) add(m expv1.Membership, taken bool) {
 	trigger := plan.Trigger(s.attachment.Spec.Trigger)
 	s.members = append(s.members, plan.Member{
 		Node: s.attachment.Name, Taken: taken, Out: s.out, Urgent: trigger == plan.Emergency, Gone: trigger == plan.Gone && !s.closing, Closing: s.closing,
-		Since: s.attachment.Spec.Since.Time,
+		Since: s.attachment.Spec.Since.Time, TakenAt: m.Since.Time,
 		Place: balancer.Membership{Pool: m.Pool, Member: m.Member, Port: m.Port, Lasts: m.Lasts},
 	})
 }
@@ -217,10 +234,10 @@ func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 		}
 		spec := s.attachment.Spec
 		found, err := driver.Discover(ctx, balancer.Node{Name: spec.NodeName, ProviderID: spec.ProviderID, Addresses: spec.Addresses})
-		if err != nil {
+		if err != nil && len(found) == 0 {
 			return err
 		}
-		s.asked = true
+		s.asked, o.trouble = err == nil, errors.Join(o.trouble, err)
 		for _, m := range found {
 			if !slices.ContainsFunc(s.members, func(known plan.Member) bool { return known.Place == m }) {
 				s.add(placeOf(o.lb.Name, m), false)
@@ -237,12 +254,14 @@ func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 		return nil
 	}
 	statuses, err := driver.Status(ctx, places)
-	if err == nil && len(statuses) != len(places) {
-		err = fmt.Errorf("asked for %d members, it answered for %d", len(places), len(statuses))
-	}
-	if err != nil {
+	switch {
+	case len(statuses) == len(places): // It may have answered in part.
+	case err != nil:
 		return err
+	default:
+		return fmt.Errorf("asked for %d members, it answered for %d", len(places), len(statuses))
 	}
+	o.trouble = errors.Join(o.trouble, err)
 	for _, s := range o.nodes {
 		for i := range s.members {
 			s.members[i].Status, statuses = statuses[0], statuses[1:]
@@ -315,10 +334,11 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) erro
 		place := placeOf(o.lb.Name, s.members[i].Place)
 		switch {
 		case step.Act == plan.Drain && !s.members[i].Taken:
+			place.Since = metav1.NewTime(r.Clock.Now())
 			s.attachment.Spec.Memberships = append(s.attachment.Spec.Memberships, place)
-			s.members[i].Taken = true
+			s.members[i].Taken, s.members[i].TakenAt = true, place.Since.Time
 		case step.Act == plan.Release:
-			s.attachment.Spec.Memberships = slices.DeleteFunc(s.attachment.Spec.Memberships, func(other expv1.Membership) bool { return other == place })
+			s.attachment.Spec.Memberships = slices.DeleteFunc(s.attachment.Spec.Memberships, place.Same)
 		case step.Act != "":
 			acts = true
 		}
@@ -377,10 +397,10 @@ func (o *round) again() (again time.Duration) {
 		}
 	}
 	for _, s := range o.nodes {
-		switch p := s.phase(o.failed); {
-		case errors.Is(o.failed, balancer.ErrThrottled):
+		switch p := s.phase(o); {
+		case errors.Is(errors.Join(o.failed, o.trouble), balancer.ErrThrottled):
 			sooner(later)
-		case o.failed != nil:
+		case o.failed != nil, o.trouble != nil:
 			sooner(max(o.every, retry))
 		case p == expv1.PhaseDetached && o.volatile:
 			sooner(volatile)
@@ -404,8 +424,8 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 	}
 	before := o.lb.DeepCopy()
 	c := metav1.Condition{Type: expv1.ReachableCondition, Status: metav1.ConditionTrue, Reason: expv1.AnsweredReason}
-	if o.failed != nil {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, expv1.NoAnswerReason, clip.Message(o.failed.Error())
+	if err := errors.Join(o.failed, o.trouble); err != nil {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, expv1.NoAnswerReason, clip.Message(err.Error())
 	}
 	conditions.Set(o.lb, c)
 	if err := r.Actuate.PatchStatus(ctx, o.lb, before); err != nil {

@@ -29,12 +29,14 @@ func (s *scope) facts(now func() time.Time) plan.Node {
 func nodeFacts(node *corev1.Node) plan.Node {
 	n := plan.Node{
 		Exists: true, UID: string(node.UID), Unschedulable: node.Spec.Unschedulable, CordonedByUs: cordonedByUs(node),
-		Asks: node.Annotations[expv1.DetachAnnotation], Marked: node.Annotations[expv1.DetachingAnnotation] == "true",
+		Asks: node.Annotations[expv1.NodeDetachAnnotation], Marked: node.Annotations[expv1.NodeDetachingAnnotation] == "true",
 	}
 	for _, c := range node.Status.Conditions {
 		n.Ready = n.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	}
+	_, n.Stopped = node.Annotations[v1alpha1.NodeStoppingPodsAnnotation]
 	for _, t := range node.Spec.Taints {
+		n.Stopped = n.Stopped || t.Key == v1alpha1.NodeLeavingTaint
 		n.Taints = append(n.Taints, plan.Taint{Key: t.Key, Value: t.Value})
 	}
 	return n

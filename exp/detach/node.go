@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	fivespotv1 "github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
@@ -138,9 +139,6 @@ func (r *NodeReconciler) observe(ctx context.Context, key client.ObjectKey, node
 		return nil, err
 	}
 	s.balanced = len(balancers) > 0
-	if !s.balanced && s.attachment == nil {
-		return nil, nil
-	}
 	return s, r.observeNode(ctx, s, key)
 }
 
@@ -211,12 +209,16 @@ func (r *NodeReconciler) observeMachine(ctx context.Context, s *scope, key clien
 	if err := r.Reader.List(ctx, machines, client.InNamespace(key.Namespace), client.MatchingFields{index.MachineNodeNameField: name}); err != nil {
 		return fmt.Errorf("listing Machines: %w", err)
 	}
-	for i := range machines.Items {
-		if machines.Items[i].Spec.ClusterName == key.Name {
-			s.machine = &machines.Items[i]
-		}
+	all := slices.DeleteFunc(machines.Items, func(m clusterv1.Machine) bool { return m.Spec.ClusterName != key.Name || !fits(&m, s.node) })
+	if len(all) == 1 { // Of several that say so, none is believed.
+		s.machine = &all[0]
 	}
 	return nil
+}
+
+// fits reports whether a Machine may be that of a Node: their providers must not say otherwise.
+func fits(m *clusterv1.Machine, node *corev1.Node) bool {
+	return node == nil || m.Spec.ProviderID == "" || node.Spec.ProviderID == "" || m.Spec.ProviderID == node.Spec.ProviderID
 }
 
 // attachment reads that of a Node, nil if there is none.
@@ -288,7 +290,7 @@ func (r *NodeReconciler) act(ctx context.Context, s *scope, d plan.Decision) err
 
 // change cordons and marks the Node, or undoes that.
 func (r *NodeReconciler) change(ctx context.Context, s *scope, d plan.Decision) error {
-	if !d.Cordon && !d.Uncordon && !d.Mark && !d.Unmark {
+	if !d.Cordon && !d.Uncordon && !d.Mark && !d.Unmark && !d.Resume {
 		return nil
 	}
 	key := client.ObjectKeyFromObject(s.cluster)
@@ -303,13 +305,22 @@ func (r *NodeReconciler) change(ctx context.Context, s *scope, d plan.Decision) 
 	case d.Uncordon:
 		node.Spec.Unschedulable = false
 	}
+	if d.Resume {
+		resume(node)
+	}
 	if d.Mark || d.Unmark {
 		if node.Annotations == nil {
 			node.Annotations = map[string]string{}
 		}
-		node.Annotations[expv1.DetachingAnnotation] = fmt.Sprint(d.Mark)
+		node.Annotations[expv1.NodeDetachingAnnotation] = fmt.Sprint(d.Mark)
 	}
 	return remote.For(r.intent(s, d)).PatchLocked(ctx, node, before)
+}
+
+// resume has a Node run all pods again that were stopped in order.
+func resume(node *corev1.Node) {
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == fivespotv1.NodeLeavingTaint })
+	delete(node.Annotations, fivespotv1.NodeStoppingPodsAnnotation)
 }
 
 // intent is what is told of a write.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,11 +19,11 @@ import (
 )
 
 // phase is how far a Node has come; empty if there is nothing to say.
-func (s *seat) phase(failed error) expv1.AttachmentPhase {
+func (s *seat) phase(o *round) expv1.AttachmentPhase {
 	switch {
 	case !s.out && !s.owed():
 		return ""
-	case failed != nil:
+	case o.failed != nil:
 		return expv1.PhaseUnknown
 	case !s.out:
 		return expv1.PhaseAttaching
@@ -38,11 +39,17 @@ func (s *seat) phase(failed error) expv1.AttachmentPhase {
 			return expv1.PhaseHeld
 		case m.Status.State == balancer.Unknown, m.Status.State == "":
 			phase = expv1.PhaseUnknown
-		case phase == expv1.PhaseDetached && (m.Status.State == balancer.Attached || m.Status.State == balancer.Draining):
+		case phase == expv1.PhaseDetached && (m.Status.State == balancer.Attached || m.Status.State == balancer.Draining || o.lingers(m)):
 			phase = expv1.PhaseDraining
 		}
 	}
 	return phase
+}
+
+// lingers reports whether connections of a place may go on that the load balancer does not
+// show.
+func (o *round) lingers(m plan.Member) bool {
+	return m.Status.State == balancer.Drained && m.TakenAt.Add(o.wait).After(o.now)
 }
 
 // owed reports whether a place is to be given back.
@@ -65,12 +72,12 @@ func (s *seat) report(o *round) {
 	a := s.attachment
 	name := o.lb.Name
 	a.Status.LoadBalancers = slices.DeleteFunc(a.Status.LoadBalancers, func(p expv1.BalancerProgress) bool { return p.Name == name })
-	if phase := s.phase(o.failed); phase != "" {
+	if phase := s.phase(o); phase != "" {
 		p := expv1.BalancerProgress{Name: name, Phase: phase, Members: s.states(name)}
 		if s.asked {
 			p.Generation = o.lb.Generation
 		}
-		p.Message = clip.Message(s.message(phase, o.failed))
+		p.Message = clip.Message(s.message(phase, o))
 		a.Status.LoadBalancers = append(a.Status.LoadBalancers, p)
 		slices.SortFunc(a.Status.LoadBalancers, func(a, b expv1.BalancerProgress) int { return strings.Compare(a.Name, b.Name) })
 	}
@@ -98,23 +105,23 @@ func (s *seat) states(lb string) (states []expv1.MembershipStatus) {
 }
 
 // message says what is waited for, member by member.
-func (s *seat) message(phase expv1.AttachmentPhase, failed error) string {
-	if failed != nil {
-		return failed.Error()
+func (s *seat) message(phase expv1.AttachmentPhase, o *round) string {
+	if o.failed != nil {
+		return o.failed.Error()
 	}
 	if phase == expv1.PhaseDetached {
 		return ""
 	}
 	var waits []string
 	for i, m := range s.members {
-		if text := waitsFor(m, s.steps[i]); text != "" {
+		if text := o.waitsFor(m, s.steps[i]); text != "" {
 			waits = append(waits, text)
 		}
 	}
 	return strings.Join(waits, ", ")
 }
 
-func waitsFor(m plan.Member, step plan.Step) string {
+func (o *round) waitsFor(m plan.Member, step plan.Step) string {
 	name := nameOf(m.Place)
 	switch {
 	case step.Held != "":
@@ -125,6 +132,10 @@ func waitsFor(m plan.Member, step plan.Step) string {
 		return name + " is draining"
 	case m.Status.State == balancer.Disabled && !m.Out:
 		return name + " is disabled by somebody else"
+	case m.Out && o.lingers(m):
+		return fmt.Sprintf("%s may have connections until %s", name, m.TakenAt.Add(o.wait).UTC().Format(time.RFC3339))
+	case m.Status.State == balancer.Unknown, m.Status.State == "":
+		return name + " is not known"
 	case step.Act == plan.Restore:
 		return name + " is being put back"
 	case step.Act == plan.Drain:

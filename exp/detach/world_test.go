@@ -124,7 +124,7 @@ func (w *world) restart() {
 	}).WithoutWatches()
 	w.lbs = &detach.BalancerReconciler{
 		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.Behind(w.gate, c), Recorder: &events.FakeRecorder{},
-		Drivers: func(context.Context, *expv1.LoadBalancer) (balancer.Driver, error) { return w.edge, nil },
+		Drivers: w.edge,
 	}
 }
 
@@ -417,6 +417,10 @@ func (e *edge) tell(places []balancer.Membership, drains bool) error {
 	}
 	return nil
 }
+
+func (e *edge) For(*expv1.LoadBalancer) (balancer.Driver, error) { return e, nil }
+
+func (*edge) Forget(types.NamespacedName) {}
 
 func (e *edge) Every() time.Duration { return time.Second }
 func (e *edge) Volatile() bool       { return true }

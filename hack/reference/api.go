@@ -56,15 +56,29 @@ const hookIntro = `Group ` + "`5spot.finos.org`, version `v1alpha1`, kind `Machi
 registers an [extension](../extensions.md) that is asked before a Machine leaves.`
 
 func apiPage(root string) (string, error) {
-	return kindPage(root, "scheduledmachines", "ScheduledMachine", apiIntro)
+	return kindPage(root, "5spot.finos.org_scheduledmachines", "ScheduledMachine", apiIntro)
 }
 
 func hookPage(root string) (string, error) {
-	return kindPage(root, "machinedeletionhooks", "MachineDeletionHook", hookIntro)
+	return kindPage(root, "5spot.finos.org_machinedeletionhooks", "MachineDeletionHook", hookIntro)
 }
 
-func kindPage(root, plural, title, intro string) (string, error) {
-	path := "config/crd/bases/5spot.finos.org_" + plural + ".yaml"
+const balancerIntro = `Group ` + "`exp.5spot.finos.org`, version `v1alpha1`, kind `LoadBalancer`" + `, namespaced. Alpha: it
+needs the feature gate ` + "`NodeDetach`" + `, and may change with any release; see [load balancers](../load-balancers.md).`
+
+func balancerPage(root string) (string, error) {
+	return kindPage(root, "exp.5spot.finos.org_loadbalancers", "LoadBalancer", balancerIntro)
+}
+
+const attachmentIntro = `Group ` + "`exp.5spot.finos.org`, version `v1alpha1`, kind `NodeAttachment`" + `, namespaced. The manager
+makes and deletes it; its spec is what 5-Spot gives back to a Node. Alpha, see [load balancers](../load-balancers.md).`
+
+func attachmentPage(root string) (string, error) {
+	return kindPage(root, "exp.5spot.finos.org_nodeattachments", "NodeAttachment", attachmentIntro)
+}
+
+func kindPage(root, definition, title, intro string) (string, error) {
+	path := "config/crd/bases/" + definition + ".yaml"
 	b, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // the path is ours
 	if err != nil {
 		return "", err

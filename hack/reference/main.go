@@ -17,12 +17,14 @@ import (
 type page func(root string) (string, error)
 
 var pages = map[string]page{
-	"api.md":           apiPage,
-	"deletionhooks.md": hookPage,
-	"flags.md":         flagsPage,
-	"metrics.md":       metricsPage,
-	"reasons.md":       reasonsPage,
-	variableFile:       variablePage,
+	"api.md":             apiPage,
+	"deletionhooks.md":   hookPage,
+	"loadbalancers.md":   balancerPage,
+	"nodeattachments.md": attachmentPage,
+	"flags.md":           flagsPage,
+	"metrics.md":         metricsPage,
+	"reasons.md":         reasonsPage,
+	variableFile:         variablePage,
 }
 
 func main() {

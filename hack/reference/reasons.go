@@ -40,7 +40,11 @@ func reasonsPage(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return renderReasons(names, types, node)
+	tried, err := constantsOf(filepath.Join(root, "exp/api/v1alpha1/names.go"))
+	if err != nil {
+		return "", err
+	}
+	return renderReasons(slices.Concat(names, tried), types, node)
 }
 
 // A table of constants.

@@ -87,7 +87,7 @@ func TestOthersDrainANode(t *testing.T) {
 	cordon(true)
 	s.wantState("box-0", "drain")
 	s.must(await.Object(s.step(), s.Workload, node, func() error {
-		if node.Annotations[expv1.DetachingAnnotation] != "true" {
+		if node.Annotations[expv1.NodeDetachingAnnotation] != "true" {
 			return fmt.Errorf("annotations %v", node.Annotations)
 		}
 		return nil
@@ -96,7 +96,7 @@ func TestOthersDrainANode(t *testing.T) {
 	s.wantState("box-0", "ready")
 	s.wantNoAttachment()
 	s.must(s.Workload.Get(s.step(), client.ObjectKeyFromObject(node), node))
-	if node.Spec.Unschedulable || node.Annotations[expv1.DetachingAnnotation] != "false" {
+	if node.Spec.Unschedulable || node.Annotations[expv1.NodeDetachingAnnotation] != "false" {
 		t.Errorf("Node %+v, annotations %v", node.Spec, node.Annotations)
 	}
 }

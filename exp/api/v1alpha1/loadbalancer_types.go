@@ -113,10 +113,11 @@ type HAProxyBalancer struct {
 
 // AWSAccess is how AWS is reached.
 type AWSAccess struct {
-	// region is the region of the load balancers.
+	// region is the region of the load balancers, such as eu-central-1.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]+(-[a-z0-9]+)*$`
 	Region string `json:"region,omitempty"`
 
 	// endpoint is the address of the service, such as that of a VPC endpoint. Empty is
@@ -152,19 +153,15 @@ type ClassicELBBalancer struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=255
 	Names []string `json:"names,omitempty"`
+
+	// waitSeconds is how long connections of an instance go on that was taken out: the
+	// timeout of the load balancer's connection draining. Nobody can see when they end.
+	// +optional
+	// +kubebuilder:default=120
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	WaitSeconds *int32 `json:"waitSeconds,omitempty"`
 }
-
-// ReachableCondition says whether the load balancer answered when it was last asked. Nobody
-// asks it while no Node leaves or comes back.
-const ReachableCondition = "Reachable"
-
-// Reasons of ReachableCondition.
-const (
-	// AnsweredReason is that of a load balancer that answered.
-	AnsweredReason = "Answered"
-	// NoAnswerReason is that of one that did not, or said no.
-	NoAnswerReason = "NoAnswer"
-)
 
 // LoadBalancerStatus is what is known of a load balancer.
 type LoadBalancerStatus struct {

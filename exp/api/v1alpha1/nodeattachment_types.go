@@ -7,25 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// NodeBeingDetachedCondition says whether a Node is out of load balancers, or on its way.
-const NodeBeingDetachedCondition = "NodeBeingDetached"
-
-// Reasons of NodeBeingDetachedCondition.
-const (
-	// DetachingReason is that of a Node that still has connections.
-	DetachingReason = "Detaching"
-	// DetachedReason is that of a Node that is out of all load balancers.
-	DetachedReason = "Detached"
-	// HeldByFloorReason is that of a Node that stays in a pool because too few others are
-	// in it.
-	HeldByFloorReason = "HeldByFloor"
-	// LoadBalancerUnknownReason is that of a Node of which a load balancer does not say
-	// whether it is a member.
-	LoadBalancerUnknownReason = "LoadBalancerUnknown"
-	// AttachingReason is that of a Node that is being put back.
-	AttachingReason = "Attaching"
-)
-
 // NodeAttachmentSpec is what 5-Spot took from a Node, and gives back. It is written before
 // it is taken, so that nothing is lost with the manager.
 type NodeAttachmentSpec struct {
@@ -105,6 +86,16 @@ type Membership struct {
 	// lasts says that the place is there also while the Node is not.
 	// +optional
 	Lasts bool `json:"lasts,omitempty"`
+
+	// since is when 5-Spot took it.
+	// +optional
+	Since metav1.Time `json:"since,omitempty,omitzero"`
+}
+
+// Same reports whether two are the same place, whenever they were taken.
+func (m Membership) Same(other Membership) bool {
+	m.Since, other.Since = metav1.Time{}, metav1.Time{}
+	return m == other
 }
 
 // MembershipStatus is what a load balancer says of a place.

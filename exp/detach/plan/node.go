@@ -69,6 +69,8 @@ type Node struct {
 	Asks string
 	// Marked says that the Node says of itself that it is out.
 	Marked bool
+	// Stopped says that we have stopped its pods in order, and that they stay away.
+	Stopped bool
 	// Machine is what becomes of its machine.
 	Machine Machine
 }
@@ -118,6 +120,8 @@ type Record struct {
 type Decision struct {
 	// Cordon and Uncordon say what to do with the Node.
 	Cordon, Uncordon bool
+	// Resume lets pods come to the Node again that were stopped.
+	Resume bool
 	// Mark and Unmark have the Node say whether it is out.
 	Mark, Unmark bool
 	// Write says that the Record is written, with Trigger and the UID of the Node, if there
@@ -177,7 +181,7 @@ func out(n Node, r Record, trigger Trigger) Decision {
 
 // in is for a Node that is to be in.
 func in(n Node, r Record) Decision {
-	d := Decision{Uncordon: n.CordonedByUs, Unmark: n.Marked}
+	d := Decision{Uncordon: n.CordonedByUs, Unmark: n.Marked, Resume: n.Stopped && n.Machine == Stays}
 	if !r.Exists {
 		return d
 	}

@@ -84,6 +84,7 @@ func TestWhatIsDoneAboutANode(t *testing.T) {
 		"PlacesOpen":  {"A place is still to be given back.", runs, at(plan.Record{UID: "n1", Places: 1}), false, plan.Decision{}},
 		"AllBack":     {"Nothing is left.", runs, at(plan.Record{UID: "n1"}), false, plan.Decision{Delete: true}},
 		"LeftCordon":  {"A crash left it.", with(func(n *plan.Node) { n.Unschedulable, n.CordonedByUs = true, true }), plan.Record{}, false, plan.Decision{Uncordon: true}},
+		"Resumes":     {"Its departure was withdrawn.", with(func(n *plan.Node) { n.Stopped = true }), plan.Record{}, true, plan.Decision{Resume: true}},
 		"Gone":        {"What lasts waits for it.", plan.Node{Known: true}, out, false, plan.Decision{Write: true, Trigger: plan.Gone, Forget: true}},
 		"GoneAlready": {"Once.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{Trigger: plan.Gone}},
 		"GoneForGood": {"Nothing waits for it.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Departure, Places: 1}), false, plan.Decision{Delete: true}},

@@ -20,6 +20,8 @@ type Member struct {
 	Status balancer.Status
 	// Taken says that it is on record that we took the place, or are about to.
 	Taken bool
+	// TakenAt is when; zero if we did not.
+	TakenAt time.Time
 	// Out says that the Node is to be out, since when, and that it does not wait for others.
 	Out    bool
 	Since  time.Time

@@ -67,7 +67,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(t.Context()), w.node) })
 	w.d = leaving.Departing{
 		Machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "box-machine", UID: "m1"}, Spec: clusterv1.MachineSpec{ClusterName: "lab"}},
-		Node: w.node.Name, Phase: hooksv1.BeforeTermination, Began: noon,
+		Node:    w.node.Name, Phase: hooksv1.BeforeTermination, Began: noon,
 	}
 	return w
 }
