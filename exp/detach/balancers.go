@@ -140,15 +140,16 @@ func (r *BalancerReconciler) reconcile(ctx context.Context, lb *expv1.LoadBalanc
 	calls, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	driver, err := r.Drivers.For(lb)
-	if err != nil {
-		o.failed = err
-	} else {
+	if err == nil {
 		o.every, o.volatile = driver.Every(), driver.Volatile()
-		o.failed = o.look(calls, driver)
+		err = o.look(calls, driver)
 	}
+	o.failed = err
 	o.decide()
-	if err := r.act(ctx, calls, o, driver); err != nil {
-		return 0, err
+	if o.failed == nil {
+		if err := r.act(ctx, calls, o, driver); err != nil {
+			return 0, err
+		}
 	}
 	if err := r.report(ctx, o); err != nil {
 		return 0, err
@@ -232,16 +233,8 @@ func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 		if !s.out || s.asked || s.attachment.Spec.Trigger == string(plan.Gone) {
 			continue
 		}
-		spec := s.attachment.Spec
-		found, err := driver.Discover(ctx, balancer.Node{Name: spec.NodeName, ProviderID: spec.ProviderID, Addresses: spec.Addresses})
-		if err != nil && len(found) == 0 {
+		if err := o.discover(ctx, driver, s); err != nil {
 			return err
-		}
-		s.asked, o.trouble = err == nil, errors.Join(o.trouble, err)
-		for _, m := range found {
-			if !slices.ContainsFunc(s.members, func(known plan.Member) bool { return known.Place == m }) {
-				s.add(placeOf(o.lb.Name, m), false)
-			}
 		}
 	}
 	var places []balancer.Membership
@@ -270,6 +263,22 @@ func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 	return nil
 }
 
+// discover finds the places of a Node. What was found in part counts, and is looked for again.
+func (o *round) discover(ctx context.Context, driver balancer.Driver, s *seat) error {
+	spec := s.attachment.Spec
+	found, err := driver.Discover(ctx, balancer.Node{Name: spec.NodeName, ProviderID: spec.ProviderID, Addresses: spec.Addresses})
+	if err != nil && len(found) == 0 {
+		return err
+	}
+	s.asked, o.trouble = err == nil, errors.Join(o.trouble, err)
+	for _, m := range found {
+		if !slices.ContainsFunc(s.members, func(known plan.Member) bool { return known.Place == m }) {
+			s.add(placeOf(o.lb.Name, m), false)
+		}
+	}
+	return nil
+}
+
 // decide says what to do about all members. Nothing is done about what is not known.
 func (o *round) decide() {
 	var all []plan.Member
@@ -289,9 +298,6 @@ func (o *round) decide() {
 // act records what is taken, takes and gives back, and takes off the record what its Node
 // has again.
 func (r *BalancerReconciler) act(ctx, calls context.Context, o *round, driver balancer.Driver) error {
-	if o.failed != nil {
-		return nil
-	}
 	for _, s := range o.nodes {
 		if err := r.record(ctx, o, s); err != nil {
 			return err

@@ -177,6 +177,7 @@ func summary(a *expv1.NodeAttachment) metav1.Condition {
 			reason = expv1.LoadBalancerUnknownReason
 		case expv1.PhasePending, expv1.PhaseDraining:
 			reason = expv1.DetachingReason
+		case expv1.PhaseDetached, expv1.PhaseAttaching:
 		}
 		if p.Message != "" {
 			notes = append(notes, p.Name+": "+p.Message)

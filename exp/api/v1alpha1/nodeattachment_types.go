@@ -93,9 +93,9 @@ type Membership struct {
 }
 
 // Same reports whether two are the same place, whenever they were taken.
-func (m Membership) Same(other Membership) bool {
-	m.Since, other.Since = metav1.Time{}, metav1.Time{}
-	return m == other
+func (m *Membership) Same(other Membership) bool {
+	other.Since = m.Since
+	return *m == other
 }
 
 // MembershipStatus is what a load balancer says of a place.
