@@ -249,7 +249,8 @@ func (s *scope) machineReady() metav1.Condition {
 }
 
 // mirrored is what Cluster API says of the Machine: while it is being deleted, what the
-// deletion waits for, which names the pods that block a drain.
+// deletion waits for, which names the pods that block a drain. Where that is our own hook,
+// what we wait for says more.
 func (s *scope) mirrored() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.MachineReadyCondition, Status: metav1.ConditionFalse}
 	m := s.children.Machine
@@ -264,6 +265,11 @@ func (s *scope) mirrored() metav1.Condition {
 	source := conditions.Get(m, clusterv1.ReadyCondition)
 	if deleting := conditions.Get(m, clusterv1.MachineDeletingCondition); deleting != nil && deleting.Status == metav1.ConditionTrue {
 		c.Reason, c.Message = deleting.Reason, deleting.Message
+		ours := conditions.Get(m, v1alpha1.ReadyToLeaveCondition)
+		atHook := c.Reason == clusterv1.MachineDeletingWaitingForPreDrainHookReason || c.Reason == clusterv1.MachineDeletingWaitingForPreTerminateHookReason
+		if atHook && ours != nil && ours.Status == metav1.ConditionFalse {
+			c.Message = ours.Message
+		}
 		return c
 	}
 	switch {

@@ -152,6 +152,37 @@ func TestADepartureThatWasRefusedIsNoneOfTheNext(t *testing.T) {
 	}
 }
 
+// TestWhatHoldsADepartureIsShown has Cluster API wait at our hook, where a load balancer is
+// waited for.
+func TestWhatHoldsADepartureIsShown(t *testing.T) {
+	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "10m" })
+	w.running()
+	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
+	w.settle()
+	m, _ := w.machine()
+	w.report(m, clusterv1.MachineDeletingCondition, metav1.ConditionTrue, clusterv1.MachineDeletingWaitingForPreDrainHookReason, "Waiting for pre-drain hooks to succeed")
+	w.settle()
+	for _, tc := range []struct {
+		status metav1.ConditionStatus
+		says   string
+		want   string
+	}{
+		{metav1.ConditionFalse, "load balancer edge: web/ws-1 has 3 connections", "load balancer edge: web/ws-1 has 3 connections"},
+		{metav1.ConditionTrue, "load balancer edge missed its deadline", "Waiting for pre-drain hooks to succeed"},
+	} {
+		m, _ = w.machine()
+		w.report(m, v1alpha1.ReadyToLeaveCondition, tc.status, v1alpha1.WaitingForExtensionReason, tc.says)
+		w.settle()
+		w.clock.SetTime(w.clock.Now().Add(time.Minute)) // Progress is reported when it can be read.
+		w.settle()
+		for _, c := range []string{v1alpha1.ReadyCondition, v1alpha1.MachineReadyCondition} {
+			if got := conditions.GetMessage(w.sm, c); !strings.Contains(got, tc.want) {
+				t.Errorf("%s: %q, want %q in it", c, got, tc.want)
+			}
+		}
+	}
+}
+
 func TestDepartureIsBounded(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "10m" })
 	w.running()
