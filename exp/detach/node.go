@@ -93,13 +93,10 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err != nil || s == nil {
 		return ctrl.Result{}, err
 	}
-	now := r.Clock.Now()
-	if s.attachment != nil {
-		if wait := r.fresh.Hold(req, s.attachment.ResourceVersion, now); wait > 0 {
-			return ctrl.Result{RequeueAfter: wait}, nil
-		}
+	now, before := r.Clock.Now(), versionOf(s.attachment)
+	if wait := r.fresh.Hold(req, before, now); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	before := versionOf(s.attachment)
 	err = r.act(ctx, s, plan.Decide(s.facts(r.Clock.Now), s.record(), s.balanced, r.Taints))
 	r.fresh.Wrote(req, before, versionOf(s.attachment))
 	if workload.NotConnected(err) {
@@ -108,6 +105,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	return r.fresh.Meet(req, now, client.IgnoreNotFound(err))
 }
 
+// versionOf is that of a NodeAttachment, empty if there is none.
 func versionOf(a *expv1.NodeAttachment) string {
 	if a == nil {
 		return ""
