@@ -32,8 +32,8 @@ import (
 )
 
 const (
-	// patience bounds all that a load balancer is asked in one round.
-	patience = 15 * time.Second
+	// patience bounds all that a load balancer is asked in one round, and all that it is told.
+	patience = 10 * time.Second
 	// retry is when one that did not answer is asked again, and later when it asked us to slow
 	// down.
 	retry, later = 5 * time.Second, 30 * time.Second
@@ -94,6 +94,9 @@ type seat struct {
 	out, asked bool
 	// closing says that the LoadBalancer is being deleted: all places are given back.
 	closing bool
+	// failed is why nobody knows how it fares although the load balancer answers, and unwritten
+	// why its record could not be written: nothing is done about it in this round.
+	failed, unwritten error
 	// members are its places. steps says what to do about each.
 	members []plan.Member
 	steps   []plan.Step
@@ -137,21 +140,14 @@ func (r *BalancerReconciler) reconcile(ctx context.Context, lb *expv1.LoadBalanc
 	if err := r.keep(ctx, lb); err != nil {
 		return 0, err
 	}
-	calls, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	driver, err := r.Drivers.For(lb)
 	if err == nil {
 		o.every, o.volatile = driver.Every(), driver.Volatile()
-		err = o.look(calls, driver)
+		err = o.look(ctx, driver)
 	}
 	o.failed = err
 	o.decide()
-	if o.failed == nil {
-		if err := r.act(ctx, calls, o, driver); err != nil {
-			return 0, err
-		}
-	}
-	if err := r.report(ctx, o); err != nil {
+	if err := errors.Join(r.act(ctx, o, driver), r.report(ctx, o)); err != nil {
 		return 0, err
 	}
 	return o.again(), nil
@@ -229,6 +225,8 @@ func (s *seat) add(m expv1.Membership, taken bool) {
 
 // look asks the load balancer where Nodes are members, and how they fare.
 func (o *round) look(ctx context.Context, driver balancer.Driver) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	for _, s := range o.nodes {
 		if !s.out || s.asked || s.attachment.Spec.Trigger == string(plan.Gone) {
 			continue
@@ -267,7 +265,11 @@ func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 func (o *round) discover(ctx context.Context, driver balancer.Driver, s *seat) error {
 	spec := s.attachment.Spec
 	found, err := driver.Discover(ctx, balancer.Node{Name: spec.NodeName, ProviderID: spec.ProviderID, Addresses: spec.Addresses})
-	if err != nil && len(found) == 0 {
+	switch {
+	case errors.Is(err, balancer.ErrNameless):
+		s.failed = err
+		return nil
+	case err != nil && len(found) == 0:
 		return err
 	}
 	s.asked, o.trouble = err == nil, errors.Join(o.trouble, err)
@@ -296,34 +298,63 @@ func (o *round) decide() {
 }
 
 // act records what is taken, takes and gives back, and takes off the record what its Node
-// has again.
-func (r *BalancerReconciler) act(ctx, calls context.Context, o *round, driver balancer.Driver) error {
+// has again. What fails for one Node keeps no other.
+func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.Driver) error {
+	if o.failed != nil {
+		return nil
+	}
+	var errs []error
 	for _, s := range o.nodes {
-		if err := r.record(ctx, o, s); err != nil {
-			return err
+		switch err := r.record(ctx, o, s); {
+		case apierrors.IsInvalid(err): // It has more places than can be written down.
+			s.failed, s.steps = err, make([]plan.Step, len(s.members))
+		case err != nil:
+			s.unwritten = err
+			errs = append(errs, err)
 		}
 	}
 	for what, do := range map[plan.Act]func(context.Context, []balancer.Membership) error{plan.Drain: driver.Drain, plan.Restore: driver.Restore} {
-		places := o.places(what)
-		if len(places) == 0 {
-			continue
+		if err := r.have(ctx, o, what, do); err != nil {
+			errs = append(errs, err)
 		}
-		if err := r.Actuate.For(r.intent(o, string(what))).Permit(ctx, o.lb); err != nil {
-			return err
-		}
-		if err := do(calls, places); err != nil {
-			o.failed = err
-			continue
-		}
-		ctrl.LoggerFrom(ctx).Info("Told load balancer", "what", what, "places", places)
 	}
+	return errors.Join(errs...)
+}
+
+// have has the load balancer do something. If it does not, nobody knows for how many of the
+// places it did.
+func (r *BalancerReconciler) have(ctx context.Context, o *round, what plan.Act, do func(context.Context, []balancer.Membership) error) error {
+	places := o.places(what)
+	if len(places) == 0 {
+		return nil
+	}
+	if err := r.Actuate.For(r.intent(o, string(what))).Permit(ctx, o.lb); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := do(ctx, places); err != nil {
+		o.trouble = errors.Join(o.trouble, err)
+		for _, s := range o.nodes {
+			if s.does(what) {
+				s.failed = err
+			}
+		}
+		return nil
+	}
+	ctrl.LoggerFrom(ctx).Info("Told load balancer", "what", what, "places", places)
 	return nil
+}
+
+// does reports whether something is to be done about a place of the Node.
+func (s *seat) does(what plan.Act) bool {
+	return s.unwritten == nil && slices.ContainsFunc(s.steps, func(step plan.Step) bool { return step.Act == what })
 }
 
 func (o *round) places(what plan.Act) (places []balancer.Membership) {
 	for _, s := range o.nodes {
 		for i, step := range s.steps {
-			if step.Act == what {
+			if step.Act == what && s.unwritten == nil {
 				places = append(places, s.members[i].Place)
 			}
 		}
@@ -408,6 +439,8 @@ func (o *round) again() (again time.Duration) {
 			sooner(later)
 		case o.failed != nil, o.trouble != nil:
 			sooner(max(o.every, retry))
+		case s.failed != nil: // It is for its Node to change.
+			sooner(settled)
 		case p == expv1.PhaseDetached && o.volatile:
 			sooner(volatile)
 		case p == expv1.PhaseDetached, s.disabled():
@@ -421,11 +454,18 @@ func (o *round) again() (again time.Duration) {
 
 // report says on each NodeAttachment how far it is, and on the LoadBalancer whether it answers.
 func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
+	var errs []error
 	for _, s := range o.nodes {
+		if s.unwritten != nil {
+			continue
+		}
 		before := s.attachment.DeepCopy()
 		s.report(o)
-		if err := r.Actuate.PatchStatus(ctx, s.attachment, before); err != nil {
-			return err
+		switch err := r.Actuate.PatchStatus(ctx, s.attachment, before); {
+		case apierrors.IsInvalid(err): // The others are not to wait for a back-off.
+			ctrl.LoggerFrom(ctx).Error(err, "Reporting on Node", "Node", s.attachment.Spec.NodeName)
+		case err != nil:
+			errs = append(errs, err)
 		}
 	}
 	before := o.lb.DeepCopy()
@@ -435,8 +475,8 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 	}
 	conditions.Set(o.lb, c)
 	if err := r.Actuate.PatchStatus(ctx, o.lb, before); err != nil {
-		return err
+		return errors.Join(append(errs, err)...)
 	}
 	r.tell(o, conditions.Get(before, expv1.ReachableCondition), c)
-	return nil
+	return errors.Join(errs...)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
@@ -269,4 +270,55 @@ func TestASilentLoadBalancerIsTold(t *testing.T) {
 			t.Errorf("got %+v", c)
 		}
 	})
+}
+
+// TestWhatFailsForOneNodeKeepsNoOther has the load balancer, or the API server, say no about ws-1.
+func TestWhatFailsForOneNodeKeepsNoOther(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fails func(*world)
+		says  string
+	}{
+		"Nameless": {func(w *world) {
+			m := w.machine("ws-1")
+			m.Status.Addresses = nil
+			w.must(w.Status().Update(w.Context(), m))
+			n := w.node("ws-1")
+			n.Status.Addresses = nil
+			w.must(w.Status().Update(w.Context(), n))
+		}, "edge: node ws-1 has no address: nothing is known by which the load balancer could know the Node"},
+		"Refused":   {func(w *world) { w.edge.servers["ws-1"].refuses = true }, "edge: permission denied"},
+		"Unwritten": {func(w *world) { w.refuses = detach.AttachmentName("lab", "ws-1") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.edge.servers["ws-2"].connections = 3
+				w.edge.servers["other"] = &server{address: "192.0.2.9"}
+				w.edge.servers["another"] = &server{address: "192.0.2.10"}
+				tc.fails(w)
+				w.edit("ws-1", cordon)
+				w.edit("ws-2", cordon)
+				for range 6 {
+					w.turn()
+				}
+				if !w.edge.servers["ws-2"].drains {
+					t.Error("ws-2 is not taken out")
+				}
+				if c := conditions.Get(w.attachment("ws-2"), expv1.NodeBeingDetachedCondition); c == nil || c.Reason != expv1.DetachingReason || c.Message != "edge: web/ws-2 has 3 connections" {
+					t.Errorf("of ws-2 it says %+v", c)
+				}
+				if tc.says != "" {
+					if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c == nil || c.Reason != expv1.LoadBalancerUnknownReason || c.Message != tc.says {
+						t.Errorf("of ws-1 it says %+v", c)
+					}
+				}
+				w.edit("ws-2", uncordon)
+				for range 6 {
+					w.turn()
+				}
+				if w.edge.servers["ws-2"].drains || w.attachment("ws-2") != nil {
+					t.Errorf("ws-2 is not put back: %+v", w.attachment("ws-2"))
+				}
+			})
+		})
+	}
 }

@@ -3,6 +3,7 @@
 package detach
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ func (s *seat) phase(o *round) expv1.AttachmentPhase {
 	switch {
 	case !s.out && !s.owed():
 		return ""
-	case o.failed != nil:
+	case o.failed != nil, s.failed != nil:
 		return expv1.PhaseUnknown
 	case !s.out:
 		return expv1.PhaseAttaching
@@ -106,8 +107,8 @@ func (s *seat) states(lb string) (states []expv1.MembershipStatus) {
 
 // message says what is waited for, member by member.
 func (s *seat) message(phase expv1.AttachmentPhase, o *round) string {
-	if o.failed != nil {
-		return o.failed.Error()
+	if err := cmp.Or(o.failed, s.failed); err != nil {
+		return err.Error()
 	}
 	if phase == expv1.PhaseDetached {
 		return ""

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,13 +62,18 @@ type world struct {
 	// and late says that it is the answer that is lost.
 	fails int
 	late  bool
+	// refuses is the name of an object that the API server takes no patch of.
+	refuses string
 	// made is how many objects they made.
 	made int
 	// lost is true while the workload cluster does not answer.
 	lost bool
 }
 
-var errCrash = errors.New("the connection broke")
+var (
+	errCrash   = errors.New("the connection broke")
+	errInvalid = apierrors.NewInvalid(expv1.GroupVersion.WithKind("NodeAttachment").GroupKind(), "", nil)
+)
 
 func newWorld(t tester) *world {
 	t.Helper()
@@ -139,6 +145,9 @@ func (w *world) recorded() client.WithWatch {
 			return errCrash
 		}
 		w.fails--
+		if strings.HasPrefix(verb, "patch") && obj.GetName() == w.refuses {
+			return errInvalid
+		}
 		err := send()
 		if err == nil {
 			w.writes = append(w.writes, fmt.Sprintf("%s %T %s", verb, obj, obj.GetName()))
@@ -211,7 +220,7 @@ func (w *world) turn() (busy bool) {
 
 func (w *world) allow(err error) {
 	w.Helper()
-	if err != nil && !errors.Is(err, errCrash) && !errors.Is(err, errDown) && !apierrors.IsConflict(err) {
+	if err != nil && !errors.Is(err, errCrash) && !errors.Is(err, errDown) && !errors.Is(err, errInvalid) && !apierrors.IsConflict(err) {
 		w.Fatalf("reconciling: %v", err)
 	}
 }
@@ -348,16 +357,24 @@ type edge struct {
 type server struct {
 	address         string
 	drains, blocked bool
-	connections     int64
+	// refuses says that it cannot be told anything.
+	refuses     bool
+	connections int64
 }
 
-var errDown = errors.New("connection refused")
+var (
+	errDown    = errors.New("connection refused")
+	errRefused = errors.New("permission denied")
+)
 
 func newEdge() *edge { return &edge{servers: map[string]*server{}} }
 
 func (e *edge) Discover(_ context.Context, node balancer.Node) (found []balancer.Membership, err error) {
 	if e.asked++; e.down {
 		return nil, errDown
+	}
+	if len(node.Addresses) == 0 {
+		return nil, fmt.Errorf("node %s has no address: %w", node.Name, balancer.ErrNameless)
 	}
 	for name, s := range e.servers {
 		if slices.Contains(node.Addresses, s.address) {
@@ -406,16 +423,20 @@ func (e *edge) Restore(_ context.Context, places []balancer.Membership) error {
 	return e.tell(places, false)
 }
 
-func (e *edge) tell(places []balancer.Membership, drains bool) error {
+func (e *edge) tell(places []balancer.Membership, drains bool) (err error) {
 	if e.told++; e.down {
 		return errDown
 	}
 	for _, p := range places {
-		if s := e.servers[p.Member]; s != nil && !s.blocked {
+		switch s := e.servers[p.Member]; {
+		case s == nil, s.blocked:
+		case s.refuses:
+			err = errRefused
+		default:
 			s.drains = drains
 		}
 	}
-	return nil
+	return err
 }
 
 func (e *edge) For(*expv1.LoadBalancer) (balancer.Driver, error) { return e, nil }

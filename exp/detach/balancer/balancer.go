@@ -16,6 +16,10 @@ import (
 // of the load balancer, and nothing is wrong with it.
 var ErrThrottled = errors.New("the load balancer asks us to slow down")
 
+// ErrNameless is the error of Discover for a Node of which nothing is known by which the load
+// balancer could know it. Nothing is wrong with the load balancer, nor with other Nodes.
+var ErrNameless = errors.New("nothing is known by which the load balancer could know the Node")
+
 // A Node is how load balancers know a Node.
 type Node struct {
 	// Name is that of the Node.

@@ -100,7 +100,7 @@ func addresses(node balancer.Node) ([]netip.Addr, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("node %q has no IP address by which HAProxy could know it", node.Name)
+		return nil, fmt.Errorf("node %q has no IP address: %w", node.Name, balancer.ErrNameless)
 	}
 	return all, nil
 }
