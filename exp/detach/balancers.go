@@ -92,7 +92,8 @@ type seat struct {
 	attachment *expv1.NodeAttachment
 	// out says that it is to be out, and asked that it is known where it is a member.
 	out, asked bool
-	// closing says that the LoadBalancer is being deleted: all places are given back.
+	// closing says that the LoadBalancer is being deleted, or nobody expects the Node any more:
+	// all places are given back.
 	closing bool
 	// failed is why nobody knows how it fares although the load balancer answers, and unwritten
 	// why its record could not be written: nothing is done about it in this round.
@@ -183,7 +184,7 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 
 // seatOf returns nil for a Node that the load balancer has nothing to do with.
 func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
-	s := &seat{attachment: a, closing: !lb.DeletionTimestamp.IsZero()}
+	s := &seat{attachment: a, closing: !lb.DeletionTimestamp.IsZero() || givenUp(a)}
 	s.out = a.Spec.Trigger != "" && !s.closing && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
 	for _, m := range a.Spec.Memberships {
 		if m.LoadBalancer == lb.Name {
@@ -203,6 +204,12 @@ func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
 		return nil
 	}
 	return s
+}
+
+// givenUp reports whether somebody deletes the NodeAttachment of a Node that is gone: it does not
+// come back.
+func givenUp(a *expv1.NodeAttachment) bool {
+	return !a.DeletionTimestamp.IsZero() && a.Spec.Trigger == string(plan.Gone)
 }
 
 // progressOf is what was reported last, nil if nothing was.

@@ -322,3 +322,35 @@ func TestWhatFailsForOneNodeKeepsNoOther(t *testing.T) {
 		})
 	}
 }
+
+// TestANodeAttachmentCanBeDeleted has people give up a machine that never comes back.
+func TestANodeAttachmentCanBeDeleted(t *testing.T) {
+	for name, before := range map[string]func(*world){
+		"PutBack": func(*world) {},
+		"NoLoadBalancer": func(w *world) {
+			w.must(w.Delete(w.Context(), w.balancer()))
+			lb := w.balancer()
+			lb.Finalizers = nil
+			w.must(w.Update(w.Context(), lb))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.edit("ws-1", cordon)
+				w.settle()
+				w.vanish("ws-1")
+				w.must(w.Delete(w.Context(), w.node("ws-1")))
+				w.settle()
+				before(w)
+				w.must(w.Delete(w.Context(), w.attachment("ws-1")))
+				w.settle()
+				if a := w.attachment("ws-1"); a != nil {
+					t.Errorf("it is left: %+v", a.Spec)
+				}
+				if w.balancer() != nil && w.edge.servers["ws-1"].drains {
+					t.Error("its place is lost")
+				}
+			})
+		})
+	}
+}

@@ -77,8 +77,8 @@ type scope struct {
 	machine *clusterv1.Machine
 	// attachment is nil if there is none.
 	attachment *expv1.NodeAttachment
-	// balanced says that the Cluster has a LoadBalancer.
-	balanced bool
+	// balancers are the LoadBalancers of the Cluster.
+	balancers []expv1.LoadBalancer
 }
 
 // requestFor is what is reconciled for a Node of a Cluster.
@@ -97,7 +97,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if wait := r.fresh.Hold(req, before, now); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	err = r.act(ctx, s, plan.Decide(s.facts(r.Clock.Now), s.record(), s.balanced, r.Taints))
+	err = r.act(ctx, s, plan.Decide(s.facts(r.Clock.Now), s.record(), len(staying(s.balancers)) > 0, r.Taints))
 	r.fresh.Wrote(req, before, versionOf(s.attachment))
 	if workload.NotConnected(err) {
 		err = nil // The connection wakes us.
@@ -132,11 +132,9 @@ func (r *NodeReconciler) observe(ctx context.Context, key client.ObjectKey, node
 	if r.WatchFilter != "" && !labels.HasWatchLabel(s.cluster, r.WatchFilter) {
 		return nil, nil
 	}
-	balancers, err := balancersOf(ctx, r.Reader, key)
-	if err != nil {
+	if s.balancers, err = balancersOf(ctx, r.Reader, key); err != nil {
 		return nil, err
 	}
-	s.balanced = len(balancers) > 0
 	return s, r.observeNode(ctx, s, key)
 }
 
@@ -244,26 +242,33 @@ func AttachmentName(cluster, node string) string {
 	return strings.TrimRight(name[:240], ".-") + "-" + hex.EncodeToString(sum[:6])
 }
 
-// balancersOf returns the LoadBalancers of a Cluster that are not being deleted.
+// balancersOf returns the LoadBalancers of a Cluster.
 func balancersOf(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]expv1.LoadBalancer, error) {
 	list := &expv1.LoadBalancerList{}
 	if err := reader.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing LoadBalancers: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(b expv1.LoadBalancer) bool {
-		return b.Spec.ClusterName != cluster.Name || !b.DeletionTimestamp.IsZero()
-	}), nil
+	return slices.DeleteFunc(list.Items, func(b expv1.LoadBalancer) bool { return b.Spec.ClusterName != cluster.Name }), nil
 }
 
-// record is what was written about the Node before.
+// staying are those that are not being deleted.
+func staying(balancers []expv1.LoadBalancer) []expv1.LoadBalancer {
+	return slices.DeleteFunc(slices.Clone(balancers), func(b expv1.LoadBalancer) bool { return !b.DeletionTimestamp.IsZero() })
+}
+
+// record is what was written about the Node before. A LoadBalancer may be restored later than a
+// NodeAttachment: that it is not there counts only if somebody deletes the NodeAttachment, too.
 func (s *scope) record() (r plan.Record) {
 	a := s.attachment
 	if a == nil {
 		return r
 	}
-	r = plan.Record{Exists: true, UID: string(a.Spec.NodeUID), Trigger: plan.Trigger(a.Spec.Trigger), Places: len(a.Spec.Memberships)}
+	r = plan.Record{Exists: true, UID: string(a.Spec.NodeUID), Trigger: plan.Trigger(a.Spec.Trigger)}
 	for _, m := range a.Spec.Memberships {
-		if m.Lasts {
+		if !a.DeletionTimestamp.IsZero() && !slices.ContainsFunc(s.balancers, func(b expv1.LoadBalancer) bool { return b.Name == m.LoadBalancer }) {
+			continue
+		}
+		if r.Places++; m.Lasts {
 			r.Lasting++
 		}
 	}

@@ -28,7 +28,7 @@ type Step struct {
 // Concerns implements leaving.Step.
 func (s Step) Concerns(ctx context.Context, m *clusterv1.Machine) (bool, error) {
 	balancers, err := balancersOf(ctx, s.Reader, clusterOf(m))
-	return len(balancers) > 0 && m.Status.NodeRef.IsDefined(), err
+	return len(staying(balancers)) > 0 && m.Status.NodeRef.IsDefined(), err
 }
 
 // Forget implements leaving.Step. Nothing is kept.
@@ -51,7 +51,8 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 	if err != nil {
 		return v, err
 	}
-	controlPlane, notes := labelled(d.Machine), []string(nil)
+	balancers = staying(balancers)
+	controlPlane, notes := labelled(d.Machine) || a != nil && a.Spec.ControlPlane, []string(nil)
 	for i := range balancers {
 		if lb := &balancers[i]; lb.Spec.ControlPlane || !controlPlane {
 			if note := wait(&v, lb, a, d.Began, now); note != "" {

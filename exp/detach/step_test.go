@@ -23,6 +23,8 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		a.Status.LoadBalancers = []expv1.BalancerProgress{{Name: "edge", Phase: phase, Message: message}}
 		return a
 	}
+	master := progress(expv1.PhasePending, "")
+	master.Spec.ControlPlane, master.Status.LoadBalancers = true, nil
 	attaching := progress(expv1.PhaseAttaching, "web/ws-1 is being put back")
 	attaching.Spec.Trigger = ""
 	for name, tc := range map[string]struct {
@@ -57,6 +59,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 				m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
 			},
 		},
+		"ControlPlaneNode": {reason: "Only its Node says so, and nobody takes that out.", attachment: master},
 		"ControlPlaneToo": {
 			reason: "Somebody asks for them.", holds: true, note: "load balancer edge: not asked yet",
 			change: func(lb *expv1.LoadBalancer, m *clusterv1.Machine) {
