@@ -259,10 +259,12 @@ func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 	default:
 		return fmt.Errorf("asked for %d members, it answered for %d", len(places), len(statuses))
 	}
-	o.trouble = errors.Join(o.trouble, err)
+	o.trouble = join(o.trouble, err)
 	for _, s := range o.nodes {
 		for i := range s.members {
-			s.members[i].Status, statuses = statuses[0], statuses[1:]
+			if s.members[i].Status, statuses = statuses[0], statuses[1:]; s.members[i].Status.Partial {
+				s.failed = err
+			}
 		}
 	}
 	return nil
@@ -276,16 +278,29 @@ func (o *round) discover(ctx context.Context, driver balancer.Driver, s *seat) e
 	case errors.Is(err, balancer.ErrNameless):
 		s.failed = err
 		return nil
-	case err != nil && len(found) == 0:
+	case err != nil && len(found) == 0 && ctx.Err() != nil:
 		return err
+	case err != nil:
+		s.failed = err
 	}
-	s.asked, o.trouble = err == nil, errors.Join(o.trouble, err)
+	s.asked, o.trouble = err == nil, join(o.trouble, err)
 	for _, m := range found {
 		if !slices.ContainsFunc(s.members, func(known plan.Member) bool { return known.Place == m }) {
 			s.add(placeOf(o.lb.Name, m), false)
 		}
 	}
 	return nil
+}
+
+// join is errors.Join of those that say something new: a load balancer that does not answer says
+// the same each time.
+func join(errs ...error) (all error) {
+	for _, err := range errs {
+		if err != nil && (all == nil || all.Error() != err.Error()) {
+			all = errors.Join(all, err)
+		}
+	}
+	return all
 }
 
 // decide says what to do about all members. Nothing is done about what is not known.
@@ -341,7 +356,7 @@ func (r *BalancerReconciler) have(ctx context.Context, o *round, what plan.Act, 
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := do(ctx, places); err != nil {
-		o.trouble = errors.Join(o.trouble, err)
+		o.trouble = join(o.trouble, err)
 		for _, s := range o.nodes {
 			if s.does(what) {
 				s.failed = err
@@ -477,7 +492,7 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 	}
 	before := o.lb.DeepCopy()
 	c := metav1.Condition{Type: expv1.ReachableCondition, Status: metav1.ConditionTrue, Reason: expv1.AnsweredReason}
-	if err := errors.Join(o.failed, o.trouble); err != nil {
+	if err := join(o.failed, o.trouble); err != nil {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, expv1.NoAnswerReason, clip.Message(err.Error())
 	}
 	conditions.Set(o.lb, c)

@@ -354,3 +354,31 @@ func TestANodeAttachmentCanBeDeleted(t *testing.T) {
 		})
 	}
 }
+
+// TestHalfALoadBalancerIsTold has one of two processes not answer: the other one is told, and the
+// record stays until both have said that the Node is back.
+func TestHalfALoadBalancerIsTold(t *testing.T) {
+	inWorld(t, func(w *world) {
+		turns := func() {
+			for range 4 {
+				w.turn()
+			}
+		}
+		w.edge.half = true
+		w.edit("ws-1", cordon)
+		turns()
+		if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); !w.edge.servers["ws-1"].drains || c.Reason != expv1.LoadBalancerUnknownReason || c.Message != "edge: connection refused" {
+			t.Errorf("drains %v, condition %+v", w.edge.servers["ws-1"].drains, c)
+		}
+		w.edit("ws-1", uncordon)
+		turns()
+		if a := w.attachment("ws-1"); w.edge.servers["ws-1"].drains || a == nil || len(a.Spec.Memberships) != 1 {
+			t.Errorf("drains %v, attachment %+v", w.edge.servers["ws-1"].drains, a)
+		}
+		w.edge.half = false
+		w.settle()
+		if a := w.attachment("ws-1"); a != nil {
+			t.Errorf("it is left: %+v", a)
+		}
+	})
+}

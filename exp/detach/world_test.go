@@ -349,6 +349,8 @@ func (w *world) cluster(change func(*clusterv1.Cluster)) {
 type edge struct {
 	servers map[string]*server
 	down    bool
+	// half says that one of its two processes does not answer.
+	half bool
 	// told is how often it was told something, and asked how often anything was asked.
 	told, asked int
 }
@@ -381,7 +383,15 @@ func (e *edge) Discover(_ context.Context, node balancer.Node) (found []balancer
 			found = append(found, balancer.Membership{Pool: "web", Member: name, Lasts: true})
 		}
 	}
-	return found, nil
+	return found, e.partly()
+}
+
+// partly is the error of the process that does not answer.
+func (e *edge) partly() error {
+	if e.half {
+		return errDown
+	}
+	return nil
 }
 
 func (e *edge) Status(_ context.Context, places []balancer.Membership) (statuses []balancer.Status, err error) {
@@ -395,9 +405,11 @@ func (e *edge) Status(_ context.Context, places []balancer.Membership) (statuses
 				others++
 			}
 		}
-		statuses = append(statuses, e.servers[p.Member].status(others))
+		s := e.servers[p.Member].status(others)
+		s.Partial = e.half
+		statuses = append(statuses, s)
 	}
-	return statuses, nil
+	return statuses, e.partly()
 }
 
 func (s *server) status(others int) balancer.Status {
@@ -436,7 +448,7 @@ func (e *edge) tell(places []balancer.Membership, drains bool) (err error) {
 			s.drains = drains
 		}
 	}
-	return err
+	return errors.Join(err, e.partly())
 }
 
 func (e *edge) For(*expv1.LoadBalancer) (balancer.Driver, error) { return e, nil }

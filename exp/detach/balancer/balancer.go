@@ -70,6 +70,9 @@ type Status struct {
 	State State
 	// Connections is how many the member has; nil if the load balancer does not count them.
 	Connections *int64
+	// Partial says that a part of the load balancer did not answer, and may treat the member
+	// otherwise.
+	Partial bool
 	// Others is how many other members of the pool get new connections; nil if that is not
 	// known.
 	Others *int
@@ -78,9 +81,11 @@ type Status struct {
 // A Driver speaks to one load balancer. Every call is idempotent, bounded by its context,
 // and safe for concurrent use. What cannot be read is an error, never an empty answer.
 type Driver interface {
-	// Discover returns every place of a Node in the load balancer, whatever its State.
+	// Discover returns every place of a Node in the load balancer, whatever its State. With an
+	// error it returns those in the parts that answered.
 	Discover(ctx context.Context, node Node) ([]Membership, error)
-	// Status returns the Status of each membership, in their order.
+	// Status returns the Status of each membership, in their order. With an error it returns
+	// what is known from those parts that answered, or nothing.
 	Status(ctx context.Context, memberships []Membership) ([]Status, error)
 	// Drain has the memberships get no new connections. Those that they have stay. One
 	// that is Absent or Disabled is left alone.

@@ -76,9 +76,6 @@ func (d *Driver) Discover(ctx context.Context, node balancer.Node) ([]balancer.M
 		return nil, err
 	}
 	all, err := each(d.endpoints, func(e endpoint) ([]server, error) { return d.searched(ctx, e) })
-	if err != nil {
-		return nil, err
-	}
 	places := map[place]balancer.Membership{}
 	for _, s := range slices.Concat(all...) {
 		if _, known := places[s.place]; !known && slices.Contains(own, s.address) {
@@ -87,7 +84,7 @@ func (d *Driver) Discover(ctx context.Context, node balancer.Node) ([]balancer.M
 	}
 	return slices.SortedFunc(maps.Values(places), func(a, b balancer.Membership) int {
 		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Member, b.Member))
-	}), nil
+	}), err
 }
 
 // addresses are the IP addresses of a Node. Without one nobody can say what it is a member
@@ -123,14 +120,15 @@ func (d *Driver) searched(ctx context.Context, e endpoint) ([]server, error) {
 // new connections if it gets them from one, and has those of all.
 func (d *Driver) Status(ctx context.Context, memberships []balancer.Membership) ([]balancer.Status, error) {
 	all, err := each(d.endpoints, func(e endpoint) ([]server, error) { return e.counted(ctx) })
-	if err != nil {
+	if len(all) == 0 {
 		return nil, err
 	}
 	statuses := make([]balancer.Status, len(memberships))
 	for i, m := range memberships {
 		statuses[i] = status(place{m.Pool, m.Member}, all)
+		statuses[i].Partial = err != nil
 	}
-	return statuses, nil
+	return statuses, err
 }
 
 // Drain implements balancer.Driver.
@@ -165,7 +163,7 @@ func (d *Driver) set(ctx context.Context, memberships []balancer.Membership, sta
 }
 
 // each asks all endpoints at once, so that one which does not answer keeps no other
-// waiting. The answers are in the order of the endpoints, and count if there is no error.
+// waiting. It returns the answers of those that did, in the order of the endpoints.
 func each[T any](endpoints []endpoint, ask func(endpoint) (T, error)) ([]T, error) {
 	answers, errs := make([]T, len(endpoints)), make([]error, len(endpoints))
 	var wg sync.WaitGroup
@@ -173,7 +171,13 @@ func each[T any](endpoints []endpoint, ask func(endpoint) (T, error)) ([]T, erro
 		wg.Go(func() { answers[i], errs[i] = ask(e) })
 	}
 	wg.Wait()
-	return answers, errors.Join(errs...)
+	var answered []T
+	for i, err := range errs {
+		if err == nil {
+			answered = append(answered, answers[i])
+		}
+	}
+	return answered, errors.Join(errs...)
 }
 
 // status is the Status of a place, of which each process says something else.

@@ -315,6 +315,13 @@ func TestOneOfTwoIsGone(t *testing.T) {
 			t.Errorf("%s = %v, want an error with the endpoint and the command", verb, err)
 		}
 	}
+	statuses, _ := d.Status(t.Context(), m)
+	if len(statuses) != 1 || !statuses[0].Partial || statuses[0].State != balancer.Attached {
+		t.Errorf("the process that is there says %+v", statuses)
+	}
+	if found, _ := d.Discover(t.Context(), balancer.Node{Addresses: []string{"192.0.2.1"}}); len(found) != 1 {
+		t.Errorf("the process that is there knows %+v", found)
+	}
 	if !slices.Equal(f.sets, []string{"web/a state drain"}) {
 		t.Errorf("the process that is there was told %q", f.sets)
 	}

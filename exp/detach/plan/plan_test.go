@@ -130,6 +130,10 @@ func TestWhatIsDoneAboutAMember(t *testing.T) {
 		"DisabledIn":      {"Somebody else wants it out now; it may be drained behind that.", plan.Member{Taken: true, Status: in(balancer.Disabled)}, plan.Step{}},
 		"DisabledLast":    {"It is theirs now.", plan.Member{Taken: true, Closing: true, Status: in(balancer.Disabled)}, plan.Step{Act: plan.Release}},
 		"InUnknown":       {"It stays on record.", plan.Member{Taken: true, Status: in(balancer.Unknown)}, plan.Step{}},
+		"PartlyOut":       {"Those that answer are told.", plan.Member{Out: true, Status: balancer.Status{State: balancer.Attached, Others: new(1), Partial: true}}, plan.Step{Act: plan.Drain}},
+		"PartlyIn":        {"Those that answer are told.", plan.Member{Taken: true, Status: balancer.Status{State: balancer.Drained, Partial: true}}, plan.Step{Act: plan.Restore}},
+		"IsPartlyIn":      {"Another part may have it drain yet.", plan.Member{Taken: true, Status: balancer.Status{State: balancer.Attached, Others: new(1), Partial: true}}, plan.Step{}},
+		"PoolIsPartly":    {"It may be there.", plan.Member{Taken: true, Status: balancer.Status{State: balancer.Absent, Partial: true}}, plan.Step{}},
 		"NotOurs":         {"We did not take it.", plan.Member{Status: in(balancer.Drained)}, plan.Step{}},
 		"NodeIsGone":      {"Nobody is there to serve.", plan.Member{Taken: true, Gone: true, Status: in(balancer.Drained)}, plan.Step{}},
 	} {

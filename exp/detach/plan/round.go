@@ -99,17 +99,26 @@ func step(m Member, p *pool, floor int) Step {
 	}
 	switch m.Status.State {
 	case balancer.Attached, balancer.Absent:
-		return Step{Act: Release}
+		return m.release()
 	case balancer.Draining, balancer.Drained:
 		return Step{Act: Restore}
 	case balancer.Disabled: // What we did may show again when somebody enables it.
 		if m.Closing {
-			return Step{Act: Release}
+			return m.release()
 		}
 		return Step{}
 	default:
 		return Step{} // Nobody knows.
 	}
+}
+
+// release takes a Member off the record, unless a part of the load balancer did not answer,
+// which may have it drain yet.
+func (m Member) release() Step {
+	if m.Status.Partial {
+		return Step{}
+	}
+	return Step{Act: Release}
 }
 
 // A pool is how many of its members get new connections.
