@@ -3,6 +3,8 @@
 package detach_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -379,6 +381,30 @@ func TestHalfALoadBalancerIsTold(t *testing.T) {
 		w.settle()
 		if a := w.attachment("ws-1"); a != nil {
 			t.Errorf("it is left: %+v", a)
+		}
+	})
+}
+
+// TestANodeTakesNobodyElsesPlace has the kubelet of ws-1 name the address of ws-2, and more
+// addresses than can be written down. Its Machine has none.
+func TestANodeTakesNobodyElsesPlace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		m := w.machine("ws-1")
+		m.Status.Addresses = nil
+		w.must(w.Status().Update(w.Context(), m))
+		n := w.node("ws-1")
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.2"}, {Type: corev1.NodeInternalIP, Address: "no address"}}
+		for i := range 40 {
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprint("192.0.2.", 100+i)})
+		}
+		w.must(w.Status().Update(w.Context(), n))
+		w.edit("ws-1", cordon)
+		w.settle()
+		if w.edge.servers["ws-2"].drains {
+			t.Error("it has taken the place of ws-2")
+		}
+		if got := w.attachment("ws-1").Spec.Addresses; len(got) != 32 || slices.Contains(got, "192.0.2.2") || slices.Contains(got, "no address") {
+			t.Errorf("it is known by %v", got)
 		}
 	})
 }

@@ -3,6 +3,7 @@
 package detach
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
+
+// mostAddresses is how many addresses of a Node are written down.
+const mostAddresses = 32
 
 // facts is the border between Kubernetes and the decision about a Node.
 func (s *scope) facts(now func() time.Time) plan.Node {
@@ -66,20 +70,32 @@ func machineFacts(m *clusterv1.Machine, now time.Time) plan.Machine {
 }
 
 // identity is how load balancers know a Node. What its Machine says counts: a Node says of
-// itself what its owner wants, and would take another one's place.
-func identity(node *corev1.Node, m *clusterv1.Machine) (providerID string, addresses []string) {
-	if m == nil {
-		return node.Spec.ProviderID, nodeAddresses(node)
+// itself what its owner wants, and would take another one's place. Where its Machine says nothing,
+// it is not believed what the Machines of others say of theirs.
+func identity(node *corev1.Node, m *clusterv1.Machine, others []clusterv1.Machine) (providerID string, addresses []string) {
+	if m != nil {
+		providerID, addresses = m.Spec.ProviderID, machineAddresses(m)
+	} else if !slices.ContainsFunc(others, func(o clusterv1.Machine) bool { return o.Spec.ProviderID == node.Spec.ProviderID }) {
+		providerID = node.Spec.ProviderID
 	}
+	if len(addresses) == 0 {
+		addresses = nodeAddresses(node)
+		for i := range others {
+			theirs := machineAddresses(&others[i])
+			addresses = slices.DeleteFunc(addresses, func(a string) bool { return slices.Contains(theirs, a) })
+		}
+	}
+	return providerID, addresses[:min(len(addresses), mostAddresses)]
+}
+
+// machineAddresses returns the IP addresses of a Machine.
+func machineAddresses(m *clusterv1.Machine) (addresses []string) {
 	for _, a := range m.Status.Addresses {
 		if a.Type == clusterv1.MachineInternalIP || a.Type == clusterv1.MachineExternalIP {
 			addresses = append(addresses, a.Address)
 		}
 	}
-	if len(addresses) == 0 {
-		addresses = nodeAddresses(node)
-	}
-	return m.Spec.ProviderID, once(addresses)
+	return once(addresses)
 }
 
 // nodeAddresses returns the IP addresses of a Node.
@@ -92,7 +108,12 @@ func nodeAddresses(node *corev1.Node) (addresses []string) {
 	return once(addresses)
 }
 
+// once returns each IP address once. What is none names nobody.
 func once(addresses []string) []string {
+	addresses = slices.DeleteFunc(addresses, func(a string) bool {
+		address, err := netip.ParseAddr(a)
+		return err != nil || address.Zone() != ""
+	})
 	slices.Sort(addresses)
 	return slices.Compact(addresses)
 }

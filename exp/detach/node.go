@@ -356,8 +356,12 @@ func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) e
 		}}
 		a.Spec.ClusterName, a.Spec.NodeName = s.cluster.Name, s.name
 	}
+	others, err := r.others(ctx, s)
+	if err != nil {
+		return err
+	}
 	before := a.DeepCopy()
-	s.fill(a, d, metav1.NewTime(r.Clock.Now()))
+	s.fill(a, d, others, metav1.NewTime(r.Clock.Now()))
 	if news {
 		if err := action.Create(ctx, a); err != nil {
 			return err
@@ -370,8 +374,22 @@ func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) e
 	return nil
 }
 
+// others are the Machines of other Nodes of the Cluster.
+func (r *NodeReconciler) others(ctx context.Context, s *scope) ([]clusterv1.Machine, error) {
+	if s.node == nil || s.machine != nil && len(machineAddresses(s.machine)) > 0 {
+		return nil, nil
+	}
+	machines := &clusterv1.MachineList{}
+	if err := r.Reader.List(ctx, machines, client.InNamespace(s.cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing Machines: %w", err)
+	}
+	return slices.DeleteFunc(machines.Items, func(m clusterv1.Machine) bool {
+		return m.Spec.ClusterName != s.cluster.Name || !m.Status.NodeRef.IsDefined() || m.Status.NodeRef.Name == s.node.Name
+	}), nil
+}
+
 // fill writes a decision into the spec.
-func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) {
+func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, others []clusterv1.Machine, now metav1.Time) {
 	if d.Forget {
 		a.Spec.Memberships = slices.DeleteFunc(a.Spec.Memberships, func(m expv1.Membership) bool { return !m.Lasts })
 	}
@@ -385,7 +403,7 @@ func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) 
 		return
 	}
 	a.Spec.NodeUID = s.node.UID
-	a.Spec.ProviderID, a.Spec.Addresses = identity(s.node, s.machine)
+	a.Spec.ProviderID, a.Spec.Addresses = identity(s.node, s.machine, others)
 	_, a.Spec.ControlPlane = s.node.Labels[clusterv1.NodeRoleLabelPrefix+"/control-plane"]
 }
 
