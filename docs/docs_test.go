@@ -269,6 +269,15 @@ func TestDecisionsAreListed(t *testing.T) {
 	}
 }
 
+// TestExamplesAreCompiled compares programs with those that are compiled and run.
+func TestExamplesAreCompiled(t *testing.T) {
+	page := read(t, "docs/extensions.md")
+	_, program, _ := strings.Cut(read(t, "test/drainer/drainer.go"), "\n\n")
+	if got := blocks(page, "go"); !slices.Equal(got, []string{program}) {
+		t.Errorf("docs/extensions.md has programs %q, and test/drainer/drainer.go is\n%s", got, program)
+	}
+}
+
 func TestREADME(t *testing.T) {
 	readme := read(t, "README.md")
 	if lines := strings.Count(readme, "\n"); lines > 100 {
