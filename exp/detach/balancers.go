@@ -151,7 +151,10 @@ func (r *BalancerReconciler) reconcile(ctx context.Context, lb *expv1.LoadBalanc
 	if err := errors.Join(r.act(ctx, o, driver), r.report(ctx, o)); err != nil {
 		return 0, err
 	}
-	return o.again(), nil
+	if again = o.again(); again == 0 {
+		return 0, r.rest(ctx, o)
+	}
+	return again, nil
 }
 
 // observe returns nil where nothing may be done.
@@ -448,7 +451,7 @@ func (r *BalancerReconciler) rest(ctx context.Context, o *round) error {
 	return r.Actuate.PatchLocked(ctx, o.lb, before)
 }
 
-// again is when to look again; zero is when somebody wakes us.
+// again is when to look again; zero is when nobody's place is taken or to be taken.
 func (o *round) again() (again time.Duration) {
 	sooner := func(d time.Duration) {
 		if again == 0 || d < again {

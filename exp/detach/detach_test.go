@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
@@ -203,6 +205,24 @@ func TestALoadBalancerThatGoesGivesAllBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestALoadBalancerThatHasTakenNothingGoesAtOnce deletes one in which a Node that is out was no
+// member: nothing wakes anybody then.
+func TestALoadBalancerThatHasTakenNothingGoesAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		delete(w.edge.servers, "ws-1")
+		w.edit("ws-1", cordon)
+		w.settle()
+		lb := w.balancer()
+		w.must(w.Delete(w.Context(), lb))
+		w.edge.down = true
+		_, err := w.lbs.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(lb)})
+		w.must(err)
+		if lb := w.balancer(); lb != nil {
+			t.Errorf("it stays: finalizers %v", lb.Finalizers)
+		}
+	})
 }
 
 // TestAClusterThatGoesIsHeldByNobody deletes it while the load balancer is silent.

@@ -63,9 +63,9 @@ func (s *seat) owed() bool {
 	return false
 }
 
-// disabled reports whether all places that are to be given back are disabled by somebody else.
+// disabled reports whether places are to be given back, and somebody else has disabled all.
 func (s *seat) disabled() bool {
-	return !s.out && !slices.ContainsFunc(s.members, func(m plan.Member) bool { return m.Status.State != balancer.Disabled })
+	return !s.out && s.owed() && !slices.ContainsFunc(s.members, func(m plan.Member) bool { return m.Status.State != balancer.Disabled })
 }
 
 // report writes the status of a Node at one load balancer, and what all of them come to.
