@@ -278,6 +278,33 @@ func TestExamplesAreCompiled(t *testing.T) {
 	}
 }
 
+// TestCasesNameTests looks for the tests that the table of test/detach names.
+func TestCasesNameTests(t *testing.T) {
+	var tests strings.Builder
+	for _, pattern := range []string{"test/*/*_test.go", "exp/detach/*_test.go", "exp/detach/*/*_test.go"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tests.Write(text)
+		}
+	}
+	names := regexp.MustCompile(`\b[A-Z][a-z]*([A-Z][a-z]+){2,}\b`).FindAllString(read(t, "test/detach/doc.go"), -1)
+	if len(names) < 50 {
+		t.Errorf("only %d names", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(tests.String(), "func Test"+name+"(") {
+			t.Errorf("there is no Test%s", name)
+		}
+	}
+}
+
 func TestREADME(t *testing.T) {
 	readme := read(t, "README.md")
 	if lines := strings.Count(readme, "\n"); lines > 100 {

@@ -28,10 +28,7 @@ const (
 var node = balancer.Node{Name: "box", ProviderID: "aws:///eu-central-1a/" + mine, Addresses: []string{"10.0.0.7", "192.168.1.7", "2001:db8::7"}}
 
 func TestMain(m *testing.M) {
-	for name, value := range map[string]string{
-		"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true",
-		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
-	} {
+	for name, value := range awselb.Environment() {
 		_ = os.Setenv(name, value)
 	}
 	os.Exit(m.Run())

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,6 +24,15 @@ const Region = "eu-central-1"
 
 // credential is the scope for which a request must be signed.
 var credential = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=[^/]+/[0-9]{8}/` + Region + `/elasticloadbalancing/aws4_request, `)
+
+// Environment are the variables with which a program finds credentials that the service takes,
+// and looks for them nowhere else.
+func Environment() map[string]string {
+	return map[string]string{
+		"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
+	}
+}
 
 // Options are how the service behaves. The zero value of each is that of AWS, but for the
 // delay and the lag, which are none.

@@ -10,12 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 )
@@ -23,8 +21,10 @@ import (
 // TestNoClientIsHarmed has one of two machines leave on schedule with traffic on it. Without the
 // feature, clients are.
 func TestNoClientIsHarmed(t *testing.T) {
+	t.Parallel()
 	for name, balanced := range map[string]bool{"Balanced": true, "Alone": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t, map[bool]string{true: "balanced", false: "alone"}[balanced])
 			if balanced {
 				s.balance(nil)
@@ -60,6 +60,7 @@ func TestNoClientIsHarmed(t *testing.T) {
 
 // TestAMachineThatIsBackGetsItsPlace has it leave, and come back the next day.
 func TestAMachineThatIsBackGetsItsPlace(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "back")
 	s.balance(nil)
 	machine := s.machine(0)
@@ -76,6 +77,7 @@ func TestAMachineThatIsBackGetsItsPlace(t *testing.T) {
 
 // TestOthersDrainANode has kubectl cordon and uncordon one.
 func TestOthersDrainANode(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "others")
 	s.balance(nil)
 	node := s.Node(s.machines[0])
@@ -95,6 +97,9 @@ func TestOthersDrainANode(t *testing.T) {
 	cordon(false)
 	s.wantState("box-0", "ready")
 	s.wantNoAttachment()
+	for _, reason := range []string{expv1.DetachingReason, expv1.AttachingReason} {
+		s.waitEvent(s.lab.Key.Name+"."+node.Name, reason)
+	}
 	s.must(s.Workload.Get(s.step(), client.ObjectKeyFromObject(node), node))
 	if node.Spec.Unschedulable || node.Annotations[expv1.NodeDetachingAnnotation] != "false" {
 		t.Errorf("Node %+v, annotations %v", node.Spec, node.Annotations)
@@ -103,6 +108,7 @@ func TestOthersDrainANode(t *testing.T) {
 
 // TestTheLastMemberStays until the deadline, and people see why.
 func TestTheLastMemberStays(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "last")
 	s.balance(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 15 })
 	_, err := s.proxy.Ask(s.step(), "set server web/box-1 state maint")
@@ -122,6 +128,7 @@ func TestTheLastMemberStays(t *testing.T) {
 // TestAnEmergencyWaitsForNobody compares an owner's wait behind a load balancer that does not
 // answer with that of one without.
 func TestAnEmergencyWaitsForNobody(t *testing.T) {
+	t.Parallel()
 	took := map[bool][]time.Duration{}
 	s := newSite(t, "owner")
 	for range 3 {
@@ -137,13 +144,13 @@ func TestAnEmergencyWaitsForNobody(t *testing.T) {
 			node, infra := s.Node(s.machines[0]), s.Children(s.machines[0])[1]
 			begun := time.Now()
 			s.AskBack(node, "java")
-			s.must(await.Until(s.step(), func(ctx context.Context) error {
+			s.until(func(ctx context.Context) error {
 				err := s.Management.Get(ctx, client.ObjectKeyFromObject(infra), infra)
 				if err == nil && infra.GetDeletionTimestamp().IsZero() {
 					return errors.New("the owner waits")
 				}
 				return client.IgnoreNotFound(err)
-			}))
+			})
 			took[balanced] = append(took[balanced], time.Since(begun))
 			s.WaitPhase(s.machines[0], v1alpha1.PhaseDisabled, "")
 			if lb != nil {
@@ -159,7 +166,7 @@ func TestAnEmergencyWaitsForNobody(t *testing.T) {
 // busy waits until both servers have answered many.
 func (s *site) busy(c *crowd) {
 	s.Helper()
-	s.must(await.Until(s.step(), func(context.Context) error {
+	s.until(func(context.Context) error {
 		answers, _, _ := c.counts()
 		for _, server := range s.servers {
 			if answers[server.host] < 100 {
@@ -167,67 +174,5 @@ func (s *site) busy(c *crowd) {
 			}
 		}
 		return nil
-	}))
-}
-
-// machine is the Machine of the i-th ScheduledMachine.
-func (s *site) machine(i int) *clusterv1.Machine {
-	s.Helper()
-	m := &clusterv1.Machine{}
-	s.must(s.Management.Get(s.step(), client.ObjectKey{Namespace: "lab", Name: s.machines[i].Name + "-machine"}, m))
-	return m
-}
-
-// waitGone waits until a Machine is gone, and returns what it said last that it waited for.
-func (s *site) waitGone(m *clusterv1.Machine) (said string) {
-	s.Helper()
-	s.must(await.Until(s.step(), func(context.Context) error {
-		now := &clusterv1.Machine{}
-		if err := s.Management.Get(s.T.Context(), client.ObjectKeyFromObject(m), now); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		if now.UID != m.UID {
-			return nil
-		}
-		if c := conditions.Get(now, v1alpha1.ReadyToLeaveCondition); c != nil && c.Message != "" {
-			said = c.Message
-		}
-		return errors.New("the Machine is still there")
-	}))
-	return said
-}
-
-// wantState waits until HAProxy says so of a server.
-func (s *site) wantState(server, want string) {
-	s.Helper()
-	s.must(await.Until(s.step(), func(context.Context) error {
-		got, err := s.proxy.Ask(s.step(), "show servers state web")
-		if err != nil {
-			return err
-		}
-		// Bit 3 of the administrative state is a drain that somebody asked for.
-		for line := range strings.Lines(got) {
-			if fields := strings.Fields(line); len(fields) > 6 && fields[3] == server && (fields[6] == "8") == (want == "drain") {
-				return nil
-			}
-		}
-		return fmt.Errorf("server %s is to be %s: %q", server, want, got)
-	}))
-}
-
-// wantNoAttachment waits until nothing is left to be given back.
-func (s *site) wantNoAttachment() {
-	s.Helper()
-	s.must(await.Until(s.step(), func(context.Context) error {
-		list := &expv1.NodeAttachmentList{}
-		if err := s.Management.List(s.step(), list, client.InNamespace("lab")); err != nil {
-			return err
-		}
-		for i := range list.Items {
-			if list.Items[i].Spec.NodeName == s.machines[0].Name+"-machine" {
-				return fmt.Errorf("NodeAttachment %+v", list.Items[i])
-			}
-		}
-		return nil
-	}))
+	})
 }

@@ -2,4 +2,71 @@
 
 // Package detach answers one question: does a machine leave a real load balancer without harm
 // to its clients, and give back what it took?
+//
+// Each line is a case of the feature, and says which test covers it. Tests without a package
+// are of this one; D is exp/detach, and A, L, K and P are test/awselb, test/loadbalancer,
+// test/kubeproxy and exp/detach/podorder.
+//
+//	 50 a cordon takes a Node out    OthersDrainANode; D: ACordonedNodeIsTakenOutAndPutBack
+//	 51 the autoscaler's taint does  AnAutoscalerTaintsANode; D/plan: WhatTakesANodeOut
+//	 52 undone, it is put back       AnAutoscalerTaintsANode, OthersDrainANode
+//	 53 it is told once              AnAutoscalerTaintsANode
+//	 54 the Node is gone             TargetsDrainBeforePodsAreEvicted; D: APlaceWaitsForItsNode
+//	 55 known groups and names       A: ANodeLeavesAndComesBack, ANodeLeavesClassicLoadBalancers
+//	 56 a settled Node costs nothing D: ANodeThatRunsCostsNothing; A: NothingIsWrittenForNothing
+//	 57 a group made later is found  TargetsDrainBeforePodsAreEvicted; A: GroupsOfTheRegionAreFound
+//	 58 several ports of an address  AnAutoscalerTaintsANode; A: ANodeLeavesAndComesBack
+//	 59 each kind by itself          not here: there are no flags, and a LoadBalancer has one kind
+//	 60 an annotation asks for it    D/plan: WhatTakesANodeOut
+//	 61 the taint of a dedicated one D/plan: WhatTakesANodeOut
+//	 62 an old Node of a rollout     D/plan: WhatTakesANodeOut
+//	 63 a new Node                   D/plan: WhatTakesANodeOut
+//	 64 a control plane Node         D: ControlPlaneNodesStay
+//	 65 pods wait for the targets    TargetsDrainBeforePodsAreEvicted
+//	 66 connections go on            NoClientIsHarmed
+//	 67 pods are stopped in order    P: PodsAreStoppedInOrder, AGroupIsGoneBeforeTheNext
+//	 68 a pod without a number       DaemonSetsAreStoppedInOrder; P: WhoAsksForNothingIsNotWrittenTo
+//	 69 deletion, not eviction       P: PodsAreStoppedInOrder, for DaemonSets; nobody can ask for it
+//	 70 a pod's own grace period     P: PodsAreStoppedInOrder
+//	 71 DaemonSets after the drain   DaemonSetsAreStoppedInOrder
+//	 72 they do not come back        DaemonSetsAreStoppedInOrder; P: PodsDoNotComeBack
+//	 73 one that tolerates all does  P: PodsDoNotComeBack
+//	 74 a budget in a group          P: ABudgetHoldsItsPodOnly
+//	 75 a bad number                 P: ABadPriorityStopsNobodyElse
+//	 76 a pod of the same name       P: APodOfTheSameNameIsAnother, AClusterThatHangsHoldsNoWorker
+//	 77 no instance                  D/elb: InstanceID; A: TargetsAreFoundByAddress
+//	 78 the instance in a providerID D/elb: InstanceID
+//	 79 targets that are addresses   TargetsDrainBeforePodsAreEvicted; A: TargetsAreFoundByAddress
+//	 80 AWS throttles                A: TenTimesThrottled, AnAccountThatIsBusy
+//	 81 a group is deleted           A: AGroupIsDeletedOnTheWay
+//	 82 the rights of the docs       A: TheSevenActionsSuffice
+//	 83 it does not answer           ALoadBalancerThatDoesNotAnswer; D: ASilentLoadBalancerIsTold
+//	 84 HAProxy reloads              AMachineThatIsBackGetsItsPlace; L: Reload
+//	 85 a label that was there       D/nodemark: SomebodyElses
+//	 86 the leader dies              TheOtherReplicaGoesOn; D: WhatWasTakenIsGivenBack
+//	 87 the condition                TheLastMemberStays; D: ASilentLoadBalancerIsTold
+//	 88 events                       OthersDrainANode, ALoadBalancerThatDoesNotAnswer
+//	 89 a DaemonSet is rolled        not here: 5-Spot rolls none
+//	 90 managers share the Clusters  not here: the filter is Cluster API's own, as everywhere
+//	 91 hooks are there in time      controllers/machinehook
+//	 92 hooks nobody wants are gone  controllers/machinehook
+//	 93 the drain waits              AnOutageLetsNobodyGo; D: AMachineThatLeavesIsCordonedByUs
+//	 94 and begins after it          TargetsDrainBeforePodsAreEvicted
+//	 95 the deadline                 ALoadBalancerThatDoesNotAnswer; D: WhatAMachineWaitsFor
+//	 96 the Cluster goes             AClusterThatGoesWaitsForNoLoadBalancer
+//	 97 a Machine without a Node     D: WhomLoadBalancersConcern
+//	 98 a Machine without a drain    not here: Cluster API asks for the hook all the same
+//	 99 a Node that is not heard of  controllers/machinehook: decide
+//	100 a control plane Machine      not here: the plane has none; by default it stays, see 64
+//	101 rules for drains             not here: 5-Spot makes none
+//	102 the order of a drain         not here: it is Cluster API's
+//	103 a crash at every write       D: WhatWasTakenIsGivenBack
+//	104 two leave at once            TwoLeaveAtOnce
+//	105 the API server is away       AnOutageLetsNobodyGo
+//	106 an owner asks                AnEmergencyWaitsForNobody; D: AnOwnerWaitsForNoFloor
+//	107 the window closes            test/e2e; TargetsDrainBeforePodsAreEvicted
+//	108 the last member              TheLastMemberStays; D/plan: APoolKeepsItsFloor
+//
+// Besides, K asks kube-proxy's own health check, and AnExtensionDrivesALoadBalancer runs the
+// example of docs/extensions.md.
 package detach

@@ -7,27 +7,36 @@ import (
 	"os"
 	"testing"
 
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/awselb"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-var (
-	shared *system.System
-	lab    *plane.Workload
-)
+// abreast is how many tests run at once. Each has a control plane of its own, and waits most of
+// the time.
+const abreast = 3
+
+// managerArgs turn the feature on.
+var managerArgs = []string{"--feature-gates=NodeDetach=true"}
+
+var shared *system.System
 
 func TestMain(m *testing.M) {
+	ctrl.SetLogger(klog.Background())
 	o := system.Options{
 		Plane:       plane.Options{Management: plane.ClusterOptions{AuditBodies: system.JudgedInManagement}},
-		ManagerArgs: []string{"--feature-gates=NodeDetach=true"},
+		ManagerArgs: managerArgs,
 	}
-	os.Exit(system.Main(o, prepare, func() int { return max(m.Run(), shared.Judge(nil)) }))
-}
-
-func prepare(ctx context.Context, s *system.System) (err error) {
-	shared = s
-	if lab, err = s.NewWorkload(ctx, plane.WorkloadOptions{Namespace: "lab", Name: "lab", ClusterOptions: plane.ClusterOptions{AuditBodies: system.JudgedInWorkload}}); err != nil {
-		return err
+	for name, value := range awselb.Environment() {
+		_ = os.Setenv(name, value) // It is the manager's, too.
 	}
-	return lab.EnsureNamespace(ctx, "lab")
+	use := func(_ context.Context, s *system.System) error {
+		shared = s
+		return nil
+	}
+	run := func() int { return max(m.Run(), shared.Judge(nil)) }
+	os.Exit(plane.Parallel(abreast, func() int { return system.Main(o, use, run) }))
 }

@@ -5,23 +5,31 @@ package detach
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/haproxy"
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
@@ -32,27 +40,78 @@ const (
 	session = 4 * time.Second
 )
 
-// A site is two machines with a web server each, HAProxy in front of them, and its clients.
-type site struct {
+// A farm is a Cluster with a control plane of its own, and its machines: whoever looks at the
+// Nodes of a Cluster takes all for its own.
+type farm struct {
 	*testing.T
 	*specs.Cluster
-	proxy    *haproxy.Process
+	lab      *plane.Workload
 	machines []*v1alpha1.ScheduledMachine
-	servers  []*webServer
+	// addresses are those of the machines. Nobody else's machine may have them.
+	addresses []string
 }
 
-// newSite runs everything; name tells its machines from those of other tests.
+// farms is how many there are.
+var farms atomic.Int32
+
+// newFarm makes machines, and waits until they run.
+func newFarm(t *testing.T, name string, machines int) *farm {
+	t.Helper()
+	return newFarmOf(t, name, "127.0", machines, plane.ClusterOptions{NoScheduler: true})
+}
+
+// newFarmOf makes machines whose addresses begin so.
+func newFarmOf(t *testing.T, name, prefix string, machines int, o plane.ClusterOptions) *farm {
+	t.Helper()
+	f := &farm{T: t}
+	o.AuditBodies = system.JudgedInWorkload
+	lab, err := shared.NewWorkload(f.step(), plane.WorkloadOptions{Namespace: name, Name: name, ClusterOptions: o})
+	f.must(err)
+	f.must(lab.EnsureNamespace(f.step(), name))
+	f.lab = lab
+	f.Cluster = &specs.Cluster{
+		T: t, Management: shared.Management.Client, Workload: lab.Client, Namespace: name, Image: "work:1", Patience: patience,
+	}
+	t.Cleanup(f.close)
+	net := farms.Add(1)
+	for i := range machines {
+		address := fmt.Sprintf("%s.%d.%d", prefix, net, 11+i)
+		f.addresses = append(f.addresses, address)
+		sm := system.ScheduledMachine(lab, fmt.Sprintf("%s-%d", name, i), infrav1.PlaneMachineSpec{Address: address})
+		f.machines = append(f.machines, f.Start(sm))
+		t.Cleanup(func() { f.remove(sm) })
+	}
+	for _, sm := range f.machines {
+		f.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
+	}
+	return f
+}
+
+// close deletes the Cluster, and ends its control plane.
+func (f *farm) close() {
+	f.remove(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: f.lab.Key.Name}})
+	for _, p := range []*plane.Process{f.lab.Scheduler, f.lab.ControllerManager, f.lab.APIServer} {
+		if p != nil {
+			_ = p.Stop()
+		}
+	}
+}
+
+// A site is two machines with a web server each, HAProxy in front of them, and its clients.
+type site struct {
+	*farm
+	proxy   *haproxy.Process
+	servers []*webServer
+	// open are connections that clients keep.
+	open []net.Conn
+}
+
+// newSite runs everything.
 func newSite(t *testing.T, name string) *site {
 	t.Helper()
-	s := &site{T: t, Cluster: &specs.Cluster{T: t, Management: shared.Management.Client, Workload: lab.Client, Namespace: "lab", Patience: patience}}
-	for i := range 2 {
-		s.servers = append(s.servers, newWebServer(t, fmt.Sprintf("127.0.0.%d", 11+i)))
-		sm := system.ScheduledMachine(lab, fmt.Sprintf("%s-%d", name, i), infrav1.PlaneMachineSpec{Address: s.servers[i].host})
-		s.machines = append(s.machines, s.Start(sm))
-		t.Cleanup(func() { s.remove(sm) })
-	}
-	for i, sm := range s.machines {
-		s.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
+	s := &site{farm: newFarm(t, name, 2)}
+	for i, address := range s.addresses {
+		s.servers = append(s.servers, newWebServer(t, address))
 		s.serve(i)
 	}
 	proxy, err := haproxy.New()
@@ -88,7 +147,7 @@ func (s *site) serve(i int) {
 	s.Helper()
 	s.must(s.servers[i].start())
 	pod := s.RunPod(s.machines[i], fmt.Sprintf("%s-web", s.machines[i].Name), "web")
-	watcher, err := lab.Client.Watch(s.T.Context(), &corev1.PodList{}, client.InNamespace(pod.Namespace), client.MatchingLabels{"app": pod.Name})
+	watcher, err := s.Workload.Watch(s.Context(), &corev1.PodList{}, client.InNamespace(pod.Namespace), client.MatchingLabels{"app": pod.Name})
 	s.must(err)
 	go func() {
 		defer watcher.Stop()
@@ -104,41 +163,156 @@ func (s *site) serve(i int) {
 // balance tells 5-Spot of the load balancer.
 func (s *site) balance(change func(*expv1.LoadBalancer)) *expv1.LoadBalancer {
 	s.Helper()
-	lb := &expv1.LoadBalancer{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: s.machines[0].Name + "-edge"}}
-	lb.Spec.ClusterName = "lab"
-	lb.Spec.HAProxy = &expv1.HAProxyBalancer{Endpoints: []string{s.proxy.Unix}, Backends: []string{"web"}}
-	if change != nil {
-		change(lb)
-	}
-	s.must(s.Management.Create(s.step(), lb))
-	s.T.Cleanup(func() { s.remove(lb) })
+	return s.balanced(func(lb *expv1.LoadBalancer) {
+		lb.Spec.HAProxy = &expv1.HAProxyBalancer{Endpoints: []string{s.proxy.Unix}, Backends: []string{"web"}}
+		if change != nil {
+			change(lb)
+		}
+	})
+}
+
+// balanced tells 5-Spot of a load balancer.
+func (f *farm) balanced(describe func(*expv1.LoadBalancer)) *expv1.LoadBalancer {
+	f.Helper()
+	lb := &expv1.LoadBalancer{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "edge"}}
+	lb.Spec.ClusterName = f.lab.Key.Name
+	describe(lb)
+	f.must(f.Management.Create(f.step(), lb))
+	f.Cleanup(func() { f.remove(lb) })
 	return lb
 }
 
 // remove deletes an object after the test, and waits until it is gone.
-func (s *site) remove(obj client.Object) {
+func (f *farm) remove(obj client.Object) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := s.Management.Delete(ctx, obj); client.IgnoreNotFound(err) != nil {
-		s.Error(err)
+	if err := f.Management.Delete(ctx, obj); client.IgnoreNotFound(err) != nil {
+		f.Error(err)
 	}
-	if err := await.Gone(ctx, s.Management, obj); err != nil {
-		s.Error(err)
+	if err := await.Gone(ctx, f.Management, obj); err != nil {
+		f.Error(err)
 	}
 }
 
 // step is the time for one step.
-func (s *site) step() context.Context {
-	ctx, cancel := context.WithTimeout(s.T.Context(), patience)
-	s.T.Cleanup(cancel)
+func (f *farm) step() context.Context {
+	ctx, cancel := context.WithTimeout(f.Context(), patience)
+	f.Cleanup(cancel)
 	return ctx
 }
 
-func (s *site) must(err error) {
-	s.Helper()
+func (f *farm) must(err error) {
+	f.Helper()
 	if err != nil {
-		s.Fatal(err)
+		f.Fatal(err)
 	}
+}
+
+// until waits until cond returns nil.
+func (f *farm) until(cond func(context.Context) error) {
+	f.Helper()
+	f.must(await.Until(f.step(), cond))
+}
+
+// machine is the Machine of the i-th ScheduledMachine.
+func (f *farm) machine(i int) *clusterv1.Machine {
+	f.Helper()
+	m := &clusterv1.Machine{}
+	f.must(f.Management.Get(f.step(), client.ObjectKey{Namespace: f.Namespace, Name: f.machines[i].Name + "-machine"}, m))
+	return m
+}
+
+// waitGone waits until a Machine is gone, and returns all that it said that it waited for.
+func (f *farm) waitGone(m *clusterv1.Machine) string {
+	f.Helper()
+	var said []string
+	f.until(func(ctx context.Context) error {
+		now := &clusterv1.Machine{}
+		if err := f.Management.Get(ctx, client.ObjectKeyFromObject(m), now); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if now.UID != m.UID {
+			return nil
+		}
+		if c := conditions.Get(now, v1alpha1.ReadyToLeaveCondition); c != nil && c.Message != "" && !slices.Contains(said, c.Message) {
+			said = append(said, c.Message)
+		}
+		return errors.New("the Machine is still there")
+	})
+	return strings.Join(said, "\n")
+}
+
+// waitHeld waits until a Machine says that it does not leave yet, and why.
+func (f *farm) waitHeld(m *clusterv1.Machine, why string) {
+	f.Helper()
+	f.must(await.Object(f.step(), f.Management, m, func() error {
+		c := conditions.Get(m, v1alpha1.ReadyToLeaveCondition)
+		if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, why) {
+			return fmt.Errorf("it is not held by %q: %v", why, c)
+		}
+		return nil
+	}))
+}
+
+// waitEvent waits for an event about an object of that name.
+func (f *farm) waitEvent(name, reason string) {
+	f.Helper()
+	f.until(func(ctx context.Context) error {
+		events := &eventsv1.EventList{}
+		if err := f.Management.List(ctx, events, client.InNamespace(f.Namespace), client.MatchingFields{"regarding.name": name, "reason": reason}); err != nil {
+			return err
+		}
+		if len(events.Items) == 0 {
+			return fmt.Errorf("no event %s about %s", reason, name)
+		}
+		return nil
+	})
+}
+
+// wantNoAttachment waits until nothing of the first machine is left to be given back.
+func (f *farm) wantNoAttachment() {
+	f.Helper()
+	f.until(func(ctx context.Context) error {
+		list := &expv1.NodeAttachmentList{}
+		if err := f.Management.List(ctx, list, client.InNamespace(f.Namespace)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if list.Items[i].Spec.NodeName == f.machines[0].Name+"-machine" {
+				return fmt.Errorf("NodeAttachment %+v", list.Items[i])
+			}
+		}
+		return nil
+	})
+}
+
+// state is what HAProxy says of a server.
+func (s *site) state(ctx context.Context, server string) (string, error) {
+	got, err := s.proxy.Ask(ctx, "show servers state web")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(got) {
+		if fields := strings.Fields(line); len(fields) > 6 && fields[3] == server {
+			if fields[6] == "8" { // Bit 3 of the administrative state is a drain that somebody asked for.
+				return "drain", nil
+			}
+			return "ready", nil
+		}
+	}
+	return "", fmt.Errorf("no server %s: %q", server, got)
+}
+
+// wantState waits until HAProxy says so of a server.
+func (s *site) wantState(server, want string) {
+	s.Helper()
+	s.until(func(ctx context.Context) error {
+		got, err := s.state(ctx, server)
+		if err == nil && got != want {
+			err = fmt.Errorf("server %s is %s, not %s", server, got, want)
+		}
+		return err
+	})
 }
 
 // A webServer answers each line with its name.
@@ -232,7 +406,7 @@ type crowd struct {
 
 func (s *site) crowd(clients int) *crowd {
 	s.Helper()
-	ctx, stop := context.WithCancel(s.T.Context())
+	ctx, stop := context.WithCancel(s.Context())
 	c := &crowd{port: s.proxy.Port(0), stop: stop, answers: map[string]int{}, last: map[string]time.Time{}}
 	for i := range clients {
 		c.wait.Go(func() {
@@ -302,11 +476,7 @@ func (c *crowd) answered(server string) {
 func (c *crowd) counts() (answers map[string]int, refused, cut int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	answers = map[string]int{}
-	for server, n := range c.answers {
-		answers[server] = n
-	}
-	return answers, c.refused, c.cut
+	return maps.Clone(c.answers), c.refused, c.cut
 }
 
 // end has the clients go home.

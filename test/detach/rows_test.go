@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
+)
+
+// TestALoadBalancerThatDoesNotAnswer has a machine wait for its deadline, and another one for
+// nothing.
+func TestALoadBalancerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	f := newFarm(t, "silent", 2)
+	lb := f.mute(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 20 })
+	machine, begun := f.machine(0), time.Now()
+	f.SetSchedule(f.machines[0], specs.Closed())
+	said := f.waitGone(machine)
+	if took := time.Since(begun); took < 20*time.Second {
+		t.Errorf("it left after %v, before the deadline", took)
+	}
+	if want := "load balancer edge missed its deadline, spec.deadlineSeconds 20"; !strings.Contains(said, want) {
+		t.Errorf("it said %q, want %q", said, want)
+	}
+	f.waitEvent(lb.Name, expv1.NoAnswerReason)
+
+	f.must(f.Edit(lb, func() { lb.Spec.DeadlineSeconds, lb.Spec.FailurePolicy = 3600, v1alpha1.FailurePolicyIgnore }))
+	machine = f.machine(1)
+	f.SetSchedule(f.machines[1], specs.Closed())
+	if said, want := f.waitGone(machine), "load balancer edge failed and is ignored: "; !strings.Contains(said, want) {
+		t.Errorf("it said %q, want %q", said, want)
+	}
+}
+
+// TestAClusterThatGoesWaitsForNoLoadBalancer deletes one with a machine that waits for a load
+// balancer, and another one.
+func TestAClusterThatGoesWaitsForNoLoadBalancer(t *testing.T) {
+	t.Parallel()
+	f := newFarm(t, "going", 2)
+	lb := f.mute(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 3600 })
+	waits, stays := f.machine(0), f.machine(1)
+	f.SetSchedule(f.machines[0], specs.Closed())
+	f.waitHeld(waits, "load balancer edge: ")
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: f.lab.Key.Name}}
+	f.must(f.Management.Delete(f.step(), cluster))
+	f.waitGone(waits)
+	f.waitGone(stays)
+	f.must(await.Gone(f.step(), f.Management, cluster))
+	f.wantNoAttachment()
+	f.must(f.Management.Delete(f.step(), lb))
+	f.must(await.Gone(f.step(), f.Management, lb))
+}
+
+// TestTwoLeaveAtOnce has the load balancer keep one of its two members, whatever happens.
+func TestTwoLeaveAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "both")
+	s.balance(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 3600 })
+	var looks, empty int
+	ctx, stop := context.WithCancel(t.Context())
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+			first, err := s.state(ctx, "box-0")
+			second, err2 := s.state(ctx, "box-1")
+			if err != nil || err2 != nil {
+				continue
+			}
+			looks++
+			if first == "drain" && second == "drain" {
+				empty++
+			}
+		}
+	})
+	machines := []*clusterv1.Machine{s.machine(0), s.machine(1)}
+	for _, sm := range s.machines {
+		s.SetSchedule(sm, specs.Closed())
+	}
+	first := s.waitAnyGone(machines)
+	other := 1 - first
+	s.waitHeld(machines[other], " stays: only 0 other members get connections, and 1 must")
+	s.SetSchedule(s.machines[first], specs.Always())
+	s.WaitPhase(s.machines[first], v1alpha1.PhaseActive, metav1.ConditionTrue)
+	s.waitGone(machines[other])
+	s.wantState(fmt.Sprint("box-", first), "ready")
+	stop()
+	watch.Wait()
+	if looks < 100 || empty > 0 {
+		t.Errorf("of %d looks, %d found both servers out", looks, empty)
+	}
+}
+
+// waitAnyGone waits until one of the Machines is gone, and returns which.
+func (f *farm) waitAnyGone(machines []*clusterv1.Machine) (gone int) {
+	f.Helper()
+	f.until(func(ctx context.Context) error {
+		for i, m := range machines {
+			err := f.Management.Get(ctx, client.ObjectKeyFromObject(m), &clusterv1.Machine{})
+			if apierrors.IsNotFound(err) {
+				gone = i
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return errors.New("all Machines are there")
+	})
+	return gone
+}
+
+// TestAnOutageLetsNobodyGo has the API server of the workload cluster end while a client keeps
+// its connection to a server that drains.
+func TestAnOutageLetsNobodyGo(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "outage")
+	s.balance(nil)
+	ask := s.visit(0)
+	machine := s.machine(0)
+	s.SetSchedule(s.machines[0], specs.Closed())
+	s.waitHeld(machine, " has 1 connections")
+	s.must(s.lab.APIServer.Kill())
+	s.WaitCondition(s.machines[0], metav1.Condition{Type: v1alpha1.WorkloadClusterReachableCondition, Status: metav1.ConditionFalse, Reason: "NotConnected"})
+	s.must(s.Management.Get(s.step(), client.ObjectKeyFromObject(machine), machine))
+	if _, held := machine.Annotations[v1alpha1.PreDrainHookAnnotation]; !held {
+		t.Error("the Machine is not held any more")
+	}
+	s.wantState("box-0", "drain")
+	if err := ask(); err != nil {
+		t.Errorf("the client has lost its server: %v", err)
+	}
+	s.must(s.lab.APIServer.Start(s.step()))
+	s.waitHeld(machine, " has 1 connections")
+	if err := ask(); err != nil {
+		t.Errorf("the client has lost its server: %v", err)
+	}
+	s.hangUp()
+	s.waitGone(machine)
+}
+
+// visit opens a connection to the i-th server by way of the load balancer, and returns what asks
+// it something. hangUp closes it.
+func (s *site) visit(i int) (ask func() error) {
+	s.Helper()
+	for range s.servers {
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.proxy.Port(0)))
+		s.must(err)
+		answers := bufio.NewReader(conn)
+		var name string
+		ask := func() error {
+			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			_, err := io.WriteString(conn, "who?\n")
+			if err == nil {
+				name, err = answers.ReadString('\n')
+			}
+			return err
+		}
+		s.must(ask())
+		if strings.TrimSpace(name) == s.servers[i].host {
+			s.open = append(s.open, conn)
+			s.Cleanup(s.hangUp)
+			return ask
+		}
+		_ = conn.Close()
+	}
+	s.Fatalf("no connection came to %s", s.servers[i].host)
+	return nil
+}
+
+// hangUp closes the connections of visits.
+func (s *site) hangUp() {
+	for _, conn := range s.open {
+		_ = conn.Close()
+	}
+	s.open = nil
+}
+
+// mute tells 5-Spot of a HAProxy that takes connections, and never answers.
+func (f *farm) mute(change func(*expv1.LoadBalancer)) *expv1.LoadBalancer {
+	f.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	f.must(err)
+	f.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			f.Cleanup(func() { _ = conn.Close() })
+		}
+	}()
+	return f.balanced(func(lb *expv1.LoadBalancer) {
+		lb.Spec.HAProxy = &expv1.HAProxyBalancer{Endpoints: []string{"tcp://" + l.Addr().String()}}
+		change(lb)
+	})
+}
+
+// taint puts a taint on the Node of a machine, or takes it off, as an autoscaler does.
+func (f *farm) taint(i int, key string, on bool) {
+	f.Helper()
+	node := f.Node(f.machines[i])
+	before := node.DeepCopy()
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+	if on {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Value: "1700000000", Effect: corev1.TaintEffectNoSchedule})
+	}
+	f.must(f.Workload.Patch(f.step(), node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner("cluster-autoscaler")))
+}
