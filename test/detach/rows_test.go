@@ -135,7 +135,7 @@ func TestAnOutageLetsNobodyGo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "outage")
 	s.balance(nil)
-	ask := s.visit(0)
+	talk := s.talk(0)
 	machine := s.machine(0)
 	s.SetSchedule(s.machines[0], specs.Closed())
 	s.waitHeld(machine, " has 1 connections")
@@ -146,53 +146,77 @@ func TestAnOutageLetsNobodyGo(t *testing.T) {
 		t.Error("the Machine is not held any more")
 	}
 	s.wantState("box-0", "drain")
-	if err := ask(); err != nil {
-		t.Errorf("the client has lost its server: %v", err)
-	}
 	s.must(s.lab.APIServer.Start(s.step()))
+	s.WaitCondition(s.machines[0], metav1.Condition{Type: v1alpha1.WorkloadClusterReachableCondition, Status: metav1.ConditionTrue})
 	s.waitHeld(machine, " has 1 connections")
-	if err := ask(); err != nil {
+	if err := talk.end(); err != nil {
 		t.Errorf("the client has lost its server: %v", err)
 	}
-	s.hangUp()
 	s.waitGone(machine)
 }
 
-// visit opens a connection to the i-th server by way of the load balancer, and returns what asks
-// it something. hangUp closes it.
-func (s *site) visit(i int) (ask func() error) {
+// A talk is a connection that is never idle for long.
+type talk struct {
+	conn    net.Conn
+	answers *bufio.Reader
+	over    chan error
+	stop    context.CancelFunc
+}
+
+// talk opens a connection to the i-th server by way of the load balancer.
+func (s *site) talk(i int) *talk {
 	s.Helper()
 	for range s.servers {
 		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.proxy.Port(0)))
 		s.must(err)
-		answers := bufio.NewReader(conn)
-		var name string
-		ask := func() error {
-			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-			_, err := io.WriteString(conn, "who?\n")
-			if err == nil {
-				name, err = answers.ReadString('\n')
-			}
-			return err
+		s.Cleanup(func() { _ = conn.Close() })
+		ctx, stop := context.WithCancel(s.Context())
+		c := &talk{conn: conn, answers: bufio.NewReader(conn), over: make(chan error, 1), stop: stop}
+		name, err := c.ask()
+		s.must(err)
+		if name == s.servers[i].host {
+			go c.hold(ctx)
+			return c
 		}
-		s.must(ask())
-		if strings.TrimSpace(name) == s.servers[i].host {
-			s.open = append(s.open, conn)
-			s.Cleanup(s.hangUp)
-			return ask
-		}
+		stop()
 		_ = conn.Close()
 	}
 	s.Fatalf("no connection came to %s", s.servers[i].host)
 	return nil
 }
 
-// hangUp closes the connections of visits.
-func (s *site) hangUp() {
-	for _, conn := range s.open {
-		_ = conn.Close()
+// ask asks the server for its name.
+func (c *talk) ask() (name string, err error) {
+	_ = c.conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(c.conn, "who?\n"); err != nil {
+		return "", err
 	}
-	s.open = nil
+	name, err = c.answers.ReadString('\n')
+	return strings.TrimSpace(name), err
+}
+
+// hold asks every second.
+func (c *talk) hold(ctx context.Context) {
+	for {
+		if _, err := c.ask(); err != nil {
+			c.over <- err
+			return
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			c.over <- nil
+			return
+		}
+	}
+}
+
+// end closes the connection, and returns why it was lost before.
+func (c *talk) end() error {
+	c.stop()
+	err := <-c.over
+	_ = c.conn.Close()
+	return err
 }
 
 // mute tells 5-Spot of a HAProxy that takes connections, and never answers.

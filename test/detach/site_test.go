@@ -102,8 +102,6 @@ type site struct {
 	*farm
 	proxy   *haproxy.Process
 	servers []*webServer
-	// open are connections that clients keep.
-	open []net.Conn
 }
 
 // newSite runs everything.
