@@ -4,9 +4,12 @@ package detach
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -195,7 +198,7 @@ func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
 		}
 	}
 	p := progressOf(a, lb.Name)
-	s.asked = p != nil && p.Generation == lb.Generation
+	s.asked = current(p, lb, a)
 	if s.out && s.asked {
 		for _, m := range p.Members {
 			if !slices.ContainsFunc(a.Spec.Memberships, m.Same) {
@@ -213,6 +216,17 @@ func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
 // come back.
 func givenUp(a *expv1.NodeAttachment) bool {
 	return !a.DeletionTimestamp.IsZero() && a.Spec.Trigger == string(plan.Gone)
+}
+
+// current reports whether progress is of what the Node and the LoadBalancer are now.
+func current(p *expv1.BalancerProgress, lb *expv1.LoadBalancer, a *expv1.NodeAttachment) bool {
+	return p != nil && p.Generation == lb.Generation && p.LookedFor == lookedFor(a)
+}
+
+// lookedFor stands for why, and for which addresses, a Node is looked for.
+func lookedFor(a *expv1.NodeAttachment) string {
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{a.Spec.Trigger, string(a.Spec.NodeUID), a.Spec.ProviderID}, a.Spec.Addresses...), " ")))
+	return hex.EncodeToString(sum[:8])
 }
 
 // progressOf is what was reported last, nil if nothing was.
@@ -245,6 +259,11 @@ func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 			return err
 		}
 	}
+	return o.watch(ctx, driver)
+}
+
+// watch asks how all places fare.
+func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
 	var places []balancer.Membership
 	for _, s := range o.nodes {
 		for _, m := range s.members {
@@ -358,17 +377,23 @@ func (r *BalancerReconciler) have(ctx context.Context, o *round, what plan.Act, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := do(ctx, places); err != nil {
-		o.trouble = join(o.trouble, err)
-		for _, s := range o.nodes {
-			if s.does(what) {
-				s.failed = err
-			}
-		}
-		return nil
-	}
-	ctrl.LoggerFrom(ctx).Info("Told load balancer", "what", what, "places", places)
+	err := do(ctx, places)
+	o.refused(what, err)
+	ctrl.LoggerFrom(ctx).Info("Told load balancer", "what", what, "places", places, "err", err)
 	return nil
+}
+
+// refused notes that nobody knows how those fare about whom something was to be done.
+func (o *round) refused(what plan.Act, err error) {
+	if err == nil {
+		return
+	}
+	o.trouble = join(o.trouble, err)
+	for _, s := range o.nodes {
+		if s.does(what) {
+			s.failed = err
+		}
+	}
 }
 
 // does reports whether something is to be done about a place of the Node.
@@ -406,7 +431,7 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) erro
 		}
 	}
 	if acts && len(before.Spec.Memberships) == len(s.attachment.Spec.Memberships) {
-		return r.current(ctx, before)
+		return r.unchanged(ctx, before)
 	}
 	why := "Detach"
 	if !s.out {
@@ -415,8 +440,8 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) erro
 	return r.Actuate.For(r.intent(o, why)).PatchLocked(ctx, s.attachment, before)
 }
 
-// current returns a conflict for a NodeAttachment that has changed since it was read.
-func (r *BalancerReconciler) current(ctx context.Context, a *expv1.NodeAttachment) error {
+// unchanged returns a conflict for a NodeAttachment that has changed since it was read.
+func (r *BalancerReconciler) unchanged(ctx context.Context, a *expv1.NodeAttachment) error {
 	live := &expv1.NodeAttachment{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(a), live); err != nil {
 		return fmt.Errorf("reading NodeAttachment: %w", err)

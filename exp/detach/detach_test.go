@@ -103,8 +103,38 @@ func TestAPlaceIsKnownByItsAddress(t *testing.T) {
 		other.Name = "another"
 		w.create(other)
 		w.settle()
+		if !w.edge.servers["ws-1"].drains {
+			t.Error("a Node says of itself that it has the address, and gets the place")
+		}
+		w.join("ws-1", 3)
+		w.must(w.Delete(w.Context(), w.node("ws-1")))
+		w.rename("ws-1", "another")
+		w.settle()
 		if w.edge.servers["ws-1"].drains || w.attachment("ws-1") != nil {
 			t.Errorf("attachment %+v, server %+v", w.attachment("ws-1"), w.edge.servers["ws-1"])
+		}
+	})
+}
+
+// TestANewPlaceIsFound has somebody put a Node that is out into another pool before its machine
+// leaves, and another address come to it after that.
+func TestANewPlaceIsFound(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edit("ws-1", cordon)
+		w.settle()
+		w.edge.servers["late"] = &server{address: "192.0.2.1"}
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.settle()
+		if !w.edge.servers["late"].drains {
+			t.Error("it leaves with a place")
+		}
+		w.edge.servers["later"] = &server{address: "192.0.2.100"}
+		m := w.machine("ws-1")
+		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "192.0.2.100"})
+		w.must(w.Status().Update(w.Context(), m))
+		w.settle()
+		if !w.edge.servers["later"].drains {
+			t.Error("its new address is not looked for")
 		}
 	})
 }
@@ -425,6 +455,19 @@ func TestANodeTakesNobodyElsesPlace(t *testing.T) {
 		}
 		if got := w.attachment("ws-1").Spec.Addresses; len(got) != 32 || slices.Contains(got, "192.0.2.2") || slices.Contains(got, "no address") {
 			t.Errorf("it is known by %v", got)
+		}
+	})
+}
+
+// TestANodeOfTwoMachinesIsLeftAsItIs has another Machine name it in the middle of a departure.
+func TestANodeOfTwoMachinesIsLeftAsItIs(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.settle()
+		w.rename("ws-2", "ws-1")
+		w.settle()
+		if !w.node("ws-1").Spec.Unschedulable || !w.edge.servers["ws-1"].drains {
+			t.Errorf("Node %+v, server %+v", w.node("ws-1").Spec, w.edge.servers["ws-1"])
 		}
 	})
 }

@@ -19,3 +19,6 @@ func (r *NodeReconciler) WithoutWatches() *NodeReconciler {
 	r.nodes.Name, r.nodes.Cache = nodesWatch, r.ClusterCache
 	return r
 }
+
+// LookedFor is lookedFor, for tests.
+var LookedFor = lookedFor

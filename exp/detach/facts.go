@@ -5,6 +5,7 @@ package detach
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,7 @@ func (s *scope) facts(now func() time.Time) plan.Node {
 		return plan.Node{Known: s.known}
 	}
 	n := nodeFacts(s.node)
+	n.Identity = identityOf(s.providerID, s.addresses)
 	n.Known, n.Machine = s.known, machineFacts(s.machine, now())
 	return n
 }
@@ -86,6 +88,11 @@ func identity(node *corev1.Node, m *clusterv1.Machine, others []clusterv1.Machin
 		}
 	}
 	return providerID, addresses[:min(len(addresses), mostAddresses)]
+}
+
+// identityOf is an identity in one word, for comparisons.
+func identityOf(providerID string, addresses []string) string {
+	return strings.Join(append([]string{providerID}, addresses...), " ")
 }
 
 // machineAddresses returns the IP addresses of a Machine.

@@ -75,6 +75,9 @@ type scope struct {
 	node  *corev1.Node
 	// machine is nil if there is none.
 	machine *clusterv1.Machine
+	// providerID and addresses are how load balancers know the Node.
+	providerID string
+	addresses  []string
 	// attachment is nil if there is none.
 	attachment *expv1.NodeAttachment
 	// balancers are the LoadBalancers of the Cluster.
@@ -169,24 +172,29 @@ func (r *NodeReconciler) observeNode(ctx context.Context, s *scope, key client.O
 		return err
 	}
 	if s.node == nil && s.attachment != nil {
-		if s.node, err = successor(ctx, reader, s.attachment); err != nil {
+		if s.node, err = r.successor(ctx, reader, key, s.attachment); err != nil {
 			return err
 		}
 	}
 	s.known = true
-	return r.observeMachine(ctx, s, key)
+	if err := r.observeMachine(ctx, s, key); err != nil || s.node == nil {
+		return err
+	}
+	others, err := r.others(ctx, s)
+	s.providerID, s.addresses = identity(s.node, s.machine, others)
+	return err
 }
 
-// successor returns the Node that has an address of one that is gone: the same machine, under
-// another name.
-func successor(ctx context.Context, reader client.Reader, a *expv1.NodeAttachment) (*corev1.Node, error) {
-	nodes := &corev1.NodeList{}
-	if err := reader.List(ctx, nodes); err != nil {
-		return nil, fmt.Errorf("listing Nodes: %w", err)
+// successor returns the Node whose Machine has an address of one that is gone: the same machine,
+// under another name. What a Node says of itself is not enough to be given a place.
+func (r *NodeReconciler) successor(ctx context.Context, reader client.Reader, key client.ObjectKey, a *expv1.NodeAttachment) (*corev1.Node, error) {
+	machines := &clusterv1.MachineList{}
+	if err := r.Reader.List(ctx, machines, client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}); err != nil {
+		return nil, fmt.Errorf("listing Machines: %w", err)
 	}
-	for i := range nodes.Items {
-		if shares(nodeAddresses(&nodes.Items[i]), a.Spec.Addresses) {
-			return &nodes.Items[i], nil
+	for i := range machines.Items {
+		if m := &machines.Items[i]; m.Status.NodeRef.IsDefined() && shares(machineAddresses(m), a.Spec.Addresses) {
+			return workload.Node(ctx, reader, m.Status.NodeRef.Name)
 		}
 	}
 	return nil, nil
@@ -206,9 +214,10 @@ func (r *NodeReconciler) observeMachine(ctx context.Context, s *scope, key clien
 		return fmt.Errorf("listing Machines: %w", err)
 	}
 	all := slices.DeleteFunc(machines.Items, func(m clusterv1.Machine) bool { return m.Spec.ClusterName != key.Name || !fits(&m, s.node) })
-	if len(all) == 1 { // Of several that say so, none is believed.
+	if len(all) > 0 {
 		s.machine = &all[0]
 	}
+	s.known = s.known && len(all) <= 1 // Of several that say so, none is believed.
 	return nil
 }
 
@@ -263,7 +272,7 @@ func (s *scope) record() (r plan.Record) {
 	if a == nil {
 		return r
 	}
-	r = plan.Record{Exists: true, UID: string(a.Spec.NodeUID), Trigger: plan.Trigger(a.Spec.Trigger)}
+	r = plan.Record{Exists: true, UID: string(a.Spec.NodeUID), Trigger: plan.Trigger(a.Spec.Trigger), Identity: identityOf(a.Spec.ProviderID, a.Spec.Addresses)}
 	for _, m := range a.Spec.Memberships {
 		if !a.DeletionTimestamp.IsZero() && !slices.ContainsFunc(s.balancers, func(b expv1.LoadBalancer) bool { return b.Name == m.LoadBalancer }) {
 			continue
@@ -356,12 +365,8 @@ func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) e
 		}}
 		a.Spec.ClusterName, a.Spec.NodeName = s.cluster.Name, s.name
 	}
-	others, err := r.others(ctx, s)
-	if err != nil {
-		return err
-	}
 	before := a.DeepCopy()
-	s.fill(a, d, others, metav1.NewTime(r.Clock.Now()))
+	s.fill(a, d, metav1.NewTime(r.Clock.Now()))
 	if news {
 		if err := action.Create(ctx, a); err != nil {
 			return err
@@ -389,7 +394,7 @@ func (r *NodeReconciler) others(ctx context.Context, s *scope) ([]clusterv1.Mach
 }
 
 // fill writes a decision into the spec.
-func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, others []clusterv1.Machine, now metav1.Time) {
+func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) {
 	if d.Forget {
 		a.Spec.Memberships = slices.DeleteFunc(a.Spec.Memberships, func(m expv1.Membership) bool { return !m.Lasts })
 	}
@@ -403,7 +408,7 @@ func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, others []clusterv
 		return
 	}
 	a.Spec.NodeUID = s.node.UID
-	a.Spec.ProviderID, a.Spec.Addresses = identity(s.node, s.machine, others)
+	a.Spec.ProviderID, a.Spec.Addresses = s.providerID, s.addresses
 	_, a.Spec.ControlPlane = s.node.Labels[clusterv1.NodeRoleLabelPrefix+"/control-plane"]
 }
 

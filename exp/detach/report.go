@@ -76,7 +76,7 @@ func (s *seat) report(o *round) {
 	if phase := s.phase(o); phase != "" {
 		p := expv1.BalancerProgress{Name: name, Phase: phase, Members: s.states(name)}
 		if s.asked {
-			p.Generation = o.lb.Generation
+			p.Generation, p.LookedFor = o.lb.Generation, lookedFor(a)
 		}
 		p.Message = clip.Message(s.message(phase, o))
 		a.Status.LoadBalancers = append(a.Status.LoadBalancers, p)

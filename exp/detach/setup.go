@@ -39,7 +39,7 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 		Named("nodeattachment").
 		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment)).
 		Watches(&expv1.LoadBalancer{}, handler.EnqueueRequestsFromMapFunc(r.ofBalancer), builder.WithPredicates(comesOrGoes())).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine), builder.WithPredicates(leaves())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(leaves())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			builder.WithPredicates(predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), dies()))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("nodeattachment", r.ofCluster)).
@@ -102,12 +102,13 @@ func ofAttachment(_ context.Context, obj client.Object) []ctrl.Request {
 	return []ctrl.Request{requestFor(client.ObjectKey{Namespace: a.Namespace, Name: a.Spec.ClusterName}, a.Spec.NodeName)}
 }
 
-func ofMachine(_ context.Context, obj client.Object) []ctrl.Request {
+// ofMachine returns the Node of a Machine, and those that are gone whose address it has.
+func (r *NodeReconciler) ofMachine(ctx context.Context, obj client.Object) []ctrl.Request {
 	m, ok := obj.(*clusterv1.Machine)
 	if !ok || !m.Status.NodeRef.IsDefined() {
 		return nil
 	}
-	return []ctrl.Request{requestFor(clusterOf(m), m.Status.NodeRef.Name)}
+	return r.heirs(ctx, clusterOf(m), m.Status.NodeRef.Name, machineAddresses(m))
 }
 
 // ofBalancer returns all Nodes of the Cluster, and the Cluster, whose Nodes are watched from
@@ -152,19 +153,23 @@ func (r *NodeReconciler) all(ctx context.Context, cluster client.ObjectKey) []ct
 
 // ofNode returns the Node, and those that are gone whose address it has.
 func (r *NodeReconciler) ofNode(ctx context.Context, cluster client.ObjectKey, obj client.Object) []ctrl.Request {
-	found := []ctrl.Request{requestFor(cluster, obj.GetName())}
 	node, ok := obj.(*corev1.Node)
 	if !ok {
-		return found
+		return nil
 	}
+	return r.heirs(ctx, cluster, node.Name, nodeAddresses(node))
+}
+
+// heirs returns a Node, and all with a NodeAttachment that had one of its addresses.
+func (r *NodeReconciler) heirs(ctx context.Context, cluster client.ObjectKey, node string, addresses []string) []ctrl.Request {
+	found := []ctrl.Request{requestFor(cluster, node)}
 	list := &expv1.NodeAttachmentList{}
 	if err := r.Reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing NodeAttachments")
 		return found
 	}
 	for i := range list.Items {
-		a := &list.Items[i]
-		if a.Spec.ClusterName == cluster.Name && a.Spec.NodeName != node.Name && shares(nodeAddresses(node), a.Spec.Addresses) {
+		if a := &list.Items[i]; a.Spec.ClusterName == cluster.Name && a.Spec.NodeName != node && shares(addresses, a.Spec.Addresses) {
 			found = append(found, requestFor(cluster, a.Spec.NodeName))
 		}
 	}

@@ -3,6 +3,7 @@
 package detach
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	fivespotv1 "github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
@@ -74,7 +76,7 @@ func labelled(m *clusterv1.Machine) bool {
 func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, began, now time.Time) (note string) {
 	phase, says := expv1.PhasePending, "not asked yet"
 	if p := outOf(a, lb); p != nil {
-		phase, says = p.Phase, p.Message
+		phase, says = p.Phase, cmp.Or(p.Message, says)
 	}
 	name := "load balancer " + lb.Name
 	until := began.Add(time.Duration(lb.Spec.DeadlineSeconds) * time.Second)
@@ -95,11 +97,11 @@ func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, b
 
 // outOf is how far the Node has come, nil before anybody has asked for it to be out.
 func outOf(a *expv1.NodeAttachment, lb *expv1.LoadBalancer) *expv1.BalancerProgress {
-	if a == nil || a.Spec.Trigger == "" {
+	if a == nil || a.Spec.Trigger == "" || a.Spec.Trigger == string(plan.Gone) {
 		return nil
 	}
 	p := progressOf(a, lb.Name)
-	if p == nil || p.Phase == expv1.PhaseAttaching {
+	if p == nil || p.Phase == expv1.PhaseAttaching || p.Phase != expv1.PhaseUnknown && !current(p, lb, a) {
 		return nil
 	}
 	return p

@@ -20,7 +20,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 	progress := func(phase expv1.AttachmentPhase, message string) *expv1.NodeAttachment {
 		a := &expv1.NodeAttachment{}
 		a.Spec.Trigger = "Departure"
-		a.Status.LoadBalancers = []expv1.BalancerProgress{{Name: "edge", Phase: phase, Message: message}}
+		a.Status.LoadBalancers = []expv1.BalancerProgress{{Name: "edge", Generation: 1, Phase: phase, Message: message}}
 		return a
 	}
 	master := progress(expv1.PhasePending, "")
@@ -37,7 +37,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 	}{
 		"NotAsked":  {reason: "Nobody has seen yet that it leaves.", holds: true, note: "load balancer edge: not asked yet"},
 		"Attaching": {reason: "What was before does not count.", attachment: attaching, holds: true, note: "load balancer edge: not asked yet"},
-		"Pending":   {reason: "Its places are being looked for.", attachment: progress(expv1.PhasePending, ""), holds: true, note: "load balancer edge: "},
+		"Pending":   {reason: "Its places are being looked for.", attachment: progress(expv1.PhasePending, ""), holds: true, note: "load balancer edge: not asked yet"},
 		"Draining":  {reason: "Connections are not cut.", attachment: progress(expv1.PhaseDraining, "web/ws-1 has 3 connections"), holds: true, note: "load balancer edge: web/ws-1 has 3 connections"},
 		"Held":      {reason: "Somebody else is to come first.", attachment: progress(expv1.PhaseHeld, "web/ws-1 stays: only 0"), holds: true, note: "load balancer edge: web/ws-1 stays: only 0"},
 		"Detached":  {reason: "It is out.", attachment: progress(expv1.PhaseDetached, "")},
@@ -76,6 +76,9 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 				}
 				if tc.attachment != nil {
 					tc.attachment.Namespace, tc.attachment.Name = cluster.Namespace, detach.AttachmentName(cluster.Name, "ws-1")
+					for i := range tc.attachment.Status.LoadBalancers {
+						tc.attachment.Status.LoadBalancers[i].LookedFor = detach.LookedFor(tc.attachment)
+					}
 					status := tc.attachment.Status
 					w.create(tc.attachment)
 					tc.attachment.Status = status

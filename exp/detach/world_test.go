@@ -105,12 +105,20 @@ func (w *world) join(name string, life int) {
 	w.create(w.nodeObject(name, life))
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: cluster.Namespace, Name: name, UID: types.UID(fmt.Sprint("machine-", name, life)), Finalizers: []string{clusterv1.MachineFinalizer},
-		Annotations: map[string]string{v1alpha1.PreDrainHookAnnotation: ""},
+		Annotations: map[string]string{v1alpha1.PreDrainHookAnnotation: ""}, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
 	}}
 	m.Spec.ClusterName = cluster.Name
 	w.create(m)
 	m.Status.NodeRef.Name = name
 	m.Status.Addresses = clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: "192.0.2." + name[3:]}}
+	w.must(w.Status().Update(w.Context(), m))
+}
+
+// rename has the Machine of a Node say that it has another one.
+func (w *world) rename(name, other string) {
+	w.Helper()
+	m := w.machine(name)
+	m.Status.NodeRef.Name = other
 	w.must(w.Status().Update(w.Context(), m))
 }
 

@@ -121,10 +121,10 @@ type AWSAccess struct {
 	Region string `json:"region,omitempty"`
 
 	// endpoint is the address of the service, such as that of a VPC endpoint. Empty is
-	// AWS' own.
+	// AWS' own. It is https, but on the manager's own host.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^https?://[^/?#@]+/?$`
+	// +kubebuilder:validation:Pattern=`^(https://[^/?#@]+|http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]+)?)/?$`
 	Endpoint string `json:"endpoint,omitempty"`
 }
 

@@ -167,6 +167,12 @@ type BalancerProgress struct {
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
 
+	// lookedFor stands for why, and for which addresses, the Node was looked for. It is looked
+	// for again when that changes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	LookedFor string `json:"lookedFor,omitempty"`
+
 	// phase is Pending, Held, Draining, Detached, Unknown or Attaching.
 	// +required
 	Phase AttachmentPhase `json:"phase,omitempty"`

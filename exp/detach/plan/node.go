@@ -57,8 +57,8 @@ type Taint struct{ Key, Value string }
 type Node struct {
 	// Known says that it could be read whether there is such a Node, and Exists that there is.
 	Known, Exists bool
-	// UID is that of the Node.
-	UID string
+	// UID is that of the Node, and Identity how load balancers know it.
+	UID, Identity string
 	// Ready says that its kubelet runs.
 	Ready bool
 	// Unschedulable says that it is cordoned, and CordonedByUs that we did it.
@@ -107,8 +107,8 @@ func matches(pattern, key string) bool {
 type Record struct {
 	// Exists says that there is one.
 	Exists bool
-	// UID is that of the Node that it is about.
-	UID string
+	// UID is that of the Node that it is about, and Identity how load balancers knew it.
+	UID, Identity string
 	// Trigger is why the Node is out.
 	Trigger Trigger
 	// Places is how many places were taken, and Lasting how many of those wait for the Node
@@ -175,7 +175,7 @@ func out(n Node, r Record, trigger Trigger) Decision {
 	return Decision{
 		Cordon: news && trigger == Departure && !n.Unschedulable,
 		Mark:   !n.Marked && trigger != Emergency,
-		Write:  news, Trigger: trigger,
+		Write:  news || r.Identity != n.Identity, Trigger: trigger,
 	}
 }
 
