@@ -151,7 +151,11 @@ func (r *BalancerReconciler) reconcile(ctx context.Context, lb *expv1.LoadBalanc
 	}
 	o.failed = err
 	o.decide()
-	if err := errors.Join(r.act(ctx, o, driver), r.report(ctx, o)); err != nil {
+	var unwritten error
+	if o.failed == nil {
+		unwritten = r.act(ctx, o, driver)
+	}
+	if err := errors.Join(unwritten, r.report(ctx, o)); err != nil {
 		return 0, err
 	}
 	if again = o.again(); again == 0 {
@@ -344,9 +348,6 @@ func (o *round) decide() {
 // act records what is taken, takes and gives back, and takes off the record what its Node
 // has again. What fails for one Node keeps no other.
 func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.Driver) error {
-	if o.failed != nil {
-		return nil
-	}
 	var errs []error
 	for _, s := range o.nodes {
 		switch err := r.record(ctx, o, s); {
