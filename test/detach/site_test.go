@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"slices"
@@ -107,14 +108,16 @@ type site struct {
 // newSite runs everything.
 func newSite(t *testing.T, name string) *site {
 	t.Helper()
-	s := &site{farm: newFarm(t, name, 2)}
+	proxy, err := haproxy.New()
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip(err)
+	}
+	s := &site{farm: newFarm(t, name, 2), proxy: proxy}
+	s.must(err)
 	for i, address := range s.addresses {
 		s.servers = append(s.servers, newWebServer(t, address))
 		s.serve(i)
 	}
-	proxy, err := haproxy.New()
-	s.must(err)
-	s.proxy = proxy
 	t.Cleanup(func() { _ = proxy.Stop() })
 	s.must(proxy.Start(s.step(), s.config()))
 	return s

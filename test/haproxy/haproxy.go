@@ -39,7 +39,8 @@ const patience = time.Minute
 // maxPorts is how many ports a configuration can have.
 const maxPorts = 16
 
-// New returns a process that does not run yet.
+// New returns a process that does not run yet. Where there is no HAProxy, the error says
+// fs.ErrNotExist.
 func New() (_ *Process, err error) {
 	bin := filepath.Join(plane.DefaultBin(), "haproxy")
 	if _, err := os.Stat(bin); err != nil {
