@@ -58,7 +58,7 @@ func TestABurstOfKillSwitchesIsConfirmed(t *testing.T) {
 	}
 	slices.Sort(order)
 	t.Logf("switches were on after %s; machines started to leave after %v", ended.Sub(begun), order)
-	if order[atOnce-1] > burstSoon {
+	if order[atOnce-1] > burstSoon+ended.Sub(begun) {
 		t.Errorf("the %dth starts to leave after %s, want at once", atOnce, order[atOnce-1])
 	}
 	if order[atOnce] < burstWaits {
@@ -71,7 +71,8 @@ func TestABurstOfKillSwitchesIsConfirmed(t *testing.T) {
 }
 
 const (
-	// burstSoon is how long a machine of two cores may take to delete ten Machines.
+	// burstSoon is how long a machine of two cores may take to delete ten Machines, once all
+	// switches are on.
 	burstSoon = 10 * time.Second
 	// burstWaits is less than three looks take, and burstEnds more than anybody waits.
 	burstWaits = 15 * time.Second
