@@ -51,7 +51,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		WatchesRawSource(source.Func(r.start)).
 		WatchesRawSource(r.Roster.Machines(ofPlan)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
-			builder.WithPredicates(predicate.Or(clusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log), relabelled()))).
+			builder.WithPredicates(predicate.Or(wake.ClusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log), relabelled()))).
 		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofScheduledMachine), builder.WithPredicates(predicate.Or(gone(), unpaused(), relabelled()))).
 		Watches(&v1alpha1.MachineDeletionHook{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(r.extensionChanges())).
 		WatchesMetadata(namespace, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(relabelled())).
@@ -145,19 +145,6 @@ func leaves(obj client.Object) bool {
 	_, drain := obj.GetAnnotations()[v1alpha1.PreDrainHookAnnotation]
 	_, terminate := obj.GetAnnotations()[v1alpha1.PreTerminateHookAnnotation]
 	return !obj.GetDeletionTimestamp().IsZero() && (drain || terminate || children.ParentOf(obj) != "")
-}
-
-// clusterLeaves lets through the beginning of a Cluster's deletion, after which
-// nobody waits, and its end.
-func clusterLeaves() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return true },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
-		},
-	}
 }
 
 // ofCluster returns the Machines of a Cluster that are being deleted.

@@ -2,13 +2,15 @@
 
 package nodeconditions
 
+import "github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+
 // NodesWatch is the name of the watch on Nodes, for a ClusterCache of tests that
 // has it already.
 const NodesWatch = nodesWatch
 
 // NodeChanges and MachineChanges are what wakes, for tests.
 var (
-	NodeChanges    = nodeChanges
+	NodeChanges    = wake.Changes(matters)
 	MachineChanges = machineChanges
 )
 

@@ -396,7 +396,7 @@ func TestWhatWakes(t *testing.T) {
 	} {
 		changes := nodeconditions.MachineChanges()
 		if _, ok := tc.before.(*corev1.Node); ok {
-			changes = nodeconditions.NodeChanges()
+			changes = nodeconditions.NodeChanges
 		}
 		if got := changes.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/predicates"
@@ -48,7 +47,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 		return fmt.Errorf("building nodeconditions controller: %w", err)
 	}
 	r.nodes = workload.Watch{
-		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: mapper.OfNode, Predicate: nodeChanges(),
+		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: mapper.OfNode, Predicate: wake.Changes(matters),
 	}
 	return nil
 }
@@ -66,14 +65,6 @@ func machineChanges() predicate.Predicate {
 				before.Annotations[v1alpha1.DepartureAnnotation] != after.Annotations[v1alpha1.DepartureAnnotation]
 		},
 	}
-}
-
-// nodeChanges lets through what a decision depends on. Most changes of a Node are
-// heartbeats.
-func nodeChanges() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !equality.Semantic.DeepEqual(matters(e.ObjectOld), matters(e.ObjectNew))
-	}}
 }
 
 // matters returns all of a Node that a decision depends on.

@@ -557,7 +557,7 @@ func TestHeartbeatsDoNotWake(t *testing.T) {
 	for name, tc := range changes {
 		now := node.DeepCopy()
 		tc.change(now)
-		if got := nodetaints.NodeChanges().Update(event.UpdateEvent{ObjectOld: node, ObjectNew: now}); got != tc.want {
+		if got := nodetaints.NodeChanges.Update(event.UpdateEvent{ObjectOld: node, ObjectNew: now}); got != tc.want {
 			t.Errorf("%s: wakes %t, want %t", name, got, tc.want)
 		}
 	}

@@ -469,12 +469,10 @@ func (r *BalancerReconciler) keep(ctx context.Context, lb *expv1.LoadBalancer) e
 
 // rest is for a load balancer that has nobody's place.
 func (r *BalancerReconciler) rest(ctx context.Context, o *round) error {
-	if o.lb.DeletionTimestamp.IsZero() || !controllerutil.ContainsFinalizer(o.lb, expv1.Finalizer) {
+	if o.lb.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	before := o.lb.DeepCopy()
-	controllerutil.RemoveFinalizer(o.lb, expv1.Finalizer)
-	return r.Actuate.PatchLocked(ctx, o.lb, before)
+	return release(ctx, r.Actuate, o.lb)
 }
 
 // again is when to look again; zero is when nobody's place is taken or to be taken.

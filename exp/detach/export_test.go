@@ -5,6 +5,8 @@ package detach
 import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // NodesWatch is the name of the watch on Nodes, for a ClusterCache of tests that has it
@@ -22,3 +24,6 @@ func (r *NodeReconciler) WithoutWatches() *NodeReconciler {
 
 // LookedFor is lookedFor, for tests.
 var LookedFor = lookedFor
+
+// NodeChanges and MachineChanges are what wakes, for tests.
+var NodeChanges, MachineChanges = wake.Changes(matters), wake.Changes(turning)

@@ -14,6 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/podorder"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -36,13 +37,12 @@ func nodeFacts(node *corev1.Node) plan.Node {
 	n := plan.Node{
 		Exists: true, UID: string(node.UID), Unschedulable: node.Spec.Unschedulable, CordonedByUs: cordonedByUs(node),
 		Asks: node.Annotations[expv1.NodeDetachAnnotation], Marked: node.Annotations[expv1.NodeDetachingAnnotation] == "true",
+		Stopped: podorder.Stopped(node),
 	}
 	for _, c := range node.Status.Conditions {
 		n.Ready = n.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	}
-	_, n.Stopped = node.Annotations[v1alpha1.NodeStoppingPodsAnnotation]
 	for _, t := range node.Spec.Taints {
-		n.Stopped = n.Stopped || t.Key == v1alpha1.NodeLeavingTaint
 		n.Taints = append(n.Taints, plan.Taint{Key: t.Key, Value: t.Value})
 	}
 	return n

@@ -33,9 +33,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	fivespotv1 "github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/podorder"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
@@ -148,12 +148,19 @@ func going(cluster *clusterv1.Cluster) bool {
 
 // letGo lets a NodeAttachment go whose Cluster does.
 func letGo(ctx context.Context, write *actuate.Actuator, a *expv1.NodeAttachment) error {
-	if a == nil || !controllerutil.ContainsFinalizer(a, expv1.Finalizer) {
+	if a == nil {
 		return nil
 	}
-	before := a.DeepCopy()
-	controllerutil.RemoveFinalizer(a, expv1.Finalizer)
-	return client.IgnoreNotFound(write.PatchLocked(ctx, a, before))
+	return client.IgnoreNotFound(release(ctx, write, a))
+}
+
+// release takes our finalizer off.
+func release(ctx context.Context, write *actuate.Actuator, obj client.Object) error {
+	before, ok := obj.DeepCopyObject().(client.Object)
+	if !ok || !controllerutil.RemoveFinalizer(obj, expv1.Finalizer) {
+		return nil
+	}
+	return write.PatchLocked(ctx, obj, before)
 }
 
 // observeNode reads the Node, if the workload cluster answers.
@@ -318,7 +325,7 @@ func (r *NodeReconciler) change(ctx context.Context, s *scope, d plan.Decision) 
 		node.Spec.Unschedulable = false
 	}
 	if d.Resume {
-		resume(node)
+		podorder.Resume(node)
 	}
 	if d.Mark || d.Unmark {
 		if node.Annotations == nil {
@@ -327,12 +334,6 @@ func (r *NodeReconciler) change(ctx context.Context, s *scope, d plan.Decision) 
 		node.Annotations[expv1.NodeDetachingAnnotation] = fmt.Sprint(d.Mark)
 	}
 	return remote.For(r.intent(s, d)).PatchLocked(ctx, node, before)
-}
-
-// resume has a Node run all pods again that were stopped in order.
-func resume(node *corev1.Node) {
-	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == fivespotv1.NodeLeavingTaint })
-	delete(node.Annotations, fivespotv1.NodeStoppingPodsAnnotation)
 }
 
 // intent is what is told of a write.
@@ -409,7 +410,13 @@ func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) 
 	}
 	a.Spec.NodeUID = s.node.UID
 	a.Spec.ProviderID, a.Spec.Addresses = s.providerID, s.addresses
-	_, a.Spec.ControlPlane = s.node.Labels[clusterv1.NodeRoleLabelPrefix+"/control-plane"]
+	a.Spec.ControlPlane = ofControlPlane(s.node)
+}
+
+// ofControlPlane reports whether a Node says that it is one of the control plane.
+func ofControlPlane(node *corev1.Node) bool {
+	_, is := node.Labels[clusterv1.NodeRoleLabelPrefix+"/control-plane"]
+	return is
 }
 
 // tell records an Event where a Node turns.

@@ -5,10 +5,8 @@ package detach
 import (
 	"context"
 	"fmt"
-	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/index"
 	"sigs.k8s.io/cluster-api/util/predicates"
@@ -39,9 +37,9 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 		Named("nodeattachment").
 		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment)).
 		Watches(&expv1.LoadBalancer{}, handler.EnqueueRequestsFromMapFunc(r.ofBalancer), builder.WithPredicates(comesOrGoes())).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(leaves())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(wake.Changes(turning))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
-			builder.WithPredicates(predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), dies()))).
+			builder.WithPredicates(predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.ClusterLeaves()))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("nodeattachment", r.ofCluster)).
 		WithOptions(opts).
 		Build(telemetry.Counted("nodeattachment", r))
@@ -49,7 +47,7 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 		return fmt.Errorf("building nodeattachment controller: %w", err)
 	}
 	r.nodes = workload.Watch{
-		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: r.ofNode, Predicate: nodeChanges(),
+		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: r.ofNode, Predicate: wake.Changes(matters),
 	}
 	return nil
 }
@@ -63,7 +61,7 @@ func (r *BalancerReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.
 		For(&expv1.LoadBalancer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.balancers), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, forgotten()))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.balancers),
-			builder.WithPredicates(predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), dies()))).
+			builder.WithPredicates(predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.ClusterLeaves()))).
 		WithOptions(opts).
 		Complete(telemetry.Counted("loadbalancer", r))
 	if err != nil {
@@ -127,16 +125,7 @@ func (r *NodeReconciler) ofCluster(ctx context.Context, cluster client.Object) [
 
 // all returns the Cluster, its Nodes, and its NodeAttachments.
 func (r *NodeReconciler) all(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
-	found := []ctrl.Request{requestFor(cluster, "")}
-	list := &expv1.NodeAttachmentList{}
-	if err := r.Reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing NodeAttachments")
-	}
-	for i := range list.Items {
-		if a := &list.Items[i]; a.Spec.ClusterName == cluster.Name {
-			found = append(found, requestFor(cluster, a.Spec.NodeName))
-		}
-	}
+	found := append(r.attached(ctx, cluster, func(*expv1.NodeAttachment) bool { return true }), requestFor(cluster, ""))
 	reader, err := r.ClusterCache.GetReader(ctx, cluster)
 	if err != nil {
 		return found // The connection wakes us.
@@ -162,14 +151,20 @@ func (r *NodeReconciler) ofNode(ctx context.Context, cluster client.ObjectKey, o
 
 // heirs returns a Node, and all with a NodeAttachment that had one of its addresses.
 func (r *NodeReconciler) heirs(ctx context.Context, cluster client.ObjectKey, node string, addresses []string) []ctrl.Request {
-	found := []ctrl.Request{requestFor(cluster, node)}
+	had := func(a *expv1.NodeAttachment) bool {
+		return a.Spec.NodeName != node && shares(addresses, a.Spec.Addresses)
+	}
+	return append(r.attached(ctx, cluster, had), requestFor(cluster, node))
+}
+
+// attached returns the Nodes of a Cluster with a NodeAttachment that is wanted.
+func (r *NodeReconciler) attached(ctx context.Context, cluster client.ObjectKey, wanted func(*expv1.NodeAttachment) bool) (found []ctrl.Request) {
 	list := &expv1.NodeAttachmentList{}
 	if err := r.Reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing NodeAttachments")
-		return found
 	}
 	for i := range list.Items {
-		if a := &list.Items[i]; a.Spec.ClusterName == cluster.Name && a.Spec.NodeName != node && shares(addresses, a.Spec.Addresses) {
+		if a := &list.Items[i]; a.Spec.ClusterName == cluster.Name && wanted(a) {
 			found = append(found, requestFor(cluster, a.Spec.NodeName))
 		}
 	}
@@ -201,14 +196,6 @@ func comesOrGoes() predicate.Predicate {
 	}}
 }
 
-// dies lets through the beginning of a Cluster's deletion.
-func dies() predicate.Predicate {
-	return predicate.And(comesOrGoes(), predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	})
-}
-
 // forgotten lets through a NodeAttachment that lost its status, as clusterctl move has it.
 func forgotten() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -217,33 +204,24 @@ func forgotten() predicate.Predicate {
 	}}
 }
 
-// leaves lets through the changes of a Machine on which it depends whether its Node is out.
-func leaves() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*clusterv1.Machine)
-		after, ok2 := e.ObjectNew.(*clusterv1.Machine)
-		return !ok || !ok2 || !reflect.DeepEqual(turning(before), turning(after))
-	}}
-}
-
-// turning is what of a Machine says whether its Node is out.
-func turning(m *clusterv1.Machine) any {
+// turning returns what of a Machine says whether its Node is out, and which Node that is.
+func turning(obj client.Object) any {
+	m, ok := obj.(*clusterv1.Machine)
+	if !ok {
+		return obj
+	}
 	_, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]
-	return []any{m.UID, m.Status.NodeRef, m.DeletionTimestamp.IsZero(), held, m.Annotations[v1alpha1.DepartureAnnotation]}
+	return []any{
+		m.UID, m.Status.NodeRef, m.Spec.ProviderID, machineAddresses(m),
+		m.DeletionTimestamp.IsZero(), held, m.Annotations[v1alpha1.DepartureAnnotation],
+	}
 }
 
-// nodeChanges lets through what a decision depends on. Most changes of a Node are heartbeats.
-func nodeChanges() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !equality.Semantic.DeepEqual(matters(e.ObjectOld), matters(e.ObjectNew))
-	}}
-}
-
+// matters returns all of a Node that a decision depends on.
 func matters(obj client.Object) any {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
 		return obj
 	}
-	_, controlPlane := node.Labels[clusterv1.NodeRoleLabelPrefix+"/control-plane"]
-	return []any{nodeFacts(node), node.Spec.ProviderID, nodeAddresses(node), controlPlane}
+	return []any{nodeFacts(node), node.Spec.ProviderID, nodeAddresses(node), ofControlPlane(node)}
 }

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	fivespotv1 "github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -54,7 +55,7 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 		return v, err
 	}
 	balancers = staying(balancers)
-	controlPlane, notes := labelled(d.Machine) || a != nil && a.Spec.ControlPlane, []string(nil)
+	controlPlane, notes := util.IsControlPlaneMachine(d.Machine) || a != nil && a.Spec.ControlPlane, []string(nil)
 	for i := range balancers {
 		if lb := &balancers[i]; lb.Spec.ControlPlane || !controlPlane {
 			if note := wait(&v, lb, a, d.Began, now); note != "" {
@@ -64,12 +65,6 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 	}
 	v.Note = strings.Join(notes, "; ")
 	return v, nil
-}
-
-// labelled reports whether it is a control plane Machine.
-func labelled(m *clusterv1.Machine) bool {
-	_, is := m.Labels[clusterv1.MachineControlPlaneLabel]
-	return is
 }
 
 // wait has a Machine wait for one load balancer, and says for what, or why not.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/index"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -121,6 +122,27 @@ func (m Mapper) believing(ctx context.Context, cluster client.ObjectKey, node st
 		}
 	}
 	return found
+}
+
+// Changes lets an update through if it changes what is read. Most updates of a Node are
+// heartbeats.
+func Changes(read func(client.Object) any) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(read(e.ObjectOld), read(e.ObjectNew))
+	}}
+}
+
+// ClusterLeaves lets through the beginning of a Cluster's deletion, after which nobody
+// waits, and its end.
+func ClusterLeaves() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+		},
+	}
 }
 
 // NodeOfMachine lets through the changes of a Machine after which it has another

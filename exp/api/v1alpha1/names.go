@@ -49,4 +49,12 @@ const (
 	// NodeDetachAnnotation with the value true asks to take a Node out of its load balancers,
 	// and leaves its pods alone. Any other value asks for nothing.
 	NodeDetachAnnotation = "exp.5spot.finos.org/detach"
+
+	// NodeExcludedAnnotation is on a Node that has the label of load balancers from us. It says
+	// since when.
+	NodeExcludedAnnotation = "5spot.finos.org/excluded-from-load-balancers"
+
+	// NodeFailingHealthCheckAnnotation is on a Node for which kube-proxy's health check fails because of
+	// our taint. It says since when.
+	NodeFailingHealthCheckAnnotation = "5spot.finos.org/failing-health-check-of-kube-proxy"
 )

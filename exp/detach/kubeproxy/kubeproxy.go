@@ -17,32 +17,28 @@ import (
 
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/nodemark"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
-const (
-	// Taint is the key of the taint.
-	Taint = "ToBeDeletedByClusterAutoscaler"
-	// value is that of our taint. That of cluster-autoscaler is a number of seconds.
-	value = "5spot"
-	// FailingAnnotation is on a Node that has the taint from us. It says since when.
-	FailingAnnotation = "5spot.finos.org/failing-health-check-of-kube-proxy"
-	// defaultWait is that of the API.
-	defaultWait = 30
-)
+// defaultWait is that of the API.
+const defaultWait = 30
+
+// ours is our taint. The value of cluster-autoscaler's is a number of seconds.
+var ours = corev1.Taint{Key: plan.AutoscalerTaint, Value: plan.OurTaintValue, Effect: corev1.TaintEffectNoSchedule}
 
 // IsOurs says whether a taint is ours, and nobody's sign that a Node is leaving.
 func IsOurs(t corev1.Taint) bool {
-	return t.Key == Taint && t.Value == value && t.Effect == corev1.TaintEffectNoSchedule
+	return t.Key == ours.Key && t.Value == ours.Value && t.Effect == ours.Effect
 }
 
 // New returns the Driver of load balancers that ask kube-proxy. cluster-autoscaler takes the
 // taint off when it starts.
 func New(spec expv1.KubeProxyBalancer, nodes nodemark.Nodes, c clock.PassiveClock) *nodemark.Driver {
 	return nodemark.New(nodes, c, nodemark.Mark{
-		Annotation: FailingAnnotation,
+		Annotation: expv1.NodeFailingHealthCheckAnnotation,
 		Owner:      owner,
 		PutOn: func(node *corev1.Node) {
-			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: Taint, Value: value, Effect: corev1.TaintEffectNoSchedule})
+			node.Spec.Taints = append(node.Spec.Taints, ours)
 		},
 		TakeOff:  func(node *corev1.Node) { node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, IsOurs) },
 		Volatile: true,
@@ -54,7 +50,7 @@ func owner(node *corev1.Node) nodemark.Owner {
 	switch {
 	case slices.ContainsFunc(node.Spec.Taints, IsOurs):
 		return nodemark.Us
-	case slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == Taint }):
+	case slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == ours.Key }):
 		return nodemark.Others
 	default:
 		return nodemark.Nobody

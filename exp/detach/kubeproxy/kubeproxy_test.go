@@ -8,11 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/nodemark"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
 func TestOwner(t *testing.T) {
-	ours := corev1.Taint{Key: Taint, Value: "5spot", Effect: corev1.TaintEffectNoSchedule}
-	autoscalers := corev1.Taint{Key: Taint, Value: "1772438400", Effect: corev1.TaintEffectNoSchedule}
+	ours := corev1.Taint{Key: plan.AutoscalerTaint, Value: "5spot", Effect: corev1.TaintEffectNoSchedule}
+	autoscalers := corev1.Taint{Key: plan.AutoscalerTaint, Value: "1772438400", Effect: corev1.TaintEffectNoSchedule}
 	for _, c := range []struct {
 		name   string
 		taints []corev1.Taint
@@ -22,8 +23,8 @@ func TestOwner(t *testing.T) {
 		{name: "another", taints: []corev1.Taint{{Key: "dedicated", Value: "5spot", Effect: corev1.TaintEffectNoSchedule}}, want: nodemark.Nobody},
 		{name: "ours", taints: []corev1.Taint{ours}, want: nodemark.Us},
 		{name: "an autoscaler's", taints: []corev1.Taint{autoscalers}, want: nodemark.Others},
-		{name: "without a value", taints: []corev1.Taint{{Key: Taint, Effect: corev1.TaintEffectNoSchedule}}, want: nodemark.Others},
-		{name: "of another effect", taints: []corev1.Taint{{Key: Taint, Value: "5spot", Effect: corev1.TaintEffectNoExecute}}, want: nodemark.Others},
+		{name: "without a value", taints: []corev1.Taint{{Key: plan.AutoscalerTaint, Effect: corev1.TaintEffectNoSchedule}}, want: nodemark.Others},
+		{name: "of another effect", taints: []corev1.Taint{{Key: plan.AutoscalerTaint, Value: "5spot", Effect: corev1.TaintEffectNoExecute}}, want: nodemark.Others},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			node := &corev1.Node{Spec: corev1.NodeSpec{Taints: c.taints}}

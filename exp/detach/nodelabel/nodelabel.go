@@ -15,9 +15,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/nodemark"
 )
 
-// ExcludedAnnotation is on a Node that has the label from us. It says since when.
-const ExcludedAnnotation = "5spot.finos.org/excluded-from-load-balancers"
-
 const (
 	// value is what every reader of the label takes for yes. To some its mere presence is.
 	value = "true"
@@ -28,7 +25,7 @@ const (
 // New returns the Driver of load balancers that read the label.
 func New(spec expv1.LabelBalancer, nodes nodemark.Nodes, c clock.PassiveClock) *nodemark.Driver {
 	return nodemark.New(nodes, c, nodemark.Mark{
-		Annotation: ExcludedAnnotation,
+		Annotation: expv1.NodeExcludedAnnotation,
 		Owner:      owner,
 		PutOn: func(node *corev1.Node) {
 			if node.Labels == nil {
@@ -44,7 +41,7 @@ func New(spec expv1.LabelBalancer, nodes nodemark.Nodes, c clock.PassiveClock) *
 // says "false", of which readers make different things.
 func owner(node *corev1.Node) nodemark.Owner {
 	got, labeled := node.Labels[corev1.LabelNodeExcludeBalancers]
-	_, ours := node.Annotations[ExcludedAnnotation]
+	_, ours := node.Annotations[expv1.NodeExcludedAnnotation]
 	switch {
 	case !labeled:
 		return nodemark.Nobody

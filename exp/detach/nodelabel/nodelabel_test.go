@@ -8,11 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/nodemark"
 )
 
 func TestOwner(t *testing.T) {
-	since := map[string]string{ExcludedAnnotation: "2026-03-02T08:00:00Z"}
+	since := map[string]string{expv1.NodeExcludedAnnotation: "2026-03-02T08:00:00Z"}
 	for _, c := range []struct {
 		name                string
 		labels, annotations map[string]string

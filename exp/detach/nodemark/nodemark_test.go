@@ -24,6 +24,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/kubeproxy"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/nodelabel"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/nodemark"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
 const wait = 30 * time.Second
@@ -112,10 +113,10 @@ var kinds = map[string]kind{
 		driver: func(n nodemark.Nodes, c *clocktesting.FakePassiveClock) balancer.Driver {
 			return nodelabel.New(expv1.LabelBalancer{WaitSeconds: ptr.To[int32](30)}, n, c)
 		},
-		annotation: nodelabel.ExcludedAnnotation,
+		annotation: expv1.NodeExcludedAnnotation,
 		putOn: func(n *corev1.Node) {
 			n.Labels[corev1.LabelNodeExcludeBalancers] = "true"
-			if _, stale := n.Annotations[nodelabel.ExcludedAnnotation]; stale {
+			if _, stale := n.Annotations[expv1.NodeExcludedAnnotation]; stale {
 				n.Labels[corev1.LabelNodeExcludeBalancers] = "" // "true" could not be told from ours
 			}
 		},
@@ -131,16 +132,16 @@ var kinds = map[string]kind{
 		driver: func(n nodemark.Nodes, c *clocktesting.FakePassiveClock) balancer.Driver {
 			return kubeproxy.New(expv1.KubeProxyBalancer{WaitSeconds: ptr.To[int32](30)}, n, c)
 		},
-		annotation: kubeproxy.FailingAnnotation,
+		annotation: expv1.NodeFailingHealthCheckAnnotation,
 		putOn: func(n *corev1.Node) {
-			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: kubeproxy.Taint, Value: "1772438400", Effect: corev1.TaintEffectNoSchedule})
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: plan.AutoscalerTaint, Value: "1772438400", Effect: corev1.TaintEffectNoSchedule})
 		},
 		takeOff: func(n *corev1.Node) {
-			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == kubeproxy.Taint })
+			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == plan.AutoscalerTaint })
 		},
 		marks: func(n *corev1.Node) (all []string) {
 			for _, t := range n.Spec.Taints {
-				if t.Key == kubeproxy.Taint {
+				if t.Key == plan.AutoscalerTaint {
 					all = append(all, t.Value)
 				}
 			}

@@ -199,6 +199,20 @@ func begin(ctx context.Context, action actuate.Action, n *corev1.Node, record st
 	return action.PatchLocked(ctx, n, before)
 }
 
+// Stopped reports whether pods of a Node were stopped in order, and stay away.
+func Stopped(n *corev1.Node) bool {
+	_, begun := n.Annotations[v1alpha1.NodeStoppingPodsAnnotation]
+	return begun || slices.ContainsFunc(n.Spec.Taints, ofLeaving)
+}
+
+// Resume has a Node run all pods again.
+func Resume(n *corev1.Node) {
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, ofLeaving)
+	delete(n.Annotations, v1alpha1.NodeStoppingPodsAnnotation)
+}
+
+func ofLeaving(t corev1.Taint) bool { return t.Key == v1alpha1.NodeLeavingTaint }
+
 // stop deletes a pod, with its own grace period. Nobody evicts what belongs to a DaemonSet; for
 // every other pod disruption budgets count.
 func stop(ctx context.Context, action actuate.Action, pod *corev1.Pod) error {
