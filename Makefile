@@ -10,6 +10,10 @@ TOOLS := $(BIN)/tools
 CONTROLLER_GEN := $(TOOLS)/controller-gen-v0.23.0
 GOLANGCI_LINT  := $(TOOLS)/golangci-lint-v2.15.0
 KUSTOMIZE      := $(TOOLS)/kustomize-v5.8.1
+GOTESTSUM      := $(TOOLS)/gotestsum-v1.13.0
+
+# A system that fails prints its logs; what failed is said once more, as the last thing.
+GO_TEST := $(GOTESTSUM) --format standard-quiet --
 
 MODULES  := . test test/kind test/monitoring hack/kind
 COMMANDS := manager reclaim-agent kubectl-5spot
@@ -50,23 +54,23 @@ lint: $(GOLANGCI_LINT) ## Run golangci-lint on all modules.
 test: test-unit test-monitoring test-system ## Run every test.
 
 .PHONY: test-unit
-test-unit: plane-kube ## Run the tests that need no more than an API server.
-	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$(PLANE_BIN)} go test -race -shuffle=on -timeout 20m ./...
+test-unit: plane-kube $(GOTESTSUM) ## Run the tests that need no more than an API server.
+	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$(PLANE_BIN)} $(GO_TEST) -race -shuffle=on -timeout 20m ./...
 
 .PHONY: test-monitoring
-test-monitoring: ## Evaluate the alerts and the dashboard in Prometheus' own engine.
-	cd test/monitoring && go test -count=1 ./...
+test-monitoring: $(GOTESTSUM) ## Evaluate the alerts and the dashboard in Prometheus' own engine.
+	cd test/monitoring && $(GO_TEST) -count=1 ./...
 
 .PHONY: test-system
-test-system: build plane-binaries plane-node-deps plane-haproxy $(KUSTOMIZE) ## Run the tests that run on the local plane.
+test-system: build plane-binaries plane-node-deps plane-haproxy $(KUSTOMIZE) $(GOTESTSUM) ## Run the tests that run on the local plane.
 	# Programs and manifests are no inputs that Go's test cache knows. Tests wait most of
 	# the time, so two packages go together, but for e2e, which has enough at once, and
 	# lane, which compares times. That the judge finds a rail that was cut is tested by
 	# test-judge: it builds a manager for each.
-	cd test && go test -count=1 -timeout 30m -p 2 $$(go list ./... | grep -vE '/(cuts|e2e|lane)$$')
-	cd test && go test -count=1 -timeout 45m -p 1 ./lane ./e2e
-	cd test/kind && go test -count=1 ./...
-	cd hack/kind && go test -count=1 ./...
+	cd test && $(GO_TEST) -count=1 -timeout 30m -p 2 $$(go list ./... | grep -vE '/(cuts|e2e|lane)$$')
+	cd test && $(GO_TEST) -count=1 -timeout 45m -p 1 ./lane ./e2e
+	cd test/kind && $(GO_TEST) -count=1 ./...
+	cd hack/kind && $(GO_TEST) -count=1 ./...
 
 .PHONY: test-judge
 test-judge: plane-binaries ## Test the judge, and the safety rails: cut, and in every storm.
@@ -185,7 +189,8 @@ test-e2e-kind: ## Run the specs on kind, with Docker.
 $(TOOLS)/controller-gen-%: PKG = sigs.k8s.io/controller-tools/cmd/controller-gen
 $(TOOLS)/golangci-lint-%: PKG = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(TOOLS)/kustomize-%: PKG = sigs.k8s.io/kustomize/kustomize/v5
-$(TOOLS)/controller-gen-% $(TOOLS)/golangci-lint-% $(TOOLS)/kustomize-%:
+$(TOOLS)/gotestsum-%: PKG = gotest.tools/gotestsum
+$(TOOLS)/controller-gen-% $(TOOLS)/golangci-lint-% $(TOOLS)/kustomize-% $(TOOLS)/gotestsum-%:
 	@mkdir -p $(@D)/tmp-$(@F)
 	GOBIN=$(@D)/tmp-$(@F) GOFLAGS= go install $(PKG)@$*
 	@mv $(@D)/tmp-$(@F)/* $@ && rmdir $(@D)/tmp-$(@F)
