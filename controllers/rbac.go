@@ -20,7 +20,7 @@ package controllers
 // +kubebuilder:rbac:groups=5spot.finos.org,resources=machinedeletionhooks,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
 // Load balancers, and what was taken from Nodes that leave them.
-// +kubebuilder:rbac:groups=exp.5spot.finos.org,resources=loadbalancers,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=exp.5spot.finos.org,resources=loadbalancers,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=exp.5spot.finos.org,resources=nodeattachments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=exp.5spot.finos.org,resources=loadbalancers/status;nodeattachments/status,verbs=patch
 // Any kind of the groups that a ScheduledMachine may name.

@@ -24,6 +24,15 @@ var managerArgs = []string{"--feature-gates=NodeDetach=true"}
 
 var shared *system.System
 
+// lists are rights that caches need where an API server does not stream lists.
+var lists = map[system.Right]string{
+	{Group: "exp.5spot.finos.org", Resource: "loadbalancers", Verb: "list"}:   "streamed",
+	{Group: "exp.5spot.finos.org", Resource: "nodeattachments", Verb: "list"}: "streamed",
+}
+
+// ofGate are the rights of what the gate turns on. test/e2e judges the others.
+func ofGate(r system.Right) bool { return r.Group == "exp.5spot.finos.org" }
+
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(klog.Background())
 	o := system.Options{
@@ -37,6 +46,6 @@ func TestMain(m *testing.M) {
 		shared = s
 		return nil
 	}
-	run := func() int { return max(m.Run(), shared.Judge(nil)) }
+	run := func() int { return max(m.Run(), shared.UnusedRights(ofGate, lists), shared.Judge(nil)) }
 	os.Exit(plane.Parallel(abreast, func() int { return system.Main(o, use, run) }))
 }

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 		ManagerArgs: []string{"--reclaim-agent-image=" + agentImage},
 	}
 	run := func() int {
-		code := max(m.Run(), unusedRights())
+		code := max(m.Run(), shared.UnusedRights(alwaysOn, elsewhere))
 		return max(code, shared.Judge(decisions, judge.Quiet(silences...), judge.During(judge.Cap(capMillionths), shipped...),
 			judge.During(judge.Wipe(), shipped...), judge.During(judge.Lines(false, killed...), shipped...)))
 	}

@@ -3,13 +3,7 @@
 package e2e
 
 import (
-	"flag"
-	"fmt"
-	"os"
-	"slices"
-
-	rbacv1 "k8s.io/api/rbac/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"strings"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
@@ -24,7 +18,7 @@ const (
 )
 
 // elsewhere are rights that other tests need, or none can, and why.
-var elsewhere = map[right]string{
+var elsewhere = map[system.Right]string{
 	{Group: "", Resource: "namespaces", Verb: "list"}:                                                 lists,
 	{Group: "", Resource: "secrets", Verb: "list"}:                                                    lists,
 	{Group: "5spot.finos.org", Resource: "machinedeletionhooks", Verb: "list"}:                        lists,
@@ -59,65 +53,5 @@ var elsewhere = map[right]string{
 	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verb: "get"}: registration,
 }
 
-// unusedRights is 1 if all tests ran, and the manager has rights that none of them
-// needed.
-func unusedRights() int {
-	if flag.Lookup("test.run").Value.String() != "" || flag.Lookup("test.skip").Value.String() != "" {
-		return 0
-	}
-	role, err := system.ManagerRole()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "Reading the manager's role:", err)
-		return 1
-	}
-	events, err := shared.Management.AuditEvents()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "Reading what the manager did:", err)
-		return 1
-	}
-	code := 0
-	for _, r := range unusedOf(role, system.ManagerUser, events) {
-		if elsewhere[r] == "" {
-			fmt.Fprintln(os.Stderr, "The manager may do what no test needs:", r)
-			code = 1
-		}
-	}
-	return code
-}
-
-// A right is one verb on one resource, which may have a subresource, or be *.
-type right struct{ Group, Resource, Verb string }
-
-func (r right) String() string { return r.Verb + " " + r.Resource + "." + r.Group }
-
-// unusedOf returns what a role grants and a user did not ask for.
-func unusedOf(role *rbacv1.ClusterRole, user string, events []auditv1.Event) []right {
-	used := map[right]bool{}
-	for _, e := range events {
-		if e.User.Username != user || e.ObjectRef == nil {
-			continue
-		}
-		r := right{e.ObjectRef.APIGroup, e.ObjectRef.Resource, e.Verb}
-		if e.ObjectRef.Subresource != "" {
-			r.Resource += "/" + e.ObjectRef.Subresource
-		}
-		used[r] = true
-		used[right{r.Group, "*", r.Verb}] = true
-	}
-	return slices.DeleteFunc(rightsOf(role), func(r right) bool { return used[r] })
-}
-
-// rightsOf returns every single right of a role.
-func rightsOf(role *rbacv1.ClusterRole) []right {
-	var rights []right
-	for _, rule := range role.Rules {
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					rights = append(rights, right{group, resource, verb})
-				}
-			}
-		}
-	}
-	return rights
-}
+// alwaysOn are the rights of what no feature gate turns on. test/detach judges the others.
+func alwaysOn(r system.Right) bool { return !strings.HasPrefix(r.Group, "exp.") }

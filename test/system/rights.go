@@ -3,7 +3,13 @@
 package system
 
 import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -15,4 +21,69 @@ func ManagerRole() (*rbacv1.ClusterRole, error) {
 	}
 	role := &rbacv1.ClusterRole{}
 	return role, yaml.UnmarshalStrict(docs[0], role)
+}
+
+// A Right is one verb on one resource, which may have a subresource, or be *.
+type Right struct{ Group, Resource, Verb string }
+
+// String is the Right in one line.
+func (r Right) String() string { return r.Verb + " " + r.Resource + "." + r.Group }
+
+// UnusedRights is for TestMain: it is 1 if all tests of the binary ran, and the manager has rights
+// among those judged that none of them needed. elsewhere says why some may be unused.
+func (s *System) UnusedRights(judged func(Right) bool, elsewhere map[Right]string) int {
+	if flag.Lookup("test.run").Value.String() != "" || flag.Lookup("test.skip").Value.String() != "" {
+		return 0
+	}
+	role, err := ManagerRole()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "Reading the manager's role:", err)
+		return 1
+	}
+	events, err := s.Management.AuditEvents()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "Reading what the manager did:", err)
+		return 1
+	}
+	code := 0
+	for _, r := range unusedOf(role, ManagerUser, events) {
+		if judged(r) && elsewhere[r] == "" {
+			fmt.Fprintln(os.Stderr, "The manager may do what no test needs:", r)
+			code = 1
+		}
+	}
+	return code
+}
+
+// unusedOf returns what a role grants and a user did not ask for.
+func unusedOf(role *rbacv1.ClusterRole, user string, events []auditv1.Event) []Right {
+	used := map[Right]bool{}
+	for i := range events {
+		e := &events[i]
+		if e.User.Username != user || e.ObjectRef == nil {
+			continue
+		}
+		r := Right{e.ObjectRef.APIGroup, e.ObjectRef.Resource, e.Verb}
+		if e.ObjectRef.Subresource != "" {
+			r.Resource += "/" + e.ObjectRef.Subresource
+		}
+		used[r] = true
+		used[Right{r.Group, "*", r.Verb}] = true
+	}
+	return slices.DeleteFunc(rightsOf(role), func(r Right) bool { return used[r] })
+}
+
+// rightsOf returns every single right of a role.
+func rightsOf(role *rbacv1.ClusterRole) []Right {
+	var rights []Right
+	for _, rule := range role.Rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					rights = append(rights, Right{group, resource, verb})
+				}
+			}
+		}
+	}
+	return rights
 }
