@@ -80,8 +80,8 @@ const nodesyncConcurrency = 50
 const machinehookConcurrency = 100
 
 // loadBalancerConcurrency is how many load balancers are asked at once. One that does not
-// answer must not hold up the others.
-const loadBalancerConcurrency = 50
+// answer takes a worker for ten seconds, and must not hold up the others.
+const loadBalancerConcurrency = 200
 
 // Options are what may differ between two managers.
 type Options struct {

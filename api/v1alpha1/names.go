@@ -207,9 +207,13 @@ const (
 
 // Reasons of the ReadyToLeave condition of a Machine.
 const (
-	// WaitingForExtensionReason means that an extension holds the deletion.
+	// WaitingForExtensionReason means that an extension holds the deletion, and maybe others.
 	WaitingForExtensionReason = "WaitingForExtension"
-	// ExtensionsDoneReason means that no extension holds the deletion any more.
+	// WaitingForLoadBalancersReason means that load balancers have not let the Node go yet.
+	WaitingForLoadBalancersReason = "WaitingForLoadBalancers"
+	// StoppingPodsReason means that pods of the Node are being stopped in order.
+	StoppingPodsReason = "StoppingPods"
+	// ExtensionsDoneReason means that nobody holds the deletion any more.
 	ExtensionsDoneReason = "ExtensionsDone"
 )
 

@@ -40,7 +40,7 @@ func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hoo
 		if v.ask {
 			r.Desk.Ask(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
 		}
-		o.add(v)
+		o.add(v, v1alpha1.WaitingForExtensionReason)
 	}
 	if err := r.look(ctx, s, phase, &o, now); err != nil {
 		return time.Time{}, err
@@ -49,7 +49,7 @@ func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hoo
 	case o.early:
 		return o.again, nil
 	case o.holds:
-		return o.again, r.report(ctx, s, metav1.ConditionFalse, v1alpha1.WaitingForExtensionReason, o.notes)
+		return o.again, r.report(ctx, s, metav1.ConditionFalse, o.reason, o.notes)
 	case phase != hooksv1.BeforeDrain:
 		o.skip = actuate.Waits{}
 	}
@@ -73,7 +73,7 @@ func (r *Reconciler) look(ctx context.Context, s *scope, phase hooksv1.Phase, o 
 		if err != nil {
 			return err
 		}
-		o.add(verdict{holds: v.Holds, again: v.Again, note: v.Note})
+		o.add(verdict{holds: v.Holds, again: v.Again, note: v.Note}, v.Reason)
 	}
 	return nil
 }
@@ -90,13 +90,18 @@ func (r *Reconciler) node(ctx context.Context, s *scope) (string, error) {
 // outcome is what all verdicts on a Machine come to.
 type outcome struct {
 	holds, early bool
+	// reason is that of the first verdict that holds the Machine.
+	reason string
 	// again is the first instant at which time alone changes one of them.
 	again time.Time
 	notes []string
 	skip  actuate.Waits
 }
 
-func (o *outcome) add(v verdict) {
+func (o *outcome) add(v verdict, reason string) {
+	if v.holds && !o.holds {
+		o.reason = reason
+	}
 	o.holds, o.early = o.holds || v.holds, o.early || v.early
 	if o.again.IsZero() || v.holds && !v.again.IsZero() && v.again.Before(o.again) {
 		o.again = v.again

@@ -70,6 +70,7 @@ type BalancerReconciler struct {
 	WatchFilter string
 
 	fresh wake.Freshness
+	pace  pace
 }
 
 // round is one look at a load balancer.
@@ -509,7 +510,9 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 			continue
 		}
 		before := s.attachment.DeepCopy()
-		s.report(o)
+		if s.report(o); !r.pace.due(client.ObjectKeyFromObject(o.lb), before, s.attachment, o.now) {
+			continue
+		}
 		switch err := r.Actuate.PatchStatus(ctx, s.attachment, before); {
 		case apierrors.IsInvalid(err): // The others are not to wait for a back-off.
 			ctrl.LoggerFrom(ctx).Error(err, "Reporting on Node", "Node", s.attachment.Spec.NodeName)

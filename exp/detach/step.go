@@ -63,7 +63,7 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 			}
 		}
 	}
-	v.Note = strings.Join(notes, "; ")
+	v.Reason, v.Note = fivespotv1.WaitingForLoadBalancersReason, strings.Join(notes, "; ")
 	return v, nil
 }
 

@@ -85,7 +85,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 					w.must(w.Status().Update(w.Context(), tc.attachment))
 				}
 				began := w.clock.Now()
-				want := leaving.Verdict{Holds: tc.holds, Note: tc.note}
+				want := leaving.Verdict{Holds: tc.holds, Reason: "WaitingForLoadBalancers", Note: tc.note}
 				if tc.holds {
 					want.Again = began.Add(300 * time.Second)
 				}

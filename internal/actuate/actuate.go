@@ -11,8 +11,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -212,18 +212,5 @@ func kind(obj client.Object) string {
 	if k := obj.GetObjectKind().GroupVersionKind().Kind; k != "" {
 		return k
 	}
-	switch obj.(type) {
-	case *clusterv1.Machine:
-		return "Machine"
-	case *corev1.Pod:
-		return "Pod"
-	case *corev1.Node:
-		return "Node"
-	case *v1alpha1.ScheduledMachine:
-		return "ScheduledMachine"
-	case *v1alpha1.ReclaimedMachine:
-		return "ReclaimedMachine"
-	default:
-		return fmt.Sprintf("%T", obj)
-	}
+	return reflect.Indirect(reflect.ValueOf(obj)).Type().Name() // A type of the API has the name of its kind.
 }

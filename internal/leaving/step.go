@@ -42,6 +42,9 @@ type Verdict struct {
 	Holds bool
 	// Again is when time alone changes the Verdict; zero is never.
 	Again time.Time
+	// Reason is that of the condition ReadyToLeave while the step holds the Machine, and means
+	// nothing if it does not.
+	Reason string
 	// Note says what the step waits for, or why it was not waited for; empty if neither.
 	Note string
 }

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
@@ -82,6 +83,7 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	q := leaving.Question{Machine: d.Machine.UID, Step: laneOf(d.Cluster()), Phase: string(d.Phase)}
 	p := s.Desk.Look(q, 0)
 	v, due := judge(p, s.deadline(), d.Began, now)
+	v.Reason = v1alpha1.StoppingPodsReason
 	if due {
 		s.Desk.Ask(ctx, client.ObjectKeyFromObject(d.Machine), q, 0, func(ctx context.Context) leaving.Answer { return s.look(ctx, d) })
 	}
