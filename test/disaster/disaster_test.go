@@ -124,19 +124,21 @@ func (w *world) judge(told []chapter) {
 	if ruling.Judged["cap"] == 0 {
 		w.Error("nobody left: the cap has shown nothing")
 	}
-	var loud, quiet, loudPeers, quietPeers []time.Duration
+	var loud, quiet []wait
+	var loudPeers, quietPeers []time.Duration
 	for _, c := range told {
-		in, out := w.took(figures, c.asks), w.took(figures, c.quiet)
+		in, out := w.waits(figures, c.asks), w.waits(figures, c.quiet)
 		loud, quiet = append(loud, in...), append(quiet, out...)
 		loudPeers, quietPeers = append(loudPeers, peers(c.asks)...), append(quietPeers, peers(c.quiet)...)
 		all, most := figures.most(c.from, c.to)
 		w.Logf("%-32s %s after %v, when %d had started; %d started to leave, at most %d in 10 s; owners: %v; quiet: %v",
-			c.name, c.shows, c.seen.Round(time.Millisecond), c.at, all, most, in, out)
+			c.name, c.shows, c.seen.Round(time.Millisecond), c.at, all, most, alls(in), alls(out))
 		for _, a := range c.asks {
 			w.Logf("%-32s%s; five requests of somebody else %v", "", figures.steps(a), a.peer.Round(time.Millisecond))
 		}
 	}
-	w.compare("owners", loud, quiet)
+	w.compare("owners", alls(loud), alls(quiet))
+	w.compare("owners, without the API server's answers", ours(loud), ours(quiet))
 	w.compare("five requests of somebody else at the same time", loudPeers, quietPeers)
 }
 
@@ -169,17 +171,31 @@ func (w *world) compare(what string, loud, quiet []time.Duration) {
 	}
 }
 
-func (w *world) took(figures *tally, asks []ask) (took []time.Duration) {
+func (w *world) waits(figures *tally, asks []ask) (waits []wait) {
 	w.Helper()
 	for _, a := range asks {
-		d, err := figures.took(a)
+		d, err := figures.waited(a)
 		if err != nil {
 			w.Error(err)
 			continue
 		}
-		took = append(took, d.Round(time.Millisecond))
+		waits = append(waits, wait{d.all.Round(time.Millisecond), d.ours.Round(time.Millisecond)})
 	}
-	return took
+	return waits
+}
+
+func alls(waits []wait) (all []time.Duration) {
+	for _, o := range waits {
+		all = append(all, o.all)
+	}
+	return all
+}
+
+func ours(waits []wait) (ours []time.Duration) {
+	for _, o := range waits {
+		ours = append(ours, o.ours)
+	}
+	return ours
 }
 
 // chapterAt is the disaster in which something happened.

@@ -25,13 +25,15 @@ type tally struct {
 	// noted are when the manager first wrote to the ScheduledMachine of an owner's request, by its
 	// name, and deleted when it deleted the Machine, by the Machine's.
 	noted, deleted map[string][]time.Time
-	seen           map[string]bool
+	// writes are the manager's that an owner waits for, by the name of the object.
+	writes map[string][]judge.Record
+	seen   map[string]bool
 }
 
 func newTally() *tally {
 	return &tally{
 		asks: map[string][]time.Time{}, freed: map[string][]time.Time{}, noted: map[string][]time.Time{}, deleted: map[string][]time.Time{},
-		seen: map[string]bool{},
+		writes: map[string][]judge.Record{}, seen: map[string]bool{},
 	}
 }
 
@@ -42,6 +44,9 @@ func (*tally) End() []judge.Verdict { return nil }
 func (t *tally) Judge(r judge.Record) []judge.Verdict {
 	if !r.Accepted() {
 		return nil
+	}
+	if r.ByManager() && r.Subresource == "" {
+		t.writes[r.Object.Name] = append(t.writes[r.Object.Name], r)
 	}
 	switch r.Object.Resource {
 	case "machines":
@@ -91,19 +96,40 @@ func (t *tally) most(from, to time.Time) (all, most int) {
 	return all, most
 }
 
-// took is how long after an owner asked the machine's infrastructure was deleted.
-func (t *tally) took(a ask) (time.Duration, error) {
+// A wait is an owner's, from the request until the machine's infrastructure is deleted.
+type wait struct {
+	all time.Duration
+	// ours is what is left of it without the time that the API server, and the webhooks that it
+	// asks, worked on the writes that lie between.
+	ours time.Duration
+}
+
+// waited is how long an owner did.
+func (t *tally) waited(a ask) (wait, error) {
 	for _, asked := range t.asks[a.node] {
 		if asked.Before(a.at.Add(-time.Second)) {
 			continue
 		}
 		for _, freed := range t.freed[a.machine+"-infra"] {
 			if freed.After(asked) {
-				return freed.Sub(asked), nil
+				all := freed.Sub(asked)
+				return wait{all: all, ours: all - t.served(a, asked, freed)}, nil
 			}
 		}
 	}
-	return 0, fmt.Errorf("nobody has recorded that the machine of %s was given back", a.machine)
+	return wait{}, fmt.Errorf("nobody has recorded that the machine of %s was given back", a.machine)
+}
+
+// served is how long the API server worked on an owner's writes, which come one after the other.
+func (t *tally) served(a ask, from, to time.Time) (sum time.Duration) {
+	for _, name := range []string{a.machine, a.machine + "-machine"} {
+		for _, r := range t.writes[name] {
+			if end := r.At.Add(r.Took); !r.At.Before(from) && !end.After(to) {
+				sum += r.Took
+			}
+		}
+	}
+	return sum
 }
 
 // steps says how long after the request each step was, for people.

@@ -123,7 +123,7 @@ func (e *event) counts() bool {
 func (e *event) record(cluster string) Record {
 	ref := e.ObjectRef
 	r := Record{
-		ID: e.AuditID, At: e.RequestReceivedTimestamp, User: e.User.Username, Program: e.UserAgent, Verb: e.Verb,
+		ID: e.AuditID, At: e.RequestReceivedTimestamp, Took: e.StageTimestamp.Sub(e.RequestReceivedTimestamp), User: e.User.Username, Program: e.UserAgent, Verb: e.Verb,
 		Object:      Object{cluster, ref.APIGroup, ref.Resource, ref.Namespace, ref.Name},
 		Subresource: ref.Subresource, Code: e.ResponseStatus.Code,
 	}

@@ -24,7 +24,7 @@ func line(verb, rest string) string {
 }
 
 func TestRead(t *testing.T) {
-	read := judge.Record{ID: "1", At: begin, User: manager, Verb: "patch", Object: lab}
+	read := judge.Record{ID: "1", At: begin, Took: time.Second, User: manager, Verb: "patch", Object: lab}
 	answered := func(r *judge.Record) { r.Code = 200 }
 	value := "x"
 	cases := map[string]struct {

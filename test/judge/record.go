@@ -15,6 +15,8 @@ type Record struct {
 	ID string
 	// At is when the request came in, or what the line says.
 	At time.Time
+	// Took is how long the API server worked on the request; zero for a line.
+	Took time.Duration
 	// User and Program are who sent it: the user, and what the program calls itself.
 	User, Program string
 	// Node is the Node that the user's token is bound to; empty for a token that is not.
