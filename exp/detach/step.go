@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	fivespotv1 "github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
@@ -69,16 +71,17 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 
 // wait has a Machine wait for one load balancer, and says for what, or why not.
 func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, began, now time.Time) (note string) {
-	phase, says := expv1.PhasePending, "not asked yet"
+	phase, says, drains := expv1.PhasePending, "not asked yet", false
 	if p := outOf(a, lb); p != nil {
 		phase, says = p.Phase, cmp.Or(p.Message, says)
+		drains = slices.ContainsFunc(p.Members, func(m expv1.MembershipStatus) bool { return m.State == string(balancer.Draining) })
 	}
 	name := "load balancer " + lb.Name
 	until := began.Add(time.Duration(lb.Spec.DeadlineSeconds) * time.Second)
 	switch {
 	case phase == expv1.PhaseDetached:
 		return ""
-	case phase == expv1.PhaseUnknown && lb.Spec.FailurePolicy == fivespotv1.FailurePolicyIgnore:
+	case phase == expv1.PhaseUnknown && lb.Spec.FailurePolicy == fivespotv1.FailurePolicyIgnore && !drains:
 		return fmt.Sprintf("%s failed and is ignored: %s", name, says)
 	case !now.Before(until):
 		return fmt.Sprintf("%s missed its deadline, spec.deadlineSeconds %d: %s", name, lb.Spec.DeadlineSeconds, says)

@@ -25,6 +25,8 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 	}
 	master := progress(expv1.PhasePending, "")
 	master.Spec.ControlPlane, master.Status.LoadBalancers = true, nil
+	half := progress(expv1.PhaseUnknown, "connection refused")
+	half.Status.LoadBalancers[0].Members = []expv1.MembershipStatus{{State: "Unknown"}, {State: "Draining"}}
 	attaching := progress(expv1.PhaseAttaching, "web/ws-1 is being put back")
 	attaching.Spec.Trigger = ""
 	for name, tc := range map[string]struct {
@@ -48,6 +50,13 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 				lb.Spec.FailurePolicy = v1alpha1.FailurePolicyIgnore
 			},
 			note: "load balancer edge failed and is ignored: connection refused",
+		},
+		"IgnoredInPart": {
+			reason: "Connections that are known of are not cut.", attachment: half, holds: true,
+			change: func(lb *expv1.LoadBalancer, _ *clusterv1.Machine) {
+				lb.Spec.FailurePolicy = v1alpha1.FailurePolicyIgnore
+			},
+			note: "load balancer edge: connection refused",
 		},
 		"Late": {
 			reason: "An owner waits for the machine.", attachment: progress(expv1.PhaseDraining, "web/ws-1 has 3 connections"), after: 300 * time.Second,

@@ -93,6 +93,8 @@ type Call struct {
 type Server struct {
 	// URL is its endpoint.
 	URL string
+	// Close ends it.
+	Close func()
 
 	mu        sync.Mutex
 	options   Options
@@ -106,13 +108,19 @@ type Server struct {
 // Start serves until the test ends.
 func Start(t *testing.T, options Options) *Server {
 	t.Helper()
+	s := New(options)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// New serves until Close.
+func New(options Options) *Server {
 	if options.Now == nil {
 		options.Now = time.Now //nolint:forbidigo // the default of a test that has no clock
 	}
 	s := &Server{options: options, failures: map[string][]string{}, vpc: netip.MustParsePrefix("10.0.0.0/16")}
 	web := httptest.NewServer(s)
-	t.Cleanup(web.Close)
-	s.URL = web.URL
+	s.URL, s.Close = web.URL, web.Close
 	return s
 }
 

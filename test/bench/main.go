@@ -66,6 +66,7 @@ func sections() []section {
 		{"crowd", "an owner comes back while many other machines leave, and many owners at once", benchCrowd, false},
 		{"edge", "a window opens, and closes, for many ScheduledMachines at once", benchEdge, false},
 		{"settled", "requests of a fleet in which nothing happens", benchSettled, false},
+		{"detach", "Nodes leave load balancers and come back, and an owner is behind one that does not answer", benchDetach, false},
 		{"scale", "machines come and go, against a MachineDeployment and a bare loop", benchScale, false},
 	}
 }
@@ -95,13 +96,13 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.bin, "bin", system.DefaultBin(), "Directory with manager and reclaim-agent, from `make build`.")
 	fs.StringVar(&o.json, "json", "", "Also write the figures to this `file`, as JSON.")
 	fs.StringVar(&only, "only", "", "Measure only these, separated by commas: "+names()+".")
-	fs.IntVar(&o.runs, "runs", 200, "reclaim: runs with each detector; crowd: runs in each situation, at most 50.")
+	fs.IntVar(&o.runs, "runs", 200, "reclaim: runs with each detector; crowd, detach: runs in each situation, at most 50.")
 	fs.IntVar(&o.machines, "machines", 1000, "edge: ScheduledMachines that share the edge.")
 	fs.IntVar(&o.crowd, "crowd", 500, "crowd: machines that leave at the same time.")
 	fs.IntVar(&o.deferred, "deferred", 1000, "crowd: machines that the departure cap keeps at the same time.")
-	fs.DurationVar(&o.settled, "settled", 10*time.Minute, "settled: how long to look.")
+	fs.DurationVar(&o.settled, "settled", 10*time.Minute, "settled, detach: how long to look.")
 	fs.IntVar(&o.fleet, "fleet", 100, "settled: ScheduledMachines, a quarter each Active, Inactive, Disabled and Terminated.")
-	fs.IntVar(&o.scale, "scale", 50, "scale: machines that come and go.")
+	fs.IntVar(&o.scale, "scale", 50, "scale: machines that come and go; detach: Nodes of the load balancer.")
 	fs.StringVar(&goals, "goals", "", "agent: Measure only these, separated by commas, such as G3,G9.")
 	fs.IntVar(&o.targets, "targets", 900, "agent: processes to be found, each time.")
 	fs.IntVar(&o.rounds, "rounds", 5, "agent: how often each listener is measured.")

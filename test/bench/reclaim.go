@@ -53,13 +53,13 @@ func benchReclaim(ctx context.Context, b *bench) error {
 	})
 }
 
-// withReclaims runs f in a lab in which machines can be reclaimed.
-func (b *bench) withReclaims(ctx context.Context, f func(context.Context, *reclaimBench) error) error {
+// withReclaims runs f in a lab in which machines can be reclaimed, and whose manager has args.
+func (b *bench) withReclaims(ctx context.Context, f func(context.Context, *reclaimBench) error, args ...string) error {
 	launcher, err := b.build(ctx, "./bench/launcher", "launcher")
 	if err != nil {
 		return err
 	}
-	return b.with(ctx, b.bin, nil, func(ctx context.Context, l *lab) error {
+	return b.with(ctx, b.bin, args, func(ctx context.Context, l *lab) error {
 		followed, err := l.follow(ctx)
 		if err != nil {
 			return err
