@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// block is commands on a page.
+var block = regexp.MustCompile("(?s)\n```sh\n(.*?)```")
+
+// TestTheCommandsOfTheGuide has a Node out, and the feature turned off, by what the guide says.
+func TestTheCommandsOfTheGuide(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "guide")
+	s.balance(nil)
+	page, err := os.ReadFile(filepath.Join(system.Repository(), "docs", "load-balancers.md"))
+	s.must(err)
+	blocks := block.FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("the guide has %d blocks of commands, want one that looks and one that turns it off", len(blocks))
+	}
+	home := t.TempDir()
+	run := func(commands string) string {
+		t.Helper()
+		commands = strings.ReplaceAll(commands, " -A", " -n "+s.Namespace) // Other tests have theirs.
+		cmd := exec.CommandContext(s.step(), "bash", "-euo", "pipefail", "-c", commands)
+		cmd.Env = append(shared.Management.Environ(home), "PATH="+plane.DefaultBin()+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s%v\n%s", commands, err, out)
+		}
+		return string(out)
+	}
+	node := s.Node(s.machines[0])
+	before := node.DeepCopy()
+	node.Spec.Unschedulable = true
+	s.must(s.Workload.Patch(s.step(), node, client.MergeFrom(before), client.FieldOwner("kubectl-cordon")))
+	s.wantState("box-0", "drain")
+	if out := run(blocks[0][1]); !strings.Contains(out, node.Name) || !strings.Contains(out, "Cordoned") {
+		t.Errorf("it does not show that and why Node %s is out:\n%s", node.Name, out)
+	}
+	if out := run(blocks[1][1]); strings.Contains(out, "box-0") {
+		t.Errorf("something is still taken:\n%s", out)
+	}
+	s.wantState("box-0", "ready")
+}
