@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // trimPod drops what is not read here. It is a transform of the caches of workload
@@ -21,7 +23,7 @@ func trimPod(obj any) (any, error) {
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Labels: pod.Labels,
 		CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 	}}
-	trimmed.Spec.NodeName = nodeOf(pod)
+	trimmed.Spec.NodeName = workload.NodeOf(pod)
 	trimmed.Status.Phase, trimmed.Status.Reason = pod.Status.Phase, pod.Status.Reason
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled {
@@ -36,26 +38,6 @@ func trimPod(obj any) (any, error) {
 	return trimmed, nil
 }
 
-// nodeOf is the Node that a pod runs on, or is to run on: the DaemonSet's controller
-// says so by a field selector, and the scheduler puts it there.
-func nodeOf(pod *corev1.Pod) string {
-	if pod.Spec.NodeName != "" || pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
-		return pod.Spec.NodeName
-	}
-	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if required == nil {
-		return ""
-	}
-	for _, term := range required.NodeSelectorTerms {
-		for _, f := range term.MatchFields {
-			if f.Key == metav1.ObjectNameField && f.Operator == corev1.NodeSelectorOpIn && len(f.Values) == 1 {
-				return f.Values[0]
-			}
-		}
-	}
-	return ""
-}
-
 // agentOn returns the agent's pod on a Node, nil if it has none: one that is Ready, if
 // there is, or else the newest. A pod that is being deleted does not count.
 func agentOn(pods []corev1.Pod, node string) *corev1.Pod {
@@ -63,19 +45,14 @@ func agentOn(pods []corev1.Pod, node string) *corev1.Pod {
 	for i := range pods {
 		pod := &pods[i]
 		switch {
-		case nodeOf(pod) != node, !pod.DeletionTimestamp.IsZero():
-		case isReady(pod):
+		case workload.NodeOf(pod) != node, !pod.DeletionTimestamp.IsZero():
+		case workload.Ready(pod):
 			return pod
 		case found == nil, found.CreationTimestamp.Before(&pod.CreationTimestamp):
 			found = pod
 		}
 	}
 	return found
-}
-
-func isReady(pod *corev1.Pod) bool {
-	c := conditionOf(pod, corev1.PodReady)
-	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {

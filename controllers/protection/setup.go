@@ -90,7 +90,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 				return nil
 			}
 			node := &corev1.Node{}
-			node.Name = nodeOf(pod)
+			node.Name = workload.NodeOf(pod)
 			return mapper.OfNode(ctx, cluster, node)
 		},
 	}
@@ -141,5 +141,5 @@ func whatPodsShow(obj client.Object) podShows {
 	if !ok {
 		return podShows{}
 	}
-	return podShows{string(pod.UID), nodeOf(pod), troubleOf(pod), !pod.DeletionTimestamp.IsZero(), isReady(pod)}
+	return podShows{string(pod.UID), workload.NodeOf(pod), troubleOf(pod), !pod.DeletionTimestamp.IsZero(), workload.Ready(pod)}
 }

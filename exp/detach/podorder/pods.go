@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -88,18 +87,6 @@ func priorityOf(pod client.Object) *string {
 	return nil
 }
 
-// ownerOf is the DaemonSet of a pod, nil if it has none.
-func ownerOf(pod client.Object) *metav1.OwnerReference {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil || owner.Kind != "DaemonSet" {
-		return nil
-	}
-	if gv, err := schema.ParseGroupVersion(owner.APIVersion); err != nil || gv.Group != appsv1.GroupName {
-		return nil
-	}
-	return owner
-}
-
 // daemonSets are those that have been read, nil for one that is gone.
 type daemonSets struct {
 	reader client.Reader
@@ -108,7 +95,7 @@ type daemonSets struct {
 
 // priorityOf is what people wrote on the DaemonSet of a pod, nil if nothing.
 func (s daemonSets) priorityOf(ctx context.Context, pod client.Object) (*string, error) {
-	owner := ownerOf(pod)
+	owner := workload.DaemonSetOf(pod)
 	if owner == nil {
 		return nil, nil
 	}
@@ -218,7 +205,7 @@ func ofLeaving(t corev1.Taint) bool { return t.Key == v1alpha1.NodeLeavingTaint 
 func stop(ctx context.Context, action actuate.Action, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
-	if ownerOf(pod) != nil {
+	if workload.DaemonSetOf(pod) != nil {
 		return action.Delete(ctx, pod)
 	}
 	return action.EvictPod(ctx, pod)
