@@ -196,7 +196,7 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 // seatOf returns nil for a Node that the load balancer has nothing to do with.
 func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
 	s := &seat{attachment: a, closing: !lb.DeletionTimestamp.IsZero() || givenUp(a)}
-	s.out = a.Spec.Trigger != "" && !s.closing && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
+	s.out = wantedOut(a, lb.Name) && !s.closing && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
 	for _, m := range a.Spec.Memberships {
 		if m.LoadBalancer == lb.Name {
 			s.add(m, true)
@@ -215,6 +215,11 @@ func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
 		return nil
 	}
 	return s
+}
+
+// wantedOut reports whether the Node is to be out of this load balancer.
+func wantedOut(a *expv1.NodeAttachment, lb string) bool {
+	return a.Spec.Trigger != "" && (len(a.Spec.LoadBalancers) == 0 || slices.Contains(a.Spec.LoadBalancers, lb))
 }
 
 // givenUp reports whether somebody deletes the NodeAttachment of a Node that is gone: it does not

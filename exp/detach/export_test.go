@@ -17,10 +17,16 @@ const NodesWatch = nodesWatch
 var RequestFor func(cluster types.NamespacedName, node string) ctrl.Request = requestFor
 
 // WithoutWatches returns r for tests that call Reconcile themselves.
-func (r *NodeReconciler) WithoutWatches() *NodeReconciler {
-	r.nodes.Name, r.nodes.Cache = nodesWatch, r.ClusterCache
+func (r *NodeReconciler) WithoutWatches(aside asides) *NodeReconciler {
+	r.nodes.Name, r.nodes.Cache, r.aside = nodesWatch, r.ClusterCache, aside
 	return r
 }
+
+// PodNode is the index of pods by Node, and NodeField what they are listed by, for tests.
+var PodNode = podNode
+
+// NodeField is nodeField, for tests.
+const NodeField = nodeField
 
 // LookedFor is lookedFor, for tests.
 var LookedFor = lookedFor

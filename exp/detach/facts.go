@@ -29,7 +29,7 @@ func (s *scope) facts(now func() time.Time) plan.Node {
 	}
 	n := nodeFacts(s.node)
 	n.Identity = identityOf(s.providerID, s.addresses)
-	n.Known, n.Machine = s.known, machineFacts(s.machine, now())
+	n.Known, n.Machine, n.DaemonSets = s.known, machineFacts(s.machine, now()), s.daemonSets
 	return n
 }
 

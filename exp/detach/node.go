@@ -63,6 +63,7 @@ type NodeReconciler struct {
 	WatchFilter string
 
 	nodes workload.Watch
+	aside asides
 	fresh wake.Freshness
 }
 
@@ -80,8 +81,14 @@ type scope struct {
 	addresses  []string
 	// attachment is nil if there is none.
 	attachment *expv1.NodeAttachment
-	// balancers are the LoadBalancers of the Cluster.
+	// balancers are the LoadBalancers of the Cluster, and sets the DaemonSets that they name.
 	balancers []expv1.LoadBalancer
+	sets      []daemonSet
+	// aside reads those and their pods; nil while it cannot, and unread is why, if that is an
+	// error. daemonSets is what it reads of the Node.
+	aside      client.Reader
+	unread     error
+	daemonSets []plan.DaemonSet
 }
 
 // requestFor is what is reconciled for a Node of a Cluster.
@@ -92,9 +99,14 @@ func requestFor(cluster client.ObjectKey, node string) ctrl.Request {
 // Reconcile looks at one Node.
 func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	clusterName, node, _ := strings.Cut(req.Name, "/")
-	s, err := r.observe(ctx, client.ObjectKey{Namespace: req.Namespace, Name: clusterName}, node)
-	if err != nil || s == nil {
+	key := client.ObjectKey{Namespace: req.Namespace, Name: clusterName}
+	s, err := r.observe(ctx, key, node)
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if s == nil {
+		r.aside.Stop(key)
+		return ctrl.Result{}, nil
 	}
 	now, before := r.Clock.Now(), versionOf(s.attachment)
 	if wait := r.fresh.Hold(req, before, now); wait > 0 {
@@ -102,10 +114,11 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	}
 	err = r.act(ctx, s, plan.Decide(s.facts(r.Clock.Now), s.record(), len(staying(s.balancers)) > 0, r.Taints))
 	r.fresh.Wrote(req, before, versionOf(s.attachment))
-	if workload.NotConnected(err) {
-		err = nil // The connection wakes us.
+	if err == nil {
+		err = s.unread // What does not depend on it is done.
 	}
-	return r.fresh.Meet(req, now, client.IgnoreNotFound(err))
+	// The connection wakes us.
+	return r.fresh.Meet(req, now, client.IgnoreNotFound(workload.IgnoreNotConnected(err)))
 }
 
 // versionOf is that of a NodeAttachment, empty if there is none.
@@ -138,6 +151,7 @@ func (r *NodeReconciler) observe(ctx context.Context, key client.ObjectKey, node
 	if s.balancers, err = balancersOf(ctx, r.Reader, key); err != nil {
 		return nil, err
 	}
+	s.sets = named(staying(s.balancers))
 	return s, r.observeNode(ctx, s, key)
 }
 
@@ -165,6 +179,7 @@ func release(ctx context.Context, write *actuate.Actuator, obj client.Object) er
 
 // observeNode reads the Node, if the workload cluster answers.
 func (r *NodeReconciler) observeNode(ctx context.Context, s *scope, key client.ObjectKey) (err error) {
+	s.aside, s.unread = r.aside.Reader(ctx, key, namespacesOf(s.sets))
 	if err := r.nodes.Start(ctx, key); err != nil {
 		return workload.IgnoreNotConnected(err)
 	}
@@ -187,6 +202,7 @@ func (r *NodeReconciler) observeNode(ctx context.Context, s *scope, key client.O
 	if err := r.observeMachine(ctx, s, key); err != nil || s.node == nil {
 		return err
 	}
+	s.observePods(ctx)
 	others, err := r.others(ctx, s)
 	s.providerID, s.addresses = identity(s.node, s.machine, others)
 	return err
@@ -279,7 +295,10 @@ func (s *scope) record() (r plan.Record) {
 	if a == nil {
 		return r
 	}
-	r = plan.Record{Exists: true, UID: string(a.Spec.NodeUID), Trigger: plan.Trigger(a.Spec.Trigger), Identity: identityOf(a.Spec.ProviderID, a.Spec.Addresses)}
+	r = plan.Record{
+		Exists: true, UID: string(a.Spec.NodeUID), Identity: identityOf(a.Spec.ProviderID, a.Spec.Addresses),
+		Trigger: plan.Trigger(a.Spec.Trigger), LoadBalancers: a.Spec.LoadBalancers, Replaces: replacements(a.Spec.DaemonSets),
+	}
 	for _, m := range a.Spec.Memberships {
 		if !a.DeletionTimestamp.IsZero() && !slices.ContainsFunc(s.balancers, func(b expv1.LoadBalancer) bool { return b.Name == m.LoadBalancer }) {
 			continue
@@ -405,6 +424,7 @@ func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) 
 	if a.Spec.Trigger = string(d.Trigger); d.Trigger == "" {
 		a.Spec.Since = metav1.Time{}
 	}
+	a.Spec.LoadBalancers, a.Spec.DaemonSets = d.LoadBalancers, replaced(a.Spec.DaemonSets, d.Replaces, now)
 	if s.node == nil {
 		return
 	}

@@ -29,12 +29,14 @@ type rapidly struct{ *rapid.T }
 func (rapidly) Context() context.Context { return context.Background() }
 
 // TestWhatWasTakenIsGivenBack has others cordon, uncordon, taint and ask, machines leave, vanish
-// and come back, the load balancer forget and fall silent, and the manager crash in any order.
+// and come back, pods of a DaemonSet end and start, the load balancer forget and fall silent, and
+// the manager crash in any order.
 // A cordon of others is never lifted, ours always is, and every place is given back.
 func TestWhatWasTakenIsGivenBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &story{world: newWorld(rapidly{rt}), cordoned: map[string]bool{}, blocked: map[string]bool{}, lives: 1}
+		s.serve()
 		actions := s.actions()
 		names := make([]string, 0, len(actions))
 		for _, a := range actions {
@@ -104,7 +106,31 @@ func (s *story) actions() []action {
 				server.drains = false
 			}
 		}},
+		{"end a pod", func(_ *rapid.T, node string) { s.endPod(node) }},
+		{"stop a pod", func(_ *rapid.T, node string) { s.stopPod(node) }},
+		{"start a pod", func(_ *rapid.T, node string) { s.startPod(node) }},
+		{"have a pod be ready", func(rt *rapid.T, node string) {
+			s.readyPod(node, rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}).Draw(rt, "ready"))
+		}},
+		{"see no pods", func(*rapid.T, string) { s.blind = !s.blind }},
 		{"disable", func(_ *rapid.T, node string) { s.edge.servers[node].blocked = !s.edge.servers[node].blocked }},
+	}
+}
+
+// serve has the load balancer name the DaemonSet of the pods.
+func (s *story) serve() {
+	s.Helper()
+	s.names(s.balancer())
+	for _, name := range []string{"ws-1", "ws-2"} {
+		s.runPod(name, "1", true)
+	}
+}
+
+// startPod makes a pod where there is none.
+func (s *story) startPod(name string) {
+	s.Helper()
+	if s.podOn(name) == nil {
+		s.runPod(name, "1", false)
 	}
 }
 
@@ -140,7 +166,7 @@ func (s *story) check() {
 // finish has everybody want their Nodes again.
 func (s *story) finish() {
 	s.Helper()
-	s.edge.down, s.lost = false, false
+	s.edge.down, s.lost, s.blind = false, false, false
 	for _, server := range s.edge.servers {
 		server.blocked = false
 	}
@@ -154,6 +180,9 @@ func (s *story) finish() {
 			s.edit(name, uncordon)
 		}
 		s.edit(name, func(n *corev1.Node) { n.Spec.Taints = nil; delete(n.Annotations, "exp.5spot.finos.org/detach") })
+		s.stopPod(name)
+		s.startPod(name)
+		s.readyPod(name, corev1.ConditionTrue)
 	}
 	s.settle()
 	for name, server := range s.edge.servers {

@@ -36,7 +36,7 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodeattachment").
 		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment)).
-		Watches(&expv1.LoadBalancer{}, handler.EnqueueRequestsFromMapFunc(r.ofBalancer), builder.WithPredicates(comesOrGoes())).
+		Watches(&expv1.LoadBalancer{}, handler.EnqueueRequestsFromMapFunc(r.ofBalancer), builder.WithPredicates(predicate.Or(comesOrGoes(), wake.Changes(served)))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(wake.Changes(turning))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			builder.WithPredicates(predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.ClusterLeaves()))).
@@ -49,6 +49,7 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 	r.nodes = workload.Watch{
 		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: r.ofNode, Predicate: wake.Changes(matters),
 	}
+	r.aside = r.newAside(c)
 	return nil
 }
 
@@ -194,6 +195,15 @@ func comesOrGoes() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 	}}
+}
+
+// served is what of a LoadBalancer says whose pods are watched.
+func served(obj client.Object) any {
+	lb, ok := obj.(*expv1.LoadBalancer)
+	if !ok {
+		return obj
+	}
+	return lb.Spec.DaemonSets
 }
 
 // forgotten lets through a NodeAttachment that lost its status, as clusterctl move has it.

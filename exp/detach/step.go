@@ -95,7 +95,7 @@ func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, b
 
 // outOf is how far the Node has come, nil before anybody has asked for it to be out.
 func outOf(a *expv1.NodeAttachment, lb *expv1.LoadBalancer) *expv1.BalancerProgress {
-	if a == nil || a.Spec.Trigger == "" || a.Spec.Trigger == string(plan.Gone) {
+	if a == nil || !wantedOut(a, lb.Name) || a.Spec.Trigger == string(plan.Gone) {
 		return nil
 	}
 	p := progressOf(a, lb.Name)

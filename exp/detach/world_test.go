@@ -52,10 +52,12 @@ type world struct {
 	client.WithWatch
 
 	clock *clocktesting.FakePassiveClock
-	edge  *edge
-	gate  *actuate.Gate
-	nodes *detach.NodeReconciler
-	lbs   *detach.BalancerReconciler
+	// edge is the load balancer, and drivers are all of them by name.
+	edge    *edge
+	drivers drivers
+	gate    *actuate.Gate
+	nodes   *detach.NodeReconciler
+	lbs     *detach.BalancerReconciler
 	// writes are what they wrote.
 	writes []string
 	// fails is how many writes are still to be sent before one is lost, below zero for ever,
@@ -66,8 +68,11 @@ type world struct {
 	refuses string
 	// made is how many objects they made.
 	made int
-	// lost is true while the workload cluster does not answer.
-	lost bool
+	// lost is true while the workload cluster does not answer, and blind while nobody has read its
+	// pods yet.
+	lost, blind bool
+	// pods is how many pods there were.
+	pods int
 }
 
 var (
@@ -84,19 +89,25 @@ func newWorld(t tester) *world {
 		}
 	}
 	w := &world{tester: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 23, 17, 0, 0, 0, time.UTC)), edge: newEdge(), fails: -1, gate: &actuate.Gate{}}
+	w.drivers = drivers{"edge": w.edge}
 	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
 		WithStatusSubresource(&expv1.NodeAttachment{}, &expv1.LoadBalancer{}, &clusterv1.Machine{}).
-		WithIndex(&clusterv1.Machine{}, index.MachineNodeNameField, index.MachineByNodeName).Build()
+		WithIndex(&clusterv1.Machine{}, index.MachineNodeNameField, index.MachineByNodeName).
+		WithIndex(&corev1.Pod{}, detach.NodeField, detach.PodNode).Build()
 	w.create(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name, UID: "cluster"}})
-	lb := &expv1.LoadBalancer{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "edge", UID: "edge", Generation: 1}}
-	lb.Spec.ClusterName, lb.Spec.DeadlineSeconds, lb.Spec.MinMembers = cluster.Name, 300, new(int32(1))
-	w.create(lb)
+	w.create(w.balancerObject("edge"))
 	for _, name := range []string{"ws-1", "ws-2"} {
 		w.join(name, 1)
 		w.edge.servers[name] = &server{address: "192.0.2." + name[3:]}
 	}
 	w.restart()
 	return w
+}
+
+func (*world) balancerObject(name string) *expv1.LoadBalancer {
+	lb := &expv1.LoadBalancer{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, UID: types.UID(name), Generation: 1}}
+	lb.Spec.ClusterName, lb.Spec.DeadlineSeconds, lb.Spec.MinMembers = cluster.Name, 300, new(int32(1))
+	return lb
 }
 
 // join makes a Node and its Machine, which have the same name.
@@ -135,10 +146,10 @@ func (w *world) restart() {
 	clusters := clusters{clustercache.NewFakeClusterCache(c, cluster, detach.NodesWatch), w}
 	w.nodes = (&detach.NodeReconciler{
 		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.Behind(w.gate, c), ClusterCache: clusters, Recorder: &events.FakeRecorder{}, Taints: []string{"karpenter.sh/disrupted"},
-	}).WithoutWatches()
+	}).WithoutWatches(aside{clusters})
 	w.lbs = &detach.BalancerReconciler{
 		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.Behind(w.gate, c), Recorder: &events.FakeRecorder{},
-		Drivers: w.edge,
+		Drivers: w.drivers,
 	}
 }
 
@@ -201,6 +212,18 @@ func (c clusters) GetUncachedClient(ctx context.Context, key client.ObjectKey) (
 	}
 	return c.ClusterCache.GetUncachedClient(ctx, key)
 }
+
+// aside is a cache beside that one.
+type aside struct{ clusters }
+
+func (a aside) Reader(ctx context.Context, key client.ObjectKey, namespaces []string) (client.Reader, error) {
+	if a.w.blind || len(namespaces) == 0 {
+		return nil, nil
+	}
+	return a.GetReader(ctx, key)
+}
+
+func (aside) Stop(client.ObjectKey) {}
 
 // turn has each reconciler look once, as events would have it. A write that is lost is an
 // error, and everything else that is one fails the test.
@@ -459,9 +482,12 @@ func (e *edge) tell(places []balancer.Membership, drains bool) (err error) {
 	return errors.Join(err, e.partly())
 }
 
-func (e *edge) For(*expv1.LoadBalancer) (balancer.Driver, error) { return e, nil }
+// drivers are those of all load balancers.
+type drivers map[string]*edge
 
-func (*edge) Forget(types.NamespacedName) {}
+func (d drivers) For(lb *expv1.LoadBalancer) (balancer.Driver, error) { return d[lb.Name], nil }
+
+func (drivers) Forget(types.NamespacedName) {}
 
 func (e *edge) Every() time.Duration { return time.Second }
 func (e *edge) Volatile() bool       { return true }

@@ -66,6 +66,33 @@ type LoadBalancerSpec struct {
 	// controlPlane also takes control plane Nodes out. Without it they stay.
 	// +optional
 	ControlPlane bool `json:"controlPlane,omitempty"`
+
+	// daemonSets are those whose pods serve what the load balancer sends to a Node, such as
+	// an ingress controller. While such a pod terminates, and until the one that takes its
+	// place is Ready, its Node is out.
+	// +optional
+	// +listType=map
+	// +listMapKey=namespace
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	DaemonSets []ServingDaemonSet `json:"daemonSets,omitempty"`
+}
+
+// ServingDaemonSet is a DaemonSet of the workload cluster.
+type ServingDaemonSet struct {
+	// namespace is that of the DaemonSet.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+
+	// name is that of the DaemonSet.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
 }
 
 // KubeProxyBalancer is a load balancer that asks kube-proxy.

@@ -47,6 +47,21 @@ type NodeAttachmentSpec struct {
 	// +kubebuilder:validation:MaxLength=512
 	Trigger string `json:"trigger,omitempty"`
 
+	// loadBalancers are the names of the LoadBalancers that trigger is about; empty means all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	LoadBalancers []string `json:"loadBalancers,omitempty"`
+
+	// daemonSets are those whose pod on the Node is being replaced.
+	// +optional
+	// +listType=map
+	// +listMapKey=namespace
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	DaemonSets []ReplacedPod `json:"daemonSets,omitempty"`
+
 	// controlPlane says that it is a control plane Node.
 	// +optional
 	ControlPlane bool `json:"controlPlane,omitempty"`
@@ -56,6 +71,29 @@ type NodeAttachmentSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Memberships []Membership `json:"memberships,omitempty"`
+}
+
+// ReplacedPod is the pod of a DaemonSet on the Node that another one is to take the place of.
+type ReplacedPod struct {
+	// namespace is that of the DaemonSet.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name is that of the DaemonSet.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// podUID is the UID of the pod, if 5-Spot deletes it; empty if somebody else does.
+	// +optional
+	PodUID types.UID `json:"podUID,omitempty"`
+
+	// since is when that began.
+	// +optional
+	Since metav1.Time `json:"since,omitempty,omitzero"`
 }
 
 // Membership is the place of a Node in a pool of a load balancer.

@@ -73,10 +73,12 @@ type Node struct {
 	Stopped bool
 	// Machine is what becomes of its machine.
 	Machine Machine
+	// DaemonSets are those that load balancers name, as they are on the Node.
+	DaemonSets []DaemonSet
 }
 
-// Trigger is the first reason for which the Node is to be out. keys are those of further
-// taints that mean so.
+// Trigger is the first reason for which the Node is to be out of all load balancers. keys are
+// those of further taints that mean so.
 func (n Node) Trigger(keys []string) Trigger {
 	switch {
 	case n.Machine == LeavesAtOnce:
@@ -111,6 +113,10 @@ type Record struct {
 	UID, Identity string
 	// Trigger is why the Node is out.
 	Trigger Trigger
+	// LoadBalancers are those that Trigger is about; none means all.
+	LoadBalancers []string
+	// Replaces are the pods of DaemonSets that were being replaced.
+	Replaces []Replacement
 	// Places is how many places were taken, and Lasting how many of those wait for the Node
 	// to come back.
 	Places, Lasting int
@@ -124,10 +130,12 @@ type Decision struct {
 	Resume bool
 	// Mark and Unmark have the Node say whether it is out.
 	Mark, Unmark bool
-	// Write says that the Record is written, with Trigger and the UID of the Node, if there
-	// is one.
-	Write   bool
-	Trigger Trigger
+	// Write says that the Record is written, with Trigger, LoadBalancers, Replaces and the UID
+	// of the Node, if there is one.
+	Write         bool
+	Trigger       Trigger
+	LoadBalancers []string
+	Replaces      []Replacement
 	// Forget says that the places that do not last are gone.
 	Forget bool
 	// Delete says that nothing is left to be given back.
@@ -144,11 +152,14 @@ func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 		return absent(r)
 	}
 	trigger := n.Trigger(keys)
+	replaces := n.replacements(r, trigger == "")
 	switch {
 	case trigger != "" && (r.Exists || balanced):
-		return out(n, r, trigger)
+		return out(n, r, trigger, replaces)
 	case trigger != "":
 		return Decision{}
+	case len(replaces) > 0:
+		return partlyOut(n, r, replaces)
 	case r.Exists && r.UID != n.UID && !n.Ready:
 		return Decision{} // It comes back, and takes no connections yet.
 	default:
@@ -170,22 +181,45 @@ func absent(r Record) Decision {
 
 // out is for a Node that is to be out. It is cordoned once, before the record says so: a
 // person may take that back.
-func out(n Node, r Record, trigger Trigger) Decision {
-	news := !r.Exists || r.Trigger != trigger || r.UID != n.UID
-	return Decision{
-		Cordon: news && trigger == Departure && !n.Unschedulable,
-		Mark:   !n.Marked && trigger != Emergency,
-		Write:  news || r.Identity != n.Identity, Trigger: trigger,
-	}
+func out(n Node, r Record, trigger Trigger, replaces []Replacement) Decision {
+	d := Decision{Trigger: trigger, Replaces: replaces, Mark: !n.Marked && trigger != Emergency}
+	d.Cordon = r.tells(n, trigger) && trigger == Departure && !n.Unschedulable
+	d.Write = r.changes(n, d)
+	return d
+}
+
+// partlyOut is for a Node that is to be out only where DaemonSets serve that replace their pods:
+// its pods come and stay as on any other.
+func partlyOut(n Node, r Record, replaces []Replacement) Decision {
+	d := undone(n)
+	d.Replaces = replaces
+	d.Trigger, d.LoadBalancers = n.triggerOf(replaces)
+	d.Write = r.changes(n, d)
+	return d
+}
+
+// tells reports whether it is new that the Node is out for this.
+func (r Record) tells(n Node, trigger Trigger) bool {
+	return !r.Exists || r.Trigger != trigger || r.UID != n.UID
+}
+
+// changes reports whether the record says something else.
+func (r Record) changes(n Node, d Decision) bool {
+	return r.tells(n, d.Trigger) || r.Identity != n.Identity || !slices.Equal(r.LoadBalancers, d.LoadBalancers) || !slices.Equal(r.Replaces, d.Replaces)
 }
 
 // in is for a Node that is to be in.
 func in(n Node, r Record) Decision {
-	d := Decision{Uncordon: n.CordonedByUs, Unmark: n.Marked, Resume: n.Stopped && n.Machine == Stays}
+	d := undone(n)
 	if !r.Exists {
 		return d
 	}
 	d.Write = r.Trigger != "" || r.UID != n.UID
 	d.Delete = !d.Write && r.Places == 0
 	return d
+}
+
+// undone gives back what was taken from the Node itself.
+func undone(n Node) Decision {
+	return Decision{Uncordon: n.CordonedByUs, Unmark: n.Marked, Resume: n.Stopped && n.Machine == Stays}
 }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// nodeField is what pods are listed by.
+const nodeField = "spec.nodeName"
+
+// daemonSet is one that LoadBalancers name.
+type daemonSet struct {
+	client.ObjectKey
+	// balancers are the names of those.
+	balancers []string
+}
+
+// named are the DaemonSets that LoadBalancers name, in order.
+func named(balancers []expv1.LoadBalancer) (sets []daemonSet) {
+	for i := range balancers {
+		for _, d := range balancers[i].Spec.DaemonSets {
+			key := client.ObjectKey{Namespace: d.Namespace, Name: d.Name}
+			at := slices.IndexFunc(sets, func(s daemonSet) bool { return s.ObjectKey == key })
+			if at < 0 {
+				at, sets = len(sets), append(sets, daemonSet{ObjectKey: key})
+			}
+			sets[at].balancers = append(sets[at].balancers, balancers[i].Name)
+		}
+	}
+	slices.SortFunc(sets, func(a, b daemonSet) int { return cmp.Compare(a.String(), b.String()) })
+	return sets
+}
+
+// namespacesOf are those of DaemonSets, each once.
+func namespacesOf(sets []daemonSet) (all []string) {
+	for _, s := range sets {
+		all = append(all, s.Namespace)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// asides reads pods and DaemonSets of workload clusters from a cache: workload.Aside.
+type asides interface {
+	Reader(ctx context.Context, cluster client.ObjectKey, namespaces []string) (client.Reader, error)
+	Stop(cluster client.ObjectKey)
+}
+
+// newAside keeps the pods of DaemonSets, and DaemonSets, in the namespaces that are asked for.
+func (r *NodeReconciler) newAside(c controller.Controller) *workload.Aside {
+	ofDaemonSets, err := k8slabels.NewRequirement(appsv1.ControllerRevisionHashLabelKey, selection.Exists, nil)
+	if err != nil {
+		panic(err) // It is a constant.
+	}
+	return &workload.Aside{
+		Cache: r.ClusterCache, Controller: c, All: r.all,
+		Kinds: []workload.AsideKind{{
+			Kind: &corev1.Pod{}, Map: r.ofPod, Predicate: wake.Changes(podMatters),
+			Keep:  cache.ByObject{Label: k8slabels.NewSelector().Add(*ofDaemonSets), Transform: workload.TrimDaemonPod},
+			Index: map[string]client.IndexerFunc{nodeField: podNode},
+		}, {
+			Kind: &appsv1.DaemonSet{}, Map: r.ofDaemonSet, Predicate: wake.Changes(setMatters),
+			Keep: cache.ByObject{Transform: workload.TrimDaemonSet},
+		}},
+	}
+}
+
+// podNode is the index of pods by Node.
+func podNode(obj client.Object) []string {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	return []string{workload.NodeOf(pod)}
+}
+
+// ofPod returns the Node of a pod that load balancers ask for, and the Cluster, which may have a
+// roll.
+func (r *NodeReconciler) ofPod(ctx context.Context, cluster client.ObjectKey, obj client.Object) []ctrl.Request {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	balancers, err := balancersOf(ctx, r.Reader, cluster)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing LoadBalancers")
+	}
+	if !slices.ContainsFunc(named(balancers), func(s daemonSet) bool { return s.owns(pod) }) {
+		return nil
+	}
+	return []ctrl.Request{requestFor(cluster, workload.NodeOf(pod)), requestFor(cluster, "")}
+}
+
+// ofDaemonSet returns the Cluster.
+func (r *NodeReconciler) ofDaemonSet(_ context.Context, cluster client.ObjectKey, _ client.Object) []ctrl.Request {
+	return []ctrl.Request{requestFor(cluster, "")}
+}
+
+// owns reports whether a pod is one of the DaemonSet.
+func (s daemonSet) owns(pod *corev1.Pod) bool {
+	owner := workload.DaemonSetOf(pod)
+	return owner != nil && s.ObjectKey == client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}
+}
+
+// podMatters is all of a pod that a decision depends on.
+func podMatters(obj client.Object) any {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj
+	}
+	return []any{podFacts(pod), workload.NodeOf(pod), workload.DaemonSetOf(pod)}
+}
+
+func podFacts(pod *corev1.Pod) plan.Pod {
+	return plan.Pod{
+		UID: string(pod.UID), Revision: pod.Labels[appsv1.ControllerRevisionHashLabelKey],
+		Ends: !pod.DeletionTimestamp.IsZero(), Ready: workload.Ready(pod),
+	}
+}
+
+// setMatters is all of a DaemonSet that a decision depends on.
+func setMatters(obj client.Object) any {
+	set, ok := obj.(*appsv1.DaemonSet)
+	if !ok {
+		return obj
+	}
+	return []any{
+		set.UID, set.Generation, set.Spec.UpdateStrategy.Type, set.Status.ObservedGeneration,
+		set.Status.DesiredNumberScheduled, set.Status.UpdatedNumberScheduled,
+	}
+}
+
+// observePods reads the pods of the DaemonSets on the Node.
+func (s *scope) observePods(ctx context.Context) {
+	for _, set := range s.sets {
+		d := plan.DaemonSet{Name: set.String(), LoadBalancers: set.balancers}
+		if s.aside != nil {
+			pods, err := set.pods(ctx, s.aside, client.MatchingFields{nodeField: s.node.Name})
+			d.Known, s.unread = err == nil, errors.Join(s.unread, err)
+			for i := range pods {
+				d.Pods = append(d.Pods, podFacts(&pods[i]))
+			}
+		}
+		s.daemonSets = append(s.daemonSets, d)
+	}
+}
+
+// pods lists those of the DaemonSet. They are not copied.
+func (s daemonSet) pods(ctx context.Context, reader client.Reader, opts ...client.ListOption) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := reader.List(ctx, list, append(opts, client.InNamespace(s.Namespace), client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, fmt.Errorf("listing pods of DaemonSet %s: %w", s, err)
+	}
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !s.owns(&p) }), nil
+}
+
+// replacements are what is on record.
+func replacements(recorded []expv1.ReplacedPod) (all []plan.Replacement) {
+	for _, p := range recorded {
+		all = append(all, plan.Replacement{DaemonSet: p.Namespace + "/" + p.Name, Pod: string(p.PodUID)})
+	}
+	return all
+}
+
+// replaced is how replacements are written down.
+func replaced(recorded []expv1.ReplacedPod, all []plan.Replacement, now metav1.Time) (pods []expv1.ReplacedPod) {
+	for _, r := range all {
+		p := expv1.ReplacedPod{PodUID: types.UID(r.Pod), Since: now}
+		p.Namespace, p.Name, _ = strings.Cut(r.DaemonSet, "/")
+		if i := slices.Index(replacements(recorded), r); i >= 0 {
+			p.Since = recorded[i].Since
+		}
+		pods = append(pods, p)
+	}
+	return pods
+}

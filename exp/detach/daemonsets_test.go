@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+)
+
+// kubelet keeps a pod until it has stopped.
+const kubelet = "test/kubelet"
+
+// names has a load balancer name the DaemonSet that runs on all Nodes.
+func (w *world) names(lb *expv1.LoadBalancer) {
+	w.Helper()
+	lb.Spec.DaemonSets = []expv1.ServingDaemonSet{{Namespace: "edge", Name: "ingress"}}
+	lb.Generation++
+	w.must(w.Update(w.Context(), lb))
+}
+
+// runPod makes the pod of the DaemonSet on a Node, as its controller does.
+func (w *world) runPod(node, revision string, ready bool) {
+	w.Helper()
+	w.pods++
+	name := fmt.Sprint("ingress-", w.pods)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "edge", Name: name, UID: types.UID(name), Finalizers: []string{kubelet},
+		Labels:          map[string]string{appsv1.ControllerRevisionHashLabelKey: revision},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "ingress", UID: "ingress", Controller: new(true)}},
+	}}
+	pod.Spec.NodeName = node
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+	if ready {
+		pod.Status.Conditions[0].Status = corev1.ConditionTrue
+	}
+	w.create(pod)
+}
+
+// podOn reads the pod on a Node, nil if there is none.
+func (w *world) podOn(node string) *corev1.Pod {
+	w.Helper()
+	list := &corev1.PodList{}
+	w.must(w.List(w.Context(), list, client.InNamespace("edge")))
+	i := slices.IndexFunc(list.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == node })
+	if i < 0 {
+		return nil
+	}
+	return &list.Items[i]
+}
+
+// endPod has somebody delete the pod on a Node. It stops, and takes connections until then.
+func (w *world) endPod(node string) {
+	w.Helper()
+	if pod := w.podOn(node); pod != nil {
+		w.must(w.Delete(w.Context(), pod))
+	}
+}
+
+// stopPod has the pod on a Node be gone that has been deleted.
+func (w *world) stopPod(node string) {
+	w.Helper()
+	if pod := w.podOn(node); pod != nil && !pod.DeletionTimestamp.IsZero() {
+		pod.Finalizers = nil
+		w.must(w.Update(w.Context(), pod))
+	}
+}
+
+// readyPod has the pod on a Node be Ready, or not.
+func (w *world) readyPod(node string, ready corev1.ConditionStatus) {
+	w.Helper()
+	if pod := w.podOn(node); pod != nil {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+		w.must(w.Status().Update(w.Context(), pod))
+	}
+}
+
+// inServed runs a test in a world with another load balancer, which does not name the DaemonSet.
+func inServed(t *testing.T, test func(*world)) {
+	t.Helper()
+	inWorld(t, func(w *world) {
+		w.names(w.balancer())
+		w.drivers["other"] = newEdge()
+		w.create(w.balancerObject("other"))
+		for _, node := range []string{"ws-1", "ws-2"} {
+			w.drivers["other"].servers[node] = &server{address: "192.0.2." + node[3:]}
+			w.runPod(node, "1", true)
+		}
+		test(w)
+	})
+}
+
+// wantOut compares where ws-1 is out. The Node itself is left alone.
+func (w *world) wantOut(when string, edge, other bool) {
+	w.Helper()
+	if got := w.edge.servers["ws-1"].drains; got != edge {
+		w.Errorf("%s: it is out %v, want %v: %+v", when, got, edge, w.attachment("ws-1"))
+	}
+	if got := w.drivers["other"].servers["ws-1"].drains; got != other {
+		w.Errorf("%s: at the load balancer that does not name the DaemonSet it is out %v, want %v", when, got, other)
+	}
+}
+
+func TestANodeWhosePodsRunCostsNothing(t *testing.T) {
+	inServed(t, func(w *world) {
+		w.settle()
+		if len(w.writes) > 0 || w.edge.asked+w.edge.told > 0 {
+			t.Errorf("wrote %v, asked %d times, told %d times", w.writes, w.edge.asked, w.edge.told)
+		}
+	})
+}
+
+// TestANodeIsOutWhileItsPodIsReplaced follows a pod that somebody deletes.
+func TestANodeIsOutWhileItsPodIsReplaced(t *testing.T) {
+	inServed(t, func(w *world) {
+		w.endPod("ws-1")
+		w.settle()
+		w.wantOut("It terminates", true, false)
+		if n := w.node("ws-1"); n.Spec.Unschedulable || len(n.Annotations) > 0 {
+			t.Errorf("the Node itself is changed: %+v, annotations %v", n.Spec, n.Annotations)
+		}
+		if a := w.attachment("ws-1"); a.Spec.Trigger != "DaemonSetPod edge/ingress" || !slices.Equal(a.Spec.LoadBalancers, []string{"edge"}) {
+			t.Errorf("attachment %+v", a.Spec)
+		}
+		w.stopPod("ws-1")
+		w.settle()
+		w.wantOut("It is gone", true, false)
+		w.restart()
+		w.runPod("ws-1", "1", false)
+		w.settle()
+		w.wantOut("The next one starts", true, false)
+		w.readyPod("ws-1", corev1.ConditionTrue)
+		w.settle()
+		w.wantOut("The next one is Ready", false, false)
+		if a := w.attachment("ws-1"); a != nil {
+			t.Errorf("it is left: %+v", a.Spec)
+		}
+	})
+}
+
+// TestAPodThatNobodyDeletesTakesNoNodeOut has it not be Ready for a while, and be another
+// DaemonSet's. Health checks are for that.
+func TestAPodThatNobodyDeletesTakesNoNodeOut(t *testing.T) {
+	for name, happens := range map[string]func(*world){
+		"NotReady": func(w *world) { w.readyPod("ws-1", corev1.ConditionFalse) },
+		"Another": func(w *world) {
+			pod := w.podOn("ws-1")
+			pod.OwnerReferences[0].Name = "another"
+			w.must(w.Update(w.Context(), pod))
+			w.endPod("ws-1")
+		},
+		"Surge": func(w *world) { // The next one is Ready before.
+			w.endPod("ws-1")
+			w.runPod("ws-1", "1", true)
+		},
+		"Unread": func(w *world) {
+			w.blind = true
+			w.endPod("ws-1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inServed(t, func(w *world) {
+				happens(w)
+				w.settle()
+				w.wantOut(name, false, false)
+				if len(w.writes) > 0 {
+					t.Errorf("wrote %v", w.writes)
+				}
+			})
+		})
+	}
+}
+
+// TestWhatIsNotReadIsNotReady has the manager start anew, and not know the pods for a while.
+func TestWhatIsNotReadIsNotReady(t *testing.T) {
+	inServed(t, func(w *world) {
+		w.endPod("ws-1")
+		w.settle()
+		w.blind = true
+		w.restart()
+		w.settle()
+		w.wantOut("Nobody knows its pods", true, false)
+	})
+}
+
+// TestOtherReasonsComeFirst has a Node be cordoned while its pod is replaced, and its machine
+// leave.
+func TestOtherReasonsComeFirst(t *testing.T) {
+	inServed(t, func(w *world) {
+		w.endPod("ws-1")
+		w.settle()
+		w.edit("ws-1", cordon)
+		w.settle()
+		w.wantOut("It is cordoned", true, true)
+		w.stopPod("ws-1")
+		w.settle()
+		w.edit("ws-1", uncordon)
+		w.settle()
+		w.wantOut("It is not cordoned any more, and has no pod", true, false)
+		if n := w.node("ws-1"); n.Annotations["node-detacher.variant.run/detaching"] != "false" {
+			t.Errorf("annotations %v", n.Annotations)
+		}
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.settle()
+		w.wantOut("It leaves", true, true)
+		if a := w.attachment("ws-1"); a.Spec.Trigger != "Departure" || len(a.Spec.LoadBalancers)+len(a.Spec.DaemonSets) > 0 || !w.node("ws-1").Spec.Unschedulable {
+			t.Errorf("attachment %+v", a.Spec)
+		}
+		w.vanish("ws-1")
+		w.runPod("ws-1", "1", true)
+		w.settle()
+		w.wantOut("It stays after all", false, false)
+	})
+}
+
+// TestWhoNamesNoDaemonSetAnyMore gets its Node back.
+func TestWhoNamesNoDaemonSetAnyMore(t *testing.T) {
+	inServed(t, func(w *world) {
+		w.endPod("ws-1")
+		w.settle()
+		lb := w.balancer()
+		lb.Spec.DaemonSets = nil
+		lb.Generation++
+		w.must(w.Update(w.Context(), lb))
+		w.settle()
+		w.wantOut("Nobody names it", false, false)
+	})
+}

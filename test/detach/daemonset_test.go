@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/simulation"
+)
+
+// TestAPodOfAnIngressIsReplaced has somebody delete it, as a rolling update does.
+func TestAPodOfAnIngressIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "ingress")
+	set := s.ingress(appsv1.RollingUpdateDaemonSetStrategyType)
+	pod := s.ingressPod(0, set)
+	s.must(s.Workload.Delete(s.step(), pod))
+	s.wantState("box-0", "drain")
+	s.must(s.Workload.Get(s.step(), client.ObjectKeyFromObject(pod), pod)) // It still serves.
+	next := s.waitIngressPod(0, set, func(p *corev1.Pod) bool { return p.UID != pod.UID && p.DeletionTimestamp.IsZero() })
+	s.wantState("box-0", "drain")
+	s.wantState("box-1", "ready")
+	s.bind(0, next)
+	s.wantState("box-0", "ready")
+	s.wantNoAttachment()
+	if n := s.Node(s.machines[0]); n.Spec.Unschedulable || n.Annotations[expv1.NodeDetachingAnnotation] != "" {
+		t.Errorf("the Node itself is changed: %+v, annotations %v", n.Spec, n.Annotations)
+	}
+}
+
+// ingress runs a DaemonSet that the load balancer names. Nobody schedules its pods but bind.
+func (s *site) ingress(strategy appsv1.DaemonSetUpdateStrategyType) *appsv1.DaemonSet {
+	s.Helper()
+	set := s.daemonSet("ingress", "")
+	set.Spec.UpdateStrategy.Type = strategy
+	set.Spec.Template.Annotations[simulation.StopAnnotation] = "10s"
+	set.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(30))
+	s.must(s.Workload.Create(s.step(), set))
+	s.balance(func(lb *expv1.LoadBalancer) {
+		lb.Spec.DaemonSets = []expv1.ServingDaemonSet{{Namespace: set.Namespace, Name: set.Name}}
+	})
+	for i := range s.machines {
+		s.bind(i, s.ingressPod(i, set))
+	}
+	for i := range s.machines {
+		s.waitIngressPod(i, set, workload.Ready)
+	}
+	return set
+}
+
+// bind has the pod run on the Node of the i-th machine, as the scheduler does.
+func (s *site) bind(i int, pod *corev1.Pod) {
+	s.Helper()
+	s.must(s.Workload.SubResource("binding").Create(s.step(), pod, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: s.Node(s.machines[i]).Name},
+	}))
+}
+
+// ingressPod waits for a pod of the DaemonSet for the i-th machine.
+func (s *site) ingressPod(i int, set *appsv1.DaemonSet) *corev1.Pod {
+	s.Helper()
+	return s.waitIngressPod(i, set, func(*corev1.Pod) bool { return true })
+}
+
+// waitIngressPod waits for one that is as wanted.
+func (s *site) waitIngressPod(i int, set *appsv1.DaemonSet, want func(*corev1.Pod) bool) (found *corev1.Pod) {
+	s.Helper()
+	node := s.Node(s.machines[i]).Name
+	s.until(func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := s.Workload.List(ctx, pods, client.InNamespace(set.Namespace), client.MatchingLabels(set.Spec.Template.Labels)); err != nil {
+			return err
+		}
+		at := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return workload.NodeOf(&p) == node && want(&p) })
+		if at < 0 {
+			return fmt.Errorf("no such pod on %s among %d", node, len(pods.Items))
+		}
+		found = &pods.Items[at]
+		return nil
+	})
+	return found
+}
