@@ -247,7 +247,7 @@ func (s *shared) steps() (steps leaving.Steps, woken []source.Source) {
 	if feature.Gates.Enabled(feature.NodeDetach) {
 		balancers := detach.Step{Reader: s.mgr.GetClient()}
 		pods := &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Desk: leaving.New(s.Clock)}
-		steps, woken = append(steps, balancers, pods), append(woken, balancers.Woken(s.mgr), pods.Woken())
+		steps, woken = append(steps, balancers, pods), append(append(woken, balancers.Woken(s.mgr)...), pods.Woken())
 	}
 	return steps, woken
 }

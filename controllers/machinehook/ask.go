@@ -69,13 +69,21 @@ func (r *Reconciler) look(ctx context.Context, s *scope, phase hooksv1.Phase, o 
 		return err
 	}
 	for _, step := range s.steps {
-		v, err := step.Look(ctx, leaving.Departing{Machine: s.machine, Node: node, Phase: phase, Began: s.began(phase, now)}, now)
+		v, err := step.Look(ctx, leaving.Departing{Machine: s.machine, Node: node, Phase: phase, Began: s.began(phase, now), Grace: s.grace()}, now)
 		if err != nil {
 			return err
 		}
 		o.add(verdict{holds: v.Holds, again: v.Again, note: v.Note}, v.Reason)
 	}
 	return nil
+}
+
+// grace is how long the departure may take, zero if nobody says.
+func (s *scope) grace() time.Duration {
+	if s.scheduled == nil {
+		return 0
+	}
+	return children.GraceOf(s.scheduled)
 }
 
 // node is the one that is believed to be the Machine's, empty if none is.

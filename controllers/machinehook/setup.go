@@ -51,10 +51,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		WatchesRawSource(source.Func(r.start)).
 		WatchesRawSource(r.Roster.Machines(ofPlan)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
-			builder.WithPredicates(predicate.Or(wake.ClusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log), relabelled()))).
-		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofScheduledMachine), builder.WithPredicates(predicate.Or(gone(), unpaused(), relabelled()))).
+			builder.WithPredicates(predicate.Or(wake.ClusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.Relabelled()))).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofScheduledMachine), builder.WithPredicates(predicate.Or(gone(), unpaused(), wake.Relabelled()))).
 		Watches(&v1alpha1.MachineDeletionHook{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(r.extensionChanges())).
-		WatchesMetadata(namespace, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(relabelled())).
+		WatchesMetadata(namespace, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(wake.Relabelled())).
 		WithOptions(opts).
 		Complete(telemetry.Counted("machinehook", r))
 	if err != nil {
@@ -128,16 +128,6 @@ func unpaused() predicate.Predicate {
 			return annotations.HasPaused(e.ObjectOld) && !annotations.HasPaused(e.ObjectNew)
 		},
 	}
-}
-
-// relabelled lets through objects that got other labels: a selector may now mean
-// them, or another manager.
-func relabelled() predicate.Predicate {
-	return predicate.And(predicate.LabelChangedPredicate{}, predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	})
 }
 
 // leaves reports whether a Machine is ours to let go.

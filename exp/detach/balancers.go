@@ -124,9 +124,6 @@ func (r *BalancerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	read := lb.ResourceVersion
 	again, err := r.reconcile(ctx, lb)
 	r.fresh.Wrote(req, read, lb.ResourceVersion)
-	if apierrors.IsConflict(err) && again == 0 {
-		return ctrl.Result{RequeueAfter: wake.QuietRetry}, nil // Somebody else wrote on a NodeAttachment.
-	}
 	result, err := r.fresh.Meet(req, r.Clock.Now(), client.IgnoreNotFound(err))
 	if err == nil && result.RequeueAfter == 0 {
 		result.RequeueAfter = again
@@ -182,12 +179,14 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 		return nil, nil
 	}
 	list := &expv1.NodeAttachmentList{}
-	if err := r.Reader.List(ctx, list, client.InNamespace(lb.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+	if err := r.Reader.List(ctx, list, client.InNamespace(lb.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing NodeAttachments: %w", err)
 	}
 	for i := range list.Items {
-		if s := seatOf(lb, &list.Items[i]); s != nil {
-			o.nodes = append(o.nodes, s)
+		if a := &list.Items[i]; a.Spec.ClusterName == cluster.Name {
+			if s := seatOf(lb, a.DeepCopy()); s != nil {
+				o.nodes = append(o.nodes, s)
+			}
 		}
 	}
 	return o, nil
@@ -423,7 +422,7 @@ func (o *round) places(what plan.Act) (places []balancer.Membership) {
 // Where there is nothing to write, a cache that is late must not have us take what is not on
 // record any more.
 func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) error {
-	before, acts := s.attachment.DeepCopy(), false
+	before, acts, written := s.attachment.DeepCopy(), false, false
 	for i, step := range s.steps {
 		place := placeOf(o.lb.Name, s.members[i].Place)
 		switch {
@@ -431,13 +430,20 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) erro
 			place.Since = metav1.NewTime(r.Clock.Now())
 			s.attachment.Spec.Memberships = append(s.attachment.Spec.Memberships, place)
 			s.members[i].Taken, s.members[i].TakenAt = true, place.Since.Time
+		case step.Act == plan.Drain && o.wait > 0: // Somebody put it back, and it may have new connections.
+			since := metav1.NewTime(r.Clock.Now())
+			for j := range s.attachment.Spec.Memberships {
+				if m := &s.attachment.Spec.Memberships[j]; m.Same(place) {
+					m.Since, s.members[i].TakenAt, written = since, since.Time, true
+				}
+			}
 		case step.Act == plan.Release:
 			s.attachment.Spec.Memberships = slices.DeleteFunc(s.attachment.Spec.Memberships, place.Same)
 		case step.Act != "":
 			acts = true
 		}
 	}
-	if acts && len(before.Spec.Memberships) == len(s.attachment.Spec.Memberships) {
+	if acts && !written && len(before.Spec.Memberships) == len(s.attachment.Spec.Memberships) {
 		return r.unchanged(ctx, before)
 	}
 	why := "Detach"
@@ -463,7 +469,7 @@ func (r *BalancerReconciler) intent(o *round, why string) actuate.Intent {
 	return actuate.Intent{Kind: audit.NodePatch, Why: why, At: r.Clock.Now(), Cluster: client.ObjectKeyFromObject(o.cluster)}
 }
 
-// keep has the LoadBalancer stay until all places are given back, and go with its Cluster.
+// keep has the LoadBalancer stay until all places are given back.
 func (r *BalancerReconciler) keep(ctx context.Context, lb *expv1.LoadBalancer) error {
 	if !lb.DeletionTimestamp.IsZero() || controllerutil.ContainsFinalizer(lb, expv1.Finalizer) {
 		return nil

@@ -154,6 +154,9 @@ func setMatters(obj client.Object) any {
 
 // observePods reads the pods of the DaemonSets on the Node.
 func (s *scope) observePods(ctx context.Context) {
+	if s.node == nil {
+		return
+	}
 	for _, set := range s.sets {
 		d := plan.DaemonSet{Name: set.String(), LoadBalancers: set.balancers}
 		if s.aside != nil {

@@ -24,23 +24,24 @@ const mostAddresses = 32
 
 // facts is the border between Kubernetes and the decision about a Node.
 func (s *scope) facts(now func() time.Time) plan.Node {
-	if s.node == nil {
-		return plan.Node{Known: s.known}
-	}
 	n := nodeFacts(s.node)
-	n.Identity = identityOf(s.providerID, s.addresses)
-	n.Known, n.Machine, n.DaemonSets = s.known, machineFacts(s.machine, now()), s.daemonSets
+	n.ProviderID, n.Identity = s.providerID, identityOf(s.providerID, s.addresses, s.node != nil && ofControlPlane(s.node))
+	n.Owned, n.Machine = s.machine != nil, machineFacts(s.machine, now())
+	n.Known, n.DaemonSets = s.known, s.daemonSets
 	return n
 }
 
 func nodeFacts(node *corev1.Node) plan.Node {
+	if node == nil {
+		return plan.Node{}
+	}
 	n := plan.Node{
 		Exists: true, UID: string(node.UID), Unschedulable: node.Spec.Unschedulable, CordonedByUs: cordonedByUs(node),
 		Asks: node.Annotations[expv1.NodeDetachAnnotation], Marked: node.Annotations[expv1.NodeDetachingAnnotation] == "true",
 		Stopped: podorder.Stopped(node),
 	}
 	for _, c := range node.Status.Conditions {
-		n.Ready = n.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		n.Ready = n.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && node.DeletionTimestamp.IsZero()
 	}
 	for _, t := range node.Spec.Taints {
 		n.Taints = append(n.Taints, plan.Taint{Key: t.Key, Value: t.Value})
@@ -73,11 +74,15 @@ func machineFacts(m *clusterv1.Machine, now time.Time) plan.Machine {
 
 // identity is how load balancers know a Node. What its Machine says counts: a Node says of
 // itself what its owner wants, and would take another one's place. Where its Machine says nothing,
-// it is not believed what the Machines of others say of theirs.
+// it is not believed what the Machines of others say of theirs. node is nil if there is none.
 func identity(node *corev1.Node, m *clusterv1.Machine, others []clusterv1.Machine) (providerID string, addresses []string) {
 	if m != nil {
 		providerID, addresses = m.Spec.ProviderID, machineAddresses(m)
-	} else if !slices.ContainsFunc(others, func(o clusterv1.Machine) bool { return o.Spec.ProviderID == node.Spec.ProviderID }) {
+	}
+	if node == nil {
+		return providerID, addresses[:min(len(addresses), mostAddresses)]
+	}
+	if m == nil && !slices.ContainsFunc(others, func(o clusterv1.Machine) bool { return o.Spec.ProviderID == node.Spec.ProviderID }) {
 		providerID = node.Spec.ProviderID
 	}
 	if len(addresses) == 0 {
@@ -90,9 +95,14 @@ func identity(node *corev1.Node, m *clusterv1.Machine, others []clusterv1.Machin
 	return providerID, addresses[:min(len(addresses), mostAddresses)]
 }
 
-// identityOf is an identity in one word, for comparisons.
-func identityOf(providerID string, addresses []string) string {
-	return strings.Join(append([]string{providerID}, addresses...), " ")
+// identityOf is an identity, and whether load balancers know the Node at all, in one word for
+// comparisons.
+func identityOf(providerID string, addresses []string, controlPlane bool) string {
+	words := append([]string{providerID}, addresses...)
+	if controlPlane {
+		words = append(words, "control-plane")
+	}
+	return strings.TrimSpace(strings.Join(words, " "))
 }
 
 // machineAddresses returns the IP addresses of a Machine.

@@ -177,18 +177,33 @@ func release(ctx context.Context, write *actuate.Actuator, obj client.Object) er
 	return write.PatchLocked(ctx, obj, before)
 }
 
-// observeNode reads the Node, if the workload cluster answers.
-func (r *NodeReconciler) observeNode(ctx context.Context, s *scope, key client.ObjectKey) (err error) {
+// observeNode reads the Node, if the workload cluster answers, and its Machine.
+func (r *NodeReconciler) observeNode(ctx context.Context, s *scope, key client.ObjectKey) error {
 	s.aside, s.unread = r.aside.Reader(ctx, key, namespacesOf(s.sets))
-	if err := r.nodes.Start(ctx, key); err != nil {
+	err := r.nodes.Start(ctx, key)
+	if s.name == "" { // The watch delivers each Node.
 		return workload.IgnoreNotConnected(err)
 	}
-	if s.name == "" { // The watch delivers each Node.
-		return nil
+	if err == nil {
+		err = r.readNode(ctx, s, key)
 	}
+	if workload.IgnoreNotConnected(err) != nil {
+		return err
+	}
+	if err := r.observeMachine(ctx, s, key); err != nil {
+		return err
+	}
+	s.observePods(ctx)
+	others, err := r.others(ctx, s)
+	s.providerID, s.addresses = identity(s.node, s.machine, others)
+	return err
+}
+
+// readNode reads the Node.
+func (r *NodeReconciler) readNode(ctx context.Context, s *scope, key client.ObjectKey) error {
 	reader, err := r.ClusterCache.GetReader(ctx, key)
 	if err != nil {
-		return workload.IgnoreNotConnected(err)
+		return err
 	}
 	if s.node, err = workload.Node(ctx, reader, s.name); err != nil {
 		return err
@@ -199,13 +214,7 @@ func (r *NodeReconciler) observeNode(ctx context.Context, s *scope, key client.O
 		}
 	}
 	s.known = true
-	if err := r.observeMachine(ctx, s, key); err != nil || s.node == nil {
-		return err
-	}
-	s.observePods(ctx)
-	others, err := r.others(ctx, s)
-	s.providerID, s.addresses = identity(s.node, s.machine, others)
-	return err
+	return nil
 }
 
 // successor returns the Node whose Machine has an address of one that is gone: the same machine,
@@ -237,7 +246,7 @@ func (r *NodeReconciler) observeMachine(ctx context.Context, s *scope, key clien
 		return fmt.Errorf("listing Machines: %w", err)
 	}
 	all := slices.DeleteFunc(machines.Items, func(m clusterv1.Machine) bool { return m.Spec.ClusterName != key.Name || !fits(&m, s.node) })
-	if len(all) > 0 {
+	if len(all) == 1 {
 		s.machine = &all[0]
 	}
 	s.known = s.known && len(all) <= 1 // Of several that say so, none is believed.
@@ -267,11 +276,11 @@ func attachment(ctx context.Context, reader client.Reader, cluster client.Object
 // AttachmentName is the name of the NodeAttachment of a Node.
 func AttachmentName(cluster, node string) string {
 	name := cluster + "." + node
-	if len(name) <= 253 {
+	if len(name) <= 253 && !strings.Contains(cluster, ".") {
 		return name
 	}
-	sum := sha256.Sum256([]byte(name))
-	return strings.TrimRight(name[:240], ".-") + "-" + hex.EncodeToString(sum[:6])
+	sum := sha256.Sum256([]byte(cluster + "/" + node))
+	return strings.TrimRight(name[:min(len(name), 240)], ".-") + "-" + hex.EncodeToString(sum[:6])
 }
 
 // balancersOf returns the LoadBalancers of a Cluster.
@@ -296,7 +305,8 @@ func (s *scope) record() (r plan.Record) {
 		return r
 	}
 	r = plan.Record{
-		Exists: true, UID: string(a.Spec.NodeUID), Identity: identityOf(a.Spec.ProviderID, a.Spec.Addresses),
+		Exists: true, UID: string(a.Spec.NodeUID),
+		ProviderID: a.Spec.ProviderID, Identity: identityOf(a.Spec.ProviderID, a.Spec.Addresses, a.Spec.ControlPlane),
 		Trigger: plan.Trigger(a.Spec.Trigger), LoadBalancers: a.Spec.LoadBalancers, Replaces: replacements(a.Spec.DaemonSets),
 	}
 	for _, m := range a.Spec.Memberships {
@@ -377,8 +387,7 @@ func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) e
 	if news {
 		a = &expv1.NodeAttachment{ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.cluster.Namespace, Name: AttachmentName(s.cluster.Name, s.name),
-			Labels:     map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
-			Finalizers: []string{expv1.Finalizer},
+			Labels: map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name, UID: s.cluster.UID,
 			}},
@@ -425,12 +434,15 @@ func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) 
 		a.Spec.Since = metav1.Time{}
 	}
 	a.Spec.LoadBalancers, a.Spec.DaemonSets = d.LoadBalancers, replaced(a.Spec.DaemonSets, d.Replaces, now)
-	if s.node == nil {
-		return
+	if a.DeletionTimestamp.IsZero() {
+		controllerutil.AddFinalizer(a, expv1.Finalizer)
 	}
-	a.Spec.NodeUID = s.node.UID
-	a.Spec.ProviderID, a.Spec.Addresses = s.providerID, s.addresses
-	a.Spec.ControlPlane = ofControlPlane(s.node)
+	if s.node != nil {
+		a.Spec.NodeUID, a.Spec.ControlPlane = s.node.UID, ofControlPlane(s.node)
+	}
+	if s.node != nil || d.Trigger == plan.Emergency {
+		a.Spec.ProviderID, a.Spec.Addresses = s.providerID, s.addresses
+	}
 }
 
 // ofControlPlane reports whether a Node says that it is one of the control plane.

@@ -4,6 +4,7 @@ package detach
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,11 +20,16 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
+// maxMessage is how much the API takes of a message, in characters; these are bytes.
+const maxMessage = 1024
+
 // phase is how far a Node has come; empty if there is nothing to say.
 func (s *seat) phase(o *round) expv1.AttachmentPhase {
 	switch {
 	case !s.out && !s.owed():
 		return ""
+	case s.out && errors.Is(cmp.Or(o.failed, s.failed), balancer.ErrThrottled): // It is asked again.
+		return expv1.PhasePending
 	case o.failed != nil, s.failed != nil:
 		return expv1.PhaseUnknown
 	case !s.out:
@@ -40,11 +46,16 @@ func (s *seat) phase(o *round) expv1.AttachmentPhase {
 			return expv1.PhaseHeld
 		case m.Status.State == balancer.Unknown, m.Status.State == "":
 			phase = expv1.PhaseUnknown
-		case phase == expv1.PhaseDetached && (m.Status.State == balancer.Attached || m.Status.State == balancer.Draining || o.lingers(m)):
+		case phase == expv1.PhaseDetached && (m.Status.State == balancer.Attached || m.Status.State == balancer.Draining || busy(m) || o.lingers(m)):
 			phase = expv1.PhaseDraining
 		}
 	}
 	return phase
+}
+
+// busy reports whether a place that somebody else has disabled has connections.
+func busy(m plan.Member) bool {
+	return m.Status.State == balancer.Disabled && m.Status.Connections != nil && *m.Status.Connections > 0
 }
 
 // lingers reports whether connections of a place may go on that the load balancer does not
@@ -78,7 +89,7 @@ func (s *seat) report(o *round) {
 		if s.asked {
 			p.Generation, p.LookedFor = o.lb.Generation, lookedFor(a)
 		}
-		p.Message = clip.Message(s.message(phase, o))
+		p.Message = clip.To(clip.Text(s.message(phase, o)), maxMessage)
 		a.Status.LoadBalancers = append(a.Status.LoadBalancers, p)
 		slices.SortFunc(a.Status.LoadBalancers, func(a, b expv1.BalancerProgress) int { return strings.Compare(a.Name, b.Name) })
 	}
@@ -127,7 +138,7 @@ func (o *round) waitsFor(m plan.Member, step plan.Step) string {
 	switch {
 	case step.Held != "":
 		return name + " stays: " + step.Held
-	case m.Status.State == balancer.Draining && m.Status.Connections != nil:
+	case m.Status.State == balancer.Draining && m.Status.Connections != nil, m.Out && busy(m):
 		return fmt.Sprintf("%s has %d connections", name, *m.Status.Connections)
 	case m.Status.State == balancer.Draining:
 		return name + " is draining"

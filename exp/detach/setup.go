@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/index"
@@ -39,7 +40,7 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 		Watches(&expv1.LoadBalancer{}, handler.EnqueueRequestsFromMapFunc(r.ofBalancer), builder.WithPredicates(predicate.Or(comesOrGoes(), wake.Changes(served)))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(wake.Changes(turning))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
-			builder.WithPredicates(predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.ClusterLeaves()))).
+			builder.WithPredicates(clusterChanges(mgr, log))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("nodeattachment", r.ofCluster)).
 		WithOptions(opts).
 		Build(telemetry.Counted("nodeattachment", r))
@@ -62,7 +63,7 @@ func (r *BalancerReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.
 		For(&expv1.LoadBalancer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.balancers), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, forgotten()))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.balancers),
-			builder.WithPredicates(predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.ClusterLeaves()))).
+			builder.WithPredicates(clusterChanges(mgr, log))).
 		WithOptions(opts).
 		Complete(telemetry.Counted("loadbalancer", r))
 	if err != nil {
@@ -71,26 +72,37 @@ func (r *BalancerReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.
 	return nil
 }
 
-// Woken wakes the Machine of a Node that has come further.
-func (s Step) Woken(mgr ctrl.Manager) source.Source {
-	return source.Kind(mgr.GetCache(), client.Object(&expv1.NodeAttachment{}),
-		handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) (found []ctrl.Request) {
-			a, ok := obj.(*expv1.NodeAttachment)
-			if !ok {
-				return nil
-			}
-			machines := &clusterv1.MachineList{}
-			if err := s.Reader.List(ctx, machines, client.InNamespace(a.Namespace), client.MatchingFields{index.MachineNodeNameField: a.Spec.NodeName}, client.UnsafeDisableDeepCopy); err != nil {
-				ctrl.LoggerFrom(ctx).Error(err, "Listing Machines of Node", "Node", a.Spec.NodeName)
-				return nil
-			}
-			for i := range machines.Items {
-				if m := &machines.Items[i]; m.Spec.ClusterName == a.Spec.ClusterName && !m.DeletionTimestamp.IsZero() {
-					found = append(found, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
-				}
-			}
-			return found
-		}))
+// Woken wakes the Machine of a Node that has come further, and those that leave where a person
+// says how a load balancer is waited for.
+func (s Step) Woken(mgr ctrl.Manager) []source.Source {
+	return []source.Source{
+		source.Kind(mgr.GetCache(), client.Object(&expv1.NodeAttachment{}), handler.EnqueueRequestsFromMapFunc(s.waiting)),
+		source.Kind(mgr.GetCache(), client.Object(&expv1.LoadBalancer{}), handler.EnqueueRequestsFromMapFunc(s.waiting),
+			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, comesOrGoes())),
+	}
+}
+
+// waiting returns the Machines that leave of the Node of a NodeAttachment, or of the Cluster of a
+// LoadBalancer.
+func (s Step) waiting(ctx context.Context, obj client.Object) (found []ctrl.Request) {
+	cluster, of := "", []client.ListOption{client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy}
+	switch o := obj.(type) {
+	case *expv1.NodeAttachment:
+		cluster, of = o.Spec.ClusterName, append(of, client.MatchingFields{index.MachineNodeNameField: o.Spec.NodeName})
+	case *expv1.LoadBalancer:
+		cluster, of = o.Spec.ClusterName, append(of, client.MatchingLabels{clusterv1.ClusterNameLabel: o.Spec.ClusterName})
+	}
+	machines := &clusterv1.MachineList{}
+	if err := s.Reader.List(ctx, machines, of...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing Machines that leave", "Cluster", cluster)
+		return nil
+	}
+	for i := range machines.Items {
+		if m := &machines.Items[i]; m.Spec.ClusterName == cluster && !m.DeletionTimestamp.IsZero() {
+			found = append(found, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
+		}
+	}
+	return found
 }
 
 func ofAttachment(_ context.Context, obj client.Object) []ctrl.Request {
@@ -188,6 +200,11 @@ func (r *BalancerReconciler) balancers(ctx context.Context, obj client.Object) (
 		}
 	}
 	return found
+}
+
+// clusterChanges lets through what of a Cluster says whether its Nodes are ours to take out.
+func clusterChanges(mgr ctrl.Manager, log logr.Logger) predicate.Predicate {
+	return predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.ClusterLeaves(), wake.Relabelled())
 }
 
 // comesOrGoes lets through LoadBalancers that are made, and that go.

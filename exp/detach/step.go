@@ -48,6 +48,7 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
 		return v, nil
 	}
+	v.Reason = fivespotv1.WaitingForLoadBalancersReason
 	balancers, err := balancersOf(ctx, s.Reader, d.Cluster())
 	if err != nil {
 		return v, err
@@ -56,35 +57,41 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 	if err != nil {
 		return v, err
 	}
-	balancers = staying(balancers)
+	if balancers = staying(balancers); a != nil && a.Spec.Trigger == string(plan.Gone) {
+		return v, nil
+	}
 	controlPlane, notes := util.IsControlPlaneMachine(d.Machine) || a != nil && a.Spec.ControlPlane, []string(nil)
 	for i := range balancers {
 		if lb := &balancers[i]; lb.Spec.ControlPlane || !controlPlane {
-			if note := wait(&v, lb, a, d.Began, now); note != "" {
+			if note := wait(&v, lb, a, d, now); note != "" {
 				notes = append(notes, note)
 			}
 		}
 	}
-	v.Reason, v.Note = fivespotv1.WaitingForLoadBalancersReason, strings.Join(notes, "; ")
+	v.Note = strings.Join(notes, "; ")
 	return v, nil
 }
 
 // wait has a Machine wait for one load balancer, and says for what, or why not.
-func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, began, now time.Time) (note string) {
-	phase, says, drains := expv1.PhasePending, "not asked yet", false
+func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.Departing, now time.Time) (note string) {
+	phase, says, serves := expv1.PhasePending, "not asked yet", false
 	if p := outOf(a, lb); p != nil {
 		phase, says = p.Phase, cmp.Or(p.Message, says)
-		drains = slices.ContainsFunc(p.Members, func(m expv1.MembershipStatus) bool { return m.State == string(balancer.Draining) })
+		serves = slices.ContainsFunc(p.Members, func(m expv1.MembershipStatus) bool { return m.State == string(balancer.Draining) || m.Message != "" })
 	}
 	name := "load balancer " + lb.Name
-	until := began.Add(time.Duration(lb.Spec.DeadlineSeconds) * time.Second)
+	has, limit := time.Duration(lb.Spec.DeadlineSeconds)*time.Second, fmt.Sprintf("its deadline, spec.deadlineSeconds %d", lb.Spec.DeadlineSeconds)
+	if half := d.Grace / 2; half > 0 && half < has { // The drain needs time, too.
+		has, limit = half, fmt.Sprintf("%s, half of the machine's gracefulShutdownTimeout", half)
+	}
+	until := d.Began.Add(has)
 	switch {
 	case phase == expv1.PhaseDetached:
 		return ""
-	case phase == expv1.PhaseUnknown && lb.Spec.FailurePolicy == fivespotv1.FailurePolicyIgnore && !drains:
+	case phase == expv1.PhaseUnknown && lb.Spec.FailurePolicy == fivespotv1.FailurePolicyIgnore && !serves:
 		return fmt.Sprintf("%s failed and is ignored: %s", name, says)
 	case !now.Before(until):
-		return fmt.Sprintf("%s missed its deadline, spec.deadlineSeconds %d: %s", name, lb.Spec.DeadlineSeconds, says)
+		return fmt.Sprintf("%s missed %s: %s", name, limit, says)
 	}
 	v.Holds = true
 	if v.Again.IsZero() || until.Before(v.Again) {
@@ -95,7 +102,7 @@ func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, b
 
 // outOf is how far the Node has come, nil before anybody has asked for it to be out.
 func outOf(a *expv1.NodeAttachment, lb *expv1.LoadBalancer) *expv1.BalancerProgress {
-	if a == nil || !wantedOut(a, lb.Name) || a.Spec.Trigger == string(plan.Gone) {
+	if a == nil || !wantedOut(a, lb.Name) {
 		return nil
 	}
 	p := progressOf(a, lb.Name)

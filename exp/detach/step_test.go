@@ -25,6 +25,8 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 	}
 	master := progress(expv1.PhasePending, "")
 	master.Spec.ControlPlane, master.Status.LoadBalancers = true, nil
+	gone := progress(expv1.PhaseDraining, "")
+	gone.Spec.Trigger = "NodeGone"
 	half := progress(expv1.PhaseUnknown, "connection refused")
 	half.Status.LoadBalancers[0].Members = []expv1.MembershipStatus{{State: "Unknown"}, {State: "Draining"}}
 	attaching := progress(expv1.PhaseAttaching, "web/ws-1 is being put back")
@@ -33,6 +35,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		reason     string
 		attachment *expv1.NodeAttachment
 		after      time.Duration
+		grace      time.Duration
 		change     func(*expv1.LoadBalancer, *clusterv1.Machine)
 		holds      bool
 		note       string
@@ -58,9 +61,14 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			},
 			note: "load balancer edge: connection refused",
 		},
+		"Gone": {reason: "Nobody sends connections to a Node that is gone.", attachment: gone},
 		"Late": {
 			reason: "An owner waits for the machine.", attachment: progress(expv1.PhaseDraining, "web/ws-1 has 3 connections"), after: 300 * time.Second,
 			note: "load balancer edge missed its deadline, spec.deadlineSeconds 300: web/ws-1 has 3 connections",
+		},
+		"HalfIsOver": {
+			reason: "The drain needs time, too.", attachment: progress(expv1.PhaseDraining, "web/ws-1 has 3 connections"), after: 50 * time.Second, grace: 100 * time.Second,
+			note: "load balancer edge missed 50s, half of the machine's gracefulShutdownTimeout: web/ws-1 has 3 connections",
 		},
 		"ControlPlane": {
 			reason: "Those stay.",
@@ -99,7 +107,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 					want.Again = began.Add(300 * time.Second)
 				}
 				step := detach.Step{Reader: w}
-				got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: began}, began.Add(tc.after))
+				got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: began, Grace: tc.grace}, began.Add(tc.after))
 				if diff := cmp.Diff(want, got); err != nil || diff != "" {
 					t.Errorf("%s: error %v, -want, +got:\n%s", tc.reason, err, diff)
 				}

@@ -34,6 +34,8 @@ type Departing struct {
 	Phase hooksv1.Phase
 	// Began is when the phase did.
 	Began time.Time
+	// Grace is how long the whole departure may take; zero if nobody says.
+	Grace time.Duration
 }
 
 // A Verdict is what a Step says. The zero value lets the Machine go.

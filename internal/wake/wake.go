@@ -132,6 +132,16 @@ func Changes(read func(client.Object) any) predicate.Predicate {
 	}}
 }
 
+// Relabelled lets through objects that got other labels: a selector may now mean
+// them, or another manager.
+func Relabelled() predicate.Predicate {
+	return predicate.And(predicate.LabelChangedPredicate{}, predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	})
+}
+
 // ClusterLeaves lets through the beginning of a Cluster's deletion, after which nobody
 // waits, and its end.
 func ClusterLeaves() predicate.Predicate {

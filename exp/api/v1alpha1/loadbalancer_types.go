@@ -11,6 +11,7 @@ import (
 // LoadBalancerSpec says where a load balancer is, and how long a Node waits for it.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.kubeProxy), has(self.label), has(self.haproxy), has(self.targetGroups), has(self.classicELB)].filter(set, set).size() == 1",message="set exactly one of kubeProxy, label, haproxy, targetGroups and classicELB"
+// +kubebuilder:validation:XValidation:rule="has(self.kubeProxy) == has(oldSelf.kubeProxy) && has(self.label) == has(oldSelf.label) && has(self.haproxy) == has(oldSelf.haproxy) && has(self.targetGroups) == has(oldSelf.targetGroups) && has(self.classicELB) == has(oldSelf.classicELB)",message="a load balancer cannot become one of another kind: delete it, which puts back what it took, and make another"
 type LoadBalancerSpec struct {
 	// clusterName is the Cluster, in the same namespace, whose Nodes are members.
 	// +required
@@ -50,9 +51,10 @@ type LoadBalancerSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	MinMembers *int32 `json:"minMembers,omitempty"`
 
-	// deadlineSeconds is how long a machine that leaves waits for the load balancer at most.
+	// deadlineSeconds is how long a machine that leaves waits for the load balancer at most, and
+	// never longer than half of its gracefulShutdownTimeout.
 	// +optional
-	// +kubebuilder:default=300
+	// +kubebuilder:default=120
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	DeadlineSeconds int32 `json:"deadlineSeconds,omitempty"`

@@ -57,9 +57,10 @@ type Taint struct{ Key, Value string }
 type Node struct {
 	// Known says that it could be read whether there is such a Node, and Exists that there is.
 	Known, Exists bool
-	// UID is that of the Node, and Identity how load balancers know it.
-	UID, Identity string
-	// Ready says that its kubelet runs.
+	// UID is that of the Node, ProviderID that of its machine, and Identity all by which load
+	// balancers know it, as its Machine tells also while there is no such Node.
+	UID, ProviderID, Identity string
+	// Ready says that its kubelet runs, and that nobody deletes the Node.
 	Ready bool
 	// Unschedulable says that it is cordoned, and CordonedByUs that we did it.
 	Unschedulable, CordonedByUs bool
@@ -71,7 +72,9 @@ type Node struct {
 	Marked bool
 	// Stopped says that we have stopped its pods in order, and that they stay away.
 	Stopped bool
-	// Machine is what becomes of its machine.
+	// Owned says that it has a Machine, also while there is no such Node, and Machine what
+	// becomes of that.
+	Owned   bool
 	Machine Machine
 	// DaemonSets are those that load balancers name, as they are on the Node.
 	DaemonSets []DaemonSet
@@ -109,8 +112,9 @@ func matches(pattern, key string) bool {
 type Record struct {
 	// Exists says that there is one.
 	Exists bool
-	// UID is that of the Node that it is about, and Identity how load balancers knew it.
-	UID, Identity string
+	// UID is that of the Node that it is about, ProviderID that of its machine, and Identity how
+	// load balancers knew it.
+	UID, ProviderID, Identity string
 	// Trigger is why the Node is out.
 	Trigger Trigger
 	// LoadBalancers are those that Trigger is about; none means all.
@@ -146,10 +150,12 @@ type Decision struct {
 // may be a member of.
 func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 	switch {
+	case n.Machine == LeavesAtOnce && !n.Exists && n.Identity != "" && (r.Exists || balanced):
+		return Decision{Write: r.Trigger != Emergency, Trigger: Emergency}
 	case !n.Known:
 		return Decision{}
 	case !n.Exists:
-		return absent(r)
+		return absent(n, r, balanced)
 	}
 	trigger := n.Trigger(keys)
 	replaces := n.replacements(r, trigger == "")
@@ -160,23 +166,35 @@ func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 		return Decision{}
 	case len(replaces) > 0:
 		return partlyOut(n, r, replaces)
-	case r.Exists && r.UID != n.UID && !n.Ready:
-		return Decision{} // It comes back, and takes no connections yet.
+	case r.Exists && (r.Trigger != "" || r.UID != n.UID) && !n.Ready:
+		return Decision{} // It takes no connections yet, or any more.
 	default:
 		return in(n, r)
 	}
 }
 
-// absent is for a Node that is not there.
-func absent(r Record) Decision {
+// absent is for a Node that is not there. As long as it has a Machine, its kubelet may make it
+// anew, and who waits for it is told that it is gone.
+func absent(n Node, r Record, balanced bool) Decision {
+	gone := Decision{Write: r.Trigger != Gone, Trigger: Gone}
 	switch {
+	case n.Owned && (r.Exists || balanced && n.Machine == Leaves):
+		return gone
 	case !r.Exists:
 		return Decision{}
 	case r.Lasting == 0:
 		return Decision{Delete: true}
 	default:
-		return Decision{Write: r.Trigger != Gone, Trigger: Gone, Forget: r.Places > r.Lasting}
+		gone.Forget = r.Places > r.Lasting
+		gone.Write = gone.Write || gone.Forget
+		return gone
 	}
+}
+
+// other reports whether the Node has the name alone in common with the one on record: the places
+// of an instance that is gone are not its.
+func (r Record) other(n Node) bool {
+	return r.Exists && r.UID != n.UID && r.ProviderID != n.ProviderID && r.Places > r.Lasting
 }
 
 // out is for a Node that is to be out. It is cordoned once, before the record says so: a
@@ -184,7 +202,7 @@ func absent(r Record) Decision {
 func out(n Node, r Record, trigger Trigger, replaces []Replacement) Decision {
 	d := Decision{Trigger: trigger, Replaces: replaces, Mark: !n.Marked && trigger != Emergency}
 	d.Cordon = r.tells(n, trigger) && trigger == Departure && !n.Unschedulable
-	d.Write = r.changes(n, d)
+	d.Write, d.Forget = r.changes(n, d), r.other(n)
 	return d
 }
 
@@ -194,7 +212,7 @@ func partlyOut(n Node, r Record, replaces []Replacement) Decision {
 	d := undone(n)
 	d.Replaces = replaces
 	d.Trigger, d.LoadBalancers = n.triggerOf(replaces)
-	d.Write = r.changes(n, d)
+	d.Write, d.Forget = r.changes(n, d), r.other(n)
 	return d
 }
 
@@ -214,7 +232,7 @@ func in(n Node, r Record) Decision {
 	if !r.Exists {
 		return d
 	}
-	d.Write = r.Trigger != "" || r.UID != n.UID
+	d.Write, d.Forget = r.Trigger != "" || r.UID != n.UID, r.other(n)
 	d.Delete = !d.Write && r.Places == 0
 	return d
 }

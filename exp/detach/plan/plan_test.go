@@ -90,7 +90,15 @@ func TestWhatIsDoneAboutANode(t *testing.T) {
 		"GoneForGood": {"Nothing waits for it.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Departure, Places: 1}), false, plan.Decision{Delete: true}},
 		"Comes":       {"It takes no connections yet.", with(func(n *plan.Node) { n.UID, n.Ready = "n2", false }), at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{}},
 		"IsBack":      {"Its place is given back.", with(func(n *plan.Node) { n.UID = "n2" }), at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{Write: true}},
-		"NotReady":    {"One that stays was in before.", with(func(n *plan.Node) { n.Ready = false }), out, false, plan.Decision{Write: true}},
+		"NotReady":    {"It takes no connections: its machine may be away.", with(func(n *plan.Node) { n.Ready = false }), out, false, plan.Decision{}},
+		"GoneOwned":   {"Its kubelet may make it anew.", plan.Node{Known: true, Owned: true}, at(plan.Record{UID: "n1", Trigger: plan.Cordoned, Places: 1}), false, plan.Decision{Write: true, Trigger: plan.Gone}},
+		"GoneLeaves":  {"Whoever waits is told.", plan.Node{Known: true, Owned: true, Machine: plan.Leaves}, plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Gone}},
+		"GoneNoOwner": {"What waited for its Machine is forgotten.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 2, Lasting: 1}), false, plan.Decision{Write: true, Trigger: plan.Gone, Forget: true}},
+		"Another": {"It has the name alone in common.", with(func(n *plan.Node) { n.UID, n.ProviderID = "n2", "i-2" }),
+			at(plan.Record{UID: "n1", ProviderID: "i-1", Trigger: plan.Gone, Places: 2, Lasting: 1}), false, plan.Decision{Write: true, Forget: true}},
+		"OwnerUnseen": {"Its Machine says who it is.", plan.Node{Identity: "192.0.2.1", Machine: plan.LeavesAtOnce}, plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Emergency}},
+		"OwnerGone":   {"Its place may be taken yet.", plan.Node{Known: true, Owned: true, Identity: "192.0.2.1", Machine: plan.LeavesAtOnce}, plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Emergency}},
+		"OwnerTold":   {"Once.", plan.Node{Identity: "192.0.2.1", Machine: plan.LeavesAtOnce}, at(plan.Record{Trigger: plan.Emergency}), false, plan.Decision{Trigger: plan.Emergency}},
 	} {
 		if diff := cmp.Diff(tc.want, plan.Decide(tc.node, tc.record, !tc.alone, nil)); diff != "" {
 			t.Errorf("%s: %s -want, +got:\n%s", name, tc.reason, diff)

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
+)
+
+// verdict is what the step says of a Machine that began to leave a second ago.
+func (w *world) verdict(name string) leaving.Verdict {
+	w.Helper()
+	v, err := detach.Step{Reader: w}.Look(w.Context(), leaving.Departing{
+		Machine: w.machine(name), Node: name, Phase: hooksv1.BeforeDrain, Began: w.clock.Now().Add(-time.Second),
+	}, w.clock.Now())
+	w.must(err)
+	return v
+}
+
+// turns has them look some times, within seconds.
+func (w *world) turns(n int) {
+	w.Helper()
+	for range n {
+		w.clock.SetTime(w.clock.Now().Add(time.Second))
+		w.turn()
+	}
+}
+
+// spec changes the LoadBalancer as a person does.
+func (w *world) spec(change func(*expv1.LoadBalancerSpec)) {
+	w.Helper()
+	lb := w.balancer()
+	change(&lb.Spec)
+	lb.Generation++ // As an API server does.
+	w.must(w.Update(w.Context(), lb))
+}
+
+// TestNobodyWaitsForANodeThatIsGone has a person, or a cloud's controller, delete the Node of a
+// Machine that waits at our hook.
+func TestNobodyWaitsForANodeThatIsGone(t *testing.T) {
+	for name, lasts := range map[string]bool{"ServerInAFile": true, "Instance": false} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.drive(instances{w.edge, lasts})
+				w.leave("ws-1", v1alpha1.WindowClosed)
+				w.settle()
+				if v := w.verdict("ws-1"); v.Holds {
+					t.Fatalf("it is out: %+v", v)
+				}
+				w.must(w.Delete(w.Context(), w.node("ws-1")))
+				w.settle()
+				if v := w.verdict("ws-1"); v.Holds {
+					t.Errorf("it was out, its Node is gone, and it waits: %s", v.Note)
+				}
+			})
+		})
+	}
+}
+
+// TestAMachineThatIsAwayGetsNoConnections has an owner take a machine whose Node nobody could
+// delete: it is there, not Ready, and its Machine is gone.
+func TestAMachineThatIsAwayGetsNoConnections(t *testing.T) {
+	for _, reason := range []v1alpha1.DepartureReason{v1alpha1.ReclaimedByOwner, v1alpha1.WindowClosed} {
+		t.Run(string(reason), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.leave("ws-1", reason)
+				w.settle()
+				n := w.node("ws-1")
+				n.Status.Conditions[0].Status = corev1.ConditionUnknown
+				w.must(w.Status().Update(w.Context(), n))
+				w.settle()
+				w.vanish("ws-1")
+				w.settle()
+				if !w.edge.servers["ws-1"].drains {
+					t.Error("its owner's box gets connections; docs: put back when a Node with its name or address is Ready again")
+				}
+			})
+		})
+	}
+}
+
+// instances are a load balancer whose members last, or do not.
+type instances struct {
+	*edge
+	lasts bool
+}
+
+func (i instances) Discover(ctx context.Context, node balancer.Node) ([]balancer.Membership, error) {
+	found, err := i.edge.Discover(ctx, node)
+	for j := range found {
+		found[j].Lasts = i.lasts
+	}
+	return found, err
+}
+
+// drive has the LoadBalancer be of another kind.
+func (w *world) drive(d balancer.Driver) { w.lbs.Drivers = only{d} }
+
+// only is one Driver for all.
+type only struct{ balancer.Driver }
+
+func (d only) For(*expv1.LoadBalancer) (balancer.Driver, error) { return d.Driver, nil }
+func (only) Forget(types.NamespacedName)                        {}
+
+// TestAnotherInstanceOfTheNameGetsNoOldPlace has a Node be made anew between two looks: another
+// instance has its name. The old one is somebody else's, or terminated.
+func TestAnotherInstanceOfTheNameGetsNoOldPlace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.drive(instances{w.edge, false})
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.settle()
+		w.vanish("ws-1")
+		w.must(w.Delete(w.Context(), w.node("ws-1")))
+		other := w.nodeObject("ws-1", 2)
+		other.Spec.ProviderID = "aws:///eu-central-1a/i-0000000000000002"
+		other.Status.Addresses[0].Address = "192.0.2.77"
+		w.create(other) // Nobody has looked in between.
+		w.settle()
+		if !w.edge.servers["ws-1"].drains {
+			t.Error("the place of the instance that is gone is given back")
+		}
+	})
+}
+
+// TestANodeThatIsMadeAnewKeepsItsPlace has a person delete a cordoned Node, whose kubelet registers
+// again: the same machine and instance.
+func TestANodeThatIsMadeAnewKeepsItsPlace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.drive(instances{w.edge, false})
+		w.edit("ws-1", cordon)
+		w.settle()
+		w.must(w.Delete(w.Context(), w.node("ws-1")))
+		w.settle()
+		w.create(w.nodeObject("ws-1", 2))
+		w.settle()
+		if w.edge.servers["ws-1"].drains {
+			t.Errorf("its place is lost for ever: attachment %v", w.attachment("ws-1"))
+		}
+	})
+}
+
+// TestAControlPlaneNodeIsSeenLate has a Node get its role after it was cordoned, as kubeadm and
+// others give it.
+func TestAControlPlaneNodeIsSeenLate(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edit("ws-1", cordon)
+		w.settle()
+		w.edit("ws-1", func(n *corev1.Node) { n.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""} })
+		w.settle()
+		if w.edge.servers["ws-1"].drains {
+			t.Error("control plane Nodes stay unless controlPlane is true")
+		}
+	})
+}
+
+// TestWhoComesBackIsWaitedForAnew has somebody put a member of a classic load balancer back, such as
+// the cloud's own controller, while its machine waits: nobody can see its connections.
+func TestWhoComesBackIsWaitedForAnew(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.spec(func(s *expv1.LoadBalancerSpec) {
+			s.ClassicELB = &expv1.ClassicELBBalancer{WaitSeconds: new(int32(120))}
+		})
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.turns(5)
+		if v := w.verdict("ws-1"); !v.Holds || !strings.Contains(v.Note, "may have connections until") {
+			t.Fatalf("it is let go at once: %+v", v)
+		}
+		w.clock.SetTime(w.clock.Now().Add(119 * time.Second))
+		w.edge.servers["ws-1"].drains = false
+		w.turns(3)
+		if !w.edge.servers["ws-1"].drains {
+			t.Fatal("it is not taken out again")
+		}
+		if v := w.verdict("ws-1"); !v.Holds {
+			t.Errorf("it was taken out 3 s ago, and goes: %+v", v)
+		}
+	})
+}
+
+// TestWhatIsHeldAgainKeepsItsRecord has a manager stop between the two writes that forget a
+// NodeAttachment, and the Node be cordoned again.
+func TestWhatIsHeldAgainKeepsItsRecord(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edit("ws-1", cordon)
+		w.settle()
+		w.edit("ws-1", uncordon)
+		for range 20 {
+			w.turn()
+			a := w.attachment("ws-1")
+			if a == nil {
+				t.Fatal("it is gone before anybody could stop")
+			}
+			if len(a.Spec.Memberships) == 0 && a.Spec.Trigger == "" {
+				w.fails = 1 // The finalizer goes, and the deletion is lost.
+				w.turn()
+				w.fails = -1
+				break
+			}
+		}
+		if a := w.attachment("ws-1"); a == nil || len(a.Finalizers) > 0 {
+			t.Fatalf("not the state that is meant: %+v", a)
+		}
+		w.restart()
+		w.edit("ws-1", cordon)
+		w.settle()
+		if a := w.attachment("ws-1"); len(a.Spec.Memberships) == 1 && len(a.Finalizers) == 0 {
+			t.Error("a place is on record, and nothing keeps the record")
+		}
+	})
+}
+
+// throttled is a load balancer that asks us to slow down.
+type throttled struct{ *edge }
+
+func (throttled) Discover(context.Context, balancer.Node) ([]balancer.Membership, error) {
+	return nil, fmt.Errorf("DescribeTargetHealth: %w", balancer.ErrThrottled)
+}
+
+// TestWhoIsIgnored says what failurePolicy Ignore is for: a load balancer that does not answer. Not
+// for one that asks to slow down ("nothing is wrong with it"), and not for what its other process has said.
+func TestWhoIsIgnored(t *testing.T) {
+	t.Run("Throttled", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.spec(func(s *expv1.LoadBalancerSpec) { s.FailurePolicy = v1alpha1.FailurePolicyIgnore })
+			w.drive(throttled{w.edge})
+			w.leave("ws-1", v1alpha1.WindowClosed)
+			w.turns(3)
+			if v := w.verdict("ws-1"); !v.Holds {
+				t.Errorf("it goes although nobody was told: %+v", v)
+			}
+		})
+	})
+	t.Run("Connections", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.spec(func(s *expv1.LoadBalancerSpec) { s.FailurePolicy = v1alpha1.FailurePolicyIgnore })
+			w.edge.half, w.edge.servers["ws-1"].connections = true, 30
+			w.leave("ws-1", v1alpha1.WindowClosed)
+			w.turns(5)
+			if v := w.verdict("ws-1"); !v.Holds {
+				t.Errorf("the process that answers says 30 connections, and it goes: %+v", v)
+			}
+		})
+	})
+	t.Run("Floor", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.spec(func(s *expv1.LoadBalancerSpec) { s.FailurePolicy = v1alpha1.FailurePolicyIgnore })
+			w.edge.half, w.edge.servers["ws-2"].blocked = true, true
+			w.leave("ws-1", v1alpha1.WindowClosed)
+			w.turns(5)
+			if v := w.verdict("ws-1"); !v.Holds {
+				t.Errorf("it is the last member, serves, and goes: drains %v, %+v", w.edge.servers["ws-1"].drains, v)
+			}
+		})
+	})
+}
+
+// TestALabelOnlyFindsARecord has somebody take the label of the Cluster off a NodeAttachment.
+func TestALabelOnlyFindsARecord(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edit("ws-1", cordon)
+		w.settle()
+		a := w.attachment("ws-1")
+		delete(a.Labels, clusterv1.ClusterNameLabel)
+		w.must(w.Update(w.Context(), a))
+		w.edit("ws-1", uncordon)
+		w.settle()
+		if w.edge.servers["ws-1"].drains {
+			t.Error("its place is never given back")
+		}
+	})
+}
+
+// TestTwoClustersHaveNamesWithDots has a NodeAttachment be of one Node alone.
+func TestTwoClustersHaveNamesWithDots(t *testing.T) {
+	if a, b := detach.AttachmentName("eu", "west.box"), detach.AttachmentName("eu.west", "box"); a == b {
+		t.Errorf("two Nodes have %s", a)
+	}
+}
+
+// TestWhoIsInMaintenanceHasConnections has a server be disabled by somebody else, with connections.
+func TestWhoIsInMaintenanceHasConnections(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.drive(maintained{w.edge})
+		w.edge.servers["ws-1"].blocked, w.edge.servers["ws-1"].connections = true, 5
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.turns(4)
+		if v := w.verdict("ws-1"); !v.Holds {
+			t.Errorf("docs: until it is a member without connections; it has 5, and goes: %+v", v)
+		}
+	})
+}
+
+// maintained says how many connections a disabled server has, as HAProxy does.
+type maintained struct{ *edge }
+
+func (d maintained) Status(ctx context.Context, places []balancer.Membership) ([]balancer.Status, error) {
+	statuses, err := d.edge.Status(ctx, places)
+	for i, p := range places {
+		if s := d.servers[p.Member]; s != nil {
+			statuses[i].Connections = new(s.connections)
+		}
+	}
+	return statuses, err
+}
+
+// TestANodeThatIsBeingDeletedIsLeaving has a Node that waits for somebody's finalizer.
+func TestANodeThatIsBeingDeletedIsLeaving(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edit("ws-1", func(n *corev1.Node) { n.Finalizers = []string{"karpenter.sh/termination"} })
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.settle()
+		w.must(w.Delete(w.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ws-1"}}))
+		w.vanish("ws-1")
+		w.settle()
+		if n := w.node("ws-1"); n == nil || !w.edge.servers["ws-1"].drains {
+			t.Errorf("a Node that is being deleted gets connections: %v", n)
+		}
+	})
+}
+
+// TestAnEmergencyIsToldByWhatItsMachineSays has an owner take a machine whose Node cannot be seen: the
+// workload cluster does not answer, or the Node has gone before anybody looked, as under a new leader. Its
+// Machine says which addresses it has, and the load balancer answers.
+func TestAnEmergencyIsToldByWhatItsMachineSays(t *testing.T) {
+	for name, before := range map[string]func(*world){
+		"Unreachable": func(w *world) { w.lost = true },
+		"NodeGone":    func(w *world) { w.must(w.Delete(w.Context(), w.node("ws-1"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.turns(2)
+				before(w)
+				w.leave("ws-1", v1alpha1.ReclaimedByOwner)
+				w.turns(5)
+				if !w.edge.servers["ws-1"].drains {
+					t.Error("docs: load balancers are told at the same time; its owner's box gets connections")
+				}
+			})
+		})
+	}
+}
+
+// services is a region with a target group for each of ten Services, in which each Node is a target.
+type services struct {
+	*edge
+	err error
+}
+
+func (d services) Discover(_ context.Context, node balancer.Node) (found []balancer.Membership, err error) {
+	for i := range 10 {
+		group := fmt.Sprintf("arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/k8s-team-service%02d-0123456789/0123456789abcdef", i)
+		if d.err != nil {
+			err = errors.Join(err, fmt.Errorf("DescribeTargetHealth of %s: %w", group, d.err))
+			continue
+		}
+		found = append(found, balancer.Membership{Pool: group, Member: "i-0123456789abcdef0", Port: 30080})
+	}
+	return found, err
+}
+
+func (services) Status(_ context.Context, places []balancer.Membership) ([]balancer.Status, error) {
+	statuses := make([]balancer.Status, len(places))
+	for i := range statuses {
+		statuses[i] = balancer.Status{State: balancer.Draining, Others: new(5)}
+	}
+	return statuses, nil
+}
+
+// TestAMessageFitsIntoTheAPI has a Node be in ten target groups. An API server refuses the status of a
+// NodeAttachment with a message of more than 1024 characters: then the Machine hears nothing at all, not even
+// that it need not wait.
+func TestAMessageFitsIntoTheAPI(t *testing.T) {
+	for name, err := range map[string]error{"Draining": nil, "Refused": errors.New("AccessDenied: allow elasticloadbalancing:DescribeTargetHealth in the IAM policy of the manager")} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.drive(services{w.edge, err})
+				w.leave("ws-1", v1alpha1.WindowClosed)
+				w.turns(3)
+				if p := w.attachment("ws-1").Status.LoadBalancers[0]; len(p.Message) > 1024 {
+					t.Errorf("phase %s, message of %d characters: %.200s", p.Phase, len(p.Message), p.Message)
+				}
+			})
+		})
+	}
+}
+
+// later is an API server that has a newer version of everything than the cache.
+type later struct{ client.Reader }
+
+func (l later) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	err := l.Reader.Get(ctx, key, obj, opts...)
+	obj.SetResourceVersion("newer")
+	return err
+}
+
+// TestACacheThatStaysLateIsMetLessOften has the cache of NodeAttachments be late for seconds, as where a
+// thousand machines come at once. Each try asks the load balancer.
+func TestACacheThatStaysLateIsMetLessOften(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edit("ws-1", cordon)
+		w.settle()
+		w.edit("ws-1", uncordon)
+		_, err := w.nodes.Reconcile(w.Context(), detach.RequestFor(cluster, "ws-1"))
+		w.must(err)
+		w.lbs.Live = later{w}
+		before, took := w.edge.asked, time.Duration(0)
+		for range 20 {
+			result, err := w.lbs.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.balancer())})
+			if apierrors.IsConflict(err) {
+				return // The queue backs off.
+			}
+			w.must(err)
+			took += result.RequeueAfter
+			w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))
+		}
+		if asked := w.edge.asked - before; took < 5*time.Second {
+			t.Errorf("in %s the load balancer is asked %d times, and so on without end", took, asked)
+		}
+	})
+}
