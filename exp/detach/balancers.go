@@ -3,6 +3,7 @@
 package detach
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,6 +37,9 @@ import (
 )
 
 const (
+	// crowded is how long records, and reports, are written before a round goes on: an owner
+	// is not to wait behind a thousand Nodes.
+	crowded = time.Second
 	// patience bounds all that a load balancer is asked in one round, and all that it is told.
 	patience = 10 * time.Second
 	// retry is when one that did not answer is asked again, and later when it asked us to slow
@@ -83,6 +88,8 @@ type round struct {
 	failed error
 	// trouble is why it was not told all that it was asked.
 	trouble error
+	// called says that it was asked or told anything.
+	called bool
 	// wait is how long connections go on that nobody can see.
 	wait time.Duration
 	now  time.Time
@@ -102,6 +109,8 @@ type seat struct {
 	// failed is why nobody knows how it fares although the load balancer answers, and unwritten
 	// why its record could not be written: nothing is done about it in this round.
 	failed, unwritten error
+	// later says that its turn to be written comes in the next round.
+	later bool
 	// members are its places. steps says what to do about each.
 	members []plan.Member
 	steps   []plan.Step
@@ -146,6 +155,7 @@ func (r *BalancerReconciler) reconcile(ctx context.Context, lb *expv1.LoadBalanc
 	if err == nil {
 		o.every, o.volatile = driver.Every(), driver.Volatile()
 		err = o.look(ctx, driver)
+		r.refresh(ctx, o)
 	}
 	o.failed = err
 	o.decide()
@@ -189,12 +199,13 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 			}
 		}
 	}
+	slices.SortStableFunc(o.nodes, func(a, b *seat) int { return cmp.Compare(a.turn(), b.turn()) })
 	return o, nil
 }
 
 // seatOf returns nil for a Node that the load balancer has nothing to do with.
 func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
-	s := &seat{attachment: a, closing: !lb.DeletionTimestamp.IsZero() || givenUp(a)}
+	s := &seat{attachment: a, closing: !lb.DeletionTimestamp.IsZero() && !leaves(a) || givenUp(a)}
 	s.out = wantedOut(a, lb.Name) && !s.closing && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
 	for _, m := range a.Spec.Memberships {
 		if m.LoadBalancer == lb.Name {
@@ -214,6 +225,12 @@ func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
 		return nil
 	}
 	return s
+}
+
+// leaves reports whether the machine goes: it gets no new connections any more, also of a load
+// balancer that nobody looks after any more.
+func leaves(a *expv1.NodeAttachment) bool {
+	return a.Spec.Trigger == string(plan.Departure) || a.Spec.Trigger == string(plan.Emergency)
 }
 
 // wantedOut reports whether the Node is to be out of this load balancer.
@@ -247,6 +264,14 @@ func progressOf(a *expv1.NodeAttachment, name string) *expv1.BalancerProgress {
 	return &a.Status.LoadBalancers[i]
 }
 
+// turn is that of a Node: an owner's machine comes first.
+func (s *seat) turn() int {
+	if s.attachment.Spec.Trigger == string(plan.Emergency) {
+		return 0
+	}
+	return 1
+}
+
 func (s *seat) add(m expv1.Membership, taken bool) {
 	trigger := plan.Trigger(s.attachment.Spec.Trigger)
 	s.members = append(s.members, plan.Member{
@@ -271,6 +296,18 @@ func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 	return o.watch(ctx, driver)
 }
 
+// refresh reads the NodeAttachments again: other load balancers have reported while this one was
+// asked. One of which the spec is another now is left as it was read, and refused.
+func (r *BalancerReconciler) refresh(ctx context.Context, o *round) {
+	for _, s := range o.nodes {
+		now := &expv1.NodeAttachment{}
+		if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(s.attachment), now); err == nil && now.UID == s.attachment.UID &&
+			now.DeletionTimestamp.IsZero() == s.attachment.DeletionTimestamp.IsZero() && equality.Semantic.DeepEqual(now.Spec, s.attachment.Spec) {
+			s.attachment = now
+		}
+	}
+}
+
 // watch asks how all places fare.
 func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
 	var places []balancer.Membership
@@ -282,6 +319,7 @@ func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
 	if len(places) == 0 {
 		return nil
 	}
+	o.called = true
 	statuses, err := driver.Status(ctx, places)
 	switch {
 	case len(statuses) == len(places): // It may have answered in part.
@@ -303,6 +341,7 @@ func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
 
 // discover finds the places of a Node. What was found in part counts, and is looked for again.
 func (o *round) discover(ctx context.Context, driver balancer.Driver, s *seat) error {
+	o.called = true
 	spec := s.attachment.Spec
 	found, err := driver.Discover(ctx, balancer.Node{Name: spec.NodeName, ProviderID: spec.ProviderID, Addresses: spec.Addresses})
 	switch {
@@ -354,7 +393,11 @@ func (o *round) decide() {
 // has again. What fails for one Node keeps no other.
 func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.Driver) error {
 	var errs []error
+	began := r.Clock.Now()
 	for _, s := range o.nodes {
+		if s.later = r.Clock.Since(began) >= crowded && len(s.steps) > 0; s.later {
+			continue
+		}
 		switch err := r.record(ctx, o, s); {
 		case apierrors.IsInvalid(err): // It has more places than can be written down.
 			s.failed, s.steps = err, make([]plan.Step, len(s.members))
@@ -404,13 +447,13 @@ func (o *round) refused(what plan.Act, err error) {
 
 // does reports whether something is to be done about a place of the Node.
 func (s *seat) does(what plan.Act) bool {
-	return s.unwritten == nil && slices.ContainsFunc(s.steps, func(step plan.Step) bool { return step.Act == what })
+	return s.unwritten == nil && !s.later && slices.ContainsFunc(s.steps, func(step plan.Step) bool { return step.Act == what })
 }
 
 func (o *round) places(what plan.Act) (places []balancer.Membership) {
 	for _, s := range o.nodes {
 		for i, step := range s.steps {
-			if step.Act == what && s.unwritten == nil {
+			if step.Act == what && s.unwritten == nil && !s.later {
 				places = append(places, s.members[i].Place)
 			}
 		}
@@ -496,6 +539,8 @@ func (o *round) again() (again time.Duration) {
 	}
 	for _, s := range o.nodes {
 		switch p := s.phase(o); {
+		case s.later:
+			sooner(wake.QuietRetry)
 		case errors.Is(errors.Join(o.failed, o.trouble), balancer.ErrThrottled):
 			sooner(later)
 		case o.failed != nil, o.trouble != nil:
@@ -516,8 +561,9 @@ func (o *round) again() (again time.Duration) {
 // report says on each NodeAttachment how far it is, and on the LoadBalancer whether it answers.
 func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 	var errs []error
+	began := r.Clock.Now()
 	for _, s := range o.nodes {
-		if s.unwritten != nil {
+		if s.later = s.later || r.Clock.Since(began) >= crowded; s.later || s.unwritten != nil {
 			continue
 		}
 		before := s.attachment.DeepCopy()
@@ -530,6 +576,9 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 		case err != nil:
 			errs = append(errs, err)
 		}
+	}
+	if !o.called && o.failed == nil {
+		return errors.Join(errs...) // Nobody knows whether it answers.
 	}
 	before := o.lb.DeepCopy()
 	c := metav1.Condition{Type: expv1.ReachableCondition, Status: metav1.ConditionTrue, Reason: expv1.AnsweredReason}

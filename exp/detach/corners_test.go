@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -434,6 +435,85 @@ func TestACacheThatStaysLateIsMetLessOften(t *testing.T) {
 		}
 		if asked := w.edge.asked - before; took < 5*time.Second {
 			t.Errorf("in %s the load balancer is asked %d times, and so on without end", took, asked)
+		}
+	})
+}
+
+// TestALoadBalancerThatNobodyAskedHasNotAnswered has one that is down asked about a Node, which then
+// stays after all: nobody asks it again.
+func TestALoadBalancerThatNobodyAskedHasNotAnswered(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edge.down = true
+		w.edit("ws-1", cordon)
+		for range 5 {
+			w.turn()
+		}
+		if c := conditions.Get(w.balancer(), expv1.ReachableCondition); c == nil || c.Status != metav1.ConditionFalse {
+			t.Fatalf("before: %+v", c)
+		}
+		w.edit("ws-1", uncordon)
+		asked := w.edge.asked
+		w.settle()
+		if c := conditions.Get(w.balancer(), expv1.ReachableCondition); c.Status == metav1.ConditionTrue && w.edge.asked == asked {
+			t.Errorf("it is down, and nobody asked it again: %+v", c)
+		}
+	})
+}
+
+// TestNothingIsLeftToHoldANamespace has somebody delete the last LoadBalancer while a Node is cordoned, as
+// docs/load-balancers.md says before the gate is turned off: with the gate off nobody takes the finalizer
+// off any more.
+func TestNothingIsLeftToHoldANamespace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edit("ws-1", cordon)
+		w.settle()
+		w.must(w.Delete(w.Context(), w.balancer()))
+		w.settle()
+		if lb := w.balancer(); lb != nil {
+			t.Fatalf("LoadBalancer %+v", lb)
+		}
+		if a := w.attachment("ws-1"); a != nil && len(a.Spec.Memberships) == 0 && len(a.Finalizers) > 0 {
+			t.Errorf("no LoadBalancer and no memberships are left, and yet there is NodeAttachment %s with %v", a.Name, a.Finalizers)
+		}
+	})
+}
+
+// TestALoadBalancerThatIsPrunedLeavesOutWhoLeaves has somebody delete it while a machine leaves with
+// connections.
+func TestALoadBalancerThatIsPrunedLeavesOutWhoLeaves(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edge.servers["ws-1"].connections = 8
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		for range 5 {
+			w.turn()
+		}
+		if !w.edge.servers["ws-1"].drains {
+			t.Fatalf("server %+v", w.edge.servers["ws-1"])
+		}
+		w.must(w.Delete(w.Context(), w.balancer()))
+		for range 5 {
+			w.turn()
+		}
+		if m := w.machine("ws-1"); m != nil && !m.DeletionTimestamp.IsZero() && !w.edge.servers["ws-1"].drains {
+			t.Error("new connections go to a machine that leaves and waits for nobody any more")
+		}
+	})
+}
+
+// TestANodeThatIsMemberNowhereSaysSo has HAProxy's file name machines by other addresses than Cluster API
+// does: nothing is taken out, and that looks like a Node that is out.
+func TestANodeThatIsMemberNowhereSaysSo(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edge.servers["ws-1"].address = "198.51.100.1"
+		w.edit("ws-1", cordon)
+		w.settle()
+		a := w.attachment("ws-1")
+		c := conditions.Get(a, expv1.NodeBeingDetachedCondition)
+		if c == nil || c.Reason != expv1.DetachedReason {
+			t.Fatalf("condition %+v", c)
+		}
+		if c.Message == "" {
+			t.Errorf("nobody is told that edge has no member with one of %v: %+v", a.Spec.Addresses, c)
 		}
 	})
 }

@@ -72,24 +72,29 @@ func machineFacts(m *clusterv1.Machine, now time.Time) plan.Machine {
 	}
 }
 
+// An other is how a machine is known of which a Node is not.
+type other struct {
+	providerID string
+	addresses  []string
+}
+
 // identity is how load balancers know a Node. What its Machine says counts: a Node says of
 // itself what its owner wants, and would take another one's place. Where its Machine says nothing,
-// it is not believed what the Machines of others say of theirs. node is nil if there is none.
-func identity(node *corev1.Node, m *clusterv1.Machine, others []clusterv1.Machine) (providerID string, addresses []string) {
+// it is not believed what others say of theirs. node is nil if there is none.
+func identity(node *corev1.Node, m *clusterv1.Machine, others []other) (providerID string, addresses []string) {
 	if m != nil {
 		providerID, addresses = m.Spec.ProviderID, machineAddresses(m)
 	}
 	if node == nil {
 		return providerID, addresses[:min(len(addresses), mostAddresses)]
 	}
-	if m == nil && !slices.ContainsFunc(others, func(o clusterv1.Machine) bool { return o.Spec.ProviderID == node.Spec.ProviderID }) {
+	if m == nil && !slices.ContainsFunc(others, func(o other) bool { return o.providerID == node.Spec.ProviderID }) {
 		providerID = node.Spec.ProviderID
 	}
 	if len(addresses) == 0 {
 		addresses = nodeAddresses(node)
-		for i := range others {
-			theirs := machineAddresses(&others[i])
-			addresses = slices.DeleteFunc(addresses, func(a string) bool { return slices.Contains(theirs, a) })
+		for _, o := range others {
+			addresses = slices.DeleteFunc(addresses, func(a string) bool { return slices.Contains(o.addresses, a) })
 		}
 	}
 	return providerID, addresses[:min(len(addresses), mostAddresses)]

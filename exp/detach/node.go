@@ -269,6 +269,8 @@ func attachment(ctx context.Context, reader client.Reader, cluster client.Object
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading NodeAttachment: %w", err)
+	case a.Spec.ClusterName != cluster.Name || a.Spec.NodeName != node:
+		return nil, fmt.Errorf("NodeAttachment %s is of Node %s in Cluster %s: delete it", a.Name, a.Spec.NodeName, a.Spec.ClusterName)
 	}
 	return a, nil
 }
@@ -323,17 +325,19 @@ func (s *scope) record() (r plan.Record) {
 // act carries out a decision: what takes from the Node is recorded last, and what gives back
 // first, so that nothing is forgotten.
 func (r *NodeReconciler) act(ctx context.Context, s *scope, d plan.Decision) error {
-	if err := r.change(ctx, s, d); err != nil {
-		return err
+	changed := r.change(ctx, s, d)
+	if changed != nil && (d.Trigger == "" || apierrors.IsConflict(changed)) {
+		return changed
 	}
-	switch {
+	switch { // A Node that cannot be written to leaves its load balancers all the same.
 	case d.Delete:
 		return r.forget(ctx, s.attachment)
 	case d.Write || d.Forget:
-		return r.write(ctx, s, d)
-	default:
-		return nil
+		if err := r.write(ctx, s, d); err != nil {
+			return err
+		}
 	}
+	return changed
 }
 
 // change cordons and marks the Node, or undoes that.
@@ -408,18 +412,36 @@ func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) e
 	return nil
 }
 
-// others are the Machines of other Nodes of the Cluster.
-func (r *NodeReconciler) others(ctx context.Context, s *scope) ([]clusterv1.Machine, error) {
+// others are the machines of other Nodes, in all Clusters: several may be behind one load
+// balancer. It is read only where the Node is believed what it says of itself.
+func (r *NodeReconciler) others(ctx context.Context, s *scope) (all []other, err error) {
 	if s.node == nil || s.machine != nil && len(machineAddresses(s.machine)) > 0 {
 		return nil, nil
 	}
 	machines := &clusterv1.MachineList{}
-	if err := r.Reader.List(ctx, machines, client.InNamespace(s.cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Reader.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Machines: %w", err)
 	}
-	return slices.DeleteFunc(machines.Items, func(m clusterv1.Machine) bool {
-		return m.Spec.ClusterName != s.cluster.Name || !m.Status.NodeRef.IsDefined() || m.Status.NodeRef.Name == s.node.Name
-	}), nil
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		if m.Status.NodeRef.IsDefined() && (clusterOf(m) != client.ObjectKeyFromObject(s.cluster) || m.Status.NodeRef.Name != s.node.Name) {
+			all = append(all, other{m.Spec.ProviderID, machineAddresses(m)})
+		}
+	}
+	reader, err := r.ClusterCache.GetReader(ctx, client.ObjectKeyFromObject(s.cluster))
+	if err != nil {
+		return nil, err
+	}
+	nodes := &corev1.NodeList{}
+	if err := reader.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing Nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		if n := &nodes.Items[i]; n.Name != s.node.Name {
+			all = append(all, other{addresses: nodeAddresses(n)})
+		}
+	}
+	return all, nil
 }
 
 // fill writes a decision into the spec.

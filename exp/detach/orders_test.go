@@ -9,8 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
@@ -67,7 +69,7 @@ func (s *story) actions() []action {
 		{"turn", turn},
 		{"turn again", turn},
 		{"settle", func(*rapid.T, string) {
-			if !s.edge.down && s.fails < 0 && !s.lost {
+			if !s.edge.down && s.fails < 0 && !s.lost && !s.edge.half && s.refuses == "" && !s.edge.servers["ws-1"].refuses && !s.edge.servers["ws-2"].refuses {
 				s.settle()
 			}
 		}},
@@ -113,7 +115,15 @@ func (s *story) actions() []action {
 			s.readyPod(node, rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}).Draw(rt, "ready"))
 		}},
 		{"see no pods", func(*rapid.T, string) { s.blind = !s.blind }},
-		{"disable", func(_ *rapid.T, node string) { s.edge.servers[node].blocked = !s.edge.servers[node].blocked }},
+		{"disable", func(_ *rapid.T, node string) {
+			if lb := s.balancer(); lb == nil || !lb.DeletionTimestamp.IsZero() {
+				return
+			}
+			if a := s.attachment(node); a != nil && !a.DeletionTimestamp.IsZero() {
+				return
+			}
+			s.edge.servers[node].blocked = !s.edge.servers[node].blocked
+		}},
 	}
 }
 
@@ -200,5 +210,86 @@ func (s *story) finish() {
 	s.turn()
 	if after := fmt.Sprint(len(s.writes), s.edge.told, s.edge.asked); before != after {
 		s.Errorf("a settled world is asked and written to: %s, then %s", before, after)
+	}
+}
+
+// TestWhatWasTakenIsGivenBackWhateverOthersDo has people and programs also delete and make objects
+// anew, and half of a load balancer, or of an API server, refuse.
+func TestWhatWasTakenIsGivenBackWhateverOthersDo(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		s := &story{world: newWorld(rapidly{rt}), cordoned: map[string]bool{}, blocked: map[string]bool{}, lives: 1}
+		actions := append(s.actions(), s.more()...)
+		names := make([]string, 0, len(actions))
+		for _, a := range actions {
+			names = append(names, a.name)
+		}
+		for range rapid.IntRange(1, 30).Draw(rt, "length") {
+			i := rapid.SampledFrom(names).Draw(rt, "action")
+			node := rapid.SampledFrom([]string{"ws-1", "ws-2"}).Draw(rt, "node")
+			for _, a := range actions {
+				if a.name == i {
+					a.do(rt, node)
+				}
+			}
+			s.check()
+		}
+		s.edge.half, s.refuses = false, ""
+		for _, server := range s.edge.servers {
+			server.refuses = false
+		}
+		if s.balancer() == nil {
+			s.newBalancer()
+		}
+		s.finish()
+	})
+}
+
+func (s *story) newBalancer() {
+	lb := s.balancerObject("edge")
+	lb.UID = "edge-2"
+	s.create(lb)
+}
+
+func (s *story) more() []action {
+	return []action{
+		{"delete attachment", func(_ *rapid.T, node string) {
+			if a := s.attachment(node); a != nil && s.node(node) != nil {
+				s.must(client.IgnoreNotFound(s.Delete(s.Context(), a)))
+			}
+		}},
+		{"delete attachment always", func(_ *rapid.T, node string) {
+			if a := s.attachment(node); a != nil && !s.edge.servers[node].blocked {
+				s.must(client.IgnoreNotFound(s.Delete(s.Context(), a)))
+			}
+		}},
+		{"half", func(*rapid.T, string) { s.edge.half = !s.edge.half }},
+		{"server refuses", func(_ *rapid.T, node string) { s.edge.servers[node].refuses = !s.edge.servers[node].refuses }},
+		{"api refuses", func(rt *rapid.T, node string) {
+			s.refuses = rapid.SampledFrom([]string{"", node, "lab." + node, "edge"}).Draw(rt, "refuses")
+		}},
+		{"delete lb", func(*rapid.T, string) {
+			if lb := s.balancer(); lb != nil && !s.edge.servers["ws-1"].blocked && !s.edge.servers["ws-2"].blocked {
+				s.must(client.IgnoreNotFound(s.Delete(s.Context(), lb)))
+			}
+		}},
+		{"make lb", func(*rapid.T, string) {
+			if s.balancer() == nil {
+				s.newBalancer()
+			}
+		}},
+		{"lose status", func(_ *rapid.T, node string) {
+			if a := s.attachment(node); a != nil {
+				a.Status = expv1.NodeAttachmentStatus{}
+				s.must(s.Status().Update(s.Context(), a))
+			}
+		}},
+		{"floor", func(rt *rapid.T, _ string) {
+			if lb := s.balancer(); lb != nil {
+				lb.Spec.MinMembers = new(int32(rapid.IntRange(0, 1).Draw(rt, "floor")))
+				lb.Generation++
+				s.must(s.Update(s.Context(), lb))
+			}
+		}},
 	}
 }

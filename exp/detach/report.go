@@ -122,7 +122,7 @@ func (s *seat) message(phase expv1.AttachmentPhase, o *round) string {
 		return err.Error()
 	}
 	if phase == expv1.PhaseDetached {
-		return ""
+		return s.nowhere()
 	}
 	var waits []string
 	for i, m := range s.members {
@@ -131,6 +131,16 @@ func (s *seat) message(phase expv1.AttachmentPhase, o *round) string {
 		}
 	}
 	return strings.Join(waits, ", ")
+}
+
+// nowhere says that nothing was taken, because no member is the Node; empty if one is. It may be
+// so by mistake.
+func (s *seat) nowhere() string {
+	if !s.out || !s.asked || len(s.members) > 0 || s.attachment.Spec.Trigger == string(plan.Gone) {
+		return ""
+	}
+	ids := slices.DeleteFunc(append([]string{s.attachment.Spec.ProviderID}, s.attachment.Spec.Addresses...), func(id string) bool { return id == "" })
+	return "no member is " + strings.Join(ids, " or ")
 }
 
 func (o *round) waitsFor(m plan.Member, step plan.Step) string {

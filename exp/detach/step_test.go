@@ -93,6 +93,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 				}
 				if tc.attachment != nil {
 					tc.attachment.Namespace, tc.attachment.Name = cluster.Namespace, detach.AttachmentName(cluster.Name, "ws-1")
+					tc.attachment.Spec.ClusterName, tc.attachment.Spec.NodeName = cluster.Name, "ws-1"
 					for i := range tc.attachment.Status.LoadBalancers {
 						tc.attachment.Status.LoadBalancers[i].LookedFor = detach.LookedFor(tc.attachment)
 					}

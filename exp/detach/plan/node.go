@@ -160,10 +160,10 @@ func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 	trigger := n.Trigger(keys)
 	replaces := n.replacements(r, trigger == "")
 	switch {
-	case trigger != "" && (r.Exists || balanced):
+	case trigger != "" && (balanced || r.Places > 0):
 		return out(n, r, trigger, replaces)
 	case trigger != "":
-		return Decision{}
+		return Decision{Unmark: r.Exists && n.Marked, Delete: r.Exists}
 	case len(replaces) > 0:
 		return partlyOut(n, r, replaces)
 	case r.Exists && (r.Trigger != "" || r.UID != n.UID) && !n.Ready:
@@ -178,7 +178,7 @@ func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 func absent(n Node, r Record, balanced bool) Decision {
 	gone := Decision{Write: r.Trigger != Gone, Trigger: Gone}
 	switch {
-	case n.Owned && (r.Exists || balanced && n.Machine == Leaves):
+	case n.Owned && (r.Exists && (balanced || r.Places > 0) || balanced && n.Machine == Leaves):
 		return gone
 	case !r.Exists:
 		return Decision{}
@@ -197,11 +197,12 @@ func (r Record) other(n Node) bool {
 	return r.Exists && r.UID != n.UID && r.ProviderID != n.ProviderID && r.Places > r.Lasting
 }
 
-// out is for a Node that is to be out. It is cordoned once, before the record says so: a
-// person may take that back.
+// out is for a Node that is to be out. It is cordoned and marked once, before the record says
+// so: a person may take that back.
 func out(n Node, r Record, trigger Trigger, replaces []Replacement) Decision {
-	d := Decision{Trigger: trigger, Replaces: replaces, Mark: !n.Marked && trigger != Emergency}
-	d.Cordon = r.tells(n, trigger) && trigger == Departure && !n.Unschedulable
+	news := r.tells(n, trigger)
+	d := Decision{Trigger: trigger, Replaces: replaces, Mark: news && !n.Marked && trigger != Emergency}
+	d.Cordon = news && trigger == Departure && !n.Unschedulable
 	d.Write, d.Forget = r.changes(n, d), r.other(n)
 	return d
 }
@@ -230,6 +231,7 @@ func (r Record) changes(n Node, d Decision) bool {
 func in(n Node, r Record) Decision {
 	d := undone(n)
 	if !r.Exists {
+		d.Unmark = false // Somebody else has marked it.
 		return d
 	}
 	d.Write, d.Forget = r.Trigger != "" || r.UID != n.UID, r.other(n)
