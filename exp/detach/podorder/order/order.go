@@ -66,8 +66,9 @@ const (
 	slack = 30 * time.Second
 	// mostNamed is how many pods are named in a note.
 	mostNamed = 5
-	// mostQuoted bounds what is quoted of a priority, in bytes.
-	mostQuoted = 64
+	// mostKept bounds what is kept of a priority, in bytes. No number is longer, and what is written
+	// down for all pods must fit on the Node.
+	mostKept = 64
 )
 
 // Decide says what is next for the pods of a Node.
@@ -122,7 +123,7 @@ func priorityOf(p Pod, record map[string]string) (priority *int64, note string) 
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil {
-		return nil, fmt.Sprintf("%s is left alone: its priority %q is not a whole number", p, clip.To(text, mostQuoted))
+		return nil, fmt.Sprintf("%s is left alone: its priority %q is not a whole number", p, clip.To(text, mostKept))
 	}
 	return &n, ""
 }
@@ -136,7 +137,7 @@ func recordOf(f Facts) (map[string]string, Decision, error) {
 	record := map[string]string{}
 	for _, p := range f.Pods {
 		if p.Priority != nil {
-			record[p.UID] = *p.Priority
+			record[p.UID] = clip.To(strings.TrimSpace(*p.Priority), mostKept)
 		}
 	}
 	if len(record) == 0 {
@@ -146,7 +147,8 @@ func recordOf(f Facts) (map[string]string, Decision, error) {
 	return record, Decision{Record: new(string(text))}, err
 }
 
-// parse reads what recordOf has made: priorities by UID, as people wrote them.
+// parse reads what recordOf has made: priorities by UID, as people wrote them, without what is too
+// long for a number.
 func parse(text string) (map[string]string, error) {
 	var record map[string]string
 	if err := json.Unmarshal([]byte(text), &record); err != nil {

@@ -74,7 +74,7 @@ func TestDecide(t *testing.T) {
 			false,
 		},
 		"OnlyBad": {"It is told of, and waited for by nobody.", []order.Pod{pod("b", "1.5")}, nil, "", "", `{"b":"1.5"}`, []string{`lab/b is left alone: its priority "1.5" is not a whole number`}, true},
-		"Spaces":  {"People write spaces.", []order.Pod{pod("a", " 7 ")}, nil, "a", "", `{"a":" 7 "}`, []string{"stopping pods of priority 7: lab/a"}, false},
+		"Spaces":  {"People write spaces.", []order.Pod{pod("a", " 7 ")}, nil, "a", "", `{"a":"7"}`, []string{"stopping pods of priority 7: lab/a"}, false},
 		"Huge":    {"What no number holds is no number.", []order.Pod{pod("a", "99999999999999999999")}, nil, "", "", `{"a":"99999999999999999999"}`, []string{`lab/a is left alone: its priority "99999999999999999999" is not a whole number`}, true},
 		"Together": {
 			"All of a group leave at the same time.",
@@ -123,10 +123,46 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestALongPriorityIsClipped where it is written down, which must fit into the annotations of a Node,
+// and where it is told of. A number stays one, and what is none does not become one.
 func TestALongPriorityIsClipped(t *testing.T) {
 	t.Parallel()
-	d := order.Decide(order.Facts{Pods: []order.Pod{pod("a", strings.Repeat("x", 1000))}, Now: noon})
-	if len(d.Notes) != 1 || len(d.Notes[0]) > 200 {
-		t.Errorf("got %q", d.Notes)
+	const long, room = 4 << 10, 256 << 10 // room is that of all annotations of an object
+	for name, tc := range map[string]struct {
+		priority string
+		isNumber bool
+	}{
+		"Words":       {strings.Repeat("x", long), false},
+		"Digits":      {strings.Repeat("9", long), false},
+		"AfterNumber": {"7" + strings.Repeat(" ", long) + "x", false},
+		"Escaped":     {strings.Repeat("<", long), false},
+		"Spaces":      {strings.Repeat(" ", long) + "7" + strings.Repeat("\n", long), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pods := []order.Pod{pod("good", "5")}
+			for i := range 250 {
+				p := pod(fmt.Sprint("p", i), tc.priority)
+				p.UID = fmt.Sprintf("00000000-0000-0000-0000-%012d", i)
+				pods = append(pods, p)
+			}
+			first := order.Decide(order.Facts{Pods: pods, Now: noon})
+			if len(*first.Record) > room/2 {
+				t.Errorf("the record has %d bytes", len(*first.Record))
+			}
+			if isNumber := names(first.Delete) != "good"; isNumber != tc.isNumber {
+				t.Errorf("a number: %t, want %t", isNumber, tc.isNumber)
+			}
+			for _, note := range first.Notes {
+				if len(note) > 200 {
+					t.Errorf("got %q", note)
+				}
+			}
+			again := order.Decide(order.Facts{Pods: pods, Record: first.Record, Now: noon})
+			again.Record = first.Record
+			if diff := cmp.Diff(first, again); diff != "" {
+				t.Errorf("read again it says something else (-first +again):\n%s", diff)
+			}
+		})
 	}
 }
