@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -149,7 +149,7 @@ func (s *scope) facts(now time.Time, lead time.Duration) facts {
 }
 
 // endOf is when the window of a ScheduledMachine closes, zero if it never does: a machine whose
-// schedule is off stays. due says that it is closed, or that nobody knows.
+// schedule is off stays. due says that it is closed, and ends is when it opens, or that nobody knows.
 func endOf(sm *v1alpha1.ScheduledMachine, now time.Time) (ends time.Time, due bool) {
 	switch plan, err := schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule)); {
 	case !sm.DeletionTimestamp.IsZero():
@@ -164,15 +164,11 @@ func endOf(sm *v1alpha1.ScheduledMachine, now time.Time) (ends time.Time, due bo
 	}
 }
 
-// drained reports whether Cluster API has drained the Node. Where it skipped that, nobody has.
+// drained reports whether Cluster API says that its drain has ended. That it goes on says nothing:
+// it does so, too, when it skips a drain, or gives it up after nodeDrainTimeout. It has no newer word
+// for it.
 func drained(m *clusterv1.Machine) bool {
-	d := m.Status.Deletion
-	if d == nil || d.NodeDrainStartTime.IsZero() {
-		return false
-	}
-	deleting := conditions.Get(m, clusterv1.MachineDeletingCondition)
-	return !d.WaitForNodeVolumeDetachStartTime.IsZero() || !d.WaitForPreTerminateHookStartTime.IsZero() ||
-		deleting != nil && deleting.Reason == clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason
+	return v1beta1conditions.IsTrue(m, clusterv1.DrainingSucceededV1Beta1Condition)
 }
 
 // conditionsOf are those of a Node that matter here.

@@ -33,7 +33,7 @@ type facts struct {
 	Now time.Time
 	// Name is that of the ScheduledMachine, for people.
 	Name string
-	// Ends is when its window closes, zero if it never does.
+	// Ends is when its window closes, zero if it never does; if Due, when the next one opens.
 	Ends time.Time
 	// Lead is how long before that it is announced; zero is not at all.
 	Lead time.Duration
@@ -43,7 +43,7 @@ type facts struct {
 	Urgent bool
 	// Why is why the machine leaves, empty if no departure was admitted.
 	Why string
-	// Drained says that Cluster API has drained the Node.
+	// Drained says that Cluster API's drain of the Node has ended.
 	Drained bool
 	// Has are the conditions of the Node.
 	Has map[string]condition
@@ -67,7 +67,9 @@ func decide(f facts) decision {
 	switch {
 	case f.Lead == 0:
 		d.off(f, v1alpha1.MaintenancePlannedCondition)
-	case f.Why != "" || f.Due: // What was announced happens.
+	case f.Why != "": // What was announced happens.
+	case f.Due: // It is about to happen, unless the machine waits for its turn until the next window.
+		d.Again = f.Ends
 	case f.Ends.IsZero():
 		d.off(f, v1alpha1.MaintenancePlannedCondition)
 	case f.Now.Before(announce):

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 )
 
 func TestDecide(t *testing.T) {
@@ -44,8 +47,10 @@ func TestDecide(t *testing.T) {
 		"Sooner":       {"Another end is another announcement.", facts{Now: five.Add(-9 * time.Minute), Ends: five.Add(-time.Minute), Has: planned}, one("MaintenancePlanned", "True", "ScheduledMachineWindowCloses", "The window of ScheduledMachine lab/box closes at 2026-03-02T16:59:00Z"), time.Time{}},
 		"Off":          {"Nobody asked for it.", facts{Now: five.Add(-time.Minute), Ends: five, Lead: -1}, nil, time.Time{}},
 		"TurnedOff":    {"What an earlier manager said goes.", facts{Now: five.Add(-time.Minute), Ends: five, Lead: -1, Has: planned}, gone("MaintenancePlanned"), time.Time{}},
-		"Waits":        {"The window is closed, and the planner has the machine wait: what was said stays.", facts{Now: five, Due: true, Has: planned}, nil, time.Time{}},
-		"Admitted":     {"The departure begins.", facts{Now: five, Due: true, Why: "WindowClosed", Has: planned}, draining, time.Time{}},
+		"Waits":        {"The window is closed, and the planner has the machine wait: what was said stays, until the next one opens.", facts{Now: five, Ends: five.Add(16 * time.Hour), Due: true, Has: planned}, nil, five.Add(16 * time.Hour)},
+		"WaitsLong":    {"Nobody knows of a next window.", facts{Now: five, Due: true, Has: planned}, nil, time.Time{}},
+		"Reopened":     {"It waited until the next window, which ends later.", facts{Now: five.Add(16 * time.Hour), Ends: five.Add(24 * time.Hour), Has: planned}, gone("MaintenancePlanned"), five.Add(24*time.Hour - 10*time.Minute)},
+		"Admitted":     {"The departure begins.", facts{Now: five, Ends: five.Add(16 * time.Hour), Due: true, Why: "WindowClosed", Has: planned}, draining, time.Time{}},
 		"InTheMiddle":  {"It is said once.", facts{Now: five, Due: true, Why: "WindowClosed", Has: has(planned, draining)}, nil, time.Time{}},
 		"Drained":      {"One write says both.", facts{Now: five, Due: true, Why: "WindowClosed", Drained: true, Has: has(planned, draining)}, has(over, drained), time.Time{}},
 		"AtTheEnd":     {"Nothing is left to say.", facts{Now: five, Due: true, Why: "WindowClosed", Drained: true, Has: has(planned, over, drained)}, nil, time.Time{}},
@@ -80,6 +85,60 @@ func TestDecide(t *testing.T) {
 			}
 			if again := decide(f); len(again.Set) > 0 {
 				t.Errorf("it does not settle: %v", again.Set)
+			}
+		})
+	}
+}
+
+// TestOnlyADrainThatEndedIsDrained has Cluster API be done with the Node in all ways: where pods may
+// be there yet, the Node does not say otherwise.
+func TestOnlyADrainThatEndedIsDrained(t *testing.T) {
+	t.Parallel()
+	began := metav1.NewTime(time.Date(2026, time.March, 2, 17, 0, 0, 0, time.UTC))
+	later := metav1.NewTime(began.Add(61 * time.Second))
+	excluded := map[string]string{clusterv1.ExcludeNodeDrainingAnnotation: ""}
+	const (
+		draining       = clusterv1.MachineDeletingDrainingNodeReason
+		volumes        = clusterv1.MachineDeletingWaitingForVolumeDetachReason
+		hooks          = clusterv1.MachineDeletingWaitingForPreTerminateHookReason
+		infrastructure = clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason
+	)
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		deletion    *clusterv1.MachineDeletionStatus
+		// deleting is the reason of Deleting, and succeeded that of DrainingSucceeded, empty if there is none.
+		deleting  string
+		succeeded metav1.ConditionStatus
+		want      bool
+	}{
+		"Runs":           {},
+		"Drains":         {nil, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began}, draining, "False", false},
+		"Volumes":        {nil, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began, WaitForNodeVolumeDetachStartTime: later}, volumes, "True", true},
+		"Hooks":          {nil, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began, WaitForPreTerminateHookStartTime: later}, hooks, "True", true},
+		"Infrastructure": {nil, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began}, infrastructure, "True", true},
+		"HurriedAfter":   {excluded, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began, WaitForNodeVolumeDetachStartTime: later}, infrastructure, "True", true},
+		"PodsCameBack":   {nil, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began, WaitForNodeVolumeDetachStartTime: later}, draining, "False", false},
+		"TimedOut":       {nil, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began, WaitForNodeVolumeDetachStartTime: later}, volumes, "False", false},
+		"TimedOutHooks":  {nil, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began, WaitForPreTerminateHookStartTime: later}, hooks, "False", false},
+		"Hurried":        {excluded, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began}, infrastructure, "False", false},
+		"Skipped":        {excluded, &clusterv1.MachineDeletionStatus{WaitForPreTerminateHookStartTime: later}, hooks, "", false},
+		"Taken":          {nil, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began, WaitForPreTerminateHookStartTime: later}, hooks, "False", false},
+		"NobodySays":     {nil, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began}, infrastructure, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}}
+			m.Spec.Deletion.NodeDrainTimeoutSeconds = new(int32(60))
+			m.Status.Deletion = tc.deletion
+			m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: tc.deleting}}
+			switch tc.succeeded {
+			case "True":
+				v1beta1conditions.MarkTrue(m, clusterv1.DrainingSucceededV1Beta1Condition)
+			case "False":
+				v1beta1conditions.MarkFalse(m, clusterv1.DrainingSucceededV1Beta1Condition, clusterv1.DrainingV1Beta1Reason, clusterv1.ConditionSeverityInfo, "")
+			}
+			if got := drained(m); got != tc.want {
+				t.Errorf("drained: %t, want %t", got, tc.want)
 			}
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -191,15 +192,25 @@ func (w *world) admit(reason v1alpha1.DepartureReason) {
 	w.Edit(w.machine, func() { metav1.SetMetaDataAnnotation(&w.machine.ObjectMeta, v1alpha1.DepartureAnnotation, d.String()) })
 }
 
-// drains plays Cluster API, to the end of its drain.
-func (w *world) drains(done bool) {
+// drains plays Cluster API, which begins to drain, or goes on to the hooks after the drain.
+func (w *world) drains(goesOn, ended bool) {
 	w.Helper()
 	w.status(func(s *clusterv1.MachineStatus) {
 		s.Deletion = &clusterv1.MachineDeletionStatus{NodeDrainStartTime: metav1.NewTime(w.clock.Now())}
-		if done {
+		if goesOn {
 			s.Deletion.WaitForPreTerminateHookStartTime = metav1.NewTime(w.clock.Now())
 		}
+		markDrain(w.machine, ended)
 	})
+}
+
+// markDrain says, as Cluster API does, whether a drain has ended.
+func markDrain(m *clusterv1.Machine, ended bool) {
+	if ended {
+		v1beta1conditions.MarkTrue(m, clusterv1.DrainingSucceededV1Beta1Condition)
+	} else {
+		v1beta1conditions.MarkFalse(m, clusterv1.DrainingSucceededV1Beta1Condition, clusterv1.DrainingV1Beta1Reason, clusterv1.ConditionSeverityInfo, "")
+	}
 }
 
 // TestADepartureIsSaidInThreeWrites, each once, whatever the kubelet writes and however often the
@@ -217,23 +228,49 @@ func TestADepartureIsSaidInThreeWrites(t *testing.T) {
 	w.want(planned)
 	w.heartbeat()
 	w.clock.SetTime(five.Add(time.Minute)) // It waits for its turn.
-	w.settle()
+	if res := w.settle(); res.RequeueAfter != 16*time.Hour-time.Minute {
+		t.Errorf("it looks again in %s, want when the next window opens", res.RequeueAfter)
+	}
 	w.want(planned)
 	w.admit(v1alpha1.WindowClosed)
 	w.heartbeat()
 	w.settle()
 	w.want(planned, draining)
 	w.Must(w.Client.Delete(t.Context(), w.machine))
-	w.drains(false)
+	w.drains(false, false)
 	w.settle()
 	w.want(planned, draining)
-	w.drains(true)
+	w.drains(true, true)
 	w.heartbeat()
 	w.settle()
 	w.want(planned, over, drained)
 	if diff := cmp.Diff([]string{"patch Node status", "patch Node status", "patch Node status"}, w.Writes); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestADrainThatWasGivenUpIsNotSaidToHaveEnded: pods may be there yet.
+func TestADrainThatWasGivenUpIsNotSaidToHaveEnded(t *testing.T) {
+	w := newWorld(t)
+	w.clock.SetTime(five)
+	w.admit(v1alpha1.WindowClosed)
+	w.Must(w.Client.Delete(t.Context(), w.machine))
+	w.drains(true, false)
+	w.settle()
+	w.want(draining)
+}
+
+// TestAMachineThatWaitsUntilItsNextWindowPlansNothing any more when that opens.
+func TestAMachineThatWaitsUntilItsNextWindowPlansNothing(t *testing.T) {
+	w := newWorld(t)
+	w.clock.SetTime(five.Add(-time.Minute))
+	w.settle()
+	w.clock.SetTime(five)
+	res := w.settle()
+	w.want(planned)
+	w.clock.SetTime(five.Add(res.RequeueAfter))
+	w.settle()
+	w.want()
 }
 
 // TestADepartureThatIsCancelledIsTakenBack with the announcement, and nothing of others is.
@@ -288,7 +325,7 @@ func TestWhoeverWaitsForNobodyCostsNoWrite(t *testing.T) {
 			take(w)
 			w.Must(w.Client.Delete(t.Context(), w.machine))
 			w.settle()
-			w.drains(true)
+			w.drains(true, true)
 			w.settle()
 			w.want()
 			if len(w.Writes) > 0 {
@@ -382,8 +419,9 @@ func TestWhatWakes(t *testing.T) {
 	admitted, drains := machine.DeepCopy(), machine.DeepCopy()
 	admitted.Annotations = map[string]string{v1alpha1.DepartureAnnotation: "{}"}
 	drains.Status.Deletion = &clusterv1.MachineDeletionStatus{NodeDrainStartTime: metav1.Now()}
-	done := drains.DeepCopy()
-	done.Status.Deletion.WaitForNodeVolumeDetachStartTime = metav1.Now()
+	done, gaveUp := drains.DeepCopy(), drains.DeepCopy()
+	markDrain(done, true)
+	gaveUp.Status.Deletion.WaitForNodeVolumeDetachStartTime = metav1.Now()
 	for name, tc := range map[string]struct {
 		before, after client.Object
 		want          bool
@@ -393,6 +431,7 @@ func TestWhatWakes(t *testing.T) {
 		"Admitted":  {machine, admitted, true},
 		"Drains":    {machine, drains, false},
 		"Drained":   {drains, done, true},
+		"GaveUp":    {drains, gaveUp, false},
 	} {
 		changes := nodeconditions.MachineChanges()
 		if _, ok := tc.before.(*corev1.Node); ok {

@@ -78,7 +78,7 @@ func TestItIsWokenByTimeAndByTheMachine(t *testing.T) {
 	w.says(v1alpha1.NodeWindowClosesReason)
 	w.admit(v1alpha1.WindowClosed)
 	w.says(v1alpha1.NodeLeavesReason)
-	w.drains(false)
-	w.drains(true)
+	w.drains(false, false)
+	w.drains(true, true)
 	w.says(v1alpha1.NodeDrainedReason)
 }
