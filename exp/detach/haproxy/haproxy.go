@@ -133,11 +133,11 @@ func (d *Driver) Status(ctx context.Context, memberships []balancer.Membership) 
 
 // Drain implements balancer.Driver.
 func (d *Driver) Drain(ctx context.Context, memberships []balancer.Membership) error {
-	return d.set(ctx, memberships, "drain", func(s server) bool { return !s.disabled() && s.admin&forcedDrain == 0 })
+	return d.set(ctx, memberships, "drain", func(s server) bool { return !s.disabled() && !s.forced() })
 }
 
 // Restore implements balancer.Driver. It ends a drain, and nothing else: a server that is
-// in maintenance stays there.
+// in maintenance stays there, and one without weight gets none.
 func (d *Driver) Restore(ctx context.Context, memberships []balancer.Membership) error {
 	return d.set(ctx, memberships, "ready", func(s server) bool { return s.admin&(forcedDrain|forcedMaintenance) == forcedDrain })
 }

@@ -19,6 +19,7 @@ import (
 
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
 const (
@@ -213,6 +214,11 @@ func TestStatus(t *testing.T) {
 		{name: "has drained", processes: [][]string{{"web a 192.0.2.1 2 8 1 80 | 0 0 0", b}}, want: balancer.Drained, others: 1},
 		{name: "drains with the one it tracks", processes: [][]string{{"web a 192.0.2.1 2 16 1 80 | 0 1 0", b}}, want: balancer.Draining, connections: 1, others: 1},
 		{name: "weight zero", processes: [][]string{{"web a 192.0.2.1 2 0 0 80 | 0 1 0", b}}, want: balancer.Draining, connections: 1, others: 1},
+		{name: "has drained with the one it tracks", processes: [][]string{{"web a 192.0.2.1 2 16 1 80 | 0 0 0", b}}, want: balancer.Disabled, others: 1},
+		{name: "weight zero, and no connection", processes: [][]string{{"web a 192.0.2.1 2 0 0 80 | 0 0 0", b}}, want: balancer.Disabled, others: 1},
+		{name: "has drained, weight zero", processes: [][]string{{"web a 192.0.2.1 2 8 0 80 | 0 0 0", b}}, want: balancer.Drained, others: 1},
+		{name: "has drained, with the one it tracks too", processes: [][]string{{"web a 192.0.2.1 2 24 1 80 | 0 0 0", b}}, want: balancer.Drained, others: 1},
+		{name: "has drained in one, weight zero in another", processes: [][]string{{"web a 192.0.2.1 2 8 1 80 | 0 0 0", b}, {"web a 192.0.2.1 2 0 0 80 | 0 0 0", b}}, want: balancer.Drained, others: 1},
 		{name: "in maintenance", processes: [][]string{{"web a 192.0.2.1 0 1 1 80 | 0 1 0", b}}, want: balancer.Disabled, connections: 1, others: 1},
 		{name: "disabled by configuration", processes: [][]string{{"web a 192.0.2.1 0 5 1 80 | 0 0 0", b}}, want: balancer.Disabled, others: 1},
 		{name: "in maintenance with the one it tracks", processes: [][]string{{"web a 192.0.2.1 0 10 1 80 | 0 0 0", b}}, want: balancer.Disabled, others: 1},
@@ -295,6 +301,40 @@ func TestDrainAndRestore(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"web/drains state ready", "web/tracks-drained state ready"}, f.sets); diff != "" {
 		t.Errorf("Restore (-want +got):\n%s", diff)
+	}
+}
+
+// TestWhatSomebodyElseDrainsIsNotPutBack: when what we did is undone, nothing is left to do.
+func TestWhatSomebodyElseDrainsIsNotPutBack(t *testing.T) {
+	place := balancer.Membership{Pool: "web", Member: "a", Lasts: true}
+	for name, c := range map[string]struct {
+		line    string
+		restore bool
+	}{
+		"ours":                           {"web a 192.0.2.1 2 8 1 80 | 0 0 0", true},
+		"ours, then without weight":      {"web a 192.0.2.1 2 8 0 80 | 0 0 0", true},
+		"ours, and of the one it tracks": {"web a 192.0.2.1 2 24 1 80 | 0 0 0", true},
+		"without weight":                 {"web a 192.0.2.1 2 0 0 80 | 0 0 0", false},
+		"of the one it tracks":           {"web a 192.0.2.1 2 16 1 80 | 0 0 0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{lines: []string{c.line}}
+			d := driver(t, nil, f)
+			status, err := d.Status(t.Context(), []balancer.Membership{place})
+			if err != nil {
+				t.Fatal(err)
+			}
+			step := plan.Round([]plan.Member{{Place: place, Status: status[0], Taken: true}}, 1)[0]
+			if restore := step.Act == plan.Restore; restore != c.restore {
+				t.Errorf("state %s, %q, want it restored: %t", status[0].State, step.Act, c.restore)
+			}
+			if err := d.Restore(t.Context(), []balancer.Membership{place}); err != nil {
+				t.Fatal(err)
+			}
+			if told := len(f.sets) > 0; told != c.restore {
+				t.Errorf("HAProxy is told %q, want anything: %t", f.sets, c.restore)
+			}
+		})
 	}
 }
 

@@ -58,9 +58,12 @@ func (s server) is(other server) bool { return s.place == other.place }
 // disabled is in maintenance.
 func (s server) disabled() bool { return s.admin&(forcedMaintenance|inheritedMaintenance) != 0 }
 
+// forced is drained by command, as we do it.
+func (s server) forced() bool { return s.admin&forcedDrain != 0 }
+
 // draining is as HAProxy sees it: a weight of zero has the same effect.
 func (s server) draining() bool {
-	return s.admin&(forcedDrain|inheritedDrain) != 0 || s.weight == 0
+	return s.forced() || s.admin&inheritedDrain != 0 || s.weight == 0
 }
 
 // serves gets new connections. A backup gets none as long as another server does.
@@ -68,13 +71,17 @@ func (s server) serves() bool {
 	return (s.operational == starting || s.operational == running) && !s.disabled() && !s.draining() && !s.backup
 }
 
-// state is that of the server in this process: Draining also if it has no connections.
+// state is that of the server in this process: Draining also if it is drained and has no
+// connections. One that has no weight, or tracks another that drains, is somebody else's to put
+// back; the connections that it has end all the same.
 func (s server) state() balancer.State {
 	switch {
 	case s.disabled():
 		return balancer.Disabled
-	case s.draining():
+	case s.forced(), s.draining() && s.connections > 0:
 		return balancer.Draining
+	case s.draining():
+		return balancer.Disabled
 	default:
 		return balancer.Attached
 	}
