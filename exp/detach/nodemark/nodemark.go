@@ -9,25 +9,29 @@ package nodemark
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 )
 
-// every is between two looks, which cost a read from a cache.
+// every is between two looks. One costs a list from a cache, whatever number of Nodes it is for, and
+// a live read of each Node that the cache does not show yet as we wrote it.
 const every = 5 * time.Second
 
 // Nodes are the Nodes of the workload cluster.
 type Nodes interface {
-	// Get returns a Node, or an error that says NotFound.
+	// Get returns a Node as it is now, or an error that says NotFound.
 	Get(ctx context.Context, name string) (*corev1.Node, error)
-	// List returns all Nodes.
+	// List returns all Nodes, as a cache shows them, which may be late.
 	List(ctx context.Context) ([]corev1.Node, error)
 	// Edit writes what change makes of a Node that Get returned, in one patch, and not if
 	// somebody else wrote in between.
@@ -60,19 +64,32 @@ type Mark struct {
 	Volatile bool
 }
 
-// Driver is the balancer.Driver of those that look for a Mark. It remembers nothing.
+// Driver is the balancer.Driver of those that look for a Mark. It remembers nothing but which Nodes
+// the cache may show as they were before it wrote them.
+//
+// Of those the cache is not believed. It would say that a Node which we have just marked has no
+// mark: its place would be taken off the record, and nobody would take the mark off any more. Or it
+// would say that one whose mark we have just taken off was marked long ago: a machine that leaves
+// would not wait for its load balancers. Any other Node is looked at somewhat later than it changed,
+// as between two looks, and who marks a Node or takes a mark off reads it live. A new Driver remembers
+// none: its LoadBalancer was changed, or the manager has started, and the cache had that time.
 type Driver struct {
 	nodes Nodes
 	clock clock.PassiveClock
 	mark  Mark
 	wait  time.Duration
+
+	mu sync.Mutex
+	// replaced are the versions of Nodes that we wrote on, by name. Nobody else wrote in between, so
+	// every later version has what we wrote. A write that failed may have been carried out.
+	replaced map[string]string
 }
 
 var _ balancer.Driver = &Driver{}
 
 // New returns a Driver that takes a load balancer to have let go some time after the mark.
 func New(nodes Nodes, c clock.PassiveClock, mark Mark, wait time.Duration) *Driver {
-	return &Driver{nodes: nodes, clock: c, mark: mark, wait: wait}
+	return &Driver{nodes: nodes, clock: c, mark: mark, wait: wait, replaced: map[string]string{}}
 }
 
 // Every implements balancer.Driver.
@@ -101,30 +118,86 @@ func (d *Driver) get(ctx context.Context, name string) (*corev1.Node, error) {
 
 // Status implements balancer.Driver.
 func (d *Driver) Status(ctx context.Context, memberships []balancer.Membership) ([]balancer.Status, error) {
-	nodes, err := d.nodes.List(ctx)
+	nodes, err := d.look(ctx)
 	if err != nil {
 		return nil, err
 	}
+	serving := 0
+	for _, node := range nodes {
+		if d.serves(node) {
+			serving++
+		}
+	}
 	statuses := make([]balancer.Status, len(memberships))
 	for i, m := range memberships {
-		others := 0
-		for j := range nodes {
-			if nodes[j].Name != m.Member && d.serves(&nodes[j]) {
-				others++
-			}
-		}
-		node, err := d.get(ctx, m.Member)
-		if err != nil {
-			return nil, err
+		node, others := nodes[m.Member], serving
+		if node != nil && d.serves(node) {
+			others--
 		}
 		statuses[i] = balancer.Status{State: d.state(node), Others: &others}
 	}
 	return statuses, nil
 }
 
-// serves says whether load balancers send connections to a Node.
+// look returns all Nodes by name. Those that the cache does not show yet as we wrote them are read
+// live.
+func (d *Driver) look(ctx context.Context) (map[string]*corev1.Node, error) {
+	list, err := d.nodes.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make(map[string]*corev1.Node, len(list))
+	for i := range list {
+		nodes[list[i].Name] = &list[i]
+	}
+	for _, name := range d.late(nodes) {
+		node, err := d.get(ctx, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case node == nil:
+			delete(nodes, name)
+			d.forget(name)
+		default:
+			nodes[name] = node
+		}
+	}
+	return nodes, nil
+}
+
+// late are the names of Nodes that the cache may show as they were before we wrote them.
+func (d *Driver) late(cached map[string]*corev1.Node) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.replaced, func(name, version string) bool {
+		node := cached[name]
+		if node == nil {
+			return false
+		}
+		newer, err := resourceversion.CompareResourceVersion(node.ResourceVersion, version)
+		return err == nil && newer > 0
+	})
+	return slices.Sorted(maps.Keys(d.replaced))
+}
+
+func (d *Driver) forget(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.replaced, name)
+}
+
+// replace notes which version of a Node we write on.
+func (d *Driver) replace(node *corev1.Node) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.replaced[node.Name] = node.ResourceVersion
+}
+
+// serves says whether load balancers send connections to a Node. They send none to one with the
+// label by which kubeadm keeps control plane Nodes out, whatever else they look for.
 func (d *Driver) serves(node *corev1.Node) bool {
-	return node.DeletionTimestamp.IsZero() && d.mark.Owner(node) == Nobody &&
+	_, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
+	return node.DeletionTimestamp.IsZero() && !excluded && d.mark.Owner(node) == Nobody &&
 		slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})
@@ -184,7 +257,8 @@ func (d *Driver) Restore(ctx context.Context, memberships []balancer.Membership)
 	})
 }
 
-// edit changes those Nodes that are there, and writes those that change.
+// edit changes those Nodes that are there, and writes those that change. Each is read live: whose
+// mark it has is decided on what is there, and the write is refused if that changes.
 func (d *Driver) edit(ctx context.Context, memberships []balancer.Membership, change func(*corev1.Node)) error {
 	var errs []error
 	for _, m := range memberships {
@@ -195,6 +269,7 @@ func (d *Driver) edit(ctx context.Context, memberships []balancer.Membership, ch
 		}
 		changed := node.DeepCopy()
 		if change(changed); !equality.Semantic.DeepEqual(node, changed) {
+			d.replace(node)
 			errs = append(errs, d.nodes.Edit(ctx, node, change))
 		}
 	}

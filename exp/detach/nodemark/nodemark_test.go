@@ -34,11 +34,14 @@ var (
 	box   = []balancer.Membership{{Member: "box"}}
 )
 
-// cluster is Nodes of an API server. Its errors are those of the next call.
+// cluster is Nodes of an API server. Its errors are those of the next call; an answer that is lost is
+// that of a write that was carried out.
 type cluster struct {
-	nodes          map[string]*corev1.Node
-	getErr, putErr error
-	writes         int
+	nodes                   map[string]*corev1.Node
+	getErr, putErr, lostErr error
+	// cached is what a cache shows that is late, nil if it is not.
+	cached                     map[string]*corev1.Node
+	gets, lists, edits, writes int
 }
 
 func newCluster(names ...string) *cluster {
@@ -53,6 +56,7 @@ func newCluster(names ...string) *cluster {
 }
 
 func (c *cluster) Get(_ context.Context, name string) (*corev1.Node, error) {
+	c.gets++
 	if c.getErr != nil {
 		return nil, c.getErr
 	}
@@ -64,17 +68,28 @@ func (c *cluster) Get(_ context.Context, name string) (*corev1.Node, error) {
 }
 
 func (c *cluster) List(context.Context) ([]corev1.Node, error) {
+	c.lists++
 	if c.getErr != nil {
 		return nil, c.getErr
 	}
+	nodes := c.nodes
+	if c.cached != nil {
+		nodes = c.cached
+	}
 	var all []corev1.Node
-	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
-		all = append(all, *c.nodes[name].DeepCopy())
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		all = append(all, *nodes[name].DeepCopy())
 	}
 	return all, nil
 }
 
+// fallsBehind has the cache show from now on what there is now.
+func (c *cluster) fallsBehind() { c.cached = maps.Clone(c.nodes) }
+
+func (c *cluster) catchesUp() { c.cached = nil }
+
 func (c *cluster) Edit(_ context.Context, node *corev1.Node, change func(*corev1.Node)) error {
+	c.edits++
 	if c.putErr != nil {
 		return c.putErr
 	}
@@ -83,7 +98,7 @@ func (c *cluster) Edit(_ context.Context, node *corev1.Node, change func(*corev1
 	}
 	c.change(node.Name, change)
 	c.writes++
-	return nil
+	return c.lostErr
 }
 
 // change is what somebody writes.
@@ -271,8 +286,10 @@ func TestBadInstants(t *testing.T) {
 func TestOthers(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster("box", "good", "marked", "ours", "unready", "unknown", "going", "new")
+			c := newCluster("box", "good", "marked", "ours", "unready", "unknown", "going", "new", "control-plane")
 			c.change("marked", k.putOn)
+			// kubeadm keeps these out of all load balancers.
+			c.change("control-plane", func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" })
 			c.change("unready", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
 			c.change("unknown", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
 			c.change("going", func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: start} })
@@ -288,6 +305,88 @@ func TestOthers(t *testing.T) {
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("Status: %v (-want +got):\n%s", err, diff)
 			}
+		})
+	}
+}
+
+// TestALookAtManyIsOneLook: a round has ten seconds, also for hundreds of machines that leave, and an
+// API server that takes its time.
+func TestALookAtManyIsOneLook(t *testing.T) {
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			var names []string
+			var places []balancer.Membership
+			for i := range 300 {
+				names = append(names, "n"+strconv.Itoa(i))
+				places = append(places, balancer.Membership{Member: names[i]})
+			}
+			c := newCluster(names...)
+			d := k.driver(c, clocktesting.NewFakePassiveClock(start))
+			look := func(want balancer.State, others int) {
+				t.Helper()
+				c.gets, c.lists = 0, 0
+				statuses, err := d.Status(t.Context(), places)
+				must(t, err)
+				for _, s := range statuses {
+					if s.State != want || *s.Others != others {
+						t.Fatalf("%s with %d others, want %s with %d", s.State, *s.Others, want, others)
+					}
+				}
+				if c.gets != 0 || c.lists != 1 {
+					t.Errorf("%d live reads and %d lists, want one list", c.gets, c.lists)
+				}
+			}
+			look(balancer.Attached, 299)
+			must(t, d.Drain(t.Context(), places))
+			look(balancer.Draining, 0)
+			must(t, d.Restore(t.Context(), places))
+			look(balancer.Attached, 299)
+		})
+	}
+}
+
+// TestALateCache does not hide what we wrote, on whichever Node it is, also if nobody knows whether
+// we did.
+func TestALateCache(t *testing.T) {
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster("box", "other")
+			clock := clocktesting.NewFakePassiveClock(start)
+			d := k.driver(c, clock)
+			status := func(member string, want balancer.State, others int) {
+				t.Helper()
+				got, err := d.Status(t.Context(), []balancer.Membership{{Member: member}})
+				must(t, err)
+				if diff := cmp.Diff([]balancer.Status{{State: want, Others: &others}}, got); diff != "" {
+					t.Errorf("Status of %s (-want +got):\n%s", member, diff)
+				}
+			}
+
+			c.fallsBehind()
+			c.lostErr = errors.New("no answer")
+			if err := d.Drain(t.Context(), box); !errors.Is(err, c.lostErr) {
+				t.Fatal(err)
+			}
+			c.lostErr = nil
+			status("box", balancer.Draining, 1) // Nobody takes its place off the record.
+			status("other", balancer.Attached, 0)
+
+			c.catchesUp()
+			clock.SetTime(start.Add(time.Hour))
+			c.gets = 0
+			status("box", balancer.Drained, 1)
+			if c.gets != 0 {
+				t.Errorf("%d live reads of what the cache shows", c.gets)
+			}
+
+			c.fallsBehind()
+			must(t, d.Restore(t.Context(), box))
+			status("box", balancer.Attached, 1)
+			must(t, d.Drain(t.Context(), box))
+			status("box", balancer.Draining, 1) // Nobody goes because of a mark of earlier.
+
+			delete(c.nodes, "box")
+			status("box", balancer.Absent, 1)
 		})
 	}
 }
@@ -321,7 +420,7 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 }
 
 // TestOwnership: in whatever order we and others put marks on and take them off, with
-// restarts and failed writes in between, those of others stay, and ours go.
+// restarts, failed writes and late caches in between, those of others stay, and ours go.
 func TestOwnership(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -330,6 +429,9 @@ func TestOwnership(t *testing.T) {
 				clock := clocktesting.NewFakePassiveClock(start)
 				d := k.driver(c, clock)
 				owner, since := nodemark.Nobody, time.Time{}
+				// hidden says that the cache does not show what others did, and edits how often
+				// we wrote before it fell behind.
+				hidden, edits := false, 0
 				t.Repeat(map[string]func(*rapid.T){
 					"drain": func(t *rapid.T) {
 						must(t, d.Drain(context.Background(), box))
@@ -362,13 +464,25 @@ func TestOwnership(t *testing.T) {
 							t.Skip("it is on")
 						}
 						c.change("box", k.putOn)
-						owner = nodemark.Others
+						owner, hidden = nodemark.Others, c.cached != nil
 					},
 					"others take off": func(*rapid.T) {
 						c.change("box", k.takeOff)
-						owner = nodemark.Nobody
+						owner, hidden = nodemark.Nobody, c.cached != nil
 					},
-					"restart": func(*rapid.T) { d = k.driver(c, clock) },
+					"the cache falls behind": func(*rapid.T) {
+						c.fallsBehind()
+						hidden, edits = false, c.edits
+					},
+					"the cache catches up": func(*rapid.T) {
+						c.catchesUp()
+						hidden = false
+					},
+					"restart": func(*rapid.T) {
+						d = k.driver(c, clock)
+						c.catchesUp()
+						hidden = false
+					},
 					"time passes": func(t *rapid.T) {
 						clock.SetTime(clock.Now().Add(time.Duration(rapid.IntRange(1, 40).Draw(t, "s")) * time.Second))
 					},
@@ -382,7 +496,9 @@ func TestOwnership(t *testing.T) {
 						case owner == nodemark.Us:
 							want, marks = balancer.Drained, 1
 						}
-						wantState(t, d, want)
+						if !hidden || c.edits > edits { // What we wrote is read live.
+							wantState(t, d, want)
+						}
 						if got := k.marks(c.nodes["box"]); len(got) != marks {
 							t.Fatalf("marks %q, want %d", got, marks)
 						}
