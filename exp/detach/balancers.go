@@ -487,7 +487,7 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) erro
 		}
 	}
 	if acts && !written && len(before.Spec.Memberships) == len(s.attachment.Spec.Memberships) {
-		return r.unchanged(ctx, before)
+		return unchanged(ctx, r.Live, before)
 	}
 	why := "Detach"
 	if !s.out {
@@ -497,9 +497,9 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) erro
 }
 
 // unchanged returns a conflict for a NodeAttachment that has changed since it was read.
-func (r *BalancerReconciler) unchanged(ctx context.Context, a *expv1.NodeAttachment) error {
+func unchanged(ctx context.Context, api client.Reader, a *expv1.NodeAttachment) error {
 	live := &expv1.NodeAttachment{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(a), live); err != nil {
+	if err := api.Get(ctx, client.ObjectKeyFromObject(a), live); err != nil {
 		return fmt.Errorf("reading NodeAttachment: %w", err)
 	}
 	if live.ResourceVersion != a.ResourceVersion {

@@ -33,8 +33,9 @@ const nodeField = "spec.nodeName"
 // daemonSet is one that LoadBalancers name.
 type daemonSet struct {
 	client.ObjectKey
-	// balancers are the names of those.
+	// balancers are the names of those, and rolled says that one of them has it rolled.
 	balancers []string
+	rolled    bool
 }
 
 // named are the DaemonSets that LoadBalancers name, in order.
@@ -46,7 +47,7 @@ func named(balancers []expv1.LoadBalancer) (sets []daemonSet) {
 			if at < 0 {
 				at, sets = len(sets), append(sets, daemonSet{ObjectKey: key})
 			}
-			sets[at].balancers = append(sets[at].balancers, balancers[i].Name)
+			sets[at].balancers, sets[at].rolled = append(sets[at].balancers, balancers[i].Name), sets[at].rolled || d.Roll
 		}
 	}
 	slices.SortFunc(sets, func(a, b daemonSet) int { return cmp.Compare(a.String(), b.String()) })
@@ -158,7 +159,7 @@ func (s *scope) observePods(ctx context.Context) {
 		return
 	}
 	for _, set := range s.sets {
-		d := plan.DaemonSet{Name: set.String(), LoadBalancers: set.balancers}
+		d := plan.DaemonSet{Name: set.String(), LoadBalancers: set.balancers, Rolled: set.rolled}
 		if s.aside != nil {
 			pods, err := set.pods(ctx, s.aside, client.MatchingFields{nodeField: s.node.Name})
 			d.Known, s.unread = err == nil, errors.Join(s.unread, err)

@@ -11,19 +11,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 )
 
 // kubelet keeps a pod until it has stopped.
 const kubelet = "test/kubelet"
 
 // names has a load balancer name the DaemonSet that runs on all Nodes.
-func (w *world) names(lb *expv1.LoadBalancer) {
+func (w *world) names(lb *expv1.LoadBalancer, roll bool) {
 	w.Helper()
-	lb.Spec.DaemonSets = []expv1.ServingDaemonSet{{Namespace: "edge", Name: "ingress"}}
+	lb.Spec.DaemonSets = []expv1.ServingDaemonSet{{Namespace: "edge", Name: "ingress", Roll: roll}}
 	lb.Generation++
 	w.must(w.Update(w.Context(), lb))
 }
@@ -88,7 +91,7 @@ func (w *world) readyPod(node string, ready corev1.ConditionStatus) {
 func inServed(t *testing.T, test func(*world)) {
 	t.Helper()
 	inWorld(t, func(w *world) {
-		w.names(w.balancer())
+		w.names(w.balancer(), false)
 		w.drivers["other"] = newEdge()
 		w.create(w.balancerObject("other"))
 		for _, node := range []string{"ws-1", "ws-2"} {
@@ -224,14 +227,71 @@ func TestOtherReasonsComeFirst(t *testing.T) {
 
 // TestWhoNamesNoDaemonSetAnyMore gets its Node back.
 func TestWhoNamesNoDaemonSetAnyMore(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"TakenOff": func(w *world) {
+			lb := w.balancer()
+			lb.Spec.DaemonSets = nil
+			lb.Generation++
+			w.must(w.Update(w.Context(), lb))
+		},
+		"Deleted": func(w *world) { w.must(w.Delete(w.Context(), w.balancer())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inServed(t, func(w *world) {
+				w.endPod("ws-1")
+				w.settle()
+				w.wantOut("It terminates", true, false)
+				change(w)
+				w.settle()
+				w.wantOut("Nobody names it", false, false)
+			})
+		})
+	}
+}
+
+// TestWhatOfAPodWakes has most of what a kubelet reports wake nobody, and the pods that no load
+// balancer asks for.
+func TestWhatOfAPodWakes(t *testing.T) {
 	inServed(t, func(w *world) {
-		w.endPod("ws-1")
-		w.settle()
-		lb := w.balancer()
-		lb.Spec.DaemonSets = nil
-		lb.Generation++
-		w.must(w.Update(w.Context(), lb))
-		w.settle()
-		w.wantOut("Nobody names it", false, false)
+		pod := w.podOn("ws-1")
+		for name, tc := range map[string]struct {
+			change func(*corev1.Pod)
+			want   bool
+		}{
+			"Heartbeat": {func(p *corev1.Pod) { p.Status.PodIP, p.Annotations = "192.0.2.99", map[string]string{"a": "b"} }, false},
+			"Ends":      {func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }, true},
+			"Ready":     {func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }, true},
+			"Another":   {func(p *corev1.Pod) { p.UID = "another" }, true},
+			"Adopted":   {func(p *corev1.Pod) { p.OwnerReferences = nil }, true},
+		} {
+			after := pod.DeepCopy()
+			tc.change(after)
+			if got := detach.PodChanges.Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: after}); got != tc.want {
+				t.Errorf("%s: wakes %t, want %t", name, got, tc.want)
+			}
+		}
+		set := &appsv1.DaemonSet{}
+		for name, tc := range map[string]struct {
+			change func(*appsv1.DaemonSet)
+			want   bool
+		}{
+			"Ready":    {func(d *appsv1.DaemonSet) { d.Status.NumberReady = 1 }, false},
+			"Seen":     {func(d *appsv1.DaemonSet) { d.Status.ObservedGeneration = 1 }, true},
+			"Outdated": {func(d *appsv1.DaemonSet) { d.Status.UpdatedNumberScheduled = 1 }, true},
+		} {
+			after := set.DeepCopy()
+			tc.change(after)
+			if got := detach.SetChanges.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: after}); got != tc.want {
+				t.Errorf("DaemonSet %s: wakes %t, want %t", name, got, tc.want)
+			}
+		}
+		want := []ctrl.Request{detach.RequestFor(cluster, "ws-1"), detach.RequestFor(cluster, "")}
+		if got := w.nodes.OfPod(t.Context(), cluster, pod); !slices.Equal(got, want) {
+			t.Errorf("it wakes %v, want %v", got, want)
+		}
+		pod.OwnerReferences[0].Name = "another"
+		if got := w.nodes.OfPod(t.Context(), cluster, pod); len(got) > 0 {
+			t.Errorf("a pod that nobody asks for wakes %v", got)
+		}
 	})
 }

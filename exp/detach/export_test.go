@@ -3,8 +3,11 @@
 package detach
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
@@ -31,5 +34,13 @@ const NodeField = nodeField
 // LookedFor is lookedFor, for tests.
 var LookedFor = lookedFor
 
-// NodeChanges and MachineChanges are what wakes, for tests.
-var NodeChanges, MachineChanges = wake.Changes(matters), wake.Changes(turning)
+// NodeChanges, MachineChanges, PodChanges and SetChanges are what wakes, for tests.
+var (
+	NodeChanges, MachineChanges = wake.Changes(matters), wake.Changes(turning)
+	PodChanges, SetChanges      = wake.Changes(podMatters), wake.Changes(setMatters)
+)
+
+// OfPod is whom a pod wakes, for tests.
+func (r *NodeReconciler) OfPod(ctx context.Context, cluster types.NamespacedName, pod client.Object) []ctrl.Request {
+	return r.ofPod(ctx, cluster, pod)
+}

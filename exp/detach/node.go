@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -112,13 +113,33 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if wait := r.fresh.Hold(req, before, now); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	err = r.act(ctx, s, plan.Decide(s.facts(r.Clock.Now), s.record(), len(staying(s.balancers)) > 0, r.Taints))
+	again, err := r.reconcile(ctx, s)
 	r.fresh.Wrote(req, before, versionOf(s.attachment))
 	if err == nil {
 		err = s.unread // What does not depend on it is done.
 	}
 	// The connection wakes us.
-	return r.fresh.Meet(req, now, client.IgnoreNotFound(workload.IgnoreNotConnected(err)))
+	result, err := r.fresh.Meet(req, now, client.IgnoreNotFound(workload.IgnoreNotConnected(err)))
+	if err == nil && result.RequeueAfter == 0 {
+		result.RequeueAfter = again
+	}
+	return result, err
+}
+
+// reconcile looks at a Node, or at the rolls of the Cluster. It returns when time alone has
+// something to be done.
+func (r *NodeReconciler) reconcile(ctx context.Context, s *scope) (again time.Duration, err error) {
+	if s.name == "" {
+		return r.roll(ctx, s)
+	}
+	if err := r.act(ctx, s, r.decide(s)); err != nil {
+		return 0, err
+	}
+	return r.deletePods(ctx, s)
+}
+
+func (r *NodeReconciler) decide(s *scope) plan.Decision {
+	return plan.Decide(s.facts(r.Clock.Now), s.record(), len(staying(s.balancers)) > 0, r.Taints)
 }
 
 // versionOf is that of a NodeAttachment, empty if there is none.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,8 +32,8 @@ type rapidly struct{ *rapid.T }
 func (rapidly) Context() context.Context { return context.Background() }
 
 // TestWhatWasTakenIsGivenBack has others cordon, uncordon, taint and ask, machines leave, vanish
-// and come back, pods of a DaemonSet end and start, the load balancer forget and fall silent, and
-// the manager crash in any order.
+// and come back, pods of a DaemonSet end and start, the DaemonSet get another template, the load
+// balancer forget and fall silent, and the manager crash in any order.
 // A cordon of others is never lifted, ours always is, and every place is given back.
 func TestWhatWasTakenIsGivenBack(t *testing.T) {
 	t.Parallel()
@@ -114,6 +115,8 @@ func (s *story) actions() []action {
 		{"have a pod be ready", func(rt *rapid.T, node string) {
 			s.readyPod(node, rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}).Draw(rt, "ready"))
 		}},
+		{"update the DaemonSet", func(rt *rapid.T, _ string) { s.updateSet(rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "revision")) }},
+		{"replace pods", func(rt *rapid.T, _ string) { s.replace(rapid.Bool().Draw(rt, "ready")) }},
 		{"see no pods", func(*rapid.T, string) { s.blind = !s.blind }},
 		{"disable", func(_ *rapid.T, node string) {
 			if lb := s.balancer(); lb == nil || !lb.DeletionTimestamp.IsZero() {
@@ -130,17 +133,18 @@ func (s *story) actions() []action {
 // serve has the load balancer name the DaemonSet of the pods.
 func (s *story) serve() {
 	s.Helper()
-	s.names(s.balancer())
+	s.names(s.balancer(), true)
 	for _, name := range []string{"ws-1", "ws-2"} {
 		s.runPod(name, "1", true)
 	}
+	s.runSet(appsv1.OnDeleteDaemonSetStrategyType)
 }
 
 // startPod makes a pod where there is none.
 func (s *story) startPod(name string) {
 	s.Helper()
 	if s.podOn(name) == nil {
-		s.runPod(name, "1", false)
+		s.runPod(name, s.revision(), false)
 	}
 }
 
@@ -171,6 +175,15 @@ func (s *story) check() {
 			s.Errorf("somebody else had cordoned %s: %v", name, s.writes)
 		}
 	}
+	rolled := 0
+	for _, name := range []string{"ws-1", "ws-2"} {
+		if a := s.attachment(name); a != nil && len(a.Spec.DaemonSets) > 0 && a.Spec.DaemonSets[0].PodUID != "" {
+			rolled++
+		}
+	}
+	if rolled > 1 {
+		s.Errorf("two Nodes are rolled at a time: %v", s.writes)
+	}
 }
 
 // finish has everybody want their Nodes again.
@@ -194,6 +207,11 @@ func (s *story) finish() {
 		s.startPod(name)
 		s.readyPod(name, corev1.ConditionTrue)
 	}
+	for range 3 { // Each is rolled, and then there is nothing to do.
+		s.observeSet()
+		s.settle()
+		s.replace(true)
+	}
 	s.settle()
 	for name, server := range s.edge.servers {
 		if server.drains {
@@ -201,6 +219,9 @@ func (s *story) finish() {
 		}
 		if n := s.node(name); n.Spec.Unschedulable {
 			s.Errorf("Node %s is cordoned: %+v", name, n.ManagedFields)
+		}
+		if p := s.podOn(name); p.Labels[appsv1.ControllerRevisionHashLabelKey] != s.revision() {
+			s.Errorf("the pod on %s is outdated: it says %+v", name, s.rolled())
 		}
 		if a := s.attachment(name); a != nil {
 			s.Errorf("NodeAttachment %s is left: %+v", name, a)

@@ -105,12 +105,14 @@ func (s Step) waiting(ctx context.Context, obj client.Object) (found []ctrl.Requ
 	return found
 }
 
+// ofAttachment returns the Node, and the Cluster, which may have a roll.
 func ofAttachment(_ context.Context, obj client.Object) []ctrl.Request {
 	a, ok := obj.(*expv1.NodeAttachment)
 	if !ok {
 		return nil
 	}
-	return []ctrl.Request{requestFor(client.ObjectKey{Namespace: a.Namespace, Name: a.Spec.ClusterName}, a.Spec.NodeName)}
+	cluster := client.ObjectKey{Namespace: a.Namespace, Name: a.Spec.ClusterName}
+	return []ctrl.Request{requestFor(cluster, a.Spec.NodeName), requestFor(cluster, "")}
 }
 
 // ofMachine returns the Node of a Machine, and those that are gone whose address it has.

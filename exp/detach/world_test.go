@@ -71,6 +71,8 @@ type world struct {
 	// lost is true while the workload cluster does not answer, and blind while nobody has read its
 	// pods yet.
 	lost, blind bool
+	// stale is a pod that the cache shows although it is gone.
+	stale *corev1.Pod
 	// pods is how many pods there were.
 	pods int
 }
@@ -220,7 +222,22 @@ func (a aside) Reader(ctx context.Context, key client.ObjectKey, namespaces []st
 	if a.w.blind || len(namespaces) == 0 {
 		return nil, nil
 	}
-	return a.GetReader(ctx, key)
+	reader, err := a.GetReader(ctx, key)
+	return shows{reader, a.w.stale}, err
+}
+
+// shows is a cache that shows a pod that is gone.
+type shows struct {
+	client.Reader
+	stale *corev1.Pod
+}
+
+func (s shows) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := s.Reader.List(ctx, list, opts...)
+	if pods, ok := list.(*corev1.PodList); ok && s.stale != nil {
+		pods.Items = append(pods.Items, *s.stale)
+	}
+	return err
 }
 
 func (aside) Stop(client.ObjectKey) {}

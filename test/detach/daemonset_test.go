@@ -12,9 +12,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/simulation"
 )
 
@@ -22,7 +24,7 @@ import (
 func TestAPodOfAnIngressIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "ingress")
-	set := s.ingress(appsv1.RollingUpdateDaemonSetStrategyType)
+	set, _ := s.ingress(appsv1.RollingUpdateDaemonSetStrategyType, false)
 	pod := s.ingressPod(0, set)
 	s.must(s.Workload.Delete(s.step(), pod))
 	s.wantState("box-0", "drain")
@@ -38,16 +40,57 @@ func TestAPodOfAnIngressIsReplaced(t *testing.T) {
 	}
 }
 
+// TestAnOutdatedIngressIsRolled one Node after the other.
+func TestAnOutdatedIngressIsRolled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "roll")
+	set, lb := s.ingress(appsv1.OnDeleteDaemonSetStrategyType, true)
+	var old []*corev1.Pod
+	for i := range s.machines {
+		old = append(old, s.ingressPod(i, set))
+	}
+	s.wantRolled(lb, expv1.UpToDateReason)
+	s.must(s.Workload.Get(s.step(), client.ObjectKeyFromObject(set), set))
+	before := set.DeepCopy()
+	set.Spec.Template.Annotations["test/template"] = "2"
+	s.must(s.Workload.Patch(s.step(), set, client.MergeFrom(before)))
+	for i := range s.machines {
+		server, other := fmt.Sprint("box-", i), fmt.Sprint("box-", 1-i)
+		s.wantState(server, "drain")
+		s.waitIngressPod(i, set, func(p *corev1.Pod) bool { return p.UID == old[i].UID && !p.DeletionTimestamp.IsZero() })
+		s.wantState(other, "ready")
+		s.waitIngressPod(1-i, set, func(p *corev1.Pod) bool { return p.DeletionTimestamp.IsZero() && workload.Ready(p) })
+		next := s.waitIngressPod(i, set, func(p *corev1.Pod) bool { return p.UID != old[i].UID && p.DeletionTimestamp.IsZero() })
+		s.wantRolled(lb, expv1.RollingReason)
+		s.wantState(server, "drain")
+		s.bind(i, next)
+		s.wantState(server, "ready")
+	}
+	s.wantRolled(lb, expv1.UpToDateReason)
+	s.wantNoAttachment()
+}
+
+// wantRolled waits until the LoadBalancer says so.
+func (s *site) wantRolled(lb *expv1.LoadBalancer, reason string) {
+	s.Helper()
+	s.must(await.Object(s.step(), s.Management, lb, func() error {
+		if c := conditions.Get(lb, expv1.DaemonSetsRolledCondition); c == nil || c.Reason != reason {
+			return fmt.Errorf("it says %v, not %s", c, reason)
+		}
+		return nil
+	}))
+}
+
 // ingress runs a DaemonSet that the load balancer names. Nobody schedules its pods but bind.
-func (s *site) ingress(strategy appsv1.DaemonSetUpdateStrategyType) *appsv1.DaemonSet {
+func (s *site) ingress(strategy appsv1.DaemonSetUpdateStrategyType, roll bool) (*appsv1.DaemonSet, *expv1.LoadBalancer) {
 	s.Helper()
 	set := s.daemonSet("ingress", "")
 	set.Spec.UpdateStrategy.Type = strategy
 	set.Spec.Template.Annotations[simulation.StopAnnotation] = "10s"
 	set.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(30))
 	s.must(s.Workload.Create(s.step(), set))
-	s.balance(func(lb *expv1.LoadBalancer) {
-		lb.Spec.DaemonSets = []expv1.ServingDaemonSet{{Namespace: set.Namespace, Name: set.Name}}
+	lb := s.balance(func(lb *expv1.LoadBalancer) {
+		lb.Spec.DaemonSets = []expv1.ServingDaemonSet{{Namespace: set.Namespace, Name: set.Name, Roll: roll}}
 	})
 	for i := range s.machines {
 		s.bind(i, s.ingressPod(i, set))
@@ -55,7 +98,7 @@ func (s *site) ingress(strategy appsv1.DaemonSetUpdateStrategyType) *appsv1.Daem
 	for i := range s.machines {
 		s.waitIngressPod(i, set, workload.Ready)
 	}
-	return set
+	return set, lb
 }
 
 // bind has the pod run on the Node of the i-th machine, as the scheduler does.

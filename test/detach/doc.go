@@ -46,7 +46,7 @@
 //	 86 the leader dies              TheOtherReplicaGoesOn; D: WhatWasTakenIsGivenBack
 //	 87 the condition                TheLastMemberStays; D: ASilentLoadBalancerIsTold
 //	 88 events                       OthersDrainANode, ALoadBalancerThatDoesNotAnswer
-//	 89 a DaemonSet is rolled        APodOfAnIngressIsReplaced; D: ANodeIsOutWhileItsPodIsReplaced
+//	 89 a DaemonSet is rolled        APodOfAnIngressIsReplaced, AnOutdatedIngressIsRolled
 //	 90 managers share the Clusters  not here: the filter is Cluster API's own, as everywhere
 //	 91 hooks are there in time      controllers/machinehook
 //	 92 hooks nobody wants are gone  controllers/machinehook

@@ -95,6 +95,11 @@ type ServingDaemonSet struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
+
+	// roll has 5-Spot replace outdated pods of a DaemonSet whose updateStrategy is OnDelete,
+	// one Node after the other, each when it is out.
+	// +optional
+	Roll bool `json:"roll,omitempty"`
 }
 
 // KubeProxyBalancer is a load balancer that asks kube-proxy.
@@ -194,7 +199,7 @@ type ClassicELBBalancer struct {
 
 // LoadBalancerStatus is what is known of a load balancer.
 type LoadBalancerStatus struct {
-	// conditions say whether it answers.
+	// conditions say whether it answers, and how far rolls of DaemonSets have come.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

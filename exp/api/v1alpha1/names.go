@@ -11,6 +11,10 @@ const (
 	// ReachableCondition says on a LoadBalancer whether it answered when it was last asked.
 	// Nobody asks it while no Node leaves or comes back.
 	ReachableCondition = "Reachable"
+
+	// DaemonSetsRolledCondition says on a LoadBalancer that has DaemonSets rolled whether their
+	// pods are up to date.
+	DaemonSetsRolledCondition = "DaemonSetsRolled"
 )
 
 // Reasons of NodeBeingDetached.
@@ -35,6 +39,17 @@ const (
 	AnsweredReason = "Answered"
 	// NoAnswerReason is that of one that did not, or said no.
 	NoAnswerReason = "NoAnswer"
+)
+
+// Reasons of DaemonSetsRolled.
+const (
+	// UpToDateReason is that of DaemonSets without outdated pods.
+	UpToDateReason = "UpToDate"
+	// RollingReason is that of a DaemonSet whose pods are being replaced.
+	RollingReason = "Rolling"
+	// RollWaitsReason is that of a roll that does not go on by itself: a pod is not Ready, or a
+	// Node has been out for ten minutes.
+	RollWaitsReason = "RollWaits"
 )
 
 const (

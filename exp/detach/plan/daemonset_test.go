@@ -38,6 +38,7 @@ func TestWhatIsDoneAboutANodeWhosePodIsReplaced(t *testing.T) {
 	next := ingress(serves)
 	next.Next = "p1"
 	unread := plan.DaemonSet{Name: "edge/ingress", LoadBalancers: both, Rolled: true}
+	dns := plan.DaemonSet{Name: "edge/dns", LoadBalancers: []string{"dns"}, Known: true, Pods: []plan.Pod{ends}}
 	given := ingress(serves)
 	given.Rolled = false
 	begun := plan.Decision{Write: true, Trigger: ended, LoadBalancers: both, Replaces: somebody}
@@ -80,9 +81,10 @@ func TestWhatIsDoneAboutANodeWhosePodIsReplaced(t *testing.T) {
 		"DeletedThen":   {"What is deleted is to be replaced.", cordoned(ingress(ends)), on(rolled, both, us), plan.Decision{Write: true, Trigger: plan.Cordoned, Replaces: us}},
 		"Starting":      {"It does not serve yet.", has(ingress(starts)), on(rolled, both, us), rolls},
 		"Rolled":        {"It serves.", has(ingress(isNew)), on(rolled, both, us), back},
-		"Two": {"Each has its load balancers.", has(
-			plan.DaemonSet{Name: "edge/dns", LoadBalancers: []string{"dns"}, Known: true, Pods: []plan.Pod{ends}}, ingress(serves)), on(rolled, both, us),
-			plan.Decision{Write: true, Trigger: "DaemonSetPod edge/dns", LoadBalancers: []string{"api", "dns", "web"}, Replaces: append([]plan.Replacement{{DaemonSet: "edge/dns"}}, us...)}},
+		"Two": {
+			"Each has its load balancers.", has(dns, ingress(serves)), on(rolled, both, us),
+			plan.Decision{Write: true, Trigger: "DaemonSetPod edge/dns", LoadBalancers: []string{"api", "dns", "web"}, Replaces: append([]plan.Replacement{{DaemonSet: "edge/dns"}}, us...)},
+		},
 	} {
 		if diff := cmp.Diff(tc.want, plan.Decide(tc.node, tc.record, true, nil)); diff != "" {
 			t.Errorf("%s: %s -want, +got:\n%s", name, tc.reason, diff)

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// roll looks at the DaemonSets of a Cluster that are rolled. It begins with a Node by writing that
+// down; all else is done by whoever looks at the Node. A Cluster is looked at by one worker at a
+// time, so no two Nodes begin together.
+func (r *NodeReconciler) roll(ctx context.Context, s *scope) (again time.Duration, err error) {
+	now, turns := r.Clock.Now(), map[client.ObjectKey]plan.Turn{}
+	if s.aside == nil && slices.ContainsFunc(s.sets, func(set daemonSet) bool { return set.rolled }) {
+		return 0, nil // It is not known yet, or not connected. Both wake us.
+	}
+	var errs []error
+	for _, set := range s.sets {
+		if !set.rolled {
+			continue
+		}
+		turn, err := r.turn(ctx, s, set)
+		errs = append(errs, err)
+		if turns[set.ObjectKey] = turn; err == nil && turn.Node != "" {
+			errs = append(errs, r.begin(ctx, s, set, turn))
+		}
+		if wait := turn.Until.Sub(now); !turn.Until.IsZero() && (again == 0 || wait < again) {
+			again = wait
+		}
+	}
+	return again, errors.Join(append(errs, r.reportRolls(ctx, s, turns))...)
+}
+
+// turn says whose pod of a DaemonSet is next. While all are up to date, nobody is asked anything.
+func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t plan.Turn, err error) {
+	d := &appsv1.DaemonSet{}
+	switch err := s.aside.Get(ctx, set.ObjectKey, d); {
+	case apierrors.IsNotFound(err):
+		return plan.Turn{Waits: "there is no such DaemonSet", Late: true}, nil
+	case err != nil:
+		return unreadable(err)
+	}
+	if says := notRolled(d); says != "" {
+		return plan.Turn{Waits: says, Late: d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}, nil
+	}
+	attachments := &expv1.NodeAttachmentList{}
+	cluster := client.ObjectKeyFromObject(s.cluster)
+	if err := r.Reader.List(ctx, attachments, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+		return unreadable(fmt.Errorf("listing NodeAttachments: %w", err))
+	}
+	if d.Status.UpdatedNumberScheduled >= d.Status.DesiredNumberScheduled && !slices.ContainsFunc(attachments.Items, set.replaces) {
+		return plan.Turn{}, nil
+	}
+	roll := plan.Roll{Now: r.Clock.Now(), Wanted: int(d.Status.DesiredNumberScheduled)}
+	if roll.Revision, err = r.revision(ctx, cluster, d); err != nil {
+		return unreadable(err)
+	}
+	pods, err := set.pods(ctx, s.aside)
+	if err != nil {
+		return unreadable(err)
+	}
+	roll.Nodes = set.stops(pods, attachments.Items)
+	return roll.Next(), nil
+}
+
+// unreadable is what is next where nobody knows.
+func unreadable(err error) (plan.Turn, error) {
+	return plan.Turn{Waits: err.Error(), Late: true}, err
+}
+
+// notRolled says why a DaemonSet is not to be rolled now, empty if it is.
+func notRolled(d *appsv1.DaemonSet) string {
+	switch {
+	case d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType:
+		return "its updateStrategy is not OnDelete"
+	case d.Status.ObservedGeneration != d.Generation:
+		return "its controller has not seen its last change yet"
+	default:
+		return ""
+	}
+}
+
+// revision is that of a DaemonSet now: its controller makes one for each template, and has that
+// of the template in use be the highest. It is read live.
+func (r *NodeReconciler) revision(ctx context.Context, cluster client.ObjectKey, d *appsv1.DaemonSet) (string, error) {
+	reader, err := workload.Live(ctx, r.ClusterCache, cluster)
+	if err != nil {
+		return "", err
+	}
+	list := &appsv1.ControllerRevisionList{}
+	if err := reader.List(ctx, list, client.InNamespace(d.Namespace)); err != nil {
+		return "", fmt.Errorf("listing ControllerRevisions: %w", err)
+	}
+	var last *appsv1.ControllerRevision
+	for i := range list.Items {
+		if c := &list.Items[i]; metav1.IsControlledBy(c, d) && (last == nil || c.Revision > last.Revision) {
+			last = c
+		}
+	}
+	if last == nil || last.Labels[appsv1.ControllerRevisionHashLabelKey] == "" {
+		return "", fmt.Errorf("DaemonSet %s/%s has no ControllerRevision", d.Namespace, d.Name)
+	}
+	return last.Labels[appsv1.ControllerRevisionHashLabelKey], nil
+}
+
+// replaces reports whether a pod of the DaemonSet is being replaced.
+func (s daemonSet) replaces(a expv1.NodeAttachment) bool { return s.recorded(a) != nil }
+
+func (s daemonSet) recorded(a expv1.NodeAttachment) *expv1.ReplacedPod {
+	i := slices.IndexFunc(a.Spec.DaemonSets, func(p expv1.ReplacedPod) bool { return p.Namespace == s.Namespace && p.Name == s.Name })
+	if i < 0 {
+		return nil
+	}
+	return &a.Spec.DaemonSets[i]
+}
+
+// stops are the Nodes of the DaemonSet.
+func (s daemonSet) stops(pods []corev1.Pod, attachments []expv1.NodeAttachment) (all []plan.Stop) {
+	at := func(node string) *plan.Stop {
+		i := slices.IndexFunc(all, func(n plan.Stop) bool { return n.Node == node })
+		if i < 0 {
+			i, all = len(all), append(all, plan.Stop{Node: node})
+		}
+		return &all[i]
+	}
+	for i := range pods {
+		n := at(workload.NodeOf(&pods[i]))
+		n.Pods = append(n.Pods, podFacts(&pods[i]))
+	}
+	for _, a := range attachments {
+		p, runs := s.recorded(a), slices.ContainsFunc(all, func(n plan.Stop) bool { return n.Node == a.Spec.NodeName })
+		if p == nil && !runs {
+			continue // It is none of its Nodes.
+		}
+		n := at(a.Spec.NodeName)
+		if p != nil {
+			n.Replaces, n.Since = true, p.Since.Time
+		}
+		n.Away = a.Spec.Trigger != "" && len(a.Spec.LoadBalancers) == 0
+		n.Owed = a.Spec.Trigger == "" && slices.ContainsFunc(a.Spec.Memberships, func(m expv1.Membership) bool { return slices.Contains(s.balancers, m.LoadBalancer) })
+	}
+	return all
+}
+
+// begin writes down that the pod of a Node is to be deleted, unless somebody is out for the
+// DaemonSet: the cache may not show that yet.
+func (r *NodeReconciler) begin(ctx context.Context, s *scope, set daemonSet, t plan.Turn) error {
+	cluster := client.ObjectKeyFromObject(s.cluster)
+	live := &expv1.NodeAttachmentList{}
+	if err := r.Live.List(ctx, live, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+		return fmt.Errorf("listing NodeAttachments: %w", err)
+	}
+	if slices.ContainsFunc(live.Items, set.replaces) {
+		return nil
+	}
+	n, err := r.observe(ctx, cluster, t.Node)
+	if err != nil || n == nil {
+		return err
+	}
+	req, before := requestFor(cluster, t.Node), versionOf(n.attachment)
+	if r.fresh.Hold(req, before, r.Clock.Now()) > 0 {
+		return nil // Its NodeAttachment wakes us.
+	}
+	for i := range n.daemonSets {
+		if n.daemonSets[i].Name == set.String() {
+			n.daemonSets[i].Next = t.Pod
+		}
+	}
+	d := r.decide(n)
+	if !slices.Contains(d.Replaces, plan.Replacement{DaemonSet: set.String(), Pod: t.Pod}) {
+		return nil // It leaves, or is cordoned.
+	}
+	err = r.act(ctx, n, d)
+	r.fresh.Wrote(req, before, versionOf(n.attachment))
+	return err
+}
+
+// deletePods deletes pods that are outdated when the Node is out. It returns when time alone has
+// something to be done.
+func (r *NodeReconciler) deletePods(ctx context.Context, s *scope) (again time.Duration, err error) {
+	if s.attachment == nil || s.node == nil {
+		return 0, nil
+	}
+	for i, d := range s.daemonSets {
+		p := s.sets[i].recorded(*s.attachment)
+		if p == nil || !d.Waits(plan.Replacement{Pod: string(p.PodUID)}) {
+			continue
+		}
+		if until, waits := s.waits(s.sets[i], p.Since.Time, r.Clock.Now()); waits {
+			if wait := until.Sub(r.Clock.Now()); !until.IsZero() && (again == 0 || wait < again) {
+				again = wait
+			}
+			continue
+		}
+		if err := r.deletePod(ctx, s, i, p.PodUID); err != nil {
+			return 0, err
+		}
+	}
+	return again, nil
+}
+
+// waits reports whether a pod waits for load balancers, and until when at most. It is in no hurry:
+// where nobody has asked the load balancer yet, or too few others are in a pool, no deadline counts.
+func (s *scope) waits(set daemonSet, since, now time.Time) (until time.Time, waits bool) {
+	v := leaving.Verdict{}
+	for i := range s.balancers {
+		lb := &s.balancers[i]
+		if !slices.Contains(set.balancers, lb.Name) || s.attachment.Spec.ControlPlane && !lb.Spec.ControlPlane {
+			continue
+		}
+		p := outOf(s.attachment, lb)
+		if p == nil || p.Phase == expv1.PhasePending || p.Phase == expv1.PhaseHeld {
+			return time.Time{}, true
+		}
+		wait(&v, lb, s.attachment, since, now)
+	}
+	return v.Again, v.Holds
+}
+
+// deletePod deletes the pod of the i-th DaemonSet of the Node, or calls that off if it is not
+// outdated any more. All that this depends on is read live.
+func (r *NodeReconciler) deletePod(ctx context.Context, s *scope, i int, uid types.UID) error {
+	cluster := client.ObjectKeyFromObject(s.cluster)
+	reader, err := workload.Live(ctx, r.ClusterCache, cluster)
+	if err != nil {
+		return err
+	}
+	if err := unchanged(ctx, r.Live, s.attachment); err != nil {
+		return err
+	}
+	pods, err := s.sets[i].pods(ctx, reader, client.MatchingFields{nodeField: s.node.Name})
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.UID == uid })
+	if at < 0 {
+		return nil // The watch wakes us.
+	}
+	switch is, err := r.outdated(ctx, reader, s, s.sets[i], &pods[at]); {
+	case err != nil:
+		return err
+	case !is:
+		s.daemonSets[i].Rolled = false
+		return r.act(ctx, s, r.decide(s))
+	}
+	remote, err := r.Actuate.Remote(ctx, r.ClusterCache, cluster)
+	if err != nil {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).Info("Deleting outdated pod", "Node", s.node.Name, "pod", client.ObjectKeyFromObject(&pods[at]))
+	return remote.For(actuate.Intent{Kind: audit.NodePatch, Why: "Roll", At: r.Clock.Now(), Cluster: cluster}).Delete(ctx, &pods[at])
+}
+
+// outdated reports whether a pod of a DaemonSet is still to be replaced.
+func (r *NodeReconciler) outdated(ctx context.Context, reader client.Reader, s *scope, set daemonSet, pod *corev1.Pod) (bool, error) {
+	d := &appsv1.DaemonSet{}
+	switch err := reader.Get(ctx, set.ObjectKey, d); {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading DaemonSet %s: %w", set, err)
+	case notRolled(d) != "":
+		return false, nil
+	}
+	revision, err := r.revision(ctx, client.ObjectKeyFromObject(s.cluster), d)
+	return err == nil && podFacts(pod).Revision != revision, err
+}
+
+// reportRolls says on each LoadBalancer how far the DaemonSets are that it has rolled.
+func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, turns map[client.ObjectKey]plan.Turn) error {
+	var errs []error
+	balancers := staying(s.balancers)
+	for i := range balancers {
+		lb := &balancers[i]
+		before := lb.DeepCopy()
+		if c := rollsOf(lb, turns); c != nil {
+			conditions.Set(lb, *c)
+		} else {
+			conditions.Delete(lb, expv1.DaemonSetsRolledCondition)
+		}
+		if err := r.Actuate.PatchStatus(ctx, lb, before); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		was, is := conditions.Get(before, expv1.DaemonSetsRolledCondition), conditions.Get(lb, expv1.DaemonSetsRolledCondition)
+		if is != nil && is.Reason == expv1.RollWaitsReason && (was == nil || was.Reason != is.Reason) {
+			r.Recorder.Eventf(lb, nil, corev1.EventTypeWarning, expv1.RollWaitsReason, "Detach", "%s", is.Message)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// rollsOf is what the rolls of a LoadBalancer come to, nil if it has none.
+func rollsOf(lb *expv1.LoadBalancer, turns map[client.ObjectKey]plan.Turn) *metav1.Condition {
+	c := &metav1.Condition{Type: expv1.DaemonSetsRolledCondition, Status: metav1.ConditionTrue, Reason: expv1.UpToDateReason}
+	var says []string
+	rolls := false
+	for _, d := range lb.Spec.DaemonSets {
+		rolls = rolls || d.Roll
+		t := turns[client.ObjectKey{Namespace: d.Namespace, Name: d.Name}]
+		if !d.Roll || t == (plan.Turn{}) {
+			continue
+		}
+		if c.Status = metav1.ConditionFalse; t.Late {
+			c.Reason = expv1.RollWaitsReason
+		} else if c.Reason == expv1.UpToDateReason {
+			c.Reason = expv1.RollingReason
+		}
+		text := fmt.Sprintf("%s/%s: ", d.Namespace, d.Name)
+		if t.Left > 0 {
+			text += fmt.Sprintf("%d outdated; ", t.Left)
+		}
+		if t.Waits == "" {
+			t.Waits = fmt.Sprintf("Node %s is next", t.Node)
+		}
+		says = append(says, text+t.Waits)
+	}
+	if !rolls {
+		return nil
+	}
+	c.Message = clip.Message(strings.Join(says, "; "))
+	return c
+}
