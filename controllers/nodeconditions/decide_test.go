@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
@@ -107,10 +106,9 @@ func TestOnlyADrainThatEndedIsDrained(t *testing.T) {
 	for name, tc := range map[string]struct {
 		annotations map[string]string
 		deletion    *clusterv1.MachineDeletionStatus
-		// deleting is the reason of Deleting, and succeeded that of DrainingSucceeded, empty if there is none.
-		deleting  string
-		succeeded corev1.ConditionStatus
-		want      bool
+		// deleting is the reason of Deleting, and succeeded what DrainingSucceeded is, empty if there is none.
+		deleting, succeeded string
+		want                bool
 	}{
 		"Runs":           {},
 		"Drains":         {nil, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began}, draining, "False", false},
@@ -132,8 +130,11 @@ func TestOnlyADrainThatEndedIsDrained(t *testing.T) {
 			m.Spec.Deletion.NodeDrainTimeoutSeconds = new(int32(60))
 			m.Status.Deletion = tc.deletion
 			m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: tc.deleting}}
-			if tc.succeeded != "" {
-				v1beta1conditions.Set(m, &clusterv1.Condition{Type: clusterv1.DrainingSucceededV1Beta1Condition, Status: tc.succeeded})
+			switch tc.succeeded {
+			case "True":
+				v1beta1conditions.MarkTrue(m, clusterv1.DrainingSucceededV1Beta1Condition)
+			case "False":
+				v1beta1conditions.MarkFalse(m, clusterv1.DrainingSucceededV1Beta1Condition, clusterv1.DrainingV1Beta1Reason, clusterv1.ConditionSeverityInfo, "")
 			}
 			if got := drained(m); got != tc.want {
 				t.Errorf("drained: %t, want %t", got, tc.want)

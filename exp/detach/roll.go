@@ -235,7 +235,7 @@ func (s *scope) waits(set daemonSet, since, now time.Time) (until time.Time, wai
 		if p == nil || p.Phase == expv1.PhasePending || p.Phase == expv1.PhaseHeld {
 			return time.Time{}, true
 		}
-		wait(&v, lb, s.attachment, since, now)
+		wait(&v, lb, s.attachment, leaving.Departing{Began: since}, now)
 	}
 	return v.Again, v.Holds
 }

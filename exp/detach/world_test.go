@@ -223,7 +223,10 @@ func (a aside) Reader(ctx context.Context, key client.ObjectKey, namespaces []st
 		return nil, nil
 	}
 	reader, err := a.GetReader(ctx, key)
-	return shows{reader, a.w.stale}, err
+	if err != nil {
+		return nil, err
+	}
+	return shows{reader, a.w.stale}, nil
 }
 
 // shows is a cache that shows a pod that is gone.

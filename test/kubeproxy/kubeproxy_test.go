@@ -13,6 +13,7 @@ import (
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 	driver "github.com/finos/cluster-api-addon-provider-5spot/exp/detach/kubeproxy"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -64,7 +65,7 @@ func TestHealthCheck(t *testing.T) {
 
 	// cluster-autoscaler takes the taint off when it starts.
 	takeOff := func(n *corev1.Node) {
-		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == driver.Taint })
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == plan.AutoscalerTaint })
 	}
 	edit(ctx, t, cluster, takeOff)
 	check(http.StatusOK, balancer.Attached, d, box)
@@ -80,7 +81,7 @@ func TestHealthCheck(t *testing.T) {
 
 	// The taint of cluster-autoscaler has the same effect, and stays.
 	edit(ctx, t, cluster, func(n *corev1.Node) {
-		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: driver.Taint, Value: "1772438400", Effect: corev1.TaintEffectNoSchedule})
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: plan.AutoscalerTaint, Value: "1772438400", Effect: corev1.TaintEffectNoSchedule})
 	})
 	check(http.StatusServiceUnavailable, balancer.Disabled, d, box)
 	if err := d.Restore(ctx, box); err != nil {
