@@ -38,25 +38,35 @@ func (rapidly) Context() context.Context { return context.Background() }
 func TestWhatWasTakenIsGivenBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		s := &story{world: newWorld(rapidly{rt}), cordoned: map[string]bool{}, blocked: map[string]bool{}, lives: 1}
-		s.serve()
-		actions := s.actions()
-		names := make([]string, 0, len(actions))
-		for _, a := range actions {
-			names = append(names, a.name)
-		}
-		for range rapid.IntRange(1, 25).Draw(rt, "length") {
-			i := rapid.SampledFrom(names).Draw(rt, "action")
-			node := rapid.SampledFrom([]string{"ws-1", "ws-2"}).Draw(rt, "node")
-			for _, a := range actions {
-				if a.name == i {
-					a.do(rt, node)
-				}
-			}
-			s.check()
-		}
+		s := newStory(rt)
+		s.tell(rt, s.actions())
 		s.finish()
 	})
+}
+
+func newStory(rt *rapid.T) *story {
+	s := &story{world: newWorld(rapidly{rt}), cordoned: map[string]bool{}, blocked: map[string]bool{}, lives: 1}
+	s.serve()
+	return s
+}
+
+// tell has some of the actions happen.
+func (s *story) tell(rt *rapid.T, actions []action) {
+	s.Helper()
+	names := make([]string, 0, len(actions))
+	for _, a := range actions {
+		names = append(names, a.name)
+	}
+	for range rapid.IntRange(1, 25).Draw(rt, "length") {
+		i := rapid.SampledFrom(names).Draw(rt, "action")
+		node := rapid.SampledFrom([]string{"ws-1", "ws-2"}).Draw(rt, "node")
+		for _, a := range actions {
+			if a.name == i {
+				a.do(rt, node)
+			}
+		}
+		s.check()
+	}
 }
 
 type action struct {
@@ -239,22 +249,8 @@ func (s *story) finish() {
 func TestWhatWasTakenIsGivenBackWhateverOthersDo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		s := &story{world: newWorld(rapidly{rt}), cordoned: map[string]bool{}, blocked: map[string]bool{}, lives: 1}
-		actions := append(s.actions(), s.more()...)
-		names := make([]string, 0, len(actions))
-		for _, a := range actions {
-			names = append(names, a.name)
-		}
-		for range rapid.IntRange(1, 30).Draw(rt, "length") {
-			i := rapid.SampledFrom(names).Draw(rt, "action")
-			node := rapid.SampledFrom([]string{"ws-1", "ws-2"}).Draw(rt, "node")
-			for _, a := range actions {
-				if a.name == i {
-					a.do(rt, node)
-				}
-			}
-			s.check()
-		}
+		s := newStory(rt)
+		s.tell(rt, append(s.actions(), s.more()...))
 		s.edge.half, s.refuses = false, ""
 		for _, server := range s.edge.servers {
 			server.refuses = false
