@@ -46,18 +46,18 @@ var _ balancer.Driver = &Driver{}
 func New(spec expv1.HAProxyBalancer) (*Driver, error) {
 	d := &Driver{backends: spec.Backends}
 	if len(spec.Endpoints) == 0 {
-		return nil, errors.New("no endpoint is given")
+		return nil, errors.New("spec.haproxy.endpoints: name at least one")
 	}
 	for _, address := range spec.Endpoints {
 		e, err := parseEndpoint(address)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("spec.haproxy.endpoints: %w", err)
 		}
 		d.endpoints = append(d.endpoints, e)
 	}
 	for _, b := range spec.Backends {
 		if !isName(b) {
-			return nil, fmt.Errorf("backend %q: HAProxy's names have letters, digits and .:_- alone", b)
+			return nil, fmt.Errorf("spec.haproxy.backends: %q: HAProxy's names have letters, digits and .:_- alone", b)
 		}
 	}
 	return d, nil

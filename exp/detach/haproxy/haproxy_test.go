@@ -3,12 +3,14 @@
 package haproxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -136,6 +138,14 @@ func TestNew(t *testing.T) {
 		_, err := New(expv1.HAProxyBalancer{Endpoints: []string{c.endpoint}, Backends: []string{c.backend}})
 		if (err != nil) != c.fails {
 			t.Errorf("New(%q, %q) = %v, want an error: %t", c.endpoint, c.backend, err, c.fails)
+		}
+	}
+	for endpoint, want := range map[string]string{
+		"tcp://192.0.2.1:99999": "spec.haproxy.endpoints: port 99999 is not from 1 to 65535",
+		"192.0.2.1:9999":        `spec.haproxy.endpoints: "192.0.2.1:9999" must be like tcp://192.0.2.1:9999 or unix:///run/haproxy/admin.sock`,
+	} {
+		if _, err := New(expv1.HAProxyBalancer{Endpoints: []string{endpoint}}); fmt.Sprint(err) != want {
+			t.Errorf("New(%q) = %v, want %s", endpoint, err, want)
 		}
 	}
 	if _, err := New(expv1.HAProxyBalancer{}); err == nil {
@@ -372,34 +382,44 @@ func second[T any](_ T, err error) error { return err }
 // TestHostileAnswers: whatever is no whole answer is an error, which says what was asked.
 func TestHostileAnswers(t *testing.T) {
 	const row = "1 web 1 a 192.0.2.1 2 0 1 80\n"
+	var full strings.Builder
+	for i := range mostServers + 1 {
+		fmt.Fprintf(&full, "1 web 1 s%d - 2 0 1 80\n", i)
+	}
 	m := []balancer.Membership{{Pool: "web", Member: "a"}}
 	for name, answers := range map[string]map[string]string{
-		"nothing":                {"show servers state": ""},
-		"an empty line":          {"show servers state": "\n"},
-		"no permission":          {"show servers state": "Permission denied\n\n"},
-		"another version":        {"show servers state": strings.Replace(stateHeader, "1", "2", 1) + row + "\n"},
-		"no header":              {"show servers state": "1\n\n"},
-		"other columns":          {"show servers state": "1\n# be_id be_name\n1 web\n\n"},
-		"cut in a row":           {"show servers state": stateHeader + "1 web 1 a 192.0"},
-		"cut between rows":       {"show servers state": stateHeader + row},
-		"short row":              {"show servers state": stateHeader + "1 web 1 a 192.0.2.1 2 0 1\n\n"},
-		"state is no number":     {"show servers state": stateHeader + "1 web 1 a 192.0.2.1 2 drain 1 80\n\n"},
-		"state is negative":      {"show servers state": stateHeader + "1 web 1 a 192.0.2.1 2 -1 1 80\n\n"},
-		"port is none":           {"show servers state": stateHeader + "1 web 1 a 192.0.2.1 2 0 1 65536\n\n"},
-		"a name with a command":  {"show servers state": stateHeader + "1 web;quit 1 a 192.0.2.1 2 0 1 80\n\n"},
-		"a page of the web":      {"show servers state": "HTTP/1.0 400 Bad request\r\n\r\n<html>\n\n"},
-		"binary":                 {"show servers state": "\x00\xff\x16\x03\x01\n\n"},
-		"too long":               {"show servers state": strings.Repeat("1 web\n", limit/6+1) + "\n"},
-		"statistics: nothing":    {"show stat -1 4 -1": ""},
-		"statistics: empty":      {"show stat -1 4 -1": "\n"},
-		"statistics: no such":    {"show stat -1 4 -1": "Unknown command\n\n"},
-		"statistics: no columns": {"show stat -1 4 -1": "# pxname,svname,\nweb,a,\n\n"},
-		"statistics: no server":  {"show stat -1 4 -1": statHeader + "\n"},
-		"statistics: short row":  {"show stat -1 4 -1": statHeader + "web,a,0\n\n"},
-		"statistics: no number":  {"show stat -1 4 -1": statHeader + "web,a,0,,0,\n\n"},
-		"statistics: negative":   {"show stat -1 4 -1": statHeader + "web,a,0,-1,0,\n\n"},
-		"statistics: cut":        {"show stat -1 4 -1": statHeader + "web,a,0,0,0,\n"},
-		"statistics: quotes":     {"show stat -1 4 -1": statHeader + "web,a,\"0,0,0,\n\n"},
+		"nothing":                 {"show servers state": ""},
+		"an empty line":           {"show servers state": "\n"},
+		"no permission":           {"show servers state": "Permission denied\n\n"},
+		"another version":         {"show servers state": strings.Replace(stateHeader, "1", "2", 1) + row + "\n"},
+		"no header":               {"show servers state": "1\n\n"},
+		"other columns":           {"show servers state": "1\n# be_id be_name\n1 web\n\n"},
+		"cut in a row":            {"show servers state": stateHeader + "1 web 1 a 192.0"},
+		"cut between rows":        {"show servers state": stateHeader + row},
+		"short row":               {"show servers state": stateHeader + "1 web 1 a 192.0.2.1 2 0 1\n\n"},
+		"state is no number":      {"show servers state": stateHeader + "1 web 1 a 192.0.2.1 2 drain 1 80\n\n"},
+		"state is negative":       {"show servers state": stateHeader + "1 web 1 a 192.0.2.1 2 -1 1 80\n\n"},
+		"port is none":            {"show servers state": stateHeader + "1 web 1 a 192.0.2.1 2 0 1 65536\n\n"},
+		"a name with a command":   {"show servers state": stateHeader + "1 web;quit 1 a 192.0.2.1 2 0 1 80\n\n"},
+		"a long name":             {"show servers state": stateHeader + strings.Replace(row, " a ", " "+strings.Repeat("a", longestName+1)+" ", 1) + "\n"},
+		"a name of megabytes":     {"show servers state": stateHeader + strings.Replace(row, " a ", " "+strings.Repeat("\x01", 1<<20)+" ", 1) + "\n"},
+		"too many servers":        {"show servers state": stateHeader + full.String() + "\n"},
+		"goes on after its end":   {"show servers state": stateHeader + row + "\n" + row + "\n"},
+		"a page of the web":       {"show servers state": "HTTP/1.0 400 Bad request\r\n\r\n<html>\n\n"},
+		"binary":                  {"show servers state": "\x00\xff\x16\x03\x01\n\n"},
+		"too long":                {"show servers state": strings.Repeat("1 web\n", limit/6+1) + "\n"},
+		"statistics: nothing":     {"show stat -1 4 -1": ""},
+		"statistics: empty":       {"show stat -1 4 -1": "\n"},
+		"statistics: a long one":  {"show stat -1 4 -1": statHeader + "web," + strings.Repeat("a", 1<<20) + ",0,\x01,0,\n\n"},
+		"statistics: long number": {"show stat -1 4 -1": statHeader + "web,a,0," + strings.Repeat("\x01", 1<<20) + ",0,\n\n"},
+		"statistics: no such":     {"show stat -1 4 -1": "Unknown command\n\n"},
+		"statistics: no columns":  {"show stat -1 4 -1": "# pxname,svname,\nweb,a,\n\n"},
+		"statistics: no server":   {"show stat -1 4 -1": statHeader + "\n"},
+		"statistics: short row":   {"show stat -1 4 -1": statHeader + "web,a,0\n\n"},
+		"statistics: no number":   {"show stat -1 4 -1": statHeader + "web,a,0,,0,\n\n"},
+		"statistics: negative":    {"show stat -1 4 -1": statHeader + "web,a,0,-1,0,\n\n"},
+		"statistics: cut":         {"show stat -1 4 -1": statHeader + "web,a,0,0,0,\n"},
+		"statistics: quotes":      {"show stat -1 4 -1": statHeader + "web,a,\"0,0,0,\n\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fake{lines: []string{"web a 192.0.2.1 2 0 1 80 | 0 0 0"}, answers: answers}
@@ -429,6 +449,55 @@ func TestRefusals(t *testing.T) {
 		err := driver(t, nil, f).Drain(t.Context(), []balancer.Membership{{Pool: "web", Member: "a"}})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"set server web/a state drain"`) {
 			t.Errorf("answer %q: %v, want an error with %s", answer, err, want)
+		}
+	}
+}
+
+// TestWhoIsNotHAProxy says what to name instead.
+func TestWhoIsNotHAProxy(t *testing.T) {
+	for answer, want := range map[string]string{
+		"HTTP/1.1 400 Bad Request\r\n\r\n<html></html>\r\n": "this is not HAProxy's runtime API: name its stats socket (it answers \"HTTP/1.1 400 Bad Request\")",
+		"SSH-2.0-OpenSSH_9.9\r\n":                           "this is not HAProxy's runtime API: name its stats socket (it answers \"SSH-2.0-OpenSSH_9.9\")",
+		"\x15\x03\x03\x00\x02\x02\n":                        "this is not HAProxy's runtime API: name its stats socket (it answers \"\\x15\\x03\\x03\\x00\\x02\\x02\")",
+		"":                                                  "no answer: if this is not HAProxy's runtime API, name its stats socket",
+		"Permission denied\n\n":                             `permission denied: the "stats socket" needs "level admin"`,
+	} {
+		f := &fake{answers: map[string]string{"show servers state": answer}}
+		if _, err := driver(t, nil, f).Status(t.Context(), nil); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("answer %q: %v, want an error with %s", answer, err, want)
+		}
+	}
+}
+
+// TestALongAnswerCostsLittle has all processes of a LoadBalancer answer as much as they may, and more.
+func TestALongAnswerCostsLittle(t *testing.T) {
+	var long strings.Builder
+	long.WriteString(stateHeader)
+	for i := 0; long.Len() < limit+limit/2; i++ {
+		fmt.Fprintf(&long, "1 b 1 %x - 2 0 1 0\n", i)
+	}
+	for name, answer := range map[string]string{
+		"servers": long.String() + "\n",
+		"a line":  stateHeader + strings.Repeat("x", limit) + "\n\n",
+		"a name":  stateHeader + "1 " + strings.Repeat("\x01", limit) + " 1 a 192.0.2.1 2 0 1 80\n\n",
+	} {
+		spec, text := expv1.HAProxyBalancer{}, []byte(answer)
+		for range 16 {
+			spec.Endpoints = append(spec.Endpoints, listen(t, func(conn net.Conn, _ string) { _, _ = conn.Write(text) }))
+		}
+		d, err := New(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err = d.Discover(t.Context(), balancer.Node{Name: "n", Addresses: []string{"192.0.2.1"}})
+		runtime.ReadMemStats(&after)
+		if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 150 {
+			t.Errorf("%s: one look takes %d MB", name, mb)
+		}
+		if err == nil || len(err.Error()) > 16*512 {
+			t.Errorf("%s: want an error that is short: %.1000v", name, err)
 		}
 	}
 }
@@ -471,7 +540,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte("1\n# be_name srv_name\n\n"), []byte("# pxname,\n\n"))
 	f.Add([]byte(""), []byte("\n"))
 	f.Fuzz(func(t *testing.T, state, stat []byte) {
-		servers, err := parseServers(state)
+		servers, err := parseServers(bytes.NewReader(state))
 		if err != nil {
 			return
 		}
@@ -480,6 +549,6 @@ func FuzzAnswers(f *testing.F) {
 				t.Errorf("server %q of %q", s.name, s.backend)
 			}
 		}
-		_ = count(servers, stat)
+		_ = count(servers, bytes.NewReader(stat))
 	})
 }

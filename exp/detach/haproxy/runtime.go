@@ -18,9 +18,14 @@ import (
 const (
 	// timeout bounds a command. HAProxy answers at once, or not at all.
 	timeout = 5 * time.Second
-	// limit bounds an answer. Some 30000 servers are that long.
-	limit = 16 << 20
+	// limit bounds an answer. The statistics of some 5000 servers are that long.
+	limit = 2 << 20
+	// mostServers bounds what is kept of an answer.
+	mostServers = 8192
 )
+
+// errForeign is the error of an endpoint at which somebody else answers.
+var errForeign = errors.New("this is not HAProxy's runtime API: name its stats socket")
 
 // An endpoint is the address of the runtime API of a process.
 type endpoint struct{ network, address string }
@@ -33,29 +38,28 @@ func parseEndpoint(s string) (endpoint, error) {
 	switch network {
 	case "tcp":
 		host, port, err := net.SplitHostPort(address)
-		if n, portErr := strconv.ParseUint(port, 10, 16); err == nil && portErr == nil && n > 0 && host != "" {
-			return endpoint{network, address}, nil
+		if err != nil || host == "" {
+			break
 		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return endpoint{}, fmt.Errorf("port %s is not from 1 to 65535", port)
+		}
+		return endpoint{network, address}, nil
 	case "unix":
 		if path.IsAbs(address) {
 			return endpoint{network, address}, nil
 		}
 	}
-	return endpoint{}, fmt.Errorf("endpoint %q is neither tcp://host:port nor unix:///path", s)
+	return endpoint{}, fmt.Errorf("%q must be like tcp://192.0.2.1:9999 or unix:///run/haproxy/admin.sock", s)
 }
 
 // servers are the servers of all backends, without what counted adds.
-func (e endpoint) servers(ctx context.Context) ([]server, error) {
-	const command = "show servers state"
-	answer, err := e.ask(ctx, command)
-	if err != nil {
-		return nil, err
-	}
-	servers, err := parseServers(answer)
-	if err != nil {
-		return nil, e.failed(command, err)
-	}
-	return servers, nil
+func (e endpoint) servers(ctx context.Context) (servers []server, err error) {
+	err = e.ask(ctx, "show servers state", func(answer io.Reader) (err error) {
+		servers, err = parseServers(answer)
+		return err
+	})
+	return servers, err
 }
 
 // counted are the servers of all backends with their connections.
@@ -65,67 +69,92 @@ func (e endpoint) counted(ctx context.Context) ([]server, error) {
 		return nil, err
 	}
 	const command = "show stat -1 4 -1" // of all backends, of servers alone
-	answer, err := e.ask(ctx, command)
-	if err != nil {
+	if err := e.ask(ctx, command, func(answer io.Reader) error { return count(servers, answer) }); err != nil {
 		return nil, err
-	}
-	if err := count(servers, answer); err != nil {
-		return nil, e.failed(command, err)
 	}
 	return servers, nil
 }
 
 // do runs a command that has no answer if it succeeds.
 func (e endpoint) do(ctx context.Context, command string) error {
-	answer, err := e.ask(ctx, command)
-	switch text := string(bytes.TrimSpace(answer)); {
-	case err != nil:
-		return err
-	case text == "":
-		return nil
-	case strings.HasPrefix(text, "Permission denied"):
-		return e.failed(command, errors.New(`permission denied: the "stats socket" needs "level admin"`))
-	default:
-		return e.failed(command, errors.New(quote(answer)))
-	}
+	return e.ask(ctx, command, func(answer io.Reader) error {
+		text, err := io.ReadAll(answer)
+		if err != nil || len(bytes.TrimSpace(text)) == 0 {
+			return err
+		}
+		return refusal(string(text), errors.New(quote(string(text))))
+	})
 }
 
-// ask sends a command on a connection of its own, and returns the answer. HAProxy ends
-// every answer with an empty line, and then the connection: what does not end like that is
-// not all.
-func (e endpoint) ask(ctx context.Context, command string) ([]byte, error) {
+// ask sends a command on a connection of its own, and has the answer read, to its end unless
+// that fails.
+func (e endpoint) ask(ctx context.Context, command string, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, e.network, e.address)
 	if err != nil {
-		return nil, e.failed(command, err)
+		return e.failed(command, err)
 	}
 	defer conn.Close() //nolint:errcheck // nothing is left to be written
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	answer, err := exchange(conn, command)
-	if ended := ctx.Err(); ended != nil {
+	err = exchange(conn, command, read)
+	if ended := ctx.Err(); ended != nil && err != nil {
 		err = ended // the cause of what the connection says
 	}
 	if err != nil {
-		return nil, e.failed(command, err)
+		return e.failed(command, err)
 	}
-	return answer, nil
+	return nil
 }
 
-func exchange(conn net.Conn, command string) ([]byte, error) {
+// exchange says why an answer is not all, rather than what cannot be read of it.
+func exchange(conn net.Conn, command string, read func(io.Reader) error) error {
 	if _, err := io.WriteString(conn, command+"\n"); err != nil {
-		return nil, err
+		return err
 	}
-	answer, err := io.ReadAll(io.LimitReader(conn, limit+1))
+	a := &answer{from: conn}
+	err := read(a)
+	if a.failed != nil && !errors.Is(err, errForeign) {
+		return a.failed
+	}
+	return err
+}
+
+// An answer is what HAProxy says to a command. It ends with an empty line, and then the
+// connection does: what does not end like that is not all.
+type answer struct {
+	from   io.Reader
+	size   int
+	end    [2]byte
+	failed error
+}
+
+// Read implements io.Reader.
+func (a *answer) Read(p []byte) (int, error) {
+	if a.failed != nil {
+		return 0, a.failed
+	}
+	n, err := a.from.Read(p)
+	a.size += n
+	for _, b := range p[max(0, n-len(a.end)):n] {
+		a.end = [2]byte{a.end[1], b}
+	}
 	switch {
-	case err != nil:
-		return nil, err
-	case len(answer) > limit:
-		return nil, fmt.Errorf("answer is longer than %d bytes", limit)
-	case string(answer) != "\n" && !bytes.HasSuffix(answer, []byte("\n\n")):
-		return nil, fmt.Errorf("answer was cut off after %d bytes", len(answer))
+	case a.size > limit:
+		a.failed = fmt.Errorf("answer is longer than %d bytes", limit)
+		return 0, a.failed
+	case err == nil:
+		return n, nil
+	case !errors.Is(err, io.EOF):
+		a.failed = err
+	case a.size == 0:
+		a.failed = errors.New("no answer: if this is not HAProxy's runtime API, name its stats socket")
+	case a.end != [2]byte{'\n', '\n'} && (a.size > 1 || a.end[1] != '\n'):
+		a.failed = fmt.Errorf("answer was cut off after %d bytes", a.size)
+	default:
+		return n, io.EOF
 	}
-	return answer, nil
+	return n, a.failed
 }
 
 // failed names the process and the command.
@@ -133,12 +162,17 @@ func (e endpoint) failed(command string, err error) error {
 	return fmt.Errorf("HAProxy at %s: %q: %w", e, command, err)
 }
 
-// quote is the first line of an answer, cut if it is long, fit to be printed.
-func quote(answer []byte) string {
-	const most = 200
-	line, _, _ := bytes.Cut(bytes.TrimSpace(answer), []byte("\n"))
-	if len(line) > most {
-		line = line[:most]
+// refusal is what HAProxy says instead of an answer, or err.
+func refusal(text string, err error) error {
+	if strings.HasPrefix(strings.TrimSpace(text), "Permission denied") {
+		return errors.New(`permission denied: the "stats socket" needs "level admin"`)
 	}
-	return strconv.Quote(string(line))
+	return err
+}
+
+// quote is the first line of a text of HAProxy, cut if it is long, fit to be printed.
+func quote(text string) string {
+	const most = 100
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return strconv.Quote(line[:min(most, len(line))])
 }

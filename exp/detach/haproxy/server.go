@@ -3,7 +3,7 @@
 package haproxy
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -87,68 +87,90 @@ func (s server) state() balancer.State {
 	}
 }
 
+// longestName bounds a name: what is taken is written down.
+const longestName = 256
+
 // isName says whether HAProxy takes a name for that of a backend or server. Everything that
 // means something in a command, such as spaces, slashes and semicolons, is in no name.
 func isName(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+	return s != "" && len(s) <= longestName && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune(".:_-", r)
 	})
 }
 
 // parseServers reads the answer to "show servers state".
-func parseServers(answer []byte) ([]server, error) {
-	lines := strings.Split(strings.TrimRight(string(answer), "\n"), "\n")
-	if lines[0] != "1" || len(lines) < 2 {
-		return nil, fmt.Errorf("answer is not version 1 of the servers' state: %s", quote(answer))
+func parseServers(answer io.Reader) ([]server, error) {
+	lines := bufio.NewScanner(answer)
+	if !lines.Scan() && lines.Err() != nil {
+		return nil, lines.Err()
 	}
-	columns, err := findColumns(strings.Fields(strings.TrimPrefix(lines[1], "#")),
+	if lines.Text() != "1" {
+		return nil, refusal(lines.Text(), fmt.Errorf("%w (it answers %s)", errForeign, quote(lines.Text())))
+	}
+	lines.Scan()
+	columns, err := findColumns(strings.Fields(strings.TrimPrefix(lines.Text(), "#")),
 		"be_name", "srv_name", "srv_addr", "srv_op_state", "srv_admin_state", "srv_uweight", "srv_port")
 	if err != nil {
 		return nil, err
 	}
-	servers := make([]server, 0, len(lines)-2)
-	for _, line := range lines[2:] {
-		row, err := columns.of(strings.Fields(line))
+	var servers []server
+	ended := false // The rest says whether the answer is all.
+	for lines.Scan() {
+		switch line := lines.Text(); {
+		case line == "":
+			ended = true
+			continue
+		case ended:
+			return nil, fmt.Errorf("answer goes on after its end: %s", quote(line))
+		}
+		s, err := parseServer(columns, lines.Text())
 		if err != nil {
 			return nil, err
 		}
-		s := server{place: place{row.text("be_name"), row.text("srv_name")}}
-		if !isName(s.backend) || !isName(s.name) {
-			return nil, fmt.Errorf("server %q of backend %q: HAProxy has no such names", s.name, s.backend)
+		if servers = append(servers, s); len(servers) > mostServers {
+			return nil, fmt.Errorf("there are more than %d servers", mostServers)
 		}
-		s.address, _ = netip.ParseAddr(row.text("srv_addr")) // "-" is none
-		s.address = s.address.Unmap()
-		s.operational = row.number("srv_op_state", 3)
-		s.admin = row.number("srv_admin_state", 1<<15)
-		s.weight = row.number("srv_uweight", 256)
-		s.port = int32(row.number("srv_port", 65535)) //nolint:gosec // not more than 65535
-		if row.err != nil {
-			return nil, row.err
-		}
-		servers = append(servers, s)
 	}
-	return servers, nil
+	return servers, lines.Err()
+}
+
+func parseServer(columns columns, line string) (server, error) {
+	row, err := columns.of(strings.Fields(line))
+	if err != nil {
+		return server{}, err
+	}
+	s := server{place: place{row.text("be_name"), row.text("srv_name")}}
+	if !isName(s.backend) || !isName(s.name) {
+		return server{}, fmt.Errorf("server %s of backend %s: HAProxy has no such names", quote(s.name), quote(s.backend))
+	}
+	s.address, _ = netip.ParseAddr(row.text("srv_addr")) // "-" is none
+	s.address = s.address.Unmap()
+	s.operational = row.number("srv_op_state", 3)
+	s.admin = row.number("srv_admin_state", 1<<15)
+	s.weight = row.number("srv_uweight", 256)
+	s.port = int32(row.number("srv_port", 65535)) //nolint:gosec // not more than 65535
+	return s, row.err
 }
 
 // count adds what the answer to "show stat" says of each server. A server that it does not
 // know has changed in between.
-func count(servers []server, answer []byte) error {
-	reader := csv.NewReader(bytes.NewReader(answer))
-	reader.FieldsPerRecord = -1
+func count(servers []server, answer io.Reader) error {
+	reader := csv.NewReader(answer)
+	reader.FieldsPerRecord, reader.ReuseRecord = -1, true
 	header, err := reader.Read()
 	if err != nil || !strings.HasPrefix(header[0], "# ") {
-		return fmt.Errorf("answer is no statistics: %s", quote(answer))
+		text := strings.Join(header, ",")
+		return refusal(text, fmt.Errorf("answer is no statistics: %s", quote(text)))
 	}
 	header[0] = strings.TrimPrefix(header[0], "# ")
 	columns, err := findColumns(header, "pxname", "svname", "qcur", "scur", "bck")
 	if err != nil {
 		return err
 	}
-	type figures struct {
-		connections int64
-		backup      bool
+	of := make(map[place]*figures, len(servers))
+	for _, s := range servers {
+		of[s.place] = &figures{}
 	}
-	of := map[place]figures{}
 	for {
 		fields, err := reader.Read()
 		if errors.Is(err, io.EOF) {
@@ -157,24 +179,37 @@ func count(servers []server, answer []byte) error {
 		if err != nil {
 			return fmt.Errorf("reading statistics: %w", err)
 		}
-		row, err := columns.of(fields)
-		if err != nil {
+		if err := columns.count(fields, of); err != nil {
 			return err
-		}
-		n := int64(row.number("scur", 1<<30)) + int64(row.number("qcur", 1<<30))
-		of[place{row.text("pxname"), row.text("svname")}] = figures{n, row.number("bck", 1) == 1}
-		if row.err != nil {
-			return row.err
 		}
 	}
 	for i, s := range servers {
-		f, found := of[s.place]
-		if !found {
+		f := of[s.place]
+		if !f.found {
 			return fmt.Errorf("there are no statistics of server %s/%s: HAProxy was changed while it was asked", s.backend, s.name)
 		}
 		servers[i].connections, servers[i].backup = f.connections, f.backup
 	}
 	return nil
+}
+
+// figures are what the statistics say of a server, if they do.
+type figures struct {
+	connections   int64
+	backup, found bool
+}
+
+// count reads a row of the statistics, which counts if it is that of a server.
+func (c columns) count(fields []string, of map[place]*figures) error {
+	row, err := c.of(fields)
+	if err != nil {
+		return err
+	}
+	f := figures{int64(row.number("scur", 1<<30)) + int64(row.number("qcur", 1<<30)), row.number("bck", 1) == 1, true}
+	if known := of[place{row.text("pxname"), row.text("svname")}]; known != nil {
+		*known = f
+	}
+	return row.err
 }
 
 // columns is where a table has what we read: names of columns, and their places in a row.
@@ -215,7 +250,7 @@ func (r *row) text(name string) string { return r.fields[r.columns[name]] }
 func (r *row) number(name string, limit int) int {
 	n, err := strconv.Atoi(r.text(name))
 	if (err != nil || n < 0 || n > limit) && r.err == nil {
-		r.err = fmt.Errorf("%s is %s, which is no number from 0 to %d", name, quote([]byte(r.text(name))), limit)
+		r.err = fmt.Errorf("%s is %s, which is no number from 0 to %d", name, quote(r.text(name)), limit)
 	}
 	return n
 }
