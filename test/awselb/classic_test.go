@@ -23,7 +23,7 @@ func TestANodeLeavesClassicLoadBalancers(t *testing.T) {
 	s.AddLoadBalancer("web", mine, theirs)
 	s.AddLoadBalancer("api", theirs)
 	s.AddLoadBalancer("other", mine)
-	d := rememberingClassic(t, s, time, "web", "api", "deleted long ago")
+	d := rememberingClassic(t, s, time, "web", "api")
 
 	places := discover(t, d, node)
 	want := []balancer.Membership{{Pool: "web", Member: mine}}
@@ -48,6 +48,28 @@ func TestANodeLeavesClassicLoadBalancers(t *testing.T) {
 	time.pass(20_000_000_000)
 	if got := states(t, d, places); got[0] != balancer.Attached || len(s.Instances("other")) != 1 {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestANameThatNobodyHas is a typo: it is no load balancer without members, whatever the machine is.
+func TestANameThatNobodyHas(t *testing.T) {
+	s := awselb.Start(t, awselb.Options{})
+	s.AddLoadBalancer("web", mine)
+	hybrid := balancer.Node{Name: "box", ProviderID: "libvirt:///" + mine, Addresses: node.Addresses}
+	d := classic(t, s, "wbe", "web", "api")
+	want := `spec.classicELB.names: load balancer "wbe" does not exist in eu-central-1: correct it, or take it off the list
+spec.classicELB.names: load balancer "api" does not exist in eu-central-1: correct it, or take it off the list`
+	for members, n := range []balancer.Node{hybrid, node} {
+		if found, err := d.Discover(t.Context(), n); len(found) != members || fmt.Sprint(err) != want {
+			t.Errorf("%s: %v, %v", n.ProviderID, found, err)
+		}
+	}
+	if found := discover(t, classic(t, s, "web"), hybrid); len(found) != 0 {
+		t.Errorf("a machine of another cloud is no instance: %v", found)
+	}
+	s.Allow("RegisterTargets")
+	if found, err := classic(t, s, "web").Discover(t.Context(), hybrid); err == nil || !strings.Contains(err.Error(), "allow elasticloadbalancing:DescribeLoadBalancers") {
+		t.Errorf("nobody knows: %v, %v", found, err)
 	}
 }
 
@@ -84,11 +106,11 @@ func TestClassicLoadBalancersOfManyPages(t *testing.T) {
 	if calls := awselb.Count(s.Calls()); calls["DescribeLoadBalancers"] != 13 {
 		t.Errorf("%v", calls)
 	}
-	if found := discover(t, d, balancer.Node{Name: "box", Addresses: node.Addresses}); len(found) != 0 {
-		t.Errorf("%v", found)
+	if found, err := d.Discover(t.Context(), balancer.Node{Name: "box", Addresses: node.Addresses}); len(found) != 0 || !errors.Is(err, balancer.ErrNameless) {
+		t.Errorf("%v, %v", found, err)
 	}
 	if calls := s.Calls(); len(calls) != 0 {
-		t.Errorf("nobody is asked for a Node that is no instance: %v", calls)
+		t.Errorf("nobody is asked for a Node of which no instance is known: %v", calls)
 	}
 }
 

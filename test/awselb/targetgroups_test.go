@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -177,8 +179,8 @@ func TestGroupsOfTheRegionAreFound(t *testing.T) {
 	if calls := awselb.Count(s.Calls()); calls["DescribeTargetHealth"] != 1 {
 		t.Errorf("a Node without an instance ID is looked for where it can be: %v", calls)
 	}
-	if found := discover(t, d, balancer.Node{Name: "box", ProviderID: "libvirt:///i-0123456789abcdef0"}); len(found) != 0 {
-		t.Errorf("%v", found)
+	if found, err := d.Discover(t.Context(), balancer.Node{Name: "box", ProviderID: "libvirt:///i-0123456789abcdef0"}); len(found) != 0 || !errors.Is(err, balancer.ErrNameless) {
+		t.Errorf("%v, %v", found, err)
 	}
 	if calls := s.Calls(); len(calls) != 0 {
 		t.Errorf("nobody is asked for a Node that can be no target: %v", calls)
@@ -248,10 +250,23 @@ func TestAGroupIsDeletedOnTheWay(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	succeed(t, d.Restore(t.Context(), places))
-	if found := discover(t, d, node); len(found) != 2 || found[0].Pool != stays {
-		t.Errorf("%v", found)
+	says := fmt.Sprintf("spec.targetGroups.arns: target group %q does not exist in eu-central-1: correct it, or take it off the list", gone)
+	if found, err := d.Discover(t.Context(), node); len(found) != 2 || found[0].Pool != stays || fmt.Sprint(err) != says {
+		t.Errorf("%v, %v", found, err)
 	}
 }
+
+// TestAGroupThatNeverWas is a typo: it is no group without members.
+func TestAGroupThatNeverWas(t *testing.T) {
+	s := awselb.Start(t, awselb.Options{})
+	group := web(s)
+	if found, err := targetGroups(t, s, group+"0").Discover(t.Context(), node); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("%v, %v", found, err)
+	}
+	succeed(t, second(targetGroups(t, s).Discover(t.Context(), node)))
+}
+
+func second[T any](_ T, err error) error { return err }
 
 // leave does what a caller does until all places are out: it looks, and tells only of what
 // is Attached. It returns how often it was asked to slow down.
@@ -500,7 +515,8 @@ func TestOneGroupMayNotBeRead(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers has an endpoint that refuses, and one that accepts and is silent.
+// TestNobodyAnswers has an endpoint that refuses, one that accepts and is silent, and one whose answer
+// has no end.
 func TestNobodyAnswers(t *testing.T) {
 	s := awselb.Start(t, awselb.Options{})
 	group := web(s)
@@ -509,14 +525,25 @@ func TestNobodyAnswers(t *testing.T) {
 	silent, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	succeed(t, err)
 	refused := silent.Addr().String()
-	for name, c := range map[string]struct{ endpoint, want string }{
-		"Silent":  {"http://" + refused, "no answer in time"},
-		"Refused": {"http://127.0.0.1:1", "connection refused"},
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		page := []byte("<DescribeTargetHealthResponse>" + strings.Repeat(" ", 1<<20))
+		for r.Context().Err() == nil {
+			_, _ = w.Write(page)
+		}
+	}))
+	defer endless.Close()
+	for name, c := range map[string]struct {
+		endpoint, want string
+		patience       time.Duration
+	}{
+		"Silent":  {"http://" + refused, "no answer in time", 3 * time.Second},
+		"Refused": {"http://127.0.0.1:1", "connection refused at http://127.0.0.1:1: check region and endpoint", 3 * time.Second},
+		"Endless": {endless.URL, "answer is longer than 16 MB", time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &awselb.Server{URL: c.endpoint}
 			d := targetGroups(t, s, group)
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), c.patience)
 			defer cancel()
 			statuses, err := d.Status(ctx, places)
 			if err == nil || !strings.HasSuffix(err.Error(), group+": "+c.want) {

@@ -42,24 +42,34 @@ func (*Classic) Every() time.Duration { return every }
 // Volatile implements balancer.Driver: AWS keeps what it was told.
 func (*Classic) Volatile() bool { return false }
 
-// Discover implements balancer.Driver. A name that no load balancer has, has no members.
+// Discover implements balancer.Driver. A name of the spec that no load balancer has is an
+// error: nobody could tell it from one without members. It is asked for also where the machine
+// is of another cloud, and so a member of none.
 func (c *Classic) Discover(ctx context.Context, node balancer.Node) ([]balancer.Membership, error) {
 	id := InstanceID(node.ProviderID)
-	if id == "" {
-		return nil, nil
+	if id == "" && !elsewhere(node.ProviderID) {
+		return nil, nameless(node, "no instance of EC2 in its providerID")
 	}
 	all, err := c.list(ctx)
 	if err != nil {
 		return nil, err
 	}
+	there := map[string]bool{}
 	var found []balancer.Membership
 	for _, b := range all {
 		name := aws.ToString(b.LoadBalancerName)
-		if wanted := len(c.spec.Names) == 0 || slices.Contains(c.spec.Names, name); wanted && slices.Contains(instances(b), id) {
+		there[name] = true
+		if wanted := len(c.spec.Names) == 0 || slices.Contains(c.spec.Names, name); wanted && id != "" && slices.Contains(instances(b), id) {
 			found = append(found, balancer.Membership{Pool: name, Member: id})
 		}
 	}
-	return found, nil
+	var failures []error
+	for _, name := range c.spec.Names {
+		if !there[name] {
+			failures = append(failures, missing("spec.classicELB.names", "load balancer", name, c.spec.Region))
+		}
+	}
+	return found, errors.Join(failures...)
 }
 
 // Status implements balancer.Driver. An instance that is registered is Attached, and any

@@ -10,6 +10,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"net/http"
 	"net/url"
 	"regexp"
 	"time"
@@ -41,10 +43,15 @@ const (
 	attempts = 2
 	// pause bounds the wait between two attempts.
 	pause = 2 * time.Second
-	// maxPages bounds what is read of a list. At 400 a page it is more than ten times what
+	// maxPages bounds what is read of a list. At 400 a page it is more than three times what
 	// AWS grants an account before it is asked.
-	maxPages = 100
+	maxPages = 25
 	pageSize = 400
+	// longest bounds the body of an answer: that of 400 classic load balancers with 500
+	// instances each.
+	longest = 16 << 20
+	// idle is how long clients are kept that nobody uses: longer than anything is remembered.
+	idle = 10 * time.Minute
 	// batch is how many targets or instances are named in a request.
 	batch = 100
 )
@@ -63,6 +70,7 @@ type Clients struct {
 
 // services are the clients for a place.
 type services struct {
+	used         time.Time
 	targetGroups *elbv2.Client
 	classic      *classic.Client
 	// groups are those of the region, health is that of the targets of a group, and
@@ -88,7 +96,10 @@ func (c *Clients) at(ctx context.Context, place expv1.AWSAccess) (*services, err
 	case <-ctx.Done():
 		return nil, unread(ctx.Err())
 	}
+	now := c.now()
+	maps.DeleteFunc(c.places, func(_ expv1.AWSAccess, s *services) bool { return now.Sub(s.used) >= idle })
 	if s := c.places[place]; s != nil {
+		s.used = now
 		return s, nil
 	}
 	cfg, err := config.LoadDefaultConfig(ctx,
@@ -97,6 +108,7 @@ func (c *Clients) at(ctx context.Context, place expv1.AWSAccess) (*services, err
 	if err != nil {
 		return nil, unread(err)
 	}
+	cfg.HTTPClient = bounded{cfg.HTTPClient} // not before, as a bundle of certificates has to get to the one below
 	retryer := retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = attempts, pause })
 	cfg.Retryer = func() aws.Retryer { return retryer }
 	cfg.APIOptions = append(cfg.APIOptions, sendPlainly)
@@ -105,6 +117,7 @@ func (c *Clients) at(ctx context.Context, place expv1.AWSAccess) (*services, err
 		endpoint = aws.String(place.Endpoint)
 	}
 	s := &services{
+		used:         now,
 		targetGroups: elbv2.NewFromConfig(cfg, func(o *elbv2.Options) { o.BaseEndpoint = or(endpoint, o.BaseEndpoint) }),
 		classic:      classic.NewFromConfig(cfg, func(o *classic.Options) { o.BaseEndpoint = or(endpoint, o.BaseEndpoint) }),
 		groups:       newShared[[]types.TargetGroup](c.now),
@@ -132,6 +145,33 @@ func sendPlainly(stack *middleware.Stack) error {
 		}
 		return next.HandleBuild(ctx, in)
 	}), middleware.Before)
+}
+
+// bounded reads no more of an answer than longest.
+type bounded struct{ aws.HTTPClient }
+
+// Do implements aws.HTTPClient.
+func (b bounded) Do(request *http.Request) (*http.Response, error) {
+	response, err := b.HTTPClient.Do(request)
+	if err == nil {
+		response.Body = &body{response.Body, longest}
+	}
+	return response, err
+}
+
+// A body is that of an answer, of which so much is left to be read.
+type body struct {
+	io.ReadCloser
+	left int
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= n; b.left < 0 {
+		return 0, failure{text: fmt.Sprintf("answer is longer than %d MB", longest>>20)}
+	}
+	return n, err
 }
 
 // unread is the error of a configuration that cannot be read.

@@ -253,6 +253,50 @@ func TestReasonsAreForPeople(t *testing.T) {
 	}
 }
 
+// TestWhoCannotBeKnownIsNobody: nothing that AWS could know the Node by is not the same as no
+// member. Nobody is asked.
+func TestWhoCannotBeKnownIsNobody(t *testing.T) {
+	place := expv1.AWSAccess{Region: "eu-central-1", Endpoint: "http://127.0.0.1:1"}
+	groups, err := NewTargetGroups(expv1.TargetGroupsBalancer{AWSAccess: place}, NewClients(clock.RealClock{}))
+	classic, err2 := NewClassic(expv1.ClassicELBBalancer{AWSAccess: place}, NewClients(clock.RealClock{}))
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		driver balancer.Driver
+		node   balancer.Node
+	}{
+		{groups, balancer.Node{}},
+		{groups, balancer.Node{Addresses: []string{"127.0.0.1", "fe80::1", "169.254.1.1"}}},
+		{groups, balancer.Node{ProviderID: "libvirt:///i-0123456789abcdef0"}},
+		{classic, balancer.Node{Addresses: []string{"10.0.0.7"}}},
+		{classic, balancer.Node{ProviderID: "aws:///eu-central-1a/mi-0123456789abcdef0"}},
+	} {
+		c.node.Name = "box"
+		if found, err := c.driver.Discover(t.Context(), c.node); !errors.Is(err, balancer.ErrNameless) || !strings.Contains(err.Error(), `"box"`) {
+			t.Errorf("%T, %+v: %v, %v", c.driver, c.node, found, err)
+		}
+	}
+}
+
+// TestClientsThatNobodyUsesAreForgotten, so that endpoints that were named once do not add up.
+func TestClientsThatNobodyUsesAreForgotten(t *testing.T) {
+	time := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
+	c := NewClients(time)
+	first, err := c.at(t.Context(), expv1.AWSAccess{Region: "eu-central-1"})
+	for n := range 12 {
+		time.SetTime(time.Now().Add(idle / 4))
+		_, err2 := c.at(t.Context(), expv1.AWSAccess{Region: "eu-central-1", Endpoint: fmt.Sprint("https://example.com:", n)})
+		again, err3 := c.at(t.Context(), expv1.AWSAccess{Region: "eu-central-1"})
+		if err := errors.Join(err, err2, err3); err != nil || again != first {
+			t.Fatalf("those in use are kept: %v", err)
+		}
+	}
+	if len(c.places) > 5 {
+		t.Errorf("%d are kept", len(c.places))
+	}
+}
+
 // TestAnAnswerFromBeforeAWriteIsNotKept has a question that is open while something is
 // written: its answer is for who asked, and for nobody else.
 func TestAnAnswerFromBeforeAWriteIsNotKept(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"syscall"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -44,6 +45,16 @@ func explain(action, pool string, err error) error {
 	return failure{what + ": " + reason(action, err), err}
 }
 
+// missing is the error of a name in a spec that nothing of AWS has.
+func missing(field, kind, name, region string) error {
+	return failure{text: fmt.Sprintf("%s: %s %q does not exist in %s: correct it, or take it off the list", field, kind, name, region)}
+}
+
+// nameless is the error of a Node that no target can be, as far as is known.
+func nameless(node balancer.Node, has string) error {
+	return fmt.Errorf("node %q has %s: %w", node.Name, has, balancer.ErrNameless)
+}
+
 // reason says why an action failed, in the same words each time.
 func reason(action string, err error) string {
 	if ours, ok := errors.AsType[failure](err); ok {
@@ -74,12 +85,25 @@ func connection(err error) string {
 		return fmt.Sprintf("the address of host %s cannot be resolved: check region and endpoint", dns.Name)
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		return errno.Error()
+		return errno.Error() + endpoint(err)
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "the certificate of the endpoint is not trusted"
+		return "the certificate is not trusted" + endpoint(err)
 	}
-	return "AWS cannot be reached"
+	return "AWS cannot be reached" + endpoint(err)
+}
+
+// endpoint says whom a request was for.
+func endpoint(err error) string {
+	request, ok := errors.AsType[*url.Error](err)
+	if !ok {
+		return ""
+	}
+	u, err := url.Parse(request.URL)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" at %s://%s: check region and endpoint", u.Scheme, u.Host)
 }
 
 // credentials says that there was nothing to sign the request with: what gives out

@@ -38,6 +38,12 @@ func InstanceID(providerID string) string {
 	return id
 }
 
+// elsewhere says that a machine is of another cloud, or of none, and so no instance.
+func elsewhere(providerID string) bool {
+	scheme, _, named := strings.Cut(providerID, "://")
+	return named && scheme != "aws"
+}
+
 // identity is how targets name a Node.
 type identity struct {
 	instance  string

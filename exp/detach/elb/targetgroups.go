@@ -38,10 +38,10 @@ func NewTargetGroups(spec expv1.TargetGroupsBalancer, clients *Clients) (*Target
 	for _, arn := range spec.ARNs {
 		part := strings.SplitN(arn, ":", 6)
 		if len(part) != 6 || part[0] != "arn" || part[2] != "elasticloadbalancing" || !strings.HasPrefix(part[5], "targetgroup/") {
-			return nil, fmt.Errorf("%q is not the ARN of a target group", arn)
+			return nil, fmt.Errorf("spec.targetGroups.arns: %q is not the ARN of a target group", arn)
 		}
 		if part[3] != spec.Region {
-			return nil, fmt.Errorf("target group %s is not of region %s", arn, spec.Region)
+			return nil, fmt.Errorf("spec.targetGroups.arns: %q is not of region %s", arn, spec.Region)
 		}
 	}
 	return &TargetGroups{spec: *spec.DeepCopy(), clients: clients}, nil
@@ -55,11 +55,11 @@ func (*TargetGroups) Volatile() bool { return false }
 
 // Discover implements balancer.Driver. A target is the Node if it is its instance or one of
 // its addresses. With an error it returns what it found in the groups that answered. A group
-// that is gone has no members.
+// of the spec that does not exist is an error: nobody could tell it from one without members.
 func (t *TargetGroups) Discover(ctx context.Context, node balancer.Node) ([]balancer.Membership, error) {
 	who := identify(node)
 	if who.nobody() {
-		return nil, nil
+		return nil, nameless(node, "neither an instance of EC2 nor an address that a target can have")
 	}
 	groups, err := t.groups(ctx, who)
 	if err != nil {
@@ -68,20 +68,30 @@ func (t *TargetGroups) Discover(ctx context.Context, node balancer.Node) ([]bala
 	var found []balancer.Membership
 	var failures []error
 	for _, group := range groups {
-		health, err := t.look(ctx, group)
+		places, err := t.members(ctx, group, who)
+		found = append(found, places...)
 		if err != nil {
 			failures = append(failures, err)
 			if hopeless(ctx, err) {
 				break
 			}
 		}
-		for _, d := range health.targets {
-			if d.Target != nil && who.is(aws.ToString(d.Target.Id)) && !notRegistered(d.TargetHealth) {
-				found = append(found, membership(group, d.Target))
-			}
-		}
 	}
 	return found, errors.Join(failures...)
+}
+
+// members returns the places of a Node in a group.
+func (t *TargetGroups) members(ctx context.Context, group string, who identity) (found []balancer.Membership, err error) {
+	health, err := t.look(ctx, group)
+	if health.gone && len(t.spec.ARNs) > 0 {
+		err = missing("spec.targetGroups.arns", "target group", group, t.spec.Region)
+	}
+	for _, d := range health.targets {
+		if d.Target != nil && who.is(aws.ToString(d.Target.Id)) && !notRegistered(d.TargetHealth) {
+			found = append(found, membership(group, d.Target))
+		}
+	}
+	return found, err
 }
 
 // groups returns the groups in which to look for a Node: those given, or those of the region
