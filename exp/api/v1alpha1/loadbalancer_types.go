@@ -17,6 +17,7 @@ type LoadBalancerSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$')",message="must be the name of a Cluster: letters, digits, '-', '_' and '.', and it begins and ends with a letter or digit"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterName cannot be changed: make another LoadBalancer"
 	ClusterName string `json:"clusterName,omitempty"`
 
@@ -133,7 +134,8 @@ type HAProxyBalancer struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=256
-	// +kubebuilder:validation:items:Pattern=`^(tcp://[^/?#@]+:[0-9]+|unix:///.+)$`
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^(tcp://[^/?#@]+:[0-9]+|unix:///.+)$')",message="must be like tcp://192.0.2.1:9999 or unix:///run/haproxy/admin.sock"
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^tcp://[^/?#@]+:[0-9]+$') || self.matches(':0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')",message="the port must be from 1 to 65535"
 	Endpoints []string `json:"endpoints,omitempty"`
 
 	// backends are the backends in which servers are looked for. Empty means all.
@@ -142,6 +144,7 @@ type HAProxyBalancer struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[0-9A-Za-z.:_-]*$')",message="HAProxy's names have letters, digits and .:_- alone"
 	Backends []string `json:"backends,omitempty"`
 }
 
@@ -151,18 +154,20 @@ type AWSAccess struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]+(-[a-z0-9]+)*$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]+(-[a-z0-9]+)*)?$')",message="must be the name of a region, such as eu-central-1"
 	Region string `json:"region,omitempty"`
 
 	// endpoint is the address of the service, such as that of a VPC endpoint. Empty is
 	// AWS' own. It is https, but on the manager's own host.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^(https://[^/?#@]+|http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]+)?)/?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^((https://[^/?#@]+|http://(localhost|127[.]0[.]0[.]1|[[]::1[]])(:[0-9]+)?)/?)?$')",message="must be like https://elasticloadbalancing.eu-central-1.amazonaws.com, without a path; http is for the manager's own host alone"
 	Endpoint string `json:"endpoint,omitempty"`
 }
 
 // TargetGroupsBalancer are target groups.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.arns) || self.arns.all(arn, arn.split(':').size() < 4 || arn.split(':')[3] == self.region)",fieldPath=".arns",message="all must be of the region that region names: name those of another region in another LoadBalancer"
 type TargetGroupsBalancer struct {
 	AWSAccess `json:",inline"`
 
@@ -171,7 +176,8 @@ type TargetGroupsBalancer struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=128
-	// +kubebuilder:validation:items:Pattern=`^arn:[^:]+:elasticloadbalancing:[^:]+:[0-9]{12}:targetgroup/.+$`
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^arn:[^:]+:elasticloadbalancing:[^:]+:[0-9]{12}:targetgroup/.+$')",message="must be the ARN of a target group, such as arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/web/0123456789abcdef"
 	ARNs []string `json:"arns,omitempty"`
 }
 
