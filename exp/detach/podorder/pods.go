@@ -5,7 +5,9 @@ package podorder
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -157,13 +159,38 @@ func (s *Step) act(ctx context.Context, d leaving.Departing, n *node) (decision 
 		}
 		ctrl.LoggerFrom(ctx).Info("Stopping pods in order", "Node", n.Name, "priorities", *decision.Record)
 	}
-	for _, p := range decision.Delete {
-		i := slices.IndexFunc(n.pods, func(pod corev1.Pod) bool { return string(pod.UID) == p.UID })
-		if err := stop(ctx, action, &n.pods[i]); err != nil {
-			refused = append(refused, order.Refused(p, err))
+	return decision, stopAll(ctx, action, n, decision.Delete), nil
+}
+
+// stopAll deletes pods side by side, and says of those that cannot be stopped yet why. An eviction
+// may take as long as podTimeout: those of DaemonSets, which have none, come first, and the others
+// in another order each time, so that whom the time does not suffice for is not always the same.
+func stopAll(ctx context.Context, action actuate.Action, n *node, all []order.Pod) []string {
+	errs := make([]error, len(all))
+	var first, then []func()
+	for i, p := range all {
+		pod := &n.pods[slices.IndexFunc(n.pods, func(pod corev1.Pod) bool { return string(pod.UID) == p.UID })]
+		if workload.DaemonSetOf(pod) != nil {
+			first = append(first, func() { errs[i] = stop(ctx, action, pod) })
+		} else {
+			then = append(then, func() { errs[i] = stop(ctx, action, pod) })
 		}
 	}
-	return decision, refused, nil
+	rand.Shuffle(len(then), func(i, j int) { then[i], then[j] = then[j], then[i] }) //nolint:gosec // nobody gains by a guess
+	var working sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for _, do := range slices.Concat(first, then) {
+		places <- struct{}{}
+		working.Go(func() { defer func() { <-places }(); do() })
+	}
+	working.Wait()
+	var refused []string
+	for i, err := range errs {
+		if err != nil {
+			refused = append(refused, order.Refused(all[i], err))
+		}
+	}
+	return refused
 }
 
 func intent(d leaving.Departing, f order.Facts) actuate.Intent {

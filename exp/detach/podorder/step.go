@@ -37,6 +37,9 @@ const (
 	callTimeout = 10 * time.Second
 	// podTimeout bounds the deletion of one pod: a disruption budget may ask to wait.
 	podTimeout = 2 * time.Second
+	// atOnce is how many pods are deleted at a time: as many as a Node may have by default, 110,
+	// fit into one look, however long each takes.
+	atOnce = 32
 	// nextLook is when pods that are on their way are looked at again: nobody watches the
 	// pods of all clusters for that.
 	nextLook = 3 * time.Second
@@ -101,7 +104,8 @@ func (s *Step) deadline() time.Duration {
 	return s.Deadline
 }
 
-// judge weighs how far the pods have come, and says whether a call is due.
+// judge weighs how far the pods have come, and says whether a call is due. Before the first answer
+// nobody knows whether any pod is waited for, and nobody is told that one is.
 func judge(p leaving.Progress, has time.Duration, began, now time.Time) (v leaving.Verdict, due bool) {
 	a, wait, says := p.Answer, nextTry, "pods have not been looked at yet"
 	switch {
@@ -118,7 +122,10 @@ func judge(p leaving.Progress, has time.Duration, began, now time.Time) (v leavi
 	if !now.Before(until) {
 		return leaving.Verdict{Note: fmt.Sprintf("pods were not stopped within %s: %s", has, says)}, false
 	}
-	v = leaving.Verdict{Holds: true, Again: until, Note: says}
+	v = leaving.Verdict{Holds: true, Again: until}
+	if !p.Answered.IsZero() {
+		v.Note = says
+	}
 	if next := p.Answered.Add(wait); !p.Open && next.After(now) {
 		if next.Before(until) {
 			v.Again = next

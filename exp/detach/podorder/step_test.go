@@ -27,8 +27,8 @@ func TestJudge(t *testing.T) {
 		want   leaving.Verdict
 		due    bool
 	}{
-		"First":     {"It is looked at now.", leaving.Progress{}, now, leaving.Verdict{Holds: true, Again: at(60), Note: "pods have not been looked at yet"}, true},
-		"Open":      {"One call at a time.", open(leaving.Progress{Asked: at(-5)}), at(-5), leaving.Verdict{Holds: true, Again: at(55), Note: "pods have not been looked at yet"}, false},
+		"First":     {"It is looked at now.", leaving.Progress{}, now, leaving.Verdict{Holds: true, Again: at(60)}, true},
+		"Open":      {"One call at a time.", open(leaving.Progress{Asked: at(-5)}), at(-5), leaving.Verdict{Holds: true, Again: at(55)}, false},
 		"Done":      {"Nothing is left.", said(1, leaving.Answer{}), at(-30), leaving.Verdict{}, false},
 		"DoneTold":  {"What was left alone is told.", said(1, leaving.Answer{Says: "lab/b"}), at(-30), leaving.Verdict{Note: "lab/b"}, false},
 		"Waits":     {"It is not time yet.", said(1, waits), at(-30), leaving.Verdict{Holds: true, Again: at(2), Note: "lab/a"}, false},
@@ -39,7 +39,7 @@ func TestJudge(t *testing.T) {
 		"Over":      {"It lets go, and says so.", said(3, waits), at(-60), leaving.Verdict{Note: "pods were not stopped within 1m0s: lab/a"}, false},
 		"OverOpen":  {"A call that hangs holds nobody.", open(leaving.Progress{Asked: at(-30)}), at(-60), leaving.Verdict{Note: "pods were not stopped within 1m0s: pods have not been looked at yet"}, false},
 		"LastTurn":  {"The deadline is nearer than the next look.", said(1, waits), at(-59), leaving.Verdict{Holds: true, Again: at(1), Note: "lab/a"}, false},
-		"Late":      {"A manager that comes late asks once.", leaving.Progress{}, at(-600), leaving.Verdict{Holds: true, Again: at(10), Note: "pods have not been looked at yet"}, true},
+		"Late":      {"A manager that comes late asks once.", leaving.Progress{}, at(-600), leaving.Verdict{Holds: true, Again: at(10)}, true},
 		"Ahead":     {"A clock that is behind gives it no more than it has.", said(1, waits), at(600), leaving.Verdict{Holds: true, Again: at(2), Note: "lab/a"}, false},
 	} {
 		if v, due := judge(tc.p, time.Minute, tc.began, now); v != tc.want || due != tc.due {
