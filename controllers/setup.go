@@ -255,6 +255,9 @@ func (s *shared) steps() (steps leaving.Steps, woken []source.Source) {
 // setUpDetach adds what takes Nodes out of load balancers, if that is on.
 func (s *shared) setUpDetach() error {
 	if !feature.Gates.Enabled(feature.NodeDetach) {
+		if len(s.DetachTaints) > 0 {
+			s.mgr.GetLogger().Info("--detach-taints is ignored: the feature gate NodeDetach is off", "keys", s.DetachTaints)
+		}
 		return nil
 	}
 	reader, live := s.mgr.GetClient(), s.mgr.GetAPIReader()

@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -78,6 +81,36 @@ func TestTheEmergencyLaneHasNoRateLimit(t *testing.T) {
 			}
 			if config.QPS < 0 {
 				t.Error("the manager's own client has no limit any more")
+			}
+		})
+	}
+}
+
+// logs is a manager that keeps its log.
+type logs struct {
+	ctrl.Manager
+	log logr.Logger
+}
+
+func (l logs) GetLogger() logr.Logger { return l.log }
+
+func TestATaintThatNobodyLooksForIsTold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		taints []string
+		want   int
+	}{
+		"None": {},
+		"Some": {[]string{"karpenter.sh/disrupted"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said []string
+			log := funcr.New(func(_, args string) { said = append(said, args) }, funcr.Options{})
+			s := &shared{Options: Options{DetachTaints: tc.taints}, mgr: logs{log: log}}
+			if err := s.setUpDetach(); err != nil {
+				t.Fatal(err)
+			}
+			if len(said) != tc.want || tc.want > 0 && (!strings.Contains(said[0], "--detach-taints") || !strings.Contains(said[0], "NodeDetach")) {
+				t.Errorf("with the feature gate off the log says %q", said)
 			}
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
@@ -162,8 +163,23 @@ func (o *Options) Validate() error {
 	case o.pod != "" && !namespacedName.MatchString(o.pod):
 		return fmt.Errorf("--pod=%s: must be a namespace and a name, such as 5spot-system/manager-0", o.pod)
 	default:
-		return nil
+		return validTaints(o.controllers.DetachTaints)
 	}
+}
+
+// validTaints names the first key of --detach-taints that no taint can have: it would take out
+// no Node, and nobody would notice. A lone * would take out each Node with a taint.
+func validTaints(keys []string) error {
+	for _, key := range keys {
+		whole := key
+		if prefix, open := strings.CutSuffix(key, "*"); open && prefix != "" {
+			whole = prefix + "x"
+		}
+		if len(validation.IsQualifiedName(whole)) > 0 {
+			return fmt.Errorf("--detach-taints=%s: must be the key of a taint, such as karpenter.sh/disrupted, without value and effect; it may end with * for all that begin so", key)
+		}
+	}
+	return nil
 }
 
 // leaseName is the name of the lease: one for each shard, so that shards in one

@@ -32,6 +32,15 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"--runtime-extension-url=https://me:pw@192.0.2.1": "--runtime-extension-url=https://me:pw@192.0.2.1: must be https",
 		"--sync-period=0s":                                "--sync-period=0s: must be positive",
 		"--maintenance-lead-time=-1s":                     "--maintenance-lead-time=-1s: must not be negative",
+		"--detach-taints=karpenter.sh/disrupted,spot":     "",
+		"--detach-taints=aws-node-termination-handler/*":  "",
+		"--detach-taints=spot-*":                          "",
+		"--detach-taints=":                                "",
+		"--detach-taints=spot,a.b/c:NoSchedule":           "--detach-taints=a.b/c:NoSchedule: must be the key of a taint, such as karpenter.sh/disrupted, without value and effect; it may end with *",
+		"--detach-taints=spot=true":                       "--detach-taints=spot=true: must be the key of a taint",
+		"--detach-taints=spot,,a.b/c":                     "--detach-taints=: must be the key of a taint",
+		"--detach-taints=*/disrupted":                     "--detach-taints=*/disrupted: must be the key of a taint",
+		"--detach-taints=*":                               "--detach-taints=*: must be the key of a taint",
 		"--leader-elect-renew-deadline=1m":                "--leader-elect-renew-deadline=1m0s: must be shorter than --leader-elect-lease-duration=15s",
 	}
 	for arg, want := range cases {
