@@ -263,6 +263,7 @@ func (s *shared) setUpDetach() error {
 	reader, live := s.mgr.GetClient(), s.mgr.GetAPIReader()
 	drivers := detach.NewDrivers(s.Clock, s.write, s.clusterCache)
 	return errors.Join(
+		metrics.Registry.Register(detach.Collector{Reader: reader, Elected: s.mgr.Elected()}),
 		(&detach.NodeReconciler{
 			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder,
 			Taints: s.DetachTaints, WatchFilter: s.WatchFilter,

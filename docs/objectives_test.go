@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 )
 
 // rules is of a PrometheusRule what is looked at.
@@ -34,6 +35,11 @@ var (
 	matcher   = regexp.MustCompile(`([a-z_]+)(?:=|!=|=~|!~)"([^"]*)"`)
 	grouping  = regexp.MustCompile(`by \(([^)]*)\)`)
 )
+
+// attachmentPhases are those of a Node with a LoadBalancer.
+var attachmentPhases = []expv1.AttachmentPhase{
+	expv1.PhasePending, expv1.PhaseHeld, expv1.PhaseDraining, expv1.PhaseDetached, expv1.PhaseUnknown, expv1.PhaseAttaching,
+}
 
 // declared returns the labels of every metric, those of histograms by their series.
 func declared(t *testing.T) map[string][]string {
@@ -71,7 +77,7 @@ func query(t *testing.T, metrics map[string][]string, expr string) {
 			if !slices.Contains(labels, m[1]) {
 				t.Errorf("%s: %s has no label %s", expr, s[1], m[1])
 			}
-			if m[1] == "phase" && !slices.Contains(v1alpha1.Phases, v1alpha1.Phase(m[2])) {
+			if m[1] == "phase" && !slices.Contains(v1alpha1.Phases, v1alpha1.Phase(m[2])) && !slices.Contains(attachmentPhases, expv1.AttachmentPhase(m[2])) {
 				t.Errorf("%s: there is no phase %s", expr, m[2])
 			}
 		}

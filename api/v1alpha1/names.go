@@ -207,6 +207,8 @@ const (
 
 // Reasons of the ReadyToLeave condition of a Machine.
 const (
+	// AskingReason means that those who are asked have not answered yet.
+	AskingReason = "Asking"
 	// WaitingForExtensionReason means that an extension holds the deletion, and maybe others.
 	WaitingForExtensionReason = "WaitingForExtension"
 	// WaitingForLoadBalancersReason means that load balancers have not let the Node go yet.
@@ -215,6 +217,9 @@ const (
 	StoppingPodsReason = "StoppingPods"
 	// ExtensionsDoneReason means that nobody holds the deletion any more.
 	ExtensionsDoneReason = "ExtensionsDone"
+	// NotWaitedForReason means that nobody holds the deletion any more, although somebody missed
+	// a deadline, or failed and is ignored; the message says who.
+	NotWaitedForReason = "NotWaitedFor"
 )
 
 // Reasons of the Ready condition.

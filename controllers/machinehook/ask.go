@@ -49,11 +49,15 @@ func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hoo
 	case o.early:
 		return o.again, nil
 	case o.holds:
-		return o.again, r.report(ctx, s, metav1.ConditionFalse, o.reason, o.notes)
+		return o.again, r.report(ctx, s, metav1.ConditionFalse, o.reason, o)
 	case phase != hooksv1.BeforeDrain:
 		o.skip = actuate.Waits{}
 	}
-	if err := r.report(ctx, s, metav1.ConditionTrue, v1alpha1.ExtensionsDoneReason, o.notes); err != nil {
+	done := v1alpha1.ExtensionsDoneReason
+	if o.forced {
+		done = v1alpha1.NotWaitedForReason
+	}
+	if err := r.report(ctx, s, metav1.ConditionTrue, done, o); err != nil {
 		return time.Time{}, err
 	}
 	return time.Time{}, r.leave(s).LetGo(ctx, s.machine, o.skip, hook)
@@ -73,7 +77,7 @@ func (r *Reconciler) look(ctx context.Context, s *scope, phase hooksv1.Phase, o 
 		if err != nil {
 			return err
 		}
-		o.add(verdict{holds: v.Holds, again: v.Again, note: v.Note}, v.Reason)
+		o.add(verdict{holds: v.Holds, again: v.Again, missed: v.Missed, failed: v.Failed, note: v.Note}, v.Reason)
 	}
 	return nil
 }
@@ -98,8 +102,12 @@ func (r *Reconciler) node(ctx context.Context, s *scope) (string, error) {
 // outcome is what all verdicts on a Machine come to.
 type outcome struct {
 	holds, early bool
-	// reason is that of the first verdict that holds the Machine.
+	// reason is that of the first verdict that holds the Machine and knows why.
 	reason string
+	// forced says that somebody is not waited for who is not done.
+	forced bool
+	// missed are the reasons for which the Machine waited for those who missed their deadline.
+	missed map[string]bool
 	// again is the first instant at which time alone changes one of them.
 	again time.Time
 	notes []string
@@ -107,8 +115,15 @@ type outcome struct {
 }
 
 func (o *outcome) add(v verdict, reason string) {
-	if v.holds && !o.holds {
+	if v.holds && (!o.holds || o.reason == v1alpha1.AskingReason) {
 		o.reason = reason
+	}
+	o.forced = o.forced || v.missed || v.failed
+	if v.missed {
+		if o.missed == nil {
+			o.missed = map[string]bool{}
+		}
+		o.missed[reason] = true
 	}
 	o.holds, o.early = o.holds || v.holds, o.early || v.early
 	if o.again.IsZero() || v.holds && !v.again.IsZero() && v.again.Before(o.again) {
@@ -182,17 +197,26 @@ func (r *Reconciler) tell(ctx context.Context, s *scope) {
 }
 
 // report writes the condition on the Machine, and an Event where it says something else
-// than before. A text that changes alone makes none: an extension may count down.
-func (r *Reconciler) report(ctx context.Context, s *scope, status metav1.ConditionStatus, reason string, notes []string) error {
-	m, message := s.machine, clip.Message(strings.Join(notes, "; "))
+// than before. A text that changes alone makes none: an extension may count down. Nor does that
+// nobody has answered yet: what they say is told.
+func (r *Reconciler) report(ctx context.Context, s *scope, status metav1.ConditionStatus, reason string, o outcome) error {
+	m, message := s.machine, clip.Message(strings.Join(o.notes, "; "))
 	before := m.DeepCopy()
 	conditions.Set(m, metav1.Condition{Type: v1alpha1.ReadyToLeaveCondition, Status: status, Reason: reason, Message: message})
 	if err := r.Actuate.PatchStatus(ctx, m, before); err != nil {
 		return err
 	}
 	was := conditions.Get(before, v1alpha1.ReadyToLeaveCondition)
-	if message != "" && (was == nil || was.Status != status || was.Reason != reason) {
-		r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, reason, "BeforeMachineDelete", "%s", message)
+	if was != nil && was.Status == status && was.Reason == reason || reason == v1alpha1.AskingReason {
+		return nil
+	}
+	s.count(o)
+	kind := corev1.EventTypeNormal
+	if reason == v1alpha1.NotWaitedForReason {
+		kind = corev1.EventTypeWarning
+	}
+	if message != "" {
+		r.Recorder.Eventf(m, nil, kind, reason, "BeforeMachineDelete", "%s", message)
 	}
 	return nil
 }

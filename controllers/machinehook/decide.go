@@ -87,6 +87,9 @@ type verdict struct {
 	again time.Time
 	// note says what it waits for, or why it was not waited for; empty if neither.
 	note string
+	// missed says that it was not done when its deadline passed, and failed that it failed and is
+	// ignored.
+	missed, failed bool
 	// skip is what Cluster API need not wait for, of one that lets the Machine go.
 	skip actuate.Waits
 }
@@ -112,7 +115,7 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 	case a.Err != nil:
 		says = a.Err.Error()
 		if hook.Spec.FailurePolicy == v1alpha1.FailurePolicyIgnore {
-			return verdict{note: fmt.Sprintf("%s failed and is ignored: %s", hook.Name, says)}
+			return verdict{failed: true, note: fmt.Sprintf("%s failed and is ignored: %s", hook.Name, says)}
 		}
 	case a.Wait == 0:
 		return verdict{skip: actuate.Waits{Drain: a.SkipDrain, VolumeDetach: a.SkipVolumeDetach}}
@@ -124,7 +127,7 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 	}
 	until := deadline(hook, p, began, now)
 	if !now.Before(until) {
-		return verdict{note: fmt.Sprintf("%s missed its deadline, spec.deadlineSeconds %d: %s", hook.Name, hook.Spec.DeadlineSeconds, says)}
+		return verdict{missed: true, note: fmt.Sprintf("%s missed its deadline, spec.deadlineSeconds %d: %s", hook.Name, hook.Spec.DeadlineSeconds, says)}
 	}
 	v := verdict{holds: true, again: until, note: hook.Name + ": " + says}
 	due := p.Answered.Add(wait)

@@ -81,7 +81,7 @@ func TestJudge(t *testing.T) {
 			"No answer is not waited for longer than an answer.", "",
 			leaving.Progress{Asked: at(-60), Open: true},
 			60,
-			verdict{note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"},
+			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"},
 		},
 		"LetsGo": {
 			"And does what it does for Cluster API.", "",
@@ -110,19 +110,19 @@ func TestJudge(t *testing.T) {
 		"Overdue": {
 			"What it does is not done: nothing is skipped for its sake.", "",
 			said(7, leaving.Answer{Wait: 7 * time.Second, Says: "3 connections", SkipDrain: true}), 60,
-			verdict{note: "lb missed its deadline, spec.deadlineSeconds 60: 3 connections"},
+			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: 3 connections"},
 		},
 		"Fails":      {"It may come back.", "", said(2, leaving.Answer{Err: lies}), 0, verdict{holds: true, again: at(3), note: "lb: certificate has expired"}},
 		"FailsAgain": {"It is asked until its time is over.", "", said(5, leaving.Answer{Err: lies}), 0, verdict{ask: true, holds: true, again: at(30), note: "lb: certificate has expired"}},
 		"FailsAndPasses": {
 			"Its registration says so.", v1alpha1.FailurePolicyIgnore,
 			said(0, leaving.Answer{Err: lies}), 0,
-			verdict{note: "lb failed and is ignored: certificate has expired"},
+			verdict{failed: true, note: "lb failed and is ignored: certificate has expired"},
 		},
 		"FailsTooLong": {
 			"Also with the policy Fail.", v1alpha1.FailurePolicyFail,
 			said(5, leaving.Answer{Err: lies}), 60,
-			verdict{note: "lb missed its deadline, spec.deadlineSeconds 60: certificate has expired"},
+			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: certificate has expired"},
 		},
 		"Late": {
 			"A manager that was away gives everybody time for one call.", "",
@@ -134,13 +134,13 @@ func TestJudge(t *testing.T) {
 			"And not for two.", "",
 			leaving.Progress{Asked: at(-10), Open: true},
 			3600,
-			verdict{note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"},
+			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"},
 		},
 		"ClockBehind": {
 			"A clock that is an hour behind the API server's holds nobody for an hour.", "",
 			leaving.Progress{Asked: at(-60), Open: true},
 			-3540,
-			verdict{note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"},
+			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"},
 		},
 	} {
 		hook := &v1alpha1.MachineDeletionHook{Spec: v1alpha1.MachineDeletionHookSpec{FailurePolicy: tc.policy, DeadlineSeconds: 60, TimeoutSeconds: 10}}

@@ -320,7 +320,7 @@ func TestEachExtensionHasItsDeadline(t *testing.T) {
 	}
 	want := "a-lb missed its deadline, spec.deadlineSeconds 60: it asks to wait; " +
 		"b-operator missed its deadline, spec.deadlineSeconds 90: it asks to wait"
-	if got := w.waits(); got != "True ExtensionsDone: "+want {
+	if got := w.waits(); got != "True NotWaitedFor: "+want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -398,7 +398,7 @@ func TestWhoIsNotWaitedForIsTold(t *testing.T) {
 	w.clock.SetTime(w.clock.Now().Add(time.Second))
 	w.settle()
 	<-w.recorder.Events
-	if got, want := <-w.recorder.Events, "Normal ExtensionsDone a-lb missed its deadline, spec.deadlineSeconds 1: it asks to wait"; got != want {
+	if got, want := <-w.recorder.Events, "Warning NotWaitedFor a-lb missed its deadline, spec.deadlineSeconds 1: it asks to wait"; got != want {
 		t.Errorf("Event %q, want %q", got, want)
 	}
 }

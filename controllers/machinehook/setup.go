@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -35,6 +36,9 @@ import (
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "machinehook")
 	r.watchFilter = watchFilter
+	if err := metrics.Registry.Register(deadlinesMissed); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
 	opts.RateLimiter = wake.Backoff()
 	if r.Desk == nil {
 		r.Desk = leaving.New(r.Clock)
@@ -54,6 +58,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 			builder.WithPredicates(predicate.Or(wake.ClusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.Relabelled()))).
 		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofScheduledMachine), builder.WithPredicates(predicate.Or(gone(), unpaused(), wake.Relabelled()))).
 		Watches(&v1alpha1.MachineDeletionHook{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(r.extensionChanges())).
+		Watches(&clusterv1.Cluster{}, telemetry.OnceGone(forgetCluster)).
 		WatchesMetadata(namespace, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(wake.Relabelled())).
 		WithOptions(opts).
 		Complete(telemetry.Counted("machinehook", r))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -17,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -46,6 +48,9 @@ func (s seen) Get(ctx context.Context, key client.ObjectKey, obj client.Object, 
 func (w *world) run(filter string) (looked chan struct{}) {
 	w.Helper()
 	looked = make(chan struct{}, 1)
+	registry := metrics.Registry // It takes each metric once.
+	metrics.Registry = prometheus.NewRegistry()
+	w.Cleanup(func() { metrics.Registry = registry })
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{Scheme: w.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	w.Must(err)
 	r := &machinehook.Reconciler{

@@ -48,7 +48,7 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
 		return v, nil
 	}
-	v.Reason = fivespotv1.WaitingForLoadBalancersReason
+	v.Reason = fivespotv1.AskingReason
 	balancers, err := balancersOf(ctx, s.Reader, d.Cluster())
 	if err != nil {
 		return v, err
@@ -74,9 +74,9 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 
 // wait has a Machine wait for one load balancer, and says for what, or why not.
 func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.Departing, now time.Time) (note string) {
-	phase, says, serves := expv1.PhasePending, "not asked yet", false
+	phase, says, serves, known := expv1.PhasePending, "not asked yet", false, false
 	if p := outOf(a, lb); p != nil {
-		phase, says = p.Phase, cmp.Or(p.Message, says)
+		phase, says, known = p.Phase, cmp.Or(p.Message, says), p.Message != ""
 		serves = slices.ContainsFunc(p.Members, func(m expv1.MembershipStatus) bool { return m.State == string(balancer.Draining) || m.Message != "" })
 	}
 	name := "load balancer " + lb.Name
@@ -89,15 +89,20 @@ func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d
 	case phase == expv1.PhaseDetached:
 		return ""
 	case phase == expv1.PhaseUnknown && lb.Spec.FailurePolicy == fivespotv1.FailurePolicyIgnore && !serves:
+		v.Failed = true
 		return fmt.Sprintf("%s failed and is ignored: %s", name, says)
 	case !now.Before(until):
+		v.Missed, v.Reason = true, fivespotv1.WaitingForLoadBalancersReason
 		return fmt.Sprintf("%s missed %s: %s", name, limit, says)
 	}
 	v.Holds = true
+	if known {
+		v.Reason = fivespotv1.WaitingForLoadBalancersReason
+	}
 	if v.Again.IsZero() || until.Before(v.Again) {
 		v.Again = until
 	}
-	return name + ": " + says
+	return fmt.Sprintf("%s: %s (until %s at the latest)", name, says, until.UTC().Format(time.RFC3339))
 }
 
 // outOf is how far the Node has come, nil before anybody has asked for it to be out.

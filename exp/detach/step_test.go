@@ -38,11 +38,13 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		grace      time.Duration
 		change     func(*expv1.LoadBalancer, *clusterv1.Machine)
 		holds      bool
-		note       string
+		// asking says that nobody has answered, and missed and failed why nobody is waited for.
+		asking, missed, failed bool
+		note                   string
 	}{
-		"NotAsked":  {reason: "Nobody has seen yet that it leaves.", holds: true, note: "load balancer edge: not asked yet"},
-		"Attaching": {reason: "What was before does not count.", attachment: attaching, holds: true, note: "load balancer edge: not asked yet"},
-		"Pending":   {reason: "Its places are being looked for.", attachment: progress(expv1.PhasePending, ""), holds: true, note: "load balancer edge: not asked yet"},
+		"NotAsked":  {reason: "Nobody has seen yet that it leaves.", holds: true, asking: true, note: "load balancer edge: not asked yet"},
+		"Attaching": {reason: "What was before does not count.", attachment: attaching, holds: true, asking: true, note: "load balancer edge: not asked yet"},
+		"Pending":   {reason: "Its places are being looked for.", attachment: progress(expv1.PhasePending, ""), holds: true, asking: true, note: "load balancer edge: not asked yet"},
 		"Draining":  {reason: "Connections are not cut.", attachment: progress(expv1.PhaseDraining, "web/ws-1 has 3 connections"), holds: true, note: "load balancer edge: web/ws-1 has 3 connections"},
 		"Held":      {reason: "Somebody else is to come first.", attachment: progress(expv1.PhaseHeld, "web/ws-1 stays: only 0"), holds: true, note: "load balancer edge: web/ws-1 stays: only 0"},
 		"Detached":  {reason: "It is out.", attachment: progress(expv1.PhaseDetached, "")},
@@ -52,7 +54,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			change: func(lb *expv1.LoadBalancer, _ *clusterv1.Machine) {
 				lb.Spec.FailurePolicy = v1alpha1.FailurePolicyIgnore
 			},
-			note: "load balancer edge failed and is ignored: connection refused",
+			failed: true, note: "load balancer edge failed and is ignored: connection refused",
 		},
 		"IgnoredInPart": {
 			reason: "Connections that are known of are not cut.", attachment: half, holds: true,
@@ -64,11 +66,11 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		"Gone": {reason: "Nobody sends connections to a Node that is gone.", attachment: gone},
 		"Late": {
 			reason: "An owner waits for the machine.", attachment: progress(expv1.PhaseDraining, "web/ws-1 has 3 connections"), after: 300 * time.Second,
-			note: "load balancer edge missed its deadline, spec.deadlineSeconds 300: web/ws-1 has 3 connections",
+			missed: true, note: "load balancer edge missed its deadline, spec.deadlineSeconds 300: web/ws-1 has 3 connections",
 		},
 		"HalfIsOver": {
 			reason: "The drain needs time, too.", attachment: progress(expv1.PhaseDraining, "web/ws-1 has 3 connections"), after: 50 * time.Second, grace: 100 * time.Second,
-			note: "load balancer edge missed 50s, half of the machine's gracefulShutdownTimeout: web/ws-1 has 3 connections",
+			missed: true, note: "load balancer edge missed 50s, half of the machine's gracefulShutdownTimeout: web/ws-1 has 3 connections",
 		},
 		"ControlPlane": {
 			reason: "Those stay.",
@@ -78,7 +80,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		},
 		"ControlPlaneNode": {reason: "Only its Node says so, and nobody takes that out.", attachment: master},
 		"ControlPlaneToo": {
-			reason: "Somebody asks for them.", holds: true, note: "load balancer edge: not asked yet",
+			reason: "Somebody asks for them.", holds: true, asking: true, note: "load balancer edge: not asked yet",
 			change: func(lb *expv1.LoadBalancer, m *clusterv1.Machine) {
 				lb.Spec.ControlPlane, m.Labels = true, map[string]string{clusterv1.MachineControlPlaneLabel: ""}
 			},
@@ -103,12 +105,22 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 					w.must(w.Status().Update(w.Context(), tc.attachment))
 				}
 				began := w.clock.Now()
-				want := leaving.Verdict{Holds: tc.holds, Reason: "WaitingForLoadBalancers", Note: tc.note}
+				want := leaving.Verdict{Holds: tc.holds, Missed: tc.missed, Failed: tc.failed, Note: tc.note}
 				if tc.holds {
-					want.Again = began.Add(300 * time.Second)
+					want.Reason, want.Again = v1alpha1.WaitingForLoadBalancersReason, began.Add(300*time.Second)
+					want.Note += " (until " + want.Again.UTC().Format(time.RFC3339) + " at the latest)"
+				}
+				if tc.missed {
+					want.Reason = v1alpha1.WaitingForLoadBalancersReason
+				}
+				if tc.asking {
+					want.Reason = v1alpha1.AskingReason
 				}
 				step := detach.Step{Reader: w}
 				got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: began, Grace: tc.grace}, began.Add(tc.after))
+				if !got.Holds && !got.Missed {
+					got.Reason = "" // It means nothing.
+				}
 				if diff := cmp.Diff(want, got); err != nil || diff != "" {
 					t.Errorf("%s: error %v, -want, +got:\n%s", tc.reason, err, diff)
 				}

@@ -65,7 +65,7 @@ func metricsPage(root string) (string, error) {
 // Registered collectors would have to be made first, with an API server.
 func managerMetrics(root string) ([]metric, error) {
 	var found []metric
-	for _, dir := range []string{"controllers", "internal"} {
+	for _, dir := range []string{"controllers", "exp", "internal"} {
 		paths, err := filepath.Glob(filepath.Join(root, dir, "*", "metrics.go"))
 		if err != nil {
 			return nil, err

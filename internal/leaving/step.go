@@ -44,9 +44,12 @@ type Verdict struct {
 	Holds bool
 	// Again is when time alone changes the Verdict; zero is never.
 	Again time.Time
-	// Reason is that of the condition ReadyToLeave while the step holds the Machine, and means
-	// nothing if it does not.
+	// Reason is that of the condition ReadyToLeave while the step holds the Machine, and that for
+	// which it did where Missed is set; it means nothing otherwise.
 	Reason string
+	// Missed says that the step was not done when its deadline passed, and Failed that it failed
+	// and people have chosen not to wait for it then.
+	Missed, Failed bool
 	// Note says what the step waits for, or why it was not waited for; empty if neither.
 	Note string
 }

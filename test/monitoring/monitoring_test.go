@@ -45,6 +45,8 @@ var faults = map[string]string{
 	"FivespotRecordsRejected":               `fivespot_records_rejected_total{reason="node_ref"} 40 3600000`,
 	"FivespotOrphanMachines":                `fivespot_orphan_machines{namespace="farm",cluster="prod"} 3`,
 	"FivespotAuditWriteErrors":              `fivespot_audit_write_errors_total 240`,
+	"FivespotLoadBalancerSilent":            "fivespot_load_balancers_silent{namespace=\"farm\",cluster=\"prod\"} 1\nfivespot_detaching_nodes{namespace=\"farm\",cluster=\"prod\",phase=\"Unknown\"} 2",
+	"FivespotDeadlinesMissed":               `fivespot_deadlines_missed_total{namespace="farm",cluster="prod",reason="WaitingForLoadBalancers"} 40 3600000`,
 	"FivespotNotRunning":                    ``,
 	"FivespotControllerFails":               `fivespot_reconcile_failures_total{controller="reclaim"} 240`,
 	"FivespotRuntimeExtensionNotRegistered": `fivespot_runtime_extension{state="Refused"} 1`,

@@ -86,7 +86,9 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	q := leaving.Question{Machine: d.Machine.UID, Step: laneOf(d.Cluster()), Phase: string(d.Phase)}
 	p := s.Desk.Look(q, 0)
 	v, due := judge(p, s.deadline(), d.Began, now)
-	v.Reason = v1alpha1.StoppingPodsReason
+	if v.Reason = v1alpha1.StoppingPodsReason; v.Holds && p.Answered.IsZero() {
+		v.Reason = v1alpha1.AskingReason
+	}
 	if due {
 		s.Desk.Ask(ctx, client.ObjectKeyFromObject(d.Machine), q, 0, func(ctx context.Context) leaving.Answer { return s.look(ctx, d) })
 	}
@@ -120,7 +122,7 @@ func judge(p leaving.Progress, has time.Duration, began, now time.Time) (v leavi
 	}
 	until := p.Until(has, callTimeout, began, now)
 	if !now.Before(until) {
-		return leaving.Verdict{Note: fmt.Sprintf("pods were not stopped within %s: %s", has, says)}, false
+		return leaving.Verdict{Missed: true, Note: fmt.Sprintf("pods were not stopped within %s: %s", has, says)}, false
 	}
 	v = leaving.Verdict{Holds: true, Again: until}
 	if !p.Answered.IsZero() {

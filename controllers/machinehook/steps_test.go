@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinehook_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
+)
+
+// balancers is a step that says what the test says before the drain, and lets go after it.
+type balancers struct{ says leaving.Verdict }
+
+func (*balancers) Concerns(context.Context, *clusterv1.Machine) (bool, error) { return true, nil }
+func (*balancers) Forget(types.UID)                                           {}
+func (b *balancers) Look(_ context.Context, d leaving.Departing, _ time.Time) (leaving.Verdict, error) {
+	if d.Phase != hooksv1.BeforeDrain {
+		return leaving.Verdict{}, nil
+	}
+	return b.says, nil
+}
+
+// TestWhatAStepWaitsForIsTold has an Event name the cause, and not that nobody knows it yet; and one
+// Warning of what was not waited for, also if it is looked at again.
+func TestWhatAStepWaitsForIsTold(t *testing.T) {
+	const waits = v1alpha1.WaitingForLoadBalancersReason
+	asking := leaving.Verdict{Holds: true, Reason: v1alpha1.AskingReason, Note: "load balancer edge: not asked yet"}
+	busy := leaving.Verdict{Holds: true, Reason: waits, Note: "load balancer edge: 3 connections"}
+	fewer := leaving.Verdict{Holds: true, Reason: waits, Note: "load balancer edge: 2 connections"}
+	for name, tc := range map[string]struct {
+		says   []leaving.Verdict
+		want   []string
+		missed float64
+	}{
+		"Done":    {[]leaving.Verdict{asking, busy, fewer, {}}, []string{"Normal WaitingForLoadBalancers load balancer edge: 3 connections"}, 0},
+		"AtOnce":  {[]leaving.Verdict{asking, {}}, nil, 0},
+		"Missed":  {[]leaving.Verdict{busy, {Missed: true, Reason: waits, Note: "load balancer edge missed"}}, []string{"Normal WaitingForLoadBalancers load balancer edge: 3 connections", "Warning NotWaitedFor load balancer edge missed"}, 1},
+		"Ignored": {[]leaving.Verdict{asking, {Failed: true, Note: "load balancer edge failed and is ignored"}}, []string{"Warning NotWaitedFor load balancer edge failed and is ignored"}, 0},
+		"Left":    {[]leaving.Verdict{{Note: "lab/a is left alone"}}, []string{"Normal ExtensionsDone lab/a is left alone"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := testutil.CollectAndCount(machinehook.DeadlinesMissed)
+			w, step := newWorld(t), &balancers{}
+			w.leave()
+			w.restart()
+			w.r.Steps = leaving.Steps{step}
+			for _, step.says = range tc.says {
+				w.settle()
+				if asking := w.waits(); step.says == tc.says[0] && step.says.Reason == v1alpha1.AskingReason && asking != "False Asking: load balancer edge: not asked yet" {
+					t.Errorf("the condition says %q", asking)
+				}
+			}
+			w.settle()
+			if w.held() != "pre-terminate" {
+				t.Errorf("held by %q", w.held())
+			}
+			close(w.recorder.Events)
+			var told []string
+			for e := range w.recorder.Events {
+				told = append(told, e)
+			}
+			if diff := cmp.Diff(tc.want, told); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+			counted := machinehook.DeadlinesMissed.WithLabelValues(w.machine.Namespace, w.machine.Spec.ClusterName, waits)
+			if got := testutil.ToFloat64(counted); got != tc.missed {
+				t.Errorf("counted as %v, want %v", got, tc.missed)
+			}
+			machinehook.ForgetCluster(types.NamespacedName{Namespace: w.machine.Namespace, Name: w.machine.Spec.ClusterName})
+			if n := testutil.CollectAndCount(machinehook.DeadlinesMissed); n != before {
+				t.Errorf("%d series are left of a Cluster that is gone", n)
+			}
+		})
+	}
+}
