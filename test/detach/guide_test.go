@@ -12,6 +12,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
@@ -27,13 +28,14 @@ func TestTheCommandsOfTheGuide(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(system.Repository(), "docs", "load-balancers.md"))
 	s.must(err)
 	blocks := block.FindAllStringSubmatch(string(page), -1)
-	if len(blocks) != 2 {
-		t.Fatalf("the guide has %d blocks of commands, want one that looks and one that turns it off", len(blocks))
+	if len(blocks) != 3 {
+		t.Fatalf("the guide has %d blocks of commands, want one that looks, one that waits, and one that turns it off", len(blocks))
 	}
-	home := t.TempDir()
+	home, node := t.TempDir(), s.Node(s.machines[0])
+	names := strings.NewReplacer(" -A", " -n "+s.Namespace, " -n farm", " -n "+s.Namespace, "batch.worker-7", detach.AttachmentName(s.Namespace, node.Name))
 	run := func(commands string) string {
 		t.Helper()
-		commands = strings.ReplaceAll(commands, " -A", " -n "+s.Namespace) // Other tests have theirs.
+		commands = names.Replace(commands) // Other tests have theirs.
 		cmd := exec.CommandContext(s.step(), "bash", "-euo", "pipefail", "-c", commands)
 		cmd.Env = append(shared.Management.Environ(home), "PATH="+plane.DefaultBin()+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
@@ -42,7 +44,6 @@ func TestTheCommandsOfTheGuide(t *testing.T) {
 		}
 		return string(out)
 	}
-	node := s.Node(s.machines[0])
 	before := node.DeepCopy()
 	node.Spec.Unschedulable = true
 	s.must(s.Workload.Patch(s.step(), node, client.MergeFrom(before), client.FieldOwner("kubectl-cordon")))
@@ -50,7 +51,10 @@ func TestTheCommandsOfTheGuide(t *testing.T) {
 	if out := run(blocks[0][1]); !strings.Contains(out, node.Name) || !strings.Contains(out, "Cordoned") {
 		t.Errorf("it does not show that and why Node %s is out:\n%s", node.Name, out)
 	}
-	if out := run(blocks[1][1]); strings.Contains(out, "box-0") {
+	if out := run(blocks[1][1]); strings.Count(out, "condition met") != 2 {
+		t.Errorf("it does not wait until Node %s is out:\n%s", node.Name, out)
+	}
+	if out := run(blocks[2][1]); strings.Contains(out, "box-0") {
 		t.Errorf("something is still taken:\n%s", out)
 	}
 	s.wantState("box-0", "ready")
