@@ -262,17 +262,17 @@ func (s *scope) mirrored() metav1.Condition {
 		c.Reason, c.Message = clusterv1.MachineDeletingReason, left
 		return c
 	}
-	source := conditions.Get(m, clusterv1.ReadyCondition)
-	if deleting := conditions.Get(m, clusterv1.MachineDeletingCondition); deleting != nil && deleting.Status == metav1.ConditionTrue {
-		c.Reason, c.Message = deleting.Reason, deleting.Message
-		ours := conditions.Get(m, v1alpha1.ReadyToLeaveCondition)
-		atHook := c.Reason == clusterv1.MachineDeletingWaitingForPreDrainHookReason || c.Reason == clusterv1.MachineDeletingWaitingForPreTerminateHookReason
-		if atHook && ours != nil && ours.Status == metav1.ConditionFalse {
-			c.Message = ours.Message
-		}
+	source, deleting := conditions.Get(m, clusterv1.ReadyCondition), conditions.Get(m, clusterv1.MachineDeletingCondition)
+	if deleting != nil && deleting.Status != metav1.ConditionTrue {
+		deleting = nil
+	}
+	if ours := conditions.Get(m, v1alpha1.ReadyToLeaveCondition); !m.DeletionTimestamp.IsZero() && ours != nil && ours.Status == metav1.ConditionFalse && atHook(deleting) {
+		c.Reason, c.Message = ours.Reason, ours.Message
 		return c
 	}
 	switch {
+	case deleting != nil:
+		c.Reason, c.Message = deleting.Reason, deleting.Message
 	case !m.DeletionTimestamp.IsZero():
 		c.Reason, c.Message = clusterv1.MachineDeletingReason, "Cluster API has not reported on the deletion yet"
 	case source == nil:
@@ -284,6 +284,11 @@ func (s *scope) mirrored() metav1.Condition {
 		c.Status, c.Reason, c.Message = source.Status, source.Reason, source.Message
 	}
 	return c
+}
+
+// atHook reports whether Cluster API waits for a deletion hook, or has said nothing yet.
+func atHook(deleting *metav1.Condition) bool {
+	return deleting == nil || deleting.Reason == clusterv1.MachineDeletingWaitingForPreDrainHookReason || deleting.Reason == clusterv1.MachineDeletingWaitingForPreTerminateHookReason
 }
 
 func (s *scope) referencesValid() metav1.Condition {

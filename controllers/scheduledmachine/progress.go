@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -27,7 +28,14 @@ func (s *scope) mayWait(now time.Time) bool {
 	}
 	since := children.LeavingSince(m, s.scheduled, now)
 	overdue := !since.IsZero() && !now.Before(since.Add(children.GraceOf(s.scheduled)))
-	return !overdue && onlyProgress(s.before, s.scheduled)
+	return !overdue && !s.firstWord() && onlyProgress(s.before, s.scheduled)
+}
+
+// firstWord reports whether it is known now for whom a departure waits, of which nobody knew
+// anything.
+func (s *scope) firstWord() bool {
+	now := conditions.Get(s.scheduled, v1alpha1.MachineReadyCondition)
+	return conditions.GetReason(s.before, v1alpha1.MachineReadyCondition) == clusterv1.MachineDeletingReason && now.Reason == v1alpha1.WaitingForLoadBalancersReason
 }
 
 // onlyProgress reports whether all that is new is how far a machine has come on a way

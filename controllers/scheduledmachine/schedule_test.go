@@ -160,6 +160,13 @@ func TestWhatHoldsADepartureIsShown(t *testing.T) {
 	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
 	w.settle()
 	m, _ := w.machine()
+	const busy = "load balancer edge: web/ws-1 has 9 connections"
+	w.report(m, v1alpha1.ReadyToLeaveCondition, metav1.ConditionFalse, v1alpha1.WaitingForLoadBalancersReason, busy)
+	w.settle()
+	if got := conditions.Get(w.sm, v1alpha1.MachineReadyCondition); got.Message != busy || got.Reason != v1alpha1.WaitingForLoadBalancersReason {
+		t.Errorf("before Cluster API has said anything it says %s: %s", got.Reason, got.Message)
+	}
+	m, _ = w.machine()
 	w.report(m, clusterv1.MachineDeletingCondition, metav1.ConditionTrue, clusterv1.MachineDeletingWaitingForPreDrainHookReason, "Waiting for pre-drain hooks to succeed")
 	w.settle()
 	for _, tc := range []struct {

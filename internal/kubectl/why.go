@@ -298,6 +298,9 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		}
 		return e.set(stateJoining, "its window is open, and it is joining the cluster", have)
 	case v1alpha1.PhaseShuttingDown:
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MachineReadyCondition); c != nil && c.Reason == v1alpha1.WaitingForLoadBalancersReason {
+			e.Do = append(e.Do, `wait; to let it go sooner, see "To let a machine go sooner" in docs/load-balancers.md`)
+		}
 		return e.set(stateLeaving, "it is leaving; running work may finish within its budget", "to have it at once: "+e.command("give-back"))
 	case v1alpha1.PhaseInactive:
 		return e.set(stateWaiting, "its window is closed, and it is not in the cluster", "to keep it when the window opens: "+e.command("give-back"))
