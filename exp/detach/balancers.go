@@ -213,18 +213,22 @@ func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
 		}
 	}
 	p := progressOf(a, lb.Name)
-	s.asked = current(p, lb, a)
-	if s.out && s.asked {
-		for _, m := range p.Members {
-			if !slices.ContainsFunc(a.Spec.Memberships, m.Same) {
-				s.add(m.Membership, false)
-			}
-		}
+	if s.asked = current(p, lb, a); s.out && s.asked {
+		s.addFound(p.Members)
 	}
 	if !s.out && len(s.members) == 0 && p == nil {
 		return nil
 	}
 	return s
+}
+
+// addFound adds places that were found, and are not taken.
+func (s *seat) addFound(members []expv1.MembershipStatus) {
+	for _, m := range members {
+		if !slices.ContainsFunc(s.attachment.Spec.Memberships, m.Same) {
+			s.add(m.Membership, false)
+		}
+	}
 }
 
 // leaves reports whether the machine goes: it gets no new connections any more, also of a load

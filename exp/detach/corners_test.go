@@ -27,11 +27,11 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// verdict is what the step says of a Machine that began to leave a second ago.
-func (w *world) verdict(name string) leaving.Verdict {
+// verdict is what the step says of the first Machine, which began to leave a second ago.
+func (w *world) verdict() leaving.Verdict {
 	w.Helper()
 	v, err := detach.Step{Reader: w}.Look(w.Context(), leaving.Departing{
-		Machine: w.machine(name), Node: name, Phase: hooksv1.BeforeDrain, Began: w.clock.Now().Add(-time.Second),
+		Machine: w.machine("ws-1"), Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: w.clock.Now().Add(-time.Second),
 	}, w.clock.Now())
 	w.must(err)
 	return v
@@ -64,12 +64,12 @@ func TestNobodyWaitsForANodeThatIsGone(t *testing.T) {
 				w.drive(instances{w.edge, lasts})
 				w.leave("ws-1", v1alpha1.WindowClosed)
 				w.settle()
-				if v := w.verdict("ws-1"); v.Holds {
+				if v := w.verdict(); v.Holds {
 					t.Fatalf("it is out: %+v", v)
 				}
 				w.must(w.Delete(w.Context(), w.node("ws-1")))
 				w.settle()
-				if v := w.verdict("ws-1"); v.Holds {
+				if v := w.verdict(); v.Holds {
 					t.Errorf("it was out, its Node is gone, and it waits: %s", v.Note)
 				}
 			})
@@ -182,7 +182,7 @@ func TestWhoComesBackIsWaitedForAnew(t *testing.T) {
 		})
 		w.leave("ws-1", v1alpha1.WindowClosed)
 		w.turns(5)
-		if v := w.verdict("ws-1"); !v.Holds || !strings.Contains(v.Note, "may have connections until") {
+		if v := w.verdict(); !v.Holds || !strings.Contains(v.Note, "may have connections until") {
 			t.Fatalf("it is let go at once: %+v", v)
 		}
 		w.clock.SetTime(w.clock.Now().Add(119 * time.Second))
@@ -191,7 +191,7 @@ func TestWhoComesBackIsWaitedForAnew(t *testing.T) {
 		if !w.edge.servers["ws-1"].drains {
 			t.Fatal("it is not taken out again")
 		}
-		if v := w.verdict("ws-1"); !v.Holds {
+		if v := w.verdict(); !v.Holds {
 			t.Errorf("it was taken out 3 s ago, and goes: %+v", v)
 		}
 	})
@@ -245,7 +245,7 @@ func TestWhoIsIgnored(t *testing.T) {
 			w.drive(throttled{w.edge})
 			w.leave("ws-1", v1alpha1.WindowClosed)
 			w.turns(3)
-			if v := w.verdict("ws-1"); !v.Holds {
+			if v := w.verdict(); !v.Holds {
 				t.Errorf("it goes although nobody was told: %+v", v)
 			}
 		})
@@ -256,7 +256,7 @@ func TestWhoIsIgnored(t *testing.T) {
 			w.edge.half, w.edge.servers["ws-1"].connections = true, 30
 			w.leave("ws-1", v1alpha1.WindowClosed)
 			w.turns(5)
-			if v := w.verdict("ws-1"); !v.Holds {
+			if v := w.verdict(); !v.Holds {
 				t.Errorf("the process that answers says 30 connections, and it goes: %+v", v)
 			}
 		})
@@ -267,7 +267,7 @@ func TestWhoIsIgnored(t *testing.T) {
 			w.edge.half, w.edge.servers["ws-2"].blocked = true, true
 			w.leave("ws-1", v1alpha1.WindowClosed)
 			w.turns(5)
-			if v := w.verdict("ws-1"); !v.Holds {
+			if v := w.verdict(); !v.Holds {
 				t.Errorf("it is the last member, serves, and goes: drains %v, %+v", w.edge.servers["ws-1"].drains, v)
 			}
 		})
@@ -304,7 +304,7 @@ func TestWhoIsInMaintenanceHasConnections(t *testing.T) {
 		w.edge.servers["ws-1"].blocked, w.edge.servers["ws-1"].connections = true, 5
 		w.leave("ws-1", v1alpha1.WindowClosed)
 		w.turns(4)
-		if v := w.verdict("ws-1"); !v.Holds {
+		if v := w.verdict(); !v.Holds {
 			t.Errorf("docs: until it is a member without connections; it has 5, and goes: %+v", v)
 		}
 	})
@@ -366,7 +366,7 @@ type services struct {
 	err error
 }
 
-func (d services) Discover(_ context.Context, node balancer.Node) (found []balancer.Membership, err error) {
+func (d services) Discover(context.Context, balancer.Node) (found []balancer.Membership, err error) {
 	for i := range 10 {
 		group := fmt.Sprintf("arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/k8s-team-service%02d-0123456789/0123456789abcdef", i)
 		if d.err != nil {

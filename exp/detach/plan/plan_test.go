@@ -94,8 +94,11 @@ func TestWhatIsDoneAboutANode(t *testing.T) {
 		"GoneOwned":   {"Its kubelet may make it anew.", plan.Node{Known: true, Owned: true}, at(plan.Record{UID: "n1", Trigger: plan.Cordoned, Places: 1}), false, plan.Decision{Write: true, Trigger: plan.Gone}},
 		"GoneLeaves":  {"Whoever waits is told.", plan.Node{Known: true, Owned: true, Machine: plan.Leaves}, plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Gone}},
 		"GoneNoOwner": {"What waited for its Machine is forgotten.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 2, Lasting: 1}), false, plan.Decision{Write: true, Trigger: plan.Gone, Forget: true}},
-		"Another": {"It has the name alone in common.", with(func(n *plan.Node) { n.UID, n.ProviderID = "n2", "i-2" }),
-			at(plan.Record{UID: "n1", ProviderID: "i-1", Trigger: plan.Gone, Places: 2, Lasting: 1}), false, plan.Decision{Write: true, Forget: true}},
+		"Another": {
+			"It has the name alone in common.", with(func(n *plan.Node) { n.UID, n.ProviderID = "n2", "i-2" }),
+			at(plan.Record{UID: "n1", ProviderID: "i-1", Trigger: plan.Gone, Places: 2, Lasting: 1}), false,
+			plan.Decision{Write: true, Forget: true},
+		},
 		"OwnerUnseen": {"Its Machine says who it is.", plan.Node{Identity: "192.0.2.1", Machine: plan.LeavesAtOnce}, plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Emergency}},
 		"OwnerGone":   {"Its place may be taken yet.", plan.Node{Known: true, Owned: true, Identity: "192.0.2.1", Machine: plan.LeavesAtOnce}, plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Emergency}},
 		"OwnerTold":   {"Once.", plan.Node{Identity: "192.0.2.1", Machine: plan.LeavesAtOnce}, at(plan.Record{Trigger: plan.Emergency}), false, plan.Decision{Trigger: plan.Emergency}},

@@ -45,6 +45,7 @@ func (a *asked) Discover(context.Context, balancer.Node) ([]balancer.Membership,
 	a.times.Add(1)
 	return nil, nil
 }
+
 func (*asked) Status(context.Context, []balancer.Membership) ([]balancer.Status, error) {
 	return nil, nil
 }
