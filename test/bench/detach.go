@@ -144,18 +144,24 @@ func (r *reclaimBench) targeted(ctx context.Context, server *awselb.Server, grou
 		if err := r.lab.Management.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return err
 		}
-		for _, a := range list.Items {
-			for _, p := range a.Status.LoadBalancers {
-				if p.Phase != expv1.PhaseDetached {
-					return fmt.Errorf("%s is %s", a.Name, p.Phase)
-				}
-			}
-		}
 		if want > 0 && len(list.Items) > 0 {
 			return fmt.Errorf("%d Nodes have places to come", len(list.Items))
 		}
-		return nil
+		return allOut(list)
 	})
+}
+
+// allOut returns an error if a Node is not out yet.
+func allOut(list *expv1.NodeAttachmentList) error {
+	for i := range list.Items {
+		a := &list.Items[i]
+		for _, p := range a.Status.LoadBalancers {
+			if p.Phase != expv1.PhaseDetached {
+				return fmt.Errorf("%s is %s", a.Name, p.Phase)
+			}
+		}
+	}
+	return nil
 }
 
 // behindSilence measures owners with and without a load balancer that does not answer, in

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )

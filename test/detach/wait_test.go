@@ -16,6 +16,7 @@ import (
 
 // TestAMachineThatWaitsIsLetGoByAPerson does what docs/load-balancers.md says, while the machine waits.
 func TestAMachineThatWaitsIsLetGoByAPerson(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*expv1.LoadBalancer){
 		"Ignore": func(lb *expv1.LoadBalancer) { lb.Spec.FailurePolicy = v1alpha1.FailurePolicyIgnore },
 		"Sooner": func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 30 },
