@@ -3,6 +3,10 @@
 package detach
 
 import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,6 +52,7 @@ func TestTheCommandsOfTheGuide(t *testing.T) {
 	node.Spec.Unschedulable = true
 	s.must(s.Workload.Patch(s.step(), node, client.MergeFrom(before), client.FieldOwner("kubectl-cordon")))
 	s.wantState("box-0", "drain")
+	s.wantMetrics("fivespot_load_balancers_silent", "fivespot_detaching_nodes")
 	if out := run(blocks[0][1]); !strings.Contains(out, node.Name) || !strings.Contains(out, "Cordoned") {
 		t.Errorf("it does not show that and why Node %s is out:\n%s", node.Name, out)
 	}
@@ -58,4 +63,30 @@ func TestTheCommandsOfTheGuide(t *testing.T) {
 		t.Errorf("something is still taken:\n%s", out)
 	}
 	s.wantState("box-0", "ready")
+}
+
+// wantMetrics waits until the manager serves these of the Cluster.
+func (f *farm) wantMetrics(names ...string) {
+	f.Helper()
+	f.until(func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+shared.Manager.Flag("diagnostics-address")+"/metrics", nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if series := fmt.Sprintf("%s{cluster=%q,namespace=%q", name, f.lab.Key.Name, f.Namespace); !strings.Contains(string(text), series) {
+				return fmt.Errorf("nothing begins with %s", series)
+			}
+		}
+		return nil
+	})
 }
