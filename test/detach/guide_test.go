@@ -32,8 +32,8 @@ func TestTheCommandsOfTheGuide(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(system.Repository(), "docs", "load-balancers.md"))
 	s.must(err)
 	blocks := block.FindAllStringSubmatch(string(page), -1)
-	if len(blocks) != 3 {
-		t.Fatalf("the guide has %d blocks of commands, want one that looks, one that waits, and one that turns it off", len(blocks))
+	if len(blocks) != 4 {
+		t.Fatalf("the guide has %d blocks of commands, want one that looks, one that waits, one that looks at rolls, and one that turns it off", len(blocks))
 	}
 	home, node := t.TempDir(), s.Node(s.machines[0])
 	names := strings.NewReplacer(" -A", " -n "+s.Namespace, " -n farm", " -n "+s.Namespace, "batch.worker-7", detach.AttachmentName(s.Namespace, node.Name))
@@ -59,9 +59,11 @@ func TestTheCommandsOfTheGuide(t *testing.T) {
 	if out := run(blocks[1][1]); strings.Count(out, "condition met") != 2 {
 		t.Errorf("it does not wait until Node %s is out:\n%s", node.Name, out)
 	}
-	if out := run(blocks[2][1]); strings.Contains(out, "box-0") {
-		t.Errorf("something is still taken:\n%s", out)
+	if out := run(blocks[2][1]); !strings.Contains(out, "edge") {
+		t.Errorf("it does not show the load balancer:\n%s", out)
 	}
+	run(blocks[3][1])
+	s.wantNoAttachment() // It is cordoned yet.
 	s.wantState("box-0", "ready")
 }
 
