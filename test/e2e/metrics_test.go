@@ -59,7 +59,7 @@ var rare = []string{
 	"fivespot_reconcile_failures_total", "fivespot_unprotected_machines",
 	"fivespot_departures_total", "fivespot_departures_capped_total", "fivespot_departure_oldest_deferred_seconds",
 	"fivespot_wipe_quarantined", "fivespot_kill_switches_waiting",
-	"fivespot_deadlines_missed_total", "fivespot_detaching_nodes", "fivespot_load_balancers_silent",
+	"fivespot_deadlines_missed_total", "fivespot_detaching_nodes", "fivespot_load_balancers_silent", "fivespot_orphan_machines",
 }
 
 // TestMonitoringKnowsTheManagersMetrics holds the samples over which the alerts and the
