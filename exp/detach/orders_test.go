@@ -266,6 +266,7 @@ func (s *story) newBalancer() {
 	lb := s.balancerObject("edge")
 	lb.UID = "edge-2"
 	s.create(lb)
+	s.names(lb, true)
 }
 
 func (s *story) more() []action {
