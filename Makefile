@@ -35,8 +35,9 @@ help: ## Show the targets.
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Generate deepcopy, CRDs, RBAC, webhook manifests, templates and reference docs.
-	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths="./api/...;./exp/api/..."
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths="./api/...;./exp/api/...;./exp/eviction/api/..."
 	$(CONTROLLER_GEN) crd paths="./api/...;./exp/api/..." output:crd:dir=config/crd/bases
+	$(CONTROLLER_GEN) crd paths="./exp/eviction/api/..." output:crd:dir=config/eviction-guard/crd
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=config/rbac
 	$(CONTROLLER_GEN) webhook paths=./internal/webhooks/... output:webhook:dir=config/webhook
 	go run ./hack/reference docs/reference

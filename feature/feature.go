@@ -13,11 +13,15 @@ import (
 // NodeDetach takes a Node out of its load balancers before its pods go.
 const NodeDetach featuregate.Feature = "NodeDetach"
 
+// EvictionGuard has pods that an operator moves leave a Node by its operator's hand.
+const EvictionGuard featuregate.Feature = "EvictionGuard"
+
 // Gates tells what is on. It must not be asked before the flags are read.
 var Gates featuregate.FeatureGate = feature.MutableGates
 
 func init() {
 	runtime.Must(feature.MutableGates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
-		NodeDetach: {Default: false, PreRelease: featuregate.Alpha},
+		NodeDetach:    {Default: false, PreRelease: featuregate.Alpha},
+		EvictionGuard: {Default: false, PreRelease: featuregate.Alpha},
 	}))
 }

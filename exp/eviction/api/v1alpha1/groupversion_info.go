@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1alpha1 answers: what may be written in a workload cluster about pods that an
+// operator must move, and what will be read back? Its types are installed there, by the
+// eviction guard's manifests, and not in the management cluster.
+//
+// +kubebuilder:object:generate=true
+// +groupName=eviction.5spot.finos.org
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of the types in this package.
+var GroupVersion = schema.GroupVersion{Group: "eviction.5spot.finos.org", Version: "v1alpha1"}
+
+// AddToScheme adds the types of this package to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&ReschedulePolicy{}, &ReschedulePolicyList{}, &ClusterReschedulePolicy{}, &ClusterReschedulePolicyList{},
+		&RescheduleRequest{}, &RescheduleRequestList{},
+	)
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}

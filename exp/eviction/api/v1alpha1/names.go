@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+const (
+	// RequestedAnnotation is on a pod whose operator 5-Spot has asked to move it. It says since
+	// when.
+	RequestedAnnotation = "5spot.finos.org/reschedule-requested"
+
+	// GuardedLabel with the value enabled on a Namespace has the eviction guard asked about
+	// evictions of its pods.
+	GuardedLabel = "5spot.finos.org/eviction-guard"
+
+	// TrackingPrefix begins the key of the mark of Couchbase's eviction reschedule hook. The rest
+	// is the namespace and the name of the pod, with a dot between them.
+	TrackingPrefix = "reschedule.hook/"
+)

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// HealthyNode says what becomes of an eviction from a Node that nobody drains.
+//
+// +kubebuilder:validation:Enum=Allow;Relocate;Deny
+type HealthyNode string
+
+const (
+	// HealthyNodeAllow leaves it to the API server's own checks.
+	HealthyNodeAllow HealthyNode = "Allow"
+	// HealthyNodeRelocate asks the operator, as on a Node that is drained.
+	HealthyNodeRelocate HealthyNode = "Relocate"
+	// HealthyNodeDeny refuses it.
+	HealthyNodeDeny HealthyNode = "Deny"
+)
+
+// Fallback says what becomes of a pod that was not moved before its deadline.
+//
+// +kubebuilder:validation:Enum=Allow;Deny;Delete
+type Fallback string
+
+const (
+	// FallbackAllow leaves it to the API server's own checks, disruption budgets among them.
+	FallbackAllow Fallback = "Allow"
+	// FallbackDeny refuses to evict it for as long as its Node is drained.
+	FallbackDeny Fallback = "Deny"
+	// FallbackDelete deletes it, with its own grace period and past disruption budgets.
+	FallbackDelete Fallback = "Delete"
+)
+
+// TrackingType is where the mark of Couchbase's eviction reschedule hook is written.
+//
+// +kubebuilder:validation:Enum=None;Namespace;CouchbaseCluster
+type TrackingType string
+
+const (
+	// TrackingNone writes none.
+	TrackingNone TrackingType = "None"
+	// TrackingNamespace writes it on the pod's Namespace.
+	TrackingNamespace TrackingType = "Namespace"
+	// TrackingCouchbaseCluster writes it on the CouchbaseCluster that the label
+	// couchbase_cluster of the pod names, if that is upgraded in place.
+	TrackingCouchbaseCluster TrackingType = "CouchbaseCluster"
+)
+
+// Request is what is written on a pod so that its operator moves it.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.annotation) != has(self.label)",message="set exactly one of annotation and label"
+type Request struct {
+	// annotation is put on the pod.
+	// +optional
+	Annotation *Annotation `json:"annotation,omitempty"`
+
+	// label is put on the pod.
+	// +optional
+	Label *Label `json:"label,omitempty"`
+}
+
+// Annotation is a key and a value.
+type Annotation struct {
+	// key of the annotation, such as cao.couchbase.com/reschedule.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="must be the key of an annotation, such as cao.couchbase.com/reschedule"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|[.])kubernetes[.]io/|(^|[.])k8s[.]io/')",message="keys of Kubernetes itself ask no operator for anything"
+	Key string `json:"key,omitempty"`
+
+	// value of the annotation.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Value string `json:"value,omitempty"`
+}
+
+// Label is a key and a value.
+type Label struct {
+	// key of the label.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="must be the key of a label, such as example.com/move"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|[.])kubernetes[.]io/|(^|[.])k8s[.]io/')",message="keys of Kubernetes itself ask no operator for anything"
+	Key string `json:"key,omitempty"`
+
+	// value of the label.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')",message="must be the value of a label: letters, digits, '-', '_' and '.', and it begins and ends with a letter or digit"
+	Value string `json:"value,omitempty"`
+}
+
+// ReschedulePolicySpec says which pods an operator moves, how it is asked, and how long it has.
+type ReschedulePolicySpec struct {
+	// podSelector selects the pods, by their labels. It must not be empty.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="must select by at least one label: a policy for every pod would hold those that no operator moves"
+	PodSelector metav1.LabelSelector `json:"podSelector,omitempty,omitzero"`
+
+	// request is how the operator is asked.
+	// +required
+	Request Request `json:"request,omitempty,omitzero"`
+
+	// tracking is where the mark reschedule.hook/NAMESPACE.POD is written while a pod is
+	// waited for, as Couchbase's eviction reschedule hook does. Nothing is decided by it.
+	// +optional
+	// +kubebuilder:default=None
+	Tracking TrackingType `json:"tracking,omitempty"`
+
+	// healthyNode says what becomes of an eviction from a Node that nobody drains.
+	// +optional
+	// +kubebuilder:default=Allow
+	HealthyNode HealthyNode `json:"healthyNode,omitempty"`
+
+	// deadlineSeconds is how long the operator has for a pod, from when it was asked.
+	// +optional
+	// +kubebuilder:default=14400
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	DeadlineSeconds int32 `json:"deadlineSeconds,omitempty"`
+
+	// fallback says what becomes of a pod that was not moved until then.
+	// +optional
+	// +kubebuilder:default=Allow
+	Fallback Fallback `json:"fallback,omitempty"`
+
+	// maxConcurrent is how many pods of the policy the operator is asked to move at the same
+	// time. Zero is no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	MaxConcurrent int32 `json:"maxConcurrent,omitempty"`
+}
+
+// ClusterReschedulePolicySpec is a ReschedulePolicySpec for pods of several namespaces.
+type ClusterReschedulePolicySpec struct {
+	// namespaceSelector selects the namespaces, by their labels. Empty is all.
+	// +optional
+	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector,omitempty,omitzero"`
+
+	ReschedulePolicySpec `json:",inline"`
+}
+
+// ReschedulePolicy says which pods of its namespace an operator moves. Of several that select a
+// pod the first by name counts, and it counts before every ClusterReschedulePolicy.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=reschedulepolicies,scope=Namespaced
+// +kubebuilder:printcolumn:name="Healthy Node",type=string,JSONPath=`.spec.healthyNode`
+// +kubebuilder:printcolumn:name="Deadline",type=integer,JSONPath=`.spec.deadlineSeconds`
+// +kubebuilder:printcolumn:name="Fallback",type=string,JSONPath=`.spec.fallback`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ReschedulePolicy struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// +required
+	Spec ReschedulePolicySpec `json:"spec,omitempty,omitzero"`
+}
+
+// ReschedulePolicyList is a list of ReschedulePolicies.
+//
+// +kubebuilder:object:root=true
+type ReschedulePolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty,omitzero"`
+	Items           []ReschedulePolicy `json:"items"`
+}
+
+// ClusterReschedulePolicy says which pods of several namespaces an operator moves. Of several
+// that select a pod the first by name counts.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=clusterreschedulepolicies,scope=Cluster
+// +kubebuilder:printcolumn:name="Healthy Node",type=string,JSONPath=`.spec.healthyNode`
+// +kubebuilder:printcolumn:name="Deadline",type=integer,JSONPath=`.spec.deadlineSeconds`
+// +kubebuilder:printcolumn:name="Fallback",type=string,JSONPath=`.spec.fallback`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterReschedulePolicy struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// +required
+	Spec ClusterReschedulePolicySpec `json:"spec,omitempty,omitzero"`
+}
+
+// ClusterReschedulePolicyList is a list of ClusterReschedulePolicies.
+//
+// +kubebuilder:object:root=true
+type ClusterReschedulePolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty,omitzero"`
+	Items           []ClusterReschedulePolicy `json:"items"`
+}

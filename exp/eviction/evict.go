@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
+)
+
+// Keep is for how long a pod that was moved is not taken for one that is to be, if nobody says
+// otherwise. A drainer tries again every five to twenty seconds.
+const Keep = 10 * time.Minute
+
+const (
+	// rounds is how often the facts are looked at: once before each write, and twice more for those
+	// that somebody else came first with.
+	rounds = 5
+	// longestRequester is how much of a user's name is kept.
+	longestRequester = 512
+)
+
+// A Writer writes to the workload cluster.
+type Writer interface {
+	// Create creates an object.
+	Create(ctx context.Context, obj client.Object) error
+	// Patch changes exactly this object.
+	Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error
+	// Delete deletes exactly this object. One that is gone is no error.
+	Delete(ctx context.Context, obj client.Object) error
+}
+
+// An Asker says what is said to those who evict pods, and asks operators to move them. It is safe
+// for concurrent use, and several may be at work in one cluster.
+type Asker struct {
+	// Live reads from the API server, past every cache.
+	Live client.Reader
+	// Policies reads policies and namespaces.
+	Policies client.Reader
+	// Write writes.
+	Write Writer
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Taints are the keys of taints of a Node that is drained, beside a cordon.
+	Taints []string
+	// Keep is for how long a pod that was moved is not taken for one that is to be.
+	Keep time.Duration
+}
+
+// A Wanted is the eviction of a pod that somebody wants.
+type Wanted struct {
+	Pod client.ObjectKey
+	// UID is that of the pod that is meant, empty for any of the name.
+	UID types.UID
+	// By is the user who wants it.
+	By string
+	// DryRun has nothing written.
+	DryRun bool
+}
+
+// A Said is what is said to whoever wanted it.
+type Said struct {
+	verdict.Decision
+
+	// Pod is the one of that name, nil if there is none.
+	Pod *corev1.Pod
+	// Policy selects it, nil if none does.
+	Policy *Policy
+	// Warnings are for people.
+	Warnings []string
+}
+
+// Evict says what is said to somebody who wants to evict a pod, once its operator has been asked
+// where that is due. After an error nobody knows; it is safe to ask again.
+func (a *Asker) Evict(ctx context.Context, w Wanted) (Said, error) {
+	var said Said
+	for range rounds {
+		s, err := a.observe(ctx, w)
+		if err != nil {
+			return Said{}, err
+		}
+		said = Said{Decision: verdict.Decide(s.facts(a.Clock.Now(), a.Keep)), Pod: s.pod, Policy: s.policy, Warnings: slices.Concat(said.Warnings, s.warnings)}
+		if w.DryRun {
+			return said, nil
+		}
+		again, warnings, err := a.act(ctx, s, said.Decision)
+		said.Warnings = append(said.Warnings, warnings...)
+		if err != nil || !again {
+			return said, err
+		}
+	}
+	return said, nil // Others are at it: whoever evicts waits.
+}
+
+// scope is all that was read about a pod.
+type scope struct {
+	wanted    Wanted
+	pod       *corev1.Pod
+	policy    *Policy
+	node      verdict.Node
+	request   *evictionv1.RescheduleRequest
+	moved     *evictionv1.RescheduleRequest
+	movedFrom verdict.Node
+	others    int
+	warnings  []string
+}
+
+func (s *scope) facts(now time.Time, keep time.Duration) verdict.Facts {
+	f := verdict.Facts{
+		Now: now, UID: string(s.wanted.UID), Policy: s.policy.facts(), Node: s.node,
+		Request: requestFacts(s.request, s.node), Moved: requestFacts(s.moved, s.movedFrom), Others: s.others, Keep: keep,
+	}
+	if s.pod != nil {
+		f.Pod = podFacts(s.pod, s.policy)
+	}
+	return f
+}
+
+// observe reads what the answer depends on, and nothing else: of most pods that is nothing but the
+// pod.
+func (a *Asker) observe(ctx context.Context, w Wanted) (*scope, error) {
+	s, pod := &scope{wanted: w}, &corev1.Pod{}
+	switch err := a.Live.Get(ctx, w.Pod, pod); {
+	case kinds.NoObject(err):
+		return s, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading pod: %w", err)
+	}
+	s.pod = pod
+	if w.UID != "" && w.UID != pod.UID {
+		return s, nil
+	}
+	policies, invalid, err := PoliciesFor(ctx, a.Policies, pod.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	for _, err := range invalid {
+		s.warnings = append(s.warnings, err.Error())
+	}
+	if s.policy, err = policies.Of(pod, labelsOf(ctx, a.Policies, pod.Namespace)); err != nil || s.policy == nil {
+		return s, err
+	}
+	if p := podFacts(pod, nil); p.Finished || p.Leaving {
+		return s, nil
+	}
+	return s, a.observeSelected(ctx, s)
+}
+
+// observeSelected reads what the answer about a pod depends on that its operator moves.
+func (a *Asker) observeSelected(ctx context.Context, s *scope) error {
+	s.node = a.nodeOf(ctx, s.pod.Spec.NodeName)
+	list := &evictionv1.RescheduleRequestList{}
+	if err := a.Live.List(ctx, list, client.InNamespace(s.pod.Namespace)); err != nil {
+		return fmt.Errorf("listing RescheduleRequests: %w", err)
+	}
+	for i := range list.Items {
+		switch r := &list.Items[i]; {
+		case r.Spec.Pod.UID == s.pod.UID:
+			s.request = r
+		case r.Spec.Pod.Name == s.pod.Name && (s.moved == nil || s.moved.CreationTimestamp.Before(&r.CreationTimestamp)):
+			s.moved = r
+		}
+	}
+	if s.moved != nil && (s.pod.Spec.NodeName == "" || s.node == verdict.Healthy) {
+		s.movedFrom = a.nodeOf(ctx, s.moved.Spec.NodeName)
+	}
+	if s.policy.MaxConcurrent == 0 || s.request == nil || marked(s.pod, s.policy.Request) {
+		return nil
+	}
+	pods := &metav1.PartialObjectMetadataList{}
+	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	if err := a.Live.List(ctx, pods, client.InNamespace(s.policy.namespace), client.MatchingLabelsSelector{Selector: s.policy.pods}); err != nil {
+		return fmt.Errorf("listing pods of %s: %w", s.policy, err)
+	}
+	if s.policy.namespace == "" {
+		list = &evictionv1.RescheduleRequestList{}
+		if err := a.Live.List(ctx, list); err != nil {
+			return fmt.Errorf("listing RescheduleRequests: %w", err)
+		}
+	}
+	s.others = others(pods.Items, list.Items, s.policy, s.request, a.Clock.Now())
+	return nil
+}
+
+// nodeOf is what is known of a Node.
+func (a *Asker) nodeOf(ctx context.Context, name string) verdict.Node {
+	if name == "" {
+		return verdict.Absent
+	}
+	node := &corev1.Node{}
+	switch err := a.Live.Get(ctx, client.ObjectKey{Name: name}, node); {
+	case kinds.NoObject(err):
+		return verdict.Absent
+	case err != nil:
+		ctrl.LoggerFrom(ctx).Error(err, "Reading Node", "Node", name)
+		return verdict.Unknown
+	case Draining(node, a.Taints):
+		return verdict.Draining
+	default:
+		return verdict.Healthy
+	}
+}
+
+// act writes what is decided. again says that the facts are to be looked at once more.
+func (a *Asker) act(ctx context.Context, s *scope, d verdict.Decision) (again bool, warnings []string, err error) {
+	switch d.Step {
+	case verdict.Record:
+		return a.record(ctx, s, d)
+	case verdict.Queue:
+		before := s.request.DeepCopy()
+		s.request.Spec.QueuedTime = metav1.NewTime(a.Clock.Now())
+		return again409(true, a.Write.Patch(ctx, s.request, before))
+	case verdict.Mark:
+		if s.request.Spec.Tracking != nil {
+			if err := a.track(ctx, s.request, true); err != nil {
+				warnings = append(warnings, err.Error())
+			}
+		}
+		before := s.pod.DeepCopy()
+		mark(s.pod, s.policy.Request, a.Clock.Now())
+		again, _, err = again409(false, a.Write.Patch(ctx, s.pod, before))
+		return again, warnings, err
+	case verdict.Delete:
+		return again409(false, a.Write.Delete(ctx, s.pod))
+	case verdict.Forget:
+		if s.moved.Spec.Tracking != nil {
+			if err := a.track(ctx, s.moved, false); err != nil {
+				warnings = append(warnings, err.Error())
+			}
+		}
+	case verdict.None:
+	}
+	return false, warnings, nil
+}
+
+// again409 looks once more where another pod has the name, or the object has changed.
+func again409(next bool, err error) (again bool, warnings []string, _ error) {
+	if apierrors.IsConflict(err) || kinds.NoObject(err) {
+		return true, nil, nil
+	}
+	return next, nil, err
+}
+
+// record writes down that the operator is asked. The name of the request is the UID of the pod: of
+// those who write it at the same time one succeeds, and all go on.
+func (a *Asker) record(ctx context.Context, s *scope, d verdict.Decision) (again bool, warnings []string, err error) {
+	r := &evictionv1.RescheduleRequest{ObjectMeta: metav1.ObjectMeta{Namespace: s.pod.Namespace, Name: string(s.pod.UID)}}
+	r.Spec = evictionv1.RescheduleRequestSpec{
+		Pod: evictionv1.PodReference{Name: s.pod.Name, UID: s.pod.UID}, NodeName: s.pod.Spec.NodeName,
+		Policy: s.policy.PolicyReference, Request: s.policy.Request, Intent: evictionv1.IntentEviction,
+		Requester: clip.To(s.wanted.By, longestRequester),
+	}
+	if d.Relocation {
+		r.Spec.Intent = evictionv1.IntentRelocation
+	}
+	if r.Spec.Tracking, err = a.trackingOf(ctx, s); err != nil {
+		warnings = append(warnings, err.Error())
+	}
+	if err := a.Write.Create(ctx, r); err != nil && !apierrors.IsAlreadyExists(err) {
+		return false, warnings, err
+	}
+	return true, warnings, nil
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+)
+
+// inProgressAnnotation says that somebody moves a pod whose eviction was asked for: the
+// descheduler reads it, and KubeVirt writes it.
+// https://github.com/kubernetes-sigs/descheduler/tree/master/keps/1397-evictions-in-background
+const inProgressAnnotation = "descheduler.alpha.kubernetes.io/eviction-in-progress"
+
+// DrainTaints are the keys of the taints that drainers put on a Node which they do not cordon.
+var DrainTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
+
+// Draining reports whether somebody drains a Node: it is cordoned, or has one of these taints.
+func Draining(node *corev1.Node, taints []string) bool {
+	return node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && slices.Contains(taints, t.Key)
+	})
+}
+
+// podFacts is the border between a pod and the decision. policy may be nil.
+func podFacts(pod *corev1.Pod, policy *Policy) *verdict.Pod {
+	p := &verdict.Pod{
+		UID: string(pod.UID), Created: pod.CreationTimestamp.Time, Bound: pod.Spec.NodeName != "",
+		Pending:  pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "",
+		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		Leaving:  !pod.DeletionTimestamp.IsZero(), MarkedAt: markedAt(pod),
+	}
+	p.Marked = policy != nil && marked(pod, policy.Request)
+	return p
+}
+
+// marked reports whether the operator of a pod has been asked, by whomever.
+func marked(pod client.Object, r evictionv1.Request) bool {
+	if _, underway := pod.GetAnnotations()[inProgressAnnotation]; underway {
+		return true
+	}
+	return bears(pod, r)
+}
+
+// bears reports whether a pod has what a request puts on it.
+func bears(pod client.Object, r evictionv1.Request) bool {
+	var value string
+	var there bool
+	switch {
+	case r.Annotation != nil:
+		value, there = pod.GetAnnotations()[r.Annotation.Key]
+		return there && value == r.Annotation.Value
+	case r.Label != nil:
+		value, there = pod.GetLabels()[r.Label.Key]
+		return there && value == r.Label.Value
+	default:
+		return false
+	}
+}
+
+// markedAt is when we marked a pod, zero if we did not.
+func markedAt(pod client.Object) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, pod.GetAnnotations()[evictionv1.RequestedAnnotation])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// mark has a pod ask its operator. The time is written in the same patch: it says that what was put
+// there is ours, and how long the operator has had.
+func mark(pod client.Object, r evictionv1.Request, now time.Time) {
+	set := func(all map[string]string, key, value string) map[string]string {
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[key] = value
+		return all
+	}
+	if r.Annotation != nil {
+		pod.SetAnnotations(set(pod.GetAnnotations(), r.Annotation.Key, r.Annotation.Value))
+	}
+	if r.Label != nil {
+		pod.SetLabels(set(pod.GetLabels(), r.Label.Key, r.Label.Value))
+	}
+	pod.SetAnnotations(set(pod.GetAnnotations(), evictionv1.RequestedAnnotation, now.UTC().Format(time.RFC3339Nano)))
+}
+
+// unmark takes away what mark has put on a pod. What others have put there, or changed, stays.
+func unmark(pod client.Object, r evictionv1.Request) {
+	if markedAt(pod).IsZero() {
+		return
+	}
+	if bears(pod, r) {
+		if r.Annotation != nil {
+			delete(pod.GetAnnotations(), r.Annotation.Key)
+		}
+		if r.Label != nil {
+			delete(pod.GetLabels(), r.Label.Key)
+		}
+	}
+	delete(pod.GetAnnotations(), evictionv1.RequestedAnnotation)
+}
+
+func requestFacts(r *evictionv1.RescheduleRequest, node verdict.Node) *verdict.Request {
+	if r == nil {
+		return nil
+	}
+	q := &verdict.Request{
+		Since: r.CreationTimestamp.Time, Queued: r.CreationTimestamp.Time, Node: node,
+		Relocation: r.Spec.Intent == evictionv1.IntentRelocation, Withdrawn: r.Spec.Intent == evictionv1.IntentWithdrawn,
+	}
+	if r.Spec.QueuedTime.After(q.Queued) {
+		q.Queued = r.Spec.QueuedTime.Time
+	}
+	return q
+}
+
+// others counts the pods of a policy, but this one, that its operator is moving, or is about to be
+// asked for: those that are marked, and those whose request is Fresh and was written before ours.
+// The API server numbers writes in their order: of two requests that do not see each other's mark
+// yet, one sees that it is second.
+func others(pods []metav1.PartialObjectMetadata, requests []evictionv1.RescheduleRequest, policy *Policy, ours *evictionv1.RescheduleRequest, now time.Time) (n int) {
+	for i := range pods {
+		p := &pods[i]
+		if p.UID == ours.Spec.Pod.UID {
+			continue
+		}
+		theirs := slices.IndexFunc(requests, func(r evictionv1.RescheduleRequest) bool { return r.Spec.Pod.UID == p.UID })
+		if marked(p, policy.Request) {
+			if !overdue(p, requests, theirs, policy, now) {
+				n++
+			}
+			continue
+		}
+		if theirs >= 0 && requests[theirs].Spec.Policy == policy.PolicyReference && requests[theirs].Spec.Intent != evictionv1.IntentWithdrawn &&
+			requestFacts(&requests[theirs], verdict.Unknown).Fresh(now) && before(&requests[theirs], ours) {
+			n++
+		}
+	}
+	return n
+}
+
+// overdue reports whether a pod was not moved in time: it keeps nobody else waiting.
+func overdue(pod client.Object, requests []evictionv1.RescheduleRequest, i int, policy *Policy, now time.Time) bool {
+	since := markedAt(pod)
+	if since.IsZero() && i >= 0 {
+		since = requests[i].CreationTimestamp.Time
+	}
+	return !since.IsZero() && !now.Before(since.Add(policy.deadline()))
+}
+
+// before reports whether one request was written before another.
+func before(a, b *evictionv1.RescheduleRequest) bool {
+	x, errX := strconv.ParseUint(a.ResourceVersion, 10, 64)
+	y, errY := strconv.ParseUint(b.ResourceVersion, 10, 64)
+	if errX != nil || errY != nil {
+		return a.Name < b.Name
+	}
+	return x < y
+}

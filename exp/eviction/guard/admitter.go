@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+)
+
+const (
+	// Path is where the API server asks.
+	Path = "/eviction"
+	// callTimeout bounds one answer. It is less than the webhook's timeoutSeconds, and much less
+	// than what verdict counts on.
+	callTimeout = 4 * time.Second
+	// causeType is that of the cause in an answer, which Cluster API shows.
+	causeType metav1.CauseType = "OperatorMovesPod"
+)
+
+// An admitter answers the API server.
+type admitter struct {
+	asker *eviction.Asker
+	tell  func(eviction.Said)
+}
+
+// what is in the body of an eviction. It is the same in policy/v1 and policy/v1beta1.
+type evicting struct {
+	metav1.ObjectMeta `json:"metadata"`
+
+	DeleteOptions *metav1.DeleteOptions `json:"deleteOptions"`
+}
+
+// Handle implements admission.Handler.
+func (a *admitter) Handle(ctx context.Context, req admission.Request) admission.Response {
+	w, err := wanted(req)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	said, err := a.asker.Evict(ctx, w)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Deciding about eviction", "Pod", w.Pod)
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("eviction guard: %w", err)).WithWarnings(warnings(said, w)...)
+	}
+	if !w.DryRun {
+		a.tell(said)
+	}
+	return response(said, w)
+}
+
+// wanted is what somebody wants.
+func wanted(req admission.Request) (eviction.Wanted, error) {
+	w := eviction.Wanted{Pod: client.ObjectKey{Namespace: req.Namespace, Name: req.Name}, By: req.UserInfo.Username}
+	w.DryRun = req.DryRun != nil && *req.DryRun
+	if len(req.Object.Raw) == 0 {
+		return w, fmt.Errorf("the request has no object: an Eviction is wanted")
+	}
+	var e evicting
+	if err := json.Unmarshal(req.Object.Raw, &e); err != nil {
+		return w, fmt.Errorf("reading Eviction: %w", err)
+	}
+	if w.Pod.Name == "" {
+		w.Pod.Name = e.Name
+	}
+	if w.Pod.Namespace == "" {
+		w.Pod.Namespace = e.Namespace
+	}
+	if w.Pod.Name == "" || w.Pod.Namespace == "" {
+		return w, fmt.Errorf("the Eviction names no pod: metadata.namespace is %q and metadata.name is %q", w.Pod.Namespace, w.Pod.Name)
+	}
+	if o := e.DeleteOptions; o != nil {
+		w.DryRun = w.DryRun || len(o.DryRun) > 0 // kubectl says it here.
+		if o.Preconditions != nil && o.Preconditions.UID != nil {
+			w.UID = types.UID(*o.Preconditions.UID)
+		}
+	}
+	return w, nil
+}
+
+// response says it in the API server's words. There is no retryAfterSeconds: a client that sees one
+// tries again within the same call, and keeps Cluster API from the other pods.
+func response(said eviction.Said, w eviction.Wanted) admission.Response {
+	status := &metav1.Status{Status: metav1.StatusFailure, Message: said.Message}
+	switch said.Answer {
+	case verdict.Wait:
+		status.Code, status.Reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
+	case verdict.Gone:
+		status.Code, status.Reason = http.StatusNotFound, metav1.StatusReasonNotFound
+	case verdict.Allow:
+		status = &metav1.Status{Code: http.StatusOK}
+	}
+	if said.Cause != "" {
+		status.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: causeType, Message: said.Cause}}}
+	}
+	if w.DryRun && said.Answer != verdict.Allow {
+		status.Message += " (server dry run)"
+	}
+	return admission.Response{
+		AdmissionResponse: admissionv1.AdmissionResponse{
+			Allowed: said.Answer == verdict.Allow, Result: status, Warnings: warnings(said, w),
+			AuditAnnotations: map[string]string{"verdict": said.Outcome},
+		},
+	}
+}
+
+// warnings are for whoever reads them: kubectl shows them, one line each.
+func warnings(said eviction.Said, w eviction.Wanted) (lines []string) {
+	for _, text := range said.Warnings {
+		lines = append(lines, clip.To(clip.Line(text), longestWarning))
+	}
+	if w.DryRun && said.Answer == verdict.Wait {
+		lines = append(lines, "the operator of the pod is not asked in a dry run")
+	}
+	return lines
+}
+
+// longestWarning is what the API server passes on for sure, in bytes.
+const longestWarning = 256

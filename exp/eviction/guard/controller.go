@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+)
+
+// concurrency is how many requests are looked at at once. Each costs a few reads.
+const concurrency = 4
+
+// A Reconciler tends requests.
+type Reconciler struct {
+	*eviction.Tender
+
+	// Reader reads requests from the cache.
+	Reader client.Reader
+	// tell tells people.
+	tell func(eviction.Tended)
+}
+
+// Reconcile looks at one request.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	done, err := r.Tend(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if done.Request != nil && r.tell != nil {
+		r.tell(done)
+	}
+	if done.Again.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: max(done.Again.Sub(r.Clock.Now()), time.Second)}, nil
+}
+
+// SetupWithManager adds the controller to mgr. It works on the replica that leads.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	all := handler.EnqueueRequestsFromMapFunc(r.all)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("reschedulerequest").
+		For(&evictionv1.RescheduleRequest{}).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(wake.Changes(r.drained))).
+		Watches(&evictionv1.ReschedulePolicy{}, all).
+		Watches(&evictionv1.ClusterReschedulePolicy{}, all).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: wake.Backoff()}).
+		Complete(r)
+}
+
+// drained is what of a Node says whether it is drained.
+func (r *Reconciler) drained(obj client.Object) any {
+	node, ok := obj.(*corev1.Node)
+	return ok && eviction.Draining(node, r.Taints)
+}
+
+// ofNode returns the requests for pods of a Node.
+func (r *Reconciler) ofNode(ctx context.Context, node client.Object) []ctrl.Request {
+	return r.list(ctx, func(q *evictionv1.RescheduleRequest) bool { return q.Spec.NodeName == node.GetName() })
+}
+
+// all returns every request: a policy may have selected any.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []ctrl.Request {
+	return r.list(ctx, func(*evictionv1.RescheduleRequest) bool { return true })
+}
+
+func (r *Reconciler) list(ctx context.Context, wanted func(*evictionv1.RescheduleRequest) bool) (found []ctrl.Request) {
+	list := &evictionv1.RescheduleRequestList{}
+	if err := r.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing RescheduleRequests")
+	}
+	for i := range list.Items {
+		if q := &list.Items[i]; wanted(q) {
+			found = append(found, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(q)})
+		}
+	}
+	return found
+}

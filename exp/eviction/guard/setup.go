@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"time"
+
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+)
+
+// Options are what may differ between two guards.
+type Options struct {
+	// Clock tells the time; nil is the machine's.
+	Clock clock.PassiveClock
+	// DrainTaints are the keys of taints of a Node that is drained, beside a cordon and
+	// eviction.DrainTaints.
+	DrainTaints []string
+	// Keep is for how long a pod that was moved is not taken for one that is to be; zero is
+	// eviction.Keep.
+	Keep time.Duration
+}
+
+// SetupWithManager has mgr answer the API server on every replica, and tend requests on the one that
+// leads.
+func SetupWithManager(mgr ctrl.Manager, o Options) error {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Keep == 0 {
+		o.Keep = eviction.Keep
+	}
+	asker := &eviction.Asker{
+		Live: mgr.GetAPIReader(), Policies: mgr.GetClient(), Write: actuate.New(mgr.GetClient()),
+		Clock: o.Clock, Taints: append(append([]string{}, eviction.DrainTaints...), o.DrainTaints...), Keep: o.Keep,
+	}
+	mgr.GetWebhookServer().Register(Path, &webhook.Admission{Handler: &admitter{asker: asker, tell: func(eviction.Said) {}}})
+	return (&Reconciler{Tender: &eviction.Tender{Asker: asker}, Reader: mgr.GetClient()}).SetupWithManager(mgr)
+}

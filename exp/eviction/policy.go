@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+)
+
+// A Policy is a ReschedulePolicy or a ClusterReschedulePolicy.
+type Policy struct {
+	evictionv1.ReschedulePolicySpec
+
+	evictionv1.PolicyReference
+	// namespace is where its pods are; empty is in several.
+	namespace string
+	pods      labels.Selector
+	// namespaces are those whose pods it selects, nil for all.
+	namespaces labels.Selector
+}
+
+// String is the policy as people name it.
+func (p *Policy) String() string { return string(p.Kind) + " " + p.Name }
+
+func (p *Policy) facts() *verdict.Policy {
+	if p == nil {
+		return nil
+	}
+	return &verdict.Policy{
+		Says: p.String(), HealthyNode: string(cmp.Or(p.HealthyNode, evictionv1.HealthyNodeAllow)),
+		Fallback: string(cmp.Or(p.Fallback, evictionv1.FallbackAllow)), Most: int(p.MaxConcurrent), Deadline: p.deadline(),
+	}
+}
+
+func (p *Policy) deadline() time.Duration { return time.Duration(p.DeadlineSeconds) * time.Second }
+
+// Policies are those that may select a pod of one namespace, in the order in which they count.
+type Policies []*Policy
+
+// PoliciesFor reads the policies of a namespace, and those of all. One that selects by what is no
+// label is left out, and err says so: who has no other error may go on with the rest.
+func PoliciesFor(ctx context.Context, reader client.Reader, namespace string) (found Policies, invalid []error, err error) {
+	own, all := &evictionv1.ReschedulePolicyList{}, &evictionv1.ClusterReschedulePolicyList{}
+	if err := reader.List(ctx, own, client.InNamespace(namespace)); err != nil {
+		return nil, nil, fmt.Errorf("listing ReschedulePolicies: %w", err)
+	}
+	if err := reader.List(ctx, all); err != nil {
+		return nil, nil, fmt.Errorf("listing ClusterReschedulePolicies: %w", err)
+	}
+	slices.SortFunc(own.Items, func(a, b evictionv1.ReschedulePolicy) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all.Items, func(a, b evictionv1.ClusterReschedulePolicy) int { return cmp.Compare(a.Name, b.Name) })
+	add := func(p *Policy, namespaces *metav1.LabelSelector) {
+		var bad error
+		if p.pods, bad = metav1.LabelSelectorAsSelector(&p.PodSelector); bad != nil {
+			invalid = append(invalid, fmt.Errorf("%s is ignored: spec.podSelector: %w", p, bad))
+			return
+		}
+		if namespaces != nil && len(namespaces.MatchLabels)+len(namespaces.MatchExpressions) > 0 {
+			if p.namespaces, bad = metav1.LabelSelectorAsSelector(namespaces); bad != nil {
+				invalid = append(invalid, fmt.Errorf("%s is ignored: spec.namespaceSelector: %w", p, bad))
+				return
+			}
+		}
+		found = append(found, p)
+	}
+	for i := range own.Items {
+		p := &own.Items[i]
+		add(&Policy{ReschedulePolicySpec: p.Spec, PolicyReference: evictionv1.PolicyReference{Kind: evictionv1.NamespacedPolicy, Name: p.Name}, namespace: namespace}, nil)
+	}
+	for i := range all.Items {
+		p := &all.Items[i]
+		add(&Policy{ReschedulePolicySpec: p.Spec.ReschedulePolicySpec, PolicyReference: evictionv1.PolicyReference{Kind: evictionv1.ClusterPolicy, Name: p.Name}}, &p.Spec.NamespaceSelector)
+	}
+	return found, invalid, nil
+}
+
+// errNoNamespace says that nobody knows the labels of a namespace.
+var errNoNamespace = errors.New("reading namespace")
+
+// Of is the policy that selects a pod, nil if none does. namespace reads the labels of the pod's
+// namespace, and is called only where a policy asks for them.
+func (p Policies) Of(pod client.Object, namespace func() (labels.Set, error)) (*Policy, error) {
+	for _, policy := range p {
+		if !policy.pods.Matches(labels.Set(pod.GetLabels())) {
+			continue
+		}
+		if policy.namespaces == nil {
+			return policy, nil
+		}
+		set, err := namespace()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errNoNamespace, err)
+		}
+		if policy.namespaces.Matches(set) {
+			return policy, nil
+		}
+	}
+	return nil, nil
+}
+
+// Named is the policy of that name, nil if there is none.
+func (p Policies) Named(ref evictionv1.PolicyReference) *Policy {
+	if i := slices.IndexFunc(p, func(p *Policy) bool { return p.PolicyReference == ref }); i >= 0 {
+		return p[i]
+	}
+	return nil
+}
+
+// labelsOf returns a function that reads the labels of a namespace.
+func labelsOf(ctx context.Context, reader client.Reader, namespace string) func() (labels.Set, error) {
+	return func() (labels.Set, error) {
+		ns := &metav1.PartialObjectMetadata{}
+		ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		if err := reader.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
+			return nil, err
+		}
+		return ns.Labels, nil
+	}
+}

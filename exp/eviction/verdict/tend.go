@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import "time"
+
+// Settle is how long after its withdrawal what was put on a pod is taken away. Who read the
+// request before it was withdrawn has written by then, or has given up.
+const Settle = 30 * time.Second
+
+// look is how soon a request is looked at again of which nothing says when it changes: nobody
+// watches all pods of a cluster for that.
+const look = time.Minute
+
+// A Kept is what of a request says what becomes of it.
+type Kept struct {
+	Now time.Time
+	Request
+	// WithdrawnAt is when it was withdrawn.
+	WithdrawnAt time.Time
+	// Pod is the one that has the name now, nil if there is none, and Same says that it is the one
+	// that was asked for.
+	Pod  *Pod
+	Same bool
+	// GoneSince is since when it is known to be gone.
+	GoneSince time.Time
+	// Selected says whether a policy asks for it still, and Deadline how long the operator has.
+	Selected bool
+	Deadline time.Duration
+	// Keep is for how long a pod that was moved is not taken for one that is to be.
+	Keep time.Duration
+}
+
+// A Fate is what becomes of a request.
+type Fate int
+
+const (
+	// Stays leaves it.
+	Stays Fate = iota
+	// Withdraw says that nobody asks any more.
+	Withdraw
+	// TakeBack takes away what was put on the pod, and then deletes the request.
+	TakeBack
+	// Drop deletes the request: its pod is gone.
+	Drop
+)
+
+// Tend says what becomes of a request, and when that may change by time alone.
+func Tend(k Kept) (f Fate, again time.Time) {
+	switch {
+	case k.Pod == nil || !k.Same || k.Pod.Finished:
+		return k.gone()
+	case k.Withdrawn:
+		if until := k.WithdrawnAt.Add(Settle); k.Now.Before(until) {
+			return Stays, until
+		}
+		return TakeBack, time.Time{}
+	case !k.Selected:
+		return Withdraw, time.Time{}
+	case k.Relocation && !k.Now.Before(k.Since.Add(k.Deadline)):
+		return Withdraw, time.Time{}
+	case !k.Relocation && k.Node == Healthy:
+		return Withdraw, time.Time{}
+	default:
+		return Stays, k.Now.Add(look)
+	}
+}
+
+// gone is for a request whose pod has left its Node: it is kept while somebody may take the pod
+// that took the name for the one that is to leave.
+func (k Kept) gone() (Fate, time.Time) {
+	until := k.GoneSince.Add(k.Keep)
+	if k.Pod != nil && !k.Same {
+		until = k.Pod.Created.Add(k.Keep)
+	}
+	if k.Withdrawn || !k.Now.Before(until) {
+		return Drop, time.Time{}
+	}
+	return Stays, until
+}

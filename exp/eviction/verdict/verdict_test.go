@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+)
+
+var noon = time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
+
+// facts are those of a pod that runs on a Node that is drained, and that nobody has asked for.
+func facts() verdict.Facts {
+	return verdict.Facts{
+		Now: noon, Keep: 10 * time.Minute, Node: verdict.Draining,
+		Pod:    &verdict.Pod{UID: "p", Created: noon.Add(-time.Hour), Bound: true},
+		Policy: &verdict.Policy{Says: "ReschedulePolicy db", HealthyNode: verdict.HealthyAllow, Fallback: verdict.FallbackAllow, Deadline: time.Hour},
+	}
+}
+
+func asked(since time.Duration) *verdict.Request {
+	return &verdict.Request{Since: noon.Add(-since), Queued: noon.Add(-since), Node: verdict.Draining}
+}
+
+// moved has the pod have taken the place of one that was moved.
+func moved(f *verdict.Facts, from verdict.Node) {
+	f.Node, f.Pod.Created = verdict.Healthy, noon.Add(-time.Minute)
+	f.Moved = asked(2 * time.Minute)
+	f.Moved.Node = from
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*verdict.Facts)
+		answer verdict.Answer
+		step   verdict.Step
+		out    string
+	}{
+		"First":        {"It is written down before the operator is asked.", func(*verdict.Facts) {}, verdict.Wait, verdict.Record, verdict.Requested},
+		"Recorded":     {"The operator is asked.", func(f *verdict.Facts) { f.Request = asked(0) }, verdict.Wait, verdict.Mark, verdict.Requested},
+		"RecordedLong": {"Whoever wrote it down has crashed: the operator was never asked, and has all its time.", func(f *verdict.Facts) { f.Request = asked(9 * time.Hour) }, verdict.Wait, verdict.Mark, verdict.Requested},
+		"Waiting":      {"Nothing is written twice.", func(f *verdict.Facts) { f.Request, f.Pod.Marked = asked(time.Minute), true }, verdict.Wait, verdict.None, verdict.Waiting},
+		"MarkedByHand": {"A person asked the operator: the deadline is counted from now.", func(f *verdict.Facts) { f.Pod.Marked = true }, verdict.Wait, verdict.Record, verdict.Requested},
+		"NoPod":        {"It has moved, or was never there.", func(f *verdict.Facts) { f.Pod = nil }, verdict.Gone, verdict.None, verdict.NoPod},
+		"OtherUID":     {"The API server refuses it.", func(f *verdict.Facts) { f.UID = "another" }, verdict.Allow, verdict.None, verdict.OtherPod},
+		"SameUID":      {"It is the one that is meant.", func(f *verdict.Facts) { f.UID = "p" }, verdict.Wait, verdict.Record, verdict.Requested},
+		"NoPolicy":     {"It is nobody's business.", func(f *verdict.Facts) { f.Policy = nil }, verdict.Allow, verdict.None, verdict.NotSelected},
+		"Finished":     {"There is nothing to move.", func(f *verdict.Facts) { f.Pod.Finished = true }, verdict.Allow, verdict.None, verdict.NotRunning},
+		"Leaving":      {"It is on its way.", func(f *verdict.Facts) { f.Pod.Leaving = true }, verdict.Allow, verdict.None, verdict.NotRunning},
+		"Unbound":      {"It runs nowhere.", func(f *verdict.Facts) { f.Pod.Bound = false }, verdict.Allow, verdict.None, verdict.NotRunning},
+		"Pending":      {"It does not run yet, on a Node that is drained.", func(f *verdict.Facts) { f.Pod.Pending = true }, verdict.Allow, verdict.None, verdict.NotRunning},
+		"NodeUnknown":  {"What cannot be read is neither drained nor healthy: nothing is killed, and nobody is asked.", func(f *verdict.Facts) { f.Node = verdict.Unknown }, verdict.Wait, verdict.None, verdict.NodeUnknown},
+		"NodeAbsent":   {"There is nothing to save it from.", func(f *verdict.Facts) { f.Node = verdict.Absent }, verdict.Allow, verdict.None, verdict.NoNode},
+		"Healthy":      {"Disruption budgets decide.", func(f *verdict.Facts) { f.Node = verdict.Healthy }, verdict.Allow, verdict.None, verdict.HealthyNode},
+		"HealthyDeny": {"People said so.", func(f *verdict.Facts) {
+			f.Node, f.Policy.HealthyNode = verdict.Healthy, verdict.HealthyDeny
+		}, verdict.Wait, verdict.None, verdict.Denied},
+		"HealthyRelocate": {"People said so.", func(f *verdict.Facts) {
+			f.Node, f.Policy.HealthyNode = verdict.Healthy, verdict.HealthyRelocate
+		}, verdict.Wait, verdict.Record, verdict.Requested},
+		"Overdue": {"Disruption budgets decide.", func(f *verdict.Facts) {
+			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(time.Hour), true, noon.Add(-time.Hour)
+		}, verdict.Allow, verdict.None, verdict.Overdue},
+		"OverdueDeny": {"People said so.", func(f *verdict.Facts) {
+			f.Request, f.Pod.Marked, f.Policy.Fallback = asked(time.Hour), true, verdict.FallbackDeny
+		}, verdict.Wait, verdict.None, verdict.Overdue},
+		"OverdueDelete": {"People said so.", func(f *verdict.Facts) {
+			f.Request, f.Pod.Marked, f.Policy.Fallback = asked(time.Hour), true, verdict.FallbackDelete
+		}, verdict.Wait, verdict.Delete, verdict.Overdue},
+		"AskedLate": {"The time that it waited for its turn does not count.", func(f *verdict.Facts) {
+			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(2*time.Hour), true, noon.Add(-time.Minute)
+		}, verdict.Wait, verdict.None, verdict.Waiting},
+		"MarkedInTheFuture": {"Nobody extends the deadline by a time that has not come.", func(f *verdict.Facts) {
+			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(2*time.Hour), true, noon.Add(time.Hour)
+		}, verdict.Allow, verdict.None, verdict.Overdue},
+		"Turn":    {"Others are first.", func(f *verdict.Facts) { f.Request, f.Policy.Most, f.Others = asked(0), 1, 1 }, verdict.Wait, verdict.None, verdict.WaitingForTurn},
+		"MyTurn":  {"One place is free.", func(f *verdict.Facts) { f.Request, f.Policy.Most, f.Others = asked(0), 2, 1 }, verdict.Wait, verdict.Mark, verdict.Requested},
+		"OldTurn": {"Others may not have counted it.", func(f *verdict.Facts) { f.Request, f.Policy.Most = asked(verdict.Fresh), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
+		"Withdrawn": {"What was put on the pod is about to be taken away.", func(f *verdict.Facts) {
+			f.Request = asked(time.Minute)
+			f.Request.Withdrawn = true
+		}, verdict.Wait, verdict.None, verdict.Withdrawing},
+		"Moved":        {"Nobody means the pod that took its name.", func(f *verdict.Facts) { moved(f, verdict.Draining) }, verdict.Gone, verdict.Forget, verdict.Rescheduled},
+		"MovedGone":    {"The Node that it left has gone, and its drainer may still ask.", func(f *verdict.Facts) { moved(f, verdict.Absent) }, verdict.Gone, verdict.Forget, verdict.Rescheduled},
+		"MovedPending": {"The new pod has no Node yet.", func(f *verdict.Facts) { moved(f, verdict.Draining); f.Pod.Bound = false }, verdict.Gone, verdict.Forget, verdict.Rescheduled},
+		"MovedUnknown": {"Nobody knows whether that Node is drained.", func(f *verdict.Facts) { moved(f, verdict.Unknown) }, verdict.Wait, verdict.None, verdict.NodeUnknown},
+		"MovedBack":    {"Nobody drains the Node that it left.", func(f *verdict.Facts) { moved(f, verdict.Healthy) }, verdict.Allow, verdict.None, verdict.HealthyNode},
+		"MovedLongAgo": {"Who evicts it now means it.", func(f *verdict.Facts) {
+			moved(f, verdict.Draining)
+			f.Pod.Created, f.Moved.Since = noon.Add(-10*time.Minute), noon.Add(-time.Hour)
+		}, verdict.Allow, verdict.None, verdict.HealthyNode},
+		"MovedWithdrawn": {"That request was taken back.", func(f *verdict.Facts) { moved(f, verdict.Draining); f.Moved.Withdrawn = true }, verdict.Allow, verdict.None, verdict.HealthyNode},
+		"MovedRelocated": {"It was to leave a Node that nobody drained.", func(f *verdict.Facts) { moved(f, verdict.Healthy); f.Moved.Relocation = true }, verdict.Gone, verdict.Forget, verdict.Rescheduled},
+		"MovedToDraining": {"It runs on a Node that is drained, and is never said to be gone.", func(f *verdict.Facts) {
+			moved(f, verdict.Draining)
+			f.Node = verdict.Draining
+		}, verdict.Wait, verdict.Record, verdict.Requested},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := facts()
+			tc.change(&f)
+			if d := verdict.Decide(f); d.Answer != tc.answer || d.Step != tc.step || d.Outcome != tc.out {
+				t.Errorf("%s\ngot %+v", tc.reason, d)
+			}
+		})
+	}
+}
+
+// TestNeverGone asks for every combination of what else may be so: a pod that runs on a Node that is
+// drained, or of which nobody knows, is never said to be gone, and neither evicted before its deadline.
+func TestNeverGone(t *testing.T) {
+	t.Parallel()
+	bools, n := []bool{false, true}, 0
+	for _, node := range []verdict.Node{verdict.Unknown, verdict.Draining} {
+		for _, from := range []verdict.Node{verdict.Unknown, verdict.Absent, verdict.Healthy, verdict.Draining} {
+			for _, fallback := range []string{verdict.FallbackAllow, verdict.FallbackDeny, verdict.FallbackDelete} {
+				for _, healthy := range []string{verdict.HealthyAllow, verdict.HealthyRelocate, verdict.HealthyDeny} {
+					for _, recorded := range []int{0, 1, 2} {
+						for bits := range 32 {
+							f := facts()
+							moved(&f, from)
+							f.Node, f.Policy.Fallback, f.Policy.HealthyNode = node, fallback, healthy
+							if recorded > 0 {
+								f.Request = asked(time.Second)
+								f.Request.Withdrawn = recorded == 2
+							}
+							f.Pod.Marked, f.Moved.Withdrawn, f.Moved.Relocation = bools[bits&1], bools[bits>>1&1], bools[bits>>2&1]
+							f.Policy.Most, f.Others = bits>>3&1, bits>>4&1
+							if d := verdict.Decide(f); d.Answer != verdict.Wait || d.Message == "" || d.Cause == "" {
+								t.Fatalf("%+v\ngot %+v", f, d)
+							}
+							n++
+						}
+					}
+				}
+			}
+		}
+	}
+	if n != 2*4*3*3*3*32 {
+		t.Errorf("%d combinations", n)
+	}
+}
+
+func TestTend(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*verdict.Kept)
+		fate   verdict.Fate
+		again  time.Duration
+	}{
+		"Waits":         {"Its Node is drained.", func(*verdict.Kept) {}, verdict.Stays, time.Minute},
+		"Uncordoned":    {"Nobody drains it any more.", func(k *verdict.Kept) { k.Node = verdict.Healthy }, verdict.Withdraw, 0},
+		"Unknown":       {"Nobody knows, and nothing is taken back for that.", func(k *verdict.Kept) { k.Node = verdict.Unknown }, verdict.Stays, time.Minute},
+		"NodeGone":      {"Its pod will be gone soon.", func(k *verdict.Kept) { k.Node = verdict.Absent }, verdict.Stays, time.Minute},
+		"NoPolicy":      {"Nobody asks for it any more.", func(k *verdict.Kept) { k.Selected = false }, verdict.Withdraw, 0},
+		"Relocation":    {"Nobody need drain its Node.", func(k *verdict.Kept) { k.Relocation, k.Node = true, verdict.Healthy }, verdict.Stays, time.Minute},
+		"RelocationEnd": {"The operator had its time.", func(k *verdict.Kept) { k.Relocation, k.Since = true, noon.Add(-time.Hour) }, verdict.Withdraw, 0},
+		"Withdrawn":     {"Who read it before may still write.", func(k *verdict.Kept) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-time.Second) }, verdict.Stays, 29 * time.Second},
+		"TakeBack":      {"Nobody writes any more.", func(k *verdict.Kept) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-verdict.Settle) }, verdict.TakeBack, 0},
+		"Moved":         {"A drainer may ask for it by its name.", func(k *verdict.Kept) { k.Pod, k.GoneSince = nil, noon.Add(-time.Minute) }, verdict.Stays, 9 * time.Minute},
+		"MovedLongAgo":  {"No drainer asks any more.", func(k *verdict.Kept) { k.Pod, k.GoneSince = nil, noon.Add(-10*time.Minute) }, verdict.Drop, 0},
+		"SameName": {"The new pod has its own age.", func(k *verdict.Kept) {
+			k.Same, k.GoneSince, k.Pod.Created = false, noon.Add(-time.Hour), noon.Add(-time.Minute)
+		}, verdict.Stays, 9 * time.Minute},
+		"SameNameOld":   {"Who evicts it means it.", func(k *verdict.Kept) { k.Same, k.GoneSince = false, noon }, verdict.Drop, 0},
+		"Finished":      {"It need not be moved.", func(k *verdict.Kept) { k.Pod.Finished, k.GoneSince = true, noon.Add(-10*time.Minute) }, verdict.Drop, 0},
+		"WithdrawnGone": {"There is nothing to take back.", func(k *verdict.Kept) { k.Withdrawn, k.Pod = true, nil }, verdict.Drop, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := verdict.Kept{
+				Now: noon, Pod: &verdict.Pod{UID: "p", Created: noon.Add(-time.Hour), Bound: true}, Same: true,
+				Request: *asked(time.Minute), Selected: true, Deadline: time.Hour, Keep: 10 * time.Minute,
+			}
+			tc.change(&k)
+			fate, again := verdict.Tend(k)
+			want := time.Time{}
+			if tc.again > 0 {
+				want = noon.Add(tc.again)
+			}
+			if fate != tc.fate || !again.Equal(want) {
+				t.Errorf("%s\ngot %d, %s", tc.reason, fate, again)
+			}
+		})
+	}
+}
