@@ -16,7 +16,7 @@ GOTESTSUM      := $(TOOLS)/gotestsum-v1.13.0
 GO_TEST := $(GOTESTSUM) --format standard-quiet --
 
 MODULES  := . test test/kind test/monitoring hack/kind
-COMMANDS := manager reclaim-agent kubectl-5spot
+COMMANDS := manager reclaim-agent eviction-guard kubectl-5spot
 # A release has one version: who names the image has named it, by the tag.
 TAG       = $(word 2,$(subst :, ,$(notdir $(firstword $(subst @, ,$(IMAGE))))))
 VERSION  ?= $(if $(TAG),$(TAG),$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown))

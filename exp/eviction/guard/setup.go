@@ -15,6 +15,8 @@ import (
 
 // Options are what may differ between two guards.
 type Options struct {
+	// Version is that of the guard, for its metrics.
+	Version string
 	// Clock tells the time; nil is the machine's.
 	Clock clock.PassiveClock
 	// DrainTaints are the keys of taints of a Node that is drained, beside a cordon and

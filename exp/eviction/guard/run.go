@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+const (
+	leaseName = "eviction-guard-leader-election-5spot"
+	userAgent = "5spot-eviction-guard"
+)
+
+// Flags are those of the guard. They are named, and default, as those of the manager.
+type Flags struct {
+	Options
+
+	leaderElect    bool
+	leaseNamespace string
+	healthAddress  string
+	metricsAddress string
+	webhookHost    string
+	webhookPort    int
+	webhookCertDir string
+	qps            float32
+	burst          int
+	logs           *logs.Options
+}
+
+// FlagSet returns the flags of a program that runs the guard.
+func (f *Flags) FlagSet(program string) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(program, pflag.ContinueOnError)
+	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	f.logs = logs.NewOptions()
+	logsv1.AddFlags(f.logs, fs)
+	fs.BoolVar(&f.leaderElect, "leader-elect", false, "Take back requests only while holding the lease, so that several replicas can run. All of them answer the API server.")
+	fs.StringVar(&f.leaseNamespace, "leader-election-namespace", "", "Namespace of the lease. Empty means that of the guard's pod; required outside of a cluster.")
+	fs.StringVar(&f.healthAddress, "health-addr", ":9440", "Address of the health endpoint.")
+	fs.StringVar(&f.metricsAddress, "metrics-addr", ":8080", "Address of the metrics endpoint; 0 is none.")
+	fs.StringVar(&f.webhookHost, "webhook-host", "", "Address that the webhook server listens at; empty is every one.")
+	fs.IntVar(&f.webhookPort, "webhook-port", 9443, "Port of the webhook server.")
+	fs.StringVar(&f.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key, tls.crt and tls.key. They are read again when they change.")
+	fs.StringSliceVar(&f.DrainTaints, "drain-taints", nil, fmt.Sprintf("Keys of further taints with which others say that a Node is drained, beside a cordon and %v.", eviction.DrainTaints))
+	fs.DurationVar(&f.Keep, "keep", eviction.Keep, "For how long a pod that took the name of one that was moved is not taken for it. It is longer than any drainer waits between two tries.")
+	fs.Float32Var(&f.qps, "kube-api-qps", 500, "Requests per second to the API server.")
+	fs.IntVar(&f.burst, "kube-api-burst", 1000, "Requests to the API server in one burst.")
+	fs.AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
+	return fs
+}
+
+// Validate names the first flag that cannot be used.
+func (f *Flags) Validate() error {
+	if f.Keep < time.Second {
+		return fmt.Errorf("--keep=%s: must be at least 1s", f.Keep)
+	}
+	return nil
+}
+
+// Scheme has every kind that the guard reads or writes with a type of its own.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(evictionv1.AddToScheme(scheme))
+	return scheme
+}
+
+// Run runs the guard until ctx ends. It may be called once in a process: the options of logging are
+// the process's own.
+func Run(ctx context.Context, f *Flags) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	if err := logsv1.ValidateAndApply(f.logs, nil); err != nil {
+		return err
+	}
+	ctrl.SetLogger(klog.Background())
+	rest, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	rest.QPS, rest.Burst, rest.UserAgent = f.qps, f.burst, userAgent
+	mgr, err := ctrl.NewManager(rest, ctrl.Options{
+		Scheme:                        Scheme(),
+		LeaderElection:                f.leaderElect,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       f.leaseNamespace,
+		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
+		LeaderElectionReleaseOnCancel: true,
+		HealthProbeBindAddress:        f.healthAddress,
+		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddress},
+		Cache:                         cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: workload.TrimNode}}},
+		WebhookServer:                 webhook.NewServer(webhook.Options{Host: f.webhookHost, Port: f.webhookPort, CertDir: f.webhookCertDir}),
+	})
+	if err != nil {
+		return fmt.Errorf("creating manager: %w", err)
+	}
+	if err := SetupWithManager(mgr, f.Options); err != nil {
+		return fmt.Errorf("setting up: %w", err)
+	}
+	return mgr.Start(ctx)
+}
