@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+// TestAnOperatorMovesItsPod has every write be refused, and every reply be lost.
+func TestAnOperatorMovesItsPod(t *testing.T) {
+	testenv.CrashPoints(t, 5, func(t *testing.T, fail testenv.Fail) (seen []string, writes int) {
+		t.Helper()
+		w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
+		w.Fail = fail
+		w.drain(0, true)
+		p := w.pod("db-0", 0)
+		see := func(what string) {
+			if len(seen) == 0 || seen[len(seen)-1] != what {
+				seen = append(seen, what)
+			}
+		}
+		evict := func() {
+			w.restart(interceptor.Funcs{})
+			said, err := w.asker.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(p)})
+			if err == nil {
+				see(fmt.Sprint(said.Answer))
+			}
+			w.pass(5 * time.Second)
+		}
+		for range 4 {
+			evict()
+		}
+		see(fmt.Sprint("asked ", w.asked(p)))
+		w.leave(p)
+		w.pod("db-0", 1)
+		for range 3 {
+			evict()
+		}
+		w.pass(eviction.Keep)
+		for range 4 {
+			for _, r := range w.requests() {
+				_, _ = w.tender.Tend(t.Context(), client.ObjectKeyFromObject(&r))
+			}
+			w.pass(eviction.Keep)
+		}
+		see("left " + w.left())
+		return seen, len(w.Writes)
+	})
+}
+
+func TestNothingIsWrittenTwice(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	p := w.pod("db-0", 0)
+	w.drain(0, true)
+	if said := w.evict("db-0", verdict.Wait, verdict.Requested); said.Message != "Reschedule annotation added to pod" {
+		t.Errorf("said %q", said.Message)
+	}
+	w.wantWrites("create RescheduleRequest", "patch Pod")
+	version := p.ResourceVersion
+	w.Read(p)
+	if version = p.ResourceVersion; !w.asked(p) {
+		t.Error("nobody asked")
+	}
+	var last string
+	for range 3 {
+		w.pass(5 * time.Second)
+		said := w.evict("db-0", verdict.Wait, verdict.Waiting)
+		if said.Message != "Pod waiting to be rescheduled" || last != "" && said.Cause != last {
+			t.Errorf("said %q because of %q, and before %q", said.Message, said.Cause, last)
+		}
+		last = said.Cause
+	}
+	w.wantWrites()
+	if w.Read(p); p.ResourceVersion != version {
+		t.Error("the pod was written to")
+	}
+	if r := w.requests(); len(r) != 1 || r[0].Name != string(p.UID) || r[0].Spec.Requester != "kubectl" || r[0].Spec.NodeName != w.nodes[0].Name {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestAMovedPodIsGone(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	p := w.pod("db-0", 0)
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	w.leave(p)
+	w.evict("db-0", verdict.Gone, verdict.NoPod)
+	again := w.pod("db-0", -1)
+	w.evict("db-0", verdict.Gone, verdict.Rescheduled)
+	w.leave(again)
+	moved := w.pod("db-0", 1)
+	for range 3 { // It stays so.
+		w.evict("db-0", verdict.Gone, verdict.Rescheduled)
+		w.pass(5 * time.Second)
+	}
+	if w.asked(moved) {
+		t.Error("a pod that has been moved is moved again")
+	}
+	w.drain(1, true) // Now it is in the way there.
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	if !w.asked(moved) {
+		t.Error("nobody asked")
+	}
+	w.drain(1, false)
+	w.pass(eviction.Keep)
+	w.evict("db-0", verdict.Allow, verdict.HealthyNode)
+}
+
+// TestWhatIsStaleSaysNothing has marks and requests of earlier drains lie about.
+func TestWhatIsStaleSaysNothing(t *testing.T) {
+	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}
+	w.Edit(ns, func() { ns.Annotations = map[string]string{"reschedule.hook/" + w.ns + ".db-0": "true"} })
+	old := w.pod("db-0", 1)
+	w.drain(1, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	w.leave(old)
+	p := w.pod("db-0", 0)
+	w.drain(0, true)
+	for range 3 {
+		w.evict("db-0", verdict.Wait, map[bool]string{false: verdict.Requested, true: verdict.Waiting}[w.asked(p)])
+	}
+}
+
+// TestManyAtOnce has twenty drainers evict ten pods by two guards.
+func TestManyAtOnce(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	for i := range 10 {
+		w.pod(fmt.Sprintf("db-%d", i), 0)
+	}
+	w.drain(0, true)
+	plain := w.Client
+	var working sync.WaitGroup
+	for range 20 {
+		a := *w.asker
+		a.Live, a.Policies = plain, plain
+		a.Write = writer{plain}
+		for i := range 10 {
+			working.Go(func() {
+				said, err := a.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: fmt.Sprintf("db-%d", i)}})
+				if err != nil || said.Answer != verdict.Wait {
+					t.Errorf("got %+v, %v", said.Decision, err)
+				}
+			})
+		}
+	}
+	working.Wait()
+	if got := w.requests(); len(got) != 10 {
+		t.Errorf("%d requests", len(got))
+	}
+}
+
+func TestADryRunWritesNothing(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	p := w.pod("db-0", 0)
+	w.drain(0, true)
+	said, err := w.asker.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(p), DryRun: true})
+	w.Must(err)
+	if said.Answer != verdict.Wait || said.Message != "Reschedule annotation added to pod" {
+		t.Errorf("said %+v", said.Decision)
+	}
+	w.wantWrites()
+}
+
+// TestWhatCannotBeReadIsNotGone nor drained, nor healthy, nor unselected.
+func TestWhatCannotBeReadIsNotGone(t *testing.T) {
+	broken := errors.New("no route to host")
+	for name, tc := range map[string]struct {
+		kind string
+		said string
+	}{
+		"Pod":      {"*v1.Pod", ""},
+		"Node":     {"*v1.Node", verdict.NodeUnknown},
+		"Requests": {"*v1alpha1.RescheduleRequestList", ""},
+		"Policies": {"*v1alpha1.ReschedulePolicyList", ""},
+		"Others":   {"*v1alpha1.ClusterReschedulePolicyList", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, nil)
+			p := w.pod("db-0", 0)
+			w.drain(0, true)
+			fails := func(obj any) error {
+				if fmt.Sprintf("%T", obj) == tc.kind {
+					return broken
+				}
+				return nil
+			}
+			w.restart(interceptor.Funcs{
+				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+					return fails(obj)
+				},
+				List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+					return fails(list)
+				},
+			})
+			said, err := w.asker.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(p)})
+			if errors.Is(err, broken) != (tc.said == "") || said.Outcome != tc.said || err == nil && said.Answer != verdict.Wait {
+				t.Errorf("got %+v, %v", said.Decision, err)
+			}
+			w.wantWrites()
+		})
+	}
+}
+
+func TestARequestIsTakenBack(t *testing.T) {
+	testenv.CrashPoints(t, 5, func(t *testing.T, fail testenv.Fail) ([]string, int) {
+		t.Helper()
+		w := newWorld(t, 1, nil)
+		p := w.pod("db-0", 0)
+		w.drain(0, true)
+		w.Fail = fail
+		for range 2 {
+			_, _ = w.asker.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(p)})
+		}
+		w.drain(0, false)
+		for range 6 {
+			for _, r := range w.requests() {
+				_, _ = w.tender.Tend(t.Context(), client.ObjectKeyFromObject(&r))
+			}
+			w.pass(verdict.Settle)
+		}
+		w.Read(p)
+		return []string{w.left(), fmt.Sprint(p.Annotations)}, len(w.Writes)
+	})
+}
+
+// TestWhatOthersAskedForStays has a person have asked the operator.
+func TestWhatOthersAskedForStays(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	p := w.pod("db-0", 0)
+	w.Edit(p, func() { p.Annotations = map[string]string{moveKey: "please"} })
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
+	w.wantWrites("create RescheduleRequest")
+	w.drain(0, false)
+	for range 3 {
+		w.tend()
+		w.pass(verdict.Settle + time.Second)
+	}
+	if !w.asked(p) || w.left() != "" {
+		t.Errorf("annotations %v, left %s", p.Annotations, w.left())
+	}
+}
+
+// TestADrainThatBeginsAnew while the request of the last one is being withdrawn.
+func TestADrainThatBeginsAnew(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	p := w.pod("db-0", 0)
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	w.drain(0, false)
+	w.tend()
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Withdrawing)
+	w.pass(verdict.Settle)
+	w.tend()
+	if w.asked(p) {
+		t.Error("not taken back")
+	}
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	if !w.asked(p) {
+		t.Error("nobody asked")
+	}
+}
+
+func TestFallbacks(t *testing.T) {
+	for fallback, tc := range map[evictionv1.Fallback]struct {
+		answer verdict.Answer
+		there  bool
+	}{
+		evictionv1.FallbackAllow: {verdict.Allow, true}, evictionv1.FallbackDeny: {verdict.Wait, true}, evictionv1.FallbackDelete: {verdict.Wait, false},
+	} {
+		t.Run(string(fallback), func(t *testing.T) {
+			w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds, s.Fallback = 60, fallback })
+			p := w.pod("db-0", 0)
+			w.drain(0, true)
+			w.evict("db-0", verdict.Wait, verdict.Requested)
+			w.pass(59 * time.Second)
+			w.evict("db-0", verdict.Wait, verdict.Waiting)
+			w.pass(time.Second)
+			w.evict("db-0", tc.answer, verdict.Overdue)
+			if there := w.Read(p) && p.DeletionTimestamp == nil; there != tc.there {
+				t.Errorf("there %t", there)
+			}
+		})
+	}
+}
+
+// TestOneAfterTheOther has three pods of which one is moved at a time.
+func TestOneAfterTheOther(t *testing.T) {
+	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
+	pods := map[string]*corev1.Pod{}
+	for i := range 3 {
+		name := fmt.Sprintf("db-%d", i)
+		pods[name] = w.pod(name, 0)
+	}
+	w.drain(0, true)
+	var order []string
+	for range 3 {
+		var turn string
+		for range 3 {
+			for name, p := range pods {
+				said, err := w.asker.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(p)})
+				w.Must(err)
+				if said.Answer != verdict.Wait {
+					t.Fatalf("%s: %+v", name, said.Decision)
+				}
+			}
+			var asked []string
+			for name, p := range pods {
+				if w.asked(p) {
+					asked = append(asked, name)
+				}
+			}
+			if len(asked) != 1 || turn != "" && asked[0] != turn {
+				t.Fatalf("asked for %v, before for %q", asked, turn)
+			}
+			turn = asked[0]
+			w.pass(20 * time.Second)
+		}
+		order = append(order, turn)
+		w.leave(pods[turn])
+		delete(pods, turn)
+	}
+	slices.Sort(order)
+	if strings.Join(order, " ") != "db-0 db-1 db-2" {
+		t.Errorf("moved %v", order)
+	}
+}
+
+// TestPoliciesInOrder has several select a pod.
+func TestPoliciesInOrder(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	first := w.policy.DeepCopy()
+	first.ObjectMeta = metav1.ObjectMeta{Namespace: w.ns, Name: "a"}
+	first.Spec.Request.Annotation.Value = "first"
+	all := &evictionv1.ClusterReschedulePolicy{ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}}
+	all.Spec.ReschedulePolicySpec = *first.Spec.DeepCopy()
+	all.Spec.NamespaceSelector.MatchLabels = map[string]string{"kubernetes.io/metadata.name": w.ns}
+	w.Create(first, all)
+	t.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(t.Context()), all) })
+	p := w.pod("db-0", 0)
+	w.drain(0, true)
+	if said := w.evict("db-0", verdict.Wait, verdict.Requested); said.Policy.String() != "ReschedulePolicy a" {
+		t.Errorf("got %s", said.Policy)
+	}
+	if w.Read(p); p.Annotations[moveKey] != "first" {
+		t.Errorf("got %v", p.Annotations)
+	}
+	w.Must(errors.Join(w.Client.Delete(t.Context(), first), w.Client.Delete(t.Context(), w.policy)))
+	w.pod("db-1", 0)
+	if said := w.evict("db-1", verdict.Wait, verdict.Requested); said.Policy.Kind != evictionv1.ClusterPolicy {
+		t.Errorf("got %s", said.Policy)
+	}
+	w.Must(w.Client.Delete(t.Context(), all))
+	w.evict("db-1", verdict.Allow, verdict.NotSelected)
+	if fates := w.tend(); !slices.Equal(fates, []verdict.Fate{verdict.Withdraw, verdict.Withdraw}) {
+		t.Errorf("nobody asks any more: %v", fates)
+	}
+}
+
+// TestAPolicyThatCannotSelect is told of, and stops no other.
+func TestAPolicyThatCannotSelect(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	bad := w.policy.DeepCopy()
+	bad.ObjectMeta = metav1.ObjectMeta{Namespace: w.ns, Name: "a"}
+	bad.Spec.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like", Values: []string{"db"}}}}
+	w.Create(bad)
+	w.pod("db-0", 0)
+	w.drain(0, true)
+	said := w.evict("db-0", verdict.Wait, verdict.Requested)
+	if len(said.Warnings) == 0 || !strings.Contains(said.Warnings[0], `ReschedulePolicy a is ignored: spec.podSelector: "Like"`) {
+		t.Errorf("warned %q", said.Warnings)
+	}
+	w.Must(w.Client.Delete(t.Context(), w.policy))
+	if fates := w.tend(); !slices.Equal(fates, []verdict.Fate{verdict.Stays}) {
+		t.Errorf("nobody knows what the other selects: %v", fates)
+	}
+}
+
+// TestALabelAsks, and both who move pods in the background are understood.
+func TestALabelAsks(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) {
+		s.Request = evictionv1.Request{Label: &evictionv1.Label{Key: "move", Value: "now"}}
+	})
+	p, busy := w.pod("db-0", 0), w.pod("db-1", 0)
+	w.Edit(busy, func() { busy.Annotations = map[string]string{"descheduler.alpha.kubernetes.io/eviction-in-progress": "kubevirt"} })
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	if w.Read(p); p.Labels["move"] != "now" {
+		t.Errorf("got %v", p.Labels)
+	}
+	w.evict("db-1", verdict.Wait, verdict.Waiting)
+	if w.Read(busy); busy.Labels["move"] != "" {
+		t.Error("it is on its way already")
+	}
+}
+
+// writer writes without being counted: counting is not for several at once.
+type writer struct{ client.Client }
+
+func (w writer) Create(ctx context.Context, obj client.Object) error { return w.Client.Create(ctx, obj) }
+
+func (w writer) Delete(ctx context.Context, obj client.Object) error { return w.Client.Delete(ctx, obj) }
+
+func (w writer) Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error {
+	return w.Client.Patch(ctx, obj, client.MergeFrom(before), opts...)
+}

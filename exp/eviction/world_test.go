@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+var server *testenv.Server
+
+func TestMain(m *testing.M) {
+	crds := func(e *envtest.Environment) {
+		e.CRDDirectoryPaths = append(e.CRDDirectoryPaths, filepath.Join("..", "..", "config", "eviction-guard", "crd"))
+	}
+	os.Exit(testenv.Main(m, func(s *testenv.Server) {
+		server = s
+		if err := evictionv1.AddToScheme(s.Client.Scheme()); err != nil {
+			panic(err)
+		}
+	}, crds))
+}
+
+// began is when every world begins.
+var began = time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
+
+// moveKey asks the operator of these tests.
+const moveKey = "db.example.com/move"
+
+// world is a namespace of a workload cluster, with Nodes of its own. Time is the world's: what is
+// made at the API server bears the time of the world's clock, in whole seconds, as the API server
+// writes it.
+type world struct {
+	*testenv.Fixture
+
+	ns     string
+	nodes  []*corev1.Node
+	clock  *clocktesting.FakePassiveClock
+	policy *evictionv1.ReschedulePolicy
+	asker  *eviction.Asker
+	tender *eviction.Tender
+
+	mu    sync.Mutex
+	times map[types.UID]time.Time
+}
+
+// newWorld has that many Nodes, and a policy for pods with the label app=db.
+func newWorld(t *testing.T, nodes int, change func(*evictionv1.ReschedulePolicySpec)) *world {
+	t.Helper()
+	w := &world{Fixture: server.Fixture(t), ns: server.Namespace(t), clock: clocktesting.NewFakePassiveClock(began), times: map[types.UID]time.Time{}}
+	for range nodes {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "box-"}}
+		w.Create(node)
+		t.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(t.Context()), node) })
+		w.nodes = append(w.nodes, node)
+	}
+	w.policy = &evictionv1.ReschedulePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "db"}, Spec: evictionv1.ReschedulePolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+		Request:     evictionv1.Request{Annotation: &evictionv1.Annotation{Key: moveKey, Value: "please"}},
+	}}
+	if change != nil {
+		change(&w.policy.Spec)
+	}
+	w.Create(w.policy)
+	w.restart(interceptor.Funcs{})
+	return w
+}
+
+// restart has a guard begin that remembers nothing. Reads of the API server are as reads says.
+func (w *world) restart(reads interceptor.Funcs) {
+	get, list := reads.Get, reads.List
+	reads.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if get != nil {
+			if err := get(ctx, c, key, obj, opts...); err != nil {
+				return err
+			}
+		}
+		err := c.Get(ctx, key, obj, opts...)
+		w.date(obj)
+		return err
+	}
+	reads.List = func(ctx context.Context, c client.WithWatch, all client.ObjectList, opts ...client.ListOption) error {
+		if list != nil {
+			if err := list(ctx, c, all, opts...); err != nil {
+				return err
+			}
+		}
+		err := c.List(ctx, all, opts...)
+		if requests, ok := all.(*evictionv1.RescheduleRequestList); ok {
+			for i := range requests.Items {
+				w.date(&requests.Items[i])
+			}
+		}
+		return err
+	}
+	c := w.Recorded(reads)
+	w.asker = &eviction.Asker{Live: c, Policies: c, Write: actuate.New(c), Clock: w.clock, Taints: eviction.DrainTaints, Keep: eviction.Keep}
+	w.tender = &eviction.Tender{Asker: w.asker}
+}
+
+// date has an object be as old as it is in the world: what is not known yet has just been made.
+func (w *world) date(obj client.Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if obj.GetUID() == "" {
+		return
+	}
+	at, known := w.times[obj.GetUID()]
+	if !known {
+		at = w.clock.Now().Truncate(time.Second)
+		w.times[obj.GetUID()] = at
+	}
+	obj.SetCreationTimestamp(metav1.NewTime(at))
+}
+
+func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+
+// pod makes one that runs on a Node, or that has none yet.
+func (w *world) pod(name string, node int) *corev1.Pod {
+	w.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Labels: map[string]string{"app": "db"}}}
+	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
+	if node >= 0 {
+		p.Spec.NodeName = w.nodes[node].Name
+	}
+	w.Create(p)
+	w.date(p)
+	if node >= 0 {
+		p.Status.Phase = corev1.PodRunning
+		w.Must(w.Client.Status().Update(w.Context(), p))
+	}
+	return p
+}
+
+// leave has a pod be gone from its Node.
+func (w *world) leave(p *corev1.Pod) {
+	w.Helper()
+	w.Must(client.IgnoreNotFound(w.Client.Delete(w.Context(), p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID})))
+}
+
+func (w *world) drain(node int, drained bool) {
+	w.Helper()
+	w.Edit(w.nodes[node], func() { w.nodes[node].Spec.Unschedulable = drained })
+}
+
+// evict asks as the API server does, and wants that answer.
+func (w *world) evict(name string, want verdict.Answer, outcome string) eviction.Said {
+	w.Helper()
+	said, err := w.asker.Evict(w.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: name}, By: "kubectl"})
+	w.Must(err)
+	if said.Answer != want || said.Outcome != outcome {
+		w.Errorf("%s: got %d %s, want %d %s", name, said.Answer, said.Outcome, want, outcome)
+	}
+	return said
+}
+
+// asked reports whether a pod bears the request.
+func (w *world) asked(p *corev1.Pod) bool {
+	w.Helper()
+	return w.Read(p) && p.Annotations[moveKey] == "please"
+}
+
+func (w *world) requests() []evictionv1.RescheduleRequest {
+	w.Helper()
+	list := &evictionv1.RescheduleRequestList{}
+	w.Must(w.Client.List(w.Context(), list, client.InNamespace(w.ns)))
+	return list.Items
+}
+
+// tend has every request be looked at, and returns what became of them.
+func (w *world) tend() (fates []verdict.Fate) {
+	w.Helper()
+	for _, r := range w.requests() {
+		done, err := w.tender.Tend(w.Context(), client.ObjectKeyFromObject(&r))
+		w.Must(err)
+		fates = append(fates, done.Fate)
+	}
+	return fates
+}
+
+func (w *world) wantWrites(want ...string) {
+	w.Helper()
+	if !slices.Equal(w.Writes, want) {
+		w.Errorf("written %v, want %v", w.Writes, want)
+	}
+	w.Writes = nil
+}
+
+// left is what is left behind: requests, and pods with what we put on them.
+func (w *world) left() string {
+	w.Helper()
+	var found []string
+	for _, r := range w.requests() {
+		found = append(found, fmt.Sprintf("request for %s (%s)", r.Spec.Pod.Name, r.Spec.Intent))
+	}
+	pods := &corev1.PodList{}
+	w.Must(w.Client.List(w.Context(), pods, client.InNamespace(w.ns)))
+	for _, p := range pods.Items {
+		if at, ours := p.Annotations[evictionv1.RequestedAnnotation]; ours {
+			found = append(found, fmt.Sprintf("%s is asked for since %s", p.Name, at))
+		}
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}
+	w.Read(ns)
+	for key := range ns.Annotations {
+		if strings.HasPrefix(key, evictionv1.TrackingPrefix) {
+			found = append(found, key)
+		}
+	}
+	return strings.Join(found, "; ")
+}
