@@ -74,9 +74,10 @@ test-system: build plane-binaries plane-node-deps plane-haproxy $(KUSTOMIZE) $(G
 	cd hack/kind && $(GO_TEST) -count=1 ./...
 
 .PHONY: test-judge
-test-judge: plane-binaries ## Test the judge, and the safety rails: cut, and in every storm.
+test-judge: plane-binaries ## Test the judge, and the safety rails: cut, and in every storm; and evictions in every order.
 	cd test && go test -count=1 -timeout 30m ./judge/... ./cuts
 	cd test && go test -count=1 -timeout 60m ./storm -args -machines $(MACHINES)
+	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$(PLANE_BIN)} go test -count=1 -timeout 60m ./exp/eviction -run TestAnyOrder -args -orders $(MACHINES)
 
 .PHONY: test-disaster
 test-disaster: MACHINES = 100

@@ -163,21 +163,42 @@ func (a *Asker) observe(ctx context.Context, w Wanted) (*scope, error) {
 // observeSelected reads what the answer about a pod depends on that its operator moves.
 func (a *Asker) observeSelected(ctx context.Context, s *scope) error {
 	s.node = a.nodeOf(ctx, s.pod.Spec.NodeName)
+	r := &evictionv1.RescheduleRequest{}
+	switch err := a.Live.Get(ctx, client.ObjectKey{Namespace: s.pod.Namespace, Name: string(s.pod.UID)}, r); {
+	case err == nil:
+		s.request = r
+	case !kinds.NoObject(err):
+		return fmt.Errorf("reading RescheduleRequest: %w", err)
+	}
+	if s.pod.Spec.NodeName == "" || s.node == verdict.Healthy { // Else it is the one that is to move.
+		if err := a.observeMoved(ctx, s); err != nil {
+			return err
+		}
+	}
+	return a.observeOthers(ctx, s)
+}
+
+// observeMoved reads whether an earlier pod of the name was moved.
+func (a *Asker) observeMoved(ctx context.Context, s *scope) error {
 	list := &evictionv1.RescheduleRequestList{}
 	if err := a.Live.List(ctx, list, client.InNamespace(s.pod.Namespace)); err != nil {
 		return fmt.Errorf("listing RescheduleRequests: %w", err)
 	}
 	for i := range list.Items {
-		switch r := &list.Items[i]; {
-		case r.Spec.Pod.UID == s.pod.UID:
-			s.request = r
-		case r.Spec.Pod.Name == s.pod.Name && (s.moved == nil || s.moved.CreationTimestamp.Before(&r.CreationTimestamp)):
+		r := &list.Items[i]
+		if r.Spec.Pod.Name == s.pod.Name && r.Spec.Pod.UID != s.pod.UID && (s.moved == nil || s.moved.CreationTimestamp.Before(&r.CreationTimestamp)) {
 			s.moved = r
 		}
 	}
-	if s.moved != nil && (s.pod.Spec.NodeName == "" || s.node == verdict.Healthy) {
+	if s.moved != nil {
 		s.movedFrom = a.nodeOf(ctx, s.moved.Spec.NodeName)
 	}
+	return nil
+}
+
+// observeOthers counts the pods of the policy that are being moved, where they are limited and this one
+// is not among them.
+func (a *Asker) observeOthers(ctx context.Context, s *scope) error {
 	if s.policy.MaxConcurrent == 0 || s.request == nil || marked(s.pod, s.policy.Request) {
 		return nil
 	}
@@ -186,11 +207,9 @@ func (a *Asker) observeSelected(ctx context.Context, s *scope) error {
 	if err := a.Live.List(ctx, pods, client.InNamespace(s.policy.namespace), client.MatchingLabelsSelector{Selector: s.policy.pods}); err != nil {
 		return fmt.Errorf("listing pods of %s: %w", s.policy, err)
 	}
-	if s.policy.namespace == "" {
-		list = &evictionv1.RescheduleRequestList{}
-		if err := a.Live.List(ctx, list); err != nil {
-			return fmt.Errorf("listing RescheduleRequests: %w", err)
-		}
+	list := &evictionv1.RescheduleRequestList{}
+	if err := a.Live.List(ctx, list, client.InNamespace(s.policy.namespace)); err != nil {
+		return fmt.Errorf("listing RescheduleRequests: %w", err)
 	}
 	s.others = others(pods.Items, list.Items, s.policy, s.request, a.Clock.Now())
 	return nil

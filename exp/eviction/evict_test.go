@@ -73,11 +73,10 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 		t.Errorf("said %q", said.Message)
 	}
 	w.wantWrites("create RescheduleRequest", "patch Pod")
-	version := p.ResourceVersion
-	w.Read(p)
-	if version = p.ResourceVersion; !w.asked(p) {
+	if !w.asked(p) {
 		t.Error("nobody asked")
 	}
+	version := p.ResourceVersion
 	var last string
 	for range 3 {
 		w.pass(5 * time.Second)
@@ -189,7 +188,7 @@ func TestWhatCannotBeReadIsNotGone(t *testing.T) {
 	}{
 		"Pod":      {"*v1.Pod", ""},
 		"Node":     {"*v1.Node", verdict.NodeUnknown},
-		"Requests": {"*v1alpha1.RescheduleRequestList", ""},
+		"Requests": {"*v1alpha1.RescheduleRequest", ""},
 		"Policies": {"*v1alpha1.ReschedulePolicyList", ""},
 		"Others":   {"*v1alpha1.ClusterReschedulePolicyList", ""},
 	} {
@@ -402,7 +401,9 @@ func TestALabelAsks(t *testing.T) {
 		s.Request = evictionv1.Request{Label: &evictionv1.Label{Key: "move", Value: "now"}}
 	})
 	p, busy := w.pod("db-0", 0), w.pod("db-1", 0)
-	w.Edit(busy, func() { busy.Annotations = map[string]string{"descheduler.alpha.kubernetes.io/eviction-in-progress": "kubevirt"} })
+	w.Edit(busy, func() {
+		busy.Annotations = map[string]string{"descheduler.alpha.kubernetes.io/eviction-in-progress": "kubevirt"}
+	})
 	w.drain(0, true)
 	w.evict("db-0", verdict.Wait, verdict.Requested)
 	if w.Read(p); p.Labels["move"] != "now" {
@@ -417,9 +418,13 @@ func TestALabelAsks(t *testing.T) {
 // writer writes without being counted: counting is not for several at once.
 type writer struct{ client.Client }
 
-func (w writer) Create(ctx context.Context, obj client.Object) error { return w.Client.Create(ctx, obj) }
+func (w writer) Create(ctx context.Context, obj client.Object) error {
+	return w.Client.Create(ctx, obj)
+}
 
-func (w writer) Delete(ctx context.Context, obj client.Object) error { return w.Client.Delete(ctx, obj) }
+func (w writer) Delete(ctx context.Context, obj client.Object) error {
+	return w.Client.Delete(ctx, obj)
+}
 
 func (w writer) Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error {
 	return w.Client.Patch(ctx, obj, client.MergeFrom(before), opts...)

@@ -106,6 +106,9 @@ func start(options []func(*envtest.Environment)) (*envtest.Environment, *Server,
 			builder.GenericControlPlaneCRD.DeepCopy(),
 		},
 	}
+	// Nothing is to survive a test: etcd need not wait for the disk.
+	env.ControlPlane.Etcd = &envtest.Etcd{}
+	env.ControlPlane.Etcd.Configure().Set("unsafe-no-fsync", "true")
 	for _, option := range options {
 		option(env)
 	}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+var (
+	orders = flag.Int("orders", 60, "how many random orders TestAnyOrder tries")
+	order  = flag.Uint64("order", 0, "the order that TestThatOrder repeats")
+)
+
+// TestAnyOrder has evictions, moves, drains, restarts and withdrawals come in random orders, each of
+// them also in the middle of an eviction, between what was read and what is written. Any write may
+// be refused, and any reply be lost. A pod that runs on a Node that is drained is never said to be
+// gone, a pod that has moved is never waited for, no more are moved at a time than people said, and
+// nothing is left behind.
+func TestAnyOrder(t *testing.T) {
+	t.Parallel()
+	for range 4 { // Side by side, as the API server allows.
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			for range *orders / 4 {
+				seed := rand.Uint64()
+				if ok := t.Run(fmt.Sprint(seed), func(t *testing.T) { newTale(t, seed).tell() }); !ok {
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestThatOrder repeats one that failed.
+func TestThatOrder(t *testing.T) {
+	if *order == 0 {
+		t.Skip("-order names no order that failed")
+	}
+	newTale(t, *order).tell()
+}
+
+// A tale is one order.
+type tale struct {
+	*world
+
+	rand *rand.Rand
+	// pods are those that are there, by name, and byHand those that a person marked.
+	pods   map[string]*corev1.Pod
+	byHand map[types.UID]bool
+	// movedAt is when the one that has a name took it from one that had been asked for.
+	movedAt map[types.UID]time.Time
+	// busy says that something happens in the middle of something else.
+	busy int
+	// disturbed says that something has happened in the middle of this.
+	disturbed bool
+	said      []string
+}
+
+func newTale(t *testing.T, seed uint64) *tale {
+	t.Helper()
+	w := &tale{rand: rand.New(rand.NewPCG(seed, 0)), pods: map[string]*corev1.Pod{}, byHand: map[types.UID]bool{}, movedAt: map[types.UID]time.Time{}}
+	w.world = newWorld(t, 3, func(s *evictionv1.ReschedulePolicySpec) {
+		s.MaxConcurrent = int32(w.rand.IntN(3))
+		s.Fallback = []evictionv1.Fallback{evictionv1.FallbackAllow, evictionv1.FallbackDeny, evictionv1.FallbackDelete}[w.rand.IntN(3)]
+		s.HealthyNode = []evictionv1.HealthyNode{evictionv1.HealthyNodeAllow, evictionv1.HealthyNodeAllow, evictionv1.HealthyNodeRelocate, evictionv1.HealthyNodeDeny}[w.rand.IntN(4)]
+		s.Tracking = []evictionv1.TrackingType{evictionv1.TrackingNone, evictionv1.TrackingNamespace}[w.rand.IntN(2)]
+		s.DeadlineSeconds = 3600
+	})
+	for i := range 4 {
+		name := fmt.Sprintf("db-%d", i)
+		w.pods[name] = w.pod(name, w.rand.IntN(3))
+	}
+	return w
+}
+
+func (w *tale) note(format string, args ...any) {
+	w.said = append(w.said, strings.Repeat("  ", w.busy)+w.clock.Now().Format("15:04:05 ")+fmt.Sprintf(format, args...))
+}
+
+// wrong ends the test, with all that happened.
+func (w *tale) wrong(format string, args ...any) {
+	w.Helper()
+	w.Fatalf("%s, after\n%s", fmt.Sprintf(format, args...), strings.Join(w.said, "\n"))
+}
+
+func (w *tale) tell() {
+	w.Helper()
+	w.drain(w.rand.IntN(3), true)
+	for range 20 {
+		w.next()
+		w.check()
+	}
+	w.Fail = nil
+	for i := range w.nodes {
+		w.drain(i, false)
+	}
+	for range 12 { // Until nothing changes by time any more.
+		w.tend()
+		w.pass(eviction.Keep + time.Second)
+	}
+	for _, p := range w.pods {
+		if w.asked(p) && !w.byHand[p.UID] {
+			w.wrong("%s is asked for", p.Name)
+		}
+	}
+	if left := w.left(); left != "" {
+		w.wrong("left: %s", left)
+	}
+}
+
+// next has something happen.
+func (w *tale) next() {
+	name := slices.Sorted(maps.Keys(w.pods))[w.rand.IntN(len(w.pods))]
+	switch w.rand.IntN(12) {
+	case 0, 1, 2, 3, 4:
+		w.evictAny(name)
+	case 5, 6:
+		w.move(name)
+	case 7:
+		node := w.rand.IntN(3)
+		on := w.rand.IntN(2) == 0
+		w.note("node %d drained %t", node, on)
+		w.drain(node, on)
+	case 8:
+		w.tendAny()
+	case 9:
+		d := []time.Duration{5 * time.Second, 31 * time.Second, 11 * time.Minute, 2 * time.Hour}[w.rand.IntN(4)]
+		w.pass(d)
+		w.note("%s pass", d)
+	case 10:
+		w.stale(name)
+	case 11:
+		w.note("guard restarts")
+		w.restart(interceptor.Funcs{})
+	}
+}
+
+// disturb has a write of what happens next be refused, or its reply be lost, or something else
+// happen before it.
+func (w *tale) disturb() {
+	w.Fail = func(int) (before, after error) {
+		switch w.rand.IntN(8) {
+		case 0:
+			w.note("a write is refused")
+			return testenv.ErrLost, nil
+		case 1:
+			w.note("a reply is lost")
+			return nil, testenv.ErrLost
+		case 2, 3:
+			if w.busy < 2 {
+				w.busy++
+				w.disturbed = true
+				w.next()
+				w.busy--
+			}
+		}
+		return nil, nil
+	}
+}
+
+func (w *tale) evictAny(name string) {
+	w.Helper()
+	outer := w.disturbed
+	w.disturbed = false
+	w.disturb()
+	said, err := w.asker.Evict(w.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: name}})
+	w.note("evict %s: %d %s, %v", name, said.Answer, said.Outcome, err)
+	if err == nil && !w.disturbed {
+		w.judge(name, said)
+	}
+	w.disturbed = w.disturbed || outer
+	// The API server has no other reason to refuse, and what is deleted ends at once.
+	if p := w.pods[name]; err == nil && said.Answer == verdict.Allow && said.Pod.UID == p.UID || w.Read(p) && p.DeletionTimestamp != nil {
+		w.leave(p)
+		w.pods[name] = w.pod(name, w.rand.IntN(3))
+	}
+}
+
+// judge says whether an answer was right, where nothing else happened.
+func (w *tale) judge(name string, said eviction.Said) {
+	w.Helper()
+	p := w.pods[name]
+	if there := w.Read(p); !there || p.DeletionTimestamp != nil {
+		return
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.NodeName}}
+	w.Read(node)
+	switch drained := node.Spec.Unschedulable; {
+	case drained && said.Answer == verdict.Gone:
+		w.wrong("%s runs on a Node that is drained, and is said to be gone", name)
+	case drained && said.Answer == verdict.Allow && said.Outcome != verdict.Overdue:
+		w.wrong("%s is evicted: %s", name, said.Outcome)
+	case !drained && said.Answer == verdict.Wait && w.movedFromDrained(p):
+		w.wrong("%s has moved, and is waited for: %s", name, said.Outcome)
+	}
+}
+
+// movedFromDrained reports whether a pod took the place of one that had been asked for, not long ago, and
+// the Node of that one is drained still.
+func (w *tale) movedFromDrained(p *corev1.Pod) bool {
+	at, moved := w.movedAt[p.UID]
+	if !moved || !w.clock.Now().Before(at.Add(eviction.Keep)) {
+		return false
+	}
+	for _, r := range w.requests() {
+		if r.Spec.Pod.Name != p.Name || r.Spec.Pod.UID == p.UID || r.Spec.Intent != evictionv1.IntentEviction {
+			continue
+		}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Spec.NodeName}}
+		return w.Read(node) && node.Spec.Unschedulable
+	}
+	return false
+}
+
+// move has the operator move a pod that it was asked for, under its name, to a Node that nobody drains.
+func (w *tale) move(name string) {
+	w.Helper()
+	p := w.pods[name]
+	if !w.asked(p) {
+		return
+	}
+	for i, node := range w.nodes {
+		if w.Read(node); !node.Spec.Unschedulable {
+			w.leave(p)
+			w.pods[name] = w.pod(name, i)
+			w.movedAt[w.pods[name].UID] = w.clock.Now().Truncate(time.Second)
+			w.note("operator moves %s to node %d", name, i)
+			return
+		}
+	}
+	w.note("operator finds no Node for %s", name)
+}
+
+func (w *tale) tendAny() {
+	w.Helper()
+	w.disturb()
+	for _, r := range w.requests() {
+		done, err := w.tender.Tend(w.Context(), client.ObjectKeyFromObject(&r))
+		w.note("tend %s: %d, %v", r.Spec.Pod.Name, done.Fate, err)
+	}
+}
+
+// stale leaves something of an earlier drain, or of a person.
+func (w *tale) stale(name string) {
+	w.Helper()
+	if w.rand.IntN(2) == 0 {
+		w.note("a person marks %s", name)
+		p := w.pods[name]
+		if w.Read(p) && p.Annotations[moveKey] == "" {
+			w.byHand[p.UID] = true
+			w.Edit(p, func() { metav1.SetMetaDataAnnotation(&p.ObjectMeta, moveKey, "please") })
+		}
+		return
+	}
+	w.note("an old request for a pod %s", name)
+	r := &evictionv1.RescheduleRequest{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: fmt.Sprintf("old-%d", w.rand.Uint32())}}
+	r.Spec = evictionv1.RescheduleRequestSpec{
+		Pod: evictionv1.PodReference{Name: name, UID: types.UID(r.Name)}, NodeName: w.nodes[w.rand.IntN(3)].Name, Intent: evictionv1.IntentEviction,
+		Policy: evictionv1.PolicyReference{Kind: evictionv1.NamespacedPolicy, Name: "db"}, Request: w.policy.Spec.Request,
+	}
+	w.Create(r)
+	w.date(r)
+}
+
+// check says whether no more pods are being moved than people said. Whom a person asked for counts
+// for the others, and is held back by nobody.
+func (w *tale) check() {
+	w.Helper()
+	most := int(w.policy.Spec.MaxConcurrent)
+	if most == 0 {
+		return
+	}
+	var moving []string
+	for name, p := range w.pods {
+		if !w.asked(p) || w.byHand[p.UID] {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339Nano, p.Annotations[evictionv1.RequestedAnnotation])
+		if err == nil && w.clock.Now().Before(at.Add(time.Hour)) {
+			moving = append(moving, name)
+		}
+	}
+	if len(moving) > most {
+		w.wrong("%v are moved at a time, of %d at most", moving, most)
+	}
+}
