@@ -23,6 +23,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/config"
@@ -82,7 +83,7 @@ func blocks(page string, languages ...string) []string {
 // TestYAML decodes every object strictly and judges it as the API would.
 func TestYAML(t *testing.T) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme, expv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme, expv1.AddToScheme, evictionv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +189,7 @@ func TestMakeTargetsExist(t *testing.T) {
 }
 
 // ours are the programs whose flags are documented.
-var ours = []string{"kubectl 5spot", "kubectl-5spot", "manager", "reclaim-agent"}
+var ours = []string{"kubectl 5spot", "kubectl-5spot", "manager", "reclaim-agent", "eviction-guard"}
 
 func TestFlagsExist(t *testing.T) {
 	known := flag.FindAllString(read(t, "docs/reference/flags.md"), -1)

@@ -77,8 +77,36 @@ func attachmentPage(root string) (string, error) {
 	return kindPage(root, "exp.5spot.finos.org_nodeattachments", "NodeAttachment", attachmentIntro)
 }
 
+const policyIntro = `Group ` + "`eviction.5spot.finos.org`, version `v1alpha1`, kind `ReschedulePolicy`" + `, namespaced, in the
+workload cluster. Alpha: it needs the eviction guard, and may change with any release; see [operators](../operators.md).`
+
+func reschedulePolicyPage(root string) (string, error) {
+	return evictionPage(root, "reschedulepolicies", "ReschedulePolicy", policyIntro)
+}
+
+const clusterPolicyIntro = `Group ` + "`eviction.5spot.finos.org`, version `v1alpha1`, kind `ClusterReschedulePolicy`" + `, not namespaced, in
+the workload cluster. Alpha, see [operators](../operators.md).`
+
+func clusterReschedulePolicyPage(root string) (string, error) {
+	return evictionPage(root, "clusterreschedulepolicies", "ClusterReschedulePolicy", clusterPolicyIntro)
+}
+
+const requestIntro = `Group ` + "`eviction.5spot.finos.org`, version `v1alpha1`, kind `RescheduleRequest`" + `, namespaced, in the
+workload cluster. The eviction guard and the manager make it, and the guard deletes it. Alpha, see [operators](../operators.md).`
+
+func rescheduleRequestPage(root string) (string, error) {
+	return evictionPage(root, "reschedulerequests", "RescheduleRequest", requestIntro)
+}
+
 func kindPage(root, definition, title, intro string) (string, error) {
-	path := "config/crd/bases/" + definition + ".yaml"
+	return kindPageAt(root, "config/crd/bases/"+definition+".yaml", title, intro)
+}
+
+func evictionPage(root, definition, title, intro string) (string, error) {
+	return kindPageAt(root, "config/eviction-guard/crd/eviction.5spot.finos.org_"+definition+".yaml", title, intro)
+}
+
+func kindPageAt(root, path, title, intro string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // the path is ours
 	if err != nil {
 		return "", err

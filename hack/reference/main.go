@@ -17,14 +17,17 @@ import (
 type page func(root string) (string, error)
 
 var pages = map[string]page{
-	"api.md":             apiPage,
-	"deletionhooks.md":   hookPage,
-	"loadbalancers.md":   balancerPage,
-	"nodeattachments.md": attachmentPage,
-	"flags.md":           flagsPage,
-	"metrics.md":         metricsPage,
-	"reasons.md":         reasonsPage,
-	variableFile:         variablePage,
+	"api.md":                       apiPage,
+	"deletionhooks.md":             hookPage,
+	"loadbalancers.md":             balancerPage,
+	"nodeattachments.md":           attachmentPage,
+	"reschedulepolicies.md":        reschedulePolicyPage,
+	"clusterreschedulepolicies.md": clusterReschedulePolicyPage,
+	"reschedulerequests.md":        rescheduleRequestPage,
+	"flags.md":                     flagsPage,
+	"metrics.md":                   metricsPage,
+	"reasons.md":                   reasonsPage,
+	variableFile:                   variablePage,
 }
 
 func main() {

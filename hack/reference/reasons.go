@@ -44,7 +44,11 @@ func reasonsPage(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return renderReasons(slices.Concat(names, tried), types, node)
+	guarded, err := constantsOf(filepath.Join(root, "exp/eviction/api/v1alpha1/names.go"))
+	if err != nil {
+		return "", err
+	}
+	return renderReasons(slices.Concat(names, tried), types, slices.Concat(node, guarded))
 }
 
 // A table of constants.
@@ -69,7 +73,7 @@ func renderReasons(names, types, node []group) (string, error) {
 		all,
 		section{"Events", eventsIntro, "Reason", names, isA("Event")},
 		section{"In the management cluster", "Annotations, labels and finalizers.", "Key", names, not(ofNodes, isA("Annotation", "Label", "Finalizer"))},
-		section{"In the workload cluster", "Annotations, labels and taints of Nodes and their pods.", "Key", slices.Concat(node, only(names, ofNodes)), isA("Annotation", "Label", "Taint")},
+		section{"In the workload cluster", "Annotations, labels and taints of Nodes, pods and Namespaces.", "Key", slices.Concat(node, only(names, ofNodes)), isA("Annotation", "Label", "Taint")},
 		section{"Field managers", "", "Name", slices.Concat(names, node), isA("FieldManager")},
 	)
 	var d document
