@@ -84,6 +84,15 @@ type Said struct {
 	Warnings []string
 }
 
+// warn adds what has not been said yet.
+func (s *Said) warn(texts []string) {
+	for _, text := range texts {
+		if !slices.Contains(s.Warnings, text) {
+			s.Warnings = append(s.Warnings, text)
+		}
+	}
+}
+
 // Evict says what is said to somebody who wants to evict a pod, once its operator has been asked
 // where that is due. After an error nobody knows; it is safe to ask again.
 func (a *Asker) Evict(ctx context.Context, w Wanted) (Said, error) {
@@ -93,13 +102,17 @@ func (a *Asker) Evict(ctx context.Context, w Wanted) (Said, error) {
 		if err != nil {
 			return Said{}, err
 		}
-		said = Said{Decision: verdict.Decide(s.facts(a.Clock.Now(), a.Keep)), Pod: s.pod, Policy: s.policy, Warnings: slices.Concat(said.Warnings, s.warnings)}
+		said = Said{Decision: verdict.Decide(s.facts(a.Clock.Now(), a.Keep)), Pod: s.pod, Policy: s.policy, Warnings: said.Warnings}
+		said.warn(s.warnings)
 		if w.DryRun {
 			return said, nil
 		}
 		again, warnings, err := a.act(ctx, s, said.Decision)
-		said.Warnings = append(said.Warnings, warnings...)
-		if err != nil || !again {
+		said.warn(warnings)
+		switch {
+		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			return Said{Decision: verdict.Decision{Outcome: verdict.NotRunning}, Pod: s.pod, Policy: s.policy}, nil // All of its pods go.
+		case err != nil || !again:
 			return said, err
 		}
 	}
@@ -125,9 +138,21 @@ func (s *scope) facts(now time.Time, keep time.Duration) verdict.Facts {
 		Request: requestFacts(s.request, s.node), Moved: requestFacts(s.moved, s.movedFrom), Others: s.others, Keep: keep,
 	}
 	if s.pod != nil {
-		f.Pod = podFacts(s.pod, s.policy)
+		f.Pod = podFacts(s.pod, s.asks())
 	}
 	return f
+}
+
+// asks is what asks the operator: what was written down counts before what its policy says since.
+func (s *scope) asks() *evictionv1.Request {
+	switch {
+	case s.request != nil:
+		return &s.request.Spec.Request
+	case s.policy != nil:
+		return &s.policy.Request
+	default:
+		return nil
+	}
 }
 
 // observe reads what the answer depends on, and nothing else: of most pods that is nothing but the
@@ -141,7 +166,7 @@ func (a *Asker) observe(ctx context.Context, w Wanted) (*scope, error) {
 		return nil, fmt.Errorf("reading pod: %w", err)
 	}
 	s.pod = pod
-	if w.UID != "" && w.UID != pod.UID {
+	if w.UID != "" && w.UID != pod.UID || !movable(pod) {
 		return s, nil
 	}
 	policies, invalid, err := PoliciesFor(ctx, a.Policies, pod.Namespace)
@@ -199,7 +224,7 @@ func (a *Asker) observeMoved(ctx context.Context, s *scope) error {
 // observeOthers counts the pods of the policy that are being moved, where they are limited and this one
 // is not among them.
 func (a *Asker) observeOthers(ctx context.Context, s *scope) error {
-	if s.policy.MaxConcurrent == 0 || s.request == nil || marked(s.pod, s.policy.Request) {
+	if s.policy.MaxConcurrent == 0 || s.request == nil || marked(s.pod, s.request.Spec.Request) {
 		return nil
 	}
 	pods := &metav1.PartialObjectMetadataList{}
@@ -250,7 +275,7 @@ func (a *Asker) act(ctx context.Context, s *scope, d verdict.Decision) (again bo
 			}
 		}
 		before := s.pod.DeepCopy()
-		mark(s.pod, s.policy.Request, a.Clock.Now())
+		mark(s.pod, s.request.Spec.Request, a.Clock.Now())
 		again, _, err = again409(false, a.Write.Patch(ctx, s.pod, before))
 		return again, warnings, err
 	case verdict.Delete:

@@ -415,6 +415,44 @@ func TestALabelAsks(t *testing.T) {
 	}
 }
 
+// TestAPolicyThatAsksForSomethingElse asks anew, and leaves nothing of what it asked for before.
+func TestAPolicyThatAsksForSomethingElse(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	p := w.pod("db-0", 0)
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	w.Edit(w.policy, func() { w.policy.Spec.Request.Annotation.Key = "db.example.com/go" })
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
+	for range 2 {
+		w.tend()
+		w.pass(verdict.Settle + time.Second)
+	}
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	if w.Read(p); p.Annotations["db.example.com/go"] != "please" || p.Annotations[moveKey] != "" {
+		t.Errorf("got %v", p.Annotations)
+	}
+}
+
+// TestPodsOfTheNodeAreNotMoved whatever a policy selects.
+func TestPodsOfTheNodeAreNotMoved(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	p := w.pod("db-0", 0)
+	w.Edit(p, func() {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "db", UID: "d", Controller: new(true)}}
+	})
+	w.drain(0, true)
+	w.evict("db-0", verdict.Allow, verdict.NotSelected)
+}
+
+// TestANamespaceThatGoes takes its pods with it.
+func TestANamespaceThatGoes(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.pod("db-0", 0)
+	w.drain(0, true)
+	w.Must(w.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}))
+	w.evict("db-0", verdict.Allow, verdict.NotRunning)
+}
+
 // writer writes without being counted: counting is not for several at once.
 type writer struct{ client.Client }
 

@@ -13,6 +13,7 @@ import (
 
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // inProgressAnnotation says that somebody moves a pod whose eviction was asked for: the
@@ -23,22 +24,30 @@ const inProgressAnnotation = "descheduler.alpha.kubernetes.io/eviction-in-progre
 // DrainTaints are the keys of the taints that drainers put on a Node which they do not cordon.
 var DrainTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
 
-// Draining reports whether somebody drains a Node: it is cordoned, or has one of these taints.
+// Draining reports whether somebody drains a Node: it is cordoned, is being deleted, or has one of
+// these taints.
 func Draining(node *corev1.Node, taints []string) bool {
-	return node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+	return node.Spec.Unschedulable || !node.DeletionTimestamp.IsZero() || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Effect != corev1.TaintEffectPreferNoSchedule && slices.Contains(taints, t.Key)
 	})
 }
 
-// podFacts is the border between a pod and the decision. policy may be nil.
-func podFacts(pod *corev1.Pod, policy *Policy) *verdict.Pod {
+// movable reports whether an operator could start a pod elsewhere: those of DaemonSets, and those
+// that the kubelet made from a file, belong to their Node.
+func movable(pod *corev1.Pod) bool {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return !mirror && workload.DaemonSetOf(pod) == nil
+}
+
+// podFacts is the border between a pod and the decision. r is what asks its operator, nil if nothing does.
+func podFacts(pod *corev1.Pod, r *evictionv1.Request) *verdict.Pod {
 	p := &verdict.Pod{
 		UID: string(pod.UID), Created: pod.CreationTimestamp.Time, Bound: pod.Spec.NodeName != "",
 		Pending:  pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "",
 		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 		Leaving:  !pod.DeletionTimestamp.IsZero(), MarkedAt: markedAt(pod),
 	}
-	p.Marked = policy != nil && marked(pod, policy.Request)
+	p.Marked = r != nil && marked(pod, *r)
 	return p
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -99,7 +100,8 @@ func (t *Tender) kept(ctx context.Context, r *evictionv1.RescheduleRequest) (ver
 	if err != nil {
 		return k, nil, err
 	}
-	k.Selected = policy != nil || len(invalid) > 0 // Nobody knows what an invalid one selects.
+	// Nobody knows what an invalid one selects. One that asks for something else asks anew.
+	k.Selected = policy == nil && len(invalid) > 0 || policy != nil && equality.Semantic.DeepEqual(policy.Request, r.Spec.Request)
 	if policy != nil {
 		k.Deadline = policy.deadline()
 	} else {
