@@ -188,15 +188,13 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 	case paused, r.WatchFilter != "" && !labels.HasWatchLabel(cluster, r.WatchFilter):
 		return nil, nil
 	}
-	list := &expv1.NodeAttachmentList{}
-	if err := r.Reader.List(ctx, list, client.InNamespace(lb.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing NodeAttachments: %w", err)
+	attachments, err := attachmentsOf(ctx, r.Reader, client.ObjectKeyFromObject(cluster))
+	if err != nil {
+		return nil, err
 	}
-	for i := range list.Items {
-		if a := &list.Items[i]; a.Spec.ClusterName == cluster.Name {
-			if s := seatOf(lb, a.DeepCopy()); s != nil {
-				o.nodes = append(o.nodes, s)
-			}
+	for i := range attachments {
+		if s := seatOf(lb, attachments[i].DeepCopy()); s != nil {
+			o.nodes = append(o.nodes, s)
 		}
 	}
 	slices.SortStableFunc(o.nodes, func(a, b *seat) int { return cmp.Compare(a.turn(), b.turn()) })

@@ -279,6 +279,21 @@ func fits(m *clusterv1.Machine, node *corev1.Node) bool {
 	return node == nil || m.Spec.ProviderID == "" || node.Spec.ProviderID == "" || m.Spec.ProviderID == node.Spec.ProviderID
 }
 
+// attachmentsOf reads those of a Cluster, which they name themselves: people take labels off. They may
+// be the cache's own, and are not to be changed.
+func attachmentsOf(ctx context.Context, reader client.Reader, cluster client.ObjectKey) (found []expv1.NodeAttachment, err error) {
+	list := &expv1.NodeAttachmentList{}
+	if err := reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing NodeAttachments: %w", err)
+	}
+	for i := range list.Items {
+		if a := list.Items[i]; a.Spec.ClusterName == cluster.Name {
+			found = append(found, a)
+		}
+	}
+	return found, nil
+}
+
 // attachment reads that of a Node, nil if there is none.
 func attachment(ctx context.Context, reader client.Reader, cluster client.ObjectKey, node string) (*expv1.NodeAttachment, error) {
 	if node == "" {

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,12 +65,12 @@ func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t p
 	if says := notRolled(d); says != "" {
 		return plan.Turn{Waits: says, Late: d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}, nil
 	}
-	attachments := &expv1.NodeAttachmentList{}
 	cluster := client.ObjectKeyFromObject(s.cluster)
-	if err := r.Reader.List(ctx, attachments, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
-		return unreadable(fmt.Errorf("listing NodeAttachments: %w", err))
+	attachments, err := attachmentsOf(ctx, r.Reader, cluster)
+	if err != nil {
+		return unreadable(err)
 	}
-	if d.Status.UpdatedNumberScheduled >= d.Status.DesiredNumberScheduled && !slices.ContainsFunc(attachments.Items, set.replaces) {
+	if d.Status.UpdatedNumberScheduled >= d.Status.DesiredNumberScheduled && !slices.ContainsFunc(attachments, set.replaces) {
 		return plan.Turn{}, nil
 	}
 	roll := plan.Roll{Now: r.Clock.Now(), Wanted: int(d.Status.DesiredNumberScheduled)}
@@ -82,7 +81,7 @@ func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t p
 	if err != nil {
 		return unreadable(err)
 	}
-	roll.Nodes = set.stops(pods, attachments.Items)
+	roll.Nodes = set.stops(pods, attachments)
 	return roll.Next(), nil
 }
 
@@ -169,12 +168,9 @@ func (s daemonSet) stops(pods []corev1.Pod, attachments []expv1.NodeAttachment) 
 // DaemonSet: the cache may not show that yet.
 func (r *NodeReconciler) begin(ctx context.Context, s *scope, set daemonSet, t plan.Turn) error {
 	cluster := client.ObjectKeyFromObject(s.cluster)
-	live := &expv1.NodeAttachmentList{}
-	if err := r.Live.List(ctx, live, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
-		return fmt.Errorf("listing NodeAttachments: %w", err)
-	}
-	if slices.ContainsFunc(live.Items, set.replaces) {
-		return nil
+	live, err := attachmentsOf(ctx, r.Live, cluster)
+	if err != nil || slices.ContainsFunc(live, set.replaces) {
+		return err
 	}
 	n, err := r.observe(ctx, cluster, t.Node)
 	if err != nil || n == nil {

@@ -174,13 +174,13 @@ func (r *NodeReconciler) heirs(ctx context.Context, cluster client.ObjectKey, no
 
 // attached returns the Nodes of a Cluster with a NodeAttachment that is wanted.
 func (r *NodeReconciler) attached(ctx context.Context, cluster client.ObjectKey, wanted func(*expv1.NodeAttachment) bool) (found []ctrl.Request) {
-	list := &expv1.NodeAttachmentList{}
-	if err := r.Reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing NodeAttachments")
+	all, err := attachmentsOf(ctx, r.Reader, cluster)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Finding Nodes of a Cluster")
 	}
-	for i := range list.Items {
-		if a := &list.Items[i]; a.Spec.ClusterName == cluster.Name && wanted(a) {
-			found = append(found, requestFor(cluster, a.Spec.NodeName))
+	for i := range all {
+		if wanted(&all[i]) {
+			found = append(found, requestFor(cluster, all[i].Spec.NodeName))
 		}
 	}
 	return found
