@@ -11,6 +11,10 @@ const (
 	// evictions of its pods.
 	GuardedLabel = "5spot.finos.org/eviction-guard"
 
+	// GuardRightsLabel with the value true on a ClusterRole has the eviction guard have its rights,
+	// such as those to write the marks that a policy tracks pods by.
+	GuardRightsLabel = "eviction.5spot.finos.org/aggregate-to-guard"
+
 	// TrackingPrefix begins the key of the mark of Couchbase's eviction reschedule hook. The rest
 	// is the namespace and the name of the pod, with a dot between them.
 	TrackingPrefix = "reschedule.hook/"
