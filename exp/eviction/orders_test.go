@@ -166,10 +166,14 @@ func (w *tale) disturb() {
 			return nil, testenv.ErrLost
 		case 2, 3:
 			if w.busy < 2 {
+				fail := w.Fail
 				w.busy++
 				w.disturbed = true
-				w.next()
+				for range 1 + w.rand.IntN(4) {
+					w.next()
+				}
 				w.busy--
+				w.Fail = fail
 			}
 		}
 		return nil, nil
@@ -230,7 +234,8 @@ func (w *tale) movedFromDrained(p *corev1.Pod) bool {
 	return false
 }
 
-// move has the operator move a pod that it was asked for, under its name, to a Node that nobody drains.
+// move has the operator move a pod that it was asked for, under its name, mostly to a Node that nobody
+// drains.
 func (w *tale) move(name string) {
 	w.Helper()
 	p := w.pods[name]
@@ -238,7 +243,7 @@ func (w *tale) move(name string) {
 		return
 	}
 	for i, node := range w.nodes {
-		if w.Read(node); !node.Spec.Unschedulable {
+		if w.Read(node); !node.Spec.Unschedulable || w.rand.IntN(4) == 0 {
 			w.leave(p)
 			w.pods[name] = w.pod(name, i)
 			w.movedAt[w.pods[name].UID] = w.clock.Now().Truncate(time.Second)
