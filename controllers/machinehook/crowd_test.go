@@ -93,7 +93,7 @@ func inCrowd(t *testing.T, test func(*crowd)) {
 		if err := runs.Watch(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			defer close(started)
 			c.queue = q
-			return c.r.start(ctx, q)
+			return c.r.Desk.Woken().Start(ctx, q)
 		})); err != nil {
 			t.Fatal(err)
 		}

@@ -41,6 +41,18 @@ type Intent struct {
 	Cycle int64
 }
 
+// OnNode is the Intent of what is done to the Node of a Machine that leaves, or to pods there.
+func OnNode(m *clusterv1.Machine, why string, at time.Time) Intent {
+	i := Intent{
+		Kind: audit.NodePatch, Why: why, At: at, Machine: client.ObjectKeyFromObject(m),
+		Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName},
+	}
+	if name := children.ParentOf(m); name != "" {
+		i.Machine.Name = name
+	}
+	return i
+}
+
 // An Action is an Actuator that writes for an Intent: what it writes is told in the audit
 // log, one line for each try.
 type Action struct {

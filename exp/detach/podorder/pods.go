@@ -19,8 +19,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/podorder/order"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -152,7 +150,7 @@ func (s *Step) act(ctx context.Context, d leaving.Departing, n *node) (decision 
 	if err != nil {
 		return decision, nil, err
 	}
-	action := remote.For(intent(d, f))
+	action := remote.For(actuate.OnNode(d.Machine, "StopPods", f.Now))
 	if decision.Record != nil {
 		if err := begin(ctx, action, n.Node, *decision.Record); err != nil {
 			return decision, nil, fmt.Errorf("tainting Node: %w", err)
@@ -191,14 +189,6 @@ func stopAll(ctx context.Context, action actuate.Action, n *node, all []order.Po
 		}
 	}
 	return refused
-}
-
-func intent(d leaving.Departing, f order.Facts) actuate.Intent {
-	i := actuate.Intent{Kind: audit.NodePatch, Why: "StopPods", At: f.Now, Machine: client.ObjectKeyFromObject(d.Machine), Cluster: d.Cluster()}
-	if name := children.ParentOf(d.Machine); name != "" {
-		i.Machine.Name = name
-	}
-	return i
 }
 
 // begin taints the Node and writes down which pods are to be stopped, in one patch. It is

@@ -10,18 +10,16 @@
 package podorder
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -43,7 +41,7 @@ const (
 	// nextLook is when pods that are on their way are looked at again: nobody watches the
 	// pods of all clusters for that.
 	nextLook = 3 * time.Second
-	// nextTry is when what failed or was refused is tried again.
+	// nextTry is when what was refused is tried again.
 	nextTry = 5 * time.Second
 )
 
@@ -70,12 +68,7 @@ func (s *Step) Concerns(_ context.Context, m *clusterv1.Machine) (bool, error) {
 func (s *Step) Forget(machine types.UID) { s.Desk.Drop(machine) }
 
 // Woken wakes a Machine whose pods have been looked at.
-func (s *Step) Woken() source.Source {
-	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		s.Desk.Start(ctx, func(machine types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: machine}) })
-		return nil
-	})
-}
+func (s *Step) Woken() source.Source { return s.Desk.Woken() }
 
 // Look says whether the Machine waits for its pods. It begins a call where one is due, and
 // waits for none.
@@ -83,64 +76,15 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	if d.Phase != hooksv1.BeforeTermination || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
-	q := leaving.Question{Machine: d.Machine.UID, Step: laneOf(d.Cluster()), Phase: string(d.Phase)}
-	p := s.Desk.Look(q, 0)
-	v, due := judge(p, s.deadline(), d.Began, now)
-	if v.Reason = v1alpha1.StoppingPodsReason; v.Holds && p.Answered.IsZero() {
-		v.Reason = v1alpha1.AskingReason
-	}
-	if due {
-		s.Desk.Ask(ctx, client.ObjectKeyFromObject(d.Machine), q, 0, func(ctx context.Context) leaving.Answer { return s.look(ctx, d) })
-	}
-	return v, nil
-}
-
-// laneOf has the clusters not take each other's places at the Desk: one that does not answer
-// keeps all of its own.
-func laneOf(cluster client.ObjectKey) types.UID { return types.UID(cluster.String()) }
-
-func (s *Step) deadline() time.Duration {
-	if s.Deadline == 0 {
-		return DefaultDeadline
-	}
-	return s.Deadline
-}
-
-// judge weighs how far the pods have come, and says whether a call is due. Before the first answer
-// nobody knows whether any pod is waited for, and nobody is told that one is.
-func judge(p leaving.Progress, has time.Duration, began, now time.Time) (v leaving.Verdict, due bool) {
-	a, wait, says := p.Answer, nextTry, "pods have not been looked at yet"
-	switch {
-	case p.Answered.IsZero():
-		wait = 0
-	case a.Err != nil:
-		says = a.Err.Error()
-	case a.Wait == 0:
-		return leaving.Verdict{Note: a.Says}, false
-	default:
-		wait, says = a.Wait, a.Says
-	}
-	until := p.Until(has, callTimeout, began, now)
-	if !now.Before(until) {
-		return leaving.Verdict{Missed: true, Note: fmt.Sprintf("pods were not stopped within %s: %s", has, says)}, false
-	}
-	v = leaving.Verdict{Holds: true, Again: until}
-	if !p.Answered.IsZero() {
-		v.Note = says
-	}
-	if next := p.Answered.Add(wait); !p.Open && next.After(now) {
-		if next.Before(until) {
-			v.Again = next
-		}
-		return v, false
-	}
-	return v, !p.Open
+	has := cmp.Or(s.Deadline, DefaultDeadline)
+	return s.Desk.Follow(ctx, d, leaving.Live{
+		Look: func(ctx context.Context) leaving.Answer { return s.look(ctx, d) }, Has: has, Call: callTimeout,
+		Reason: v1alpha1.StoppingPodsReason, Unseen: "pods have not been looked at yet", Late: fmt.Sprintf("pods were not stopped within %s", has),
+	}, now), nil
 }
 
 // look looks at the pods once, and deletes those whose turn it is.
 func (s *Step) look(ctx context.Context, d leaving.Departing) leaving.Answer {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	n, err := s.observe(ctx, d)
 	if err != nil || n == nil {
 		return leaving.Answer{Err: err}

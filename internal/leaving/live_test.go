@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leaving
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestALookIsWeighed(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
+	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
+	said := func(ago int, a Answer) Progress {
+		return Progress{Asked: at(-30), Answered: at(-ago), Answer: a}
+	}
+	open := func(p Progress) Progress { p.Open = true; return p }
+	waits := Answer{Wait: 3 * time.Second, Says: "lab/a"}
+	failed := Answer{Err: errors.New("no route to host")}
+	l := Live{
+		Has: time.Minute, Call: 10 * time.Second,
+		Unseen: "pods have not been looked at yet", Late: "pods were not stopped within 1m0s",
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		p      Progress
+		began  time.Time
+		want   Verdict
+		due    bool
+	}{
+		"First":     {"It is looked at now.", Progress{}, now, Verdict{Holds: true, Again: at(60)}, true},
+		"Open":      {"One call at a time.", open(Progress{Asked: at(-5)}), at(-5), Verdict{Holds: true, Again: at(55)}, false},
+		"Done":      {"Nothing is left.", said(1, Answer{}), at(-30), Verdict{}, false},
+		"DoneTold":  {"What was left alone is told.", said(1, Answer{Says: "lab/b"}), at(-30), Verdict{Note: "lab/b"}, false},
+		"Waits":     {"It is not time yet.", said(1, waits), at(-30), Verdict{Holds: true, Again: at(2), Note: "lab/a"}, false},
+		"Again":     {"It is time.", said(3, waits), at(-30), Verdict{Holds: true, Again: at(30), Note: "lab/a"}, true},
+		"AgainOpen": {"The call has begun.", open(said(3, waits)), at(-30), Verdict{Holds: true, Again: at(30), Note: "lab/a"}, false},
+		"Failed":    {"It is tried again, in a while.", said(4, failed), at(-30), Verdict{Holds: true, Again: at(1), Note: "no route to host"}, false},
+		"TryAgain":  {"Now.", said(5, failed), at(-30), Verdict{Holds: true, Again: at(30), Note: "no route to host"}, true},
+		"Over":      {"It lets go, and says so.", said(3, waits), at(-60), Verdict{Missed: true, Note: "pods were not stopped within 1m0s: lab/a"}, false},
+		"OverOpen":  {"A call that hangs holds nobody.", open(Progress{Asked: at(-30)}), at(-60), Verdict{Missed: true, Note: "pods were not stopped within 1m0s: pods have not been looked at yet"}, false},
+		"LastTurn":  {"The deadline is nearer than the next look.", said(1, waits), at(-59), Verdict{Holds: true, Again: at(1), Note: "lab/a"}, false},
+		"Late":      {"A manager that comes late asks once.", Progress{}, at(-600), Verdict{Holds: true, Again: at(10)}, true},
+		"Ahead":     {"A clock that is behind gives it no more than it has.", said(1, waits), at(600), Verdict{Holds: true, Again: at(2), Note: "lab/a"}, false},
+	} {
+		if v, due := l.judge(tc.p, tc.began, now); v != tc.want || due != tc.due {
+			t.Errorf("%s: got %+v, due %t, want %+v, due %t: %s", name, v, due, tc.want, tc.due, tc.reason)
+		}
+	}
+}
