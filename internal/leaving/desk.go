@@ -31,8 +31,10 @@ type Question struct {
 type Answer struct {
 	// Wait is how long the step wants to wait before it is asked again.
 	Wait time.Duration
-	// Says is what it waits for.
+	// Says is what it waits for, or why it was not waited for.
 	Says string
+	// Missed says that a Machine that it lets go was not waited for who had missed a deadline.
+	Missed bool
 	// SkipDrain and SkipVolumeDetach say what Cluster API need not wait for.
 	SkipDrain, SkipVolumeDetach bool
 	// Err is why there is no answer.

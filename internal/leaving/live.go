@@ -71,7 +71,7 @@ func (l Live) judge(p Progress, began, now time.Time) (v Verdict, due bool) {
 	case a.Err != nil:
 		says = a.Err.Error()
 	case a.Wait == 0:
-		return Verdict{Note: a.Says}, false
+		return Verdict{Missed: a.Missed, Note: a.Says}, false
 	default:
 		wait, says = a.Wait, a.Says
 	}

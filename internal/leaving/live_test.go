@@ -33,6 +33,7 @@ func TestALookIsWeighed(t *testing.T) {
 		"Open":      {"One call at a time.", open(Progress{Asked: at(-5)}), at(-5), Verdict{Holds: true, Again: at(55)}, false},
 		"Done":      {"Nothing is left.", said(1, Answer{}), at(-30), Verdict{}, false},
 		"DoneTold":  {"What was left alone is told.", said(1, Answer{Says: "lab/b"}), at(-30), Verdict{Note: "lab/b"}, false},
+		"DoneLate":  {"So is who was not waited for.", said(1, Answer{Missed: true, Says: "lab/c"}), at(-30), Verdict{Missed: true, Note: "lab/c"}, false},
 		"Waits":     {"It is not time yet.", said(1, waits), at(-30), Verdict{Holds: true, Again: at(2), Note: "lab/a"}, false},
 		"Again":     {"It is time.", said(3, waits), at(-30), Verdict{Holds: true, Again: at(30), Note: "lab/a"}, true},
 		"AgainOpen": {"The call has begun.", open(said(3, waits)), at(-30), Verdict{Holds: true, Again: at(30), Note: "lab/a"}, false},
