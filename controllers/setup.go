@@ -42,6 +42,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/topology"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/podorder"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
 	"github.com/finos/cluster-api-addon-provider-5spot/feature"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
@@ -248,6 +249,10 @@ func (s *shared) steps() (steps leaving.Steps, woken []source.Source) {
 		balancers := detach.Step{Reader: s.mgr.GetClient()}
 		pods := &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Desk: leaving.New(s.Clock)}
 		steps, woken = append(steps, balancers, pods), append(append(woken, balancers.Woken(s.mgr)...), pods.Woken())
+	}
+	if feature.Gates.Enabled(feature.EvictionGuard) {
+		operators := &eviction.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Desk: leaving.New(s.Clock), By: ManagerName}
+		steps, woken = append(steps, operators), append(woken, operators.Woken())
 	}
 	return steps, woken
 }

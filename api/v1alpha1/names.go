@@ -213,6 +213,8 @@ const (
 	WaitingForExtensionReason = "WaitingForExtension"
 	// WaitingForLoadBalancersReason means that load balancers have not let the Node go yet.
 	WaitingForLoadBalancersReason = "WaitingForLoadBalancers"
+	// WaitingForOperatorsReason means that operators have not moved their pods away from the Node yet.
+	WaitingForOperatorsReason = "WaitingForOperators"
 	// StoppingPodsReason means that pods of the Node are being stopped in order.
 	StoppingPodsReason = "StoppingPods"
 	// ExtensionsDoneReason means that nobody holds the deletion any more.

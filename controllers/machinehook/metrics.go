@@ -9,7 +9,7 @@ import (
 
 var deadlinesMissed = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "fivespot_deadlines_missed_total",
-	Help: "Machines that left although the deadline had passed of somebody they waited for, each counted once, by namespace and name of their Cluster, and the reason of ReadyToLeave: WaitingForExtension, WaitingForLoadBalancers or StoppingPods. Absent until one waits; the series of a Cluster goes with it.",
+	Help: "Machines that left although the deadline had passed of somebody they waited for, each counted once, by namespace and name of their Cluster, and the reason of ReadyToLeave: WaitingForExtension, WaitingForLoadBalancers, WaitingForOperators or StoppingPods. Absent until one waits; the series of a Cluster goes with it.",
 }, []string{"namespace", "cluster", "reason"})
 
 // count counts a Machine that goes although deadlines were missed. What it waits for is counted

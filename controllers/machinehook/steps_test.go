@@ -19,11 +19,16 @@ import (
 )
 
 // balancers is a step that says what the test says before the drain, and lets go after it.
-type balancers struct{ says leaving.Verdict }
+type balancers struct {
+	says leaving.Verdict
+	// looks is how often it was looked at.
+	looks int
+}
 
 func (*balancers) Concerns(context.Context, *clusterv1.Machine) (bool, error) { return true, nil }
 func (*balancers) Forget(types.UID)                                           {}
 func (b *balancers) Look(_ context.Context, d leaving.Departing, _ time.Time) (leaving.Verdict, error) {
+	b.looks++
 	if d.Phase != hooksv1.BeforeDrain {
 		return leaving.Verdict{}, nil
 	}

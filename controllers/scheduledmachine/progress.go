@@ -35,7 +35,8 @@ func (s *scope) mayWait(now time.Time) bool {
 // anything.
 func (s *scope) firstWord() bool {
 	now := conditions.Get(s.scheduled, v1alpha1.MachineReadyCondition)
-	return conditions.GetReason(s.before, v1alpha1.MachineReadyCondition) == clusterv1.MachineDeletingReason && now.Reason == v1alpha1.WaitingForLoadBalancersReason
+	known := now.Reason == v1alpha1.WaitingForLoadBalancersReason || now.Reason == v1alpha1.WaitingForOperatorsReason
+	return known && conditions.GetReason(s.before, v1alpha1.MachineReadyCondition) == clusterv1.MachineDeletingReason
 }
 
 // onlyProgress reports whether all that is new is how far a machine has come on a way

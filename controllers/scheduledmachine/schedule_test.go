@@ -153,17 +153,24 @@ func TestADepartureThatWasRefusedIsNoneOfTheNext(t *testing.T) {
 }
 
 // TestWhatHoldsADepartureIsShown has Cluster API wait at our hook, where a load balancer is
-// waited for.
+// waited for, or an operator.
 func TestWhatHoldsADepartureIsShown(t *testing.T) {
+	for _, reason := range []string{v1alpha1.WaitingForLoadBalancersReason, v1alpha1.WaitingForOperatorsReason} {
+		t.Run(reason, func(t *testing.T) { showsWhatHolds(t, reason) })
+	}
+}
+
+func showsWhatHolds(t *testing.T, reason string) {
+	t.Helper()
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "10m" })
 	w.running()
 	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
 	w.settle()
 	m, _ := w.machine()
 	const busy = "load balancer edge: web/ws-1 has 9 connections"
-	w.report(m, v1alpha1.ReadyToLeaveCondition, metav1.ConditionFalse, v1alpha1.WaitingForLoadBalancersReason, busy)
+	w.report(m, v1alpha1.ReadyToLeaveCondition, metav1.ConditionFalse, reason, busy)
 	w.settle()
-	if got := conditions.Get(w.sm, v1alpha1.MachineReadyCondition); got.Message != busy || got.Reason != v1alpha1.WaitingForLoadBalancersReason {
+	if got := conditions.Get(w.sm, v1alpha1.MachineReadyCondition); got.Message != busy || got.Reason != reason {
 		t.Errorf("before Cluster API has said anything it says %s: %s", got.Reason, got.Message)
 	}
 	m, _ = w.machine()

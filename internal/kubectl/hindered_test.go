@@ -24,6 +24,12 @@ func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 	record := v1alpha1.ReclaimRecord{Node: "n", NodeUID: "u", Reason: "process-match: java"}
 	request := asked(record)
 	kill := func(m *v1alpha1.ScheduledMachine) { m.Spec.KillSwitch = true }
+	drains := func(reason, message string) func(*v1alpha1.ScheduledMachine) {
+		return func(m *v1alpha1.ScheduledMachine) {
+			status(condition(v1alpha1.MachineReadyCondition, metav1.ConditionFalse, reason, message))(m)
+			m.Status.Phase = v1alpha1.PhaseShuttingDown
+		}
+	}
 	cases := map[string]struct {
 		reason  string
 		m       *v1alpha1.ScheduledMachine
@@ -51,6 +57,18 @@ func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 			machine("office", kill, status(condition(v1alpha1.MachineReadyCondition, metav1.ConditionFalse, "Deleting", provider))),
 			[]string{"Note:      " + provider},
 			"",
+		},
+		"LoadBalancers": {
+			"It can be let go sooner.",
+			machine("office", drains(v1alpha1.WaitingForLoadBalancersReason, "load balancer edge: web/ws-1 has 3 connections")),
+			[]string{"load balancer edge: web/ws-1 has 3 connections", "docs/load-balancers.md"},
+			"docs/operators.md",
+		},
+		"Operators": {
+			"Who moves a pod is not told to hurry.",
+			machine("office", drains(v1alpha1.WaitingForOperatorsReason, "db/cb-0: ReschedulePolicy couchbase: its operator has been asked to move it")),
+			[]string{"db/cb-0: ReschedulePolicy couchbase: its operator has been asked to move it", "docs/operators.md"},
+			"docs/load-balancers.md",
 		},
 		"ClusterMissing": {
 			"Who is deleted reads that its Cluster is not there.",

@@ -298,8 +298,13 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		}
 		return e.set(stateJoining, "its window is open, and it is joining the cluster", have)
 	case v1alpha1.PhaseShuttingDown:
-		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MachineReadyCondition); c != nil && c.Reason == v1alpha1.WaitingForLoadBalancersReason {
-			e.Do = append(e.Do, `wait; to let it go sooner, see "To let a machine go sooner" in docs/load-balancers.md`)
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MachineReadyCondition); c != nil {
+			switch c.Reason {
+			case v1alpha1.WaitingForLoadBalancersReason:
+				e.Do = append(e.Do, `wait; to let it go sooner, see "To let a machine go sooner" in docs/load-balancers.md`)
+			case v1alpha1.WaitingForOperatorsReason:
+				e.Do = append(e.Do, `wait; see "When a machine of 5-Spot leaves" in docs/operators.md`)
+			}
 		}
 		return e.set(stateLeaving, "it is leaving; running work may finish within its budget", "to have it at once: "+e.command("give-back"))
 	case v1alpha1.PhaseInactive:

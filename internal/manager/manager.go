@@ -26,6 +26,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 )
@@ -39,6 +40,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(runtimev1.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	utilruntime.Must(expv1.AddToScheme(scheme))
+	utilruntime.Must(evictionv1.AddToScheme(scheme))
 	return scheme
 }
 

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
+)
+
+const (
+	// longestWait is how long a Machine waits that has no gracefulShutdownTimeout: as long as an
+	// operator has for a pod if its policy does not say.
+	longestWait = 4 * time.Hour
+	// callTimeout bounds one look at the pods, and what is asked then.
+	callTimeout = 10 * time.Second
+	// atOnce is how many operators are asked at a time. Each takes a few short calls.
+	atOnce = 16
+	// nextLook is when pods that are waited for are looked at again: nobody watches the pods of
+	// all clusters for that.
+	nextLook = 5 * time.Second
+)
+
+// A Step has operators move their pods away from Nodes, before Machines are drained. An operator
+// is asked as it is for others who drain, and the pod and its RescheduleRequest say so: a manager
+// that comes later goes on where the other stopped.
+type Step struct {
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Actuate writes to workload clusters.
+	Actuate *actuate.Actuator
+	// ClusterCache reaches them.
+	ClusterCache clustercache.ClusterCache
+	// Desk makes the calls. It is this step's alone, and wakes whoever looks.
+	Desk *leaving.Desk
+	// By is who asks, as RescheduleRequests tell it.
+	By string
+}
+
+// Concerns implements leaving.Step: which policies and pods there are is not known before they are
+// read.
+func (s *Step) Concerns(_ context.Context, m *clusterv1.Machine) (bool, error) {
+	return m.Status.NodeRef.IsDefined(), nil
+}
+
+// Forget implements leaving.Step.
+func (s *Step) Forget(machine types.UID) { s.Desk.Drop(machine) }
+
+// Woken wakes a Machine whose pods have been looked at.
+func (s *Step) Woken() source.Source { return s.Desk.Woken() }
+
+// Look says whether the Machine waits for operators. It begins a call where one is due, and waits
+// for none.
+func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
+	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
+		return leaving.Verdict{}, nil
+	}
+	has, limit := longestWait, longestWait.String()
+	if half := d.Grace / 2; half > 0 { // The drain needs time, too.
+		has, limit = half, fmt.Sprintf("%s, half of the machine's gracefulShutdownTimeout", half)
+	}
+	return s.Desk.Follow(ctx, d, leaving.Live{
+		Look: func(ctx context.Context) leaving.Answer { return s.look(ctx, d) }, Has: has, Call: callTimeout,
+		Reason: v1alpha1.WaitingForOperatorsReason, Unseen: "pods have not been looked at yet",
+		Late: "operators did not move all pods within " + limit,
+	}, now), nil
+}
+
+// A host is a Node that leaves, with the pods on it that operators move.
+type host struct {
+	*corev1.Node
+	pods []corev1.Pod
+	// policies read the policies, as they are now.
+	policies client.Reader
+	// notes are what people are to know of the policies.
+	notes []string
+}
+
+// look looks at the Node once, and has the operators asked that have not been asked yet.
+func (s *Step) look(ctx context.Context, d leaving.Departing) leaving.Answer {
+	reader, err := workload.Live(ctx, s.ClusterCache, d.Cluster())
+	if err != nil {
+		return leaving.Answer{Err: err}
+	}
+	n, err := observe(ctx, reader, d.Node)
+	if err != nil || n == nil {
+		return leaving.Answer{Err: err}
+	}
+	if len(n.pods) == 0 {
+		return leaving.Answer{Says: strings.Join(n.notes, "; ")}
+	}
+	return s.ask(ctx, d, reader, n)
+}
+
+// observe reads a Node, nil where there is none, or no policy: then nothing else is read.
+func observe(ctx context.Context, reader client.Reader, node string) (*host, error) {
+	policies, err := readPolicies(ctx, reader)
+	if err != nil || policies == nil {
+		return nil, err
+	}
+	n := &host{policies: policies}
+	if n.Node, err = workload.Node(ctx, reader, node); err != nil || n.Node == nil {
+		return nil, err
+	}
+	list := &corev1.PodList{}
+	if err := reader.List(ctx, list, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	for i := range list.Items {
+		p := &list.Items[i]
+		if f := podFacts(p, nil); !movable(p) || f.Pending || f.Finished || f.Leaving {
+			continue
+		}
+		found, invalid, err := PoliciesFor(ctx, policies, p.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		for _, err := range invalid {
+			n.notes = append(n.notes, err.Error())
+		}
+		switch policy, err := found.Of(p, labelsOf(ctx, policies, p.Namespace)); {
+		case err != nil:
+			return nil, err
+		case policy != nil:
+			n.pods = append(n.pods, *p)
+		}
+	}
+	slices.Sort(n.notes)
+	n.notes = slices.Compact(n.notes)
+	slices.SortFunc(n.pods, func(a, b corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return n, nil
+}
+
+// ask has the operators of pods asked side by side. Their Node is cordoned first: an operator
+// would start them there again.
+func (s *Step) ask(ctx context.Context, d leaving.Departing, reader client.Reader, n *host) leaving.Answer {
+	remote, err := s.Actuate.Remote(ctx, s.ClusterCache, d.Cluster())
+	if err != nil {
+		return leaving.Answer{Err: err}
+	}
+	action := remote.For(actuate.OnNode(d.Machine, "MovePods", s.Clock.Now()))
+	if err := cordon(ctx, action, n.Node); err != nil {
+		return leaving.Answer{Err: fmt.Errorf("cordoning Node: %w", err)}
+	}
+	asker := &Asker{Live: reader, Policies: n.policies, Write: action, Clock: s.Clock, Taints: DrainTaints, Keep: Keep}
+	verdicts := make([]moving, len(n.pods))
+	var working sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for i := range n.pods {
+		places <- struct{}{}
+		working.Go(func() { defer func() { <-places }(); verdicts[i] = s.askFor(ctx, asker, &n.pods[i]) })
+	}
+	working.Wait()
+	return n.answer(verdicts)
+}
+
+// cordon has no pod come to a Node. It stays so: the Machine goes.
+func cordon(ctx context.Context, action actuate.Action, n *corev1.Node) error {
+	if n.Spec.Unschedulable {
+		return nil
+	}
+	before := n.DeepCopy()
+	n.Spec.Unschedulable = true
+	return action.PatchLocked(ctx, n, before)
+}
+
+// moving is how far a pod has come.
+type moving struct {
+	// holds says that it is waited for, and missed that it is not, because its deadline passed.
+	holds, missed bool
+	note          string
+}
+
+// askFor asks the operator of a pod, if it is its turn, and says what is made of the answer.
+func (s *Step) askFor(ctx context.Context, asker *Asker, pod *corev1.Pod) moving {
+	key := client.ObjectKeyFromObject(pod)
+	said, err := asker.Evict(ctx, Wanted{Pod: key, UID: pod.UID, By: s.By})
+	if err == nil && said.Step == verdict.Mark {
+		ctrl.LoggerFrom(ctx).Info("Asked operator to move pod", "Pod", key, "policy", said.Policy.String(), "warnings", said.Warnings)
+	}
+	switch {
+	case err != nil:
+		return moving{holds: true, note: fmt.Sprintf("%s: %v", key, err)}
+	case said.Outcome == verdict.Overdue && said.Answer == verdict.Allow:
+		return moving{missed: true, note: fmt.Sprintf("%s: %s: its operator did not move it within %s", key, said.Policy, said.Policy.deadline())}
+	case said.Outcome == verdict.Overdue && said.Step == verdict.Delete: // The drain waits for its end.
+		return moving{missed: true, note: fmt.Sprintf("%s: %s", key, said.Cause)}
+	case said.Answer == verdict.Wait:
+		return moving{holds: true, note: fmt.Sprintf("%s: %s", key, said.Cause)}
+	case said.Outcome == verdict.HealthyNode, said.Outcome == verdict.Rescheduled:
+		return moving{holds: true, note: fmt.Sprintf("%s: %s: its Node has just been uncordoned", key, said.Policy)}
+	default: // It has gone, or goes.
+		return moving{}
+	}
+}
+
+// answer is what all pods come to.
+func (n *host) answer(pods []moving) leaving.Answer {
+	a, notes := leaving.Answer{}, slices.Clone(n.notes)
+	for _, p := range pods {
+		if p.holds {
+			a.Wait = nextLook
+		}
+		if a.Missed = a.Missed || p.missed; p.note != "" {
+			notes = append(notes, p.note)
+		}
+	}
+	if a.Wait > 0 && unreachable(n.Node) {
+		a.Wait, notes = 0, append([]string{"the Node does not answer, and its pods are not waited for"}, notes...)
+	}
+	a.Says = strings.Join(notes, "; ")
+	return a
+}
+
+// unreachable reports whether nobody knows what runs on a Node.
+func unreachable(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
+	})
+}
+
+// known reads the policies of a cluster once, and everything else from the API server.
+type known struct {
+	client.Reader
+
+	own []evictionv1.ReschedulePolicy
+	all []evictionv1.ClusterReschedulePolicy
+}
+
+// readPolicies returns nil where there is no policy. A cluster without the kinds has none, and
+// says so in one call.
+func readPolicies(ctx context.Context, reader client.Reader) (*known, error) {
+	own, all := &evictionv1.ReschedulePolicyList{}, &evictionv1.ClusterReschedulePolicyList{}
+	for _, list := range []client.ObjectList{own, all} {
+		switch err := reader.List(ctx, list); {
+		case actuate.Gone(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("listing policies of operators: %w", err)
+		}
+	}
+	if len(own.Items)+len(all.Items) == 0 {
+		return nil, nil
+	}
+	return &known{Reader: reader, own: own.Items, all: all.Items}, nil
+}
+
+// List implements client.Reader.
+func (k *known) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	switch list := list.(type) {
+	case *evictionv1.ReschedulePolicyList:
+		in := (&client.ListOptions{}).ApplyOptions(opts).Namespace
+		list.Items = slices.DeleteFunc(slices.Clone(k.own), func(p evictionv1.ReschedulePolicy) bool { return p.Namespace != in })
+	case *evictionv1.ClusterReschedulePolicyList:
+		list.Items = slices.Clone(k.all)
+	default:
+		return k.Reader.List(ctx, list, opts...)
+	}
+	return nil
+}

@@ -1,0 +1,613 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
+)
+
+// departure is the first Node of a world whose machine leaves. Its operators are played by the test.
+type departure struct {
+	*world
+
+	d leaving.Departing
+	// reads are how the workload cluster answers, and gate whether it is written to.
+	reads interceptor.Funcs
+	gate  *actuate.Gate
+	cache clustercache.ClusterCache
+	step  *eviction.Step
+	woken chan struct{}
+}
+
+func newDeparture(t *testing.T, nodes int, change func(*evictionv1.ReschedulePolicySpec)) *departure {
+	t.Helper()
+	d := &departure{world: newWorld(t, nodes, change), gate: new(actuate.Gate)}
+	d.d = leaving.Departing{
+		Machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: d.ns, Name: "box-machine", UID: "m1"}, Spec: clusterv1.MachineSpec{ClusterName: "lab"}},
+		Node:    d.nodes[0].Name, Phase: hooksv1.BeforeDrain, Began: began, Grace: 10 * time.Minute,
+	}
+	return d
+}
+
+// anew starts the manager anew: it remembers nothing.
+func (d *departure) anew() {
+	d.restart(d.reads)
+	var mu sync.Mutex
+	one := func(write func() error) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return write()
+	}
+	c := interceptor.NewClient(d.asker.Live.(client.WithWatch), interceptor.Funcs{ // Writes are counted one after the other.
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return one(func() error { return c.Create(ctx, obj, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return one(func() error { return c.Patch(ctx, obj, p, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return one(func() error { return c.Delete(ctx, obj, opts...) })
+		},
+	})
+	cache := d.cache
+	if cache == nil {
+		cache = clustercache.NewFakeClusterCache(c, d.d.Cluster())
+	}
+	desk, woken := leaving.New(d.clock), make(chan struct{}, 10)
+	desk.Start(d.Context(), func(types.NamespacedName) { woken <- struct{}{} })
+	d.woken = woken
+	d.step = &eviction.Step{Clock: d.clock, Actuate: actuate.Behind(d.gate, c), ClusterCache: cache, Desk: desk, By: "manager"}
+}
+
+// look asks the step as a reconciler does.
+func (d *departure) look() leaving.Verdict {
+	d.Helper()
+	v, err := d.step.Look(d.Context(), d.d, d.clock.Now())
+	d.Must(err)
+	return v
+}
+
+// turn asks the step some time later, and returns what it says once its call has ended.
+func (d *departure) turn() leaving.Verdict {
+	d.Helper()
+	if d.step == nil {
+		d.anew()
+	}
+	d.pass(5 * time.Second)
+	v := d.look()
+	if !v.Holds {
+		return v
+	}
+	select {
+	case <-d.woken:
+	case <-time.After(time.Minute):
+		d.Fatalf("no answer: %+v", v)
+	}
+	return d.look()
+}
+
+// wants compares what the step says. A text of the pods begins with their namespace.
+func (d *departure) wants(got leaving.Verdict, holds, missed bool, note string) {
+	d.Helper()
+	if got.Holds != holds || got.Missed != missed || strings.ReplaceAll(got.Note, d.ns+"/", "") != note {
+		d.Errorf("got %+v, want holds %t, missed %t, %q", got, holds, missed, note)
+	}
+	if (holds || missed) && got.Reason != v1alpha1.WaitingForOperatorsReason {
+		d.Errorf("the reason is %q", got.Reason)
+	}
+}
+
+func (d *departure) cordoned() bool {
+	d.Helper()
+	d.Read(d.nodes[0])
+	return d.nodes[0].Spec.Unschedulable
+}
+
+const (
+	asked    = "db-0: ReschedulePolicy db: its operator has been asked to move it"
+	tooLate  = "db-0: ReschedulePolicy db: its operator did not move it within 1m0s"
+	halfOver = "operators did not move all pods within 5m0s, half of the machine's gracefulShutdownTimeout: "
+)
+
+func minute(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 }
+
+// TestAMachineLeavesOnceItsPodsAreMoved has every write be refused, and every reply be lost, and
+// starts the manager anew each time.
+func TestAMachineLeavesOnceItsPodsAreMoved(t *testing.T) {
+	for name, becomes := range map[string]string{"NewName": "db-1", "SameName": "db-0"} {
+		t.Run(name, func(t *testing.T) {
+			testenv.CrashPoints(t, 3, func(t *testing.T, fail testenv.Fail) (seen []string, writes int) {
+				t.Helper()
+				d := newDeparture(t, 2, nil)
+				d.Fail = fail
+				p := d.pod("db-0", 0)
+				for range 20 {
+					d.anew()
+					v := d.turn()
+					note := strings.ReplaceAll(v.Note, d.ns+"/", "")
+					switch {
+					case !v.Holds:
+						moved := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.ns, Name: becomes}}
+						if !d.Read(moved) || d.asked(moved) || !moved.DeletionTimestamp.IsZero() {
+							t.Errorf("the pod that took its place: %+v", moved.ObjectMeta)
+						}
+						return append(seen, fmt.Sprintf("cordoned %t, missed %t, %s", d.cordoned(), v.Missed, note)), len(d.Writes)
+					case note == asked:
+						seen = append(seen, note)
+						if r := d.requests(); len(r) != 1 || r[0].Spec.Requester != "manager" || r[0].Spec.Intent != evictionv1.IntentEviction {
+							t.Errorf("got %+v", r)
+						}
+						d.leave(p)
+						d.pod(becomes, 1)
+					case !strings.Contains(note, "reply lost"):
+						t.Errorf("got %+v", v)
+					}
+				}
+				t.Fatal("does not end")
+				return nil, 0
+			})
+		})
+	}
+}
+
+// TestWhoIsAskedIsNotAskedAgain while its operator works, and the text does not change.
+func TestWhoIsAskedIsNotAskedAgain(t *testing.T) {
+	d := newDeparture(t, 1, nil)
+	d.pod("db-0", 0)
+	if d.anew(); d.look().Reason != v1alpha1.AskingReason {
+		t.Error("nobody knows yet for whom it waits")
+	}
+	<-d.woken
+	for range 3 {
+		v := d.turn()
+		d.wants(v, true, false, asked)
+		if !v.Again.Equal(d.clock.Now().Add(5 * time.Second)) {
+			t.Errorf("it is looked at again at %v", v.Again)
+		}
+	}
+	d.wantWrites("patch Node", "create RescheduleRequest", "patch Pod")
+	d.Must(d.Client.Delete(t.Context(), d.policy)) // Nobody is to wait any more.
+	d.wants(d.turn(), false, false, "")
+}
+
+// TestASilentOperator has one do nothing.
+func TestASilentOperator(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason   string
+		fallback evictionv1.Fallback
+		// holds says that the machine waits after the deadline, and deleted that the pod goes then.
+		holds, deleted bool
+		note           string
+	}{
+		"Allow":  {"The drain evicts it.", evictionv1.FallbackAllow, false, false, tooLate},
+		"Delete": {"It ends on its own, and the drain waits for it.", evictionv1.FallbackDelete, false, true, tooLate + ", and it is deleted"},
+		"Deny":   {"It is waited for as long as there is time.", evictionv1.FallbackDeny, true, false, tooLate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDeparture(t, 1, func(s *evictionv1.ReschedulePolicySpec) { minute(s); s.Fallback = tc.fallback })
+			p := d.pod("db-0", 0)
+			d.wants(d.turn(), true, false, asked)
+			d.pass(50 * time.Second)
+			d.wants(d.turn(), true, false, asked)
+			v := d.turn()
+			d.wants(v, tc.holds, !tc.holds, tc.note)
+			if d.Read(p); p.DeletionTimestamp.IsZero() == tc.deleted {
+				t.Errorf("%s: deleted %v", tc.reason, p.DeletionTimestamp)
+			}
+			if tc.holds {
+				d.clock.SetTime(began.Add(5 * time.Minute))
+				d.wants(d.look(), false, true, halfOver+tc.note)
+			}
+		})
+	}
+}
+
+// TestHowLongAMachineWaits whose operator does nothing.
+func TestHowLongAMachineWaits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		grace  time.Duration
+		want   time.Duration
+		note   string
+	}{
+		"Half":    {"The drain needs time, too.", 10 * time.Minute, 5 * time.Minute, halfOver + asked},
+		"NoGrace": {"It is not for ever.", 0, 4 * time.Hour, "operators did not move all pods within 4h0m0s: " + asked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDeparture(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 86400 })
+			d.d.Grace = tc.grace
+			d.pod("db-0", 0)
+			d.turn()
+			d.clock.SetTime(began.Add(tc.want - 10*time.Second))
+			d.wants(d.turn(), true, false, asked)
+			d.clock.SetTime(began.Add(tc.want))
+			d.wants(d.look(), false, true, tc.note)
+			d.anew() // A manager that comes late asks once, and lets it go.
+			d.pass(time.Hour)
+			if v := d.look(); !v.Holds {
+				t.Errorf("%s: nobody was asked: %+v", tc.reason, v)
+			}
+			<-d.woken
+			d.pass(10 * time.Second)
+			d.wants(d.look(), false, true, tc.note)
+		})
+	}
+}
+
+// TestOneMoveAfterTheOther has a policy allow one move at a time.
+func TestOneMoveAfterTheOther(t *testing.T) {
+	d := newDeparture(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
+	pods := []*corev1.Pod{d.pod("db-0", 0), d.pod("db-1", 0)}
+	const turnOf = ": ReschedulePolicy db: its operator is moving as many other pods as the policy allows"
+	for left := len(pods); left > 0; left-- {
+		v := d.turn()
+		for range 10 {
+			if v = d.turn(); strings.Contains(v.Note, "has been asked") {
+				break
+			}
+		}
+		if n := strings.Count(v.Note, "has been asked"); n != 1 || strings.Count(v.Note, turnOf) != left-1 || !v.Holds {
+			t.Fatalf("with %d left: %+v", left, v)
+		}
+		i := slices.IndexFunc(pods, d.asked)
+		d.leave(pods[i])
+		pods = slices.Delete(pods, i, i+1)
+	}
+	d.wants(d.turn(), false, false, "")
+}
+
+// TestWhatNobodyMovesCostsNothing and the Node stays as it is.
+func TestWhatNobodyMovesCostsNothing(t *testing.T) {
+	d := newDeparture(t, 2, nil)
+	d.pod("elsewhere", 1)
+	plain := d.pod("plain", 0)
+	d.Edit(plain, func() { plain.Labels["app"] = "web" })
+	pending, done := d.pod("pending", 0), d.pod("done", 0)
+	pending.Status.Phase, done.Status.Phase = corev1.PodPending, corev1.PodSucceeded
+	d.Must(d.Client.Status().Update(t.Context(), pending))
+	d.Must(d.Client.Status().Update(t.Context(), done))
+	d.Must(d.Client.Delete(t.Context(), d.pod("going", 0)))
+	static := d.pod("like-static", 0).DeepCopy()
+	d.leave(static)
+	static.ObjectMeta = metav1.ObjectMeta{Namespace: d.ns, Name: "static", Labels: static.Labels, Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}}
+	d.Create(static)
+	static.Status.Phase = corev1.PodRunning
+	d.Must(d.Client.Status().Update(t.Context(), static))
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.ns, Name: "ds", UID: "u"}}
+	owned := d.pod("of-daemonset", 0)
+	d.Edit(owned, func() {
+		owned.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+	})
+	d.wants(d.turn(), false, false, "")
+	d.d.Machine.UID, d.d.Node = "m2", "no-such-node"
+	d.wants(d.turn(), false, false, "")
+	for i, change := range []func(){func() { d.d.Node = "" }, func() { d.d.Node, d.d.Phase = d.nodes[0].Name, hooksv1.BeforeTermination }} {
+		d.d.Machine.UID = types.UID(fmt.Sprint("m", 3+i))
+		if change(); d.turn() != (leaving.Verdict{}) {
+			t.Errorf("%+v is waited for", d.d)
+		}
+	}
+	d.wantWrites()
+	if d.cordoned() {
+		t.Error("the Node is cordoned for nothing")
+	}
+}
+
+// TestWhoMayConcern has Machines without a Node wait for nobody.
+func TestWhoMayConcern(t *testing.T) {
+	m := &clusterv1.Machine{}
+	for _, want := range []bool{false, true} {
+		if got, err := (&eviction.Step{}).Concerns(t.Context(), m); got != want || err != nil {
+			t.Errorf("got %t, %v, want %t", got, err, want)
+		}
+		m.Status.NodeRef.Name = "box"
+	}
+}
+
+// TestAPolicyThatSelectsNothingIsTold and the others count.
+func TestAPolicyThatSelectsNothingIsTold(t *testing.T) {
+	d := newDeparture(t, 1, nil)
+	bad := d.policy.DeepCopy()
+	bad.ObjectMeta = metav1.ObjectMeta{Namespace: d.ns, Name: "bad"}
+	bad.Spec.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists, Values: []string{"x"}}}}
+	d.Create(bad)
+	p := d.pod("db-0", 0)
+	d.pod("db-1", 0)
+	v := d.turn()
+	if !v.Holds || strings.Count(v.Note, "ReschedulePolicy bad is ignored: spec.podSelector: ") != 1 || strings.Count(v.Note, "has been asked") != 2 {
+		t.Errorf("got %+v", v)
+	}
+	d.leave(p)
+	d.leave(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.ns, Name: "db-1", UID: d.requestOf("db-1")}})
+	if v := d.turn(); v.Holds || v.Missed {
+		t.Errorf("got %+v", v)
+	}
+}
+
+func (d *departure) requestOf(pod string) types.UID {
+	for _, r := range d.requests() {
+		if r.Spec.Pod.Name == pod {
+			return r.Spec.Pod.UID
+		}
+	}
+	return ""
+}
+
+// TestWhatCannotBeReadIsTriedAgain and nothing is written meanwhile.
+func TestWhatCannotBeReadIsTriedAgain(t *testing.T) {
+	is := func(kind string, obj any) bool { return strings.HasSuffix(fmt.Sprintf("%T", obj), "."+kind) }
+	for _, kind := range []string{"ReschedulePolicyList", "ClusterReschedulePolicyList", "Node", "PodList"} {
+		t.Run(kind, func(t *testing.T) {
+			d := newDeparture(t, 1, nil)
+			d.pod("db-0", 0)
+			down, errDown := true, errors.New("connection refused")
+			d.reads.List = func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+				if down && is(kind, list) {
+					return errDown
+				}
+				return nil
+			}
+			d.reads.Get = func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+				if down && is(kind, obj) {
+					return errDown
+				}
+				return nil
+			}
+			if v := d.turn(); !v.Holds || v.Missed || !strings.HasSuffix(v.Note, ": connection refused") {
+				t.Errorf("got %+v", v)
+			}
+			d.wantWrites()
+			down = false
+			d.wants(d.turn(), true, false, asked)
+		})
+	}
+}
+
+// TestWithoutTheKindsNobodyWaits however the API server says that it has none.
+func TestWithoutTheKindsNobodyWaits(t *testing.T) {
+	notServed := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{}, "", "", 0, true)
+	for name, gone := range map[string]error{"NoMatch": &meta.NoKindMatchError{}, "NotServed": notServed} {
+		t.Run(name, func(t *testing.T) {
+			d, reads := newDeparture(t, 1, nil), 0
+			d.pod("db-0", 0)
+			d.reads.List = func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				reads++
+				return gone
+			}
+			d.reads.Get = func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				reads++
+				return nil
+			}
+			d.wants(d.turn(), false, false, "")
+			if reads != 1 || len(d.Writes) > 0 {
+				t.Errorf("%d reads, written %v", reads, d.Writes)
+			}
+		})
+	}
+}
+
+// TestAClusterWithoutTheKindsIsAskedOnce has an API server be asked that has never had them, or has
+// lost them.
+func TestAClusterWithoutTheKindsIsAskedOnce(t *testing.T) {
+	d, calls := newDeparture(t, 1, nil), atomic.Int32{}
+	config := rest.CopyConfig(server.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) { calls.Add(1); return next.RoundTrip(r) })
+	})
+	fresh := func() {
+		c, err := client.NewWithWatch(config, client.Options{Scheme: d.Client.Scheme()})
+		d.Must(err)
+		d.Must(c.Get(t.Context(), client.ObjectKeyFromObject(d.nodes[0]), d.nodes[0])) // Somebody always has.
+		d.cache = clustercache.NewFakeClusterCache(c, d.d.Cluster())
+		d.anew()
+	}
+	look := func(name string) {
+		t.Helper()
+		d.d.Machine.UID = types.UID(name)
+		calls.Store(0)
+		d.wants(d.turn(), false, false, "")
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%s: %d calls", name, n)
+		}
+	}
+	fresh()
+	d.wants(d.turn(), false, false, "") // The kinds are known, and no pod is there.
+	crds := envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "config", "eviction-guard", "crd")}}
+	t.Cleanup(func() {
+		if _, err := envtest.InstallCRDs(server.Config, crds); err != nil {
+			t.Error(err)
+		}
+	})
+	d.Must(envtest.UninstallCRDs(server.Config, crds))
+	gone := func() bool {
+		return actuate.Gone(d.Client.List(t.Context(), &evictionv1.RescheduleRequestList{})) &&
+			actuate.Gone(d.Client.List(t.Context(), &evictionv1.ReschedulePolicyList{})) && actuate.Gone(d.Client.List(t.Context(), &evictionv1.ClusterReschedulePolicyList{}))
+	}
+	for begun := time.Now(); !gone(); time.Sleep(100 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatal("the kinds stay")
+		}
+	}
+	look("lost")
+	time.Sleep(time.Second) // What discovery says is a moment late.
+	fresh()
+	look("never had")
+	look("again")
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestAClusterThatHangsHoldsNobodyForLong nor a worker at all.
+func TestAClusterThatHangsHoldsNobodyForLong(t *testing.T) {
+	d := newDeparture(t, 1, nil)
+	d.reads.List = func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	d.anew()
+	for range 2 {
+		if v := d.look(); !v.Holds || v.Note != "" || v.Reason != v1alpha1.AskingReason {
+			t.Errorf("got %+v", v)
+		}
+	}
+	d.clock.SetTime(began.Add(5 * time.Minute))
+	d.wants(d.look(), false, true, halfOver+"pods have not been looked at yet")
+	d.step.Forget(d.d.Machine.UID)
+}
+
+func TestAClusterThatIsNotConnectedIsTriedAgain(t *testing.T) {
+	d := newDeparture(t, 1, nil)
+	d.cache = clustercache.NewFakeEmptyClusterCache()
+	if v := d.turn(); !v.Holds || !strings.Contains(v.Note, "connection to the workload cluster is down") {
+		t.Errorf("got %+v", v)
+	}
+}
+
+// TestNothingIsAskedInAPause nor by a manager that only says what it would do.
+func TestNothingIsAskedInAPause(t *testing.T) {
+	for name, tc := range map[string]struct {
+		paused, dryRun, cordoned bool
+	}{
+		"Paused": {paused: true}, "DryRun": {dryRun: true}, "PausedCordoned": {paused: true, cordoned: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, out := newDeparture(t, 1, nil), &bytes.Buffer{}
+			d.gate = &actuate.Gate{Paused: tc.paused, DryRun: tc.dryRun, Log: audit.New(out)}
+			p := d.pod("db-0", 0)
+			d.drain(0, tc.cordoned)
+			if v := d.turn(); !v.Holds {
+				t.Errorf("got %+v", v)
+			}
+			if d.asked(p) || d.cordoned() != tc.cordoned || len(d.requests()) > 0 {
+				t.Errorf("written %v", d.Writes)
+			}
+			d.wantWrites()
+			if text := out.String(); !strings.Contains(text, `"kind":"NodePatch"`) || !strings.Contains(text, `"reason":"MovePods"`) {
+				t.Errorf("told %s", text)
+			}
+		})
+	}
+}
+
+// TestWhatIsWrittenIsTold in the audit log, each write once.
+func TestWhatIsWrittenIsTold(t *testing.T) {
+	d, out := newDeparture(t, 1, nil), &bytes.Buffer{}
+	d.gate = &actuate.Gate{Log: audit.New(out)}
+	d.pod("db-0", 0)
+	for range 3 {
+		d.turn()
+	}
+	var told []string
+	for line := range strings.Lines(out.String()) {
+		told = append(told, fmt.Sprint(strings.Contains(line, `"reason":"MovePods"`) && strings.Contains(line, `"outcome":"success"`) && strings.Contains(line, `"machine":"`+d.ns+`/box-machine"`)))
+	}
+	if diff := cmp.Diff([]string{"true", "true", "true"}, told); diff != "" {
+		t.Errorf("told %s: %s", out, diff)
+	}
+}
+
+// TestANodeThatDoesNotAnswerIsNotWaitedFor but its operators are asked.
+func TestANodeThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
+	d := newDeparture(t, 1, nil)
+	p := d.pod("db-0", 0)
+	d.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	d.Must(d.Client.Status().Update(t.Context(), d.nodes[0]))
+	d.wants(d.turn(), false, false, "the Node does not answer, and its pods are not waited for; "+asked)
+	if !d.asked(p) {
+		t.Error("its operator was not asked")
+	}
+}
+
+// TestANodeIsCordonedAgain that somebody uncordons while its machine leaves; nobody takes the pod for
+// one that stays.
+func TestANodeIsCordonedAgain(t *testing.T) {
+	d := newDeparture(t, 1, nil)
+	d.pod("db-0", 0)
+	d.wants(d.turn(), true, false, asked)
+	d.drain(0, false)
+	d.wants(d.turn(), true, false, asked)
+	if !d.cordoned() {
+		t.Error("pods may come to it")
+	}
+	// Between our cordon and the question it is uncordoned each time.
+	reads := 0
+	d.reads.Get = func(ctx context.Context, c client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+		if _, ok := obj.(*corev1.Pod); !ok {
+			return nil
+		}
+		reads++
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: d.d.Node}}
+		return c.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":null}}`)))
+	}
+	d.anew()
+	for range 2 {
+		d.wants(d.turn(), true, false, "db-0: ReschedulePolicy db: its Node has just been uncordoned")
+	}
+	if reads == 0 {
+		t.Error("the test shows nothing")
+	}
+}
+
+// TestANamespaceThatGoesHoldsNobody though nothing can be made in it.
+func TestANamespaceThatGoesHoldsNobody(t *testing.T) {
+	d := newDeparture(t, 1, nil)
+	p := d.pod("db-0", 0)
+	d.Must(d.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: d.ns}}))
+	d.wants(d.turn(), false, false, "")
+	if d.asked(p) {
+		t.Error("an operator is asked for what goes")
+	}
+}
+
+// TestAConflictIsTriedAgain, and nobody is asked before the Node is cordoned.
+func TestAConflictIsTriedAgain(t *testing.T) {
+	d := newDeparture(t, 1, nil)
+	p := d.pod("db-0", 0)
+	d.Fail = func(n int) (before, after error) {
+		if n == 0 {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, d.d.Node, nil), nil
+		}
+		return nil, nil
+	}
+	if v := d.turn(); !v.Holds || !strings.HasPrefix(v.Note, "cordoning Node: ") || d.asked(p) {
+		t.Errorf("got %+v", v)
+	}
+	d.wants(d.turn(), true, false, asked)
+}
