@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package moves
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
+	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+const (
+	patience  = 3 * time.Minute
+	namespace = "moves"
+	// moveKey asks the operators of these tests.
+	moveKey = "db.example.com/move"
+	// operatorName is the user that an operator is.
+	operatorName = "operator"
+)
+
+// A site is a Cluster that knows the policies of operators.
+type site struct {
+	*system.System
+	lab *plane.Workload
+	// operators reaches it as an operator does.
+	operators client.WithWatch
+}
+
+func newSite(ctx context.Context, s *system.System) (*site, error) {
+	lab, err := s.NewWorkload(ctx, plane.WorkloadOptions{
+		Namespace: namespace, Name: namespace, ClusterOptions: plane.ClusterOptions{NoScheduler: true, AuditBodies: system.JudgedInWorkload},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := lab.EnsureNamespace(ctx, namespace); err != nil {
+		return nil, err
+	}
+	if _, err := lab.Kubectl(ctx, "apply", "-f", filepath.Join(system.Repository(), "config", "eviction-guard", "crd")); err != nil {
+		return nil, err
+	}
+	if _, err := lab.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"); err != nil {
+		return nil, err
+	}
+	if err := evictionv1.AddToScheme(lab.Client.Scheme()); err != nil {
+		return nil, err
+	}
+	operator, err := lab.User(operatorName, "system:masters")
+	if err != nil {
+		return nil, err
+	}
+	site := &site{System: s, lab: lab}
+	site.operators, err = client.NewWithWatch(operator.Config, client.Options{Scheme: lab.Client.Scheme()})
+	return site, err
+}
+
+// A database is a machine that leaves with a pod that its operator moves, and one to which that goes.
+type database struct {
+	*testing.T
+	*specs.Cluster
+
+	name    string
+	leaving *v1alpha1.ScheduledMachine
+	home    *v1alpha1.ScheduledMachine
+	machine *clusterv1.Machine
+	pod     *corev1.Pod
+}
+
+// newDatabase runs both machines, and the pod.
+func newDatabase(t *testing.T, name string, change func(*v1alpha1.ScheduledMachine)) *database {
+	t.Helper()
+	d := &database{T: t, name: name, Cluster: &specs.Cluster{
+		T: t, Management: shared.Management.Client, Workload: shared.lab.Client, Namespace: namespace, Image: "work:1", Patience: patience,
+	}}
+	for _, sm := range []**v1alpha1.ScheduledMachine{&d.leaving, &d.home} {
+		role := map[bool]string{true: "leaves", false: "stays"}[sm == &d.leaving]
+		*sm = system.ScheduledMachine(shared.lab, name+"-"+role, infrav1.PlaneMachineSpec{})
+		if change != nil && sm == &d.leaving {
+			change(*sm)
+		}
+		d.Start(*sm)
+		t.Cleanup(func() { d.remove(*sm) })
+	}
+	policy := &evictionv1.ReschedulePolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: evictionv1.ReschedulePolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"db": name}},
+			Request:     evictionv1.Request{Annotation: &evictionv1.Annotation{Key: moveKey, Value: "true"}},
+		},
+	}
+	d.must(d.Workload.Create(d.step(), policy))
+	t.Cleanup(func() { // Else the end of the test waits for the operator, too.
+		if err := d.Workload.Delete(context.WithoutCancel(t.Context()), policy); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, sm := range []*v1alpha1.ScheduledMachine{d.leaving, d.home} {
+		d.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
+	}
+	d.pod = d.RunPod(d.leaving, name+"-0", d.Image, d.labelled)
+	d.machine = &clusterv1.Machine{}
+	d.must(d.Management.Get(d.step(), client.ObjectKey{Namespace: namespace, Name: d.leaving.Name + "-machine"}, d.machine))
+	return d
+}
+
+func (d *database) labelled(pod *corev1.Pod) { pod.Labels["db"] = d.name }
+
+// asked waits until the operator is asked, which it may be before anybody is told.
+func (d *database) asked() {
+	d.Helper()
+	d.must(await.Object(d.step(), d.Workload, d.pod, func() error {
+		if d.pod.Annotations[moveKey] != "true" {
+			return errors.New("nobody has asked to move it")
+		}
+		return nil
+	}))
+}
+
+// move has the operator move the pod as it is asked to: by another of a new name, or in its place.
+func (d *database) move(inPlace bool) *corev1.Pod {
+	d.Helper()
+	d.asked()
+	home := d.Node(d.home)
+	made := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: d.name + "-1", Labels: d.pod.Labels},
+		Spec:       corev1.PodSpec{NodeName: home.Name, Containers: []corev1.Container{{Name: "main", Image: d.Image}}},
+	}
+	if inPlace {
+		made.Name = d.pod.Name
+	} else {
+		d.must(shared.operators.Create(d.step(), made))
+	}
+	d.must(shared.operators.Delete(d.step(), d.pod, client.Preconditions{UID: &d.pod.UID}))
+	if inPlace {
+		d.must(await.Gone(d.step(), d.Workload, d.pod.DeepCopy()))
+		d.must(shared.operators.Create(d.step(), made))
+	}
+	return made
+}
+
+// waitHeld waits until the machine says that it waits for the operator, to all who look.
+func (d *database) waitHeld() {
+	d.Helper()
+	says := fmt.Sprintf("%s/%s: ReschedulePolicy %s: its operator has been asked to move it", namespace, d.pod.Name, d.name)
+	d.must(await.Object(d.step(), d.Management, d.machine, func() error {
+		c := conditions.Get(d.machine, v1alpha1.ReadyToLeaveCondition)
+		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.WaitingForOperatorsReason || c.Message != says {
+			return fmt.Errorf("it says %+v", c)
+		}
+		return nil
+	}))
+	d.WaitCondition(d.leaving, metav1.Condition{Type: v1alpha1.MachineReadyCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.WaitingForOperatorsReason}, says)
+	if !d.Node(d.leaving).Spec.Unschedulable {
+		d.Error("its Node is not cordoned: the pod may come back")
+	}
+}
+
+// waitGone waits until the machine is gone, and returns the reasons that ReadyToLeave had.
+func (d *database) waitGone() (reasons []string) {
+	d.Helper()
+	d.must(await.Until(d.step(), func(ctx context.Context) error {
+		now := &clusterv1.Machine{}
+		if err := d.Management.Get(ctx, client.ObjectKeyFromObject(d.machine), now); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if r := conditions.GetReason(now, v1alpha1.ReadyToLeaveCondition); r != "" && !slices.Contains(reasons, r) {
+			reasons = append(reasons, r)
+		}
+		return errors.New("the Machine is still there")
+	}))
+	return reasons
+}
+
+// ended is who ended the pod first, how, and when, by the API server's audit log.
+func (d *database) ended() (who string, at time.Time) {
+	d.Helper()
+	events, err := shared.lab.AuditEvents()
+	d.must(err)
+	for _, e := range events {
+		if e.ObjectRef == nil || e.ObjectRef.Resource != "pods" || e.ObjectRef.Namespace != namespace || e.ObjectRef.Name != d.pod.Name {
+			continue
+		}
+		if verb := strings.TrimSpace(e.Verb + " " + e.ObjectRef.Subresource); verb == "delete" || verb == "create eviction" {
+			return e.User.Username + " " + verb, e.RequestReceivedTimestamp.Time
+		}
+	}
+	return "nobody", time.Time{}
+}
+
+// remove deletes an object after the test, and waits until it is gone.
+func (d *database) remove(obj client.Object) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := d.Management.Delete(ctx, obj); client.IgnoreNotFound(err) != nil {
+		d.Error(err)
+	}
+	if err := await.Gone(ctx, d.Management, obj); err != nil {
+		d.Error(err)
+	}
+}
+
+// step is the time for one step.
+func (d *database) step() context.Context {
+	ctx, cancel := context.WithTimeout(d.Context(), patience)
+	d.Cleanup(cancel)
+	return ctx
+}
+
+func (d *database) must(err error) {
+	d.Helper()
+	if err != nil {
+		d.Fatal(err)
+	}
+}
