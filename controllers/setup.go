@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
+	reclaimagent "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
@@ -50,6 +50,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/manifests"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -333,12 +334,12 @@ func agentManifests(o Options) ([]*unstructured.Unstructured, error) {
 	if o.AgentInstall == AgentInstallDisabled {
 		return nil, nil
 	}
-	objects, err := manifests.Objects()
+	objects, err := reclaimagent.Objects()
 	if err != nil {
 		return nil, err
 	}
 	if o.ReclaimAgentDetector == ReclaimAgentDetectorPoll {
-		if objects, err = manifests.Polling(objects); err != nil {
+		if objects, err = reclaimagent.Polling(objects); err != nil {
 			return nil, err
 		}
 	}
