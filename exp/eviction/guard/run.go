@@ -32,7 +32,8 @@ import (
 )
 
 const (
-	leaseName = "eviction-guard-leader-election-5spot"
+	// LeaseName is that of the lease of the replica that takes requests back.
+	LeaseName = "eviction-guard-leader-election-5spot"
 	userAgent = "5spot-eviction-guard"
 )
 
@@ -110,7 +111,7 @@ func Run(ctx context.Context, f *Flags) error {
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                        Scheme(),
 		LeaderElection:                f.leaderElect,
-		LeaderElectionID:              leaseName,
+		LeaderElectionID:              LeaseName,
 		LeaderElectionNamespace:       f.leaseNamespace,
 		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
 		LeaderElectionReleaseOnCancel: true,
