@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,6 +52,8 @@ type world struct {
 	clock  *clocktesting.FakePassiveClock
 	secret *corev1.Secret
 	config *admissionregistrationv1.ValidatingWebhookConfiguration
+	// as is the user as whom guards run that elect a leader; empty may do everything.
+	as string
 }
 
 func newWorld(t *testing.T) *world {
@@ -204,7 +207,12 @@ func (w *world) startAt(address string, o guard.Options) *replica {
 	if o.CertDir == "" {
 		o.CertDir = r.dir
 	}
-	mgr, err := ctrl.NewManager(api.Config, ctrl.Options{
+	config := rest.CopyConfig(api.Config)
+	if w.as != "" {
+		config.Impersonate = rest.ImpersonationConfig{UserName: w.as, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		LeaderElection: w.as != "", LeaderElectionID: guard.LeaseName, LeaderElectionNamespace: reclaimapi.Namespace, LeaderElectionReleaseOnCancel: true,
 		Scheme: guard.Scheme(), HealthProbeBindAddress: r.health, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
 	})

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -123,6 +124,7 @@ func Run(ctx context.Context, f *Flags) error {
 		return fmt.Errorf("creating manager: %w", err)
 	}
 	f.Webhook = webhook.NewServer(webhook.Options{Host: f.webhookHost, Port: f.webhookPort, CertDir: f.CertDir})
+	f.Registry = metrics.Registry
 	if err := SetupWithManager(mgr, f.Options); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}

@@ -4,8 +4,10 @@ package guard
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +23,8 @@ import (
 type Options struct {
 	// Version is that of the guard, for its metrics.
 	Version string
+	// Registry has its metrics; nil has none.
+	Registry prometheus.Registerer
 	// Clock tells the time; nil is the machine's.
 	Clock clock.PassiveClock
 	// DrainTaints are the keys of taints of a Node that is drained, beside a cordon and
@@ -49,8 +53,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Live: mgr.GetAPIReader(), Policies: mgr.GetClient(), Write: actuate.New(mgr.GetClient()),
 		Clock: o.Clock, Taints: append(append([]string{}, eviction.DrainTaints...), o.DrainTaints...), Keep: o.Keep,
 	}
+	told := &tidings{recorder: mgr.GetEventRecorder(Name)}
 	s := &server{
-		webhook: o.Webhook, handler: &webhook.Admission{Handler: &admitter{asker: asker, tell: func(eviction.Said) {}}},
+		webhook: o.Webhook, handler: &webhook.Admission{Handler: &admitter{asker: asker, tidings: told}},
 		cache: mgr.GetCache(), live: mgr.GetAPIReader(), clock: o.Clock, certDir: o.CertDir,
 	}
 	if o.Certificates == CertificatesSelf {
@@ -60,10 +65,15 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			hosts:  []string{Name + "." + reclaimapi.Namespace + ".svc"},
 		}
 	}
+	if o.Registry != nil {
+		if err := register(o.Registry, o.Version, collector{reader: mgr.GetClient(), elected: mgr.Elected(), tidings: told}); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
 	return errors.Join(
 		mgr.Add(s),
 		mgr.AddReadyzCheck("answers", s.ready),
 		mgr.AddHealthzCheck("lives", healthz.Ping),
-		(&Reconciler{Tender: &eviction.Tender{Asker: asker}, Reader: mgr.GetClient()}).SetupWithManager(mgr),
+		(&Reconciler{Tender: &eviction.Tender{Asker: asker}, Reader: mgr.GetClient(), tidings: told}).SetupWithManager(mgr),
 	)
 }
