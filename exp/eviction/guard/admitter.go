@@ -11,7 +11,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -87,7 +86,7 @@ func wanted(req admission.Request) (eviction.Wanted, error) {
 	if o := e.DeleteOptions; o != nil {
 		w.DryRun = w.DryRun || len(o.DryRun) > 0 // kubectl says it here.
 		if o.Preconditions != nil && o.Preconditions.UID != nil {
-			w.UID = types.UID(*o.Preconditions.UID)
+			w.UID = *o.Preconditions.UID
 		}
 	}
 	return w, nil

@@ -15,7 +15,6 @@ import (
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -162,6 +161,3 @@ func served(dir string, now time.Time) error {
 		return nil
 	}
 }
-
-// passes reports whether an error passes by itself.
-func passes(err error) bool { return apierrors.IsConflict(err) }

@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// concurrency is how many requests are looked at at once. Each costs a few reads.
+// concurrency is how many requests are looked at side by side. Each costs a few reads.
 const concurrency = 4
 
 // A Reconciler tends requests.

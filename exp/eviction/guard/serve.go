@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
@@ -82,13 +83,12 @@ func (s *server) Start(ctx context.Context) error {
 // keep keeps the certificate until ctx ends.
 func (s *server) keep(ctx context.Context) {
 	for ctx.Err() == nil {
-		next := settled
-		switch err := s.certificates.keep(ctx); {
-		case err == nil:
+		next, err := settled, s.certificates.keep(ctx)
+		if err == nil {
 			s.kept.Store(true)
-		default:
+		} else {
 			next = soon
-			if !passes(err) && ctx.Err() == nil {
+			if !apierrors.IsConflict(err) && ctx.Err() == nil {
 				ctrl.Log.Error(err, "Keeping the certificate")
 			}
 		}
