@@ -13,9 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	evictionguard "github.com/finos/cluster-api-addon-provider-5spot/config/eviction-guard"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 const guardName = "fivespot-eviction-guard"
@@ -139,6 +142,19 @@ func TestAGuardThatCannotBeInstalledHoldsUpNobody(t *testing.T) {
 	w.Must(w.Client.Delete(t.Context(), theirs))
 	w.settle()
 	w.Must(w.Client.Get(t.Context(), client.ObjectKeyFromObject(theirs), &appsv1.Deployment{}))
+}
+
+func TestAMachineThatComesOrGoesWakesItsCluster(t *testing.T) {
+	sm := testenv.ScheduledMachine("farm", "box")
+	for _, guard := range []bool{false, true} {
+		p := nodesync.Concerned(guard)
+		if p.Create(event.CreateEvent{Object: sm}) != guard || p.Delete(event.DeleteEvent{Object: sm}) != guard {
+			t.Errorf("guard %t: the first and the last of a Cluster count where it is installed", guard)
+		}
+		if p.Update(event.UpdateEvent{ObjectOld: sm, ObjectNew: sm}) {
+			t.Errorf("guard %t: what changes of one that has no agent is no news", guard)
+		}
+	}
 }
 
 // TestAnAgentThatCannotBeInstalledHoldsUpNoGuard is the other way round.
