@@ -194,6 +194,15 @@ func TestTheAPIServerTakesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tracking := &rbacv1.ClusterRole{}
+	find(t, "ClusterRole", guard.Name+"-tracking", tracking)
+	for _, u := range presets {
+		for k, v := range tracking.AggregationRule.ClusterRoleSelectors[0].MatchLabels {
+			if u.GetKind() == "ClusterRole" && u.GetLabels()[k] != v {
+				t.Errorf("the guard does not get the rights of %s", u.GetName())
+			}
+		}
+	}
 	for _, u := range append(all, presets...) {
 		err := server.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("test"), client.ForceOwnership)
 		if err != nil {
