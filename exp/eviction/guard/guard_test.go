@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +39,7 @@ import (
 var api *testenv.Server
 
 func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
 	crds := filepath.Join("..", "..", "..", "config", "eviction-guard", "crd")
 	os.Exit(testenv.Main(m, func(s *testenv.Server) { api = s }, func(env *envtest.Environment) {
 		env.CRDDirectoryPaths = append(env.CRDDirectoryPaths, crds)
