@@ -93,16 +93,18 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) error 
 		return nil
 	}
 	done := r.act(ctx, s)
-	if err = done.err(); actuate.IsSuppressed(errors.Join(err, done.guard)) {
-		return errors.Join(err, done.guard) // What is installed is what was.
+	// Where anything is suppressed, what is installed is what was.
+	if err = done.err(); !actuate.IsSuppressed(err) {
+		r.tell(s, done)
+		r.remember(s, agent, err)
+		if errors.Is(err, errForeign) {
+			r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.ReclaimAgentBlockedEvent, "InstallReclaimAgent", "%s: %s", err, wayOut(err, agent))
+		}
 	}
-	r.tell(s, done)
-	r.remember(s, agent, err)
-	if errors.Is(err, errForeign) {
-		r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.ReclaimAgentBlockedEvent, "InstallReclaimAgent", "%s: %s", err, wayOut(err, agent))
+	if !actuate.IsSuppressed(done.guard) {
+		r.remember(s, guard, done.guard)
+		r.tellOfGuard(s, done.guard)
 	}
-	r.remember(s, guard, done.guard)
-	r.tellOfGuard(s, done.guard)
 	return errors.Join(err, done.guard)
 }
 

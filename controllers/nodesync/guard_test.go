@@ -18,6 +18,8 @@ import (
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	evictionguard "github.com/finos/cluster-api-addon-provider-5spot/config/eviction-guard"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
@@ -142,6 +144,25 @@ func TestAGuardThatCannotBeInstalledHoldsUpNobody(t *testing.T) {
 	w.Must(w.Client.Delete(t.Context(), theirs))
 	w.settle()
 	w.Must(w.Client.Get(t.Context(), client.ObjectKeyFromObject(theirs), &appsv1.Deployment{}))
+}
+
+// TestAPauseOfTheGuardSaysNothingOfTheAgent has an agent that is installed, and a guard that is
+// not because nothing is carried out.
+func TestAPauseOfTheGuardSaysNothingOfTheAgent(t *testing.T) {
+	w := guarded(t, "java")
+	manifests := w.guard
+	w.guard = nil
+	w.restart()
+	w.settle()
+	w.board = installation.NewBoard()
+	w.r.Board, w.r.Guard, w.r.Actuate = w.board, manifests, actuate.Behind(&actuate.Gate{DryRun: true}, w.client())
+	w.Writes = nil
+	if err := w.reconcile(); err != nil || len(w.Writes) > 0 || len(w.recorder.Events) > 0 {
+		t.Errorf("%v, sent %v", err, w.Writes)
+	}
+	if o := w.outcome(); o.Of(w.node.Name).Class != "" {
+		t.Errorf("its owner is protected: %v", o)
+	}
 }
 
 func TestAMachineThatComesOrGoesWakesItsCluster(t *testing.T) {
