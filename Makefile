@@ -120,7 +120,7 @@ demo-binary:
 bench: build plane-binaries ## Measure, side by side with peers and limits.
 	cd test && go run ./bench --bin $(BIN) $(BENCH)
 
-# What config/ calls the image of the manager and of the agent, until a release is made.
+# What config/ calls the image of the manager, the agent and the guard, until a release is made.
 DEV_IMAGE := ghcr.io/finos/cluster-api-addon-provider-5spot:dev
 ifeq ($(origin IMAGE),undefined)
 IMAGE     := $(DEV_IMAGE:dev=$(VERSION))
@@ -144,6 +144,7 @@ release-manifests: agreed $(KUSTOMIZE) ## Write the manifests of a release of IM
 	$(KUSTOMIZE) build config/default | sed 's|$(DEV_IMAGE)|$(IMAGE)|g' >$(OUT)/addon-components.yaml
 	$(KUSTOMIZE) build config/shard | sed 's|$(DEV_IMAGE)|$(IMAGE)|g' >$(OUT)/shard-components.yaml
 	@for f in templates/*.yaml; do sed 's|$(DEV_IMAGE)|$(IMAGE)|g' $$f >$(OUT)/$${f##*/}; done
+	$(KUSTOMIZE) build --reorder none config/eviction-guard | sed 's|$(DEV_IMAGE)|$(IMAGE)|g' >$(OUT)/eviction-guard.yaml
 	$(KUSTOMIZE) build config/policy >$(OUT)/owner-policy.yaml
 	cp metadata.yaml $(OUT)/
 
@@ -154,7 +155,7 @@ image-binaries: agreed $(PLATFORMS:%=image-binaries-%) ## Build the programs of 
 
 .PHONY: $(PLATFORMS:%=image-binaries-%)
 $(PLATFORMS:%=image-binaries-%): image-binaries-%:
-	CGO_ENABLED=0 GOOS=$(*D) GOARCH=$(*F) $(RELEASE_BUILD) -o $(OUT)/image/$*/ ./cmd/manager ./cmd/reclaim-agent
+	CGO_ENABLED=0 GOOS=$(*D) GOARCH=$(*F) $(RELEASE_BUILD) -o $(OUT)/image/$*/ ./cmd/manager ./cmd/reclaim-agent ./cmd/eviction-guard
 
 .PHONY: plugin-binaries
 plugin-binaries: agreed $(PLUGIN_PLATFORMS:%=plugin-binary-%) ## Build kubectl's plugin for all PLUGIN_PLATFORMS, with checksums, into OUT.

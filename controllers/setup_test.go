@@ -13,15 +13,19 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/feature"
 )
 
 // limited is a manager whose client may write once in a while.
@@ -111,6 +115,37 @@ func TestATaintThatNobodyLooksForIsTold(t *testing.T) {
 			}
 			if len(said) != tc.want || tc.want > 0 && (!strings.Contains(said[0], "--detach-taints") || !strings.Contains(said[0], "NodeDetach")) {
 				t.Errorf("with the feature gate off the log says %q", said)
+			}
+		})
+	}
+}
+
+// TestTheGuardIsInstalledWhereItIsAskedFor is about who gets which manifests.
+func TestTheGuardIsInstalledWhereItIsAskedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gate    bool
+		install AgentInstall
+		want    bool
+	}{
+		"Off":      {false, AgentInstallEnabled, false},
+		"Disabled": {true, AgentInstallDisabled, false},
+		"On":       {true, AgentInstallEnabled, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			featuregatetesting.SetFeatureGateDuringTest(t, feature.Gates, feature.EvictionGuard, tc.gate)
+			guard, err := guardManifests(Options{EvictionGuardInstall: tc.install, EvictionGuardImage: "mirror.example/5spot:v1"})
+			if err != nil || (len(guard) > 0) != tc.want {
+				t.Fatalf("%d objects, %v", len(guard), err)
+			}
+			if !tc.want {
+				return
+			}
+			agent, err := agentManifests(Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(agent[0].Object, guard[0].Object); diff != "" {
+				t.Errorf("both have the Namespace, and would take turns: -agent, +guard:\n%s", diff)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
 type noWatches struct{}
@@ -28,3 +29,7 @@ func (r *Reconciler) WithoutWatches() *Reconciler {
 	r.watches = noWatches{}
 	return r
 }
+
+// Concerned lets through the ScheduledMachines that wake their Cluster, where the guard is
+// installed, and where it is not.
+func Concerned(guard bool) predicate.Predicate { return concerned(guard) }

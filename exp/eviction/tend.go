@@ -39,6 +39,8 @@ type Tended struct {
 	Request *evictionv1.RescheduleRequest
 	// Pod is the one that it is for, nil if that is gone.
 	Pod *corev1.Pod
+	// Overdue says that the operator has had its time for it.
+	Overdue bool
 }
 
 // Tend looks at a request, and does what is due.
@@ -55,6 +57,9 @@ func (t *Tender) Tend(ctx context.Context, key client.ObjectKey) (Tended, error)
 		return Tended{}, err
 	}
 	done := Tended{Request: r.DeepCopy(), Pod: pod}
+	if pod != nil && k.Deadline > 0 && !k.Pod.MarkedAt.IsZero() {
+		done.Overdue = !k.Now.Before(k.Pod.MarkedAt.Add(k.Deadline))
+	}
 	done.Fate, done.Again = verdict.Tend(k)
 	switch done.Fate {
 	case verdict.Withdraw:

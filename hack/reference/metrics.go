@@ -17,7 +17,8 @@ import (
 )
 
 const metricsIntro = "The manager serves its metrics, and those of controller-runtime and Cluster API's cluster\n" +
-	"cache, at `--diagnostics-address`; the agent serves its own at `--metrics-address`."
+	"cache, at `--diagnostics-address`; the agent serves its own at `--metrics-address`, and the\n" +
+	"eviction guard its own and controller-runtime's at `--metrics-addr`."
 
 // A metric is one family as it is declared.
 type metric struct {
@@ -42,12 +43,16 @@ func metricsPage(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	guard, err := declaredBelow(root, "exp/eviction")
+	if err != nil {
+		return "", err
+	}
 	var d document
 	d.title("Metrics", metricsIntro)
 	for _, s := range []struct {
 		title   string
 		metrics []metric
-	}{{"manager", manager}, {"reclaim-agent", agent}} {
+	}{{"manager", manager}, {"reclaim-agent", agent}, {"eviction-guard", guard}} {
 		d.section(s.title, "")
 		var rows [][]string
 		for _, m := range s.metrics {
@@ -64,8 +69,13 @@ func metricsPage(root string) (string, error) {
 // managerMetrics reads the declarations in every metrics.go of the manager.
 // Registered collectors would have to be made first, with an API server.
 func managerMetrics(root string) ([]metric, error) {
+	return declaredBelow(root, "controllers", "exp", "internal")
+}
+
+// declaredBelow reads the declarations in every metrics.go of the directories below some.
+func declaredBelow(root string, dirs ...string) ([]metric, error) {
 	var found []metric
-	for _, dir := range []string{"controllers", "exp", "internal"} {
+	for _, dir := range dirs {
 		paths, err := filepath.Glob(filepath.Join(root, dir, "*", "metrics.go"))
 		if err != nil {
 			return nil, err

@@ -44,11 +44,11 @@ func reasonsPage(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	guarded, err := constantsOf(filepath.Join(root, "exp/eviction/api/v1alpha1/names.go"))
+	guard, err := constantsOf(filepath.Join(root, "exp/eviction/api/v1alpha1/names.go"))
 	if err != nil {
 		return "", err
 	}
-	return renderReasons(slices.Concat(names, tried), types, slices.Concat(node, guarded))
+	return renderReasons(slices.Concat(names, tried), types, node, guard)
 }
 
 // A table of constants.
@@ -58,7 +58,7 @@ type section struct {
 	want               func(constant) bool
 }
 
-func renderReasons(names, types, node []group) (string, error) {
+func renderReasons(names, types, node, guard []group) (string, error) {
 	all := []section{
 		{"Phases", "", "Phase", types, func(c constant) bool { return strings.HasPrefix(c.name, "Phase") }},
 		{"Conditions", "`Paused` is Cluster API's own.", "Condition", names, isA("Condition")},
@@ -72,8 +72,9 @@ func renderReasons(names, types, node []group) (string, error) {
 	all = append(
 		all,
 		section{"Events", eventsIntro, "Reason", names, isA("Event")},
+		section{"Events of the eviction guard", "In the workload cluster.", "Reason", guard, isA("Event")},
 		section{"In the management cluster", "Annotations, labels and finalizers.", "Key", names, not(ofNodes, isA("Annotation", "Label", "Finalizer"))},
-		section{"In the workload cluster", "Annotations, labels and taints of Nodes, pods and Namespaces.", "Key", slices.Concat(node, only(names, ofNodes)), isA("Annotation", "Label", "Taint")},
+		section{"In the workload cluster", "Annotations, labels and taints of Nodes, their pods and Namespaces.", "Key", slices.Concat(node, only(names, ofNodes), guard), isA("Annotation", "Label", "Taint")},
 		section{"Field managers", "", "Name", slices.Concat(names, node), isA("FieldManager")},
 	)
 	var d document

@@ -47,6 +47,8 @@ var faults = map[string]string{
 	"FivespotAuditWriteErrors":              `fivespot_audit_write_errors_total 240`,
 	"FivespotLoadBalancerSilent":            "fivespot_load_balancers_silent{namespace=\"farm\",cluster=\"prod\"} 1\nfivespot_detaching_nodes{namespace=\"farm\",cluster=\"prod\",phase=\"Unknown\"} 2",
 	"FivespotDeadlinesMissed":               `fivespot_deadlines_missed_total{namespace="farm",cluster="prod",reason="WaitingForLoadBalancers"} 40 3600000`,
+	"FivespotRescheduleOverdue":             `fivespot_reschedule_requests{state="overdue"} 1`,
+	"FivespotEvictionsUndecided":            `fivespot_eviction_verdicts_total{verdict="Error"} 240`,
 	"FivespotNotRunning":                    ``,
 	"FivespotControllerFails":               `fivespot_reconcile_failures_total{controller="reclaim"} 240`,
 	"FivespotRuntimeExtensionNotRegistered": `fivespot_runtime_extension{state="Refused"} 1`,

@@ -25,7 +25,7 @@ const foreign = "windows/amd64"
 
 var (
 	platforms = map[string]elf.Machine{"linux/amd64": elf.EM_X86_64, "linux/arm64": elf.EM_AARCH64}
-	programs  = []string{"manager", "reclaim-agent"}
+	programs  = []string{"manager", "reclaim-agent", "eviction-guard"}
 )
 
 // TestImageIsStaticAndReproducible builds what the image holds twice, from copies of

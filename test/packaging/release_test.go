@@ -92,8 +92,8 @@ func TestThePluginIsBuiltForEverybody(t *testing.T) {
 	}
 }
 
-// TestReleaseHasOneImage makes a release: the manager and the agent are of the same,
-// whoever installs the agent.
+// TestReleaseHasOneImage makes a release: the manager, the agent and the guard are of the
+// same, whoever installs them.
 func TestReleaseHasOneImage(t *testing.T) {
 	tools, err := filepath.Glob(filepath.Join(system.Repository(), "bin", "tools", "kustomize-*"))
 	if err != nil || len(tools) == 0 {
@@ -129,7 +129,7 @@ func TestReleaseHasOneImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"addon-components.yaml", "metadata.yaml", "owner-policy.yaml", "shard-components.yaml"}
+	want := []string{"addon-components.yaml", "eviction-guard.yaml", "metadata.yaml", "owner-policy.yaml", "shard-components.yaml"}
 	for _, file := range templates {
 		want = append(want, filepath.Base(file))
 	}

@@ -32,8 +32,8 @@ const (
 
 // An admitter answers the API server.
 type admitter struct {
-	asker *eviction.Asker
-	tell  func(eviction.Said)
+	asker   *eviction.Asker
+	tidings *tidings
 }
 
 // what is in the body of an eviction. It is the same in policy/v1 and policy/v1beta1.
@@ -49,16 +49,17 @@ func (a *admitter) Handle(ctx context.Context, req admission.Request) admission.
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
+	begin := a.asker.Clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	said, err := a.asker.Evict(ctx, w)
+	took := a.asker.Clock.Now().Sub(begin)
 	if err != nil {
+		a.tidings.failed(took)
 		ctrl.LoggerFrom(ctx).Error(err, "Deciding about eviction", "Pod", w.Pod)
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("eviction guard: %w", err)).WithWarnings(warnings(said, w)...)
 	}
-	if !w.DryRun {
-		a.tell(said)
-	}
+	a.tidings.answered(said, w.DryRun, took)
 	return response(said, w)
 }
 

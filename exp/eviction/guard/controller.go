@@ -27,8 +27,8 @@ type Reconciler struct {
 
 	// Reader reads requests from the cache.
 	Reader client.Reader
-	// tell tells people.
-	tell func(eviction.Tended)
+
+	tidings *tidings
 }
 
 // Reconcile looks at one request.
@@ -37,8 +37,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if done.Request != nil && r.tell != nil {
-		r.tell(done)
+	if done.Request != nil {
+		r.tidings.tended(done)
 	}
 	if done.Again.IsZero() {
 		return ctrl.Result{}, nil

@@ -19,3 +19,17 @@ const (
 	// is the namespace and the name of the pod, with a dot between them.
 	TrackingPrefix = "reschedule.hook/"
 )
+
+// Reasons of events that the eviction guard records, once per pod.
+const (
+	// RescheduleRequestedEvent is the Normal event on a pod whose operator is asked to move it.
+	RescheduleRequestedEvent = "RescheduleRequested"
+	// RescheduleOverdueEvent is the Warning on a pod that was not moved within the deadline of
+	// its policy, whose fallback decides from then on.
+	RescheduleOverdueEvent = "RescheduleOverdue"
+	// RescheduleWithdrawnEvent is the Normal event on a pod that nobody wants to leave its Node
+	// any more.
+	RescheduleWithdrawnEvent = "RescheduleWithdrawn"
+	// RescheduledEvent is the Normal event on a RescheduleRequest whose pod has left its Node.
+	RescheduledEvent = "Rescheduled"
+)

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/eviction-guard"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/guard"
+)
+
+// evict has the replica asked about the eviction of a pod, as the API server asks.
+func (w *world) evict(r *replica, pod *corev1.Pod) *admissionv1.AdmissionResponse {
+	w.Helper()
+	body, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: "x", Namespace: pod.Namespace, Name: pod.Name, Operation: admissionv1.Create, SubResource: "eviction",
+			Object: runtime.RawExtension{Raw: []byte(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"` + pod.Name + `"}}`)},
+		},
+	})
+	w.Must(err)
+	caller := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: w.trusted(), ServerName: host}}}
+	defer caller.CloseIdleConnections()
+	resp, err := caller.Post("https://"+r.webhook+guard.Path, "application/json", bytes.NewReader(body))
+	w.Must(err)
+	defer func() { _ = resp.Body.Close() }()
+	review := &admissionv1.AdmissionReview{}
+	w.Must(json.NewDecoder(resp.Body).Decode(review))
+	return review.Response
+}
+
+func (w *world) pod(namespace, node string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "db-0", Labels: map[string]string{"app": "db"}}}
+	pod.Spec = corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "x", Image: "x"}}, TerminationGracePeriodSeconds: new(int64(0))}
+	return pod
+}
+
+// reasons are those of the events about an object.
+func (w *world) reasons(obj client.Object) (reasons []string) {
+	w.Helper()
+	list := &eventsv1.EventList{}
+	w.Must(w.Client.List(w.Context(), list, client.InNamespace(obj.GetNamespace())))
+	for i := range list.Items {
+		if e := &list.Items[i]; e.Regarding.UID == obj.GetUID() {
+			reasons = append(reasons, e.Reason)
+		}
+	}
+	slices.Sort(reasons)
+	return reasons
+}
+
+// gathered is the sum of what a registry has of a metric with a label of that value.
+func gathered(t *testing.T, registry *prometheus.Registry, name, label string) (sum float64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && len(m.GetLabel()) > 0 && m.GetLabel()[0].GetValue() == label {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// TestItsRightsAreEnough has the guard work as the user that the manifests make, with nothing
+// but the rights that they give: from the first eviction to the end of the request.
+func TestItsRightsAreEnough(t *testing.T) {
+	w := newWorld(t)
+	objects, err := manifests.Objects()
+	w.Must(err)
+	for _, u := range objects {
+		if strings.HasPrefix(u.GetAPIVersion(), "rbac.") || u.GetKind() == "ServiceAccount" {
+			w.Must(w.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("test"), client.ForceOwnership))
+		}
+	}
+	w.as = "system:serviceaccount:" + reclaimapi.Namespace + ":" + guard.Name
+	registry := prometheus.NewRegistry()
+	r := w.start(guard.Options{Certificates: guard.CertificatesSelf, Registry: registry, Version: "v1", Keep: time.Minute})
+	eventually(t, "a certificate is made", func() bool { return w.Read(w.secret) && len(w.secret.Data["tls.crt"]) > 0 })
+	w.mount(r)
+	eventually(t, "it is Ready", func() bool { return r.probe("/readyz") })
+
+	ended := gathered(t, registry, "fivespot_reschedule_requests_ended_total", "overdue")
+	namespace := api.Namespace(t)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	w.Create(node)
+	t.Cleanup(func() { _ = w.Client.Delete(t.Context(), node) })
+	policy := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"podSelector": map[string]any{"matchLabels": map[string]any{"app": "db"}},
+		"request":     map[string]any{"annotation": map[string]any{"key": "example.com/move", "value": "true"}}, "maxConcurrent": int64(3),
+		"deadlineSeconds": int64(3600), "namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": namespace}},
+	}}}
+	policy.SetGroupVersionKind(evictionv1.GroupVersion.WithKind("ClusterReschedulePolicy"))
+	policy.SetName(namespace)
+	w.Create(policy)
+	pod := w.pod(namespace, node.Name)
+	w.Create(pod)
+	pod.Status.Phase = corev1.PodRunning
+	w.Must(w.Client.Status().Update(t.Context(), pod))
+
+	var answer *admissionv1.AdmissionResponse
+	eventually(t, "its operator is asked", func() bool {
+		answer = w.evict(r, pod)
+		return !answer.Allowed && answer.Result.Code == http.StatusTooManyRequests && w.Read(pod) && pod.Annotations["example.com/move"] == "true"
+	})
+	if len(answer.Warnings) > 0 {
+		t.Errorf("warnings %q", answer.Warnings)
+	}
+	for range 5 {
+		w.evict(r, pod)
+	}
+	eventually(t, "it is told on the pod", func() bool { return slices.Contains(w.reasons(pod), evictionv1.RescheduleRequestedEvent) })
+	eventually(t, "the leader counts it", func() bool { return gathered(t, registry, "fivespot_reschedule_requests", "open") == 1 })
+	if n := gathered(t, registry, "fivespot_eviction_verdicts_total", "Waiting"); n < 5 {
+		t.Errorf("%v verdicts", n)
+	}
+	request := &evictionv1.RescheduleRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: string(pod.UID)}}
+	late := request.DeepCopy()
+	look := func() { // A policy that changes has every request looked at.
+		w.Edit(policy, func() { policy.SetAnnotations(map[string]string{"at": w.clock.Now().String()}) })
+	}
+	w.clock.SetTime(w.clock.Now().Add(2 * time.Hour))
+	look()
+	eventually(t, "it is overdue", func() bool { return slices.Contains(w.reasons(pod), evictionv1.RescheduleOverdueEvent) })
+	if diff := cmp.Diff([]string{evictionv1.RescheduleOverdueEvent, evictionv1.RescheduleRequestedEvent}, w.reasons(pod)); diff != "" {
+		t.Errorf("told once each: -want, +got:\n%s", diff)
+	}
+	reader, err := client.New(api.Config, client.Options{Scheme: guard.Scheme()})
+	w.Must(err)
+	w.Must(reader.Get(t.Context(), client.ObjectKeyFromObject(request), request))
+	w.Must(w.Client.Delete(t.Context(), pod))
+	w.clock.SetTime(w.clock.Now().Add(time.Second))
+	look()
+	eventually(t, "it is told that the pod has left", func() bool { return slices.Contains(w.reasons(request), evictionv1.RescheduledEvent) })
+	w.clock.SetTime(w.clock.Now().Add(2 * time.Minute))
+	look()
+	eventually(t, "the request is deleted", func() bool { return reader.Get(t.Context(), client.ObjectKeyFromObject(late), late) != nil })
+	eventually(t, "it is counted as late", func() bool {
+		return gathered(t, registry, "fivespot_reschedule_requests_ended_total", "overdue") == ended+1
+	})
+
+	w.Create(w.pod(namespace, node.Name))
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: guard.Name}}
+	w.Must(w.Client.Delete(t.Context(), binding))
+	eventually(t, "whoever may not read policies is not Ready", func() bool { return !r.probe("/readyz") })
+	if !r.probe("/healthz") {
+		t.Error("and is not ended for it")
+	}
+	if w.evict(r, pod).Result.Code != http.StatusInternalServerError || gathered(t, registry, "fivespot_eviction_verdicts_total", "Error") == 0 {
+		t.Error("what it cannot decide is an error, and counted")
+	}
+}
