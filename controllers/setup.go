@@ -28,7 +28,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
+	evictionguard "github.com/finos/cluster-api-addon-provider-5spot/config/eviction-guard"
+	reclaimagent "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
@@ -50,6 +51,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/manifests"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -118,6 +120,11 @@ type Options struct {
 	ReclaimAgentImage string
 	// ReclaimAgentDetector says how the agent that is installed finds processes.
 	ReclaimAgentDetector ReclaimAgentDetector
+	// EvictionGuardInstall says who installs the eviction guard in workload clusters, if the
+	// feature gate EvictionGuard is on.
+	EvictionGuardInstall AgentInstall
+	// EvictionGuardImage is the image of the guard; empty is that of the manifests.
+	EvictionGuardImage string
 	// DetachTaints are the keys of taints that take a Node out of its load balancers, if the
 	// feature gate NodeDetach is on.
 	DetachTaints []string
@@ -131,7 +138,7 @@ type Options struct {
 	RuntimeExtension extensionconfig.Options
 }
 
-// AgentInstall says who installs the reclaim agent.
+// AgentInstall says who installs what runs in workload clusters.
 type AgentInstall string
 
 const (
@@ -280,11 +287,15 @@ func (s *shared) setUpNodes() error {
 	if err != nil {
 		return fmt.Errorf("reading manifests of the reclaim agent: %w", err)
 	}
+	guard, err := guardManifests(s.Options)
+	if err != nil {
+		return fmt.Errorf("reading manifests of the eviction guard: %w", err)
+	}
 	board, reader := installation.NewBoard(), s.mgr.GetClient()
 	return errors.Join(
 		(&nodesync.Reconciler{
 			Clock: s.Clock, Reader: reader, ClusterIndex: scheduledmachine.ClusterNameIndex, Children: s.read,
-			Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, Board: board,
+			Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, Guard: guard, Board: board,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(nodesyncConcurrency, workers.Deadline)),
 		(&nodetaints.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache,
@@ -333,16 +344,37 @@ func agentManifests(o Options) ([]*unstructured.Unstructured, error) {
 	if o.AgentInstall == AgentInstallDisabled {
 		return nil, nil
 	}
-	objects, err := manifests.Objects()
+	objects, err := reclaimagent.Objects()
 	if err != nil {
 		return nil, err
 	}
 	if o.ReclaimAgentDetector == ReclaimAgentDetectorPoll {
-		if objects, err = manifests.Polling(objects); err != nil {
+		if objects, err = reclaimagent.Polling(objects); err != nil {
 			return nil, err
 		}
 	}
 	return manifests.WithImage(objects, o.ReclaimAgentImage)
+}
+
+// guardManifests are what the manager installs in workload clusters that have machines.
+func guardManifests(o Options) ([]*unstructured.Unstructured, error) {
+	if !installsGuard(o) {
+		return nil, nil
+	}
+	objects, err := evictionguard.Objects()
+	if err != nil {
+		return nil, err
+	}
+	agent, err := reclaimagent.Objects()
+	if err != nil {
+		return nil, err
+	}
+	objects[0] = agent[0] // Both are at home in one Namespace, which nobody changes for the other.
+	return manifests.WithImage(objects, o.EvictionGuardImage)
+}
+
+func installsGuard(o Options) bool {
+	return feature.Gates.Enabled(feature.EvictionGuard) && o.EvictionGuardInstall != AgentInstallDisabled
 }
 
 // newClusterCache caches Nodes, of those only what is read, and what is ours.
@@ -355,7 +387,7 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 	if err != nil {
 		return nil, err
 	}
-	byObject := nodesync.CacheByObject()
+	byObject := nodesync.CacheByObject(installsGuard(o))
 	maps.Copy(byObject, protection.CacheByObject())
 	byObject[&corev1.Node{}] = cache.ByObject{Transform: workload.TrimNode}
 	return clustercache.SetupWithManager(ctx, mgr, clustercache.Options{

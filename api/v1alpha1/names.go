@@ -396,6 +396,9 @@ const (
 	// ReclaimAgentBlockedEvent is the Warning on a Cluster in which an object of
 	// somebody else has the name of one that the reclaim agent needs.
 	ReclaimAgentBlockedEvent = "ReclaimAgentBlocked"
+	// EvictionGuardNotInstalledEvent is the Warning on a Cluster in which the eviction guard
+	// cannot be installed. Machines join and leave as without one.
+	EvictionGuardNotInstalledEvent = "EvictionGuardNotInstalled"
 	// OwnerUnprotectedEvent is the Warning when the agent has not looked for an owner's
 	// programs for some time.
 	OwnerUnprotectedEvent = "OwnerUnprotected"

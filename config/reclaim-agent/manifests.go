@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package manifests answers one question: what does a workload cluster need so that
-// reclaim agents can run there, and in which order? The kustomization beside it is
-// the one source: of the objects, of their order, and of their labels.
+// reclaim agents can run there, and in which order?
 package manifests
 
 import (
-	"bufio"
-	"bytes"
 	"embed"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/manifests"
 )
 
 //go:embed *.yaml
@@ -30,103 +24,9 @@ var files embed.FS
 //go:embed poll/daemonset.yaml
 var polling []byte
 
-// kustomization is the part of kustomize that the directory makes use of. Reading is
-// strict, so that what else is written there is not lost here.
-type kustomization struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Resources  []string `json:"resources"`
-	Labels     []struct {
-		Pairs map[string]string `json:"pairs"`
-	} `json:"labels"`
-}
-
 // Objects returns the objects in the order in which they are to be installed. They
 // belong to the caller.
-func Objects() ([]*unstructured.Unstructured, error) { return Read(files) }
-
-// Read returns the objects of a directory like this one.
-func Read(dir fs.FS) ([]*unstructured.Unstructured, error) {
-	text, err := fs.ReadFile(dir, "kustomization.yaml")
-	if err != nil {
-		return nil, err
-	}
-	var k kustomization
-	if err := yaml.UnmarshalStrict(text, &k); err != nil {
-		return nil, fmt.Errorf("reading kustomization.yaml: %w", err)
-	}
-	var objects []*unstructured.Unstructured
-	for _, name := range k.Resources {
-		text, err := fs.ReadFile(dir, name)
-		if err != nil {
-			return nil, err
-		}
-		found, err := decode(text)
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", name, err)
-		}
-		objects = append(objects, found...)
-	}
-	for _, u := range objects {
-		for _, l := range k.Labels {
-			addLabels(u, l.Pairs)
-		}
-	}
-	return objects, nil
-}
-
-func decode(text []byte) ([]*unstructured.Unstructured, error) {
-	var objects []*unstructured.Unstructured
-	for r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
-		doc, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		u := &unstructured.Unstructured{}
-		// Through JSON's own decoder: unstructured objects hold its types of numbers.
-		raw, err := yaml.YAMLToJSON(doc)
-		if err != nil {
-			return nil, err
-		}
-		if bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
-			continue
-		}
-		if err := u.UnmarshalJSON(raw); err != nil {
-			return nil, err
-		}
-		objects = append(objects, u)
-	}
-}
-
-func addLabels(u *unstructured.Unstructured, pairs map[string]string) {
-	labels := u.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	maps.Copy(labels, pairs)
-	u.SetLabels(labels)
-}
-
-// WithImage returns copies of objects in which the agent runs from image; empty
-// leaves the one that is written there.
-func WithImage(objects []*unstructured.Unstructured, image string) ([]*unstructured.Unstructured, error) {
-	return withDaemonSet(objects, func(u *unstructured.Unstructured) error {
-		path := []string{"spec", "template", "spec", "containers"}
-		containers, _, err := unstructured.NestedSlice(u.Object, path...)
-		if err != nil || image == "" {
-			return err
-		}
-		for _, c := range containers {
-			if container, ok := c.(map[string]any); ok {
-				container["image"] = image
-			}
-		}
-		return unstructured.SetNestedSlice(u.Object, containers, path...)
-	})
-}
+func Objects() ([]*unstructured.Unstructured, error) { return manifests.Read(files) }
 
 // Polling returns copies of objects in which the agent only polls, and has none of
 // the rights that listening to the kernel takes.
@@ -135,7 +35,7 @@ func Polling(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured
 	if err != nil {
 		return nil, fmt.Errorf("reading poll/daemonset.yaml: %w", err)
 	}
-	return withDaemonSet(objects, func(u *unstructured.Unstructured) error {
+	return manifests.Change(objects, func(u *unstructured.Unstructured) error {
 		before, err := u.MarshalJSON()
 		if err != nil {
 			return err
@@ -145,21 +45,5 @@ func Polling(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured
 			return err
 		}
 		return u.UnmarshalJSON(after)
-	})
-}
-
-// withDaemonSet returns copies of objects, those of DaemonSets changed.
-func withDaemonSet(objects []*unstructured.Unstructured, change func(*unstructured.Unstructured) error) ([]*unstructured.Unstructured, error) {
-	copies := make([]*unstructured.Unstructured, 0, len(objects))
-	for _, u := range objects {
-		u = u.DeepCopy()
-		copies = append(copies, u)
-		if u.GetKind() != "DaemonSet" {
-			continue
-		}
-		if err := change(u); err != nil {
-			return nil, fmt.Errorf("changing DaemonSet %s: %w", u.GetName(), err)
-		}
-	}
-	return copies, nil
+	}, "DaemonSet")
 }

@@ -5,6 +5,7 @@ package nodesync
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,8 +77,18 @@ func fingerprintOf(obj metav1.Object) fingerprint {
 	return fingerprint{obj.GetUID(), obj.GetResourceVersion()}
 }
 
+// A part is one of the things that are installed, as people name it.
+type part string
+
+// The parts. Both have the Namespace.
+const (
+	agent part = "reclaim agent"
+	guard part = "eviction guard"
+)
+
 // identity names one object of one installation.
 type identity struct {
+	part part
 	kind schema.GroupKind
 	key  client.ObjectKey
 }
@@ -88,8 +99,10 @@ type memory struct {
 	mu sync.Mutex
 	// left is how objects of installations were left.
 	left map[client.ObjectKey]map[identity]fingerprint
-	// clean are Clusters without a user in which nothing of ours is left.
-	clean map[client.ObjectKey]bool
+	// clean are Clusters without a user of a part in which nothing of it is left.
+	clean map[client.ObjectKey]map[part]bool
+	// failed are the failures of the guard that people have been told of.
+	failed map[client.ObjectKey]string
 }
 
 func (m *memory) leave(cluster client.ObjectKey, id identity, f fingerprint) {
@@ -117,25 +130,53 @@ func (m *memory) forget(cluster client.ObjectKey) {
 	defer m.mu.Unlock()
 	delete(m.left, cluster)
 	delete(m.clean, cluster)
+	delete(m.failed, cluster)
 }
 
-// setClean says whether a Cluster is known to have nothing of ours.
-func (m *memory) setClean(cluster client.ObjectKey, clean bool) {
+// forgetPart makes the next look at one part a thorough one.
+func (m *memory) forgetPart(cluster client.ObjectKey, p part) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.left[cluster], func(id identity, _ fingerprint) bool { return id.part == p })
+	delete(m.clean[cluster], p)
+}
+
+// setClean says whether a Cluster is known to have nothing of a part.
+func (m *memory) setClean(cluster client.ObjectKey, p part, clean bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !clean {
-		delete(m.clean, cluster)
+		delete(m.clean[cluster], p)
 		return
 	}
 	if m.clean == nil {
-		m.clean = map[client.ObjectKey]bool{}
+		m.clean = map[client.ObjectKey]map[part]bool{}
 	}
-	delete(m.left, cluster)
-	m.clean[cluster] = true
+	if m.clean[cluster] == nil {
+		m.clean[cluster] = map[part]bool{}
+	}
+	maps.DeleteFunc(m.left[cluster], func(id identity, _ fingerprint) bool { return id.part == p })
+	m.clean[cluster][p] = true
 }
 
-func (m *memory) isClean(cluster client.ObjectKey) bool {
+func (m *memory) isClean(cluster client.ObjectKey, p part) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.clean[cluster]
+	return m.clean[cluster][p]
+}
+
+// fails notes a failure of the guard, empty for none, and reports whether it is news.
+func (m *memory) fails(cluster client.ObjectKey, class string) (news bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if class == "" {
+		delete(m.failed, cluster)
+		return false
+	}
+	if m.failed == nil {
+		m.failed = map[client.ObjectKey]string{}
+	}
+	news = m.failed[cluster] != class
+	m.failed[cluster] = class
+	return news
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nodesync answers one question: does the workload cluster have the reclaim
-// agent, and each of our Nodes its label and ConfigMap, exactly where they belong?
+// agent and the eviction guard, and each of our Nodes its label and ConfigMap, exactly
+// where they belong?
 //
 // One reconcile is for one Cluster, not for one ScheduledMachine. The installation is
 // the Cluster's, and one key means one worker for it, in order. What has to go often
@@ -53,6 +54,10 @@ type Reconciler struct {
 	// Manifests are installed in their order. Without any, the installation is
 	// somebody else's, and only Nodes and ConfigMaps are kept.
 	Manifests []*unstructured.Unstructured
+	// Guard are the manifests of the eviction guard, for each Cluster that has a
+	// ScheduledMachine. Without any, the installation is somebody else's, or the feature is
+	// off.
+	Guard []*unstructured.Unstructured
 	// Board is told what became of the installation; nil is not.
 	Board *installation.Board
 
@@ -88,22 +93,40 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) error 
 		return nil
 	}
 	done := r.act(ctx, s)
-	err = done.err()
-	if actuate.IsSuppressed(err) {
-		return err // What is installed is what was.
+	if err = done.err(); actuate.IsSuppressed(errors.Join(err, done.guard)) {
+		return errors.Join(err, done.guard) // What is installed is what was.
 	}
 	r.tell(s, done)
+	r.remember(s, agent, err)
+	if errors.Is(err, errForeign) {
+		r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.ReclaimAgentBlockedEvent, "InstallReclaimAgent", "%s: %s", err, wayOut(err, agent))
+	}
+	r.remember(s, guard, done.guard)
+	r.tellOfGuard(s, done.guard)
+	return errors.Join(err, done.guard)
+}
+
+// remember says how thorough the next look at a part is to be.
+func (r *Reconciler) remember(s *scope, p part, err error) {
 	switch {
-	case err == nil && s.use == unused:
-		r.memory.setClean(s.key, true)
+	case err == nil && s.useOf(p) == unused:
+		r.memory.setClean(s.key, p, true)
 	case err == nil, workload.NotConnected(err), apierrors.IsConflict(err) && !errors.Is(err, errForeign):
 	default:
-		r.memory.forget(s.key)
-		if errors.Is(err, errForeign) {
-			r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.ReclaimAgentBlockedEvent, "InstallReclaimAgent", "%s: %s", err, wayOut(err))
-		}
+		r.memory.forgetPart(s.key, p)
 	}
-	return err
+}
+
+// tellOfGuard tells people of a failure, once. It is none of the agent's: owners are protected
+// without a guard.
+func (r *Reconciler) tellOfGuard(s *scope, err error) {
+	if workload.NotConnected(err) {
+		return
+	}
+	f := failureOf(err, guard)
+	if r.memory.fails(s.key, f.Class) {
+		r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.EvictionGuardNotInstalledEvent, "InstallEvictionGuard", "%s", f.Text)
+	}
 }
 
 // elsewhere reports whether somebody else installs the agent.
@@ -121,11 +144,11 @@ func (r *Reconciler) tell(s *scope, done tried) {
 }
 
 // act opts Nodes in after the agent is installed, and out before it goes. A Node
-// that fails does not hold up the others.
+// that fails does not hold up the others, and the guard nobody.
 func (r *Reconciler) act(ctx context.Context, s *scope) tried {
 	done := tried{nodes: map[string]error{}}
 	if s.use == used {
-		done.install = r.install(ctx, s)
+		done.install = r.install(ctx, s, agent)
 	}
 	for _, n := range s.nodes {
 		for _, step := range r.steps() {
@@ -135,7 +158,12 @@ func (r *Reconciler) act(ctx context.Context, s *scope) tried {
 		}
 	}
 	if done.err() == nil && s.use == unused {
-		done.uninstall = r.uninstall(ctx, s)
+		done.uninstall = r.uninstall(ctx, s, agent)
+	}
+	if s.useOf(guard) == used {
+		done.guard = r.install(ctx, s, guard)
+	} else {
+		done.guard = r.uninstall(ctx, s, guard)
 	}
 	return done
 }

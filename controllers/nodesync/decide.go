@@ -36,9 +36,9 @@ const (
 
 // InstallFacts are what one look at an object of the installation shows.
 type InstallFacts struct {
-	// Wanted says that the Cluster has a ScheduledMachine with programs to look for.
+	// Wanted says that the Cluster has a ScheduledMachine that asks for it.
 	Wanted bool
-	// Shared says that others live in it too: the Namespace.
+	// Shared says that others live in it too: the Namespace, and definitions of kinds.
 	Shared bool
 	// Presence is whose it is.
 	Presence Presence
@@ -50,8 +50,8 @@ type InstallFacts struct {
 	AsLeft bool
 }
 
-// DecideInstall says what becomes of one object of the installation. The Namespace
-// stays when the rest goes: others may have put something into it. Another
+// DecideInstall says what becomes of one object of the installation. What is shared
+// stays when the rest goes: others may have put something into it, such as policies. Another
 // Cluster's installation is taken over once, which is what restoring a management
 // cluster under another name needs, and never fought over.
 func DecideInstall(f InstallFacts) Verdict {

@@ -15,7 +15,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 )
 
-const yourself = "or install the agent yourself, and start the manager with --agent-install=disabled"
+// yourself says how to do without the manager.
+var yourself = map[part]string{
+	agent: "or install the agent yourself, and start the manager with --agent-install=disabled",
+	guard: "or install the guard yourself, and start the manager with --eviction-guard-install=disabled",
+}
 
 // tried is what became of one run.
 type tried struct {
@@ -24,6 +28,8 @@ type tried struct {
 	nodes   map[string]error
 	// uninstall concerns no Node any more.
 	uninstall error
+	// guard is the failure of the guard, which concerns no Node and not the agent.
+	guard error
 }
 
 func (t tried) err() error {
@@ -36,9 +42,9 @@ func (t tried) err() error {
 
 // outcome is what others are told of it.
 func (t tried) outcome(elsewhere bool) installation.Outcome {
-	o := installation.Outcome{Elsewhere: elsewhere, Failure: failureOf(t.install), Nodes: map[string]installation.Failure{}}
+	o := installation.Outcome{Elsewhere: elsewhere, Failure: failureOf(t.install, agent), Nodes: map[string]installation.Failure{}}
 	for name, err := range t.nodes {
-		o.Nodes[name] = failureOf(err)
+		o.Nodes[name] = failureOf(err, agent)
 	}
 	return o
 }
@@ -52,11 +58,11 @@ type objectError struct {
 func (e objectError) Error() string { return e.err.Error() }
 func (e objectError) Unwrap() error { return e.err }
 
-func failureOf(err error) installation.Failure {
+func failureOf(err error, p part) installation.Failure {
 	if err == nil {
 		return installation.Failure{}
 	}
-	return installation.Failure{Class: classOf(err), Text: fmt.Sprintf("%s: %s", err, wayOut(err))}
+	return installation.Failure{Class: classOf(err), Text: fmt.Sprintf("%s: %s", err, wayOut(err, p))}
 }
 
 // classOf is the object that it concerns, and what the API server makes of it, or else
@@ -82,17 +88,17 @@ func codeOf(err error) (int32, bool) {
 }
 
 // wayOut says what can be done about err.
-func wayOut(err error) string {
+func wayOut(err error, p part) string {
 	code, _ := codeOf(err)
 	switch {
 	case errors.Is(err, errForeign):
-		return "delete it, " + yourself
+		return "delete it, " + yourself[p]
 	case meta.IsNoMatchError(err), code == http.StatusUnsupportedMediaType:
-		return "the workload cluster needs Kubernetes 1.30 or newer, with server-side apply and ValidatingAdmissionPolicy; use one that has them, " + yourself
+		return "the workload cluster needs Kubernetes 1.30 or newer, with server-side apply and ValidatingAdmissionPolicy; use one that has them, " + yourself[p]
 	case code == http.StatusNotFound:
-		return "its Namespace is missing: install the agent, which contains it"
+		return "its Namespace is missing: install the " + string(p) + ", which contains it"
 	case code == http.StatusForbidden, code == http.StatusUnauthorized:
-		return "allow it to the user of the Cluster's kubeconfig, " + yourself
+		return "allow it to the user of the Cluster's kubeconfig, " + yourself[p]
 	default:
 		return "it is tried again"
 	}

@@ -18,16 +18,16 @@ import (
 // install brings the installation to what the manifests say, in their order, and
 // ends at the first that fails: no rights without the policy that narrows them, and
 // no agent without rights. See ADR 0012.
-func (r *Reconciler) install(ctx context.Context, s *scope) error {
+func (r *Reconciler) install(ctx context.Context, s *scope, p part) error {
 	var suppressed error
-	for _, desired := range r.Manifests {
-		err := r.sync(ctx, s, desired)
+	for _, desired := range r.manifests(p) {
+		err := r.sync(ctx, s, p, desired)
 		if actuate.IsSuppressed(err) {
 			suppressed = err // The others are told of, too.
 			continue
 		}
 		if err != nil {
-			return objectError{desired.GetKind(), fmt.Errorf("installing reclaim agent: %w", err)}
+			return objectError{desired.GetKind(), fmt.Errorf("installing %s: %w", p, err)}
 		}
 		if err := r.watches.installed(ctx, s.key, desired); err != nil {
 			return objectError{desired.GetKind(), fmt.Errorf("watching %s: %w", desired.GetKind(), err)}
@@ -36,19 +36,30 @@ func (r *Reconciler) install(ctx context.Context, s *scope) error {
 	return suppressed
 }
 
-// uninstall takes the installation away, the other way round.
-func (r *Reconciler) uninstall(ctx context.Context, s *scope) error {
-	for _, desired := range slices.Backward(r.Manifests) {
-		if err := r.sync(ctx, s, desired); err != nil {
-			return fmt.Errorf("removing reclaim agent: %w", err)
+// manifests are those of a part.
+func (r *Reconciler) manifests(p part) []*unstructured.Unstructured {
+	if p == guard {
+		return r.Guard
+	}
+	return r.Manifests
+}
+
+// uninstall takes a part away, the other way round. What is known to be gone is not looked for.
+func (r *Reconciler) uninstall(ctx context.Context, s *scope, p part) error {
+	if r.memory.isClean(s.key, p) {
+		return nil
+	}
+	for _, desired := range slices.Backward(r.manifests(p)) {
+		if err := r.sync(ctx, s, p, desired); err != nil {
+			return fmt.Errorf("removing %s: %w", p, err)
 		}
 	}
 	return nil
 }
 
 // sync looks at one object of the installation and does what is decided.
-func (r *Reconciler) sync(ctx context.Context, s *scope, desired *unstructured.Unstructured) error {
-	id := identity{desired.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(desired)}
+func (r *Reconciler) sync(ctx context.Context, s *scope, p part, desired *unstructured.Unstructured) error {
+	id := identity{p, desired.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(desired)}
 	facts, live, err := r.look(ctx, s, id, desired)
 	if err != nil {
 		return err
@@ -83,11 +94,14 @@ func (r *Reconciler) sync(ctx context.Context, s *scope, desired *unstructured.U
 	}
 }
 
+// shared are the kinds of objects that stay: with them would go what is others'.
+var shared = map[string]bool{"Namespace": true, "CustomResourceDefinition": true}
+
 // look shows one object of the installation. What the cache shows is believed where
 // it is as it was left; anything else is looked up live before it is acted upon,
 // because the cache only has what is ours.
 func (r *Reconciler) look(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured) (InstallFacts, *metav1.PartialObjectMetadata, error) {
-	f := InstallFacts{Wanted: s.use == used, Shared: id.kind.Kind == "Namespace"}
+	f := InstallFacts{Wanted: s.useOf(id.part) == used, Shared: shared[id.kind.Kind]}
 	left, known := r.memory.recall(s.key, id)
 	f.Known = known
 	live := &metav1.PartialObjectMetadata{}

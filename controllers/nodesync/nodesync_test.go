@@ -53,6 +53,7 @@ type world struct {
 	sm        *v1alpha1.ScheduledMachine
 	node      *corev1.Node
 	manifests []*unstructured.Unstructured
+	guard     []*unstructured.Unstructured
 	recorder  *events.FakeRecorder
 	r         *nodesync.Reconciler
 	cache     clustercache.ClusterCache
@@ -131,7 +132,7 @@ func (w *world) restart() {
 	w.board = installation.NewBoard()
 	w.r = (&nodesync.Reconciler{
 		Clock: clock.RealClock{}, Board: w.board, Reader: c, Actuate: actuate.New(c), ClusterIndex: index, Children: children.Reader{Cached: c, Live: c},
-		ClusterCache: w.cache, Recorder: w.recorder, Manifests: w.manifests,
+		ClusterCache: w.cache, Recorder: w.recorder, Manifests: w.manifests, Guard: w.guard,
 	}).WithoutWatches()
 }
 

@@ -38,6 +38,8 @@ type scope struct {
 	key     client.ObjectKey
 	cluster *clusterv1.Cluster
 	use     use
+	// guarded says that the Cluster has a ScheduledMachine, and so needs the guard.
+	guarded bool
 	// now is when it was connected.
 	now time.Time
 	// reader reads the workload cluster, from a cache where there is reason to have
@@ -50,6 +52,18 @@ type scope struct {
 	nodes     []*node
 	// doubtful are the names of Nodes of which it is not known whose they are.
 	doubtful []string
+}
+
+// useOf says what the Cluster needs a part for.
+func (s *scope) useOf(p part) use {
+	switch {
+	case p == agent:
+		return s.use
+	case s.guarded:
+		return used
+	default:
+		return unused
+	}
 }
 
 // intent is that of a write for a Node, or without one for all of them.
@@ -87,16 +101,15 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope,
 	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{r.ClusterIndex: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing ScheduledMachines: %w", err)
 	}
-	s := &scope{key: key, cluster: cluster}
+	s := &scope{key: key, cluster: cluster, guarded: len(list.Items) > 0 && len(r.Guard) > 0}
 	for i := range list.Items {
 		if uses(&list.Items[i]) {
 			s.use = used
 		}
 	}
-	if s.use == unused && r.memory.isClean(key) {
+	if !r.concerns(s) {
 		return nil, nil
 	}
-	r.memory.setClean(key, false)
 	if err := r.connect(ctx, s); err != nil {
 		return nil, err
 	}
@@ -108,7 +121,19 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope,
 	return s, r.observeConfigMaps(ctx, s)
 }
 
-// connect reads a Cluster that uses the agent through its cache, and one that does
+// concerns reports whether a Cluster needs anything, or may have something that it does not need.
+func (r *Reconciler) concerns(s *scope) (concerned bool) {
+	for _, p := range []part{agent, guard} {
+		if s.useOf(p) != unused {
+			r.memory.setClean(s.key, p, false)
+			concerned = true
+		}
+		concerned = concerned || !r.memory.isClean(s.key, p)
+	}
+	return concerned
+}
+
+// connect reads a Cluster that uses anything through its cache, and one that does
 // not without: a look is all that it costs to know that nothing was left there.
 func (r *Reconciler) connect(ctx context.Context, s *scope) error {
 	var err error
@@ -120,7 +145,7 @@ func (r *Reconciler) connect(ctx context.Context, s *scope) error {
 	}
 	s.now = r.Clock.Now()
 	s.installer = s.write.As(v1alpha1.InstallerFieldManager).For(s.intent("Agent", nil))
-	if s.use == unused {
+	if s.use == unused && !s.guarded {
 		s.reader = s.live
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,13 +37,13 @@ import (
 // CacheByObject is what the caches of workload clusters keep of the kinds that this
 // package watches: what is ours. The kinds of admission policies are not here, since
 // an API server that does not have them could not be connected at all; there are
-// few objects of them.
-func CacheByObject() map[client.Object]cache.ByObject {
+// few objects of them. guard says that the eviction guard is installed, too.
+func CacheByObject(guard bool) map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{managedByLabel: managedBy})}
 	ours.Transform = cache.TransformStripManagedFields()
 	configMaps := ours
 	configMaps.Namespaces = map[string]cache.Config{reclaimapi.Namespace: {}}
-	return map[client.Object]cache.ByObject{
+	kinds := map[client.Object]cache.ByObject{
 		&corev1.ConfigMap{}:          configMaps,
 		&corev1.Namespace{}:          ours,
 		&corev1.ServiceAccount{}:     ours,
@@ -52,6 +53,13 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		&rbacv1.RoleBinding{}:        ours,
 		&appsv1.DaemonSet{}:          ours,
 	}
+	if guard {
+		kinds[&corev1.Secret{}] = ours
+		kinds[&corev1.Service{}] = ours
+		kinds[&appsv1.Deployment{}] = ours
+		kinds[&policyv1.PodDisruptionBudget{}] = ours
+	}
+	return kinds
 }
 
 // SetupWithManager adds the controller to mgr. It uses controller-runtime's own
@@ -64,7 +72,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodesync").
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter), changed)).
-		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(ofScheduledMachine), builder.WithPredicates(changed, concerned())).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(ofScheduledMachine), builder.WithPredicates(changed, concerned(len(r.Guard) > 0))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(wake.NodeOfMachine())).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("nodesync", itself)).
 		WithOptions(opts).
@@ -89,13 +97,14 @@ func ofScheduledMachine(_ context.Context, obj client.Object) []ctrl.Request {
 }
 
 // concerned lets through ScheduledMachines that ask for the agent, asked for it, or
-// kept a Node from being touched. A fleet that does without costs nothing.
-func concerned() predicate.Predicate {
+// kept a Node from being touched. A fleet that does without costs nothing. Where the guard is
+// installed, the first and the last of a Cluster count, and so all that come or go.
+func concerned(guard bool) predicate.Predicate {
 	concerns := func(obj client.Object) bool {
 		sm, ok := obj.(*v1alpha1.ScheduledMachine)
 		return ok && (len(sm.Spec.KillIfCommands) > 0 || sm.BeingReclaimed() || annotations.HasPaused(sm))
 	}
-	p := predicate.NewPredicateFuncs(concerns)
+	p := predicate.NewPredicateFuncs(func(obj client.Object) bool { return guard || concerns(obj) })
 	p.UpdateFunc = func(e event.UpdateEvent) bool { return concerns(e.ObjectOld) || concerns(e.ObjectNew) }
 	return p
 }
@@ -108,7 +117,7 @@ func (r *Reconciler) ofMachine(_ context.Context, obj client.Object) []ctrl.Requ
 		return nil
 	}
 	cluster := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
-	if r.memory.isClean(cluster) {
+	if r.memory.isClean(cluster, agent) {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: cluster}}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-func TestTheAgentHasTheImageOfTheManager(t *testing.T) {
+func TestWhatIsInstalledHasTheImageOfTheManager(t *testing.T) {
 	pod := func(name, container string) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "5spot-system", Name: name},
@@ -27,9 +27,7 @@ func TestTheAgentHasTheImageOfTheManager(t *testing.T) {
 		"Container": {"And one without a manager.", "", "5spot-system/strange", "", "has no container manager"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := NewOptions()
-			o.controllers.ReclaimAgentImage, o.pod = tc.asked, tc.pod
-			got, err := agentImage(t.Context(), reader, o)
+			got, err := installedImage(t.Context(), reader, tc.pod, tc.asked)
 			if got != tc.want || (err == nil) != (tc.fails == "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
 				t.Errorf("%s\ngot %q, %v; want %q, %q", tc.reason, got, err, tc.want, tc.fails)
 			}

@@ -26,6 +26,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/feature"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 )
@@ -88,8 +89,13 @@ func (o *Options) newManager(ctx context.Context, gate *actuate.Gate) (ctrl.Mana
 		return nil, fmt.Errorf("creating manager: %w", err)
 	}
 	all := o.controllers
-	if all.ReclaimAgentImage, err = agentImage(ctx, mgr.GetAPIReader(), o); err != nil {
-		return nil, fmt.Errorf("finding the image of the reclaim agent: %w", err)
+	if all.ReclaimAgentImage, err = installedImage(ctx, mgr.GetAPIReader(), o.pod, all.ReclaimAgentImage); err != nil {
+		return nil, fmt.Errorf("finding the image of the reclaim agent: %w: set --reclaim-agent-image", err)
+	}
+	if feature.Gates.Enabled(feature.EvictionGuard) {
+		if all.EvictionGuardImage, err = installedImage(ctx, mgr.GetAPIReader(), o.pod, all.EvictionGuardImage); err != nil {
+			return nil, fmt.Errorf("finding the image of the eviction guard: %w: set --eviction-guard-image", err)
+		}
 	}
 	all.Clock, all.Version, all.Gate, all.RuntimeExtension = o.Clock, o.Version, gate, o.registration()
 	all.Lease, all.APIClock = o.lease(), apiClock

@@ -115,8 +115,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.controllers.ScheduledMachineConcurrency, "scheduledmachine-concurrency", 80, "ScheduledMachines reconciled at the same time. More than 100 concurrent requests, watches and emergencies included, only open more connections.")
 	fs.StringVar((*string)(&o.controllers.AgentInstall), "agent-install", string(controllers.AgentInstallEnabled), "Who installs the reclaim agent in workload clusters: enabled means the manager, if a ScheduledMachine has killIfCommands; disabled means you. The manager maintains the labels and ConfigMaps of Nodes in either case.")
 	fs.StringVar(&o.controllers.ReclaimAgentImage, "reclaim-agent-image", "", "Image of the reclaim agent that the manager installs. Empty means that of --pod.")
-	fs.StringVar(&o.pod, "pod", "", "Namespace and name of the pod that the manager runs in, separated by a slash. The reclaim agent gets the same image, so that both come from one mirror. Empty means the image in the manifests.")
+	fs.StringVar(&o.pod, "pod", "", "Namespace and name of the pod that the manager runs in, separated by a slash. The reclaim agent and the eviction guard get the same image, so that all come from one mirror. Empty means the image in the manifests.")
 	fs.StringVar((*string)(&o.controllers.ReclaimAgentDetector), "reclaim-agent-detector", string(controllers.ReclaimAgentDetectorAuto), "How the reclaim agent that the manager installs finds programs: auto listens to the kernel where it can; poll looks every 250 ms, and needs no capability, no root user and no host network.")
+	fs.StringVar((*string)(&o.controllers.EvictionGuardInstall), "eviction-guard-install", string(controllers.AgentInstallEnabled), "Who installs the eviction guard in workload clusters: enabled means the manager, in each that has a ScheduledMachine; disabled means you. Needs the feature gate EvictionGuard.")
+	fs.StringVar(&o.controllers.EvictionGuardImage, "eviction-guard-image", "", "Image of the eviction guard that the manager installs. Empty means that of --pod.")
 	fs.DurationVar(&o.controllers.MaintenanceLead, "maintenance-lead-time", 10*time.Minute, "How long before a window closes the Node gets the condition MaintenancePlanned; 0 means never.")
 	fs.BoolVar(&o.controllers.BypassForeignHooks, "emergency-bypass-foreign-hooks", true, "On the kill switch and on an owner's request, delete the infrastructure even if the Machine has somebody else's deletion hook. If false, the infrastructure waits for such hooks, and the status names them.")
 	fs.BoolVar(&o.actuationPaused, "actuation-paused", false, "Carry nothing out: no machine joins or leaves, not even for its owner, and no Node is changed. Everything is still watched, decided, counted and shown. It ends when the manager is started without it.")
@@ -154,6 +156,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--leader-elect-renew-deadline=%s: must be shorter than --leader-elect-lease-duration=%s", o.renewDeadline, o.leaseDuration)
 	case o.controllers.AgentInstall != controllers.AgentInstallEnabled && o.controllers.AgentInstall != controllers.AgentInstallDisabled:
 		return fmt.Errorf("--agent-install=%s: must be %s or %s", o.controllers.AgentInstall, controllers.AgentInstallEnabled, controllers.AgentInstallDisabled)
+	case o.controllers.EvictionGuardInstall != controllers.AgentInstallEnabled && o.controllers.EvictionGuardInstall != controllers.AgentInstallDisabled:
+		return fmt.Errorf("--eviction-guard-install=%s: must be %s or %s", o.controllers.EvictionGuardInstall, controllers.AgentInstallEnabled, controllers.AgentInstallDisabled)
 	case o.controllers.ReclaimAgentDetector != controllers.ReclaimAgentDetectorAuto && o.controllers.ReclaimAgentDetector != controllers.ReclaimAgentDetectorPoll:
 		return fmt.Errorf("--reclaim-agent-detector=%s: must be %s or %s", o.controllers.ReclaimAgentDetector, controllers.ReclaimAgentDetectorAuto, controllers.ReclaimAgentDetectorPoll)
 	case !slices.Contains(extensionModes, o.controllers.RuntimeExtension.Mode):

@@ -32,7 +32,8 @@ import (
 )
 
 const (
-	leaseName = "eviction-guard-leader-election-5spot"
+	// LeaseName is that of the lease of the replica that takes requests back.
+	LeaseName = "eviction-guard-leader-election-5spot"
 	userAgent = "5spot-eviction-guard"
 )
 
@@ -46,7 +47,6 @@ type Flags struct {
 	metricsAddress string
 	webhookHost    string
 	webhookPort    int
-	webhookCertDir string
 	qps            float32
 	burst          int
 	logs           *logs.Options
@@ -64,7 +64,8 @@ func (f *Flags) FlagSet(program string) *pflag.FlagSet {
 	fs.StringVar(&f.metricsAddress, "metrics-addr", ":8080", "Address of the metrics endpoint; 0 is none.")
 	fs.StringVar(&f.webhookHost, "webhook-host", "", "Address that the webhook server listens at; empty is every one.")
 	fs.IntVar(&f.webhookPort, "webhook-port", 9443, "Port of the webhook server.")
-	fs.StringVar(&f.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key, tls.crt and tls.key. They are read again when they change.")
+	fs.StringVar(&f.CertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key, tls.crt and tls.key. They are read again when they change.")
+	fs.StringVar((*string)(&f.Certificates), "certificates", string(CertificatesExternal), "Who makes the certificate of the webhook server: self means the guard, which keeps it in its Secret and tells the API server; external means somebody else, such as cert-manager.")
 	fs.StringSliceVar(&f.DrainTaints, "drain-taints", nil, fmt.Sprintf("Keys of further taints with which others say that a Node is drained, beside a cordon and %v.", eviction.DrainTaints))
 	fs.DurationVar(&f.Keep, "keep", eviction.Keep, "For how long a pod that took the name of one that was moved is not taken for it. It is longer than any drainer waits between two tries.")
 	fs.Float32Var(&f.qps, "kube-api-qps", 500, "Requests per second to the API server.")
@@ -77,6 +78,9 @@ func (f *Flags) FlagSet(program string) *pflag.FlagSet {
 func (f *Flags) Validate() error {
 	if f.Keep < time.Second {
 		return fmt.Errorf("--keep=%s: must be at least 1s", f.Keep)
+	}
+	if f.Certificates != CertificatesExternal && f.Certificates != CertificatesSelf {
+		return fmt.Errorf("--certificates=%s: must be %s or %s", f.Certificates, CertificatesSelf, CertificatesExternal)
 	}
 	return nil
 }
@@ -107,18 +111,18 @@ func Run(ctx context.Context, f *Flags) error {
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                        Scheme(),
 		LeaderElection:                f.leaderElect,
-		LeaderElectionID:              leaseName,
+		LeaderElectionID:              LeaseName,
 		LeaderElectionNamespace:       f.leaseNamespace,
 		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        f.healthAddress,
 		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddress},
 		Cache:                         cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: workload.TrimNode}}},
-		WebhookServer:                 webhook.NewServer(webhook.Options{Host: f.webhookHost, Port: f.webhookPort, CertDir: f.webhookCertDir}),
 	})
 	if err != nil {
 		return fmt.Errorf("creating manager: %w", err)
 	}
+	f.Webhook = webhook.NewServer(webhook.Options{Host: f.webhookHost, Port: f.webhookPort, CertDir: f.CertDir})
 	if err := SetupWithManager(mgr, f.Options); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}

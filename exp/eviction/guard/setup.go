@@ -3,12 +3,16 @@
 package guard
 
 import (
+	"errors"
 	"time"
 
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
@@ -25,6 +29,11 @@ type Options struct {
 	// Keep is for how long a pod that was moved is not taken for one that is to be; zero is
 	// eviction.Keep.
 	Keep time.Duration
+	// Webhook is the server that the API server asks, and CertDir where its certificate is.
+	Webhook webhook.Server
+	CertDir string
+	// Certificates says who makes the certificate.
+	Certificates Certificates
 }
 
 // SetupWithManager has mgr answer the API server on every replica, and tend requests on the one that
@@ -40,6 +49,21 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Live: mgr.GetAPIReader(), Policies: mgr.GetClient(), Write: actuate.New(mgr.GetClient()),
 		Clock: o.Clock, Taints: append(append([]string{}, eviction.DrainTaints...), o.DrainTaints...), Keep: o.Keep,
 	}
-	mgr.GetWebhookServer().Register(Path, &webhook.Admission{Handler: &admitter{asker: asker, tell: func(eviction.Said) {}}})
-	return (&Reconciler{Tender: &eviction.Tender{Asker: asker}, Reader: mgr.GetClient()}).SetupWithManager(mgr)
+	s := &server{
+		webhook: o.Webhook, handler: &webhook.Admission{Handler: &admitter{asker: asker, tell: func(eviction.Said) {}}},
+		cache: mgr.GetCache(), live: mgr.GetAPIReader(), clock: o.Clock, certDir: o.CertDir,
+	}
+	if o.Certificates == CertificatesSelf {
+		s.certificates = &certificates{
+			live: mgr.GetAPIReader(), write: actuate.New(mgr.GetClient()), clock: o.Clock,
+			secret: client.ObjectKey{Namespace: reclaimapi.Namespace, Name: SecretName},
+			hosts:  []string{Name + "." + reclaimapi.Namespace + ".svc"},
+		}
+	}
+	return errors.Join(
+		mgr.Add(s),
+		mgr.AddReadyzCheck("answers", s.ready),
+		mgr.AddHealthzCheck("lives", healthz.Ping),
+		(&Reconciler{Tender: &eviction.Tender{Asker: asker}, Reader: mgr.GetClient()}).SetupWithManager(mgr),
+	)
 }

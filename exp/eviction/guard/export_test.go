@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+)
+
+// KeepCertificates looks once after a Secret, as a replica does.
+func KeepCertificates(ctx context.Context, live client.Reader, write *actuate.Actuator, c clock.PassiveClock, secret client.ObjectKey, host string) error {
+	return (&certificates{live: live, write: write, clock: c, secret: secret, hosts: []string{host}}).keep(ctx)
+}
+
+// Served reports what is wrong with the certificate in a directory.
+func Served(dir string, now time.Time) error { return served(dir, now) }

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+)
+
+const (
+	// soon is how often is looked for what a replica waits for before it serves, and settled how often
+	// whether everything is still as it should be.
+	soon    = time.Second
+	settled = 10 * time.Second
+	// probeTimeout bounds the question to the API server in a probe.
+	probeTimeout = 3 * time.Second
+)
+
+// A server answers the API server once all that it takes is there. It runs on every replica.
+type server struct {
+	webhook webhook.Server
+	handler http.Handler
+	cache   cache.Cache
+	live    client.Reader
+	clock   clock.PassiveClock
+	certDir string
+	// certificates is nil where somebody else makes them.
+	certificates *certificates
+
+	// kept says that the API server has been told whom to trust.
+	kept atomic.Bool
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*server) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable. Its error, such as that of a port that is taken, ends the
+// process.
+func (s *server) Start(ctx context.Context) error {
+	if s.certificates != nil {
+		go s.keep(ctx)
+	}
+	// What answers read is read before the first is asked for.
+	namespaces := &metav1.PartialObjectMetadata{}
+	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	for _, kind := range []client.Object{&evictionv1.ReschedulePolicy{}, &evictionv1.ClusterReschedulePolicy{}, namespaces} {
+		if _, err := s.cache.GetInformer(ctx, kind); err != nil {
+			return fmt.Errorf("reading %T: %w", kind, err)
+		}
+	}
+	told := false
+	err := wait.PollUntilContextCancel(ctx, soon, true, func(context.Context) (bool, error) {
+		err := served(s.certDir, s.clock.Now())
+		if err != nil && !told {
+			ctrl.Log.Info("Waiting for a certificate", "because", err.Error())
+			told = true
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return nil //nolint:nilerr // It ends before it has begun.
+	}
+	s.webhook.Register(Path, s.handler)
+	return s.webhook.Start(ctx)
+}
+
+// keep keeps the certificate until ctx ends.
+func (s *server) keep(ctx context.Context) {
+	for ctx.Err() == nil {
+		next := settled
+		switch err := s.certificates.keep(ctx); {
+		case err == nil:
+			s.kept.Store(true)
+		default:
+			next = soon
+			if !passes(err) && ctx.Err() == nil {
+				ctrl.Log.Error(err, "Keeping the certificate")
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(next): //nolint:forbidigo // Nothing is decided by when it is looked.
+		}
+	}
+}
+
+// ready is the readiness probe: whoever passes it answers the API server's next question.
+func (s *server) ready(req *http.Request) error {
+	if s.certificates != nil && !s.kept.Load() {
+		return errors.New("the API server has not been told of the certificate yet")
+	}
+	if err := served(s.certDir, s.clock.Now()); err != nil {
+		return err
+	}
+	if err := s.webhook.StartedChecker()(req); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), probeTimeout)
+	defer cancel()
+	if err := s.live.List(ctx, &evictionv1.ReschedulePolicyList{}, client.Limit(1)); err != nil {
+		return fmt.Errorf("asking the API server: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manifests answers one question: which objects does a directory with a
+// kustomization have, and in which order are they to be installed? The kustomization
+// is the one source: of the objects, of their order, and of their labels.
+package manifests
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// kustomization is the part of kustomize that the directory makes use of. Reading is
+// strict, so that what else is written there is not lost here.
+type kustomization struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Resources  []string `json:"resources"`
+	Labels     []struct {
+		Pairs map[string]string `json:"pairs"`
+	} `json:"labels"`
+}
+
+// Read returns the objects of a directory in the order in which they are to be installed. They
+// belong to the caller.
+func Read(dir fs.FS) ([]*unstructured.Unstructured, error) {
+	text, err := fs.ReadFile(dir, "kustomization.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var k kustomization
+	if err := yaml.UnmarshalStrict(text, &k); err != nil {
+		return nil, fmt.Errorf("reading kustomization.yaml: %w", err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, name := range k.Resources {
+		text, err := fs.ReadFile(dir, name)
+		if err != nil {
+			return nil, err
+		}
+		found, err := decode(text)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", name, err)
+		}
+		objects = append(objects, found...)
+	}
+	for _, u := range objects {
+		for _, l := range k.Labels {
+			addLabels(u, l.Pairs)
+		}
+	}
+	return objects, nil
+}
+
+func decode(text []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
+		doc, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		u := &unstructured.Unstructured{}
+		// Through JSON's own decoder: unstructured objects hold its types of numbers.
+		raw, err := yaml.YAMLToJSON(doc)
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
+			continue
+		}
+		if err := u.UnmarshalJSON(raw); err != nil {
+			return nil, err
+		}
+		objects = append(objects, u)
+	}
+}
+
+func addLabels(u *unstructured.Unstructured, pairs map[string]string) {
+	labels := u.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, pairs)
+	u.SetLabels(labels)
+}
+
+// WithImage returns copies of objects in which every container of workloads runs from
+// image; empty leaves the one that is written there.
+func WithImage(objects []*unstructured.Unstructured, image string) ([]*unstructured.Unstructured, error) {
+	return Change(objects, func(u *unstructured.Unstructured) error {
+		path := []string{"spec", "template", "spec", "containers"}
+		containers, _, err := unstructured.NestedSlice(u.Object, path...)
+		if err != nil || image == "" {
+			return err
+		}
+		for _, c := range containers {
+			if container, ok := c.(map[string]any); ok {
+				container["image"] = image
+			}
+		}
+		return unstructured.SetNestedSlice(u.Object, containers, path...)
+	}, "DaemonSet", "Deployment")
+}
+
+// Change returns copies of objects, those of the kinds changed.
+func Change(objects []*unstructured.Unstructured, change func(*unstructured.Unstructured) error, kinds ...string) ([]*unstructured.Unstructured, error) {
+	copies := make([]*unstructured.Unstructured, 0, len(objects))
+	for _, u := range objects {
+		u = u.DeepCopy()
+		copies = append(copies, u)
+		if !slices.Contains(kinds, u.GetKind()) {
+			continue
+		}
+		if err := change(u); err != nil {
+			return nil, fmt.Errorf("changing %s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+	}
+	return copies, nil
+}
