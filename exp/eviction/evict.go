@@ -231,6 +231,7 @@ func (a *Asker) act(ctx context.Context, s *scope, d verdict.Decision) (again bo
 			}
 		}
 		before := s.pod.DeepCopy()
+		before.ResourceVersion = "" // So it is sent, too: of those who mark it at the same time one does, and all see when.
 		mark(s.pod, s.policy.Request, a.Clock.Now())
 		again, _, err = again409(false, a.Write.Patch(ctx, s.pod, before))
 		return again, warnings, err
