@@ -50,7 +50,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Clock: o.Clock, Taints: append(append([]string{}, eviction.DrainTaints...), o.DrainTaints...), Keep: o.Keep,
 	}
 	s := &server{
-		webhook: o.Webhook, handler: &webhook.Admission{Handler: &admitter{asker: asker, tell: func(eviction.Said) {}}},
+		webhook: o.Webhook, handler: &webhook.Admission{Handler: &admitter{queue: queue{decide: asker.Evict}, tell: func(eviction.Said) {}}},
 		cache: mgr.GetCache(), live: mgr.GetAPIReader(), clock: o.Clock, certDir: o.CertDir,
 	}
 	if o.Certificates == CertificatesSelf {
