@@ -162,9 +162,11 @@ func (a *Asker) observe(ctx context.Context, w Wanted) (*scope, error) {
 
 // observeSelected reads what the answer about a pod depends on that its operator moves.
 func (a *Asker) observeSelected(ctx context.Context, s *scope) error {
-	s.node = a.nodeOf(ctx, s.pod.Spec.NodeName)
+	node := make(chan verdict.Node, 1)
+	go func() { node <- a.nodeOf(ctx, s.pod.Spec.NodeName) }() // Whoever evicts waits for one read less.
 	list := &evictionv1.RescheduleRequestList{}
-	if err := a.Live.List(ctx, list, client.InNamespace(s.pod.Namespace)); err != nil {
+	err := a.Live.List(ctx, list, client.InNamespace(s.pod.Namespace))
+	if s.node = <-node; err != nil {
 		return fmt.Errorf("listing RescheduleRequests: %w", err)
 	}
 	for i := range list.Items {
