@@ -68,6 +68,8 @@ type Operator struct {
 type Move struct {
 	// From is the pod that was asked for, and To the one that it made for it.
 	From, To *corev1.Pod
+	// At is when it was done.
+	At time.Time
 }
 
 // New returns an operator that does nothing until it is started.
@@ -218,7 +220,7 @@ func successor(all []corev1.Pod, of types.UID) *corev1.Pod {
 func (o *Operator) moved(from, to *corev1.Pod) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.moves = append(o.moves, Move{From: from.DeepCopy(), To: to.DeepCopy()})
+	o.moves = append(o.moves, Move{From: from.DeepCopy(), To: to.DeepCopy(), At: o.clock.Now()})
 }
 
 // make makes a pod like old on another Node. An empty name is one of its own.
