@@ -187,9 +187,12 @@ func (a *Asker) observe(ctx context.Context, w Wanted) (*scope, error) {
 
 // observeSelected reads what the answer about a pod depends on that its operator moves.
 func (a *Asker) observeSelected(ctx context.Context, s *scope) error {
-	s.node = a.nodeOf(ctx, s.pod.Spec.NodeName)
+	node := make(chan verdict.Node, 1)
+	go func() { node <- a.nodeOf(ctx, s.pod.Spec.NodeName) }() // Whoever evicts waits for one read less.
 	r := &evictionv1.RescheduleRequest{}
-	switch err := a.Live.Get(ctx, client.ObjectKey{Namespace: s.pod.Namespace, Name: string(s.pod.UID)}, r); {
+	err := a.Live.Get(ctx, client.ObjectKey{Namespace: s.pod.Namespace, Name: string(s.pod.UID)}, r)
+	s.node = <-node
+	switch {
 	case err == nil:
 		s.request = r
 	case !kinds.NoObject(err):
@@ -275,6 +278,7 @@ func (a *Asker) act(ctx context.Context, s *scope, d verdict.Decision) (again bo
 			}
 		}
 		before := s.pod.DeepCopy()
+		before.ResourceVersion = "" // So it is sent, too: of those who mark it at the same time one does, and all see when.
 		mark(s.pod, s.request.Spec.Request, a.Clock.Now())
 		again, _, err = again409(false, a.Write.Patch(ctx, s.pod, before))
 		return again, warnings, err

@@ -67,6 +67,7 @@ func sections() []section {
 		{"edge", "a window opens, and closes, for many ScheduledMachines at once", benchEdge, false},
 		{"settled", "requests of a fleet in which nothing happens", benchSettled, false},
 		{"detach", "Nodes leave load balancers and come back, and an owner is behind one that does not answer", benchDetach, false},
+		{"eviction", "evictions with the eviction guard, against the same API server without it", benchEviction, false},
 		{"scale", "machines come and go, against a MachineDeployment and a bare loop", benchScale, false},
 	}
 }
@@ -96,7 +97,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.bin, "bin", system.DefaultBin(), "Directory with manager and reclaim-agent, from `make build`.")
 	fs.StringVar(&o.json, "json", "", "Also write the figures to this `file`, as JSON.")
 	fs.StringVar(&only, "only", "", "Measure only these, separated by commas: "+names()+".")
-	fs.IntVar(&o.runs, "runs", 200, "reclaim: runs with each detector; crowd, detach: runs in each situation, at most 50.")
+	fs.IntVar(&o.runs, "runs", 200, "reclaim: runs with each detector; crowd, detach: runs in each situation, at most 50; eviction: tries in each situation.")
 	fs.IntVar(&o.machines, "machines", 1000, "edge: ScheduledMachines that share the edge.")
 	fs.IntVar(&o.crowd, "crowd", 500, "crowd: machines that leave at the same time.")
 	fs.IntVar(&o.deferred, "deferred", 1000, "crowd: machines that the departure cap keeps at the same time.")
@@ -106,7 +107,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&goals, "goals", "", "agent: Measure only these, separated by commas, such as G3,G9.")
 	fs.IntVar(&o.targets, "targets", 900, "agent: processes to be found, each time.")
 	fs.IntVar(&o.rounds, "rounds", 5, "agent: how often each listener is measured.")
-	fs.DurationVar(&o.span, "span", 4*time.Second, "agent: for how long.")
+	fs.DurationVar(&o.span, "span", 4*time.Second, "agent, eviction: for how long.")
 	fs.IntVar(&o.processes, "processes", 3000, "agent: processes that a walk meets.")
 	fs.Uint64Var(&o.seed, "seed", 1, "Seed of what is random.")
 	fs.StringVar(&manager, "manager-args", "", "Arguments of the manager, separated by blanks, such as '--kube-api-qps=500'.")

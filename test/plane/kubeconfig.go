@@ -45,6 +45,15 @@ func (c *Cluster) certificate(name string, groups ...string) (*clientcmdapi.Auth
 	return &clientcmdapi.AuthInfo{ClientCertificateData: creds.cert, ClientKeyData: creds.key}, err
 }
 
+// Serving makes a certificate for a server on this machine, and its key. CA is who has signed it.
+func (c *Cluster) Serving() (cert, key []byte, err error) {
+	p, err := c.ca.server()
+	return p.cert, p.key, err
+}
+
+// CA is the certificate of the cluster's authority.
+func (c *Cluster) CA() []byte { return c.ca.pem }
+
 // ServiceAccount makes a token of a service account, which is created if there is
 // none, and its namespace. The API server remembers a token that it has checked,
 // but checks a certificate with every request.

@@ -5,12 +5,15 @@ package guard
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -32,7 +35,8 @@ const (
 
 // An admitter answers the API server.
 type admitter struct {
-	asker   *eviction.Asker
+	queue   queue
+	clock   clock.PassiveClock
 	tidings *tidings
 }
 
@@ -49,18 +53,36 @@ func (a *admitter) Handle(ctx context.Context, req admission.Request) admission.
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	begin := a.asker.Clock.Now()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	begin := a.clock.Now()
+	// Whoever asks before the guard is ended gets an answer all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	said, err := a.asker.Evict(ctx, w)
-	took := a.asker.Clock.Now().Sub(begin)
+	said, err := a.queue.evict(ctx, w)
+	took := a.clock.Now().Sub(begin)
 	if err != nil {
 		a.tidings.failed(took)
 		ctrl.LoggerFrom(ctx).Error(err, "Deciding about eviction", "Pod", w.Pod)
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("eviction guard: %w", err)).WithWarnings(warnings(said, w)...)
+		return failure(fmt.Errorf("eviction guard: %w", err)).WithWarnings(warnings(said, w)...)
 	}
 	a.tidings.answered(said, w.DryRun, took)
 	return response(said, w)
+}
+
+// failure is for an eviction about which nobody knows. Where the API server is busy it is said to try
+// again: an error ends kubectl's drain.
+func failure(err error) admission.Response {
+	if !busy(err) {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	r := admission.Errored(http.StatusTooManyRequests, err)
+	r.Result.Reason = metav1.StatusReasonTooManyRequests
+	return r
+}
+
+// busy reports whether what was asked may be answered a little later.
+func busy(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
 }
 
 // wanted is what somebody wants.

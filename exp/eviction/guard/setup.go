@@ -55,7 +55,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	told := &tidings{recorder: mgr.GetEventRecorder(Name)}
 	s := &server{
-		webhook: o.Webhook, handler: &webhook.Admission{Handler: &admitter{asker: asker, tidings: told}},
+		webhook: o.Webhook, handler: &webhook.Admission{Handler: &admitter{queue: queue{decide: asker.Evict}, clock: o.Clock, tidings: told}},
 		cache: mgr.GetCache(), live: mgr.GetAPIReader(), clock: o.Clock, certDir: o.CertDir,
 	}
 	if o.Certificates == CertificatesSelf {

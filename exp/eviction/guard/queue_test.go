@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
+)
+
+// TestACrowdSharesAnAnswer has many ask about the same pod at once: there are two decisions, and each
+// who asks gets one that was begun after that.
+func TestACrowdSharesAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		decisions := 0
+		begun := map[string]time.Time{}
+		q := &queue{decide: func(_ context.Context, w eviction.Wanted) (eviction.Said, error) {
+			mu.Lock()
+			decisions++
+			name := fmt.Sprint(w.Pod.Name, decisions)
+			begun[name] = time.Now()
+			mu.Unlock()
+			time.Sleep(time.Second)
+			s := eviction.Said{}
+			s.Message = name
+			return s, nil
+		}}
+		var wg sync.WaitGroup
+		for i := range 20 {
+			for _, pod := range []string{"a", "b"} {
+				wg.Go(func() {
+					time.Sleep(time.Duration(i) * time.Millisecond)
+					asked := time.Now()
+					said, err := q.evict(t.Context(), eviction.Wanted{Pod: client.ObjectKey{Name: pod}, By: fmt.Sprint(i)})
+					mu.Lock()
+					defer mu.Unlock()
+					if at, ok := begun[said.Message]; err != nil || !ok || at.Before(asked) || said.Message[:1] != pod {
+						t.Errorf("%s, who asked at %s, got %q of %s, %v", pod, asked, said.Message, at, err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if decisions != 4 || len(q.pods) != 0 {
+			t.Errorf("%d decisions, want two for each pod; %d pods are kept", decisions, len(q.pods))
+		}
+	})
+}
+
+// TestWhoTakesTooLong keeps nobody waiting for longer than they can.
+func TestWhoTakesTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{decide: func(ctx context.Context, _ eviction.Wanted) (eviction.Said, error) {
+			<-ctx.Done()
+			return eviction.Said{}, ctx.Err()
+		}}
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+				defer cancel()
+				if _, err := q.evict(ctx, eviction.Wanted{}); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(begin); took > 4*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// TestNobodyIsLetGoUndecided has a decision that comes to no end: whoever shares it is told so.
+func TestNobodyIsLetGoUndecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{decide: func(context.Context, eviction.Wanted) (eviction.Said, error) {
+			time.Sleep(time.Second)
+			panic("half way")
+		}}
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				defer func() { _ = recover() }()
+				if _, err := q.evict(t.Context(), eviction.Wanted{}); err == nil {
+					t.Errorf("%d is let go", i)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// TestWhatNobodyKnows is an error where something is wrong, and to be tried again where somebody is
+// busy: an error ends kubectl's drain.
+func TestWhatNobodyKnows(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, tc := range map[string]struct {
+		err  error
+		code int32
+	}{
+		"Forbidden":   {apierrors.NewForbidden(pods, "db-0", errors.New("no")), http.StatusInternalServerError},
+		"Unreachable": {errors.New("dial tcp: connection refused"), http.StatusInternalServerError},
+		"Deadline":    {fmt.Errorf("client rate limiter Wait returned an error: %w", context.DeadlineExceeded), http.StatusTooManyRequests},
+		"Throttled":   {apierrors.NewTooManyRequests("wait", 1), http.StatusTooManyRequests},
+		"ServerBusy":  {apierrors.NewServerTimeout(pods, "get", 1), http.StatusTooManyRequests},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &admitter{clock: clock.RealClock{}, tidings: &tidings{}, queue: queue{decide: func(context.Context, eviction.Wanted) (eviction.Said, error) {
+				return eviction.Said{}, fmt.Errorf("reading pod: %w", tc.err)
+			}}}
+			r := a.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Namespace: "db", Name: "db-0", Object: runtime.RawExtension{Raw: []byte("{}")},
+			}})
+			if r.Allowed || r.Result.Code != tc.code || r.Result.Details != nil {
+				t.Errorf("got %+v, want %d", r.Result, tc.code)
+			}
+		})
+	}
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/simulation"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/operator"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+)
+
+const (
+	// retry is how long kubectl waits before it tries again.
+	retry = 5 * time.Second
+	// work is how long operators take for a pod.
+	work = 3 * time.Second
+	// slack is for what is slow on a machine that is busy.
+	slack = 5 * time.Second
+)
+
+var errNotYet = errors.New("not yet")
+
+// stays has a pod not end when it is deleted.
+func stays(p *corev1.Pod) {
+	metav1.SetMetaDataAnnotation(&p.ObjectMeta, simulation.StopAnnotation, simulation.StopNever)
+}
+
+// drain drains a Node, and returns how long it took.
+func (l *lab) drain(ctx context.Context, node string) (time.Duration, error) {
+	begin := time.Now()
+	out, err := l.Kubectl(ctx, "drain", node, "--force", "--ignore-daemonsets", "--timeout=50s")
+	l.t.Logf("draining %s: %s", node, out)
+	return time.Since(begin), err
+}
+
+// settled checks that an operator has moved each pod once, and that none is on the Nodes.
+func (l *lab) settled(op *operator.Operator, moved int, drained ...string) {
+	l.t.Helper()
+	if n := len(l.moved(op, moved)); n != moved { // kubectl may be done with a pod before its operator is.
+		l.t.Errorf("the operator has moved %d pods, want %d", n, moved)
+	}
+	pods := &corev1.PodList{}
+	l.must(l.Client.List(l.ctx(), pods, client.InNamespace(l.ns)))
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		for _, node := range drained {
+			if p.Spec.NodeName == node {
+				l.t.Errorf("%s is on %s, which was drained", p.Name, node)
+			}
+		}
+		if p.Annotations[operator.RescheduleAnnotation] != "" {
+			l.t.Errorf("%s was moved, and is asked for again", p.Name)
+		}
+	}
+}
+
+// TestKubectlDrains has kubectl drain a Node with plain pods and those of an operator, as it is: it
+// knows pods by their names.
+func TestKubectlDrains(t *testing.T) {
+	t.Parallel()
+	for name, inPlace := range map[string]bool{"NewName": false, "SameName": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, shared, 3)
+			l.policy()
+			op := l.operator(func(o *operator.Options) { o.InPlace, o.Delay = inPlace, work })
+			for i := range 3 {
+				l.protected(fmt.Sprintf("db-%d", i), l.nodes[0])
+			}
+			plain := l.run("plain", l.nodes[0], nil)
+			gone := make(chan time.Duration, 1)
+			begin := time.Now()
+			go func() {
+				_ = l.WaitGone(l.t.Context(), plain)
+				gone <- time.Since(begin)
+			}()
+			took, err := l.drain(l.ctx(), l.nodes[0])
+			l.must(err)
+			moves := l.moved(op, 3)
+			after := begin.Add(took).Sub(moves[2].At)
+			t.Logf("the drain took %s, and ended %s after its operator", took, after)
+			if took < work || after > retry+slack {
+				t.Errorf("the drain took %s, and ended %s after its operator, want at most one retry", took, after)
+			}
+			if after := <-gone; after > slack {
+				t.Errorf("the plain pod went after %s, want it to wait for nobody", after)
+			}
+			l.settled(op, 3, l.nodes[0])
+			l.wantCadence("db-0")
+			// Another drain of the same Node has nothing to do.
+			if took, err := l.drain(l.ctx(), l.nodes[0]); err != nil || took > slack {
+				t.Errorf("a second drain: %s, %v", took, err)
+			}
+			l.settled(op, 3, l.nodes[0])
+		})
+	}
+}
+
+// wantCadence checks that kubectl waits its five seconds between two tries: a Retry-After would have
+// it try again at once.
+func (l *lab) wantCadence(pod string) {
+	l.t.Helper()
+	events, err := l.AuditEvents()
+	l.must(err)
+	var last time.Time
+	tries := 0
+	for i := range events {
+		e := &events[i]
+		if e.ObjectRef == nil || e.ObjectRef.Namespace != l.ns || e.ObjectRef.Subresource != "eviction" || e.ObjectRef.Name != pod || !strings.HasPrefix(e.UserAgent, "kubectl") {
+			continue
+		}
+		tries++
+		at := e.RequestReceivedTimestamp.Time
+		if !last.IsZero() && at.Sub(last) < retry-200*time.Millisecond {
+			l.t.Errorf("kubectl tried again after %s", at.Sub(last))
+		}
+		last = at
+	}
+	if tries < 2 {
+		l.t.Errorf("kubectl tried %d times, want 2 at least", tries)
+	}
+}
+
+// TestAPodThatHasMovedInPlace stays moved for those who evict it by its name, and for a while.
+func TestAPodThatHasMovedInPlace(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, shared, 2)
+	l.policy(func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
+	op := l.operator(func(o *operator.Options) { o.InPlace = true })
+	l.cordon(true, l.nodes[0])
+	l.protected("db", l.nodes[0])
+	l.want(http.StatusTooManyRequests, asked, l.evict("db"))
+	l.wantMark(true)
+	l.moved(op, 1)
+	for range 3 {
+		l.want(http.StatusNotFound, inPlace, l.evict("db"))
+		l.wantMark(false)
+	}
+	l.wantAsked(false, "db")
+	if len(l.requests()) != 1 {
+		t.Errorf("the request must stay for a while: %v", l.requests())
+	}
+	// Somebody drains its new Node at once: it is on it, so it is not said to be gone.
+	l.cordon(true, l.nodes[1])
+	l.want(http.StatusTooManyRequests, asked, l.evict("db"))
+	l.cordon(false, l.nodes...)
+	moved := l.get("db")
+	time.Sleep(time.Until(moved.CreationTimestamp.Add(keep + time.Second)))
+	l.until(l.ctx(), func() error {
+		for _, r := range l.requests() {
+			if r.Spec.Pod.UID != moved.UID {
+				return fmt.Errorf("there is a request for a pod that is gone: %s", r.Name)
+			}
+		}
+		return nil
+	})
+}
+
+// moved waits until an operator has moved so many pods.
+func (l *lab) moved(op *operator.Operator, n int) []operator.Move {
+	l.t.Helper()
+	l.until(l.ctx(), func() error {
+		if got := len(op.Moves()); got < n {
+			return fmt.Errorf("%d pods are moved, want %d", got, n)
+		}
+		return nil
+	})
+	return op.Moves()
+}
+
+// TestTwoDrainsAtOnce drains two Nodes while an operator moves pods in place from each, perhaps to
+// none but a third.
+func TestTwoDrainsAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, shared, 3)
+	l.policy()
+	op := l.operator(func(o *operator.Options) { o.InPlace, o.Delay = true, work })
+	l.protected("db-0", l.nodes[0])
+	l.protected("db-1", l.nodes[1])
+	l.protected("db-2", l.nodes[0])
+	var wg sync.WaitGroup
+	for _, node := range l.nodes[:2] {
+		wg.Go(func() {
+			if _, err := l.drain(l.ctx(), node); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	l.settled(op, 3, l.nodes[:2]...)
+}
+
+// TestTheNextNodeIsDrainedAtOnce drains the Node to which a pod was just moved with the same name,
+// while the first drain may still run: it moves on, and nobody is told that it has gone before.
+func TestTheNextNodeIsDrainedAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, shared, 3)
+	l.policy()
+	op := l.operator(func(o *operator.Options) { o.InPlace = true })
+	l.cordon(true, l.nodes[2])
+	l.protected("db", l.nodes[0])
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := l.drain(l.ctx(), l.nodes[0]); err != nil {
+			t.Error(err)
+		}
+	})
+	if to := l.moved(op, 1)[0].To.Spec.NodeName; to != l.nodes[1] {
+		t.Fatalf("it was moved to %s", to)
+	}
+	l.cordon(false, l.nodes[2])
+	_, err := l.drain(l.ctx(), l.nodes[1])
+	wg.Wait()
+	l.must(err)
+	l.settled(op, 2, l.nodes[:2]...)
+}
+
+// TestADrainThatIsInterrupted is started again, with an operator that died meanwhile.
+func TestADrainThatIsInterrupted(t *testing.T) {
+	t.Parallel()
+	for name, inPlace := range map[string]bool{"NewName": false, "SameName": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, shared, 2)
+			l.policy()
+			op := l.operator(func(o *operator.Options) { o.InPlace = inPlace })
+			op.Stop()
+			l.protected("db", l.nodes[0])
+			draining, interrupt := context.WithCancel(l.ctx())
+			go func() {
+				defer interrupt()
+				_ = plane.Until(draining, func(ctx context.Context) error {
+					pod := &corev1.Pod{}
+					if err := l.Client.Get(ctx, client.ObjectKey{Namespace: l.ns, Name: "db"}, pod); err != nil {
+						return err
+					}
+					if pod.Annotations[operator.RescheduleAnnotation] == "" {
+						return errNotYet
+					}
+					return nil
+				})
+			}()
+			if _, err := l.drain(draining, l.nodes[0]); err == nil {
+				t.Fatal("the drain must not end while nobody moves the pod")
+			}
+			l.wantAsked(true, "db")
+			op.Start(t.Context())
+			_, err := l.drain(l.ctx(), l.nodes[0])
+			l.must(err)
+			l.settled(op, 1, l.nodes[0])
+		})
+	}
+}
+
+// TestWhatWasWrittenBefore says nothing about the pod that has the name now: a pod that runs on a Node
+// that is drained is never said to be gone.
+func TestWhatWasWrittenBefore(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, shared, 2)
+	l.policy(func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
+	op := l.operator(func(o *operator.Options) { o.InPlace = true })
+	l.cordon(true, l.nodes[0])
+	l.protected("db", l.nodes[0])
+	l.want(http.StatusTooManyRequests, asked, l.evict("db"))
+	l.moved(op, 1) // The drain is aborted: nobody evicts any more, and the mark stays.
+	op.Silence(true)
+	l.wantMark(true)
+	l.cordon(false, l.nodes[0])
+	l.cordon(true, l.nodes[1])
+	// A mark of the original hook, too.
+	edit(l, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.ns}}, func(n *corev1.Namespace) {
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, evictionv1.TrackingPrefix+l.ns+".other", "true")
+	})
+	l.protected("other", l.nodes[1])
+	for _, pod := range []string{"db", "other"} {
+		l.want(http.StatusTooManyRequests, asked, l.evict(pod))
+		l.want(http.StatusTooManyRequests, waiting, l.evict(pod))
+	}
+}
