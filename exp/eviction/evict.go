@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -155,49 +156,94 @@ func (s *scope) asks() *evictionv1.Request {
 	}
 }
 
-// observe reads what the answer depends on, and nothing else: of most pods that is nothing but the
-// pod.
+// observe reads what the answer depends on, and nothing else: of most pods that is one glance at the
+// pod. Of one that a policy selects, everything that counts is read past every cache.
 func (a *Asker) observe(ctx context.Context, w Wanted) (*scope, error) {
-	s, pod := &scope{wanted: w}, &corev1.Pod{}
-	switch err := a.Live.Get(ctx, w.Pod, pod); {
-	case kinds.NoObject(err):
-		return s, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading pod: %w", err)
-	}
-	s.pod = pod
-	if w.UID != "" && w.UID != pod.UID || !movable(pod) {
-		return s, nil
-	}
-	policies, invalid, err := PoliciesFor(ctx, a.Policies, pod.Namespace)
+	s := &scope{wanted: w}
+	policies, invalid, err := PoliciesFor(ctx, a.Policies, w.Pod.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	for _, err := range invalid {
 		s.warnings = append(s.warnings, err.Error())
 	}
-	if s.policy, err = policies.Of(pod, labelsOf(ctx, a.Policies, pod.Namespace)); err != nil || s.policy == nil {
+	selects := func(pod *corev1.Pod) (selected bool, err error) {
+		s.pod = pod
+		if w.UID != "" && w.UID != pod.UID || !movable(pod) {
+			return false, nil
+		}
+		s.policy, err = policies.Of(pod, labelsOf(ctx, a.Policies, pod.Namespace))
+		return s.policy != nil, err
+	}
+	glance := &corev1.Pod{}
+	if err := a.Live.Get(ctx, w.Pod, glance, anyVersion); err != nil {
+		glance = nil
+	} else if selected, err := selects(glance); err != nil || !selected && (w.UID == "" || w.UID == glance.UID) {
+		return s, err
+	}
+	s.policy = nil
+	side := a.aside(ctx, glance)
+	pod := &corev1.Pod{}
+	switch err := a.Live.Get(ctx, w.Pod, pod); {
+	case kinds.NoObject(err):
+		s.pod = nil
+		return s, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading pod: %w", err)
+	}
+	if selected, err := selects(pod); err != nil || !selected {
 		return s, err
 	}
 	if p := podFacts(pod, nil); p.Finished || p.Leaving {
 		return s, nil
 	}
-	return s, a.observeSelected(ctx, s)
+	if glance == nil || glance.UID != pod.UID || glance.Spec.NodeName != pod.Spec.NodeName {
+		side = a.aside(ctx, pod)
+	}
+	return s, a.observeSelected(ctx, s, side)
+}
+
+// anyVersion reads what the API server has at hand: what it shows may be some moments old.
+var anyVersion = &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
+
+// beside is what is read beside a pod.
+type beside struct {
+	node    verdict.Node
+	request *evictionv1.RescheduleRequest
+	err     error
+}
+
+// aside reads the Node of a pod and its request side by side: whoever evicts waits for one read. It
+// returns at once. pod may be nil.
+func (a *Asker) aside(ctx context.Context, pod *corev1.Pod) <-chan beside {
+	done := make(chan beside, 1)
+	if pod == nil {
+		return done
+	}
+	go func() {
+		var b beside
+		var working sync.WaitGroup
+		working.Go(func() { b.node = a.nodeOf(ctx, pod.Spec.NodeName) })
+		r := &evictionv1.RescheduleRequest{}
+		switch err := a.Live.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, r); {
+		case err == nil:
+			b.request = r
+		case !kinds.NoObject(err):
+			b.err = fmt.Errorf("reading RescheduleRequest: %w", err)
+		}
+		working.Wait()
+		done <- b
+	}()
+	return done
 }
 
 // observeSelected reads what the answer about a pod depends on that its operator moves.
-func (a *Asker) observeSelected(ctx context.Context, s *scope) error {
-	node := make(chan verdict.Node, 1)
-	go func() { node <- a.nodeOf(ctx, s.pod.Spec.NodeName) }() // Whoever evicts waits for one read less.
-	r := &evictionv1.RescheduleRequest{}
-	err := a.Live.Get(ctx, client.ObjectKey{Namespace: s.pod.Namespace, Name: string(s.pod.UID)}, r)
-	s.node = <-node
-	switch {
-	case err == nil:
-		s.request = r
-	case !kinds.NoObject(err):
-		return fmt.Errorf("reading RescheduleRequest: %w", err)
+func (a *Asker) observeSelected(ctx context.Context, s *scope, side <-chan beside) error {
+	b := <-side
+	if b.err != nil {
+		return b.err
 	}
+	s.node, s.request = b.node, b.request
 	if s.pod.Spec.NodeName == "" || s.node == verdict.Healthy { // Else it is the one that is to move.
 		if err := a.observeMoved(ctx, s); err != nil {
 			return err

@@ -4,8 +4,11 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"sync"
@@ -18,6 +21,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/simulation"
@@ -30,8 +35,9 @@ const (
 	goalEviction = 1.3
 	// evictors evict at once where a rate is measured.
 	evictors = 16
-	// openNamespace has no guard, and guardedNamespace has.
-	openNamespace, guardedNamespace = "open", "guarded"
+	// openNamespace has no guard, and guardedNamespace has. About otherNamespace another webhook is
+	// asked, which allows everything at once.
+	openNamespace, guardedNamespace, otherNamespace = "open", "guarded", "other"
 )
 
 // An evictionBench is a cluster with the eviction guard, and the same pods in a namespace that it
@@ -58,7 +64,7 @@ func benchEviction(ctx context.Context, b *bench) (err error) {
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	if err := errors.Join(e.direct(start), e.prepare(running)); err != nil {
+	if err := errors.Join(e.direct(start), e.another(running), e.prepare(running)); err != nil {
 		return fmt.Errorf("preparing: %w", err)
 	}
 	if err := e.resident("at rest"); err != nil {
@@ -78,6 +84,35 @@ func (e *evictionBench) direct(ctx context.Context) error {
 	return errors.Join(e.cluster.Client.Update(ctx, w), pause(ctx, 2*time.Second))
 }
 
+// another has the API server ask a webhook that allows everything about a namespace, until ctx ends.
+func (e *evictionBench) another(ctx context.Context) error {
+	cert, key, err := e.cluster.Serving()
+	if err != nil {
+		return err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	allow := func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }
+	server := &http.Server{
+		Handler: &webhook.Admission{Handler: admission.HandlerFunc(allow)}, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		ReadHeaderTimeout: patience,
+	}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	go func() { _ = server.ServeTLS(listener, "", "") }()
+	w := e.guard.Webhook.DeepCopy()
+	w.ObjectMeta = metav1.ObjectMeta{Name: otherNamespace}
+	w.Webhooks[0].Name = "other.5spot.finos.org"
+	w.Webhooks[0].ClientConfig.URL = new("https://" + listener.Addr().String() + "/eviction")
+	w.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: otherNamespace}}
+	return errors.Join(e.cluster.Client.Create(ctx, w), pause(ctx, 2*time.Second))
+}
+
 // prepare runs a plain pod and one that an operator moves in each namespace, on a Node that is
 // drained.
 func (e *evictionBench) prepare(ctx context.Context) error {
@@ -94,7 +129,7 @@ func (e *evictionBench) prepare(ctx context.Context) error {
 	if err := e.cluster.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "box"}}, cordon); err != nil {
 		return err
 	}
-	for _, ns := range []string{openNamespace, guardedNamespace} {
+	for _, ns := range []string{openNamespace, guardedNamespace, otherNamespace} {
 		if err := e.fill(ctx, ns); err != nil {
 			return fmt.Errorf("namespace %s: %w", ns, err)
 		}
@@ -186,25 +221,30 @@ func (e *evictionBench) try(ctx context.Context, ns, name string, dry bool) (tim
 
 // A victim is evicted as a dry run, so that it can be done again, or waits for its operator.
 type victim struct {
-	what, kind string
-	waits      bool
+	what, ns, kind string
+	waits          bool
 }
 
-var victims = []victim{{"a plain pod", "plain", false}, {"a pod that waits for its operator", "db", true}}
+var victims = []victim{
+	{"a pod by a webhook that allows everything", otherNamespace, "plain", false},
+	{"a plain pod", guardedNamespace, "plain", false},
+	{"a pod that waits for its operator", guardedNamespace, "db", true},
+}
 
 // evict evicts the pod of that number, with the guard or without. It returns how long it took.
 func (e *evictionBench) evict(ctx context.Context, v victim, i int, guarded bool) (time.Duration, error) {
 	if !guarded {
 		return e.try(ctx, openNamespace, podName(v.kind, i), true)
 	}
-	took, err := e.try(ctx, guardedNamespace, podName(v.kind, i), !v.waits)
+	took, err := e.try(ctx, v.ns, podName(v.kind, i), !v.waits)
 	if v.waits != apierrors.IsTooManyRequests(err) || !v.waits && err != nil {
 		return 0, fmt.Errorf("evicting %s: %w", podName(v.kind, i), err)
 	}
 	return took, nil
 }
 
-// latency compares single evictions. Of a plain pod the guard reads nothing but the pod.
+// latency compares single evictions. One is with a webhook that does nothing:
+// that is what any costs.
 func (e *evictionBench) latency(ctx context.Context) error {
 	var reads []time.Duration
 	for range e.runs {
