@@ -167,40 +167,47 @@ func (a *Asker) observe(ctx context.Context, w Wanted) (*scope, error) {
 	for _, err := range invalid {
 		s.warnings = append(s.warnings, err.Error())
 	}
-	selects := func(pod *corev1.Pod) (selected bool, err error) {
-		s.pod = pod
-		if w.UID != "" && w.UID != pod.UID || !movable(pod) {
-			return false, nil
-		}
-		s.policy, err = policies.Of(pod, labelsOf(ctx, a.Policies, pod.Namespace))
-		return s.policy != nil, err
-	}
 	glance := &corev1.Pod{}
 	if err := a.Live.Get(ctx, w.Pod, glance, anyVersion); err != nil {
-		glance = nil
-	} else if selected, err := selects(glance); err != nil || !selected && (w.UID == "" || w.UID == glance.UID) {
+		return s, a.observePod(ctx, s, policies, nil)
+	}
+	selected, err := a.selects(ctx, s, policies, glance)
+	if err != nil || !selected && (w.UID == "" || w.UID == glance.UID) {
 		return s, err
 	}
-	s.policy = nil
-	side := a.aside(ctx, glance)
-	pod := &corev1.Pod{}
-	switch err := a.Live.Get(ctx, w.Pod, pod); {
+	return s, a.observePod(ctx, s, policies, glance)
+}
+
+// selects reports whether a policy selects a pod that is meant, and keeps both.
+func (a *Asker) selects(ctx context.Context, s *scope, policies Policies, pod *corev1.Pod) (selected bool, err error) {
+	s.pod, s.policy = pod, nil
+	if s.wanted.UID != "" && s.wanted.UID != pod.UID || !movable(pod) {
+		return false, nil
+	}
+	s.policy, err = policies.Of(pod, labelsOf(ctx, a.Policies, pod.Namespace))
+	return s.policy != nil, err
+}
+
+// observePod reads a pod, and what counts besides. glance is what it looked like, nil if nobody knows.
+func (a *Asker) observePod(ctx context.Context, s *scope, policies Policies, glance *corev1.Pod) error {
+	side, pod := a.aside(ctx, glance), &corev1.Pod{}
+	switch err := a.Live.Get(ctx, s.wanted.Pod, pod); {
 	case kinds.NoObject(err):
-		s.pod = nil
-		return s, nil
+		s.pod, s.policy = nil, nil
+		return nil
 	case err != nil:
-		return nil, fmt.Errorf("reading pod: %w", err)
+		return fmt.Errorf("reading pod: %w", err)
 	}
-	if selected, err := selects(pod); err != nil || !selected {
-		return s, err
+	if selected, err := a.selects(ctx, s, policies, pod); err != nil || !selected {
+		return err
 	}
 	if p := podFacts(pod, nil); p.Finished || p.Leaving {
-		return s, nil
+		return nil
 	}
 	if glance == nil || glance.UID != pod.UID || glance.Spec.NodeName != pod.Spec.NodeName {
 		side = a.aside(ctx, pod)
 	}
-	return s, a.observeSelected(ctx, s, side)
+	return a.observeSelected(ctx, s, side)
 }
 
 // anyVersion reads what the API server has at hand: what it shows may be some moments old.
