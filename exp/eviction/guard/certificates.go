@@ -88,12 +88,15 @@ func (c *certificates) keep(ctx context.Context) error {
 	return c.tell(ctx, secret.Data[caKey])
 }
 
-// good reports whether a Secret has a certificate that need not be renewed yet.
+// good reports whether a Secret has a certificate that is valid, and need not be renewed yet. One that was
+// made by a clock that was ahead is not valid.
 func (c *certificates) good(data map[string][]byte) bool {
-	at := c.clock.Now().Add(renewal)
+	now := c.clock.Now()
 	for _, host := range c.hosts {
-		if ok, err := rotator.ValidCert(data[caKey], data[certFile], data[keyFile], host, usages(), at); err != nil || !ok {
-			return false
+		for _, at := range []time.Time{now, now.Add(renewal)} {
+			if ok, err := rotator.ValidCert(data[caKey], data[certFile], data[keyFile], host, usages(), at); err != nil || !ok {
+				return false
+			}
 		}
 	}
 	return true

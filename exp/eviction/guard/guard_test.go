@@ -143,6 +143,17 @@ func TestACertificateIsMadeOnceAndRenewedWithAnOverlap(t *testing.T) {
 	w.wantTrust("the first is two behind", first, false)
 }
 
+// TestAClockThatWasAhead has made a certificate that begins later than now.
+func TestAClockThatWasAhead(t *testing.T) {
+	w := newWorld(t)
+	now := w.clock.Now()
+	w.clock.SetTime(now.Add(100 * 24 * time.Hour))
+	w.Must(w.keep())
+	w.clock.SetTime(now)
+	w.Must(w.keep())
+	w.wantTrust("it is made anew", w.certificate(), true)
+}
+
 func TestWhatIsNotACertificateIsReplaced(t *testing.T) {
 	for name, data := range map[string]map[string][]byte{
 		"Empty":   {"tls.crt": nil, "tls.key": nil, "ca.crt": nil},
