@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -79,9 +80,10 @@ func failure(err error) admission.Response {
 	return r
 }
 
-// busy reports whether what was asked may be answered a little later.
+// busy reports whether what was asked may be answered a little later. The limit of our own calls has an
+// error without a type.
 func busy(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
+	return errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "client rate limiter Wait returned an error") || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
 }
 

@@ -14,8 +14,11 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -112,13 +115,19 @@ func TestNobodyIsLetGoUndecided(t *testing.T) {
 // busy: an error ends kubectl's drain.
 func TestWhatNobodyKnows(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
+	limited := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://127.0.0.1:1", QPS: 0.001, Burst: 1})
+	_, _ = limited.CoreV1().Pods("db").Get(t.Context(), "db-0", metav1.GetOptions{})
+	soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, own := limited.CoreV1().Pods("db").Get(soon, "db-0", metav1.GetOptions{})
 	for name, tc := range map[string]struct {
 		err  error
 		code int32
 	}{
 		"Forbidden":   {apierrors.NewForbidden(pods, "db-0", errors.New("no")), http.StatusInternalServerError},
 		"Unreachable": {errors.New("dial tcp: connection refused"), http.StatusInternalServerError},
-		"Deadline":    {fmt.Errorf("client rate limiter Wait returned an error: %w", context.DeadlineExceeded), http.StatusTooManyRequests},
+		"Deadline":    {context.DeadlineExceeded, http.StatusTooManyRequests},
+		"OwnLimit":    {own, http.StatusTooManyRequests},
 		"Throttled":   {apierrors.NewTooManyRequests("wait", 1), http.StatusTooManyRequests},
 		"ServerBusy":  {apierrors.NewServerTimeout(pods, "get", 1), http.StatusTooManyRequests},
 	} {
