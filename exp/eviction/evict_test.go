@@ -13,7 +13,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -256,6 +259,39 @@ func TestWhatOthersAskedForStays(t *testing.T) {
 	}
 	if !w.asked(p) || w.left() != "" {
 		t.Errorf("annotations %v, left %s", p.Annotations, w.left())
+	}
+}
+
+// TestAMarkThatCannotBeTakenAway on another object holds back neither the request nor the next drain.
+func TestAMarkThatCannotBeTakenAway(t *testing.T) {
+	for name, refused := range map[string]error{
+		"Forbidden": apierrors.NewForbidden(corev1.Resource("namespaces"), "db", errors.New("the role is gone")),
+		"NoKind":    &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "couchbase.com", Kind: "CouchbaseCluster"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
+			w.pod("db-0", 0)
+			w.drain(0, true)
+			w.evict("db-0", verdict.Wait, verdict.Requested)
+			w.restart(interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+				if key.Name == w.ns {
+					return refused
+				}
+				return nil
+			}})
+			w.drain(0, false)
+			for range 3 {
+				for _, r := range w.requests() {
+					_, _ = w.tender.Tend(t.Context(), client.ObjectKeyFromObject(&r))
+				}
+				w.pass(verdict.Settle + time.Second)
+			}
+			if left := w.requests(); len(left) > 0 {
+				t.Errorf("left %+v", left)
+			}
+			w.drain(0, true)
+			w.evict("db-0", verdict.Wait, verdict.Requested)
+		})
 	}
 }
 

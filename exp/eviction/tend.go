@@ -10,12 +10,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
@@ -129,10 +132,14 @@ func (t *Tender) goneSince(request types.UID, now time.Time) time.Time {
 	return t.gone[request]
 }
 
-// drop deletes a request, and the mark by which others know of it.
+// drop deletes a request, and the mark by which others know of it. A mark that is refused to us stays: no
+// pod is held back for it.
 func (t *Tender) drop(ctx context.Context, r *evictionv1.RescheduleRequest) error {
 	if r.Spec.Tracking != nil {
-		if err := t.track(ctx, r, false); err != nil {
+		switch err := t.track(ctx, r, false); {
+		case actuate.Gone(err), apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+			ctrl.LoggerFrom(ctx).Error(err, "Leaving mark behind", "Pod", client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Pod.Name})
+		case err != nil:
 			return err
 		}
 	}
