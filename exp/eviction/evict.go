@@ -332,7 +332,11 @@ func (a *Asker) act(ctx context.Context, s *scope, d verdict.Decision) (again bo
 		}
 		before := s.pod.DeepCopy()
 		before.ResourceVersion = "" // So it is sent, too: of those who mark it at the same time one does, and all see when.
-		mark(s.pod, s.request.Spec.Request, a.Clock.Now())
+		since := a.Clock.Now()
+		if at := requestFacts(s.request, s.node).Asked(*podFacts(s.pod, nil), since); !at.IsZero() {
+			since = at // The operator has taken the mark away, and gets no more time for that.
+		}
+		mark(s.pod, s.request.Spec.Request, since)
 		again, _, err = again409(false, a.Write.Patch(ctx, s.pod, before))
 		return again, warnings, err
 	case verdict.Delete:

@@ -381,6 +381,98 @@ func TestOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// TestAPlaceInTheLineIsNotLostWhileItIsUsed has the place of a pod get old between what was read and what
+// is written.
+func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
+	first := w.pod("db-0", 0)
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	second, third := w.pod("db-1", 0), w.pod("db-2", 0)
+	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+	w.pass(20 * time.Second)
+	w.evict("db-2", verdict.Wait, verdict.WaitingForTurn)
+	w.pass(9 * time.Second)
+	w.leave(first)
+	other := *w.asker
+	busy := false
+	w.Fail = func(int) (before, after error) {
+		if list := w.requests(); !busy && len(list) == 3 && !w.asked(second) && !slices.Contains(w.Writes, "patch RescheduleRequest") {
+			busy = true
+			w.pass(2 * time.Second)
+			_, err := other.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(third)})
+			w.Must(err)
+		}
+		return nil, nil
+	}
+	w.Writes = nil
+	_, err := w.asker.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(second)})
+	w.Must(err)
+	if w.asked(second) && w.asked(third) {
+		t.Errorf("two are moved at a time, of one: %v", w.Writes)
+	}
+}
+
+// TestTheMarksOfOtherNamespaces hold nobody back, where nobody wrote down that an operator was asked.
+func TestTheMarksOfOtherNamespaces(t *testing.T) {
+	w, tenant := newWorld(t, 1, nil), newWorld(t, 1, nil)
+	w.Must(errors.Join(w.Client.Delete(t.Context(), w.policy), w.Client.Delete(t.Context(), tenant.policy)))
+	all := &evictionv1.ClusterReschedulePolicy{ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}}
+	all.Spec.ReschedulePolicySpec = w.policy.Spec
+	all.Spec.MaxConcurrent, all.Spec.DeadlineSeconds = 1, 60
+	all.Spec.NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{
+		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: []string{w.ns, tenant.ns}},
+	}
+	w.Create(all)
+	t.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(t.Context()), all) })
+	for name, at := range map[string]string{"db-0": "", "db-1": "9999-01-01T00:00:00Z"} {
+		forged := tenant.pod(name, -1)
+		w.Edit(forged, func() { forged.Annotations = map[string]string{moveKey: "please", evictionv1.RequestedAnnotation: at} })
+	}
+	w.pod("db-0", 0)
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	tenant.pod("db-2", 0)
+	tenant.drain(0, true)
+	tenant.evict("db-2", verdict.Wait, verdict.WaitingForTurn)
+	w.pass(time.Minute)
+	tenant.pass(time.Minute)
+	tenant.evict("db-2", verdict.Wait, verdict.WaitingForTurn) // Of its own namespace they count.
+}
+
+// TestAnOperatorThatTakesTheMarkAway once it has read it, or writes there how far it has come, has no more
+// time for that.
+func TestAnOperatorThatTakesTheMarkAway(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
+	p := w.pod("db-0", 0)
+	w.drain(0, true)
+	for range 6 {
+		w.evict("db-0", verdict.Wait, verdict.Requested)
+		w.pass(10 * time.Second)
+		w.Read(p)
+		w.Edit(p, func() { delete(p.Annotations, moveKey) })
+	}
+	w.evict("db-0", verdict.Allow, verdict.Overdue)
+}
+
+// TestAnEvictionFromAHealthyNodeHasAnEnd although nobody moves the pod.
+func TestAnEvictionFromAHealthyNodeHasAnEnd(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) {
+		s.DeadlineSeconds, s.HealthyNode = 60, evictionv1.HealthyNodeRelocate
+	})
+	w.pod("db-0", 0)
+	for range 30 {
+		w.tend()
+		said, err := w.asker.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: "db-0"}})
+		w.Must(err)
+		if said.Answer == verdict.Allow {
+			return
+		}
+		w.pass(7 * time.Second)
+	}
+	t.Error("it is never let go")
+}
+
 // TestPoliciesInOrder has several select a pod.
 func TestPoliciesInOrder(t *testing.T) {
 	w := newWorld(t, 1, nil)

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
@@ -85,8 +86,8 @@ func markedAt(pod client.Object) time.Time {
 }
 
 // mark has a pod ask its operator. The time is written in the same patch: it says that what was put
-// there is ours, and how long the operator has had.
-func mark(pod client.Object, r evictionv1.Request, now time.Time) {
+// there is ours, and since when the operator has been asked.
+func mark(pod client.Object, r evictionv1.Request, since time.Time) {
 	set := func(all map[string]string, key, value string) map[string]string {
 		if all == nil {
 			all = map[string]string{}
@@ -100,7 +101,7 @@ func mark(pod client.Object, r evictionv1.Request, now time.Time) {
 	if r.Label != nil {
 		pod.SetLabels(set(pod.GetLabels(), r.Label.Key, r.Label.Value))
 	}
-	pod.SetAnnotations(set(pod.GetAnnotations(), evictionv1.RequestedAnnotation, now.UTC().Format(time.RFC3339Nano)))
+	pod.SetAnnotations(set(pod.GetAnnotations(), evictionv1.RequestedAnnotation, since.UTC().Format(time.RFC3339Nano)))
 }
 
 // unmark takes away what mark has put on a pod. What others have put there, or changed, stays.
@@ -136,33 +137,39 @@ func requestFacts(r *evictionv1.RescheduleRequest, node verdict.Node) *verdict.R
 // others counts the pods of a policy, but this one, that its operator is moving, or is about to be
 // asked for: those that are marked, and those whose request is Fresh and was written before ours.
 // The API server numbers writes in their order: of two requests that do not see each other's mark
-// yet, one sees that it is second.
+// yet, one sees that it is second. A mark without a request for this policy counts in its own namespace
+// only: whoever may make pods there can write it, and the policy may not select them at all.
 func others(pods []metav1.PartialObjectMetadata, requests []evictionv1.RescheduleRequest, policy *Policy, ours *evictionv1.RescheduleRequest, now time.Time) (n int) {
+	of := make(map[types.UID]*evictionv1.RescheduleRequest, len(requests))
+	for i := range requests {
+		of[requests[i].Spec.Pod.UID] = &requests[i]
+	}
 	for i := range pods {
 		p := &pods[i]
 		if p.UID == ours.Spec.Pod.UID {
 			continue
 		}
-		theirs := slices.IndexFunc(requests, func(r evictionv1.RescheduleRequest) bool { return r.Spec.Pod.UID == p.UID })
-		if marked(p, policy.Request) {
-			if !overdue(p, requests, theirs, policy, now) {
+		theirs := of[p.UID]
+		same := theirs != nil && theirs.Spec.Policy == policy.PolicyReference
+		switch {
+		case marked(p, policy.Request):
+			if (same || p.Namespace == ours.Namespace) && !overdue(p, theirs, policy, now) {
 				n++
 			}
-			continue
-		}
-		if theirs >= 0 && requests[theirs].Spec.Policy == policy.PolicyReference && requests[theirs].Spec.Intent != evictionv1.IntentWithdrawn &&
-			requestFacts(&requests[theirs], verdict.Unknown).Fresh(now) && before(&requests[theirs], ours) {
+		case same && theirs.Spec.Intent != evictionv1.IntentWithdrawn &&
+			requestFacts(theirs, verdict.Unknown).Fresh(now) && before(theirs, ours):
 			n++
 		}
 	}
 	return n
 }
 
-// overdue reports whether a pod was not moved in time: it keeps nobody else waiting.
-func overdue(pod client.Object, requests []evictionv1.RescheduleRequest, i int, policy *Policy, now time.Time) bool {
+// overdue reports whether a pod that is marked was not moved in time: it keeps nobody else waiting. r is
+// its request, nil if there is none.
+func overdue(pod client.Object, r *evictionv1.RescheduleRequest, policy *Policy, now time.Time) bool {
 	since := markedAt(pod)
-	if since.IsZero() && i >= 0 {
-		since = requests[i].CreationTimestamp.Time
+	if r != nil {
+		since = requestFacts(r, verdict.Unknown).Asked(verdict.Pod{Marked: true, MarkedAt: since}, now)
 	}
 	return !since.IsZero() && !now.Before(since.Add(policy.deadline()))
 }

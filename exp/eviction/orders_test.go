@@ -154,8 +154,9 @@ func (w *tale) next() {
 }
 
 // disturb has a write of what happens next be refused, or its reply be lost, or something else
-// happen before it.
+// happen before it. No call takes as long as verdict counts on.
 func (w *tale) disturb() {
+	begin := w.clock.Now()
 	w.Fail = func(int) (before, after error) {
 		switch w.rand.IntN(8) {
 		case 0:
@@ -174,6 +175,10 @@ func (w *tale) disturb() {
 				}
 				w.busy--
 				w.Fail = fail
+				if w.clock.Now().Sub(begin) >= verdict.Fresh/2 { // Every call has ended by then.
+					w.note("a call has ended")
+					return testenv.ErrLost, nil
+				}
 			}
 		}
 		return nil, nil

@@ -60,8 +60,9 @@ func (t *Tender) Tend(ctx context.Context, key client.ObjectKey) (Tended, error)
 		return Tended{}, err
 	}
 	done := Tended{Request: r.DeepCopy(), Pod: pod}
-	if pod != nil && k.Deadline > 0 && !k.Pod.MarkedAt.IsZero() {
-		done.Overdue = !k.Now.Before(k.Pod.MarkedAt.Add(k.Deadline))
+	if pod != nil && k.Deadline > 0 {
+		since := k.Asked(*k.Pod, k.Now)
+		done.Overdue = !since.IsZero() && !k.Now.Before(since.Add(k.Deadline))
 	}
 	done.Fate, done.Again = verdict.Tend(k)
 	switch done.Fate {
@@ -94,7 +95,7 @@ func (t *Tender) kept(ctx context.Context, r *evictionv1.RescheduleRequest) (ver
 		return k, nil, fmt.Errorf("reading pod: %w", err)
 	}
 	if err == nil {
-		k.Pod, k.Same = podFacts(pod, nil), pod.UID == r.Spec.Pod.UID
+		k.Pod, k.Same = podFacts(pod, &r.Spec.Request), pod.UID == r.Spec.Pod.UID
 	}
 	if k.Pod == nil || !k.Same || k.Pod.Finished {
 		k.GoneSince = t.goneSince(r.UID, k.Now)

@@ -57,13 +57,21 @@ func Tend(k Kept) (f Fate, again time.Time) {
 		return TakeBack, time.Time{}
 	case !k.Selected:
 		return Withdraw, time.Time{}
-	case k.Relocation && !k.Now.Before(k.Since.Add(k.Deadline)):
-		return Withdraw, time.Time{}
-	case !k.Relocation && k.Node == Healthy:
+	case k.Node == Healthy && (!k.Relocation || k.relocated()):
 		return Withdraw, time.Time{}
 	default:
 		return Stays, k.Now.Add(look)
 	}
+}
+
+// relocated reports whether a pod that was to leave a Node that nobody drains was not moved in time, and
+// whoever evicts it has had the time to hear so.
+func (k Kept) relocated() bool {
+	since := k.Asked(*k.Pod, k.Now)
+	if since.IsZero() {
+		since = k.Queued
+	}
+	return !k.Now.Before(since.Add(k.Deadline + k.Keep))
 }
 
 // gone is for a request whose pod has left its Node: it is kept while somebody may take the pod

@@ -217,7 +217,7 @@ func (f Facts) healthy() Decision {
 }
 
 // Fresh is how long a request keeps its place in the line before its operator has been asked. Whoever
-// writes a request down asks within that time, or has given up.
+// asks has found it to be less than half as old, and writes the mark within the other half, or has given up.
 const Fresh = 30 * time.Second
 
 // ask is for a pod that is to leave its Node.
@@ -229,13 +229,13 @@ func (f Facts) ask(relocation bool) Decision {
 		ask.Step = Record
 	case r.Withdrawn:
 		return f.wait(Withdrawing, "an earlier request to its operator is being withdrawn")
-	case f.Pod.Marked && f.overdue():
+	case f.overdue():
 		return f.fallback()
 	case f.Pod.Marked:
 		return f.wait(Waiting, "")
 	case f.Policy.Most > 0 && f.Others >= f.Policy.Most:
 		return f.wait(WaitingForTurn, "its operator is moving as many other pods as the policy allows")
-	case f.Policy.Most > 0 && !r.Fresh(f.Now):
+	case !f.Now.Before(r.Queued.Add(Fresh / 2)): // It must still be Fresh when the mark is written.
 		ask.Step = Queue
 	default:
 		ask.Step = Mark
@@ -246,14 +246,25 @@ func (f Facts) ask(relocation bool) Decision {
 // Fresh reports whether a request keeps its place in the line.
 func (r Request) Fresh(now time.Time) bool { return now.Before(r.Queued.Add(Fresh)) }
 
-// overdue reports whether the operator has had its time: from when it was asked, or from when we
-// saw that somebody else had asked.
-func (f Facts) overdue() bool {
-	since := f.Pod.MarkedAt
-	if since.IsZero() || since.After(f.Now) {
-		since = f.Request.Since
+// Asked is since when the operator of a pod has been asked, zero if it has not been: from when we
+// marked the pod, or from when we saw that somebody else had. It stays so if the operator takes the
+// mark away. A time before the request is that of an earlier one; one that has not come is of a clock
+// that is ahead, or of somebody who wants the deadline to be later.
+func (r Request) Asked(p Pod, now time.Time) time.Time {
+	switch at := p.MarkedAt; {
+	case !at.IsZero() && !at.Before(r.Since) && !at.After(now):
+		return at
+	case p.Marked:
+		return r.Queued
+	default:
+		return time.Time{}
 	}
-	return !f.Now.Before(since.Add(f.Policy.Deadline))
+}
+
+// overdue reports whether the operator has had its time.
+func (f Facts) overdue() bool {
+	since := f.Request.Asked(*f.Pod, f.Now)
+	return !since.IsZero() && !f.Now.Before(since.Add(f.Policy.Deadline))
 }
 
 // fallback is for a pod that was not moved in time.

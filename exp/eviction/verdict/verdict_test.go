@@ -42,7 +42,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"First":        {"It is written down before the operator is asked.", func(*verdict.Facts) {}, verdict.Wait, verdict.Record, verdict.Requested},
 		"Recorded":     {"The operator is asked.", func(f *verdict.Facts) { f.Request = asked(0) }, verdict.Wait, verdict.Mark, verdict.Requested},
-		"RecordedLong": {"Whoever wrote it down has crashed: the operator was never asked, and has all its time.", func(f *verdict.Facts) { f.Request = asked(9 * time.Hour) }, verdict.Wait, verdict.Mark, verdict.Requested},
+		"RecordedLong": {"Whoever wrote it down has crashed: the operator was never asked, and has all its time.", func(f *verdict.Facts) { f.Request = asked(9 * time.Hour) }, verdict.Wait, verdict.Queue, verdict.Requested},
 		"Waiting":      {"Nothing is written twice.", func(f *verdict.Facts) { f.Request, f.Pod.Marked = asked(time.Minute), true }, verdict.Wait, verdict.None, verdict.Waiting},
 		"MarkedByHand": {"A person asked the operator: the deadline is counted from now.", func(f *verdict.Facts) { f.Pod.Marked = true }, verdict.Wait, verdict.Record, verdict.Requested},
 		"NoPod":        {"It has moved, or was never there.", func(f *verdict.Facts) { f.Pod = nil }, verdict.Gone, verdict.None, verdict.NoPod},
@@ -77,9 +77,20 @@ func TestDecide(t *testing.T) {
 		"MarkedInTheFuture": {"Nobody extends the deadline by a time that has not come.", func(f *verdict.Facts) {
 			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(2*time.Hour), true, noon.Add(time.Hour)
 		}, verdict.Allow, verdict.None, verdict.Overdue},
-		"Turn":    {"Others are first.", func(f *verdict.Facts) { f.Request, f.Policy.Most, f.Others = asked(0), 1, 1 }, verdict.Wait, verdict.None, verdict.WaitingForTurn},
-		"MyTurn":  {"One place is free.", func(f *verdict.Facts) { f.Request, f.Policy.Most, f.Others = asked(0), 2, 1 }, verdict.Wait, verdict.Mark, verdict.Requested},
-		"OldTurn": {"Others may not have counted it.", func(f *verdict.Facts) { f.Request, f.Policy.Most = asked(verdict.Fresh), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
+		"MarkedByAClockThatIsAhead": {"It had waited for its turn, and its operator has just been asked.", func(f *verdict.Facts) {
+			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(2*time.Hour), true, noon.Add(50*time.Millisecond)
+			f.Request.Queued = noon.Add(-time.Second)
+		}, verdict.Wait, verdict.None, verdict.Waiting},
+		"MarkedForAnEarlierRequest": {"What was asked before this request says nothing.", func(f *verdict.Facts) {
+			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(time.Minute), true, noon.Add(-2*time.Hour)
+		}, verdict.Wait, verdict.None, verdict.Waiting},
+		"MarkTakenAway": {"Its operator does so once it has read it, and is asked no longer than its deadline.", func(f *verdict.Facts) {
+			f.Request, f.Pod.MarkedAt = asked(2*time.Hour), noon.Add(-time.Hour)
+		}, verdict.Allow, verdict.None, verdict.Overdue},
+		"Turn":      {"Others are first.", func(f *verdict.Facts) { f.Request, f.Policy.Most, f.Others = asked(0), 1, 1 }, verdict.Wait, verdict.None, verdict.WaitingForTurn},
+		"MyTurn":    {"One place is free.", func(f *verdict.Facts) { f.Request, f.Policy.Most, f.Others = asked(0), 2, 1 }, verdict.Wait, verdict.Mark, verdict.Requested},
+		"OldTurn":   {"Others may not have counted it.", func(f *verdict.Facts) { f.Request, f.Policy.Most = asked(verdict.Fresh), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
+		"AgingTurn": {"Others may not count it any more once it is written.", func(f *verdict.Facts) { f.Request, f.Policy.Most = asked(verdict.Fresh/2), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
 		"Withdrawn": {"What was put on the pod is about to be taken away.", func(f *verdict.Facts) {
 			f.Request = asked(time.Minute)
 			f.Request.Withdrawn = true
@@ -146,6 +157,12 @@ func TestNeverGone(t *testing.T) {
 	}
 }
 
+// relocated has a request be that old, and for a Node that nobody drains.
+func relocated(k *verdict.Kept, since time.Duration) {
+	k.Request = *asked(since)
+	k.Relocation, k.Node = true, verdict.Healthy
+}
+
 func TestTend(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -154,17 +171,23 @@ func TestTend(t *testing.T) {
 		fate   verdict.Fate
 		again  time.Duration
 	}{
-		"Waits":         {"Its Node is drained.", func(*verdict.Kept) {}, verdict.Stays, time.Minute},
-		"Uncordoned":    {"Nobody drains it any more.", func(k *verdict.Kept) { k.Node = verdict.Healthy }, verdict.Withdraw, 0},
-		"Unknown":       {"Nobody knows, and nothing is taken back for that.", func(k *verdict.Kept) { k.Node = verdict.Unknown }, verdict.Stays, time.Minute},
-		"NodeGone":      {"Its pod will be gone soon.", func(k *verdict.Kept) { k.Node = verdict.Absent }, verdict.Stays, time.Minute},
-		"NoPolicy":      {"Nobody asks for it any more.", func(k *verdict.Kept) { k.Selected = false }, verdict.Withdraw, 0},
-		"Relocation":    {"Nobody need drain its Node.", func(k *verdict.Kept) { k.Relocation, k.Node = true, verdict.Healthy }, verdict.Stays, time.Minute},
-		"RelocationEnd": {"The operator had its time.", func(k *verdict.Kept) { k.Relocation, k.Since = true, noon.Add(-time.Hour) }, verdict.Withdraw, 0},
-		"Withdrawn":     {"Who read it before may still write.", func(k *verdict.Kept) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-time.Second) }, verdict.Stays, 29 * time.Second},
-		"TakeBack":      {"Nobody writes any more.", func(k *verdict.Kept) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-verdict.Settle) }, verdict.TakeBack, 0},
-		"Moved":         {"A drainer may ask for it by its name.", func(k *verdict.Kept) { k.Pod, k.GoneSince = nil, noon.Add(-time.Minute) }, verdict.Stays, 9 * time.Minute},
-		"MovedLongAgo":  {"No drainer asks any more.", func(k *verdict.Kept) { k.Pod, k.GoneSince = nil, noon.Add(-10*time.Minute) }, verdict.Drop, 0},
+		"Waits":             {"Its Node is drained.", func(*verdict.Kept) {}, verdict.Stays, time.Minute},
+		"Uncordoned":        {"Nobody drains it any more.", func(k *verdict.Kept) { k.Node = verdict.Healthy }, verdict.Withdraw, 0},
+		"Unknown":           {"Nobody knows, and nothing is taken back for that.", func(k *verdict.Kept) { k.Node = verdict.Unknown }, verdict.Stays, time.Minute},
+		"NodeGone":          {"Its pod will be gone soon.", func(k *verdict.Kept) { k.Node = verdict.Absent }, verdict.Stays, time.Minute},
+		"NoPolicy":          {"Nobody asks for it any more.", func(k *verdict.Kept) { k.Selected = false }, verdict.Withdraw, 0},
+		"Relocation":        {"Nobody need drain its Node.", func(k *verdict.Kept) { k.Relocation, k.Node = true, verdict.Healthy }, verdict.Stays, time.Minute},
+		"RelocationOverdue": {"Whoever evicts it is to hear of the fallback.", func(k *verdict.Kept) { relocated(k, time.Hour) }, verdict.Stays, time.Minute},
+		"RelocationEnd":     {"Nobody evicts it any more.", func(k *verdict.Kept) { relocated(k, time.Hour+10*time.Minute) }, verdict.Withdraw, 0},
+		"RelocationAskedLate": {"The time that it waited for its turn does not count.", func(k *verdict.Kept) {
+			relocated(k, 9*time.Hour)
+			k.Pod.Marked, k.Pod.MarkedAt = true, noon.Add(-time.Minute)
+		}, verdict.Stays, time.Minute},
+		"RelocationDrained": {"Its Node is drained now.", func(k *verdict.Kept) { relocated(k, 9*time.Hour); k.Node = verdict.Draining }, verdict.Stays, time.Minute},
+		"Withdrawn":         {"Who read it before may still write.", func(k *verdict.Kept) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-time.Second) }, verdict.Stays, 29 * time.Second},
+		"TakeBack":          {"Nobody writes any more.", func(k *verdict.Kept) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-verdict.Settle) }, verdict.TakeBack, 0},
+		"Moved":             {"A drainer may ask for it by its name.", func(k *verdict.Kept) { k.Pod, k.GoneSince = nil, noon.Add(-time.Minute) }, verdict.Stays, 9 * time.Minute},
+		"MovedLongAgo":      {"No drainer asks any more.", func(k *verdict.Kept) { k.Pod, k.GoneSince = nil, noon.Add(-10*time.Minute) }, verdict.Drop, 0},
 		"SameName": {"The new pod has its own age.", func(k *verdict.Kept) {
 			k.Same, k.GoneSince, k.Pod.Created = false, noon.Add(-time.Hour), noon.Add(-time.Minute)
 		}, verdict.Stays, 9 * time.Minute},
