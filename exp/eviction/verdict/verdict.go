@@ -188,10 +188,10 @@ func Decide(f Facts) Decision {
 }
 
 // moved is other, unless the pod took the place of one that was moved away not long ago: then
-// nobody means this one.
+// nobody means this one, but who names it by its UID.
 func (f Facts) moved(other Decision) Decision {
 	m := f.Moved
-	if m == nil || m.Withdrawn || f.Pod.Created.Before(m.Since) || !f.Now.Before(f.Pod.Created.Add(f.Keep)) {
+	if f.UID != "" || m == nil || m.Withdrawn || f.Pod.Created.Before(m.Since) || !f.Now.Before(f.Pod.Created.Add(f.Keep)) {
 		return other
 	}
 	switch {

@@ -100,6 +100,10 @@ func TestDecide(t *testing.T) {
 		"MovedPending": {"The new pod has no Node yet.", func(f *verdict.Facts) { moved(f, verdict.Draining); f.Pod.Bound = false }, verdict.Gone, verdict.Forget, verdict.Rescheduled},
 		"MovedUnknown": {"Nobody knows whether that Node is drained.", func(f *verdict.Facts) { moved(f, verdict.Unknown) }, verdict.Wait, verdict.None, verdict.NodeUnknown},
 		"MovedBack":    {"Nobody drains the Node that it left.", func(f *verdict.Facts) { moved(f, verdict.Healthy) }, verdict.Allow, verdict.None, verdict.HealthyNode},
+		"MovedAndMeant": {"Whoever names it by its UID means the pod that took the name.", func(f *verdict.Facts) {
+			moved(f, verdict.Draining)
+			f.UID = "p"
+		}, verdict.Allow, verdict.None, verdict.HealthyNode},
 		"MovedLongAgo": {"Who evicts it now means it.", func(f *verdict.Facts) {
 			moved(f, verdict.Draining)
 			f.Pod.Created, f.Moved.Since = noon.Add(-10*time.Minute), noon.Add(-time.Hour)
