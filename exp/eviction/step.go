@@ -251,16 +251,20 @@ type known struct {
 }
 
 // readPolicies returns nil where there is no policy. A cluster without the kinds has none, and
-// says so in one call.
+// says so in one call: that of several namespaces may be missing alone.
 func readPolicies(ctx context.Context, reader client.Reader) (*known, error) {
 	own, all := &evictionv1.ReschedulePolicyList{}, &evictionv1.ClusterReschedulePolicyList{}
-	for _, list := range []client.ObjectList{own, all} {
-		switch err := reader.List(ctx, list); {
-		case actuate.Gone(err):
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("listing policies of operators: %w", err)
+	err := reader.List(ctx, own)
+	if actuate.Gone(err) {
+		return nil, nil
+	}
+	if err == nil {
+		if err = reader.List(ctx, all); actuate.Gone(err) {
+			err = nil
 		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing policies of operators: %w", err)
 	}
 	if len(own.Items)+len(all.Items) == 0 {
 		return nil, nil

@@ -421,6 +421,19 @@ func TestWithoutTheKindsNobodyWaits(t *testing.T) {
 	}
 }
 
+// TestAClusterWithOneOfTheKinds has somebody have deleted the other: its policies count all the same.
+func TestAClusterWithOneOfTheKinds(t *testing.T) {
+	d := newDeparture(t, 1, nil)
+	d.pod("db-0", 0)
+	d.reads.List = func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+		if _, all := list.(*evictionv1.ClusterReschedulePolicyList); all {
+			return &meta.NoKindMatchError{}
+		}
+		return nil
+	}
+	d.wants(d.turn(), true, false, asked)
+}
+
 // TestAClusterWithoutTheKindsIsAskedOnce has an API server be asked that has never had them, or has
 // lost them.
 func TestAClusterWithoutTheKindsIsAskedOnce(t *testing.T) {
