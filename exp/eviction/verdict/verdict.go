@@ -207,9 +207,11 @@ func (f Facts) moved(other Decision) Decision {
 // healthy is for a pod on a Node that nobody drains.
 func (f Facts) healthy() Decision {
 	switch {
+	case f.Pod.Pending:
+		return Decision{Outcome: NotRunning}
 	case f.Policy.HealthyNode == HealthyDeny:
 		return f.wait(Denied, "its Node is not being drained, and the policy allows no eviction from it")
-	case f.Policy.HealthyNode == HealthyRelocate && !f.Pod.Pending:
+	case f.Policy.HealthyNode == HealthyRelocate:
 		return f.ask(true)
 	default:
 		return Decision{Outcome: HealthyNode}

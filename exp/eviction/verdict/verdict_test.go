@@ -59,6 +59,9 @@ func TestDecide(t *testing.T) {
 		"HealthyDeny": {"People said so.", func(f *verdict.Facts) {
 			f.Node, f.Policy.HealthyNode = verdict.Healthy, verdict.HealthyDeny
 		}, verdict.Wait, verdict.None, verdict.Denied},
+		"HealthyDenyPending": {"It does not run yet.", func(f *verdict.Facts) {
+			f.Node, f.Policy.HealthyNode, f.Pod.Pending = verdict.Healthy, verdict.HealthyDeny, true
+		}, verdict.Allow, verdict.None, verdict.NotRunning},
 		"HealthyRelocate": {"People said so.", func(f *verdict.Facts) {
 			f.Node, f.Policy.HealthyNode = verdict.Healthy, verdict.HealthyRelocate
 		}, verdict.Wait, verdict.Record, verdict.Requested},
