@@ -339,6 +339,45 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
+// TestAnOperatorThatTakesItsMarkOff and leaves the pod where it is has the time of its policy all the
+// same: it is asked again, and not from the beginning.
+func TestAnOperatorThatTakesItsMarkOff(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
+	p := w.pod("db-0", 0)
+	w.drain(0, true)
+	for range 4 {
+		w.evict("db-0", verdict.Wait, verdict.Requested)
+		w.Edit(p, func() { delete(p.Annotations, moveKey) })
+		w.pass(15 * time.Second)
+	}
+	done, err := w.tender.Tend(t.Context(), client.ObjectKey{Namespace: w.ns, Name: string(p.UID)})
+	if w.Must(err); !done.Overdue {
+		t.Error("nobody is told that it is overdue")
+	}
+	w.evict("db-0", verdict.Allow, verdict.Overdue)
+}
+
+// TestAPodThatIsACopy bears what another one was marked with: from a backup, or because its operator
+// copies annotations.
+func TestAPodThatIsACopy(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds, s.MaxConcurrent = 60, 1 })
+	p, next := w.pod("db-0", 0), w.pod("db-1", 0)
+	w.Edit(p, func() {
+		p.Annotations = map[string]string{moveKey: "please", evictionv1.RequestedAnnotation: began.Add(-time.Hour).Format(time.RFC3339Nano)}
+	})
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
+	w.pass(59 * time.Second)
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
+	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+	w.pass(time.Second)
+	w.evict("db-0", verdict.Allow, verdict.Overdue)
+	w.evict("db-1", verdict.Wait, verdict.Requested)
+	if !w.asked(next) {
+		t.Error("a pod that is overdue keeps others waiting")
+	}
+}
+
 // TestOneAfterTheOther has three pods of which one is moved at a time.
 func TestOneAfterTheOther(t *testing.T) {
 	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })

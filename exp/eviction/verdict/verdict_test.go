@@ -94,6 +94,18 @@ func TestDecide(t *testing.T) {
 		"MyTurn":    {"One place is free.", func(f *verdict.Facts) { f.Request, f.Policy.Most, f.Others = asked(0), 2, 1 }, verdict.Wait, verdict.Mark, verdict.Requested},
 		"OldTurn":   {"Others may not have counted it.", func(f *verdict.Facts) { f.Request, f.Policy.Most = asked(verdict.Fresh), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
 		"AgingTurn": {"Others may not count it any more once it is written.", func(f *verdict.Facts) { f.Request, f.Policy.Most = asked(verdict.Fresh/2), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
+		"MarkedBefore": {"What an earlier request put there, or what was copied from another pod, says nothing about this one.", func(f *verdict.Facts) {
+			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(time.Minute), true, noon.Add(-9*time.Hour)
+		}, verdict.Wait, verdict.None, verdict.Waiting},
+		"TakenOff": {"Its operator has taken the mark off, and left the pod where it is.", func(f *verdict.Facts) {
+			f.Request, f.Pod.MarkedAt = asked(time.Minute), noon.Add(-time.Minute)
+		}, verdict.Wait, verdict.Mark, verdict.Requested},
+		"TakenOffOverdue": {"Its operator has had its time.", func(f *verdict.Facts) {
+			f.Request, f.Pod.MarkedAt = asked(time.Hour), noon.Add(-time.Hour)
+		}, verdict.Allow, verdict.None, verdict.Overdue},
+		"TakenOffBefore": {"It has not been asked by this request.", func(f *verdict.Facts) {
+			f.Request, f.Pod.MarkedAt = asked(2*time.Hour), noon.Add(-9*time.Hour)
+		}, verdict.Wait, verdict.Mark, verdict.Requested},
 		"Withdrawn": {"What was put on the pod is about to be taken away.", func(f *verdict.Facts) {
 			f.Request = asked(time.Minute)
 			f.Request.Withdrawn = true
