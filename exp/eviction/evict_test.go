@@ -562,6 +562,59 @@ func TestAPolicyThatCannotSelect(t *testing.T) {
 	}
 }
 
+// TestAPolicyThatCannotAsk is refused: what it puts on a pod would have the pod be selected no more,
+// and so be evicted, or would be written over.
+func TestAPolicyThatCannotAsk(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	for name, change := range map[string]func(*evictionv1.ReschedulePolicySpec){
+		"by its own label": func(s *evictionv1.ReschedulePolicySpec) {
+			s.Request = evictionv1.Request{Label: &evictionv1.Label{Key: "app", Value: "moves"}}
+		},
+		"by what says since when": func(s *evictionv1.ReschedulePolicySpec) {
+			s.Request.Annotation.Key = evictionv1.RequestedAnnotation
+		},
+	} {
+		own := w.policy.DeepCopy()
+		own.ObjectMeta = metav1.ObjectMeta{Namespace: w.ns, Name: "other"}
+		change(&own.Spec)
+		all := &evictionv1.ClusterReschedulePolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: evictionv1.ClusterReschedulePolicySpec{ReschedulePolicySpec: own.Spec}}
+		for _, policy := range []client.Object{own, all} {
+			if err := w.Client.Create(t.Context(), policy, client.DryRunAll); !apierrors.IsInvalid(err) {
+				t.Errorf("%s: a %T says %v", name, policy, err)
+			}
+		}
+	}
+}
+
+// TestAPolicyThatUnselects is told of, and asks nobody: a pod that was asked for would be evicted.
+func TestAPolicyThatUnselects(t *testing.T) {
+	for name, tc := range map[string]struct {
+		wanted  metav1.LabelSelectorRequirement
+		answer  verdict.Answer
+		outcome string
+	}{
+		"must not have it": {metav1.LabelSelectorRequirement{Key: "move", Operator: metav1.LabelSelectorOpDoesNotExist}, verdict.Allow, verdict.NotSelected},
+		"another value":    {metav1.LabelSelectorRequirement{Key: "move", Operator: metav1.LabelSelectorOpIn, Values: []string{"later"}}, verdict.Allow, verdict.NotSelected},
+		"this, too":        {metav1.LabelSelectorRequirement{Key: "move", Operator: metav1.LabelSelectorOpIn, Values: []string{"later", "now"}}, verdict.Wait, verdict.Requested},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) {
+				s.Request = evictionv1.Request{Label: &evictionv1.Label{Key: "move", Value: "now"}}
+				s.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{tc.wanted}
+			})
+			p := w.pod("db-0", 0)
+			if tc.wanted.Operator == metav1.LabelSelectorOpIn {
+				w.Edit(p, func() { p.Labels["move"] = "later" })
+			}
+			w.drain(0, true)
+			said := w.evict("db-0", tc.answer, tc.outcome)
+			if ignored := tc.answer == verdict.Allow; ignored != (len(said.Warnings) == 1 && strings.Contains(said.Warnings[0], "ReschedulePolicy db is ignored: spec.podSelector selects no pod that has the label move=now")) {
+				t.Errorf("warned %q", said.Warnings)
+			}
+		})
+	}
+}
+
 // TestALabelAsks, and both who move pods in the background are understood.
 func TestALabelAsks(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) {

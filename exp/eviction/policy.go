@@ -67,6 +67,10 @@ func PoliciesFor(ctx context.Context, reader client.Reader, namespace string) (f
 			invalid = append(invalid, fmt.Errorf("%s is ignored: spec.podSelector: %w", p, bad))
 			return
 		}
+		if p.unselects() {
+			invalid = append(invalid, fmt.Errorf("%s is ignored: spec.podSelector selects no pod that has the label %s=%s of spec.request", p, p.Request.Label.Key, p.Request.Label.Value))
+			return
+		}
 		if namespaces != nil && len(namespaces.MatchLabels)+len(namespaces.MatchExpressions) > 0 {
 			if p.namespaces, bad = metav1.LabelSelectorAsSelector(namespaces); bad != nil {
 				invalid = append(invalid, fmt.Errorf("%s is ignored: spec.namespaceSelector: %w", p, bad))
@@ -84,6 +88,18 @@ func PoliciesFor(ctx context.Context, reader client.Reader, namespace string) (f
 		add(&Policy{ReschedulePolicySpec: p.Spec.ReschedulePolicySpec, PolicyReference: evictionv1.PolicyReference{Kind: evictionv1.ClusterPolicy, Name: p.Name}}, &p.Spec.NamespaceSelector)
 	}
 	return found, invalid, nil
+}
+
+// unselects reports whether a pod is not selected any more once its operator has been asked.
+func (p *Policy) unselects() bool {
+	label := p.Request.Label
+	if label == nil {
+		return false
+	}
+	requirements, _ := p.pods.Requirements()
+	return slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
+		return r.Key() == label.Key && !r.Matches(labels.Set{label.Key: label.Value})
+	})
 }
 
 // errNoNamespace says that nobody knows the labels of a namespace.

@@ -70,6 +70,7 @@ type Annotation struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="must be the key of an annotation, such as cao.couchbase.com/reschedule"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|[.])kubernetes[.]io/|(^|[.])k8s[.]io/')",message="keys of Kubernetes itself ask no operator for anything"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('5spot.finos.org/')",message="keys of 5-Spot itself ask no operator for anything"
 	Key string `json:"key,omitempty"`
 
 	// value of the annotation.
@@ -86,6 +87,7 @@ type Label struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="must be the key of a label, such as example.com/move"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|[.])kubernetes[.]io/|(^|[.])k8s[.]io/')",message="keys of Kubernetes itself ask no operator for anything"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('5spot.finos.org/')",message="keys of 5-Spot itself ask no operator for anything"
 	Key string `json:"key,omitempty"`
 
 	// value of the label.
@@ -96,6 +98,8 @@ type Label struct {
 }
 
 // ReschedulePolicySpec says which pods an operator moves, how it is asked, and how long it has.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.request.label) || !has(self.podSelector.matchLabels) || !(self.request.label.key in self.podSelector.matchLabels)",fieldPath=".request.label",message="must not be a label by which podSelector selects: a pod that has been asked for would not be selected any more"
 type ReschedulePolicySpec struct {
 	// podSelector selects the pods, by their labels. It must not be empty.
 	// +required
