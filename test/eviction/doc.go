@@ -29,7 +29,7 @@
 //	20 one that cannot be written   WhatMayNotBeDone
 //	21 no object for the mark       WhatCannotBeTracked
 //	22 a mark of an earlier drain   WhatWasWrittenBefore
-//	23 and Cluster API's drain      not here: its package is internal, see M
+//	23 and Cluster API's drain      M TheDrainMeetsTheGuard
 //	24 many at once                 ManyEvictionsAtOnce
 //	25 long names                   LongNames
 //	26 another UID                  WhomAnEvictionMeans
@@ -46,7 +46,7 @@
 //	37 the guard is rolled          ReplicasComeAndGo
 //	38 another certificate          TheCertificateIsReplaced
 //	39 nobody says when             AnOperatorIsAskedOnce
-//	40 the cause                    AnOperatorIsAskedOnce; in Cluster API's condition: M
+//	40 the cause                    AnOperatorIsAskedOnce, M TheDrainMeetsTheGuard
 //	41 v1beta1                      WhatTheGuardIsSent
 //	42 no namespace in the body     WhatTheGuardIsSent
 //	43 garbage                      WhatTheGuardIsSent

@@ -23,7 +23,7 @@ func TestAnOperatorMovesItsPodFirst(t *testing.T) {
 	for name, inPlace := range map[string]bool{"renamed": false, "in-place": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDatabase(t, name, nil)
+			d := newDatabase(t, namespace, name, nil)
 			d.SetSchedule(d.leaving, specs.Closed())
 			d.waitHeld()
 			time.Sleep(10 * time.Second) // The operator takes its time, and the machine looks at it twice.
@@ -50,7 +50,7 @@ func TestAnOperatorMovesItsPodFirst(t *testing.T) {
 // TestASilentOperatorIsWaitedForHalfOfTheTime and then the drain evicts its pod.
 func TestASilentOperatorIsWaitedForHalfOfTheTime(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, "silent", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "60s" })
+	d := newDatabase(t, namespace, "silent", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "60s" })
 	d.SetSchedule(d.leaving, specs.Closed())
 	d.waitHeld()
 	if reasons := d.waitGone(); !slices.Contains(reasons, v1alpha1.NotWaitedForReason) {
@@ -59,7 +59,7 @@ func TestASilentOperatorIsWaitedForHalfOfTheTime(t *testing.T) {
 	who, at := d.ended()
 	waited := at.Sub(d.machine.DeletionTimestamp.Time)
 	t.Logf("%s of its pod came %v after the departure began", who, waited)
-	if who != "cluster-api create eviction" || waited < 29*time.Second || waited > 50*time.Second {
+	if who != "cluster-api "+evicts || waited < 29*time.Second || waited > 50*time.Second {
 		t.Error("want an eviction by Cluster API after half of the time, 30 s")
 	}
 }
@@ -70,7 +70,7 @@ func TestAnOwnerWaitsForNoOperator(t *testing.T) {
 	for name, leaves := range map[string]bool{"owner": false, "owner-meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDatabase(t, name, nil)
+			d := newDatabase(t, namespace, name, nil)
 			if leaves {
 				d.SetSchedule(d.leaving, specs.Closed())
 				d.waitHeld()

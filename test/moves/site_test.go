@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +16,7 @@ import (
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,7 +37,7 @@ const (
 	operatorName = "operator"
 )
 
-// A site is a Cluster that knows the policies of operators.
+// A site is a Cluster with the eviction guard.
 type site struct {
 	*system.System
 	lab *plane.Workload
@@ -54,13 +55,7 @@ func newSite(ctx context.Context, s *system.System) (*site, error) {
 	if err := lab.EnsureNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
-	if _, err := lab.Kubectl(ctx, "apply", "-f", filepath.Join(system.Repository(), "config", "eviction-guard", "crd")); err != nil {
-		return nil, err
-	}
-	if _, err := lab.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"); err != nil {
-		return nil, err
-	}
-	if err := evictionv1.AddToScheme(lab.Client.Scheme()); err != nil {
+	if _, err := system.NewGuard(ctx, s.Plane, lab.Cluster, system.GuardOptions{}); err != nil {
 		return nil, err
 	}
 	operator, err := lab.User(operatorName, "system:masters")
@@ -72,10 +67,24 @@ func newSite(ctx context.Context, s *system.System) (*site, error) {
 	return site, err
 }
 
-// A database is a machine that leaves with a pod that its operator moves, and one to which that goes.
-type database struct {
+// A scene is a Cluster for a test.
+type scene struct {
 	*testing.T
 	*specs.Cluster
+
+	lab *plane.Workload
+}
+
+// newScene is for a test whose pods are in the namespace.
+func newScene(t *testing.T, lab *plane.Workload, pods string) scene {
+	return scene{t, &specs.Cluster{
+		T: t, Management: shared.Management.Client, Workload: lab.Client, Namespace: pods, Image: "work:1", Patience: patience,
+	}, lab}
+}
+
+// A database is a machine that leaves with a pod that its operator moves, and one to which that goes.
+type database struct {
+	scene
 
 	name    string
 	leaving *v1alpha1.ScheduledMachine
@@ -84,12 +93,10 @@ type database struct {
 	pod     *corev1.Pod
 }
 
-// newDatabase runs both machines, and the pod.
-func newDatabase(t *testing.T, name string, change func(*v1alpha1.ScheduledMachine)) *database {
+// newDatabase runs both machines, and the pod in a namespace.
+func newDatabase(t *testing.T, pods, name string, change func(*v1alpha1.ScheduledMachine)) *database {
 	t.Helper()
-	d := &database{T: t, name: name, Cluster: &specs.Cluster{
-		T: t, Management: shared.Management.Client, Workload: shared.lab.Client, Namespace: namespace, Image: "work:1", Patience: patience,
-	}}
+	d := &database{scene: newScene(t, shared.lab, pods), name: name}
 	for _, sm := range []**v1alpha1.ScheduledMachine{&d.leaving, &d.home} {
 		role := map[bool]string{true: "leaves", false: "stays"}[sm == &d.leaving]
 		*sm = system.ScheduledMachine(shared.lab, name+"-"+role, infrav1.PlaneMachineSpec{})
@@ -100,7 +107,7 @@ func newDatabase(t *testing.T, name string, change func(*v1alpha1.ScheduledMachi
 		t.Cleanup(func() { d.remove(*sm) })
 	}
 	policy := &evictionv1.ReschedulePolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pods, Name: name},
 		Spec: evictionv1.ReschedulePolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"db": name}},
 			Request:     evictionv1.Request{Annotation: &evictionv1.Annotation{Key: moveKey, Value: "true"}},
@@ -123,11 +130,11 @@ func newDatabase(t *testing.T, name string, change func(*v1alpha1.ScheduledMachi
 
 func (d *database) labelled(pod *corev1.Pod) { pod.Labels["db"] = d.name }
 
-// asked waits until the operator is asked, which it may be before anybody is told.
-func (d *database) asked() {
-	d.Helper()
-	d.must(await.Object(d.step(), d.Workload, d.pod, func() error {
-		if d.pod.Annotations[moveKey] != "true" {
+// waitAsked waits until the operator of a pod is asked, which it may be before anybody is told.
+func (s *scene) waitAsked(pod *corev1.Pod) {
+	s.Helper()
+	s.must(await.Object(s.step(), s.Workload, pod, func() error {
+		if pod.Annotations[moveKey] != "true" {
 			return errors.New("nobody has asked to move it")
 		}
 		return nil
@@ -137,10 +144,10 @@ func (d *database) asked() {
 // move has the operator move the pod as it is asked to: by another of a new name, or in its place.
 func (d *database) move(inPlace bool) *corev1.Pod {
 	d.Helper()
-	d.asked()
+	d.waitAsked(d.pod)
 	home := d.Node(d.home)
 	made := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: d.name + "-1", Labels: d.pod.Labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.name + "-1", Labels: d.pod.Labels},
 		Spec:       corev1.PodSpec{NodeName: home.Name, Containers: []corev1.Container{{Name: "main", Image: d.Image}}},
 	}
 	if inPlace {
@@ -156,10 +163,15 @@ func (d *database) move(inPlace bool) *corev1.Pod {
 	return made
 }
 
+// cause is why the pod is not evicted.
+func (d *database) cause() string {
+	return fmt.Sprintf("ReschedulePolicy %s: its operator has been asked to move it", d.name)
+}
+
 // waitHeld waits until the machine says that it waits for the operator, to all who look.
 func (d *database) waitHeld() {
 	d.Helper()
-	says := fmt.Sprintf("%s/%s: ReschedulePolicy %s: its operator has been asked to move it", namespace, d.pod.Name, d.name)
+	says := fmt.Sprintf("%s/%s: %s", d.Namespace, d.pod.Name, d.cause())
 	d.must(await.Object(d.step(), d.Management, d.machine, func() error {
 		c := conditions.Get(d.machine, v1alpha1.ReadyToLeaveCondition)
 		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.WaitingForOperatorsReason || c.Message != says {
@@ -189,21 +201,37 @@ func (d *database) waitGone() (reasons []string) {
 	return reasons
 }
 
-// ended is who ended the pod first, how, and when, by the API server's audit log.
+// ended is who ended the pod, how, and when, by the API server's audit log.
 func (d *database) ended() (who string, at time.Time) {
 	d.Helper()
-	events, err := shared.lab.AuditEvents()
-	d.must(err)
-	for _, e := range events {
-		if e.ObjectRef == nil || e.ObjectRef.Resource != "pods" || e.ObjectRef.Namespace != namespace || e.ObjectRef.Name != d.pod.Name {
-			continue
-		}
-		if verb := strings.TrimSpace(e.Verb + " " + e.ObjectRef.Subresource); verb == "delete" || verb == "create eviction" {
-			return e.User.Username + " " + verb, e.RequestReceivedTimestamp.Time
+	for _, e := range d.tries(d.pod) {
+		if e.ResponseStatus.Code < http.StatusMultipleChoices {
+			return e.User.Username + " " + verb(&e), e.RequestReceivedTimestamp.Time
 		}
 	}
 	return "nobody", time.Time{}
 }
+
+// tries are how anybody tried to end a pod.
+func (s *scene) tries(pod *corev1.Pod) (tries []auditv1.Event) {
+	s.Helper()
+	events, err := s.lab.AuditEvents()
+	s.must(err)
+	for _, e := range events {
+		if e.ObjectRef == nil || e.ObjectRef.Resource != "pods" || e.ObjectRef.Namespace != pod.Namespace || e.ObjectRef.Name != pod.Name || e.ResponseStatus == nil {
+			continue
+		}
+		if v := verb(&e); v == "delete" || v == evicts {
+			tries = append(tries, e)
+		}
+	}
+	return tries
+}
+
+// evicts is the verb of an eviction.
+const evicts = "create eviction"
+
+func verb(e *auditv1.Event) string { return strings.TrimSpace(e.Verb + " " + e.ObjectRef.Subresource) }
 
 // remove deletes an object after the test, and waits until it is gone.
 func (d *database) remove(obj client.Object) {
@@ -218,15 +246,15 @@ func (d *database) remove(obj client.Object) {
 }
 
 // step is the time for one step.
-func (d *database) step() context.Context {
-	ctx, cancel := context.WithTimeout(d.Context(), patience)
-	d.Cleanup(cancel)
+func (s *scene) step() context.Context {
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	s.Cleanup(cancel)
 	return ctx
 }
 
-func (d *database) must(err error) {
-	d.Helper()
+func (s *scene) must(err error) {
+	s.Helper()
 	if err != nil {
-		d.Fatal(err)
+		s.Fatal(err)
 	}
 }

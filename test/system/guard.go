@@ -35,6 +35,9 @@ var GuardAccount = client.ObjectKey{Namespace: "5spot-system", Name: "fivespot-e
 // GuardUser is how the API server calls it.
 var GuardUser = plane.ServiceAccountName(GuardAccount)
 
+// Guarded is a namespace whose evictions a guard is asked about that was waited for.
+const Guarded = "guarded"
+
 // GuardOptions describe the eviction guard of a cluster.
 type GuardOptions struct {
 	// Replicas is how many there are; zero is two.
@@ -110,7 +113,7 @@ func NewGuard(ctx context.Context, p *plane.Plane, c *plane.Cluster, o GuardOpti
 		}
 		go g.probe(watching, r)
 	}
-	return g, g.waitCalled(ctx)
+	return g, WaitGuarded(ctx, c)
 }
 
 func (g *Guard) newReplica(name string, user plane.User, o GuardOptions) (*GuardReplica, error) {
@@ -238,15 +241,15 @@ func (g *Guard) probe(ctx context.Context, r *GuardReplica) {
 	}
 }
 
-// waitCalled returns when the API server calls the guard.
-func (g *Guard) waitCalled(ctx context.Context) error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "guarded", Labels: map[string]string{evictionv1.GuardedLabel: "enabled"}}}
-	if err := g.cluster.Client.Create(ctx, ns); err != nil && !apierrors.IsAlreadyExists(err) {
+// WaitGuarded returns when the API server of a cluster calls the guard.
+func WaitGuarded(ctx context.Context, c *plane.Cluster) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Guarded, Labels: map[string]string{evictionv1.GuardedLabel: "enabled"}}}
+	if err := c.Client.Create(ctx, ns); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	nobody := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "nobody"}}
 	return plane.Until(ctx, func(ctx context.Context) error {
-		err := g.cluster.Client.SubResource("eviction").Create(ctx, nobody, &policyv1.Eviction{})
+		err := c.Client.SubResource("eviction").Create(ctx, nobody, &policyv1.Eviction{})
 		if err != nil && strings.Contains(err.Error(), "Pod no longer exists") {
 			return nil
 		}

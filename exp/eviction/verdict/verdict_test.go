@@ -99,13 +99,13 @@ func TestDecide(t *testing.T) {
 		}, verdict.Wait, verdict.None, verdict.Waiting},
 		"TakenOff": {"Its operator has taken the mark off, and left the pod where it is.", func(f *verdict.Facts) {
 			f.Request, f.Pod.MarkedAt = asked(time.Minute), noon.Add(-time.Minute)
-		}, verdict.Wait, verdict.Mark, verdict.Requested},
+		}, verdict.Wait, verdict.Queue, verdict.Requested},
 		"TakenOffOverdue": {"Its operator has had its time.", func(f *verdict.Facts) {
 			f.Request, f.Pod.MarkedAt = asked(time.Hour), noon.Add(-time.Hour)
 		}, verdict.Allow, verdict.None, verdict.Overdue},
 		"TakenOffBefore": {"It has not been asked by this request.", func(f *verdict.Facts) {
 			f.Request, f.Pod.MarkedAt = asked(2*time.Hour), noon.Add(-9*time.Hour)
-		}, verdict.Wait, verdict.Mark, verdict.Requested},
+		}, verdict.Wait, verdict.Queue, verdict.Requested},
 		"Withdrawn": {"What was put on the pod is about to be taken away.", func(f *verdict.Facts) {
 			f.Request = asked(time.Minute)
 			f.Request.Withdrawn = true
