@@ -77,6 +77,7 @@ type scene struct {
 
 // newScene is for a test whose pods are in the namespace.
 func newScene(t *testing.T, lab *plane.Workload, pods string) scene {
+	t.Helper()
 	return scene{t, &specs.Cluster{
 		T: t, Management: shared.Management.Client, Workload: lab.Client, Namespace: pods, Image: "work:1", Patience: patience,
 	}, lab}
