@@ -45,7 +45,7 @@ func (l *lab) wantMark(there bool) {
 func TestTrackingByCouchbaseCluster(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	t.Cleanup(cancel)
 	if err := shared.InstallCRDs(ctx, []byte(couchbaseCRD)); err != nil {
 		t.Fatal(err)
 	}
