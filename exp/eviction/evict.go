@@ -259,7 +259,8 @@ func (a *Asker) observeSelected(ctx context.Context, s *scope, side <-chan besid
 	return a.observeOthers(ctx, s)
 }
 
-// observeMoved reads whether an earlier pod of the name was moved.
+// observeMoved reads whether an earlier pod of the name was moved. Of several, that one counts whose Node
+// is drained still, then one of whose Node nobody knows.
 func (a *Asker) observeMoved(ctx context.Context, s *scope) error {
 	list := &evictionv1.RescheduleRequestList{}
 	if err := a.Live.List(ctx, list, client.InNamespace(s.pod.Namespace)); err != nil {
@@ -267,14 +268,27 @@ func (a *Asker) observeMoved(ctx context.Context, s *scope) error {
 	}
 	for i := range list.Items {
 		r := &list.Items[i]
-		if r.Spec.Pod.Name == s.pod.Name && r.Spec.Pod.UID != s.pod.UID && (s.moved == nil || s.moved.CreationTimestamp.Before(&r.CreationTimestamp)) {
-			s.moved = r
+		if r.Spec.Pod.Name != s.pod.Name || r.Spec.Pod.UID == s.pod.UID || r.Spec.Intent == evictionv1.IntentWithdrawn || s.pod.CreationTimestamp.Before(&r.CreationTimestamp) {
+			continue
+		}
+		from := a.nodeOf(ctx, r.Spec.NodeName)
+		if s.moved == nil || says(r, from) > says(s.moved, s.movedFrom) {
+			s.moved, s.movedFrom = r, from
 		}
 	}
-	if s.moved != nil {
-		s.movedFrom = a.nodeOf(ctx, s.moved.Spec.NodeName)
-	}
 	return nil
+}
+
+// says orders requests by how much they say about whether somebody still asks for their pod.
+func says(r *evictionv1.RescheduleRequest, from verdict.Node) int {
+	switch {
+	case from == verdict.Healthy && r.Spec.Intent == evictionv1.IntentEviction:
+		return 0
+	case from == verdict.Unknown:
+		return 1
+	default:
+		return 2
+	}
 }
 
 // observeOthers counts the pods of the policy that are being moved, where they are limited and this one

@@ -126,6 +126,26 @@ func TestAMovedPodIsGone(t *testing.T) {
 	w.evict("db-0", verdict.Allow, verdict.HealthyNode)
 }
 
+// TestAPodThatIsMovedTwice leaves a second Node, which comes back: the drainer of the first still asks.
+func TestAPodThatIsMovedTwice(t *testing.T) {
+	w := newWorld(t, 3, nil)
+	for node := range 2 {
+		p := w.pod("db-0", node)
+		w.drain(node, true)
+		w.evict("db-0", verdict.Wait, verdict.Requested)
+		w.leave(p)
+		w.pass(time.Second)
+	}
+	w.pod("db-0", 2)
+	w.drain(1, false)
+	w.evict("db-0", verdict.Gone, verdict.Rescheduled)
+	w.drain(0, false)
+	w.drain(1, true)
+	w.evict("db-0", verdict.Gone, verdict.Rescheduled)
+	w.drain(1, false)
+	w.evict("db-0", verdict.Allow, verdict.HealthyNode)
+}
+
 // TestWhatIsStaleSaysNothing has marks and requests of earlier drains lie about.
 func TestWhatIsStaleSaysNothing(t *testing.T) {
 	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
