@@ -145,6 +145,7 @@ release-manifests: agreed $(KUSTOMIZE) ## Write the manifests of a release of IM
 	$(KUSTOMIZE) build config/shard | sed 's|$(DEV_IMAGE)|$(IMAGE)|g' >$(OUT)/shard-components.yaml
 	@for f in templates/*.yaml; do sed 's|$(DEV_IMAGE)|$(IMAGE)|g' $$f >$(OUT)/$${f##*/}; done
 	$(KUSTOMIZE) build --reorder none config/eviction-guard | sed 's|$(DEV_IMAGE)|$(IMAGE)|g' >$(OUT)/eviction-guard.yaml
+	$(KUSTOMIZE) build config/eviction-guard/policies >$(OUT)/eviction-guard-policies.yaml
 	$(KUSTOMIZE) build config/policy >$(OUT)/owner-policy.yaml
 	cp metadata.yaml $(OUT)/
 

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -52,6 +53,9 @@ type Asker struct {
 	Live client.Reader
 	// Policies reads policies and namespaces.
 	Policies client.Reader
+	// Glance reads pods as they were a moment ago: whether a policy selects one is told by that. A pod that it
+	// does not find, or that is to be moved, is read once more from Live.
+	Glance client.Reader
 	// Write writes.
 	Write Writer
 	// Clock tells the time.
@@ -113,6 +117,8 @@ func (a *Asker) Evict(ctx context.Context, w Wanted) (Said, error) {
 		switch {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return Said{Decision: verdict.Decision{Outcome: verdict.NotRunning}, Pod: s.pod, Policy: s.policy}, nil // All of its pods go.
+		case said.Step == verdict.Mark && Refused(err):
+			return a.unasked(ctx, s, said, err)
 		case err != nil || !again:
 			return said, err
 		}
@@ -120,23 +126,47 @@ func (a *Asker) Evict(ctx context.Context, w Wanted) (Said, error) {
 	return said, nil // Others are at it: whoever evicts waits.
 }
 
+// unasked is for an operator that cannot be asked: its pod may not be changed. It is let go like one that was
+// not moved in time.
+func (a *Asker) unasked(ctx context.Context, s *scope, said Said, err error) (Said, error) {
+	s.refused = true
+	late := verdict.Decide(s.facts(a.Clock.Now(), a.Keep))
+	if late.Outcome != verdict.Overdue {
+		return said, err
+	}
+	said.Decision = late
+	said.warn([]string{fmt.Sprintf("its operator could not be asked: %v", err)})
+	_, _, err = a.act(ctx, s, late)
+	return said, err
+}
+
 // scope is all that was read about a pod.
 type scope struct {
-	wanted    Wanted
-	pod       *corev1.Pod
-	policy    *Policy
-	node      verdict.Node
-	request   *evictionv1.RescheduleRequest
-	moved     *evictionv1.RescheduleRequest
-	movedFrom verdict.Node
-	others    int
-	warnings  []string
+	wanted   Wanted
+	pod      *corev1.Pod
+	policy   *Policy
+	node     verdict.Node
+	request  *evictionv1.RescheduleRequest
+	moved    []predecessor
+	refused  bool
+	others   int
+	warnings []string
+}
+
+// A predecessor is the request for another pod of the same name, and what is known of the Node of that pod.
+type predecessor struct {
+	*evictionv1.RescheduleRequest
+
+	from verdict.Node
 }
 
 func (s *scope) facts(now time.Time, keep time.Duration) verdict.Facts {
 	f := verdict.Facts{
 		Now: now, UID: string(s.wanted.UID), Policy: s.policy.facts(), Node: s.node,
-		Request: requestFacts(s.request, s.node), Moved: requestFacts(s.moved, s.movedFrom), Others: s.others, Keep: keep,
+		Request: requestFacts(s.request, s.node), Refused: s.refused, Others: s.others, Keep: keep,
+	}
+	for _, m := range s.moved {
+		f.Moved = append(f.Moved, *requestFacts(m.RescheduleRequest, m.from))
 	}
 	if s.pod != nil {
 		f.Pod = podFacts(s.pod, s.asks())
@@ -168,7 +198,7 @@ func (a *Asker) observe(ctx context.Context, w Wanted) (*scope, error) {
 		s.warnings = append(s.warnings, err.Error())
 	}
 	glance := &corev1.Pod{}
-	if err := a.Live.Get(ctx, w.Pod, glance, anyVersion); err != nil {
+	if err := a.Glance.Get(ctx, w.Pod, glance); err != nil {
 		return s, a.observePod(ctx, s, policies, nil)
 	}
 	selected, err := a.selects(ctx, s, policies, glance)
@@ -209,9 +239,6 @@ func (a *Asker) observePod(ctx context.Context, s *scope, policies Policies, gla
 	}
 	return a.observeSelected(ctx, s, side)
 }
-
-// anyVersion reads what the API server has at hand: what it shows may be some moments old.
-var anyVersion = &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
 
 // beside is what is read beside a pod.
 type beside struct {
@@ -259,8 +286,7 @@ func (a *Asker) observeSelected(ctx context.Context, s *scope, side <-chan besid
 	return a.observeOthers(ctx, s)
 }
 
-// observeMoved reads whether an earlier pod of the name was moved. Of several, that one counts whose Node
-// is drained still, then one of whose Node nobody knows.
+// observeMoved reads the requests for other pods of the name: the pod may have taken it from one that was moved.
 func (a *Asker) observeMoved(ctx context.Context, s *scope) error {
 	list := &evictionv1.RescheduleRequestList{}
 	if err := a.Live.List(ctx, list, client.InNamespace(s.pod.Namespace)); err != nil {
@@ -268,45 +294,49 @@ func (a *Asker) observeMoved(ctx context.Context, s *scope) error {
 	}
 	for i := range list.Items {
 		r := &list.Items[i]
-		if r.Spec.Pod.Name != s.pod.Name || r.Spec.Pod.UID == s.pod.UID || r.Spec.Intent == evictionv1.IntentWithdrawn || s.pod.CreationTimestamp.Before(&r.CreationTimestamp) {
-			continue
-		}
-		from := a.nodeOf(ctx, r.Spec.NodeName)
-		if s.moved == nil || says(r, from) > says(s.moved, s.movedFrom) {
-			s.moved, s.movedFrom = r, from
+		if r.Spec.Pod.Name == s.pod.Name && r.Spec.Pod.UID != s.pod.UID {
+			s.moved = append(s.moved, predecessor{RescheduleRequest: r, from: a.nodeOf(ctx, r.Spec.NodeName)})
 		}
 	}
 	return nil
 }
 
-// says orders requests by how much they say about whether somebody still asks for their pod.
-func says(r *evictionv1.RescheduleRequest, from verdict.Node) int {
-	switch {
-	case from == verdict.Healthy && r.Spec.Intent == evictionv1.IntentEviction:
-		return 0
-	case from == verdict.Unknown:
-		return 1
-	default:
-		return 2
-	}
-}
+// unfinished are pods that have not ended.
+var unfinished = client.MatchingFieldsSelector{Selector: fields.AndSelectors(
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+)}
 
 // observeOthers counts the pods of the policy that are being moved, where they are limited and this one
-// is not among them.
+// is not among them. In other namespaces than its own only those with a request do.
 func (a *Asker) observeOthers(ctx context.Context, s *scope) error {
 	if s.policy.MaxConcurrent == 0 || s.request == nil || marked(s.pod, s.request.Spec.Request) {
 		return nil
 	}
 	pods := &metav1.PartialObjectMetadataList{}
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	if err := a.Live.List(ctx, pods, client.InNamespace(s.policy.namespace), client.MatchingLabelsSelector{Selector: s.policy.pods}); err != nil {
+	if err := a.Live.List(ctx, pods, client.InNamespace(s.pod.Namespace), client.MatchingLabelsSelector{Selector: s.policy.pods}, unfinished); err != nil {
 		return fmt.Errorf("listing pods of %s: %w", s.policy, err)
 	}
-	list := &evictionv1.RescheduleRequestList{}
-	if err := a.Live.List(ctx, list, client.InNamespace(s.policy.namespace)); err != nil {
+	requests := &evictionv1.RescheduleRequestList{}
+	if err := a.Live.List(ctx, requests, client.InNamespace(s.policy.namespace)); err != nil {
 		return fmt.Errorf("listing RescheduleRequests: %w", err)
 	}
-	s.others = others(pods.Items, list.Items, s.policy, s.request, a.Clock.Now())
+	for i := range requests.Items {
+		r := &requests.Items[i]
+		if r.Namespace == s.pod.Namespace || r.Spec.Policy != s.policy.PolicyReference {
+			continue
+		}
+		pod := &corev1.Pod{}
+		switch err := a.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Pod.Name}, pod); {
+		case kinds.NoObject(err):
+		case err != nil:
+			return fmt.Errorf("reading pod of RescheduleRequest %s/%s: %w", r.Namespace, r.Name, err)
+		case !podFacts(pod, nil).Finished:
+			pods.Items = append(pods.Items, metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta})
+		}
+	}
+	s.others = others(pods.Items, requests.Items, s.policy, s.request, a.Clock.Now())
 	return nil
 }
 
@@ -337,41 +367,58 @@ func (a *Asker) act(ctx context.Context, s *scope, d verdict.Decision) (again bo
 	case verdict.Queue:
 		before := s.request.DeepCopy()
 		s.request.Spec.QueuedTime = metav1.NewTime(a.Clock.Now())
-		return again409(true, a.Write.Patch(ctx, s.request, before))
+		again, err = again409(true, a.Write.Patch(ctx, s.request, before))
+		return again, nil, err
 	case verdict.Mark:
-		if s.request.Spec.Tracking != nil {
-			if err := a.track(ctx, s.request, true); err != nil {
-				warnings = append(warnings, err.Error())
-			}
-		}
-		before := s.pod.DeepCopy()
-		before.ResourceVersion = "" // So it is sent, too: of those who mark it at the same time one does, and all see when.
-		since := a.Clock.Now()
-		if at := requestFacts(s.request, s.node).Asked(*podFacts(s.pod, nil), since); !at.IsZero() {
-			since = at // The operator has taken the mark away, and gets no more time for that.
-		}
-		mark(s.pod, s.request.Spec.Request, since)
-		again, _, err = again409(false, a.Write.Patch(ctx, s.pod, before))
+		warnings = a.trackRequest(ctx, s.request, true)
+		again, err = a.ask(ctx, s)
 		return again, warnings, err
 	case verdict.Delete:
-		return again409(false, a.Write.Delete(ctx, s.pod))
+		again, err = again409(false, a.Write.Delete(ctx, s.pod))
+		return again, nil, err
 	case verdict.Forget:
-		if s.moved.Spec.Tracking != nil {
-			if err := a.track(ctx, s.moved, false); err != nil {
-				warnings = append(warnings, err.Error())
-			}
+		for _, m := range s.moved {
+			warnings = append(warnings, a.trackRequest(ctx, m.RescheduleRequest, false)...)
 		}
 	case verdict.None:
 	}
 	return false, warnings, nil
 }
 
-// again409 looks once more where another pod has the name, or the object has changed.
-func again409(next bool, err error) (again bool, warnings []string, _ error) {
-	if apierrors.IsConflict(err) || kinds.NoObject(err) {
-		return true, nil, nil
+// ask asks the operator, and writes down when it was asked first: what the pod says others may take away.
+func (a *Asker) ask(ctx context.Context, s *scope) (again bool, err error) {
+	pod, request := s.pod.DeepCopy(), s.request.DeepCopy()
+	pod.ResourceVersion = "" // So it is sent, too: of those who mark it at the same time one does, and all see when.
+	since := a.Clock.Now()
+	if at := requestFacts(s.request, s.node).Asked(*podFacts(s.pod, nil), since); !at.IsZero() {
+		since = at // The operator has taken the mark away, and gets no more time for that.
 	}
-	return next, nil, err
+	mark(s.pod, s.request.Spec.Request, since)
+	again, err = again409(false, a.Write.Patch(ctx, s.pod, pod))
+	if again || err != nil || !request.Spec.AskedTime.IsZero() {
+		return again, err
+	}
+	s.request.Spec.AskedTime = metav1.NewTime(since)
+	return again409(false, a.Write.Patch(ctx, s.request, request))
+}
+
+// trackRequest puts the mark of a request on its object, if it has one, or takes it away. What fails is for people.
+func (a *Asker) trackRequest(ctx context.Context, r *evictionv1.RescheduleRequest, wanted bool) (warnings []string) {
+	if r.Spec.Tracking == nil {
+		return nil
+	}
+	if err := a.track(ctx, r, wanted); err != nil {
+		warnings = append(warnings, err.Error())
+	}
+	return warnings
+}
+
+// again409 looks once more where another pod has the name, or the object has changed.
+func again409(next bool, err error) (again bool, _ error) {
+	if apierrors.IsConflict(err) || kinds.NoObject(err) {
+		return true, nil
+	}
+	return next, err
 }
 
 // record writes down that the operator is asked. The name of the request is the UID of the pod: of

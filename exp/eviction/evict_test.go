@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
@@ -28,7 +29,7 @@ import (
 
 // TestAnOperatorMovesItsPod has every write be refused, and every reply be lost.
 func TestAnOperatorMovesItsPod(t *testing.T) {
-	testenv.CrashPoints(t, 5, func(t *testing.T, fail testenv.Fail) (seen []string, writes int) {
+	testenv.CrashPoints(t, 6, func(t *testing.T, fail testenv.Fail) (seen []string, writes int) {
 		t.Helper()
 		w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
 		w.Fail = fail
@@ -75,7 +76,7 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 	if said := w.evict("db-0", verdict.Wait, verdict.Requested); said.Message != "Reschedule annotation added to pod" {
 		t.Errorf("said %q", said.Message)
 	}
-	w.wantWrites("create RescheduleRequest", "patch Pod")
+	w.wantWrites("create RescheduleRequest", "patch Pod", "patch RescheduleRequest")
 	if !w.asked(p) {
 		t.Error("nobody asked")
 	}
@@ -202,6 +203,30 @@ func TestADryRunWritesNothing(t *testing.T) {
 	w.wantWrites()
 }
 
+// TestAGlanceThatIsLate does not show a pod yet, or shows the one that had its name before.
+func TestAGlanceThatIsLate(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	earlier := w.pod("db-0", 0)
+	reads, _ := w.Late(earlier)
+	shows := w.Recorded(reads)
+	w.leave(earlier)
+	next := w.pod("db-0", 1)
+	w.drain(1, true)
+	w.asker.Glance = shows
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	if !w.asked(next) {
+		t.Error("the operator of the pod that is there is not asked")
+	}
+	w.leave(next)
+	w.evict("db-0", verdict.Gone, verdict.NoPod)
+	w.asker.Glance = fake.NewClientBuilder().Build()
+	last := w.pod("db-1", 1)
+	w.evict("db-1", verdict.Wait, verdict.Requested)
+	if !w.asked(last) {
+		t.Error("the operator of the pod that is not shown yet is not asked")
+	}
+}
+
 // TestWhatCannotBeReadIsNotGone nor drained, nor healthy, nor unselected.
 func TestWhatCannotBeReadIsNotGone(t *testing.T) {
 	broken := errors.New("no route to host")
@@ -243,7 +268,7 @@ func TestWhatCannotBeReadIsNotGone(t *testing.T) {
 }
 
 func TestARequestIsTakenBack(t *testing.T) {
-	testenv.CrashPoints(t, 5, func(t *testing.T, fail testenv.Fail) ([]string, int) {
+	testenv.CrashPoints(t, 6, func(t *testing.T, fail testenv.Fail) ([]string, int) {
 		t.Helper()
 		w := newWorld(t, 1, nil)
 		p := w.pod("db-0", 0)
@@ -313,6 +338,34 @@ func TestAMarkThatCannotBeTakenAway(t *testing.T) {
 			w.evict("db-0", verdict.Wait, verdict.Requested)
 		})
 	}
+}
+
+// TestAPodThatMayNotBeChanged keeps what asks its operator, and can be drained again.
+func TestAPodThatMayNotBeChanged(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	p := w.pod("db-0", 0)
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	w.drain(0, false)
+	w.tend()
+	refused := apierrors.NewForbidden(corev1.Resource("pods"), "db-0", errors.New("an admission policy"))
+	w.Fail = func(int) (before, after error) {
+		if strings.HasSuffix(strings.Join(w.Writes, " "), "patch Pod") {
+			return refused, nil
+		}
+		return nil, nil
+	}
+	key := client.ObjectKey{Namespace: w.ns, Name: string(p.UID)}
+	w.pass(verdict.Settle)
+	if _, err := w.tender.Tend(t.Context(), key); !errors.Is(err, refused) {
+		t.Fatalf("its pod may be changed again soon: %v", err)
+	}
+	w.pass(eviction.Keep)
+	if _, err := w.tender.Tend(t.Context(), key); err != nil || len(w.requests()) > 0 {
+		t.Fatalf("left %v: %v", w.requests(), err)
+	}
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
 }
 
 // TestADrainThatBeginsAnew while the request of the last one is being withdrawn.
@@ -494,9 +547,39 @@ func TestTheMarksOfOtherNamespaces(t *testing.T) {
 	tenant.pod("db-2", 0)
 	tenant.drain(0, true)
 	tenant.evict("db-2", verdict.Wait, verdict.WaitingForTurn)
-	w.pass(time.Minute)
-	tenant.pass(time.Minute)
+	tenant.pass(59 * time.Second)
 	tenant.evict("db-2", verdict.Wait, verdict.WaitingForTurn) // Of its own namespace they count.
+	tenant.pass(time.Second)
+	tenant.evict("db-2", verdict.Wait, verdict.Requested) // For as long as an operator has.
+}
+
+// TestAPodThatKeepsNobodyWaiting has ended, or has been asked for by a person for as long as an operator has.
+func TestAPodThatKeepsNobodyWaiting(t *testing.T) {
+	for name, tc := range map[string]struct {
+		phase corev1.PodPhase
+		after time.Duration
+		out   string
+	}{
+		"Ended":        {corev1.PodSucceeded, 0, verdict.Requested},
+		"Failed":       {corev1.PodFailed, 0, verdict.Requested},
+		"MarkedByHand": {corev1.PodRunning, 59 * time.Second, verdict.WaitingForTurn},
+		"MarkedLong":   {corev1.PodRunning, 60 * time.Second, verdict.Requested},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent, s.DeadlineSeconds = 1, 60 })
+			other := w.pod("db-0", 0)
+			w.Edit(other, func() { other.Annotations = map[string]string{moveKey: "please"} })
+			other.Status.Phase = tc.phase
+			w.Must(w.Client.Status().Update(t.Context(), other))
+			w.pod("db-1", 0)
+			w.drain(0, true)
+			if tc.phase == corev1.PodRunning {
+				w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+			}
+			w.pass(tc.after)
+			w.evict("db-1", verdict.Wait, tc.out)
+		})
+	}
 }
 
 // TestAnOperatorThatTakesTheMarkAway once it has read it, or writes there how far it has come, has no more
@@ -520,16 +603,10 @@ func TestAnEvictionFromAHealthyNodeHasAnEnd(t *testing.T) {
 		s.DeadlineSeconds, s.HealthyNode = 60, evictionv1.HealthyNodeRelocate
 	})
 	w.pod("db-0", 0)
-	for range 30 {
-		w.tend()
-		said, err := w.asker.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: "db-0"}})
-		w.Must(err)
-		if said.Answer == verdict.Allow {
-			return
-		}
+	w.wantLetGo(func() {
 		w.pass(7 * time.Second)
-	}
-	t.Error("it is never let go")
+		w.tend()
+	})
 }
 
 // TestPoliciesInOrder has several select a pod.
@@ -568,12 +645,12 @@ func TestAPolicyThatCannotSelect(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	bad := w.policy.DeepCopy()
 	bad.ObjectMeta = metav1.ObjectMeta{Namespace: w.ns, Name: "a"}
-	bad.Spec.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like", Values: []string{"db"}}}}
+	bad.Spec.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a b", Operator: metav1.LabelSelectorOpExists}}}
 	w.Create(bad)
 	w.pod("db-0", 0)
 	w.drain(0, true)
 	said := w.evict("db-0", verdict.Wait, verdict.Requested)
-	if len(said.Warnings) == 0 || !strings.Contains(said.Warnings[0], `ReschedulePolicy a is ignored: spec.podSelector: "Like"`) {
+	if len(said.Warnings) == 0 || !strings.Contains(said.Warnings[0], `ReschedulePolicy a is ignored: spec.podSelector: key: Invalid value: "a b"`) {
 		t.Errorf("warned %q", said.Warnings)
 	}
 	w.Must(w.Client.Delete(t.Context(), w.policy))
@@ -589,6 +666,18 @@ func TestAPolicyThatCannotAsk(t *testing.T) {
 	for name, change := range map[string]func(*evictionv1.ReschedulePolicySpec){
 		"by its own label": func(s *evictionv1.ReschedulePolicySpec) {
 			s.Request = evictionv1.Request{Label: &evictionv1.Label{Key: "app", Value: "moves"}}
+		},
+		"by a key that no pod can have": func(s *evictionv1.ReschedulePolicySpec) {
+			s.Request.Annotation.Key = "a..b/c"
+		},
+		"for an operator that is none": func(s *evictionv1.ReschedulePolicySpec) {
+			s.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Inn", Values: []string{"db"}}}
+		},
+		"for one of no values": func(s *evictionv1.ReschedulePolicySpec) {
+			s.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn}}
+		},
+		"for values of what need only be there": func(s *evictionv1.ReschedulePolicySpec) {
+			s.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists, Values: []string{"db"}}}
 		},
 		"by what says since when": func(s *evictionv1.ReschedulePolicySpec) {
 			s.Request.Annotation.Key = evictionv1.RequestedAnnotation

@@ -104,17 +104,17 @@ func mark(pod client.Object, r evictionv1.Request, since time.Time) {
 	pod.SetAnnotations(set(pod.GetAnnotations(), evictionv1.RequestedAnnotation, since.UTC().Format(time.RFC3339Nano)))
 }
 
-// unmark takes away what mark has put on a pod. What others have put there, or changed, stays.
-func unmark(pod client.Object, r evictionv1.Request) {
-	if markedAt(pod).IsZero() {
+// unmark takes away what mark has put on a pod for a request. What others have put there, or changed, stays.
+func unmark(pod client.Object, r *evictionv1.RescheduleRequest) {
+	if markedAt(pod).IsZero() && r.Spec.AskedTime.IsZero() {
 		return
 	}
-	if bears(pod, r) {
-		if r.Annotation != nil {
-			delete(pod.GetAnnotations(), r.Annotation.Key)
+	if asks := r.Spec.Request; bears(pod, asks) {
+		if asks.Annotation != nil {
+			delete(pod.GetAnnotations(), asks.Annotation.Key)
 		}
-		if r.Label != nil {
-			delete(pod.GetLabels(), r.Label.Key)
+		if asks.Label != nil {
+			delete(pod.GetLabels(), asks.Label.Key)
 		}
 	}
 	delete(pod.GetAnnotations(), evictionv1.RequestedAnnotation)
@@ -125,7 +125,7 @@ func requestFacts(r *evictionv1.RescheduleRequest, node verdict.Node) *verdict.R
 		return nil
 	}
 	q := &verdict.Request{
-		Since: r.CreationTimestamp.Time, Queued: r.CreationTimestamp.Time, Node: node,
+		Since: r.CreationTimestamp.Time, Queued: r.CreationTimestamp.Time, FirstAsked: r.Spec.AskedTime.Time, Node: node,
 		Relocation: r.Spec.Intent == evictionv1.IntentRelocation, Withdrawn: r.Spec.Intent == evictionv1.IntentWithdrawn,
 	}
 	if r.Spec.QueuedTime.After(q.Queued) {
@@ -138,40 +138,33 @@ func requestFacts(r *evictionv1.RescheduleRequest, node verdict.Node) *verdict.R
 // asked for: those that are marked, and those whose request is Fresh and was written before ours.
 // The API server numbers writes in their order: of two requests that do not see each other's mark
 // yet, one sees that it is second. A mark without a request for this policy counts in its own namespace
-// only: whoever may make pods there can write it, and the policy may not select them at all.
+// only: whoever may make pods there can write it, and the policy may not select them at all. One that
+// was not moved in time keeps nobody waiting.
 func others(pods []metav1.PartialObjectMetadata, requests []evictionv1.RescheduleRequest, policy *Policy, ours *evictionv1.RescheduleRequest, now time.Time) (n int) {
 	of := make(map[types.UID]*evictionv1.RescheduleRequest, len(requests))
 	for i := range requests {
 		of[requests[i].Spec.Pod.UID] = &requests[i]
 	}
 	for i := range pods {
-		p := &pods[i]
-		if p.UID == ours.Spec.Pod.UID {
-			continue
-		}
-		theirs := of[p.UID]
-		same := theirs != nil && theirs.Spec.Policy == policy.PolicyReference
-		switch {
-		case marked(p, policy.Request):
-			if (same || p.Namespace == ours.Namespace) && !overdue(p, theirs, policy, now) {
-				n++
-			}
-		case same && theirs.Spec.Intent != evictionv1.IntentWithdrawn &&
-			requestFacts(theirs, verdict.Unknown).Fresh(now) && before(theirs, ours):
+		if p := &pods[i]; p.UID != ours.Spec.Pod.UID && keeps(p, of[p.UID], policy, ours, now) {
 			n++
 		}
 	}
 	return n
 }
 
-// overdue reports whether a pod that is marked was not moved in time: it keeps nobody else waiting. r is
-// its request, nil if there is none.
-func overdue(pod client.Object, r *evictionv1.RescheduleRequest, policy *Policy, now time.Time) bool {
-	since := markedAt(pod)
-	if r != nil {
-		since = requestFacts(r, verdict.Unknown).Asked(verdict.Pod{Marked: true, MarkedAt: since}, now)
+// keeps reports whether another pod keeps ours from its turn. theirs is its request, nil if there is none.
+func keeps(other *metav1.PartialObjectMetadata, theirs *evictionv1.RescheduleRequest, policy *Policy, ours *evictionv1.RescheduleRequest, now time.Time) bool {
+	same := theirs != nil && theirs.Spec.Policy == policy.PolicyReference
+	request := verdict.Request{Queued: ours.CreationTimestamp.Time} // Since when a person asks is known to nobody.
+	if theirs != nil {
+		request = *requestFacts(theirs, verdict.Unknown)
 	}
-	return !since.IsZero() && !now.Before(since.Add(policy.deadline()))
+	pod := verdict.Pod{Marked: marked(other, policy.Request), MarkedAt: markedAt(other)}
+	if pod.Marked || same && !request.Asked(pod, now).IsZero() { // An operator may take its mark off once it begins.
+		return (same || other.Namespace == ours.Namespace) && !request.Overdue(pod, policy.deadline(), now)
+	}
+	return same && !request.Withdrawn && request.Fresh(now) && before(theirs, ours)
 }
 
 // before reports whether one request was written before another.

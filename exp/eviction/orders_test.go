@@ -129,7 +129,7 @@ func (w *tale) tell() {
 // next has something happen.
 func (w *tale) next() {
 	name := slices.Sorted(maps.Keys(w.pods))[w.rand.IntN(len(w.pods))]
-	switch w.rand.IntN(12) {
+	switch w.rand.IntN(14) {
 	case 0, 1, 2, 3, 4:
 		w.evictAny(name)
 	case 5, 6:
@@ -150,7 +150,45 @@ func (w *tale) next() {
 	case 11:
 		w.note("guard restarts")
 		w.restart(interceptor.Funcs{})
+	case 12:
+		w.giveUp(name)
+	case 13:
+		w.dieBeforeAsking(name)
 	}
+}
+
+// giveUp has whoever drains the Node of a pod give up, and the requests be looked at until nothing more is
+// done at once.
+func (w *tale) giveUp(name string) {
+	w.Helper()
+	p := w.pods[name]
+	w.Read(p)
+	for i, node := range w.nodes {
+		if node.Name == p.Spec.NodeName {
+			w.note("node %d drained no more", i)
+			w.drain(i, false)
+		}
+	}
+	for range 2 {
+		w.tendAny()
+	}
+}
+
+// dieBeforeAsking has a guard end that has written down that it asks, and nobody try again for a while.
+func (w *tale) dieBeforeAsking(name string) {
+	w.Helper()
+	written := false
+	w.Fail = func(int) (before, after error) {
+		if written {
+			return testenv.ErrLost, nil
+		}
+		written = true
+		return nil, nil
+	}
+	_, err := w.asker.Evict(w.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: name}})
+	w.note("evict %s, and die: %v; 31s pass", name, err)
+	w.Fail = nil
+	w.pass(31 * time.Second)
 }
 
 // disturb has a write of what happens next be refused, or its reply be lost, or something else
@@ -158,6 +196,9 @@ func (w *tale) next() {
 func (w *tale) disturb() {
 	begin := w.clock.Now()
 	w.Fail = func(int) (before, after error) {
+		if w.clock.Now().Sub(begin) >= verdict.Fresh/2 { // Every call has ended by then, and writes nothing more.
+			return testenv.ErrLost, nil
+		}
 		switch w.rand.IntN(8) {
 		case 0:
 			w.note("a write is refused")
@@ -217,9 +258,17 @@ func (w *tale) judge(name string, said eviction.Said) {
 		w.wrong("%s runs on a Node that is drained, and is said to be gone", name)
 	case drained && said.Answer == verdict.Allow && said.Outcome != verdict.Overdue:
 		w.wrong("%s is evicted: %s", name, said.Outcome)
+	case said.Outcome == verdict.Overdue && !w.byHand[p.UID] && !w.askedForLong(p):
+		w.wrong("%s is overdue, and its operator has just been asked, or never", name)
 	case !drained && said.Answer == verdict.Wait && w.movedFromDrained(p):
 		w.wrong("%s has moved, and is waited for: %s", name, said.Outcome)
 	}
+}
+
+// askedForLong reports whether the operator of a pod was asked before its deadline began.
+func (w *tale) askedForLong(p *corev1.Pod) bool {
+	at, err := time.Parse(time.RFC3339Nano, p.Annotations[evictionv1.RequestedAnnotation])
+	return err == nil && !w.clock.Now().Before(at.Add(time.Hour))
 }
 
 // movedFromDrained reports whether a pod took the place of one that had been asked for, not long ago, and
@@ -230,7 +279,8 @@ func (w *tale) movedFromDrained(p *corev1.Pod) bool {
 		return false
 	}
 	for _, r := range w.requests() {
-		if r.Spec.Pod.Name != p.Name || r.Spec.Pod.UID == p.UID || r.Spec.Intent != evictionv1.IntentEviction {
+		w.date(&r)
+		if r.Spec.Pod.Name != p.Name || r.Spec.Pod.UID == p.UID || r.Spec.Intent != evictionv1.IntentEviction || r.CreationTimestamp.After(at) {
 			continue
 		}
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Spec.NodeName}}
@@ -303,8 +353,7 @@ func (w *tale) check() {
 		if !w.asked(p) || w.byHand[p.UID] {
 			continue
 		}
-		at, err := time.Parse(time.RFC3339Nano, p.Annotations[evictionv1.RequestedAnnotation])
-		if err == nil && w.clock.Now().Before(at.Add(time.Hour)) {
+		if p.Annotations[evictionv1.RequestedAnnotation] != "" && !w.askedForLong(p) {
 			moving = append(moving, name)
 		}
 	}

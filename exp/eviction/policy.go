@@ -5,7 +5,6 @@ package eviction
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -50,7 +49,7 @@ func (p *Policy) deadline() time.Duration { return time.Duration(p.DeadlineSecon
 type Policies []*Policy
 
 // PoliciesFor reads the policies of a namespace, and those of all. One that selects by what is no
-// label is left out, and err says so: who has no other error may go on with the rest.
+// label is left out, and invalid says so: the rest may be gone on with.
 func PoliciesFor(ctx context.Context, reader client.Reader, namespace string) (found Policies, invalid []error, err error) {
 	own, all := &evictionv1.ReschedulePolicyList{}, &evictionv1.ClusterReschedulePolicyList{}
 	if err := reader.List(ctx, own, client.InNamespace(namespace)); err != nil {
@@ -102,9 +101,6 @@ func (p *Policy) unselects() bool {
 	})
 }
 
-// errNoNamespace says that nobody knows the labels of a namespace.
-var errNoNamespace = errors.New("reading namespace")
-
 // Of is the policy that selects a pod, nil if none does. namespace reads the labels of the pod's
 // namespace, and is called only where a policy asks for them.
 func (p Policies) Of(pod client.Object, namespace func() (labels.Set, error)) (*Policy, error) {
@@ -117,21 +113,13 @@ func (p Policies) Of(pod client.Object, namespace func() (labels.Set, error)) (*
 		}
 		set, err := namespace()
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errNoNamespace, err)
+			return nil, fmt.Errorf("reading namespace: %w", err)
 		}
 		if policy.namespaces.Matches(set) {
 			return policy, nil
 		}
 	}
 	return nil, nil
-}
-
-// Named is the policy of that name, nil if there is none.
-func (p Policies) Named(ref evictionv1.PolicyReference) *Policy {
-	if i := slices.IndexFunc(p, func(p *Policy) bool { return p.PolicyReference == ref }); i >= 0 {
-		return p[i]
-	}
-	return nil
 }
 
 // labelsOf returns a function that reads the labels of a namespace.

@@ -165,7 +165,7 @@ func (s *Step) ask(ctx context.Context, d leaving.Departing, reader client.Reade
 	if err := cordon(ctx, action, n.Node); err != nil {
 		return leaving.Answer{Err: fmt.Errorf("cordoning Node: %w", err)}
 	}
-	asker := &Asker{Live: reader, Policies: n.policies, Write: action, Clock: s.Clock, Taints: DrainTaints, Keep: Keep}
+	asker := &Asker{Live: reader, Policies: n.policies, Glance: reader, Write: action, Clock: s.Clock, Taints: DrainTaints, Keep: Keep}
 	verdicts := make([]moving, len(n.pods))
 	var working sync.WaitGroup
 	places := make(chan struct{}, atOnce)

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,10 +26,10 @@ import (
 type Tender struct {
 	*Asker
 
-	// gone is since when a pod is known to be gone whose name nobody has taken. A Tender that comes
-	// later keeps the request for longer.
+	// gone is since when the pod of a request is known to be gone. A Tender that comes later keeps the
+	// request for longer.
 	mu   sync.Mutex
-	gone map[types.UID]time.Time
+	gone map[client.ObjectKey]time.Time
 }
 
 // A Tended is what became of a request.
@@ -51,6 +50,7 @@ func (t *Tender) Tend(ctx context.Context, key client.ObjectKey) (Tended, error)
 	r := &evictionv1.RescheduleRequest{}
 	switch err := t.Live.Get(ctx, key, r); {
 	case kinds.NoObject(err):
+		t.forget(key)
 		return Tended{}, nil
 	case err != nil:
 		return Tended{}, fmt.Errorf("reading RescheduleRequest: %w", err)
@@ -60,10 +60,7 @@ func (t *Tender) Tend(ctx context.Context, key client.ObjectKey) (Tended, error)
 		return Tended{}, err
 	}
 	done := Tended{Request: r.DeepCopy(), Pod: pod}
-	if pod != nil && k.Deadline > 0 {
-		since := k.Asked(*k.Pod, k.Now)
-		done.Overdue = !since.IsZero() && !k.Now.Before(since.Add(k.Deadline))
-	}
+	done.Overdue = pod != nil && k.Deadline > 0 && k.Overdue(*k.Pod, k.Deadline, k.Now)
 	done.Fate, done.Again = verdict.Tend(k)
 	switch done.Fate {
 	case verdict.Withdraw:
@@ -73,8 +70,11 @@ func (t *Tender) Tend(ctx context.Context, key client.ObjectKey) (Tended, error)
 		return done, t.Write.Patch(ctx, r, before)
 	case verdict.TakeBack:
 		before := pod.DeepCopy()
-		unmark(pod, r.Spec.Request)
-		if err := t.Write.Patch(ctx, pod, before); kinds.IgnoreNoObject(err) != nil {
+		unmark(pod, r)
+		switch err := t.Write.Patch(ctx, pod, before); {
+		case Refused(err) && !k.Now.Before(k.WithdrawnAt.Add(k.Keep)): // Else nobody could evict it ever again.
+			ctrl.LoggerFrom(ctx).Error(err, "Leaving what asks the operator on the pod", "Pod", client.ObjectKeyFromObject(pod))
+		case kinds.IgnoreNoObject(err) != nil:
 			return done, err
 		}
 		return done, t.drop(ctx, r)
@@ -98,34 +98,51 @@ func (t *Tender) kept(ctx context.Context, r *evictionv1.RescheduleRequest) (ver
 		k.Pod, k.Same = podFacts(pod, &r.Spec.Request), pod.UID == r.Spec.Pod.UID
 	}
 	if k.Pod == nil || !k.Same || k.Pod.Finished {
-		k.GoneSince = t.goneSince(r.UID, k.Now)
+		k.GoneSince = t.goneSince(client.ObjectKeyFromObject(r), k.Now)
 		return k, nil, nil
 	}
-	policies, invalid, err := PoliciesFor(ctx, t.Policies, pod.Namespace)
-	if err != nil {
-		return k, nil, err
-	}
-	policy, err := policies.Of(pod, labelsOf(ctx, t.Policies, pod.Namespace))
-	if err != nil {
-		return k, nil, err
-	}
-	// Nobody knows what an invalid one selects. One that asks for something else asks anew.
-	k.Selected = policy == nil && len(invalid) > 0 || policy != nil && equality.Semantic.DeepEqual(policy.Request, r.Spec.Request)
-	if policy != nil {
-		k.Deadline = policy.deadline()
-	} else {
-		k.Relocation = false
+	for _, reader := range []client.Reader{t.Policies, t.Live} { // Whoever asked may have seen a policy that has just been made.
+		if err := t.keptBy(ctx, reader, r, pod, &k); err != nil {
+			return k, nil, err
+		}
+		if k.Selected {
+			break
+		}
 	}
 	k.Node = t.nodeOf(ctx, pod.Spec.NodeName)
 	return k, pod, nil
 }
 
+// keptBy reads the policy that selects the pod of a request.
+func (t *Tender) keptBy(ctx context.Context, reader client.Reader, r *evictionv1.RescheduleRequest, pod *corev1.Pod, k *verdict.Kept) error {
+	policies, invalid, err := PoliciesFor(ctx, reader, pod.Namespace)
+	if err != nil {
+		return err
+	}
+	policy, err := policies.Of(pod, labelsOf(ctx, reader, pod.Namespace))
+	if err != nil {
+		return err
+	}
+	// Nobody knows what an invalid one selects. One that asks for something else asks anew.
+	k.Selected = policy == nil && len(invalid) > 0 || policy != nil && equality.Semantic.DeepEqual(policy.Request, r.Spec.Request)
+	k.Deadline, k.Relocation = 0, false
+	if policy != nil {
+		k.Deadline, k.Relocation = policy.deadline(), policy.HealthyNode == evictionv1.HealthyNodeRelocate && r.Spec.Intent == evictionv1.IntentRelocation
+	}
+	return nil
+}
+
+// Refused reports whether trying again does not help, unless somebody changes a role or a policy.
+func Refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
 // goneSince is since when the pod of a request is known to be gone.
-func (t *Tender) goneSince(request types.UID, now time.Time) time.Time {
+func (t *Tender) goneSince(request client.ObjectKey, now time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.gone == nil {
-		t.gone = map[types.UID]time.Time{}
+		t.gone = map[client.ObjectKey]time.Time{}
 	}
 	if _, known := t.gone[request]; !known {
 		t.gone[request] = now
@@ -138,7 +155,7 @@ func (t *Tender) goneSince(request types.UID, now time.Time) time.Time {
 func (t *Tender) drop(ctx context.Context, r *evictionv1.RescheduleRequest) error {
 	if r.Spec.Tracking != nil {
 		switch err := t.track(ctx, r, false); {
-		case actuate.Gone(err), apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		case actuate.Gone(err), Refused(err):
 			ctrl.LoggerFrom(ctx).Error(err, "Leaving mark behind", "Pod", client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Pod.Name})
 		case err != nil:
 			return err
@@ -147,8 +164,13 @@ func (t *Tender) drop(ctx context.Context, r *evictionv1.RescheduleRequest) erro
 	if err := t.Write.Delete(ctx, r); err != nil {
 		return err
 	}
+	t.forget(client.ObjectKeyFromObject(r))
+	return nil
+}
+
+// forget forgets a request that is no more.
+func (t *Tender) forget(request client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.gone, r.UID)
-	return nil
+	delete(t.gone, request)
 }

@@ -115,7 +115,7 @@ func (w *world) restart(reads interceptor.Funcs) {
 		return err
 	}
 	c := w.Recorded(reads)
-	w.asker = &eviction.Asker{Live: c, Policies: c, Write: actuate.New(c), Clock: w.clock, Taints: eviction.DrainTaints, Keep: eviction.Keep}
+	w.asker = &eviction.Asker{Live: c, Policies: c, Glance: c, Write: actuate.New(c), Clock: w.clock, Taints: eviction.DrainTaints, Keep: eviction.Keep}
 	w.tender = &eviction.Tender{Asker: w.asker}
 }
 

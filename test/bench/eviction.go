@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,8 @@ const (
 	goalEviction = 1.3
 	// evictors evict at once where a rate is measured.
 	evictors = 16
+	// strangers are pods that nobody evicts, and strangerSize is what each has of what the guard does not need.
+	strangers, strangerSize = 5000, 4096
 	// openNamespace has no guard, and guardedNamespace has. About otherNamespace another webhook is
 	// asked, which allows everything at once.
 	openNamespace, guardedNamespace, otherNamespace = "open", "guarded", "other"
@@ -73,7 +76,28 @@ func benchEviction(ctx context.Context, b *bench) (err error) {
 	if err := errors.Join(e.latency(ctx), e.rate(ctx)); err != nil {
 		return err
 	}
-	return e.resident("after that")
+	if err := errors.Join(e.resident("after that"), e.crowd(ctx)); err != nil {
+		return err
+	}
+	return e.resident(fmt.Sprintf("with %d pods in the cluster", strangers))
+}
+
+// crowd makes pods that nobody evicts, and waits until the guard has read the last one.
+func (e *evictionBench) crowd(ctx context.Context) error {
+	errs := make([]error, evictors)
+	var working sync.WaitGroup
+	for i := range evictors {
+		working.Go(func() {
+			for n := i; n < strangers && errs[i] == nil; n += evictors {
+				pod := benchPod(openNamespace, podName("stranger", n), nil)
+				pod.Spec.NodeName = ""
+				pod.Annotations = map[string]string{"example.com/config": strings.Repeat("x", strangerSize)}
+				errs[i] = e.cluster.Client.Create(ctx, pod)
+			}
+		})
+	}
+	working.Wait()
+	return errors.Join(errors.Join(errs...), pause(ctx, e.span))
 }
 
 // direct has the API server call a replica itself: what stands in for kube-proxy here is another

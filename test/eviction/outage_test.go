@@ -20,6 +20,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
+// another numbers the pods of somebody else: one that was evicted may still be on its way.
+var another atomic.Int64
+
 // others evicts pods of somebody else, one after the other, until it is told to stop. It returns how
 // many went, and how long the longest took.
 func (l *lab) others() (stop func() (n int, longest time.Duration)) {
@@ -29,7 +32,7 @@ func (l *lab) others() (stop func() (n int, longest time.Duration)) {
 	n, longest := 0, time.Duration(0)
 	wg.Go(func() {
 		for !stopped.Load() && !l.t.Failed() {
-			name := fmt.Sprintf("other-%d", n)
+			name := fmt.Sprintf("another-%d", another.Add(1))
 			l.run(name, l.nodes[0], nil)
 			begin := time.Now()
 			status, err := l.tryEvict(l.t.Context(), name)

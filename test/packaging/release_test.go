@@ -129,7 +129,7 @@ func TestReleaseHasOneImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"addon-components.yaml", "eviction-guard.yaml", "metadata.yaml", "owner-policy.yaml", "shard-components.yaml"}
+	want := []string{"addon-components.yaml", "eviction-guard-policies.yaml", "eviction-guard.yaml", "metadata.yaml", "owner-policy.yaml", "shard-components.yaml"}
 	for _, file := range templates {
 		want = append(want, filepath.Base(file))
 	}
@@ -141,5 +141,5 @@ func TestReleaseHasOneImage(t *testing.T) {
 
 // withoutImage reports whether a file of a release is not about programs.
 func withoutImage(name string) bool {
-	return name == "metadata.yaml" || name == "owner-policy.yaml" || strings.HasPrefix(name, "cluster-template-") || strings.HasPrefix(name, "clusterclass-")
+	return name == "metadata.yaml" || name == "owner-policy.yaml" || name == "eviction-guard-policies.yaml" || strings.HasPrefix(name, "cluster-template-") || strings.HasPrefix(name, "clusterclass-")
 }

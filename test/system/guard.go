@@ -164,6 +164,9 @@ func (g *Guard) install(ctx context.Context, o GuardOptions) error {
 	return nil
 }
 
+// guardPath is where a guard is asked whose certificate is made by somebody else.
+const guardPath = "/eviction"
+
 // register has the API server call the Service on this machine.
 func (g *Guard) register(ctx context.Context, obj *unstructured.Unstructured, o GuardOptions) error {
 	g.Webhook = &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -171,7 +174,7 @@ func (g *Guard) register(ctx context.Context, obj *unstructured.Unstructured, o 
 		return err
 	}
 	w := &g.Webhook.Webhooks[0]
-	w.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://" + g.Service.Address + *w.ClientConfig.Service.Path), CABundle: g.cluster.CA()}
+	w.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://" + g.Service.Address + guardPath), CABundle: g.cluster.CA()}
 	if o.FailurePolicy != "" {
 		w.FailurePolicy = &o.FailurePolicy
 	}

@@ -5,14 +5,12 @@ package guard
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"strings"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,7 +23,8 @@ import (
 )
 
 const (
-	// Path is where the API server asks.
+	// Path is where the API server asks. Where the guard makes its own certificate, a part that nobody guesses
+	// follows.
 	Path = "/eviction"
 	// callTimeout bounds one answer. It is less than the webhook's timeoutSeconds, and much less
 	// than what verdict counts on.
@@ -69,22 +68,15 @@ func (a *admitter) Handle(ctx context.Context, req admission.Request) admission.
 	return response(said, w)
 }
 
-// failure is for an eviction about which nobody knows. Where the API server is busy it is said to try
-// again: an error ends kubectl's drain.
+// failure is for an eviction about which nobody knows. It is said to try again, unless somebody has to do
+// something first: an error ends kubectl's drain.
 func failure(err error) admission.Response {
-	if !busy(err) {
+	if eviction.Refused(err) {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	r := admission.Errored(http.StatusTooManyRequests, err)
 	r.Result.Reason = metav1.StatusReasonTooManyRequests
 	return r
-}
-
-// busy reports whether what was asked may be answered a little later. The limit of our own calls has an
-// error without a type.
-func busy(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "client rate limiter Wait returned an error") || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
-		apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
 }
 
 // wanted is what somebody wants.
@@ -142,9 +134,13 @@ func response(said eviction.Said, w eviction.Wanted) admission.Response {
 	}
 }
 
-// warnings are for whoever reads them: kubectl shows them, one line each.
+// warnings are for whoever reads them: kubectl shows each once, in one line, where it does not show the cause.
 func warnings(said eviction.Said, w eviction.Wanted) (lines []string) {
-	for _, text := range said.Warnings {
+	texts := said.Warnings
+	if said.Cause != "" && (!w.DryRun || said.Step == verdict.None) { // Else it is not so.
+		texts = slices.Concat([]string{said.Cause}, texts)
+	}
+	for _, text := range texts {
 		lines = append(lines, clip.To(clip.Line(text), longestWarning))
 	}
 	if w.DryRun && said.Answer == verdict.Wait {

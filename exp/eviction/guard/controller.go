@@ -48,13 +48,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // SetupWithManager adds the controller to mgr. It works on the replica that leads.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	all := handler.EnqueueRequestsFromMapFunc(r.all)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("reschedulerequest").
 		For(&evictionv1.RescheduleRequest{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(wake.Changes(r.drained))).
-		Watches(&evictionv1.ReschedulePolicy{}, all).
-		Watches(&evictionv1.ClusterReschedulePolicy{}, all).
+		Watches(&evictionv1.ReschedulePolicy{}, handler.EnqueueRequestsFromMapFunc(r.within)).
+		Watches(&evictionv1.ClusterReschedulePolicy{}, handler.EnqueueRequestsFromMapFunc(r.within)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: wake.Backoff()}).
 		Complete(r)
 }
@@ -70,14 +69,14 @@ func (r *Reconciler) ofNode(ctx context.Context, node client.Object) []ctrl.Requ
 	return r.list(ctx, func(q *evictionv1.RescheduleRequest) bool { return q.Spec.NodeName == node.GetName() })
 }
 
-// all returns every request: a policy may have selected any.
-func (r *Reconciler) all(ctx context.Context, _ client.Object) []ctrl.Request {
-	return r.list(ctx, func(*evictionv1.RescheduleRequest) bool { return true })
+// within returns the requests in the namespace of a policy, or all: it may have selected any of their pods.
+func (r *Reconciler) within(ctx context.Context, policy client.Object) []ctrl.Request {
+	return r.list(ctx, func(*evictionv1.RescheduleRequest) bool { return true }, client.InNamespace(policy.GetNamespace()))
 }
 
-func (r *Reconciler) list(ctx context.Context, wanted func(*evictionv1.RescheduleRequest) bool) (found []ctrl.Request) {
+func (r *Reconciler) list(ctx context.Context, wanted func(*evictionv1.RescheduleRequest) bool, opts ...client.ListOption) (found []ctrl.Request) {
 	list := &evictionv1.RescheduleRequestList{}
-	if err := r.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Reader.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing RescheduleRequests")
 	}
 	for i := range list.Items {

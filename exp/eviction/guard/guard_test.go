@@ -134,13 +134,34 @@ func TestACertificateIsMadeOnceAndRenewedWithAnOverlap(t *testing.T) {
 	}
 	w.wantTrust("a replica whose kubelet is late still serves the first", first, true)
 	w.wantTrust("another serves the second", second, true)
-	if _, kept := w.secret.Data["ca.key"]; kept || len(w.secret.Data) != 3 {
+	if _, kept := w.secret.Data["ca.key"]; kept || len(w.secret.Data) != 4 {
 		t.Error("nobody needs the key of the authority")
 	}
 	w.clock.SetTime(w.clock.Now().Add(250 * 24 * time.Hour))
 	w.Must(w.keep())
 	w.wantTrust("the second is served still", second, true)
 	w.wantTrust("the first is two behind", first, false)
+}
+
+// TestASecretThatWasDeleted leaves replicas that serve its certificate until their kubelets have the next one.
+func TestASecretThatWasDeleted(t *testing.T) {
+	w := newWorld(t)
+	w.Must(w.keep())
+	first := w.certificate()
+	w.Must(w.Client.Delete(t.Context(), w.secret))
+	w.secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.secret.Namespace, Name: w.secret.Name}}
+	w.Create(w.secret)
+	w.Read(w.config)
+	path := *w.config.Webhooks[0].ClientConfig.Service.Path
+	w.Must(w.keep())
+	if w.Read(w.config); path != *w.config.Webhooks[0].ClientConfig.Service.Path {
+		t.Error("replicas do not answer there yet")
+	}
+	w.wantTrust("it is served still", first, true)
+	w.wantTrust("it will be served soon", w.certificate(), true)
+	if w.Writes = nil; w.keep() != nil || len(w.Writes) > 0 {
+		t.Errorf("nothing is due, and this is written: %v", w.Writes)
+	}
 }
 
 // TestAClockThatWasAhead has made a certificate that begins later than now.
@@ -168,6 +189,29 @@ func TestWhatIsNotACertificateIsReplaced(t *testing.T) {
 			w.Must(w.keep())
 			w.wantTrust("what somebody else wrote is mended", w.certificate(), true)
 		})
+	}
+}
+
+// TestAPathThatNobodyGuesses is made once, and put back.
+func TestAPathThatNobodyGuesses(t *testing.T) {
+	w := newWorld(t)
+	asked := func() string {
+		w.Must(w.keep())
+		w.Read(w.config)
+		return *w.config.Webhooks[0].ClientConfig.Service.Path
+	}
+	path := asked()
+	if secret := strings.TrimPrefix(path, guard.Path+"/"); len(secret) < 26 || secret == path {
+		t.Errorf("asked at %s", path)
+	}
+	w.Edit(w.config, func() { w.config.Webhooks[0].ClientConfig.Service.Path = nil })
+	if again := asked(); again != path {
+		t.Errorf("asked at %s, then at %s", path, again)
+	}
+	w.Edit(w.config, func() { w.config.Webhooks[0].ClientConfig.Service.Path = new(guard.Path) })
+	w.Edit(w.secret, func() { delete(w.secret.Data, "path") })
+	if again := asked(); again == path || again == guard.Path {
+		t.Errorf("asked at %s, then at %s", path, again)
 	}
 }
 

@@ -92,7 +92,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		switch r := &list.Items[i]; {
 		case r.Spec.Intent == evictionv1.IntentWithdrawn:
 			counts[withdrawn]++
-		case c.tidings.told(r.Spec.Pod.UID, evictionv1.RescheduleOverdueEvent):
+		case c.tidings.told(r.Spec.Pod.UID, evictionv1.RescheduleOverdueEvent) && !c.tidings.told(r.Spec.Pod.UID, evictionv1.RescheduledEvent):
 			counts[overdue]++
 		default:
 			counts["open"]++

@@ -111,8 +111,8 @@ func TestNobodyIsLetGoUndecided(t *testing.T) {
 	})
 }
 
-// TestWhatNobodyKnows is an error where something is wrong, and to be tried again where somebody is
-// busy: an error ends kubectl's drain.
+// TestWhatNobodyKnows is an error where somebody has to do something, and to be tried again else: an error
+// ends kubectl's drain.
 func TestWhatNobodyKnows(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	limited := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://127.0.0.1:1", QPS: 0.001, Burst: 1})
@@ -125,7 +125,8 @@ func TestWhatNobodyKnows(t *testing.T) {
 		code int32
 	}{
 		"Forbidden":   {apierrors.NewForbidden(pods, "db-0", errors.New("no")), http.StatusInternalServerError},
-		"Unreachable": {errors.New("dial tcp: connection refused"), http.StatusInternalServerError},
+		"Unreachable": {errors.New("dial tcp: connection refused"), http.StatusTooManyRequests},
+		"Rolled":      {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), http.StatusTooManyRequests},
 		"Deadline":    {context.DeadlineExceeded, http.StatusTooManyRequests},
 		"OwnLimit":    {own, http.StatusTooManyRequests},
 		"Throttled":   {apierrors.NewTooManyRequests("wait", 1), http.StatusTooManyRequests},

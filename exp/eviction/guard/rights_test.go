@@ -40,14 +40,22 @@ func (w *world) evict(r *replica, pod *corev1.Pod) *admissionv1.AdmissionRespons
 		},
 	})
 	w.Must(err)
-	caller := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: w.trusted(), ServerName: host}}}
-	defer caller.CloseIdleConnections()
-	resp, err := caller.Post("https://"+r.webhook+guard.Path, "application/json", bytes.NewReader(body))
-	w.Must(err)
+	w.Read(w.config)
+	resp := w.post(r, *w.config.Webhooks[0].ClientConfig.Service.Path, body)
 	defer func() { _ = resp.Body.Close() }()
 	review := &admissionv1.AdmissionReview{}
 	w.Must(json.NewDecoder(resp.Body).Decode(review))
 	return review.Response
+}
+
+// post has somebody who reaches the replica send a body to a path.
+func (w *world) post(r *replica, path string, body []byte) *http.Response {
+	w.Helper()
+	caller := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: w.trusted(), ServerName: host}}}
+	defer caller.CloseIdleConnections()
+	resp, err := caller.Post("https://"+r.webhook+path, "application/json", bytes.NewReader(body))
+	w.Must(err)
+	return resp
 }
 
 func (w *world) pod(namespace, node string) *corev1.Pod {
@@ -128,8 +136,14 @@ func TestItsRightsAreEnough(t *testing.T) {
 		answer = w.evict(r, pod)
 		return !answer.Allowed && answer.Result.Code == http.StatusTooManyRequests && w.Read(pod) && pod.Annotations["example.com/move"] == "true"
 	})
-	if len(answer.Warnings) > 0 {
-		t.Errorf("warnings %q", answer.Warnings)
+	for _, path := range []string{guard.Path, guard.Path + "/", guard.Path + "/" + strings.Repeat("A", 26), "/"} {
+		resp := w.post(r, path, nil)
+		if _ = resp.Body.Close(); resp.StatusCode != http.StatusNotFound {
+			t.Errorf("whoever asks at %s is answered %s", path, resp.Status)
+		}
+	}
+	if want := []string{"ClusterReschedulePolicy " + policy.GetName() + ": its operator has been asked to move it"}; !slices.Equal(answer.Warnings, want) {
+		t.Errorf("warnings %q, want %q", answer.Warnings, want)
 	}
 	for range 5 {
 		w.evict(r, pod)

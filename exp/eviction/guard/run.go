@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -80,6 +81,11 @@ func (f *Flags) Validate() error {
 	if f.Keep < time.Second {
 		return fmt.Errorf("--keep=%s: must be at least 1s", f.Keep)
 	}
+	for _, key := range f.DrainTaints {
+		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+			return fmt.Errorf("--drain-taints: %q: must be the key of a taint: %s", key, problems[0])
+		}
+	}
 	if f.Certificates != CertificatesExternal && f.Certificates != CertificatesSelf {
 		return fmt.Errorf("--certificates=%s: must be %s or %s", f.Certificates, CertificatesSelf, CertificatesExternal)
 	}
@@ -118,7 +124,7 @@ func Run(ctx context.Context, f *Flags) error {
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        f.healthAddress,
 		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddress},
-		Cache:                         cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: workload.TrimNode}}},
+		Cache:                         cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: workload.TrimNode}, &corev1.Pod{}: {Transform: workload.TrimPod}}},
 	})
 	if err != nil {
 		return fmt.Errorf("creating manager: %w", err)

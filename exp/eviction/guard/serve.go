@@ -59,7 +59,7 @@ func (s *server) Start(ctx context.Context) error {
 	// What answers read is read before the first is asked for.
 	namespaces := &metav1.PartialObjectMetadata{}
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	for _, kind := range []client.Object{&evictionv1.ReschedulePolicy{}, &evictionv1.ClusterReschedulePolicy{}, namespaces} {
+	for _, kind := range []client.Object{&evictionv1.ReschedulePolicy{}, &evictionv1.ClusterReschedulePolicy{}, &corev1.Pod{}, namespaces} {
 		if _, err := s.cache.GetInformer(ctx, kind); err != nil {
 			return fmt.Errorf("reading %T: %w", kind, err)
 		}
@@ -76,7 +76,11 @@ func (s *server) Start(ctx context.Context) error {
 	if err != nil {
 		return nil //nolint:nilerr // It ends before it has begun.
 	}
-	s.webhook.Register(Path, s.handler)
+	if s.certificates == nil {
+		s.webhook.Register(Path, s.handler)
+	} else {
+		s.webhook.Register(Path+"/", s.certificates.only(s.handler))
+	}
 	return s.webhook.Start(ctx)
 }
 

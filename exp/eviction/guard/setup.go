@@ -5,6 +5,7 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,8 +51,8 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		o.Keep = eviction.Keep
 	}
 	asker := &eviction.Asker{
-		Live: mgr.GetAPIReader(), Policies: mgr.GetClient(), Write: actuate.New(mgr.GetClient()),
-		Clock: o.Clock, Taints: append(append([]string{}, eviction.DrainTaints...), o.DrainTaints...), Keep: o.Keep,
+		Live: mgr.GetAPIReader(), Policies: mgr.GetClient(), Glance: mgr.GetClient(), Write: actuate.New(mgr.GetClient()),
+		Clock: o.Clock, Taints: slices.Concat(eviction.DrainTaints, o.DrainTaints), Keep: o.Keep,
 	}
 	told := &tidings{recorder: mgr.GetEventRecorder(Name)}
 	s := &server{

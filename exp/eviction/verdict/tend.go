@@ -60,8 +60,19 @@ func Tend(k Kept) (f Fate, again time.Time) {
 	case k.Node == Healthy && (!k.Relocation || k.relocated()):
 		return Withdraw, time.Time{}
 	default:
-		return Stays, k.Now.Add(look)
+		return Stays, k.next()
 	}
+}
+
+// next is when a request is looked at again: once its operator has had its time, or after a while.
+func (k Kept) next() time.Time {
+	again := k.Now.Add(look)
+	if since := k.Asked(*k.Pod, k.Now); !since.IsZero() {
+		if due := since.Add(k.Deadline); due.After(k.Now) && due.Before(again) {
+			return due
+		}
+	}
+	return again
 }
 
 // relocated reports whether a pod that was to leave a Node that nobody drains was not moved in time, and

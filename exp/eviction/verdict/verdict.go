@@ -70,8 +70,9 @@ type Policy struct {
 
 // A Request is what an operator was asked.
 type Request struct {
-	// Since is when it was written down, and Queued when it last took its place in the line.
-	Since, Queued time.Time
+	// Since is when it was written down, Queued when it last took its place in the line, and FirstAsked
+	// when we asked the operator first, zero if nobody wrote that down.
+	Since, Queued, FirstAsked time.Time
 	// Relocation says that nobody drained its Node then, and Withdrawn that nobody asks any more.
 	Relocation, Withdrawn bool
 	// Node is that of its pod.
@@ -91,8 +92,10 @@ type Facts struct {
 	Node Node
 	// Request is the one for this pod, nil if there is none.
 	Request *Request
-	// Moved is the last one for an earlier pod of the same name, nil if there is none.
-	Moved *Request
+	// Moved are those for other pods of the same name.
+	Moved []Request
+	// Refused says that the operator cannot be asked: the pod may not be changed.
+	Refused bool
 	// Others is how many other pods of the policy the operator is moving, or is about to be asked
 	// for: of two that are in the line, the later counts the earlier while that is Fresh.
 	Others int
@@ -190,18 +193,19 @@ func Decide(f Facts) Decision {
 // moved is other, unless the pod took the place of one that was moved away not long ago: then
 // nobody means this one, but who names it by its UID.
 func (f Facts) moved(other Decision) Decision {
-	m := f.Moved
-	if f.UID != "" || m == nil || m.Withdrawn || f.Pod.Created.Before(m.Since) || !f.Now.Before(f.Pod.Created.Add(f.Keep)) {
+	if f.UID != "" || !f.Now.Before(f.Pod.Created.Add(f.Keep)) {
 		return other
 	}
-	switch {
-	case m.Node == Unknown:
-		return f.wait(NodeUnknown, "it cannot be read whether the Node of the pod's predecessor is being drained")
-	case m.Node == Healthy && !m.Relocation:
-		return other // Nobody drains it any more.
-	default:
-		return Decision{Answer: Gone, Step: Forget, Outcome: Rescheduled, Message: "Pod has been rescheduled with the same name"}
+	for _, m := range f.Moved {
+		switch {
+		case m.Withdrawn, f.Pod.Created.Before(m.Since), m.Node == Healthy && !m.Relocation: // Nobody asks for that one any more.
+		case m.Node == Unknown:
+			other = f.wait(NodeUnknown, "it cannot be read whether the Node of the pod's predecessor is being drained")
+		default:
+			return Decision{Answer: Gone, Step: Forget, Outcome: Rescheduled, Message: "Pod has been rescheduled with the same name"}
+		}
 	}
+	return other
 }
 
 // healthy is for a pod on a Node that nobody drains.
@@ -231,13 +235,13 @@ func (f Facts) ask(relocation bool) Decision {
 		ask.Step = Record
 	case r.Withdrawn:
 		return f.wait(Withdrawing, "an earlier request to its operator is being withdrawn")
-	case f.overdue():
+	case r.Overdue(*f.Pod, f.Policy.Deadline, f.Now), f.Refused && !f.Now.Before(r.Since.Add(f.Policy.Deadline)):
 		return f.fallback()
 	case f.Pod.Marked:
 		return f.wait(Waiting, "")
 	case f.Policy.Most > 0 && f.Others >= f.Policy.Most:
 		return f.wait(WaitingForTurn, "its operator is moving as many other pods as the policy allows")
-	case !f.Now.Before(r.Queued.Add(Fresh / 2)): // It must still be Fresh when the mark is written.
+	case !f.Now.Before(r.queued(f.Now).Add(Fresh / 2)): // It must still be Fresh when the mark is written.
 		ask.Step = Queue
 	default:
 		ask.Step = Mark
@@ -246,27 +250,37 @@ func (f Facts) ask(relocation bool) Decision {
 }
 
 // Fresh reports whether a request keeps its place in the line.
-func (r Request) Fresh(now time.Time) bool { return now.Before(r.Queued.Add(Fresh)) }
+func (r Request) Fresh(now time.Time) bool { return now.Before(r.queued(now).Add(Fresh)) }
+
+// queued is when the request took its place in the line. One that is yet to come is of a clock that was ahead.
+func (r Request) queued(now time.Time) time.Time {
+	if r.Queued.After(now.Add(Fresh / 2)) {
+		return r.Since
+	}
+	return r.Queued
+}
 
 // Asked is since when the operator of a pod has been asked, zero if it has not been: from when we
-// marked the pod, or from when we saw that somebody else had. It stays so if the operator takes the
-// mark away. A time before the request is that of an earlier one; one that has not come is of a clock
-// that is ahead, or of somebody who wants the deadline to be later.
+// marked the pod first, or from when we saw that somebody else had. It stays so if the mark is taken
+// away. What the pod says may be of an earlier request, or of somebody who wants the deadline to be
+// later: a time before the request does not count. One that has not come is of a clock that is ahead.
 func (r Request) Asked(p Pod, now time.Time) time.Time {
 	switch at := p.MarkedAt; {
+	case !r.FirstAsked.IsZero() && !r.FirstAsked.After(now):
+		return r.FirstAsked
 	case !at.IsZero() && !at.Before(r.Since) && !at.After(now):
 		return at
 	case p.Marked:
-		return r.Queued
+		return r.queued(now)
 	default:
 		return time.Time{}
 	}
 }
 
-// overdue reports whether the operator has had its time.
-func (f Facts) overdue() bool {
-	since := f.Request.Asked(*f.Pod, f.Now)
-	return !since.IsZero() && !f.Now.Before(since.Add(f.Policy.Deadline))
+// Overdue reports whether the operator of a pod has had its time.
+func (r Request) Overdue(p Pod, deadline time.Duration, now time.Time) bool {
+	since := r.Asked(p, now)
+	return !since.IsZero() && !now.Before(since.Add(deadline))
 }
 
 // fallback is for a pod that was not moved in time.

@@ -27,8 +27,9 @@ func asked(since time.Duration) *verdict.Request {
 // moved has the pod have taken the place of one that was moved.
 func moved(f *verdict.Facts, from verdict.Node) {
 	f.Node, f.Pod.Created = verdict.Healthy, noon.Add(-time.Minute)
-	f.Moved = asked(2 * time.Minute)
-	f.Moved.Node = from
+	m := asked(2 * time.Minute)
+	m.Node = from
+	f.Moved = append(f.Moved, *m)
 }
 
 func TestDecide(t *testing.T) {
@@ -103,6 +104,20 @@ func TestDecide(t *testing.T) {
 		"TakenOffOverdue": {"Its operator has had its time.", func(f *verdict.Facts) {
 			f.Request, f.Pod.MarkedAt = asked(time.Hour), noon.Add(-time.Hour)
 		}, verdict.Allow, verdict.None, verdict.Overdue},
+		"TakenOffAltogether": {"Nobody has more time because the pod does not say any more when its operator was asked.", func(f *verdict.Facts) {
+			f.Request = asked(2 * time.Hour)
+			f.Request.FirstAsked = noon.Add(-time.Hour)
+		}, verdict.Allow, verdict.None, verdict.Overdue},
+		"Rewritten": {"Nor because it says something else.", func(f *verdict.Facts) {
+			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(2*time.Hour), true, noon.Add(-time.Minute)
+			f.Request.FirstAsked = noon.Add(-time.Hour)
+		}, verdict.Allow, verdict.None, verdict.Overdue},
+		"Refused": {"Its operator cannot be asked, and its time is not over.", func(f *verdict.Facts) {
+			f.Request, f.Refused = asked(time.Minute), true
+		}, verdict.Wait, verdict.Queue, verdict.Requested},
+		"RefusedLong": {"Its operator could not be asked in all that time.", func(f *verdict.Facts) {
+			f.Request, f.Refused = asked(time.Hour), true
+		}, verdict.Allow, verdict.None, verdict.Overdue},
 		"TakenOffBefore": {"It has not been asked by this request.", func(f *verdict.Facts) {
 			f.Request, f.Pod.MarkedAt = asked(2*time.Hour), noon.Add(-9*time.Hour)
 		}, verdict.Wait, verdict.Queue, verdict.Requested},
@@ -121,10 +136,23 @@ func TestDecide(t *testing.T) {
 		}, verdict.Allow, verdict.None, verdict.HealthyNode},
 		"MovedLongAgo": {"Who evicts it now means it.", func(f *verdict.Facts) {
 			moved(f, verdict.Draining)
-			f.Pod.Created, f.Moved.Since = noon.Add(-10*time.Minute), noon.Add(-time.Hour)
+			f.Pod.Created, f.Moved[0].Since = noon.Add(-10*time.Minute), noon.Add(-time.Hour)
 		}, verdict.Allow, verdict.None, verdict.HealthyNode},
-		"MovedWithdrawn": {"That request was taken back.", func(f *verdict.Facts) { moved(f, verdict.Draining); f.Moved.Withdrawn = true }, verdict.Allow, verdict.None, verdict.HealthyNode},
-		"MovedRelocated": {"It was to leave a Node that nobody drained.", func(f *verdict.Facts) { moved(f, verdict.Healthy); f.Moved.Relocation = true }, verdict.Gone, verdict.Forget, verdict.Rescheduled},
+		"MovedWithdrawn": {"That request was taken back.", func(f *verdict.Facts) { moved(f, verdict.Draining); f.Moved[0].Withdrawn = true }, verdict.Allow, verdict.None, verdict.HealthyNode},
+		"MovedRelocated": {"It was to leave a Node that nobody drained.", func(f *verdict.Facts) { moved(f, verdict.Healthy); f.Moved[0].Relocation = true }, verdict.Gone, verdict.Forget, verdict.Rescheduled},
+		"MovedSeveral": {"One of the pods that had the name is drained still.", func(f *verdict.Facts) {
+			moved(f, verdict.Unknown)
+			moved(f, verdict.Draining)
+			moved(f, verdict.Healthy)
+		}, verdict.Gone, verdict.Forget, verdict.Rescheduled},
+		"MovedSomeUnknown": {"Of one that had the name nobody knows.", func(f *verdict.Facts) {
+			moved(f, verdict.Unknown)
+			moved(f, verdict.Healthy)
+		}, verdict.Wait, verdict.None, verdict.NodeUnknown},
+		"MovedLater": {"The other pod is younger than this one.", func(f *verdict.Facts) {
+			moved(f, verdict.Draining)
+			f.Moved[0].Since = noon
+		}, verdict.Allow, verdict.None, verdict.HealthyNode},
 		"MovedToDraining": {"It runs on a Node that is drained, and is never said to be gone.", func(f *verdict.Facts) {
 			moved(f, verdict.Draining)
 			f.Node = verdict.Draining
@@ -159,7 +187,7 @@ func TestNeverGone(t *testing.T) {
 								f.Request = asked(time.Second)
 								f.Request.Withdrawn = recorded == 2
 							}
-							f.Pod.Marked, f.Moved.Withdrawn, f.Moved.Relocation = bools[bits&1], bools[bits>>1&1], bools[bits>>2&1]
+							f.Pod.Marked, f.Moved[0].Withdrawn, f.Moved[0].Relocation = bools[bits&1], bools[bits>>1&1], bools[bits>>2&1]
 							f.Policy.Most, f.Others = bits>>3&1, bits>>4&1
 							if d := verdict.Decide(f); d.Answer != verdict.Wait || d.Message == "" || d.Cause == "" {
 								t.Fatalf("%+v\ngot %+v", f, d)
@@ -192,6 +220,7 @@ func TestTend(t *testing.T) {
 	}{
 		"Waits":             {"Its Node is drained.", func(*verdict.Kept) {}, verdict.Stays, time.Minute},
 		"Uncordoned":        {"Nobody drains it any more.", func(k *verdict.Kept) { k.Node = verdict.Healthy }, verdict.Withdraw, 0},
+		"Due":               {"Its operator has had its time then.", func(k *verdict.Kept) { k.FirstAsked, k.Deadline = noon.Add(-time.Minute), 70*time.Second }, verdict.Stays, 10 * time.Second},
 		"Unknown":           {"Nobody knows, and nothing is taken back for that.", func(k *verdict.Kept) { k.Node = verdict.Unknown }, verdict.Stays, time.Minute},
 		"NodeGone":          {"Its pod will be gone soon.", func(k *verdict.Kept) { k.Node = verdict.Absent }, verdict.Stays, time.Minute},
 		"NoPolicy":          {"Nobody asks for it any more.", func(k *verdict.Kept) { k.Selected = false }, verdict.Withdraw, 0},

@@ -68,7 +68,7 @@ type Annotation struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="must be the key of an annotation, such as cao.couchbase.com/reschedule"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="must be the key of an annotation, such as cao.couchbase.com/reschedule"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|[.])kubernetes[.]io/|(^|[.])k8s[.]io/')",message="keys of Kubernetes itself ask no operator for anything"
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('5spot.finos.org/')",message="keys of 5-Spot itself ask no operator for anything"
 	Key string `json:"key,omitempty"`
@@ -85,7 +85,7 @@ type Label struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="must be the key of a label, such as example.com/move"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="must be the key of a label, such as example.com/move"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|[.])kubernetes[.]io/|(^|[.])k8s[.]io/')",message="keys of Kubernetes itself ask no operator for anything"
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('5spot.finos.org/')",message="keys of 5-Spot itself ask no operator for anything"
 	Key string `json:"key,omitempty"`
@@ -103,6 +103,8 @@ type Label struct {
 type ReschedulePolicySpec struct {
 	// podSelector selects the pods, by their labels. It must not be empty.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",fieldPath=".matchExpressions",message="operator must be In, NotIn, Exists or DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",fieldPath=".matchExpressions",message="values must be given with In and NotIn, and with no other operator"
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="must select by at least one label: a policy for every pod would hold those that no operator moves"
 	PodSelector metav1.LabelSelector `json:"podSelector,omitempty,omitzero"`
 
@@ -145,6 +147,8 @@ type ReschedulePolicySpec struct {
 type ClusterReschedulePolicySpec struct {
 	// namespaceSelector selects the namespaces, by their labels. Empty is all.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",fieldPath=".matchExpressions",message="operator must be In, NotIn, Exists or DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",fieldPath=".matchExpressions",message="values must be given with In and NotIn, and with no other operator"
 	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector,omitempty,omitzero"`
 
 	ReschedulePolicySpec `json:",inline"`

@@ -36,10 +36,11 @@ const (
 )
 
 // RescheduleRequestSpec says of which pod an operator was asked what. It is written before the
-// operator is asked, so that what was put on a pod is always known. Only its intent, and its place in
-// the line of its policy, change.
+// operator is asked, so that what was put on a pod is always known. Only its intent changes, and when
+// something became of it.
 //
 // +kubebuilder:validation:XValidation:rule="self.pod == oldSelf.pod && self.nodeName == oldSelf.nodeName && self.policy == oldSelf.policy && self.request == oldSelf.request",message="only the intent of a request can change"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.askedTime) || has(self.askedTime) && self.askedTime == oldSelf.askedTime",fieldPath=".askedTime",message="an operator that was asked has been asked since then"
 // +kubebuilder:validation:XValidation:rule="oldSelf.intent != 'Withdrawn' || self.intent == 'Withdrawn'",fieldPath=".intent",message="a request that was withdrawn stays so: a new one is made once it is gone"
 type RescheduleRequestSpec struct {
 	// pod is the one to be moved.
@@ -77,6 +78,11 @@ type RescheduleRequestSpec struct {
 	// had not been asked for a while.
 	// +optional
 	QueuedTime metav1.Time `json:"queuedTime,omitempty,omitzero"`
+
+	// askedTime is when its operator was asked first, absent if it was not yet, or by somebody else only. The
+	// deadline begins then, whatever becomes of what was put on the pod.
+	// +optional
+	AskedTime metav1.Time `json:"askedTime,omitempty,omitzero"`
 
 	// withdrawnTime is when it was withdrawn.
 	// +optional
@@ -131,6 +137,7 @@ type TrackingReference struct {
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policy.name`
 // +kubebuilder:printcolumn:name="Intent",type=string,JSONPath=`.spec.intent`
+// +kubebuilder:printcolumn:name="Asked",type=date,JSONPath=`.spec.askedTime`
 // +kubebuilder:printcolumn:name="Requester",type=string,JSONPath=`.spec.requester`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type RescheduleRequest struct {

@@ -315,6 +315,7 @@ func (in *RescheduleRequestSpec) DeepCopyInto(out *RescheduleRequestSpec) {
 		**out = **in
 	}
 	in.QueuedTime.DeepCopyInto(&out.QueuedTime)
+	in.AskedTime.DeepCopyInto(&out.AskedTime)
 	in.WithdrawnTime.DeepCopyInto(&out.WithdrawnTime)
 }
 
