@@ -39,9 +39,11 @@ func TestMain(m *testing.M) {
 func start(ctx context.Context) (plane.Stage, error) {
 	var errs [2]error
 	var wg sync.WaitGroup
+	// Core sees that a Cluster is unpaused when an object of a Machine changes, or else after this period.
+	o := system.Options{Plane: plane.Options{Args: map[plane.Component][]string{plane.Core: {"--sync-period=15s"}}}}
 	for i := range systems {
 		wg.Go(func() {
-			if systems[i], errs[i] = system.Start(ctx, system.Options{}); errs[i] == nil {
+			if systems[i], errs[i] = system.Start(ctx, o); errs[i] == nil {
 				errs[i] = label(ctx, systems[i].Management.Client)
 			}
 		})
