@@ -421,6 +421,12 @@ func again409(next bool, err error) (again bool, _ error) {
 	return next, err
 }
 
+// Refused reports whether a write was refused by a role, a policy or what the object says: trying again does
+// not help until somebody changes that.
+func Refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
 // record writes down that the operator is asked. The name of the request is the UID of the pod: of
 // those who write it at the same time one succeeds, and all go on.
 func (a *Asker) record(ctx context.Context, s *scope, d verdict.Decision) (again bool, warnings []string, err error) {

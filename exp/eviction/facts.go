@@ -135,7 +135,8 @@ func requestFacts(r *evictionv1.RescheduleRequest, node verdict.Node) *verdict.R
 }
 
 // others counts the pods of a policy, but this one, that its operator is moving, or is about to be
-// asked for: those that are marked, and those whose request is Fresh and was written before ours.
+// asked for: those that are marked, and those whose request is Fresh and was written before ours, or
+// has been withdrawn: whoever read it before that may be about to mark the pod.
 // The API server numbers writes in their order: of two requests that do not see each other's mark
 // yet, one sees that it is second. A mark without a request for this policy counts in its own namespace
 // only: whoever may make pods there can write it, and the policy may not select them at all. One that
@@ -164,7 +165,7 @@ func keeps(other *metav1.PartialObjectMetadata, theirs *evictionv1.RescheduleReq
 	if pod.Marked || same && !request.Asked(pod, now).IsZero() { // An operator may take its mark off once it begins.
 		return (same || other.Namespace == ours.Namespace) && !request.Overdue(pod, policy.deadline(), now)
 	}
-	return same && !request.Withdrawn && request.Fresh(now) && before(theirs, ours)
+	return same && request.Fresh(now) && (request.Withdrawn || before(theirs, ours))
 }
 
 // before reports whether one request was written before another.

@@ -185,7 +185,7 @@ func (w *tale) dieBeforeAsking(name string) {
 		written = true
 		return nil, nil
 	}
-	_, err := w.asker.Evict(w.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: name}})
+	_, err := w.try(name)
 	w.note("evict %s, and die: %v; 31s pass", name, err)
 	w.Fail = nil
 	w.pass(31 * time.Second)
@@ -231,7 +231,7 @@ func (w *tale) evictAny(name string) {
 	outer := w.disturbed
 	w.disturbed = false
 	w.disturb()
-	said, err := w.asker.Evict(w.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: name}})
+	said, err := w.try(name)
 	w.note("evict %s: %d %s, %v", name, said.Answer, said.Outcome, err)
 	if err == nil && !w.disturbed {
 		w.judge(name, said)

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -130,11 +129,6 @@ func (t *Tender) keptBy(ctx context.Context, reader client.Reader, r *evictionv1
 		k.Deadline, k.Relocation = policy.deadline(), policy.HealthyNode == evictionv1.HealthyNodeRelocate && r.Spec.Intent == evictionv1.IntentRelocation
 	}
 	return nil
-}
-
-// Refused reports whether trying again does not help, unless somebody changes a role or a policy.
-func Refused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // goneSince is since when the pod of a request is known to be gone.

@@ -87,6 +87,23 @@ func newWorld(t *testing.T, nodes int, change func(*evictionv1.ReschedulePolicyS
 	return w
 }
 
+// newDrain is a world in which db-0 runs on the only Node, and that is drained.
+func newDrain(t *testing.T, change func(*evictionv1.ReschedulePolicySpec)) (*world, *corev1.Pod) {
+	t.Helper()
+	w := newWorld(t, 1, change)
+	p := w.pod("db-0", 0)
+	w.drain(0, true)
+	return w, p
+}
+
+// newRequest is one in which the operator of db-0 has been asked, too.
+func newRequest(t *testing.T, change func(*evictionv1.ReschedulePolicySpec)) (*world, *corev1.Pod) {
+	t.Helper()
+	w, p := newDrain(t, change)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	return w, p
+}
+
 // restart has a guard begin that remembers nothing. Reads of the API server are as reads says.
 func (w *world) restart(reads interceptor.Funcs) {
 	get, list := reads.Get, reads.List
@@ -164,10 +181,15 @@ func (w *world) drain(node int, drained bool) {
 	w.Edit(w.nodes[node], func() { w.nodes[node].Spec.Unschedulable = drained })
 }
 
-// evict asks as the API server does, and wants that answer.
+// try asks as the API server does.
+func (w *world) try(name string) (eviction.Said, error) {
+	return w.asker.Evict(w.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: name}, By: "kubectl"})
+}
+
+// evict asks, and wants that answer.
 func (w *world) evict(name string, want verdict.Answer, outcome string) eviction.Said {
 	w.Helper()
-	said, err := w.asker.Evict(w.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: name}, By: "kubectl"})
+	said, err := w.try(name)
 	w.Must(err)
 	if said.Answer != want || said.Outcome != outcome {
 		w.Errorf("%s: got %d %s, want %d %s", name, said.Answer, said.Outcome, want, outcome)
@@ -197,6 +219,24 @@ func (w *world) tend() (fates []verdict.Fate) {
 		fates = append(fates, done.Fate)
 	}
 	return fates
+}
+
+// settle tends until nothing is left to become of a request whose pod stays.
+func (w *world) settle() {
+	w.Helper()
+	for range 3 {
+		w.tend()
+		w.pass(verdict.Settle + time.Second)
+	}
+}
+
+// wantTakenBack wants nothing to be left of what was asked for.
+func (w *world) wantTakenBack(p *corev1.Pod) {
+	w.Helper()
+	w.settle()
+	if w.asked(p) || w.left() != "" {
+		w.Errorf("annotations %v, left %s", p.Annotations, w.left())
+	}
 }
 
 func (w *world) wantWrites(want ...string) {

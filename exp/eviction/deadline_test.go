@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+// wantLetGo has db-0 be evicted until it is let go. Between two tries something happens.
+func (w *world) wantLetGo(between func()) {
+	w.Helper()
+	for range 30 {
+		said, err := w.try("db-0")
+		if err == nil && said.Answer == verdict.Allow {
+			return
+		}
+		between()
+	}
+	w.Error("it is never let go")
+}
+
+func TestFallbacks(t *testing.T) {
+	for fallback, tc := range map[evictionv1.Fallback]struct {
+		answer verdict.Answer
+		there  bool
+	}{
+		evictionv1.FallbackAllow: {verdict.Allow, true}, evictionv1.FallbackDeny: {verdict.Wait, true}, evictionv1.FallbackDelete: {verdict.Wait, false},
+	} {
+		t.Run(string(fallback), func(t *testing.T) {
+			w, p := newRequest(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds, s.Fallback = 60, fallback })
+			w.pass(59 * time.Second)
+			w.evict("db-0", verdict.Wait, verdict.Waiting)
+			w.pass(time.Second)
+			w.evict("db-0", tc.answer, verdict.Overdue)
+			if there := w.Read(p) && p.DeletionTimestamp == nil; there != tc.there {
+				t.Errorf("there %t", there)
+			}
+		})
+	}
+}
+
+// TestAnOperatorThatTakesItsMarkOff and leaves the pod where it is has the time of its policy all the
+// same: it is asked again, and not from the beginning.
+func TestAnOperatorThatTakesItsMarkOff(t *testing.T) {
+	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
+	for range 4 {
+		w.evict("db-0", verdict.Wait, verdict.Requested)
+		w.Edit(p, func() { delete(p.Annotations, moveKey) })
+		w.pass(15 * time.Second)
+	}
+	done, err := w.tender.Tend(t.Context(), client.ObjectKey{Namespace: w.ns, Name: string(p.UID)})
+	if w.Must(err); !done.Overdue {
+		t.Error("nobody is told that it is overdue")
+	}
+	w.evict("db-0", verdict.Allow, verdict.Overdue)
+}
+
+// TestAnOperatorThatTakesEverythingOff puts the annotations of its pods back to what it knows.
+func TestAnOperatorThatTakesEverythingOff(t *testing.T) {
+	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
+	w.wantLetGo(func() {
+		w.Edit(p, func() { p.Annotations = nil })
+		w.pass(20 * time.Second)
+	})
+}
+
+// TestWhoWantsTheDeadlineToBeLater writes on the pod that its operator has been asked just now.
+func TestWhoWantsTheDeadlineToBeLater(t *testing.T) {
+	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
+	w.wantLetGo(func() {
+		w.Edit(p, func() { p.Annotations[evictionv1.RequestedAnnotation] = w.clock.Now().UTC().Format(time.RFC3339) })
+		w.pass(30 * time.Second)
+	})
+}
+
+// TestAGuardWhoseClockWasAhead by a day asked the operator.
+func TestAGuardWhoseClockWasAhead(t *testing.T) {
+	w, _ := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
+	// The request bears the time of the API server.
+	w.Fail = func(n int) (before, after error) {
+		if n == 0 {
+			return nil, testenv.ErrLost
+		}
+		return nil, nil
+	}
+	_, _ = w.try("db-0")
+	w.Fail = nil
+	for _, r := range w.requests() {
+		w.date(&r)
+	}
+	w.pass(24 * time.Hour)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	w.pass(-24 * time.Hour)
+	w.pass(5 * time.Minute)
+	w.evict("db-0", verdict.Allow, verdict.Overdue)
+}
+
+// TestAPodThatIsACopy bears what another one was marked with: from a backup, or because its operator
+// copies annotations.
+func TestAPodThatIsACopy(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds, s.MaxConcurrent = 60, 1 })
+	p, next := w.pod("db-0", 0), w.pod("db-1", 0)
+	w.Edit(p, func() {
+		p.Annotations = map[string]string{moveKey: "please", evictionv1.RequestedAnnotation: began.Add(-time.Hour).Format(time.RFC3339Nano)}
+	})
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
+	w.pass(59 * time.Second)
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
+	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+	w.pass(time.Second)
+	w.evict("db-0", verdict.Allow, verdict.Overdue)
+	w.evict("db-1", verdict.Wait, verdict.Requested)
+	if !w.asked(next) {
+		t.Error("a pod that is overdue keeps others waiting")
+	}
+}
+
+// TestAPodThatMayNotBeMarked is one whose changes somebody else's admission policy refuses: it is let go
+// once the operator's time is over, as its policy says.
+func TestAPodThatMayNotBeMarked(t *testing.T) {
+	w, _ := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
+	w.Fail = func(n int) (before, after error) {
+		if w.Writes[n] == "patch Pod" {
+			return apierrors.NewForbidden(corev1.Resource("pods"), "db-0", errors.New("a policy of somebody else")), nil
+		}
+		return nil, nil
+	}
+	w.wantLetGo(func() { w.pass(10 * time.Second) })
+}
+
+// TestAnEvictionFromAHealthyNodeHasAnEnd although nobody moves the pod.
+func TestAnEvictionFromAHealthyNodeHasAnEnd(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) {
+		s.DeadlineSeconds, s.HealthyNode = 60, evictionv1.HealthyNodeRelocate
+	})
+	w.pod("db-0", 0)
+	w.wantLetGo(func() {
+		w.pass(7 * time.Second)
+		w.tend()
+	})
+}

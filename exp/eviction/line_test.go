@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+// TestOneAfterTheOther has three pods of which one is moved at a time.
+func TestOneAfterTheOther(t *testing.T) {
+	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
+	pods := map[string]*corev1.Pod{}
+	for i := range 3 {
+		name := fmt.Sprintf("db-%d", i)
+		pods[name] = w.pod(name, 0)
+	}
+	w.drain(0, true)
+	var order []string
+	for range 3 {
+		var turn string
+		for range 3 {
+			for name, p := range pods {
+				said, err := w.try(p.Name)
+				w.Must(err)
+				if said.Answer != verdict.Wait {
+					t.Fatalf("%s: %+v", name, said.Decision)
+				}
+			}
+			var asked []string
+			for name, p := range pods {
+				if w.asked(p) {
+					asked = append(asked, name)
+				}
+			}
+			if len(asked) != 1 || turn != "" && asked[0] != turn {
+				t.Fatalf("asked for %v, before for %q", asked, turn)
+			}
+			turn = asked[0]
+			w.pass(20 * time.Second)
+		}
+		order = append(order, turn)
+		w.leave(pods[turn])
+		delete(pods, turn)
+	}
+	slices.Sort(order)
+	if strings.Join(order, " ") != "db-0 db-1 db-2" {
+		t.Errorf("moved %v", order)
+	}
+}
+
+// TestAPlaceInTheLineIsNotLostWhileItIsUsed has the place of a pod get old between what was read and what
+// is written.
+func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
+	first := w.pod("db-0", 0)
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	second, third := w.pod("db-1", 0), w.pod("db-2", 0)
+	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+	w.pass(20 * time.Second)
+	w.evict("db-2", verdict.Wait, verdict.WaitingForTurn)
+	w.pass(9 * time.Second)
+	w.leave(first)
+	other := *w.asker
+	busy := false
+	w.Fail = func(int) (before, after error) {
+		if list := w.requests(); !busy && len(list) == 3 && !w.asked(second) && !slices.Contains(w.Writes, "patch RescheduleRequest") {
+			busy = true
+			w.pass(2 * time.Second)
+			_, err := other.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(third)})
+			w.Must(err)
+		}
+		return nil, nil
+	}
+	w.Writes = nil
+	_, err := w.try(second.Name)
+	w.Must(err)
+	if w.asked(second) && w.asked(third) {
+		t.Errorf("two are moved at a time, of one: %v", w.Writes)
+	}
+}
+
+// TestAPlaceThatIsGivenUp between what was read and what is written: the mark comes all the same.
+func TestAPlaceThatIsGivenUp(t *testing.T) {
+	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
+	first, second := w.pod("db-0", 0), w.pod("db-1", 1)
+	w.drain(0, true)
+	w.drain(1, true)
+	w.Fail = func(n int) (before, after error) {
+		if w.Writes[n] == "patch Pod" {
+			w.Fail = nil
+			w.drain(0, false)
+			w.tend()
+			w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+		}
+		return nil, nil
+	}
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	if !w.asked(first) || w.asked(second) {
+		t.Error("two are moved at a time, of one")
+	}
+	w.settle()
+	w.evict("db-1", verdict.Wait, verdict.Requested)
+}
+
+// TestAPlaceOfTomorrow is that of a request which a guard queued whose clock was ahead by a day, and that
+// ended before it marked the pod.
+func TestAPlaceOfTomorrow(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
+	w.pod("db-0", 0)
+	w.pod("db-1", 0)
+	w.drain(0, true)
+	w.Fail = func(n int) (before, after error) {
+		switch w.Writes[n] {
+		case "create RescheduleRequest":
+			return nil, testenv.ErrLost
+		case "patch Pod":
+			return testenv.ErrLost, nil
+		default:
+			return nil, nil
+		}
+	}
+	_, _ = w.try("db-0")
+	for _, r := range w.requests() {
+		w.date(&r)
+	}
+	w.pass(24 * time.Hour)
+	_, _ = w.try("db-0")
+	w.Fail = nil
+	w.pass(-24 * time.Hour)
+	w.pass(5 * time.Minute)
+	w.evict("db-1", verdict.Wait, verdict.Requested)
+}
+
+// TestTheMarksOfOtherNamespaces hold nobody back, where nobody wrote down that an operator was asked.
+func TestTheMarksOfOtherNamespaces(t *testing.T) {
+	w, tenant := newWorld(t, 1, nil), newWorld(t, 1, nil)
+	w.Must(errors.Join(w.Client.Delete(t.Context(), w.policy), w.Client.Delete(t.Context(), tenant.policy)))
+	all := &evictionv1.ClusterReschedulePolicy{ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}}
+	all.Spec.ReschedulePolicySpec = w.policy.Spec
+	all.Spec.MaxConcurrent, all.Spec.DeadlineSeconds = 1, 60
+	all.Spec.NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{
+		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: []string{w.ns, tenant.ns}},
+	}
+	w.Create(all)
+	t.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(t.Context()), all) })
+	for name, at := range map[string]string{"db-0": "", "db-1": "9999-01-01T00:00:00Z"} {
+		forged := tenant.pod(name, -1)
+		w.Edit(forged, func() { forged.Annotations = map[string]string{moveKey: "please", evictionv1.RequestedAnnotation: at} })
+	}
+	w.pod("db-0", 0)
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	tenant.pod("db-2", 0)
+	tenant.drain(0, true)
+	tenant.evict("db-2", verdict.Wait, verdict.WaitingForTurn)
+	tenant.pass(59 * time.Second)
+	tenant.evict("db-2", verdict.Wait, verdict.WaitingForTurn) // Of its own namespace they count.
+	tenant.pass(time.Second)
+	tenant.evict("db-2", verdict.Wait, verdict.Requested) // For as long as an operator has.
+}
+
+// TestAPodThatKeepsNobodyWaiting has ended, or has been asked for by a person for as long as an operator has.
+func TestAPodThatKeepsNobodyWaiting(t *testing.T) {
+	for name, tc := range map[string]struct {
+		phase corev1.PodPhase
+		after time.Duration
+		out   string
+	}{
+		"Ended":        {corev1.PodSucceeded, 0, verdict.Requested},
+		"Failed":       {corev1.PodFailed, 0, verdict.Requested},
+		"MarkedByHand": {corev1.PodRunning, 59 * time.Second, verdict.WaitingForTurn},
+		"MarkedLong":   {corev1.PodRunning, 60 * time.Second, verdict.Requested},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent, s.DeadlineSeconds = 1, 60 })
+			other := w.pod("db-0", 0)
+			w.Edit(other, func() { other.Annotations = map[string]string{moveKey: "please"} })
+			other.Status.Phase = tc.phase
+			w.Must(w.Client.Status().Update(t.Context(), other))
+			w.pod("db-1", 0)
+			w.drain(0, true)
+			if tc.phase == corev1.PodRunning {
+				w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+			}
+			w.pass(tc.after)
+			w.evict("db-1", verdict.Wait, tc.out)
+		})
+	}
+}
+
+// TestAnOperatorThatBeginsIsBusy takes the mark off once it begins, and moves one pod at a time.
+func TestAnOperatorThatBeginsIsBusy(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
+	p := w.pod("db-0", 0)
+	w.pod("db-1", 0)
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+	w.Edit(p, func() { delete(p.Annotations, moveKey) })
+	w.pass(31 * time.Second)
+	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+}

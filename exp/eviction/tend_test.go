@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+func TestARequestIsTakenBack(t *testing.T) {
+	testenv.CrashPoints(t, 6, func(t *testing.T, fail testenv.Fail) ([]string, int) {
+		t.Helper()
+		w, p := newDrain(t, nil)
+		w.Fail = fail
+		for range 2 {
+			_, _ = w.try(p.Name)
+		}
+		w.drain(0, false)
+		for range 6 {
+			for _, r := range w.requests() {
+				_, _ = w.tender.Tend(t.Context(), client.ObjectKeyFromObject(&r))
+			}
+			w.pass(verdict.Settle)
+		}
+		w.Read(p)
+		return []string{w.left(), fmt.Sprint(p.Annotations)}, len(w.Writes)
+	})
+}
+
+// TestWhatOthersAskedForStays has a person have asked the operator.
+func TestWhatOthersAskedForStays(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	p := w.pod("db-0", 0)
+	w.Edit(p, func() { p.Annotations = map[string]string{moveKey: "please"} })
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
+	w.wantWrites("create RescheduleRequest")
+	w.drain(0, false)
+	w.settle()
+	if !w.asked(p) || w.left() != "" {
+		t.Errorf("annotations %v, left %s", p.Annotations, w.left())
+	}
+}
+
+// TestAMarkThatCannotBeTakenAway on another object holds back neither the request nor the next drain.
+func TestAMarkThatCannotBeTakenAway(t *testing.T) {
+	for name, refused := range map[string]error{
+		"Forbidden": apierrors.NewForbidden(corev1.Resource("namespaces"), "db", errors.New("the role is gone")),
+		"NoKind":    &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "couchbase.com", Kind: "CouchbaseCluster"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := newRequest(t, func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
+			w.restart(interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+				if key.Name == w.ns {
+					return refused
+				}
+				return nil
+			}})
+			w.drain(0, false)
+			for range 3 {
+				for _, r := range w.requests() {
+					_, _ = w.tender.Tend(t.Context(), client.ObjectKeyFromObject(&r))
+				}
+				w.pass(verdict.Settle + time.Second)
+			}
+			if left := w.requests(); len(left) > 0 {
+				t.Errorf("left %+v", left)
+			}
+			w.drain(0, true)
+			w.evict("db-0", verdict.Wait, verdict.Requested)
+		})
+	}
+}
+
+// TestAPodThatMayNotBeChanged keeps what asks its operator, and can be drained again.
+func TestAPodThatMayNotBeChanged(t *testing.T) {
+	w, p := newRequest(t, nil)
+	w.drain(0, false)
+	w.tend()
+	refused := apierrors.NewForbidden(corev1.Resource("pods"), "db-0", errors.New("an admission policy"))
+	w.Fail = func(int) (before, after error) {
+		if strings.HasSuffix(strings.Join(w.Writes, " "), "patch Pod") {
+			return refused, nil
+		}
+		return nil, nil
+	}
+	key := client.ObjectKey{Namespace: w.ns, Name: string(p.UID)}
+	w.pass(verdict.Settle)
+	if _, err := w.tender.Tend(t.Context(), key); !errors.Is(err, refused) {
+		t.Fatalf("its pod may be changed again soon: %v", err)
+	}
+	w.pass(eviction.Keep)
+	if _, err := w.tender.Tend(t.Context(), key); err != nil || len(w.requests()) > 0 {
+		t.Fatalf("left %v: %v", w.requests(), err)
+	}
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
+}
+
+// TestADrainThatBeginsAnew while the request of the last one is being withdrawn.
+func TestADrainThatBeginsAnew(t *testing.T) {
+	w, p := newRequest(t, nil)
+	w.drain(0, false)
+	w.tend()
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Withdrawing)
+	w.pass(verdict.Settle)
+	w.tend()
+	if w.asked(p) {
+		t.Error("not taken back")
+	}
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	if !w.asked(p) {
+		t.Error("nobody asked")
+	}
+}
+
+// TestAPolicyThatTheLeaderHasNotSeenYet was made just now: another guard, or a manager, has seen it.
+func TestAPolicyThatTheLeaderHasNotSeenYet(t *testing.T) {
+	w, _ := newRequest(t, nil)
+	asker := *w.asker
+	asker.Policies = interceptor.NewClient(w.Client, interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return nil // Of what was made a moment ago the cache has nothing yet.
+		},
+	})
+	w.tender = &eviction.Tender{Asker: &asker}
+	if fates := w.tend(); len(fates) != 1 || fates[0] != verdict.Stays {
+		t.Errorf("got %v: it is withdrawn, and nobody drains it the less", fates)
+	}
+}
+
+// TestAnOperatorThatKeepsItsOwnAnnotationOnly takes off what it does not know: what was asked is taken back
+// all the same.
+func TestAnOperatorThatKeepsItsOwnAnnotationOnly(t *testing.T) {
+	w, p := newRequest(t, nil)
+	w.Edit(p, func() { delete(p.Annotations, evictionv1.RequestedAnnotation) })
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
+	w.drain(0, false)
+	w.wantTakenBack(p)
+}
+
+// TestRelocateIsTurnedOff because an operator is busy for nothing: what it was asked is taken back.
+func TestRelocateIsTurnedOff(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.HealthyNode = evictionv1.HealthyNodeRelocate })
+	p := w.pod("db-0", 0)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	w.Edit(w.policy, func() { w.policy.Spec.HealthyNode = evictionv1.HealthyNodeAllow })
+	w.evict("db-0", verdict.Allow, verdict.HealthyNode)
+	w.wantTakenBack(p)
+}
