@@ -139,12 +139,11 @@ func TestAPodThatHasMovedInPlace(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 2)
 	l.policy(func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
-	op := l.operator(func(o *operator.Options) { o.InPlace = true })
 	l.cordon(true, l.nodes[0])
 	l.protected("db", l.nodes[0])
-	l.want(http.StatusTooManyRequests, asked, l.evict("db"))
+	l.asks("db")
 	l.wantMark(true)
-	l.moved(op, 1)
+	l.moved(l.operator(func(o *operator.Options) { o.InPlace = true }), 1)
 	for range 3 {
 		l.want(http.StatusNotFound, inPlace, l.evict("db"))
 		l.wantMark(false)
@@ -155,7 +154,7 @@ func TestAPodThatHasMovedInPlace(t *testing.T) {
 	}
 	// Somebody drains its new Node at once: it is on it, so it is not said to be gone.
 	l.cordon(true, l.nodes[1])
-	l.want(http.StatusTooManyRequests, asked, l.evict("db"))
+	l.asks("db")
 	l.cordon(false, l.nodes...)
 	moved := l.get("db")
 	time.Sleep(time.Until(moved.CreationTimestamp.Add(keep + time.Second)))
@@ -271,10 +270,10 @@ func TestWhatWasWrittenBefore(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 2)
 	l.policy(func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
-	op := l.operator(func(o *operator.Options) { o.InPlace = true })
 	l.cordon(true, l.nodes[0])
 	l.protected("db", l.nodes[0])
-	l.want(http.StatusTooManyRequests, asked, l.evict("db"))
+	l.asks("db")
+	op := l.operator(func(o *operator.Options) { o.InPlace = true })
 	l.moved(op, 1) // The drain is aborted: nobody evicts any more, and the mark stays.
 	op.Silence(true)
 	l.wantMark(true)
@@ -286,7 +285,7 @@ func TestWhatWasWrittenBefore(t *testing.T) {
 	})
 	l.protected("other", l.nodes[1])
 	for _, pod := range []string{"db", "other"} {
-		l.want(http.StatusTooManyRequests, asked, l.evict(pod))
+		l.asks(pod)
 		l.want(http.StatusTooManyRequests, waiting, l.evict(pod))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -286,15 +287,32 @@ func (l *lab) operator(change ...func(*operator.Options)) *operator.Operator {
 	return op
 }
 
-// evict evicts a pod, and returns what the API server says, nil if it is evicted. It tries again where
-// this machine is so busy that the guard could not answer in time.
+// evict evicts a pod, and returns what the API server says, nil if it is evicted.
 func (l *lab) evict(name string, change ...func(*policyv1.Eviction)) *metav1.Status {
 	l.t.Helper()
-	for ctx := l.ctx(); ; {
+	status, _ := l.answer(name, change...)
+	return status
+}
+
+// asks evicts a pod whose operator has not been asked, and checks that it is asked now.
+func (l *lab) asks(name string, change ...func(*policyv1.Eviction)) *metav1.Status {
+	l.t.Helper()
+	status, late := l.answer(name, change...)
+	if !late || said(http.StatusTooManyRequests, waiting, status) != nil { // The answer that came too late was that it is asked.
+		l.want(http.StatusTooManyRequests, asked, status)
+	}
+	return status
+}
+
+// answer evicts a pod, and returns what the API server says. It tries again where this machine is so
+// busy that the guard could not answer in time: that was late.
+func (l *lab) answer(name string, change ...func(*policyv1.Eviction)) (status *metav1.Status, late bool) {
+	l.t.Helper()
+	for ctx := l.ctx(); ; late = true {
 		status, err := l.tryEvict(ctx, name, change...)
 		l.must(err)
 		if status == nil || !strings.Contains(status.Message, context.DeadlineExceeded.Error()) {
-			return status
+			return status, late
 		}
 	}
 }
