@@ -20,6 +20,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
+// slack is for what is slow on a machine that is busy.
+const slack = 5 * time.Second
+
 // another numbers the pods of somebody else: one that was evicted may still be on its way.
 var another atomic.Int64
 

@@ -57,7 +57,9 @@ type world struct {
 
 	guard   *system.Guard
 	kubelet *simulation.Cluster
-	typed   kubernetes.Interface
+	// halt ends the kubelets.
+	halt  context.CancelFunc
+	typed kubernetes.Interface
 }
 
 func newWorld(ctx context.Context, c *plane.Cluster, o system.GuardOptions) (_ *world, err error) {
@@ -65,7 +67,9 @@ func newWorld(ctx context.Context, c *plane.Cluster, o system.GuardOptions) (_ *
 	if w.typed, err = kubernetes.NewForConfig(c.Admin.Config); err != nil {
 		return nil, err
 	}
-	if w.kubelet, err = simulation.Start(context.WithoutCancel(ctx), c.Admin.Config); err != nil {
+	running, halt := context.WithCancel(context.WithoutCancel(ctx))
+	w.halt = halt
+	if w.kubelet, err = simulation.Start(running, c.Admin.Config); err != nil {
 		return nil, err
 	}
 	if w.guard, err = system.NewGuard(ctx, planes, c, o); err != nil {
@@ -130,7 +134,8 @@ func ownWorld(t *testing.T, o system.GuardOptions) *world {
 				t.Logf("%s:\n%s", r.Name(), r.LogTail(20))
 			}
 		}
-		if err := w.guard.Stop(); err != nil {
+		w.halt()
+		if err := errors.Join(w.guard.Stop(), c.Stop()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -85,10 +85,10 @@ func (p *Plane) startCluster(ctx context.Context, name string, o ClusterOptions)
 		return nil, err
 	}
 	if c.Client, err = client.NewWithWatch(c.Admin.Config, client.Options{Scheme: Scheme()}); err != nil {
-		return nil, errors.Join(err, c.stop())
+		return nil, errors.Join(err, c.Stop())
 	}
 	if err := c.startControllers(ctx, o, free[1], free[2]); err != nil {
-		return nil, errors.Join(err, c.stop())
+		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
@@ -294,8 +294,10 @@ func (c *Cluster) controller(name string, u User, port int, extra map[string]str
 	}
 }
 
-func (c *Cluster) stop() error {
+// Stop ends its processes; the plane ends them, too. Stopping twice is a success.
+func (c *Cluster) Stop() error {
 	errs := []error{c.forward.close()}
+	c.forward = nil
 	for _, p := range []*Process{c.Scheduler, c.ControllerManager, c.APIServer} {
 		if p != nil {
 			errs = append(errs, p.Kill())

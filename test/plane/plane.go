@@ -196,10 +196,10 @@ func (p *Plane) Stop() error {
 		errs = append(errs, proc.Stop())
 	}
 	for _, c := range slices.Backward(p.clusters) {
-		errs = append(errs, c.stop())
+		errs = append(errs, c.Stop())
 	}
 	if p.Management != nil {
-		errs = append(errs, p.Management.stop())
+		errs = append(errs, p.Management.Stop())
 	}
 	if p.Etcd != nil {
 		errs = append(errs, p.Etcd.Kill())

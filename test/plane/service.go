@@ -21,18 +21,14 @@ type Service struct {
 	next      int
 }
 
-// NewService listens on a port of the plane, and has no endpoints yet. It ends with Close, or with
+// NewService listens on a port of this machine, and has no endpoints yet. It ends with Close, or with
 // this process.
-func (p *Plane) NewService() (*Service, error) {
-	port, err := p.ports.take()
+func NewService() (*Service, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it outlives the call
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", hostPort(port)) //nolint:noctx // it outlives the call
-	if err != nil {
-		return nil, err
-	}
-	s := &Service{Address: hostPort(port), listener: l}
+	s := &Service{Address: l.Addr().String(), listener: l}
 	go s.serve()
 	return s, nil
 }

@@ -88,7 +88,7 @@ func NewGuard(ctx context.Context, p *plane.Plane, c *plane.Cluster, o GuardOpti
 		return nil, err
 	}
 	g := &Guard{plane: p, cluster: c, certs: filepath.Join(c.Dir, "eviction-guard-certs")}
-	if g.Service, err = p.NewService(); err != nil {
+	if g.Service, err = plane.NewService(); err != nil {
 		return nil, err
 	}
 	if err := g.install(ctx, o); err != nil {
