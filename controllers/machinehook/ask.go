@@ -126,7 +126,7 @@ func (o *outcome) add(v verdict, reason string) {
 		o.missed[reason] = true
 	}
 	o.holds, o.early = o.holds || v.holds, o.early || v.early
-	if o.again.IsZero() || v.holds && !v.again.IsZero() && v.again.Before(o.again) {
+	if !v.again.IsZero() && (o.again.IsZero() || v.again.Before(o.again)) {
 		o.again = v.again
 	}
 	if v.note != "" {

@@ -108,7 +108,7 @@ func (r *Reconciler) reconcile(ctx context.Context, machine *clusterv1.Machine) 
 		return time.Time{}, err
 	}
 	if s == nil {
-		r.Desk.Drop(machine.UID)
+		r.askNobody(machine.UID)
 		return time.Time{}, nil
 	}
 	r.enroll(s)
@@ -116,10 +116,16 @@ func (r *Reconciler) reconcile(ctx context.Context, machine *clusterv1.Machine) 
 	return r.act(ctx, s, f, decide(f))
 }
 
+// askNobody takes back what somebody is being asked about a Machine.
+func (r *Reconciler) askNobody(machine types.UID) {
+	r.Desk.Drop(machine)
+	r.Steps.Forget(machine)
+}
+
 // act carries out a step, and returns when to look again.
 func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next step) (again time.Time, err error) {
 	if next != askBeforeDrain && next != askBeforeTermination {
-		r.Desk.Drop(s.machine.UID)
+		r.askNobody(s.machine.UID)
 	}
 	if next != rest {
 		if err := r.leave(s).Permit(ctx, s.machine); err != nil {

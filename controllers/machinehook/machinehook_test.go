@@ -503,8 +503,8 @@ func TestNobodyIsWaitedFor(t *testing.T) {
 			step := &balancers{says: leaving.Verdict{Holds: true, Reason: v1alpha1.WaitingForOperatorsReason}}
 			w.r.Steps = leaving.Steps{step}
 			w.settle()
-			if w.held() != "" || step.looks > 0 {
-				t.Errorf("held by %q, looked at %d times", w.held(), step.looks)
+			if w.held() != "" || step.looks > 0 || step.forgotten == 0 {
+				t.Errorf("held by %q, looked at %d times, forgotten %d times", w.held(), step.looks, step.forgotten)
 			}
 		})
 	}

@@ -69,8 +69,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 func (r *Reconciler) leaves() predicate.Predicate {
 	forget := func(machine client.Object) {
 		r.told.Delete(machine.GetUID())
-		r.Desk.Drop(machine.GetUID())
-		r.Steps.Forget(machine.GetUID())
+		r.askNobody(machine.GetUID())
 		r.Roster.Gone(roster.Orphan(client.ObjectKeyFromObject(machine)), r.Clock.Now())
 	}
 	return predicate.Funcs{

@@ -21,12 +21,12 @@ import (
 // balancers is a step that says what the test says before the drain, and lets go after it.
 type balancers struct {
 	says leaving.Verdict
-	// looks is how often it was looked at.
-	looks int
+	// looks is how often it was looked at, and forgotten how often it was told to forget.
+	looks, forgotten int
 }
 
 func (*balancers) Concerns(context.Context, *clusterv1.Machine) (bool, error) { return true, nil }
-func (*balancers) Forget(types.UID)                                           {}
+func (b *balancers) Forget(types.UID)                                         { b.forgotten++ }
 func (b *balancers) Look(_ context.Context, d leaving.Departing, _ time.Time) (leaving.Verdict, error) {
 	b.looks++
 	if d.Phase != hooksv1.BeforeDrain {
@@ -86,5 +86,18 @@ func TestWhatAStepWaitsForIsTold(t *testing.T) {
 				t.Errorf("%d series are left of a Cluster that is gone", n)
 			}
 		})
+	}
+}
+
+// TestAStepThatLooksOnceMore is woken for that while an extension holds the Machine.
+func TestAStepThatLooksOnceMore(t *testing.T) {
+	w := newWorld(t, "a-lb")
+	w.answers = map[string]int32{"a-lb": 50}
+	w.leave()
+	w.restart()
+	step := &balancers{says: leaving.Verdict{Again: w.clock.Now().Add(5 * time.Second)}}
+	w.r.Steps = leaving.Steps{step}
+	if again := w.settle(); w.held() == "pre-terminate" || again != 5*time.Second {
+		t.Errorf("held by %q, again after %s", w.held(), again)
 	}
 }

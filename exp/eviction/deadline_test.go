@@ -83,6 +83,49 @@ func TestWhoWantsTheDeadlineToBeLater(t *testing.T) {
 	})
 }
 
+// TestWhoAsksByHandAndWantsTheDeadlineToBeLater has the guard never ask: the pod says that it is asked for.
+func TestWhoAsksByHandAndWantsTheDeadlineToBeLater(t *testing.T) {
+	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds, s.MaxConcurrent = 60, 1 })
+	forge := func() {
+		w.Edit(p, func() {
+			p.Annotations = map[string]string{moveKey: "please", evictionv1.RequestedAnnotation: w.clock.Now().UTC().Format(time.RFC3339Nano)}
+		})
+	}
+	forge()
+	_, err := w.try("db-0")
+	w.Must(err)
+	w.pass(31 * time.Second)
+	w.wantLetGo(func() {
+		forge()
+		w.pass(15 * time.Second)
+	})
+}
+
+// TestAGuardThatEndsOnceItHasAsked has the pod alone say when that was, until the next eviction.
+func TestAGuardThatEndsOnceItHasAsked(t *testing.T) {
+	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
+	w.Fail = func(n int) (before, after error) {
+		if w.Writes[n] == "patch RescheduleRequest" {
+			return testenv.ErrLost, nil
+		}
+		return nil, nil
+	}
+	_, err := w.try("db-0")
+	if !errors.Is(err, testenv.ErrLost) || !w.asked(p) {
+		t.Fatalf("asked %t: %v", w.asked(p), err)
+	}
+	w.Fail, w.Writes = nil, nil
+	for range 2 {
+		w.evict("db-0", verdict.Wait, verdict.Waiting)
+	}
+	w.wantWrites("patch RescheduleRequest")
+	w.Edit(p, func() { p.Annotations = map[string]string{moveKey: "please"} })
+	w.pass(60 * time.Second)
+	w.evict("db-0", verdict.Allow, verdict.Overdue)
+	w.drain(0, false)
+	w.wantTakenBack(p)
+}
+
 // TestAGuardWhoseClockWasAhead by a day asked the operator.
 func TestAGuardWhoseClockWasAhead(t *testing.T) {
 	w, _ := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })

@@ -307,8 +307,8 @@ var unfinished = client.MatchingFieldsSelector{Selector: fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 )}
 
-// observeOthers counts the pods of the policy that are being moved, where they are limited and this one
-// is not among them. In other namespaces than its own only those with a request do.
+// observeOthers counts the pods of the policy that are being moved in the namespace, where they are limited and
+// this one is not among them. Another namespace is another operator's, or has a database of its own.
 func (a *Asker) observeOthers(ctx context.Context, s *scope) error {
 	if s.policy.MaxConcurrent == 0 || s.request == nil || marked(s.pod, s.request.Spec.Request) {
 		return nil
@@ -319,22 +319,8 @@ func (a *Asker) observeOthers(ctx context.Context, s *scope) error {
 		return fmt.Errorf("listing pods of %s: %w", s.policy, err)
 	}
 	requests := &evictionv1.RescheduleRequestList{}
-	if err := a.Live.List(ctx, requests, client.InNamespace(s.policy.namespace)); err != nil {
+	if err := a.Live.List(ctx, requests, client.InNamespace(s.pod.Namespace)); err != nil {
 		return fmt.Errorf("listing RescheduleRequests: %w", err)
-	}
-	for i := range requests.Items {
-		r := &requests.Items[i]
-		if r.Namespace == s.pod.Namespace || r.Spec.Policy != s.policy.PolicyReference {
-			continue
-		}
-		pod := &corev1.Pod{}
-		switch err := a.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Pod.Name}, pod); {
-		case kinds.NoObject(err):
-		case err != nil:
-			return fmt.Errorf("reading pod of RescheduleRequest %s/%s: %w", r.Namespace, r.Name, err)
-		case !podFacts(pod, nil).Finished:
-			pods.Items = append(pods.Items, metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta})
-		}
 	}
 	s.others = others(pods.Items, requests.Items, s.policy, s.request, a.Clock.Now())
 	return nil
@@ -373,6 +359,9 @@ func (a *Asker) act(ctx context.Context, s *scope, d verdict.Decision) (again bo
 		warnings = a.trackRequest(ctx, s.request, true)
 		again, err = a.ask(ctx, s)
 		return again, warnings, err
+	case verdict.Confirm:
+		again, err = a.confirm(ctx, s, markedAt(s.pod))
+		return again, nil, err
 	case verdict.Delete:
 		again, err = again409(false, a.Write.Delete(ctx, s.pod))
 		return again, nil, err
@@ -387,7 +376,7 @@ func (a *Asker) act(ctx context.Context, s *scope, d verdict.Decision) (again bo
 
 // ask asks the operator, and writes down when it was asked first: what the pod says others may take away.
 func (a *Asker) ask(ctx context.Context, s *scope) (again bool, err error) {
-	pod, request := s.pod.DeepCopy(), s.request.DeepCopy()
+	pod := s.pod.DeepCopy()
 	pod.ResourceVersion = "" // So it is sent, too: of those who mark it at the same time one does, and all see when.
 	since := a.Clock.Now()
 	if at := requestFacts(s.request, s.node).Asked(*podFacts(s.pod, nil), since); !at.IsZero() {
@@ -395,11 +384,20 @@ func (a *Asker) ask(ctx context.Context, s *scope) (again bool, err error) {
 	}
 	mark(s.pod, s.request.Spec.Request, since)
 	again, err = again409(false, a.Write.Patch(ctx, s.pod, pod))
-	if again || err != nil || !request.Spec.AskedTime.IsZero() {
+	if again || err != nil || !s.request.Spec.AskedTime.IsZero() {
 		return again, err
 	}
+	return a.confirm(ctx, s, since)
+}
+
+// confirm writes down when the operator was asked. It is written once: who comes second need not.
+func (a *Asker) confirm(ctx context.Context, s *scope, since time.Time) (again bool, err error) {
+	before := s.request.DeepCopy()
 	s.request.Spec.AskedTime = metav1.NewTime(since)
-	return again409(false, a.Write.Patch(ctx, s.request, request))
+	if err = a.Write.Patch(ctx, s.request, before); apierrors.IsInvalid(err) {
+		return false, nil
+	}
+	return again409(false, err)
 }
 
 // trackRequest puts the mark of a request on its object, if it has one, or takes it away. What fails is for people.

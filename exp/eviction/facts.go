@@ -138,9 +138,7 @@ func requestFacts(r *evictionv1.RescheduleRequest, node verdict.Node) *verdict.R
 // asked for: those that are marked, and those whose request is Fresh and was written before ours, or
 // has been withdrawn: whoever read it before that may be about to mark the pod.
 // The API server numbers writes in their order: of two requests that do not see each other's mark
-// yet, one sees that it is second. A mark without a request for this policy counts in its own namespace
-// only: whoever may make pods there can write it, and the policy may not select them at all. One that
-// was not moved in time keeps nobody waiting.
+// yet, one sees that it is second. One that was not moved in time keeps nobody waiting.
 func others(pods []metav1.PartialObjectMetadata, requests []evictionv1.RescheduleRequest, policy *Policy, ours *evictionv1.RescheduleRequest, now time.Time) (n int) {
 	of := make(map[types.UID]*evictionv1.RescheduleRequest, len(requests))
 	for i := range requests {
@@ -163,7 +161,7 @@ func keeps(other *metav1.PartialObjectMetadata, theirs *evictionv1.RescheduleReq
 	}
 	pod := verdict.Pod{Marked: marked(other, policy.Request), MarkedAt: markedAt(other)}
 	if pod.Marked || same && !request.Asked(pod, now).IsZero() { // An operator may take its mark off once it begins.
-		return (same || other.Namespace == ours.Namespace) && !request.Overdue(pod, policy.deadline(), now)
+		return !request.Overdue(pod, policy.deadline(), now)
 	}
 	return same && request.Fresh(now) && (request.Withdrawn || before(theirs, ours))
 }

@@ -147,8 +147,8 @@ func TestAPlaceOfTomorrow(t *testing.T) {
 	w.evict("db-1", verdict.Wait, verdict.Requested)
 }
 
-// TestTheMarksOfOtherNamespaces hold nobody back, where nobody wrote down that an operator was asked.
-func TestTheMarksOfOtherNamespaces(t *testing.T) {
+// TestOtherNamespaces hold nobody back, be it by a mark or because an operator moves a pod there.
+func TestOtherNamespaces(t *testing.T) {
 	w, tenant := newWorld(t, 1, nil), newWorld(t, 1, nil)
 	w.Must(errors.Join(w.Client.Delete(t.Context(), w.policy), w.Client.Delete(t.Context(), tenant.policy)))
 	all := &evictionv1.ClusterReschedulePolicy{ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}}
@@ -163,7 +163,7 @@ func TestTheMarksOfOtherNamespaces(t *testing.T) {
 		forged := tenant.pod(name, -1)
 		w.Edit(forged, func() { forged.Annotations = map[string]string{moveKey: "please", evictionv1.RequestedAnnotation: at} })
 	}
-	w.pod("db-0", 0)
+	first := w.pod("db-0", 0)
 	w.drain(0, true)
 	w.evict("db-0", verdict.Wait, verdict.Requested)
 	tenant.pod("db-2", 0)
@@ -173,6 +173,9 @@ func TestTheMarksOfOtherNamespaces(t *testing.T) {
 	tenant.evict("db-2", verdict.Wait, verdict.WaitingForTurn) // Of its own namespace they count.
 	tenant.pass(time.Second)
 	tenant.evict("db-2", verdict.Wait, verdict.Requested) // For as long as an operator has.
+	w.leave(first)
+	w.pod("db-1", 0)
+	w.evict("db-1", verdict.Wait, verdict.Requested)
 }
 
 // TestAPodThatKeepsNobodyWaiting has ended, or has been asked for by a person for as long as an operator has.

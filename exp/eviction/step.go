@@ -83,7 +83,8 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	return s.Desk.Follow(ctx, d, leaving.Live{
 		Look: func(ctx context.Context) leaving.Answer { return s.look(ctx, d) }, Has: has, Call: callTimeout,
 		Reason: v1alpha1.WaitingForOperatorsReason, Unseen: "pods have not been looked at yet",
-		Late: "operators did not move all pods within " + limit,
+		Late:  "operators did not move all pods within " + limit,
+		Again: nextLook,
 	}, now), nil
 }
 
@@ -107,10 +108,18 @@ func (s *Step) look(ctx context.Context, d leaving.Departing) leaving.Answer {
 	if err != nil || n == nil {
 		return leaving.Answer{Err: err}
 	}
-	if len(n.pods) == 0 {
-		return leaving.Answer{Says: strings.Join(n.notes, "; ")}
+	remote, err := s.Actuate.Remote(ctx, s.ClusterCache, d.Cluster())
+	if err != nil {
+		return leaving.Answer{Err: err}
 	}
-	return s.ask(ctx, d, reader, n)
+	action := remote.For(actuate.OnNode(d.Machine, "MovePods", s.Clock.Now()))
+	if err := cordon(ctx, action, n.Node); err != nil {
+		return leaving.Answer{Err: fmt.Errorf("cordoning Node: %w", err)}
+	}
+	if err := n.observePods(ctx, reader); err != nil {
+		return leaving.Answer{Err: err}
+	}
+	return s.ask(ctx, reader, action, n)
 }
 
 // observe reads a Node, nil where there is none, or no policy: then nothing else is read.
@@ -123,25 +132,30 @@ func observe(ctx context.Context, reader client.Reader, node string) (*host, err
 	if n.Node, err = workload.Node(ctx, reader, node); err != nil || n.Node == nil {
 		return nil, err
 	}
+	return n, nil
+}
+
+// observePods reads the pods on the Node that operators move.
+func (n *host) observePods(ctx context.Context, reader client.Reader) error {
 	list := &corev1.PodList{}
-	if err := reader.List(ctx, list, client.MatchingFields{"spec.nodeName": node}); err != nil {
-		return nil, fmt.Errorf("listing pods: %w", err)
+	if err := reader.List(ctx, list, client.MatchingFields{"spec.nodeName": n.Name}); err != nil {
+		return fmt.Errorf("listing pods: %w", err)
 	}
 	for i := range list.Items {
 		p := &list.Items[i]
 		if f := podFacts(p, nil); !movable(p) || f.Pending || f.Finished || f.Leaving {
 			continue
 		}
-		found, invalid, err := PoliciesFor(ctx, policies, p.Namespace)
+		found, invalid, err := PoliciesFor(ctx, n.policies, p.Namespace)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, err := range invalid {
 			n.notes = append(n.notes, err.Error())
 		}
-		switch policy, err := found.Of(p, labelsOf(ctx, policies, p.Namespace)); {
+		switch policy, err := found.Of(p, labelsOf(ctx, n.policies, p.Namespace)); {
 		case err != nil:
-			return nil, err
+			return err
 		case policy != nil:
 			n.pods = append(n.pods, *p)
 		}
@@ -151,20 +165,11 @@ func observe(ctx context.Context, reader client.Reader, node string) (*host, err
 	slices.SortFunc(n.pods, func(a, b corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return n, nil
+	return nil
 }
 
-// ask has the operators of pods asked side by side. Their Node is cordoned first: an operator
-// would start them there again.
-func (s *Step) ask(ctx context.Context, d leaving.Departing, reader client.Reader, n *host) leaving.Answer {
-	remote, err := s.Actuate.Remote(ctx, s.ClusterCache, d.Cluster())
-	if err != nil {
-		return leaving.Answer{Err: err}
-	}
-	action := remote.For(actuate.OnNode(d.Machine, "MovePods", s.Clock.Now()))
-	if err := cordon(ctx, action, n.Node); err != nil {
-		return leaving.Answer{Err: fmt.Errorf("cordoning Node: %w", err)}
-	}
+// ask has the operators of pods asked side by side.
+func (s *Step) ask(ctx context.Context, reader client.Reader, action actuate.Action, n *host) leaving.Answer {
 	asker := &Asker{Live: reader, Policies: n.policies, Glance: reader, Write: action, Clock: s.Clock, Taints: DrainTaints, Keep: Keep}
 	verdicts := make([]moving, len(n.pods))
 	var working sync.WaitGroup
@@ -177,7 +182,8 @@ func (s *Step) ask(ctx context.Context, d leaving.Departing, reader client.Reade
 	return n.answer(verdicts)
 }
 
-// cordon has no pod come to a Node. It stays so: the Machine goes.
+// cordon has no pod come to a Node: who comes after the pods were read would be asked for by nobody, and an
+// operator would start its pod there again. It stays so: the Machine goes.
 func cordon(ctx context.Context, action actuate.Action, n *corev1.Node) error {
 	if n.Spec.Unschedulable {
 		return nil

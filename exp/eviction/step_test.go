@@ -291,8 +291,32 @@ func TestOneMoveAfterTheOther(t *testing.T) {
 	d.wants(d.turn(), false, false, "")
 }
 
-// TestWhatNobodyMovesCostsNothing and the Node stays as it is.
-func TestWhatNobodyMovesCostsNothing(t *testing.T) {
+// TestWhoComesLater while others hold the Machine is found, and waited for.
+func TestWhoComesLater(t *testing.T) {
+	d := newDeparture(t, 1, nil)
+	d.wants(d.turn(), false, false, "")
+	if !d.cordoned() {
+		t.Error("others may come")
+	}
+	late := d.pod("db-0", 0)
+	d.pass(4 * time.Second)
+	if v := d.look(); v.Holds || !v.Again.Equal(d.clock.Now().Add(time.Second)) {
+		t.Errorf("got %+v", v)
+	}
+	d.pass(time.Second)
+	d.wants(d.look(), false, false, "")
+	select {
+	case <-d.woken:
+	case <-time.After(time.Minute):
+		t.Fatal("nobody looks once more")
+	}
+	d.wants(d.look(), true, false, asked)
+	d.leave(late)
+	d.wants(d.turn(), false, false, "")
+}
+
+// TestWhatNobodyMovesIsNotWaitedFor and the Node is cordoned, so that nobody comes later.
+func TestWhatNobodyMovesIsNotWaitedFor(t *testing.T) {
 	d := newDeparture(t, 2, nil)
 	d.pod("elsewhere", 1)
 	plain := d.pod("plain", 0)
@@ -322,10 +346,7 @@ func TestWhatNobodyMovesCostsNothing(t *testing.T) {
 			t.Errorf("%+v is waited for", d.d)
 		}
 	}
-	d.wantWrites()
-	if d.cordoned() {
-		t.Error("the Node is cordoned for nothing")
-	}
+	d.wantWrites("patch Node")
 }
 
 // TestWhoMayConcern has Machines without a Node wait for nobody.
@@ -368,10 +389,10 @@ func (d *departure) requestOf(pod string) types.UID {
 	return ""
 }
 
-// TestWhatCannotBeReadIsTriedAgain and nothing is written meanwhile.
+// TestWhatCannotBeReadIsTriedAgain and nobody is asked meanwhile.
 func TestWhatCannotBeReadIsTriedAgain(t *testing.T) {
 	is := func(kind string, obj any) bool { return strings.HasSuffix(fmt.Sprintf("%T", obj), "."+kind) }
-	for _, kind := range []string{"ReschedulePolicyList", "ClusterReschedulePolicyList", "Node", "PodList"} {
+	for kind, written := range map[string][]string{"ReschedulePolicyList": nil, "ClusterReschedulePolicyList": nil, "Node": nil, "PodList": {"patch Node"}} {
 		t.Run(kind, func(t *testing.T) {
 			d := newDeparture(t, 1, nil)
 			d.pod("db-0", 0)
@@ -391,7 +412,7 @@ func TestWhatCannotBeReadIsTriedAgain(t *testing.T) {
 			if v := d.turn(); !v.Holds || v.Missed || !strings.HasSuffix(v.Note, ": connection refused") {
 				t.Errorf("got %+v", v)
 			}
-			d.wantWrites()
+			d.wantWrites(written...)
 			down = false
 			d.wants(d.turn(), true, false, asked)
 		})

@@ -25,6 +25,9 @@ type Live struct {
 	Look func(context.Context) Answer
 	// Has is how long the Machine waits at most, and Call how long one look may take.
 	Has, Call time.Duration
+	// Again is how soon a Machine that the step let go is looked at once more while others hold it;
+	// zero is never.
+	Again time.Duration
 	// Reason is that of the condition ReadyToLeave once it is known for whom the Machine waits.
 	Reason string
 	// Unseen says that nobody has looked yet, and Late that Has is over.
@@ -65,17 +68,25 @@ func laneOf(cluster client.ObjectKey) types.UID { return types.UID(cluster.Strin
 // nobody knows whether anybody is waited for, and nobody is told that somebody is.
 func (l Live) judge(p Progress, began, now time.Time) (v Verdict, due bool) {
 	a, wait, says := p.Answer, nextTry, l.Unseen
+	until := p.Until(l.Has, l.Call, began, now)
 	switch {
 	case p.Answered.IsZero():
 		wait = 0
 	case a.Err != nil:
 		says = a.Err.Error()
 	case a.Wait == 0:
-		return Verdict{Missed: a.Missed, Note: a.Says}, false
+		v = Verdict{Missed: a.Missed, Note: a.Says}
+		if l.Again == 0 || p.Open || !now.Before(until) {
+			return v, false
+		}
+		if next := p.Answered.Add(l.Again); next.After(now) {
+			v.Again = next
+			return v, false
+		}
+		return v, true
 	default:
 		wait, says = a.Wait, a.Says
 	}
-	until := p.Until(l.Has, l.Call, began, now)
 	if !now.Before(until) {
 		return Verdict{Missed: true, Note: l.Late + ": " + says}, false
 	}

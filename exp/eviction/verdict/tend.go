@@ -31,6 +31,10 @@ type Kept struct {
 	Keep time.Duration
 }
 
+// Late reports whether a request that was withdrawn stays for longer than anybody needs it: until it is gone,
+// nobody can evict its pod.
+func (k Kept) Late() bool { return k.Withdrawn && !k.Now.Before(k.WithdrawnAt.Add(k.Keep)) }
+
 // A Fate is what becomes of a request.
 type Fate int
 
@@ -50,6 +54,8 @@ func Tend(k Kept) (f Fate, again time.Time) {
 	switch {
 	case k.Pod == nil || !k.Same || k.Pod.Finished:
 		return k.gone()
+	case k.Withdrawn && k.WithdrawnAt.After(k.Now.Add(Settle)): // By a clock that was ahead.
+		return Withdraw, time.Time{}
 	case k.Withdrawn:
 		if until := k.WithdrawnAt.Add(Settle); k.Now.Before(until) {
 			return Stays, until

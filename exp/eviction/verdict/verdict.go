@@ -64,7 +64,7 @@ type Policy struct {
 	HealthyNode, Fallback string
 	// Deadline is how long the operator has.
 	Deadline time.Duration
-	// Most is how many of its pods are asked for at a time; zero is no limit.
+	// Most is how many of its pods of a namespace are asked for at a time; zero is no limit.
 	Most int
 }
 
@@ -96,8 +96,8 @@ type Facts struct {
 	Moved []Request
 	// Refused says that the operator cannot be asked: the pod may not be changed.
 	Refused bool
-	// Others is how many other pods of the policy the operator is moving, or is about to be asked
-	// for: of two that are in the line, the later counts the earlier while that is Fresh.
+	// Others is how many other pods of the policy in the namespace the operator is moving, or is about to
+	// be asked for: of two that are in the line, the later counts the earlier while that is Fresh.
 	Others int
 	// Keep is for how long a pod that was moved is not taken for one that is to be.
 	Keep time.Duration
@@ -127,6 +127,8 @@ const (
 	Queue
 	// Mark asks the operator.
 	Mark
+	// Confirm writes down when the operator was asked: whoever asked it did not come to that.
+	Confirm
 	// Delete deletes the pod.
 	Delete
 	// Forget takes the mark away by which others know that the pod is waited for.
@@ -238,7 +240,10 @@ func (f Facts) ask(relocation bool) Decision {
 	case r.Overdue(*f.Pod, f.Policy.Deadline, f.Now), f.Refused && !f.Now.Before(r.Since.Add(f.Policy.Deadline)):
 		return f.fallback()
 	case f.Pod.Marked:
-		return f.wait(Waiting, "")
+		ask = f.wait(Waiting, "")
+		if r.FirstAsked.IsZero() && r.marked(*f.Pod, f.Now) {
+			ask.Step = Confirm
+		}
 	case f.Policy.Most > 0 && f.Others >= f.Policy.Most:
 		return f.wait(WaitingForTurn, "its operator is moving as many other pods as the policy allows")
 	case !f.Now.Before(r.queued(f.Now).Add(Fresh / 2)): // It must still be Fresh when the mark is written.
@@ -262,19 +267,26 @@ func (r Request) queued(now time.Time) time.Time {
 
 // Asked is since when the operator of a pod has been asked, zero if it has not been: from when we
 // marked the pod first, or from when we saw that somebody else had. It stays so if the mark is taken
-// away. What the pod says may be of an earlier request, or of somebody who wants the deadline to be
-// later: a time before the request does not count. One that has not come is of a clock that is ahead.
+// away.
 func (r Request) Asked(p Pod, now time.Time) time.Time {
-	switch at := p.MarkedAt; {
+	switch {
 	case !r.FirstAsked.IsZero() && !r.FirstAsked.After(now):
 		return r.FirstAsked
-	case !at.IsZero() && !at.Before(r.Since) && !at.After(now):
-		return at
+	case r.marked(p, now):
+		return p.MarkedAt
 	case p.Marked:
 		return r.queued(now)
 	default:
 		return time.Time{}
 	}
+}
+
+// marked reports whether we may have marked a pod when it says so. It may say so of an earlier request, or
+// somebody who wants the deadline to be later does: a time before the request does not count, nor one after
+// it was Fresh. One that has not come is of a clock that is ahead.
+func (r Request) marked(p Pod, now time.Time) bool {
+	at := p.MarkedAt
+	return !at.IsZero() && !at.Before(r.Since) && !at.After(r.queued(now).Add(Fresh)) && !at.After(now)
 }
 
 // Overdue reports whether the operator of a pod has had its time.

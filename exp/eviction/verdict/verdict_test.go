@@ -77,6 +77,19 @@ func TestDecide(t *testing.T) {
 		}, verdict.Wait, verdict.Delete, verdict.Overdue},
 		"AskedLate": {"The time that it waited for its turn does not count.", func(f *verdict.Facts) {
 			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(2*time.Hour), true, noon.Add(-time.Minute)
+			f.Request.Queued, f.Request.FirstAsked = noon.Add(-time.Minute), noon.Add(-time.Minute)
+		}, verdict.Wait, verdict.None, verdict.Waiting},
+		"NotWrittenDown": {"Whoever asked its operator ended before it wrote that down.", func(f *verdict.Facts) {
+			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(time.Minute), true, noon.Add(-time.Minute)
+		}, verdict.Wait, verdict.Confirm, verdict.Waiting},
+		"NotWrittenDownOverdue": {"The deadline is over all the same.", func(f *verdict.Facts) {
+			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(time.Hour), true, noon.Add(-time.Hour)
+		}, verdict.Allow, verdict.None, verdict.Overdue},
+		"RewrittenNotWrittenDown": {"A person asked the operator, and has the pod say that it was just now.", func(f *verdict.Facts) {
+			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(time.Hour), true, noon.Add(-time.Second)
+		}, verdict.Allow, verdict.None, verdict.Overdue},
+		"RewrittenSoon": {"What we did not write is not written down as ours.", func(f *verdict.Facts) {
+			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(time.Minute), true, noon.Add(-time.Second)
 		}, verdict.Wait, verdict.None, verdict.Waiting},
 		"MarkedInTheFuture": {"Nobody extends the deadline by a time that has not come.", func(f *verdict.Facts) {
 			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(2*time.Hour), true, noon.Add(time.Hour)
@@ -90,6 +103,7 @@ func TestDecide(t *testing.T) {
 		}, verdict.Wait, verdict.None, verdict.Waiting},
 		"MarkTakenAway": {"Its operator does so once it has read it, and is asked no longer than its deadline.", func(f *verdict.Facts) {
 			f.Request, f.Pod.MarkedAt = asked(2*time.Hour), noon.Add(-time.Hour)
+			f.Request.Queued = noon.Add(-time.Hour)
 		}, verdict.Allow, verdict.None, verdict.Overdue},
 		"Turn":      {"Others are first.", func(f *verdict.Facts) { f.Request, f.Policy.Most, f.Others = asked(0), 1, 1 }, verdict.Wait, verdict.None, verdict.WaitingForTurn},
 		"MyTurn":    {"One place is free.", func(f *verdict.Facts) { f.Request, f.Policy.Most, f.Others = asked(0), 2, 1 }, verdict.Wait, verdict.Mark, verdict.Requested},
@@ -230,9 +244,11 @@ func TestTend(t *testing.T) {
 		"RelocationAskedLate": {"The time that it waited for its turn does not count.", func(k *verdict.Kept) {
 			relocated(k, 9*time.Hour)
 			k.Pod.Marked, k.Pod.MarkedAt = true, noon.Add(-time.Minute)
+			k.Queued = noon.Add(-time.Minute)
 		}, verdict.Stays, time.Minute},
 		"RelocationDrained": {"Its Node is drained now.", func(k *verdict.Kept) { relocated(k, 9*time.Hour); k.Node = verdict.Draining }, verdict.Stays, time.Minute},
 		"Withdrawn":         {"Who read it before may still write.", func(k *verdict.Kept) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-time.Second) }, verdict.Stays, 29 * time.Second},
+		"WithdrawnAhead":    {"The clock of who withdrew it was ahead.", func(k *verdict.Kept) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(time.Hour) }, verdict.Withdraw, 0},
 		"TakeBack":          {"Nobody writes any more.", func(k *verdict.Kept) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-verdict.Settle) }, verdict.TakeBack, 0},
 		"Moved":             {"A drainer may ask for it by its name.", func(k *verdict.Kept) { k.Pod, k.GoneSince = nil, noon.Add(-time.Minute) }, verdict.Stays, 9 * time.Minute},
 		"MovedLongAgo":      {"No drainer asks any more.", func(k *verdict.Kept) { k.Pod, k.GoneSince = nil, noon.Add(-10*time.Minute) }, verdict.Drop, 0},

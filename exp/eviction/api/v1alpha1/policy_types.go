@@ -135,8 +135,8 @@ type ReschedulePolicySpec struct {
 	// +kubebuilder:default=Allow
 	Fallback Fallback `json:"fallback,omitempty"`
 
-	// maxConcurrent is how many pods of the policy the operator is asked to move at the same
-	// time. Zero is no limit.
+	// maxConcurrent is how many pods of the policy in one namespace the operator is asked to move
+	// at the same time. Zero is no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
