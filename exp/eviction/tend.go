@@ -71,14 +71,14 @@ func (t *Tender) Tend(ctx context.Context, key client.ObjectKey) (Tended, error)
 		before := pod.DeepCopy()
 		unmark(pod, r)
 		switch err := t.Write.Patch(ctx, pod, before); {
-		case Refused(err) && k.Late():
+		case Refused(err) && !k.Now.Before(k.WithdrawnAt.Add(k.Keep)): // Else nobody could evict it ever again.
 			ctrl.LoggerFrom(ctx).Error(err, "Leaving what asks the operator on the pod", "Pod", client.ObjectKeyFromObject(pod))
 		case kinds.IgnoreNoObject(err) != nil:
 			return done, err
 		}
-		return done, t.drop(ctx, r, k)
+		return done, t.drop(ctx, r)
 	case verdict.Drop:
-		return done, t.drop(ctx, r, k)
+		return done, t.drop(ctx, r)
 	case verdict.Stays:
 	}
 	return done, nil
@@ -144,12 +144,12 @@ func (t *Tender) goneSince(request client.ObjectKey, now time.Time) time.Time {
 	return t.gone[request]
 }
 
-// drop deletes a request, and the mark by which others know of it. A mark that is refused to us stays, or that
-// cannot be taken away for long: no pod is held back for it.
-func (t *Tender) drop(ctx context.Context, r *evictionv1.RescheduleRequest, k verdict.Kept) error {
+// drop deletes a request, and the mark by which others know of it. A mark that is refused to us stays: no
+// pod is held back for it.
+func (t *Tender) drop(ctx context.Context, r *evictionv1.RescheduleRequest) error {
 	if r.Spec.Tracking != nil {
 		switch err := t.track(ctx, r, false); {
-		case actuate.Gone(err), Refused(err), err != nil && k.Late():
+		case actuate.Gone(err), Refused(err):
 			ctrl.LoggerFrom(ctx).Error(err, "Leaving mark behind", "Pod", client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Pod.Name})
 		case err != nil:
 			return err

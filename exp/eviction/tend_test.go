@@ -88,29 +88,6 @@ func TestAMarkThatCannotBeTakenAway(t *testing.T) {
 	}
 }
 
-// TestAMarkThatCannotBeReachedForLong because a webhook of its kind is down, holds back no drain for ever.
-func TestAMarkThatCannotBeReachedForLong(t *testing.T) {
-	down := errors.New("failed calling webhook")
-	w, p := newRequest(t, func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
-	w.restart(interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
-		if key.Name == w.ns {
-			return down
-		}
-		return nil
-	}})
-	w.drain(0, false)
-	w.tend()
-	key := client.ObjectKey{Namespace: w.ns, Name: string(p.UID)}
-	w.pass(eviction.Keep - time.Second)
-	if _, err := w.tender.Tend(t.Context(), key); !errors.Is(err, down) {
-		t.Fatalf("the webhook may be back soon: %v", err)
-	}
-	w.pass(time.Second)
-	if _, err := w.tender.Tend(t.Context(), key); err != nil || len(w.requests()) > 0 || w.asked(p) {
-		t.Fatalf("left %v, annotations %v: %v", w.requests(), p.Annotations, err)
-	}
-}
-
 // TestALeaderWhoseClockWasAhead by a day withdrew a request.
 func TestALeaderWhoseClockWasAhead(t *testing.T) {
 	w, p := newRequest(t, nil)

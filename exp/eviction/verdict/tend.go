@@ -31,10 +31,6 @@ type Kept struct {
 	Keep time.Duration
 }
 
-// Late reports whether a request that was withdrawn stays for longer than anybody needs it: until it is gone,
-// nobody can evict its pod.
-func (k Kept) Late() bool { return k.Withdrawn && !k.Now.Before(k.WithdrawnAt.Add(k.Keep)) }
-
 // A Fate is what becomes of a request.
 type Fate int
 
