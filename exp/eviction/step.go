@@ -40,6 +40,9 @@ const (
 	// nextLook is when pods that are waited for are looked at again: nobody watches the pods of
 	// all clusters for that.
 	nextLook = 5 * time.Second
+	// laterLook is when a Node is looked at once more whose Machine waits for others: of a Node that is
+	// cordoned only pods that were starting can be new.
+	laterLook = 15 * time.Second
 )
 
 // A Step has operators move their pods away from Nodes, before Machines are drained. An operator
@@ -84,7 +87,7 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 		Look: func(ctx context.Context) leaving.Answer { return s.look(ctx, d) }, Has: has, Call: callTimeout,
 		Reason: v1alpha1.WaitingForOperatorsReason, Unseen: "pods have not been looked at yet",
 		Late:  "operators did not move all pods within " + limit,
-		Again: nextLook,
+		Again: laterLook,
 	}, now), nil
 }
 

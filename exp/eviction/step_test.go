@@ -299,7 +299,7 @@ func TestWhoComesLater(t *testing.T) {
 		t.Error("others may come")
 	}
 	late := d.pod("db-0", 0)
-	d.pass(4 * time.Second)
+	d.pass(14 * time.Second)
 	if v := d.look(); v.Holds || !v.Again.Equal(d.clock.Now().Add(time.Second)) {
 		t.Errorf("got %+v", v)
 	}
