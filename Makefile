@@ -51,27 +51,47 @@ build: ## Build the binaries into bin/.
 lint: $(GOLANGCI_LINT) ## Run golangci-lint on all modules.
 	@for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run ./...) || exit; done
 
+# make test runs a part of the long suites, by -short; make test-all runs all of them.
+SHORT ?= -short
+
 .PHONY: test
-test: test-unit test-monitoring test-system ## Run every test.
+test: test-unit test-monitoring test-system ## Run the tests that every commit must pass: at least one for each feature.
+
+.PHONY: test-all
+test-all: ## Run every test to its full length: by hand, and at night.
+	$(MAKE) test SHORT= CONCURRENT=./... LONG=cuts
+	cd test/kind && $(GO_TEST) -count=1 ./...
+	cd hack/kind && $(GO_TEST) -count=1 ./...
+	$(MAKE) test-judge test-disaster
+	[ "$$(id -u)" != 0 ] || $(MAKE) test-e2e-kind-offline
+
+# The packages that start goroutines. The race detector triples the time of a test, and finds
+# nothing in a package that has only one.
+CONCURRENT ?= $(addprefix ./,reclaimagent/... exp/detach exp/eviction/guard \
+	$(addprefix internal/,actuate apiclock audit hookclient leaving roster wake workers workload))
 
 .PHONY: test-unit
 test-unit: plane-kube $(GOTESTSUM) ## Run the tests that need no more than an API server.
-	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$(PLANE_BIN)} $(GO_TEST) -race -shuffle=on -timeout 20m ./...
+	export KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$(PLANE_BIN)}; \
+	concurrent=$$(go list $(CONCURRENT)) && \
+	$(GO_TEST) $(SHORT) -race -shuffle=on -timeout 20m $$concurrent && \
+	others=$$(go list ./... | grep -vxF "$$concurrent" || true) && \
+	{ [ -z "$$others" ] || $(GO_TEST) $(SHORT) -shuffle=on -timeout 20m $$others; }
 
 .PHONY: test-monitoring
 test-monitoring: $(GOTESTSUM) ## Evaluate the alerts and the dashboard in Prometheus' own engine.
 	cd test/monitoring && $(GO_TEST) -count=1 ./...
 
+# The packages of test/ that only make test-all runs. test-judge runs cuts, which builds managers.
+LONG ?= cuts|disaster|lane|plane
+
 .PHONY: test-system
 test-system: build plane-binaries plane-node-deps plane-haproxy $(KUSTOMIZE) $(GOTESTSUM) ## Run the tests that run on the local plane.
 	# Programs and manifests are no inputs that Go's test cache knows. Tests wait most of
 	# the time, so two packages go together, but for e2e, which has enough at once, and
-	# lane, which compares times. That the judge finds a rail that was cut is tested by
-	# test-judge: it builds a manager for each.
-	cd test && $(GO_TEST) -count=1 -timeout 30m -p 2 $$(go list ./... | grep -vE '/(cuts|e2e|lane)$$')
-	cd test && $(GO_TEST) -count=1 -timeout 45m -p 1 ./lane ./e2e
-	cd test/kind && $(GO_TEST) -count=1 ./...
-	cd hack/kind && $(GO_TEST) -count=1 ./...
+	# lane, which compares times.
+	cd test && $(GO_TEST) $(SHORT) -count=1 -timeout 45m -p 2 $$(go list ./... | grep -vE '/($(LONG)|e2e|lane)$$')
+	cd test && $(GO_TEST) $(SHORT) -count=1 -timeout 45m -p 1 $$(go list ./lane ./e2e | grep -vE '/($(LONG))$$')
 
 .PHONY: test-judge
 test-judge: plane-binaries ## Test the judge, and the safety rails: cut, and in every storm; and evictions in every order.

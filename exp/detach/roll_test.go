@@ -5,6 +5,7 @@ package detach_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -417,8 +418,12 @@ func TestACacheThatIsLateBeginsNothing(t *testing.T) {
 // TestARollLosesAnyWrite has each write be lost, or its answer, and another manager go on.
 func TestARollLosesAnyWrite(t *testing.T) {
 	t.Parallel()
+	every := 1 // write, or with -short every fifth
+	if testing.Short() {
+		every = 5
+	}
 	for _, late := range []bool{false, true} {
-		for n, lost := 0, true; lost; n++ {
+		for n, lost := rand.N(every), true; lost; n += every {
 			inRoll(t, func(w *world) {
 				w.fails, w.late = n, late
 				w.rollOn(func() {

@@ -211,3 +211,19 @@ func Definition(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDef
 	crd.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}
 	return crd
 }
+
+// Sample returns the cases that a test runs: with -short every eighth, chosen at random, and at
+// least one; otherwise all. The name of a failing subtest repeats its case.
+func Sample[C any](cases map[string]C) map[string]C {
+	if !testing.Short() {
+		return cases
+	}
+	sample := map[string]C{}
+	for name, c := range cases { // The order of a map is random.
+		sample[name] = c
+		if len(sample) > len(cases)/8 {
+			break
+		}
+	}
+	return sample
+}

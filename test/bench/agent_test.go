@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
 func TestTinyPrograms(t *testing.T) {
@@ -56,9 +58,7 @@ func TestJoinFindsTheRightOneOfAPID(t *testing.T) {
 
 // TestAgentSample measures a little against the goals that take seconds.
 func TestAgentSample(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs storms")
-	}
+	system.Long(t)
 	o, err := parse([]string{"--sample", "--only=agent", "--goals=G1,G8,G10,G13"})
 	if err != nil {
 		t.Fatal(err)

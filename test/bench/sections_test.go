@@ -23,6 +23,7 @@ var smallest = options{
 
 // TestEverySectionRuns keeps all of them able to start, each in its smallest form.
 func TestEverySectionRuns(t *testing.T) {
+	system.Long(t)
 	ctrl.SetLogger(klog.Background())
 	for _, s := range sections() {
 		t.Run(s.name, func(t *testing.T) {

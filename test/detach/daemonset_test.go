@@ -18,10 +18,12 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/simulation"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
 // TestAPodOfAnIngressIsReplaced has somebody delete it, as a rolling update does.
 func TestAPodOfAnIngressIsReplaced(t *testing.T) {
+	system.Long(t)
 	t.Parallel()
 	s := newSite(t, "ingress")
 	set, _ := s.ingress(appsv1.RollingUpdateDaemonSetStrategyType, false)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
 // TestNoClientIsHarmed has one of two machines leave on schedule with traffic on it. Without the
@@ -108,6 +109,7 @@ func TestOthersDrainANode(t *testing.T) {
 
 // TestTheLastMemberStays until the deadline, and people see why.
 func TestTheLastMemberStays(t *testing.T) {
+	system.Long(t)
 	t.Parallel()
 	s := newSite(t, "last")
 	s.balance(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 15 })

@@ -152,6 +152,7 @@ func TestTargetsDrainBeforePodsAreEvicted(t *testing.T) {
 // parallel. The leader dies when it has just told the load balancer. The webhooks are the manager's:
 // nobody edits a ScheduledMachine.
 func TestTheOtherReplicaGoesOn(t *testing.T) {
+	system.Long(t)
 	const delay = 30 * time.Second
 	r := newRegion(t, "replicas", delay)
 	pod := r.RunPod(r.machines[0], "work", r.Image)

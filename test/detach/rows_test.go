@@ -25,11 +25,13 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
 // TestALoadBalancerThatDoesNotAnswer has a machine wait for its deadline, and another one for
 // nothing.
 func TestALoadBalancerThatDoesNotAnswer(t *testing.T) {
+	system.Long(t)
 	t.Parallel()
 	f := newFarm(t, "silent", 2)
 	lb := f.mute(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 20 })
@@ -55,6 +57,7 @@ func TestALoadBalancerThatDoesNotAnswer(t *testing.T) {
 // TestAClusterThatGoesWaitsForNoLoadBalancer deletes one with a machine that waits for a load
 // balancer, and another one.
 func TestAClusterThatGoesWaitsForNoLoadBalancer(t *testing.T) {
+	system.Long(t)
 	t.Parallel()
 	f := newFarm(t, "going", 2)
 	lb := f.mute(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 3600 })
@@ -73,6 +76,7 @@ func TestAClusterThatGoesWaitsForNoLoadBalancer(t *testing.T) {
 
 // TestTwoLeaveAtOnce has the load balancer keep one of its two members, whatever happens.
 func TestTwoLeaveAtOnce(t *testing.T) {
+	system.Long(t)
 	t.Parallel()
 	s := newSite(t, "both")
 	s.balance(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 3600 })
@@ -132,6 +136,7 @@ func (f *farm) waitAnyGone(machines []*clusterv1.Machine) (gone int) {
 // TestAnOutageLetsNobodyGo has the API server of the workload cluster end while a client keeps
 // its connection to a server that drains.
 func TestAnOutageLetsNobodyGo(t *testing.T) {
+	system.Long(t)
 	t.Parallel()
 	s := newSite(t, "outage")
 	s.balance(nil)

@@ -12,10 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
 // TestAMachineThatWaitsIsLetGoByAPerson does what docs/load-balancers.md says, while the machine waits.
 func TestAMachineThatWaitsIsLetGoByAPerson(t *testing.T) {
+	system.Long(t)
 	t.Parallel()
 	for name, change := range map[string]func(*expv1.LoadBalancer){
 		"Ignore": func(lb *expv1.LoadBalancer) { lb.Spec.FailurePolicy = v1alpha1.FailurePolicyIgnore },
@@ -38,6 +40,7 @@ func TestAMachineThatWaitsIsLetGoByAPerson(t *testing.T) {
 // TestALoadBalancerLeavesTimeForTheDrain has a machine with both times as by default, which are equal
 // (5m and 300 s), but for a tenth of it. Its load balancer does not let go until the deadline.
 func TestALoadBalancerLeavesTimeForTheDrain(t *testing.T) {
+	system.Long(t)
 	t.Parallel()
 	f := newFarm(t, "nodrain", 1)
 	f.must(f.Edit(f.machines[0], func() { f.machines[0].Spec.GracefulShutdownTimeout = "30s" }))

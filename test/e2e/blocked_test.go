@@ -22,6 +22,7 @@ import (
 )
 
 func TestMissingClusterIsNamedAndWaitedFor(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newNamespace(t, "nocluster")
 	sm := l.started("box", nil)
@@ -34,6 +35,7 @@ func TestMissingClusterIsNamedAndWaitedFor(t *testing.T) {
 }
 
 func TestUnknownKindIsNamedAndWaitedFor(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "nokind")
 	sm := l.started("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "LateMachine" })
@@ -80,6 +82,7 @@ func TestErrorEndsWithAnEdit(t *testing.T) {
 }
 
 func TestErrorEndsWithTheWindow(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "errwindow")
 	sm := l.started("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.BootstrapSpec.Kind = "MisspeltConfig" })
@@ -141,6 +144,7 @@ func TestForeignObjectOfAChildsNameIsNeverTouched(t *testing.T) {
 }
 
 func TestForeignObjectOutlivesTheScheduledMachine(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "foreigndel")
 	sm := l.scheduledMachine("box", infrav1.PlaneMachineSpec{})
@@ -168,6 +172,7 @@ func TestRefusalByAPolicyIsShownAndGotOver(t *testing.T) {
 }
 
 func TestFailingProviderIsShownAndDepartureStillWorks(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "hang")
 	sm := l.started("box", nil, infrav1.PlaneMachineSpec{Faults: infrav1.Faults{Provision: infrav1.Hang}})

@@ -106,6 +106,7 @@ func TestDeletionLeavesNothingBehind(t *testing.T) {
 }
 
 func TestDeletionDrainsBeforeItLetsGo(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "deldrain")
 	sm := l.running("box", nil)
@@ -122,6 +123,7 @@ func TestDeletionDrainsBeforeItLetsGo(t *testing.T) {
 }
 
 func TestKillSwitchEndsTheGraceOfADeletion(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "delkill")
 	sm := l.running("box", nil)
@@ -134,6 +136,7 @@ func TestKillSwitchEndsTheGraceOfADeletion(t *testing.T) {
 }
 
 func TestOwnerEndsTheGraceOfADeletion(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "delowner")
 	sm := l.running("box", nil)
@@ -171,6 +174,7 @@ func TestDeletionOfTheClusterTakesItsScheduledMachinesAlong(t *testing.T) {
 }
 
 func TestForegroundDeletionDepartsGracefully(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "foreground")
 	l.waitCollector()
@@ -197,6 +201,7 @@ func TestDeletionOfTheNamespaceEnds(t *testing.T) {
 }
 
 func TestChildWithoutItsScheduledMachineIsLeftAlone(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "orphan")
 	l.waitCollector()

@@ -52,6 +52,7 @@ func TestGraceIsOverAndWhatIsLeftIsSkipped(t *testing.T) {
 // TestNodeAndStatusFollowTheHost has a budget that ends between two of Cluster API's tries
 // to drain, which are 20 s apart: it looks at the Machine again 15 s after the host is free.
 func TestNodeAndStatusFollowTheHost(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "follow")
 	const grace, soon = 25 * time.Second, 5 * time.Second
@@ -111,6 +112,7 @@ func TestDrainTimeoutIsClusterAPIs(t *testing.T) {
 }
 
 func TestZeroDrainTimeoutIsNoDrain(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "nodrain")
 	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.NodeDrainTimeout = "0s" })
@@ -125,6 +127,7 @@ func TestZeroDrainTimeoutIsNoDrain(t *testing.T) {
 }
 
 func TestDrainCanBeTurnedOnAgain(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "drainon")
 	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.NodeDrainTimeout = "0s" })
@@ -143,6 +146,7 @@ func TestDrainCanBeTurnedOnAgain(t *testing.T) {
 }
 
 func TestTemplateOfTheMachineIsKept(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "template")
 	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) {
@@ -195,6 +199,7 @@ func (l *lab) wantEvicted(pod *corev1.Pod) {
 }
 
 func TestNoGraceIsNoWaiting(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "nograce")
 	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "0s" })
@@ -210,6 +215,7 @@ func TestNoGraceIsNoWaiting(t *testing.T) {
 }
 
 func TestGraceCanBeCutShort(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "cutshort")
 	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "24h" })

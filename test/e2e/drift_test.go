@@ -85,6 +85,7 @@ func TestMachineDeletedByHandComesBackWhenItIsReallyGone(t *testing.T) {
 }
 
 func TestMachineOfADisabledScheduleIsNotReplaced(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "offdrift")
 	sm := l.running("box", nil)
@@ -104,6 +105,7 @@ func TestMachineOfADisabledScheduleIsNotReplaced(t *testing.T) {
 }
 
 func TestDepartureWaitsForTheInfrastructure(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "delfail")
 	sm := l.running("box", nil, infrav1.PlaneMachineSpec{Faults: infrav1.Faults{Deletion: infrav1.Fail}})

@@ -54,6 +54,7 @@ func TestEditsOfTheTemplatesWaitForTheNextWindow(t *testing.T) {
 }
 
 func TestKindEditedWhileActiveOrphansNothing(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "editkind")
 	l.installKind("OtherMachine", "othermachines")
@@ -82,6 +83,7 @@ func TestKindEditedWhileActiveOrphansNothing(t *testing.T) {
 }
 
 func TestKindEditedBetweenFailureAndRetryOrphansNothing(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "retrykind")
 	l.installKind("RetryMachine", "retrymachines")
@@ -105,6 +107,7 @@ func TestKindEditedBetweenFailureAndRetryOrphansNothing(t *testing.T) {
 }
 
 func TestSpecEditedBeforeTheMachineExistsIsTheOneUsed(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "retryspec")
 	lift := l.refuse(clusterv1.GroupVersion.Group, "machines", "not today", admissionv1.Create)

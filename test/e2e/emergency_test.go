@@ -130,6 +130,7 @@ func TestEmergencyInTheMiddleOfADrain(t *testing.T) {
 }
 
 func TestOnlyTheLiteralTrueEjects(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "literal")
 	sm := l.running("box", nil)
@@ -163,6 +164,7 @@ func TestReEnablingWhileTheOwnerIsThereEjectsAgain(t *testing.T) {
 }
 
 func TestRequestOlderThanTheMachineIsClearedAndDoesNotEject(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "stale")
 	node := l.ownNode("box")
@@ -184,6 +186,7 @@ func TestRequestOlderThanTheMachineIsClearedAndDoesNotEject(t *testing.T) {
 }
 
 func TestClockOfTheNodeDoesNotCostTheOwnerTheBox(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "clock")
 	for name, at := range map[string]string{
@@ -205,6 +208,7 @@ func TestClockOfTheNodeDoesNotCostTheOwnerTheBox(t *testing.T) {
 }
 
 func TestRequestWithoutAReasonCounts(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "noreason")
 	sm := l.running("box", nil)
@@ -215,6 +219,7 @@ func TestRequestWithoutAReasonCounts(t *testing.T) {
 }
 
 func TestSlowInfrastructureKeepsTheScheduleOn(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "slow")
 	sm := l.running("box", nil, infrav1.PlaneMachineSpec{Faults: infrav1.Faults{Deletion: infrav1.Hang}})
@@ -248,6 +253,7 @@ func waitNextSecond(t *testing.T) {
 }
 
 func TestOwnerDoesNotWaitForTheBackOffOfAnOutage(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "outage")
 	sm := l.running("box", nil)
@@ -305,6 +311,7 @@ func (l *lab) waitRefused(m *clusterv1.Machine, refused bool) {
 }
 
 func TestOwnerOfADisabledMachineGetsTheBoxBack(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "disowner")
 	sm := l.running("box", nil)
@@ -385,6 +392,7 @@ func TestHookOfOthersHoldsUpTheMachineAndNotTheOwner(t *testing.T) {
 }
 
 func TestControlPlaneIsNotReclaimed(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "head")
 	sm := l.running("box", nil)

@@ -227,6 +227,7 @@ func TestTheOwnerDoesNotWaitForAnExtension(t *testing.T) {
 }
 
 func TestDeletionOfTheNamespaceEndsWithAnExtension(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "extns")
 	e := l.newExtension()
@@ -243,6 +244,7 @@ func TestDeletionOfTheNamespaceEndsWithAnExtension(t *testing.T) {
 // and goes, an owner among those who wait gets his box, and whoever deletes the
 // extensions lets the others go.
 func TestSlowExtensionsHoldNobodyElseUp(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l, other := newLab(t, "extslow"), newLab(t, "extother")
 	var extensions []*extension

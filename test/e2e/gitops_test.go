@@ -122,6 +122,7 @@ func seen(sm *v1alpha1.ScheduledMachine) error {
 // TestADeletedObjectIsMadeAgainWhileItsOwnerHasTheMachine by the tool that prunes it, and
 // finds it in Git again.
 func TestADeletedObjectIsMadeAgainWhileItsOwnerHasTheMachine(t *testing.T) {
+	long(t)
 	t.Parallel()
 	g := tools["gitopsssa"]
 	g.l = newLab(t, "gitopsagain")

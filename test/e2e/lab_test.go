@@ -29,6 +29,12 @@ const (
 	longPatience = 3 * time.Minute
 )
 
+// long skips a test with -short.
+func long(t *testing.T) {
+	t.Helper()
+	system.Long(t)
+}
+
 // A lab is the namespace and the Cluster of one test. All Clusters are made of
 // the same control plane, so names of Nodes, and of ScheduledMachines, have to
 // be unique among all tests.

@@ -55,6 +55,7 @@ func TestPausedClusterMovesNothing(t *testing.T) {
 }
 
 func TestPausedAnnotationMovesNothing(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "annotated")
 	sm, owned := l.running("box", nil), l.running("owned", nil)

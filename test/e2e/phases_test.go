@@ -33,6 +33,7 @@ func TestPhaseFollowsTheWindow(t *testing.T) {
 }
 
 func TestReopenedWindowWaitsForTheDepartureUnderWay(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "reopen")
 	sm := l.running("box", nil, infrav1.PlaneMachineSpec{Faults: infrav1.Faults{DeletionSeconds: 4}})
@@ -58,6 +59,7 @@ func TestReopenedWindowWaitsForTheDepartureUnderWay(t *testing.T) {
 }
 
 func TestOutsideTheWindowNothingIsMade(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "outside")
 	sm := l.started("box", outside)
@@ -99,6 +101,7 @@ func TestDisabledScheduleMovesNothing(t *testing.T) {
 }
 
 func TestDisabledScheduleStartsNothing(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "never")
 	sm := l.started("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(false) })
@@ -117,6 +120,7 @@ func TestKillSwitchTakesTheMachineOutWithoutDrain(t *testing.T) {
 }
 
 func TestKillSwitchInTheMiddleOfADrain(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "killdrain")
 	sm := l.running("box", nil)
@@ -139,6 +143,7 @@ func TestKillSwitchInTheMiddleOfADrain(t *testing.T) {
 }
 
 func TestKillSwitchKeepsAnIdleMachineAway(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLab(t, "killidle")
 	sm := l.started("box", outside)

@@ -120,6 +120,7 @@ func (l *lab) wantGivenBack(sm *v1alpha1.ScheduledMachine, program string, nth i
 // TestRealNodeIsGivenBackByAnAgentThatOnlyPolls has an agent without a capability. All
 // tests share the manager that is told to install it, so it is not parallel.
 func TestRealNodeIsGivenBackByAnAgentThatOnlyPolls(t *testing.T) {
+	long(t)
 	l, program := newRealLab(t, "realpoll")
 	l.restartManager("--reclaim-agent-detector=poll")
 	defer l.restartManager("--reclaim-agent-detector=auto")

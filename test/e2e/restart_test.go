@@ -64,6 +64,7 @@ func TestManagerKilledInTheMiddleOfEmergencies(t *testing.T) {
 }
 
 func TestClusterAPIRestartsDuringAnEmergency(t *testing.T) {
+	long(t)
 	l := newLab(t, "core")
 	sm := l.running("box", nil)
 	l.runPinned(sm, "core-work")
@@ -77,6 +78,7 @@ func TestClusterAPIRestartsDuringAnEmergency(t *testing.T) {
 }
 
 func TestManagerDoesAfterADowntimeWhatIsAskedNowOnce(t *testing.T) {
+	long(t)
 	l := newLab(t, "downtime")
 	closes := l.running("closes", nil)
 	opens := l.started("opens", outside)
@@ -123,6 +125,7 @@ func TestManagerDoesAfterADowntimeWhatIsAskedNowOnce(t *testing.T) {
 }
 
 func TestRestartInSteadyStateWritesNothing(t *testing.T) {
+	long(t)
 	l := newLab(t, "steady")
 	fleet := l.fleet(8)
 	l.waitSettled(fleet)

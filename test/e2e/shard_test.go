@@ -53,6 +53,7 @@ func TestWatchFilterShardsTheFleet(t *testing.T) {
 // TestALabelIsEnoughToBeServed has every place where the label may come last. It stops
 // the manager of all tests, so it is not parallel.
 func TestALabelIsEnoughToBeServed(t *testing.T) {
+	long(t)
 	l := newLab(t, "labels")
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: l.Key.Name}}
 	label := func(obj client.Object) {

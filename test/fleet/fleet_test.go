@@ -25,8 +25,8 @@ import (
 const (
 	// patience is generous: Cluster API and the provider back off while they cannot read.
 	patience = 5 * time.Minute
-	// size is that of the fleet.
-	size = 50
+	// fleetSize and few are the sizes of a fleet with and without -short.
+	fleetSize, few = 50, 8
 )
 
 // world is the Cluster of the test.
@@ -42,7 +42,10 @@ type world struct {
 // on, one owner gets a machine back meanwhile, one window closes, and when the outage is
 // over everything goes on.
 func TestUnknownIsNotAbsent(t *testing.T) {
-	w := newWorld(t)
+	w, size := newWorld(t), fleetSize
+	if testing.Short() {
+		size = few
+	}
 	for i := range size {
 		w.machines = append(w.machines, w.Start(system.ScheduledMachine(lab, fmt.Sprintf("box%d", i), infrav1.PlaneMachineSpec{})))
 	}
@@ -51,6 +54,9 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 	}
 	for name, o := range outages {
 		if !t.Run(name, func(t *testing.T) {
+			if name != "ConversionWebhookDead" {
+				system.Long(t)
+			}
 			now := newWorld(t)
 			now.machines = w.machines
 			now.survive(name, o)

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
 const (
@@ -27,6 +29,7 @@ const (
 // TestMovesAtAnyMoment moves machines in the middle of their window, of a departure
 // and of an emergency: nothing is lost, made twice, or begun anew.
 func TestMovesAtAnyMoment(t *testing.T) {
+	system.Long(t)
 	t.Parallel()
 	seed, moves := number(t, "SEED", uint64(time.Now().UnixNano())), number(t, "MOVES", fewMoves)
 	t.Logf("SEED=%d MOVES=%d", seed, moves)

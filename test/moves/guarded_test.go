@@ -26,6 +26,7 @@ import (
 // until the pod has moved, and says all the time why; what was written about an earlier pod of the
 // name does not have it take the pod for gone.
 func TestTheDrainMeetsTheGuard(t *testing.T) {
+	system.Long(t)
 	t.Parallel()
 	const name = "guarded"
 	before := newScene(t, shared.lab, system.Guarded)

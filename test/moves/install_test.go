@@ -102,6 +102,7 @@ func (i *installation) wantSettled() {
 
 // TestTheManagerInstallsTheGuard once and in order, and puts back what somebody takes away.
 func TestTheManagerInstallsTheGuard(t *testing.T) {
+	system.Long(t)
 	i := newInstallation(t, "install", false)
 	i.machine("box", infrav1.PlaneMachineSpec{})
 	d := i.waitGuard(&appsv1.Deployment{})

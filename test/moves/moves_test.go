@@ -15,6 +15,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
 // TestAnOperatorMovesItsPodFirst has a machine leave on schedule. Nobody but the operator ends the pod.
@@ -49,6 +50,7 @@ func TestAnOperatorMovesItsPodFirst(t *testing.T) {
 
 // TestASilentOperatorIsWaitedForHalfOfTheTime and then the drain evicts its pod.
 func TestASilentOperatorIsWaitedForHalfOfTheTime(t *testing.T) {
+	system.Long(t)
 	t.Parallel()
 	d := newDatabase(t, namespace, "silent", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "60s" })
 	d.SetSchedule(d.leaving, specs.Closed())

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -31,6 +32,7 @@ var (
 // TestImageIsStaticAndReproducible builds what the image holds twice, from copies of
 // the sources in different directories.
 func TestImageIsStaticAndReproducible(t *testing.T) {
+	system.Long(t)
 	first := buildPrograms(t, filepath.Join(t.TempDir(), "here"))
 	if *cold {
 		t.Setenv("GOCACHE", t.TempDir())
@@ -47,7 +49,6 @@ func TestImageIsStaticAndReproducible(t *testing.T) {
 			}
 		}
 	}
-	copied(t)
 	plugin := filepath.Join("..", "kubectl-5spot-windows-amd64.exe")
 	executable, err := pe.Open(filepath.Join(first, plugin))
 	if err != nil {
@@ -62,6 +63,14 @@ func TestImageIsStaticAndReproducible(t *testing.T) {
 	if want := fmt.Sprintf("%x  %s\n", a, filepath.Base(plugin)); err != nil || string(sums) != want {
 		t.Errorf("checksums are %q, %v; want %q", sums, err, want)
 	}
+}
+
+// TestProgramsAreStatic checks those that make build built for this machine.
+func TestProgramsAreStatic(t *testing.T) {
+	for _, program := range programs {
+		static(t, filepath.Join(system.DefaultBin(), program), platforms[runtime.GOOS+"/"+runtime.GOARCH])
+	}
+	copied(t)
 }
 
 // buildPrograms copies the sources to dir and returns where the programs are.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -29,10 +30,10 @@ type Right struct{ Group, Resource, Verb string }
 // String is the Right in one line.
 func (r Right) String() string { return r.Verb + " " + r.Resource + "." + r.Group }
 
-// UnusedRights is for TestMain: it is 1 if all tests of the binary ran, and the manager has rights
-// among those judged that none of them needed. elsewhere says why some may be unused.
+// UnusedRights is for TestMain: it is 1 if all tests of the binary ran, without -short, and the manager
+// has rights among those judged that none of them needed. elsewhere says why some may be unused.
 func (s *System) UnusedRights(judged func(Right) bool, elsewhere map[Right]string) int {
-	if flag.Lookup("test.run").Value.String() != "" || flag.Lookup("test.skip").Value.String() != "" {
+	if testing.Short() || flag.Lookup("test.run").Value.String() != "" || flag.Lookup("test.skip").Value.String() != "" {
 		return 0
 	}
 	role, err := ManagerRole()

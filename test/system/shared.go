@@ -5,6 +5,7 @@ package system
 import (
 	"context"
 	"errors"
+	"testing"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
@@ -25,4 +26,12 @@ func Main(o Options, use func(context.Context, *System) error, run func() int) i
 		}
 		return s, nil
 	}, StartTimeout, run)
+}
+
+// Long skips a test that runs in make test-all only, not with -short.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long: make test-all")
+	}
 }
