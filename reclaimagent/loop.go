@@ -196,10 +196,11 @@ func (l *loop) once(ctx context.Context, read func(context.Context) (reclaim.Con
 		return err
 	}
 	matches, err := l.detector.Scan(compile(c, l.log))
-	if err != nil {
+	switch {
+	case len(matches) > 0: // One is enough, whatever is hidden.
+	case err != nil:
 		return err
-	}
-	if len(matches) == 0 {
+	default:
 		return fmt.Errorf("%w: no process matches", ErrNothing)
 	}
 	ctx, cancel := context.WithTimeout(ctx, oneshotPatience)

@@ -125,6 +125,12 @@ func TestAgentState(t *testing.T) {
 	if want := "detector=netlink config=8cc5ea17a5931d87"; state.Text() != want {
 		t.Errorf("the text is a contract with agents of other versions: %s", state.Text())
 	}
+	for _, detector := range []string{"netlink", "poll", "none", "blind"} {
+		want := AgentState{Detector: detector, Config: state.Config}
+		if got, ok := ParseAgentState(want.Text()); !ok || got != want {
+			t.Errorf("an agent writes %q: %v, %t", want.Text(), got, ok)
+		}
+	}
 	for _, text := range []string{
 		"", "true", "detector=netlink", "detector= config=" + state.Config, "detector=ebpf config=" + state.Config,
 		"detector=poll config=", "detector=poll config=" + state.Config[1:], "detector=poll config=" + state.Config + "00",

@@ -14,15 +14,20 @@ import (
 // nothing but to tell people whether their owner is heard.
 const StateAnnotation = "5spot.finos.org/reclaim-agent"
 
-// NoDetector is the detector of an agent that has nothing to look for.
-const NoDetector = "none"
+const (
+	// NoDetector is the detector of an agent that has nothing to look for.
+	NoDetector = "none"
+	// BlindDetector is the detector of an agent that cannot read the processes of other
+	// users.
+	BlindDetector = "blind"
+)
 
 // hashSize is how much of a hash tells two configurations of one machine apart.
 const hashSize = 8
 
 // AgentState is what an agent says of itself.
 type AgentState struct {
-	// Detector is how it finds processes: netlink, poll or [NoDetector].
+	// Detector is how it finds processes: netlink, poll, [NoDetector] or [BlindDetector].
 	Detector string
 	// Config is the [Config.Hash] of what it looks for.
 	Config string
@@ -40,7 +45,7 @@ func ParseAgentState(text string) (s AgentState, ok bool) {
 	s.Detector = strings.TrimPrefix(detector, "detector=")
 	s.Config = strings.TrimPrefix(config, "config=")
 	switch s.Detector {
-	case "netlink", "poll", NoDetector:
+	case "netlink", "poll", NoDetector, BlindDetector:
 	default:
 		return AgentState{}, false
 	}

@@ -340,6 +340,9 @@ const (
 	// AgentNotRunningReason means that no pod of the agent is Ready on the Node; the
 	// message says why.
 	AgentNotRunningReason = "AgentNotRunning"
+	// CannotSeeProcessesReason means that the agent runs and cannot read the processes of
+	// other users, so that it notices no program of the owner. The message says what to do.
+	CannotSeeProcessesReason = "CannotSeeProcesses"
 	// ConfigurationPendingReason means that the agent looks for other programs than those
 	// of the spec, because it has not read them yet.
 	ConfigurationPendingReason = "ConfigurationPending"

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -103,6 +105,18 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPatch:
 		body, _ := io.ReadAll(r.Body)
+		if r.Header.Get("Content-Type") == "application/merge-patch+json" {
+			merge := struct {
+				Metadata struct{ Annotations map[string]string }
+			}{}
+			if json.Unmarshal(body, &merge) != nil {
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				return
+			}
+			maps.Copy(a.noted, merge.Metadata.Annotations)
+			answer(w, node)
+			return
+		}
 		var ops []struct{ Op, Path, Value string }
 		if json.Unmarshal(body, &ops) != nil || ops[0].Op != "test" || ops[0].Value != a.id {
 			w.WriteHeader(http.StatusUnprocessableEntity)
@@ -307,6 +321,10 @@ func TestExitCodes(t *testing.T) {
 	if err := os.WriteFile(file, []byte(toml), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	empty := t.TempDir()
+	if err := os.CopyFS(empty, fstest.MapFS{"1/comm": {Data: []byte("init\n")}, "1/cmdline": {}, "1/status": {}}); err != nil {
+		t.Fatal(err)
+	}
 	_, good := cluster(t, toml, "0123")
 	_, stranger := cluster(t, toml, "other")
 	_, inert := cluster(t, "", "0123")
@@ -327,7 +345,8 @@ func TestExitCodes(t *testing.T) {
 		"OneshotInert":   {"Nothing is asked for.", append(inert, "--oneshot"), 1, "no patterns"},
 		"AnotherMachine": {"Nothing is written.", append(stranger, "--detector=poll"), 3, `machine id \"other\"`},
 		"Check":          {"It finds what runs.", []string{"check", "--config", file}, 0, "process-match: " + name},
-		"CheckNothing":   {"What does not match.", []string{"check", "--config", file, "--proc-root", t.TempDir()}, 1, "no process matches"},
+		"CheckNothing":   {"What does not match.", []string{"check", "--config", file, "--proc-root", empty}, 1, "no process matches"},
+		"CheckBlind":     {"Where process 1 is hidden, others may be.", []string{"check", "--config", file, "--proc-root", t.TempDir()}, 2, "cannot be read"},
 		"CheckNoRoot":    {"Where nothing is.", []string{"check", "--config", file, "--proc-root", "/missing/proc"}, 2, "/missing/proc"},
 		"CheckNoConfig":  {"It is required.", []string{"check"}, 2, "--config"},
 		"CheckOutput":    {"Only two forms.", []string{"check", "--config", file, "-o", "yaml"}, 2, "yaml"},

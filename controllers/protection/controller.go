@@ -212,7 +212,7 @@ func (s *scope) facts() Facts {
 		f.Said = s.node.Annotations[reclaimapi.StateAnnotation]
 	}
 	if s.pod != nil {
-		f.Pod, f.Ready, f.Trouble = true, workload.Ready(s.pod), s.trouble()
+		f.Pod, f.Running, f.Ready, f.Trouble = true, running(s.pod), workload.Ready(s.pod), s.trouble()
 	}
 	return f
 }

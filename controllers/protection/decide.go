@@ -30,10 +30,10 @@ type Facts struct {
 	// somebody else installs the agent, and Failure why it is not installed.
 	Tried, Elsewhere bool
 	Failure          string
-	// Pod says that the agent has a pod on the Node, Ready that it is Ready, and Trouble
-	// why it is not.
-	Pod, Ready bool
-	Trouble    string
+	// Pod says that the agent has a pod on the Node, Running that its program runs, Ready
+	// that the pod is Ready, and Trouble why it is not.
+	Pod, Running, Ready bool
+	Trouble             string
 	// Said is what the Node says of its agent.
 	Said string
 }
@@ -51,7 +51,7 @@ type rule func(Facts) (Verdict, bool)
 
 // rules are tried in order and the first to decide wins. An agent that watches is one,
 // whatever became of a later attempt to install it.
-var rules = []rule{notAsked, leaving, doubtful, unseen, watching, notInstalled, notRunning}
+var rules = []rule{notAsked, leaving, doubtful, unseen, blind, watching, notInstalled, notRunning}
 
 // Decide says what is to be reported. It always decides.
 func Decide(f Facts) Verdict {
@@ -82,6 +82,17 @@ func unseen(f Facts) (Verdict, bool) {
 	default:
 		return Verdict{}, false
 	}
+}
+
+// blind is about an agent that runs. Its pod is Ready for some seconds more.
+func blind(f Facts) (Verdict, bool) {
+	said, ok := reclaim.ParseAgentState(f.Said)
+	if !f.Running || !ok || said.Detector != reclaim.BlindDetector {
+		return Verdict{}, false
+	}
+	return unprotected(v1alpha1.CannotSeeProcessesReason, "The agent on Node %s cannot read the processes of other users, so it notices no program of the owner: "+
+		"/proc of the host is mounted with hidepid, or a security module denies it; the agent's log says which. Mount /proc with gid=0 or without hidepid, "+
+		"or run the agent with the group of the mount (supplementalGroups)", f.Node), true
 }
 
 func watching(f Facts) (Verdict, bool) {

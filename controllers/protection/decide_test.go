@@ -25,13 +25,13 @@ func said(detector string, c reclaim.Config) string {
 func TestDecide(t *testing.T) {
 	const yes, no, open = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	// well is a machine whose owner is heard.
-	well := protection.Facts{Wanted: java.Hash(), Node: "desk", Tried: true, Pod: true, Ready: true, Said: said("netlink", java)}
+	well := protection.Facts{Wanted: java.Hash(), Node: "desk", Tried: true, Pod: true, Running: true, Ready: true, Said: said("netlink", java)}
 	but := func(change func(f *protection.Facts)) protection.Facts {
 		f := well
 		change(&f)
 		return f
 	}
-	gone := func(f *protection.Facts) { f.Pod, f.Ready = false, false }
+	gone := func(f *protection.Facts) { f.Pod, f.Running, f.Ready = false, false, false }
 	cases := map[string]struct {
 		reason       string
 		facts        protection.Facts
@@ -65,6 +65,20 @@ func TestDecide(t *testing.T) {
 		"Unreadable": {
 			reason: "So is what cannot be listed.", status: open, why: "AgentUnseen", message: "cannot be read",
 			facts: but(func(f *protection.Facts) { f.Unreadable, f.Pod, f.Ready = true, false, false }),
+		},
+		"Blind": {
+			reason: "It runs, and says itself that it sees nothing.", status: no, why: "CannotSeeProcesses", message: "mounted with hidepid",
+			facts: but(func(f *protection.Facts) { f.Ready, f.Said = false, said("blind", java) }),
+		},
+		"BlindAndReady": {
+			reason: "The kubelet takes half a minute to see that a pod is not Ready.", status: no, why: "CannotSeeProcesses", message: "supplementalGroups",
+			facts: but(func(f *protection.Facts) { f.Said = said("blind", java) }),
+		},
+		"WasBlind": {
+			reason: "What a former process said does not count.", status: no, why: "AgentNotRunning", message: "its image cannot be pulled",
+			facts: but(func(f *protection.Facts) {
+				f.Running, f.Ready, f.Said, f.Trouble = false, false, said("blind", java), "its image cannot be pulled"
+			}),
 		},
 		"RepairFails": {
 			reason: "An agent that watches is one, whatever else is refused.", status: yes, why: "Watching", message: "desk",

@@ -63,6 +63,11 @@ func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondi
 	return &pod.Status.Conditions[i]
 }
 
+// running reports whether the program of a pod runs.
+func running(pod *corev1.Pod) bool {
+	return len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Running != nil
+}
+
 // exits are what the agent means by its exit codes.
 var exits = map[int32]string{
 	2: "it cannot start with its flags, configuration or environment",

@@ -133,7 +133,8 @@ func whatNodesSay(obj client.Object) nodeSays {
 
 type podShows struct {
 	uid, node, trouble string
-	leaving, isReady   bool
+	// isRunning and isReady are about its program and about the pod.
+	leaving, isRunning, isReady bool
 }
 
 func whatPodsShow(obj client.Object) podShows {
@@ -141,5 +142,5 @@ func whatPodsShow(obj client.Object) podShows {
 	if !ok {
 		return podShows{}
 	}
-	return podShows{string(pod.UID), workload.NodeOf(pod), troubleOf(pod), !pod.DeletionTimestamp.IsZero(), workload.Ready(pod)}
+	return podShows{string(pod.UID), workload.NodeOf(pod), troubleOf(pod), !pod.DeletionTimestamp.IsZero(), running(pod), workload.Ready(pod)}
 }

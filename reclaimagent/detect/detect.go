@@ -41,6 +41,8 @@ const (
 	// is the share of one core that may take, as a divisor.
 	passEvery = time.Minute
 	passCost  = 1000
+	// blindEvery is how often all processes are looked at while some are hidden.
+	blindEvery = time.Second
 
 	// againEvery is how often to ask, while listening, whether a process that was
 	// put aside can be read by now.
@@ -126,7 +128,8 @@ func (d *Detector) Run(ctx context.Context, m *match.Matcher, interval time.Dura
 	return err
 }
 
-// Scan returns the processes that match m now, in ascending order of pid.
+// Scan returns the processes that match m now, in ascending order of pid. The error wraps
+// [process.ErrHidden] if there may be others, which cannot be read.
 func (d *Detector) Scan(m *match.Matcher) ([]Match, error) {
 	table, err := d.open()
 	if err != nil {
@@ -137,7 +140,7 @@ func (d *Detector) Scan(m *match.Matcher) ([]Match, error) {
 	defer func() { _ = j.table.Close() }()
 	j.detector = Poll
 	err = j.guarded(func() error { return d.rescan(j) })
-	return found, err
+	return found, errors.Join(err, j.visible)
 }
 
 func (d *Detector) open() (*process.Table, error) {
@@ -199,8 +202,7 @@ func (d *Detector) fallBack(ctx context.Context, j *judge, interval time.Duratio
 func (d *Detector) listen(ctx context.Context, j *judge, conn Events) error {
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	d.o.Metrics.SetDetector(string(Netlink))
-	j.detector = Netlink
+	j.begin(Netlink)
 	l := &listening{d: d, j: j, conn: conn}
 	return j.guarded(func() error { return l.run(ctx) })
 }
@@ -210,8 +212,9 @@ type listening struct {
 	d    *Detector
 	j    *judge
 	conn Events
-	// pass is when to look at all processes.
-	pass time.Time
+	// pass is when to look at all processes, and soonest when that may be at a cost
+	// that is bounded.
+	pass, soonest time.Time
 	// events were announced and are yet to be heard; lost is what came with them.
 	events []procevents.Event
 	lost   error
@@ -236,6 +239,10 @@ func (l *listening) hear() error {
 		e := &l.events[0]
 		l.events = l.events[1:]
 		l.j.hear(e)
+	}
+	if l.j.hidden {
+		l.j.hidden = false
+		l.pass = l.soonest
 	}
 	lost := l.lost
 	l.lost = nil
@@ -263,7 +270,11 @@ func (l *listening) look() (until time.Time, err error) {
 			return time.Time{}, err
 		}
 		ended := now()
-		l.pass = ended.Add(max(passEvery, passCost*ended.Sub(begun)))
+		cost := passCost * ended.Sub(begun)
+		l.pass, l.soonest = ended.Add(max(passEvery, cost)), ended.Add(max(blindEvery, cost))
+		if l.j.visible != nil {
+			l.pass = l.soonest
+		}
 	}
 	until = l.pass
 	if l.j.hanging {

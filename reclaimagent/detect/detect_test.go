@@ -47,8 +47,10 @@ type machine struct {
 	mu     sync.Mutex
 	fsys   fstest.MapFS
 	broken bool
-	// unreadable is a file that may not be opened.
+	// unreadable is a file that may not be opened or read.
 	unreadable string
+	// hidden is why only the agent's files can be opened, nil if all can.
+	hidden error
 	// hanging are the processes whose arguments hang a reader until they are given.
 	hanging   map[int]chan struct{}
 	forgotten []chan struct{}
@@ -96,6 +98,7 @@ func (m *machine) wait(name string) {
 
 func newMachine() *machine {
 	m := &machine{fsys: fstest.MapFS{}, hanging: map[int]chan struct{}{}}
+	m.start(1, "systemd", "/sbin/init", "0::/init.scope\n")
 	m.start(agentPID, "reclaim-agent", "reclaim-agent --node-name java", ownerCgroup)
 	return m
 }
@@ -115,6 +118,7 @@ func (m *machine) startAt(pid, ticks int, comm, argv, cgroup string) {
 	}
 	put("cmdline", argv)
 	put("cgroup", cgroup)
+	put("status", "Name:\t"+comm+"\nUid:\t0\t0\t0\t0\n")
 	put("stat", fmt.Sprintf("%d (%s) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 %d 0\n", pid, comm, ticks))
 }
 
@@ -133,6 +137,9 @@ func (m *machine) Open(name string) (fs.File, error) {
 	defer m.mu.Unlock()
 	if m.broken || name == m.unreadable {
 		return nil, fs.ErrPermission
+	}
+	if m.hidden != nil && name != "." && !strings.HasPrefix(name, fmt.Sprintf("%d/", agentPID)) {
+		return nil, m.hidden
 	}
 	if name == "." {
 		return maps.Clone(m.fsys).Open(name)
@@ -153,6 +160,9 @@ func (l *live) ReadAt(b []byte, off int64) (int, error) {
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
 	f, ok := l.m.fsys[l.name]
+	if l.name == l.m.unreadable {
+		return 0, fs.ErrPermission
+	}
 	if !ok {
 		return 0, syscall.ESRCH
 	}

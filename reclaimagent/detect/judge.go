@@ -4,6 +4,7 @@ package detect
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 
@@ -35,6 +36,12 @@ type judge struct {
 	// complained says that an unreadable process was logged in this run, and
 	// hanging that some cannot be read without waiting.
 	complained, hanging bool
+	// hidden says that a program started whose process exists and cannot be read, and
+	// denied counts arguments that may not be read.
+	hidden bool
+	denied int
+	// visible is why the processes of other users cannot be read, nil if they can.
+	visible error
 
 	scan match.Scan
 	// event is what announced the process at hand, nil during a walk.
@@ -90,19 +97,45 @@ func (j *judge) reckon() {
 // pass looks at all processes, and forgets those that it did not meet.
 func (j *judge) pass(walk func(*process.Table, process.Visit) (process.Census, error)) error {
 	j.round++
+	j.denied = 0
 	j.table.Aside().Back() // the walk meets them
 	j.reckon()
+	visible := j.table.CheckVisibility()
 	census, err := walk(j.table, j.visit)
 	j.metrics.Vanished.Add(uint64(census.Gone)) //nolint:gosec // a count
 	if err != nil {
 		return err
 	}
+	if denied := census.Denied + j.denied; visible == nil && denied > 0 {
+		visible = fmt.Errorf("%w: permission to read is denied for %d of %d processes", process.ErrHidden, denied, census.Processes+census.Denied)
+	}
+	j.see(visible)
 	for id, round := range j.seen {
 		if round != j.round {
 			delete(j.seen, id)
 		}
 	}
 	return nil
+}
+
+// begin says which detector is in use from now on, and whether it sees.
+func (j *judge) begin(detector Mode) {
+	j.detector = detector
+	j.see(j.table.CheckVisibility())
+	j.metrics.SetDetector(string(detector))
+}
+
+// see takes whether the processes of other users can be read.
+func (j *judge) see(visible error) {
+	j.visible = visible
+	blind := visible != nil
+	switch {
+	case !j.metrics.SetBlind(blind):
+	case blind:
+		j.log.Error("Cannot notice the owner's programs", "err", visible)
+	default:
+		j.log.Info("The processes of all users can be read again")
+	}
 }
 
 // hear looks at the process that the kernel announces. That it is gone by now is
@@ -112,15 +145,32 @@ func (j *judge) hear(e *procevents.Event) {
 	switch e.Kind {
 	case procevents.Exec:
 		j.metrics.Execs.Add(1)
-		if err := j.table.Look(e.TGID, j.visit); err != nil {
-			j.metrics.Vanished.Add(1)
-		}
+		j.lookAtStarted(e.TGID)
 	case procevents.Comm:
 		j.metrics.Renames.Add(1)
 		j.renamed(e)
 	case procevents.Ack, procevents.Other:
 	}
 	j.event = nil
+}
+
+// lookAtStarted looks at a process whose program has started. That it is gone by now is
+// common. One that exists and has no files is hidden.
+func (j *judge) lookAtStarted(pid int) {
+	err := j.table.Look(pid, j.visit)
+	if errors.Is(err, fs.ErrNotExist) && j.table.Alive(pid) {
+		if err = j.table.Look(pid, j.visit); err != nil { // The pid may have been reused since.
+			err = fs.ErrPermission
+		}
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrPermission):
+		j.metrics.Hidden.Add(1)
+		j.hidden = true
+	default:
+		j.metrics.Vanished.Add(1)
+	}
 }
 
 // again looks at the processes that were put aside and can be read by now.
@@ -148,8 +198,11 @@ func (j *judge) look(p *process.Process) (clean bool) {
 	if !ok {
 		j.scan = j.matcher.Scan()
 		if err := p.Argv(&j.scan); err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
 				j.metrics.Vanished.Add(1)
+			case errors.Is(err, fs.ErrPermission):
+				j.denied++
 			}
 			return false
 		}

@@ -25,8 +25,7 @@ func (d *Detector) poll(ctx context.Context, j *judge, interval time.Duration, r
 		go redial(ctx, found)
 	}
 	defer d.o.Metrics.PollInterval.Store(0)
-	d.o.Metrics.SetDetector(string(Poll))
-	j.detector = Poll
+	j.begin(Poll)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var cost costs

@@ -23,8 +23,9 @@ type Set struct {
 	Execs, Renames atomic.Uint64
 	// Decisions are looks at one process, whatever came of them.
 	Decisions atomic.Uint64
-	// Vanished are processes that were gone before they were read.
-	Vanished atomic.Uint64
+	// Vanished are processes that were gone before they were read, and Hidden those
+	// that exist and cannot be read.
+	Vanished, Hidden atomic.Uint64
 	// Matches are processes that matched and counted; Excluded matched, but
 	// belong to a pod, a container, or what runs those.
 	Matches, Excluded atomic.Uint64
@@ -51,18 +52,33 @@ type Set struct {
 	// Told says that the Node says what is looked for, and how.
 	Told atomic.Bool
 
-	// OnDetector, where it is set before the Set is used, is called with every name
-	// that SetDetector is.
-	OnDetector func(name string)
+	// OnDetector, where it is set before the Set is used, is called with what
+	// SetDetector and SetBlind have set.
+	OnDetector func(name string, blind bool)
 
 	detector atomic.Pointer[string]
+	blind    atomic.Bool
 }
 
 // SetDetector names the detector in use, "" for none.
 func (s *Set) SetDetector(name string) {
 	s.detector.Store(&name)
+	s.onDetector()
+}
+
+// SetBlind sets whether the processes of other users cannot be read. It reports whether
+// that is a change.
+func (s *Set) SetBlind(blind bool) (changed bool) {
+	changed = s.blind.Swap(blind) != blind
+	if changed {
+		s.onDetector()
+	}
+	return changed
+}
+
+func (s *Set) onDetector() {
 	if s.OnDetector != nil {
-		s.OnDetector(name)
+		s.OnDetector(s.Detector(), s.blind.Load())
 	}
 }
 
@@ -84,6 +100,7 @@ func (s *Set) Write(w io.Writer) error {
 		{"renames_total", "New names of processes, as announced by the kernel.", &s.Renames},
 		{"decisions_total", "Decisions about one process.", &s.Decisions},
 		{"vanished_total", "Processes gone before they were read.", &s.Vanished},
+		{"hidden_total", "Programs started in processes that exist and cannot be read.", &s.Hidden},
 		{"matches_total", "Processes that matched and count.", &s.Matches},
 		{"excluded_total", "Processes that matched but belong to a pod, a container, or their runtime.", &s.Excluded},
 		{"overruns_total", "Losses of events, each followed by a rescan.", &s.Overruns},
@@ -111,6 +128,11 @@ func (s *Set) Write(w io.Writer) error {
 	gauge("hung_processes", "Processes that are put aside: matched by their name only.", float64(s.Hung.Load()))
 	gauge("match_latency_seconds", "Kernel's event to decision, of the last match that an event announced.", time.Duration(s.MatchLatency.Load()).Seconds())
 	gauge("poll_interval_seconds", "Current time between polls; zero while the agent does not poll.", time.Duration(s.PollInterval.Load()).Seconds())
+	blind := 0.0
+	if s.blind.Load() {
+		blind = 1
+	}
+	gauge("blind", "Set to 1 while the processes of other users cannot be read: the owner's programs are not noticed.", blind)
 	const detector = prefix + "detector"
 	line("# HELP %s Detector in use.\n# TYPE %s gauge\n", detector, detector)
 	for _, name := range []string{"netlink", "poll"} {
@@ -137,12 +159,19 @@ func (s *Set) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !s.Told.Load() {
-			http.Error(w, "the Node does not say what is looked for", http.StatusServiceUnavailable)
+			http.Error(w, s.unready(), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n")
 	})
 	return mux
+}
+
+func (s *Set) unready() string {
+	if s.blind.Load() {
+		return "the processes of other users cannot be read"
+	}
+	return "the Node does not say what is looked for"
 }
 
 // Serve answers on l until ctx is done.

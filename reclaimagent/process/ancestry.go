@@ -3,7 +3,6 @@
 package process
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"slices"
@@ -72,14 +71,5 @@ func isKeeper(comm []byte) bool {
 // those of a process that hides its memory are root's.
 func (t *Table) administrators(pid int32) bool {
 	raw, err := t.readHead(pid, statusFile)
-	if err != nil {
-		return false
-	}
-	for line := range bytes.Lines(raw) {
-		if ids, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
-			fields := bytes.Fields(ids)
-			return len(fields) >= 2 && string(fields[0]) == "0" && string(fields[1]) == "0"
-		}
-	}
-	return false
+	return err == nil && parseCredentials(raw).root()
 }

@@ -35,6 +35,8 @@ type root interface {
 	// peek reads what the kernel has at hand, from the start.
 	peek(h handle, buf []byte) (int, error)
 	shut(h handle)
+	// hiding returns the mount options that hide processes, empty for none.
+	hiding() string
 	close() error
 }
 
@@ -54,6 +56,8 @@ type handle struct {
 type Table struct {
 	root root
 	self int32
+	// alive reports whether a process exists, without its files. Nil is unknown.
+	alive func(pid int32) bool
 	// initCgroup is the cgroup file of process 1. See contained.
 	initCgroup []byte
 
@@ -225,6 +229,12 @@ func (t *Table) look(pid int32, visit Visit) error {
 	t.visited = Process{t: t, pid: pid, comm: comm, read: -1}
 	visit(&t.visited)
 	return nil
+}
+
+// Alive reports whether the process pid exists, also where its files are hidden. Where
+// that cannot be known it reports false.
+func (t *Table) Alive(pid int) bool {
+	return t.alive != nil && t.alive(int32(pid)) //nolint:gosec // a pid fits
 }
 
 // A Standing is what decides whether a process that matches counts.

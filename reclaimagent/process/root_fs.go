@@ -53,6 +53,8 @@ func (r fsRoot) peek(h handle, buf []byte) (int, error) { return r.read(h, buf, 
 
 func (fsRoot) shut(h handle) { _ = h.file.Close() }
 
+func (fsRoot) hiding() string { return "" }
+
 func (fsRoot) close() error { return nil }
 
 // parsePID reads a directory name. Only what the kernel would write is a pid:

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -28,7 +29,11 @@ func Open(path string) (*Table, error) {
 	if link, err := os.Readlink(filepath.Join(path, "self")); err == nil {
 		self, _ = parsePID([]byte(link))
 	}
-	return newTable(&dirRoot{fd: fd, entries: make([]byte, 32<<10)}, self), nil
+	t := newTable(&dirRoot{fd: fd, entries: make([]byte, 32<<10)}, self)
+	if int(self) == os.Getpid() { // else the pids are those of another namespace
+		t.alive = func(pid int32) bool { return !errors.Is(unix.Kill(int(pid), 0), unix.ESRCH) }
+	}
+	return t, nil
 }
 
 // dirRoot reads below an open directory by system calls alone, without an
@@ -131,5 +136,30 @@ func (*dirRoot) peek(h handle, buf []byte) (int, error) {
 }
 
 func (*dirRoot) shut(h handle) { _, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(h.fd), 0, 0) }
+
+// hiding looks for the mount by its device: in a pod the path is that of a bind mount.
+func (r *dirRoot) hiding() string {
+	var st unix.Stat_t
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err = errors.Join(err, unix.Fstat(r.fd, &st)); err != nil {
+		return "mount options are unknown: " + err.Error()
+	}
+	return hidingOptions(string(mounts), fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)))
+}
+
+// hidingOptions picks hidepid and gid of a device out of a mountinfo file. See proc(5).
+func hidingOptions(mounts, device string) string {
+	for line := range strings.Lines(mounts) {
+		mount, super, _ := strings.Cut(line, " - ")
+		m, s := strings.Fields(mount), strings.Fields(super)
+		if len(m) < 3 || m[2] != device || len(s) < 3 || !strings.Contains(s[2], "hidepid=") {
+			continue
+		}
+		return strings.Join(slices.DeleteFunc(strings.Split(s[2], ","), func(option string) bool {
+			return !strings.HasPrefix(option, "hidepid=") && !strings.HasPrefix(option, "gid=")
+		}), ",")
+	}
+	return ""
+}
 
 func (r *dirRoot) close() error { return unix.Close(r.fd) }

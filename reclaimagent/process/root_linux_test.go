@@ -42,6 +42,20 @@ func FuzzAppendPIDs(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, buf []byte) { appendPIDs(nil, buf) })
 }
 
+func TestHidingOptions(t *testing.T) {
+	const mounts = `22 27 0:21 / /proc rw,relatime shared:5 - proc none rw,gid=4321,hidepid=invisible
+23 27 0:22 / /host/proc ro - proc none rw
+24 27 0:23 / /old rw master:1 - proc none rw,hidepid=2
+25 27 0:24 / /odd rw - proc
+x
+`
+	for device, want := range map[string]string{"0:21": "gid=4321,hidepid=invisible", "0:22": "", "0:23": "hidepid=2", "0:24": "", "8:1": ""} {
+		if got := hidingOptions(mounts, device); got != want {
+			t.Errorf("hidingOptions(%s) = %q, want %q", device, got, want)
+		}
+	}
+}
+
 // TestIntegrationSelfAndExec reads the real /proc: this process is left out, a
 // child is seen, and one that execs in place is visited again.
 func TestIntegrationSelfAndExec(t *testing.T) {

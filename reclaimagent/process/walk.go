@@ -21,6 +21,8 @@ type Census struct {
 	Processes int
 	// Gone ended between the listing and the reading.
 	Gone int
+	// Denied may not be read.
+	Denied int
 }
 
 // Walk visits all processes but the one that asks, in ascending order of pid.
@@ -57,6 +59,8 @@ func (t *Table) each(look func(pid int32) error) (Census, error) {
 			c.Processes++
 		case errors.Is(err, fs.ErrNotExist):
 			c.Gone++
+		case errors.Is(err, fs.ErrPermission):
+			c.Denied++
 		}
 	}
 	return c, nil

@@ -37,7 +37,7 @@ var errAsking = errors.New("the node carries a request")
 // requests of its own, so that no request for the machine waits for it.
 type Teller struct {
 	r *Reporter
-	// told is called with whether the Node says what is so.
+	// told is called with whether the Node says what is so, and the agent is not blind.
 	told func(bool)
 
 	mu sync.Mutex
@@ -48,7 +48,7 @@ type Teller struct {
 }
 
 // NewTeller returns a Teller. told is called, from the goroutine of Run, with whether
-// the Node says what is so.
+// the Node says what is so, and the agent is not blind.
 func NewTeller(o Options, told func(bool)) *Teller {
 	return &Teller{r: New(o), told: told, news: make(chan struct{}, 1)}
 }
@@ -60,10 +60,14 @@ func (t *Teller) Arm(c reclaim.Config) {
 	t.config = c.Hash()
 }
 
-// Use says by which detector. An empty one, between two configurations, is no news.
-func (t *Teller) Use(detector string) {
-	if detector == "" {
+// Use says by which detector, and whether that is blind. An empty one, between two
+// configurations, is no news.
+func (t *Teller) Use(detector string, blind bool) {
+	switch {
+	case detector == "":
 		return
+	case blind:
+		detector = reclaim.BlindDetector
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,10 +123,11 @@ func (t *Teller) Run(ctx context.Context) {
 // turn tells the Node, and returns when it is looked at again. A server that does not
 // answer is no news of what the Node says.
 func (t *Teller) turn(ctx context.Context, backoff *retry.Backoff, log *complaints) time.Duration {
-	err := t.tell(ctx, t.current())
+	s := t.current()
+	err := t.tell(ctx, s)
 	switch {
 	case err == nil:
-		t.told(true)
+		t.told(s.Detector != reclaim.BlindDetector)
 		backoff.Reset()
 		return retry.Jitter(lookEvery)
 	case kubeapi.Code(err) != 0, errors.Is(err, ErrHostIdentity):

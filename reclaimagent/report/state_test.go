@@ -75,7 +75,7 @@ func failing(codes ...int) func(*server, *http.Request) int {
 
 func TestTeller(t *testing.T) {
 	const get, patch = http.MethodGet, http.MethodPatch
-	armed := func(t *report.Teller) { t.Arm(java); t.Use("netlink") }
+	armed := func(t *report.Teller) { t.Arm(java); t.Use("netlink", false) }
 	cases := map[string]struct {
 		reason   string
 		server   *server
@@ -105,11 +105,11 @@ func TestTeller(t *testing.T) {
 			story: func(_ *server, t *report.Teller) {
 				t.Rest(reclaim.Config{})
 				armed(t)
-				t.Use("")
-				t.Use("poll")
-				t.Use("netlink")
+				t.Use("", false)
+				t.Use("poll", false)
+				t.Use("netlink", false)
 				t.Arm(idea)
-				t.Use("netlink")
+				t.Use("netlink", false)
 				time.Sleep(20 * time.Second)
 			},
 			want: stated("netlink", idea), told: true, requests: []string{get, patch},
@@ -120,7 +120,7 @@ func TestTeller(t *testing.T) {
 				armed(t)
 				time.Sleep(20 * time.Second)
 				t.Arm(idea)
-				t.Use("netlink")
+				t.Use("netlink", false)
 				synctest.Wait()
 			},
 			want: stated("netlink", java), requests: []string{get, patch},
@@ -130,7 +130,7 @@ func TestTeller(t *testing.T) {
 			story: func(_ *server, t *report.Teller) {
 				armed(t)
 				time.Sleep(20 * time.Second)
-				t.Use("poll")
+				t.Use("poll", false)
 				time.Sleep(20 * time.Second)
 			},
 			want: stated("poll", java), told: true, requests: []string{get, patch, get, patch},

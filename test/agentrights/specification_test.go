@@ -118,6 +118,7 @@ var changes = []change{
 	annotation("says that it rests", reclaim.StateAnnotation, states[2], true, true),
 	annotation("says nothing", reclaim.StateAnnotation, "", false, false),
 	annotation("says that it dreams", reclaim.StateAnnotation, strings.Replace(states[1], "poll", "dreams", 1), false, false),
+	annotation("says that it is blind", reclaim.StateAnnotation, reclaim.AgentState{Detector: reclaim.BlindDetector, Config: strings.Repeat("0", 16)}.Text(), true, true),
 	annotation("says no configuration", reclaim.StateAnnotation, "detector=poll config=", false, false),
 	annotation("says more than it may", reclaim.StateAnnotation, states[0]+" x", false, false),
 	annotation("says it in another line", reclaim.StateAnnotation, "\n"+states[0], false, false),

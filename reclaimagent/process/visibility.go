@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// ErrHidden reports that the processes of other users cannot be read, or that it is
+// not certain that they can.
+var ErrHidden = errors.New("the processes of other users cannot be read")
+
+// capSysPtrace is CAP_SYS_PTRACE in <linux/capability.h>: hidepid hides nothing from it.
+const capSysPtrace = 19
+
+// CheckVisibility returns nil if the table shows the processes of other users, and an
+// error that wraps [ErrHidden] if it does not or may not.
+//
+// Process 1 is the proof, because hidepid (proc(5)) shows a process to members of a
+// group, and otherwise only to a process that may trace it: one of the same user that
+// has all its capabilities. If process 1 is readable and may not be traced, the group
+// is the reason, or nothing is hidden: then all processes are readable.
+func (t *Table) CheckVisibility() error {
+	if t.self == 1 {
+		return fmt.Errorf("%w: process 1 is the agent, so the proc root is the agent's own container's", ErrHidden)
+	}
+	raw, err := t.readHead(1, statusFile)
+	if err != nil {
+		return fmt.Errorf("%w: reading process 1: %w%s", ErrHidden, err, inBrackets(t.root.hiding()))
+	}
+	first := parseCredentials(raw)
+	if raw, err = t.readHead(t.self, statusFile); err == nil && !parseCredentials(raw).sees(first) {
+		return nil
+	}
+	if options := t.root.hiding(); options != "" {
+		return fmt.Errorf("%w: process 1 is readable, but has no right that the agent lacks, so others may be hidden%s", ErrHidden, inBrackets(options))
+	}
+	return nil
+}
+
+func inBrackets(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
+
+// credentials are the rights of a process, as its status file has them.
+type credentials struct {
+	// uids are the real, effective, saved and file system user.
+	uids                 []string
+	permitted, effective uint64
+}
+
+func parseCredentials(status []byte) credentials {
+	var c credentials
+	for line := range bytes.Lines(status) {
+		key, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimSpace(value)
+		switch string(key) {
+		case "Uid":
+			for id := range bytes.FieldsSeq(value) {
+				c.uids = append(c.uids, string(id))
+			}
+		case "CapPrm":
+			c.permitted, _ = strconv.ParseUint(string(value), 16, 64)
+		case "CapEff":
+			c.effective, _ = strconv.ParseUint(string(value), 16, 64)
+		}
+	}
+	return c
+}
+
+// root reports whether real and effective user are root.
+func (c credentials) root() bool {
+	return len(c.uids) >= 2 && c.uids[0] == "0" && c.uids[1] == "0"
+}
+
+// sees reports whether a process with c may see other by its own rights, whatever
+// group it is in, although it may not see every process.
+func (c credentials) sees(other credentials) bool {
+	if c.effective>>capSysPtrace&1 == 1 {
+		return false // it sees every process
+	}
+	return slices.Equal(c.uids, other.uids) && other.permitted&^c.effective == 0
+}
