@@ -343,6 +343,10 @@ const (
 	// CannotSeeProcessesReason means that the agent runs and cannot read the processes of
 	// other users, so that it notices no program of the owner. The message says what to do.
 	CannotSeeProcessesReason = "CannotSeeProcesses"
+	// HostChangedReason means that the machine ID of the Node is not the one that it had at
+	// first, or not that of its host: requests of the owner are refused. The message names
+	// one that was.
+	HostChangedReason = "HostChanged"
 	// ConfigurationPendingReason means that the agent looks for other programs than those
 	// of the spec, because it has not read them yet.
 	ConfigurationPendingReason = "ConfigurationPending"

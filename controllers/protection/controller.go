@@ -29,6 +29,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
@@ -37,6 +38,9 @@ import (
 // readsFor bounds the reading of a workload cluster, whose cache waits until it has
 // listed what it is to hold: a cluster that never answers must not keep a worker.
 const readsFor = 10 * time.Second
+
+// maxID bounds what is shown of a machine ID that a Node reports.
+const maxID = 64
 
 // Reconciler reports whether owners are protected.
 type Reconciler struct {
@@ -210,6 +214,7 @@ func (s *scope) facts() Facts {
 	}
 	if s.node != nil {
 		f.Said = s.node.Annotations[reclaimapi.StateAnnotation]
+		f.Changed, f.Refused = s.changed(), s.refused()
 	}
 	if s.pod != nil {
 		f.Pod, f.Running, f.Ready, f.Trouble = true, running(s.pod), workload.Ready(s.pod), s.trouble()
@@ -234,11 +239,34 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
+// changed is why no request from the Node is served, empty if one would be. It compares what
+// the reclaim controller compares, and what the agent did before it refused.
+func (s *scope) changed() string {
+	now, first := s.node.Status.NodeInfo.MachineID, children.Known(s.scheduled, s.machine).MachineID
+	switch {
+	case now != "" && first != "" && now != first:
+		return fmt.Sprintf("Node %s has the machine ID %q, and had %q first", s.node.Name, clip.To(clip.Line(now), maxID), first)
+	case s.pod != nil && !workload.Ready(s.pod) && exitOf(s.pod) == exitIdentity:
+		return fmt.Sprintf("Node %s has another machine ID than its host, and the agent refused a request of the owner", s.node.Name)
+	default:
+		return ""
+	}
+}
+
+// refused is the request on the Node, empty if there is none. It is the Node's text.
+func (s *scope) refused() string {
+	a := s.node.Annotations
+	if !reclaimapi.Requested(a) {
+		return ""
+	}
+	return v1alpha1.ReclaimRecord{Reason: a[reclaimapi.ReasonAnnotation], RequestedAt: a[reclaimapi.RequestedAtAnnotation]}.Screened().Requested()
+}
+
 // leaving reports whether the machine is on its way out, or its owner was heard: then
 // the agent is taken away, or keeps quiet.
 func (s *scope) leaving() bool {
 	sm := s.scheduled
 	return sm.BeingReclaimed() || sm.Spec.KillSwitch || !sm.DeletionTimestamp.IsZero() ||
 		s.machine != nil && !s.machine.DeletionTimestamp.IsZero() ||
-		s.node != nil && (!s.node.DeletionTimestamp.IsZero() || reclaimapi.Requested(s.node.Annotations))
+		s.node != nil && (!s.node.DeletionTimestamp.IsZero() || reclaimapi.Requested(s.node.Annotations) && s.changed() == "")
 }

@@ -36,6 +36,9 @@ type Facts struct {
 	Trouble             string
 	// Said is what the Node says of its agent.
 	Said string
+	// Changed says that the machine IDs of host and Node differ, and why; empty if they
+	// do not. Refused is the owner's request that is not served because of that.
+	Changed, Refused string
 }
 
 // Verdict is what becomes of the condition.
@@ -51,7 +54,7 @@ type rule func(Facts) (Verdict, bool)
 
 // rules are tried in order and the first to decide wins. An agent that watches is one,
 // whatever became of a later attempt to install it.
-var rules = []rule{notAsked, leaving, doubtful, unseen, blind, watching, notInstalled, notRunning}
+var rules = []rule{notAsked, leaving, doubtful, unseen, hostChanged, blind, watching, notInstalled, notRunning}
 
 // Decide says what is to be reported. It always decides.
 func Decide(f Facts) Verdict {
@@ -82,6 +85,19 @@ func unseen(f Facts) (Verdict, bool) {
 	default:
 		return Verdict{}, false
 	}
+}
+
+// hostChanged is about an owner whose requests are refused, by the manager or the agent.
+func hostChanged(f Facts) (Verdict, bool) {
+	if f.Changed == "" {
+		return Verdict{}, false
+	}
+	message := f.Changed + ": no request from this Node is served, because another host may have taken its name. " +
+		"If the host was installed anew, let the machine leave and join again"
+	if f.Refused != "" {
+		message += ". Refused: " + f.Refused
+	}
+	return unprotected(v1alpha1.HostChangedReason, "%s", message), true
 }
 
 // blind is about an agent that runs. Its pod is Ready for some seconds more.

@@ -66,6 +66,15 @@ func TestDecide(t *testing.T) {
 			reason: "So is what cannot be listed.", status: open, why: "AgentUnseen", message: "cannot be read",
 			facts: but(func(f *protection.Facts) { f.Unreadable, f.Pod, f.Ready = true, false, false }),
 		},
+		"HostChanged": {
+			reason: "What is asked from there is refused, whatever the agent says.", status: no, why: "HostChanged", message: "let the machine leave and join again",
+			facts: but(func(f *protection.Facts) { f.Changed = "Node desk has the machine ID b, and had a first" }),
+		},
+		"HostChangedAndAsked": {
+			reason: "The owner waits for what was refused.", status: no, why: "HostChanged", message: "Node desk has b: no request from this Node is served, because another host may have taken its name. " +
+				"If the host was installed anew, let the machine leave and join again. Refused: java",
+			facts: but(func(f *protection.Facts) { f.Changed, f.Refused = "Node desk has b", "java" }),
+		},
 		"Blind": {
 			reason: "It runs, and says itself that it sees nothing.", status: no, why: "CannotSeeProcesses", message: "mounted with hidepid",
 			facts: but(func(f *protection.Facts) { f.Ready, f.Said = false, said("blind", java) }),

@@ -28,6 +28,7 @@ func TestWhatANodeSaysWakes(t *testing.T) {
 		"Asks":      {"The owner was heard: the agent keeps quiet.", func(n *corev1.Node) { n.Annotations[reclaimapi.RequestedAnnotation] = "true" }, true},
 		"Leaves":    {"The agent goes with it.", func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.Now()) }, true},
 		"NotReady":  {"Nobody knows any more whether the agent runs.", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
+		"MachineID": {"The host is another, or was installed anew.", func(n *corev1.Node) { n.Status.NodeInfo.MachineID = "b" }, true},
 		"Another":   {"One of the same name is another host.", func(n *corev1.Node) { n.UID = "2" }, true},
 	} {
 		before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "1", Annotations: map[string]string{}}}

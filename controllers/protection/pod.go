@@ -68,11 +68,33 @@ func running(pod *corev1.Pod) bool {
 	return len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Running != nil
 }
 
+// exitIdentity is the agent's exit code after it refused a request.
+const exitIdentity = 3
+
 // exits are what the agent means by its exit codes.
 var exits = map[int32]string{
-	2: "it cannot start with its flags, configuration or environment",
-	3: "the Node has another machine's ID",
-	4: "the kernel does not announce processes",
+	2:            "it cannot start with its flags, configuration or environment",
+	exitIdentity: "the Node has another machine's ID",
+	4:            "the kernel does not announce processes",
+}
+
+// endOf is how the program of a container ended last, nil if it has not.
+func endOf(c corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	if c.State.Terminated != nil {
+		return c.State.Terminated
+	}
+	return c.LastTerminationState.Terminated
+}
+
+// exitOf is the exit code with which the agent ended last, zero if it has not.
+func exitOf(pod *corev1.Pod) int32 {
+	if len(pod.Status.ContainerStatuses) == 0 {
+		return 0
+	}
+	if ended := endOf(pod.Status.ContainerStatuses[0]); ended != nil {
+		return ended.ExitCode
+	}
+	return 0
 }
 
 // troubleOf says why a pod is not Ready. The same trouble has the same text: a
@@ -86,10 +108,7 @@ func troubleOf(pod *corev1.Pod) string {
 		return "it has not been started" + inBrackets(pod.Status.Reason)
 	}
 	c := pod.Status.ContainerStatuses[0]
-	ended := c.State.Terminated
-	if ended == nil {
-		ended = c.LastTerminationState.Terminated
-	}
+	ended := endOf(c)
 	switch {
 	case ended != nil && exits[ended.ExitCode] != "":
 		return fmt.Sprintf("its program exits with code %d: %s", ended.ExitCode, exits[ended.ExitCode])

@@ -117,6 +117,7 @@ func changes[T comparable](read func(client.Object) T) predicate.Predicate {
 type nodeSays struct {
 	uid                         string
 	said                        string
+	machineID                   string
 	leaving, requested, isReady bool
 }
 
@@ -126,7 +127,7 @@ func whatNodesSay(obj client.Object) nodeSays {
 		leaving: !obj.GetDeletionTimestamp().IsZero(), requested: reclaimapi.Requested(obj.GetAnnotations()),
 	}
 	if node, ok := obj.(*corev1.Node); ok {
-		says.isReady = nodeReady(node)
+		says.isReady, says.machineID = nodeReady(node), node.Status.NodeInfo.MachineID
 	}
 	return says
 }
