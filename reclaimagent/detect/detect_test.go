@@ -239,6 +239,12 @@ func (r *run) got() []found {
 
 func start(t *testing.T, m *machine, mode detect.Mode, dial func(unfiltered bool) (detect.Events, error)) *run {
 	t.Helper()
+	return startFor(t, m, mode, dial, match.New([]string{"java"}, []string{"java", "idea"}))
+}
+
+// startFor looks for something else.
+func startFor(t *testing.T, m *machine, mode detect.Mode, dial func(unfiltered bool) (detect.Events, error), patterns *match.Matcher) *run {
+	t.Helper()
 	r := &run{ended: make(chan struct{})}
 	d := detect.New(detect.Options{
 		Mode: mode, Dial: dial, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now, Metrics: &r.counts,
@@ -247,7 +253,7 @@ func start(t *testing.T, m *machine, mode detect.Mode, dial func(unfiltered bool
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer close(r.ended)
-		r.err = d.Run(ctx, match.New([]string{"java"}, []string{"java", "idea"}), interval, func(m detect.Match) {
+		r.err = d.Run(ctx, patterns, interval, func(m detect.Match) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.found = append(r.found, found{m.PID, m.Pattern, m.Source, m.Detector})

@@ -127,6 +127,37 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// TestPieces feeds arguments that are longer than the buffer of the process table, where the end of
+// an argument is the end of a piece.
+func TestPieces(t *testing.T) {
+	cases := map[string]struct {
+		reason    string
+		substring string
+		pieces    []string
+		want      bool
+	}{
+		"NULEndsAPiece":     {"Arguments are joined by blanks.", "-jar app", []string{"java\x00-jar\x00", "app.jar\x00"}, true},
+		"NULBeginsAPiece":   {"Wherever they are cut.", "-jar app", []string{"java\x00-jar", "\x00app.jar\x00"}, true},
+		"NULIsAPiece":       {"Also on both sides.", "-jar app", []string{"java\x00-jar", "\x00", "app.jar\x00"}, true},
+		"NULJoinsNoWords":   {"The blank is there.", "-jarapp", []string{"java\x00-jar\x00", "app.jar\x00"}, false},
+		"LastNUL":           {"The last argument ends without one.", "app ", []string{"java\x00", "app\x00"}, false},
+		"LastNULIsAPiece":   {"Wherever it is cut.", "app ", []string{"java\x00app", "\x00"}, false},
+		"EmptyLastArgument": {"An empty argument follows a blank.", "app ", []string{"java\x00app\x00", "\x00"}, true},
+		"EmptyPiece":        {"Nothing changes nothing.", "app x", []string{"app\x00", "", "x"}, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := match.New(nil, []string{tc.substring}).Scan()
+			for _, piece := range tc.pieces {
+				s.Feed([]byte(piece))
+			}
+			if _, got := s.Hit(); got != tc.want {
+				t.Errorf("%s\n%q in %q: %v, want %v", tc.reason, tc.substring, tc.pieces, got, tc.want)
+			}
+		})
+	}
+}
+
 func TestVectors(t *testing.T) {
 	raw, err := os.ReadFile("testdata/proc_match.json")
 	if err != nil {

@@ -64,6 +64,7 @@ func TestContained(t *testing.T) {
 		"ConmonOfAPod":      {"It has the name of a container among its arguments.", "0::/system.slice/crio-conmon-" + hex64 + ".scope\n", "", true},
 		"OtherCgroupRoot":   {"A kubelet may be told to put pods anywhere.", "4:memory:/lent/kubepods/burstable/pod1/" + hex64 + "\n", "", true},
 		"NamedLikeTheNode":  {"What begins like the node's path need not be below it.", "0::/nodes/kubepods/pod1\n", "0::/node\n", true},
+		"PathOfTheNode":     {"Nor is a pod's, if the node's path is how its own begins.", "0::/kubepods/pod1\n", "0::/kube\n", true},
 		"LXC":               {"System containers are containers.", "0::/lxc.payload.box/init.scope\n", "", true},
 		"Nspawn":            {"So are systemd's.", "0::/machine.slice/systemd-nspawn@box.service/payload\n", "", true},
 		"NodeInContainer":   {"In kind the node is a container; its own sessions are the owner's.", "4:memory:/docker/" + hex64 + "/user.slice\n", "4:memory:/docker/" + hex64 + "/init.scope\n", false},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"strconv"
 	"strings"
 	"syscall"
@@ -323,6 +324,10 @@ func TestStandingByAncestors(t *testing.T) {
 			reason: "A program that runs as root for somebody has that user as its real one.",
 			tree:   map[int]parented{1: init, 2: {1, "kubelet", "1000 0 0 0"}, 5: {2, "java", jane}},
 		},
+		"GivenUpRoot": {
+			reason: "A program that root started and that runs as another user is not a kubelet.",
+			tree:   map[int]parented{1: init, 2: {1, "kubelet", "0 1000 0 0"}, 5: {2, "java", jane}},
+		},
 		"Kernel": {
 			reason: "It has a program look at what a crash leaves, named after what crashed.",
 			tree:   map[int]parented{2: {0, "kthreadd", root}, 5: {2, "apport", root}},
@@ -344,6 +349,36 @@ func TestStandingByAncestors(t *testing.T) {
 				t.Errorf("%s\nStanding(5) = %+v, %v, want contained %v", tc.reason, got, err, tc.want)
 			}
 		})
+	}
+}
+
+// orphaning is a tree in which the parent of process 5 ends when it is looked at, ends times, and
+// leaves 5 to the next one.
+type orphaning struct {
+	fstest.MapFS
+	ends int
+}
+
+func (o *orphaning) Open(name string) (fs.File, error) {
+	pid, file, _ := strings.Cut(name, "/")
+	if parent, _ := strconv.Atoi(pid); file == "stat" && parent >= 10 && parent < 10+o.ends {
+		maps.Copy(o.MapFS, tree(map[int]parented{5: {parent + 1, "java", "0 0 0 0"}}))
+		return nil, fs.ErrNotExist
+	}
+	return o.MapFS.Open(name)
+}
+
+// TestStandingByAncestorsThatEnd is about the helper of a helper of the kubelet: the one between
+// them ends while the agent looks, and the kubelet is the parent from then on.
+func TestStandingByAncestorsThatEnd(t *testing.T) {
+	for ends, want := range map[int]bool{0: true, 1: true, 2: true, 3: false} {
+		m := tree(map[int]parented{
+			1: {0, "systemd", "0 0 0 0"}, 5: {10, "java", "0 0 0 0"}, 10 + ends: {1, "kubelet", "0 0 0 0"},
+		})
+		got, err := process.FromFS(&orphaning{m, ends}, 0).Standing(5)
+		if err != nil || got.Contained != want {
+			t.Errorf("%d ancestors end: Standing(5) = %+v, %v, want contained %v", ends, got, err, want)
+		}
 	}
 }
 
