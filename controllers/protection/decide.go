@@ -145,7 +145,7 @@ func notRunning(f Facts) (Verdict, bool) {
 			"see kubectl -n %s describe daemonset reclaim-agent, in the workload cluster", f.Node, reclaim.Namespace), true
 	default:
 		return unprotected(v1alpha1.AgentNotRunningReason, "The agent on Node %[1]s is not Ready: %[2]s: "+
-			"see kubectl -n %[3]s describe pods --field-selector spec.nodeName=%[1]s, in the workload cluster", f.Node, f.Trouble, reclaim.Namespace), true
+			"see kubectl -n %[3]s get pods -o yaml --field-selector spec.nodeName=%[1]s, in the workload cluster", f.Node, f.Trouble, reclaim.Namespace), true
 	}
 }
 

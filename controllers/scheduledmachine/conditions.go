@@ -26,7 +26,7 @@ var machineAPIVersion = clusterv1.GroupVersion.String()
 
 // reportConditions writes every condition of the object and its message.
 func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Time) {
-	ready := s.ready(d, actErr)
+	ready := s.ready(d, actErr, now)
 	report := []metav1.Condition{ready, s.scheduledCondition(now), s.machineReady(), s.referencesValid(), s.reachable()}
 	if !conditions.Has(s.scheduled, clusterv1.PausedCondition) {
 		report = append(report, metav1.Condition{
@@ -74,7 +74,7 @@ var settled = map[lifecycle.Reason]string{
 
 // underway are the reasons that say it is on the way, or blocked.
 var underway = map[lifecycle.Reason]string{
-	lifecycle.MachineNotReady:  "Machine is not ready yet",
+	lifecycle.MachineNotReady:  "Machine is not ready",
 	lifecycle.MachineCreating:  "Machine is being created",
 	lifecycle.KillSwitchActing: "Kill switch: Machine is being removed without drain",
 	lifecycle.GracefulShutdown: "Machine is leaving",
@@ -87,7 +87,7 @@ var underway = map[lifecycle.Reason]string{
 	lifecycle.Unread:           "Something cannot be read",
 }
 
-func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
+func (s *scope) ready(d lifecycle.Decision, actErr error, now time.Time) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: string(d.Reason)}
 	if actuate.IsSuppressed(actErr) || s.heldElsewhere() {
 		c.Reason, c.Message = v1alpha1.ActuationPausedReason, s.reportPaused(d.Reason)
@@ -118,7 +118,7 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 	case lifecycle.MachineNotReady:
 		c.Message = withDetail(c.Message, s.notReady())
 	case lifecycle.GracefulShutdown:
-		c.Message = s.leaving()
+		c.Message = s.leaving(now)
 	case lifecycle.NoCluster:
 		c.Message = s.referenceProblems()
 	case lifecycle.Unread:
@@ -131,8 +131,8 @@ func (s *scope) ready(d lifecycle.Decision, actErr error) metav1.Condition {
 		}
 	default:
 	}
-	if edits := s.pendingEdits(); edits != "" && s.children.Machine != nil {
-		c.Message = withDetail(c.Message, edits)
+	if remarks := s.remarks(); remarks != "" {
+		c.Message = withDetail(c.Message, remarks)
 	}
 	return c
 }
@@ -146,13 +146,24 @@ func (s *scope) notReady() string {
 	return "Cluster API has not reported its Node yet"
 }
 
-// leaving says what a departure waits for.
-func (s *scope) leaving() string {
-	if s.children.Machine == nil {
+// leaving says since when a departure lasts, when its budget ends or ended, and what it waits for.
+func (s *scope) leaving(now time.Time) string {
+	m := s.children.Machine
+	if m == nil {
 		return withDetail("The Machine is gone", s.leftovers())
 	}
-	return withDetail(underway[lifecycle.GracefulShutdown], s.leftovers())
+	message := underway[lifecycle.GracefulShutdown]
+	if since := children.LeavingSince(m, s.scheduled, now); !since.IsZero() {
+		end, when := since.Add(children.GraceOf(s.scheduled)), "ends"
+		if !now.Before(end) {
+			when = "ended"
+		}
+		message += fmt.Sprintf(" since %s, its budget %s at %s", utc(since), when, utc(end))
+	}
+	return withDetail(message, s.leftovers())
 }
+
+func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // leftovers says what of a machine that leaves is still there: what its Machine waits for,
 // else what it has left behind.
@@ -162,7 +173,7 @@ func (s *scope) leftovers() string {
 	}
 	var left []string
 	for _, child := range s.children.Existing() {
-		left = append(left, child.GetObjectKind().GroupVersionKind().Kind+" "+child.GetName())
+		left = append(left, heldObject(child))
 	}
 	if len(left) > 0 {
 		return "waiting for " + strings.Join(left, " and ") + " to be gone"
@@ -272,7 +283,7 @@ func (s *scope) mirrored() metav1.Condition {
 	}
 	switch {
 	case deleting != nil:
-		c.Reason, c.Message = deleting.Reason, deleting.Message
+		c.Reason, c.Message = deleting.Reason, withDetail(deleting.Message, s.holders(deleting.Reason))
 	case !m.DeletionTimestamp.IsZero():
 		c.Reason, c.Message = clusterv1.MachineDeletingReason, "Cluster API has not reported on the deletion yet"
 	case source == nil:
@@ -294,7 +305,7 @@ func atHook(deleting *metav1.Condition) bool {
 func (s *scope) referencesValid() metav1.Condition {
 	c := metav1.Condition{
 		Type: v1alpha1.ReferencesValidCondition, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReferencesValidReason, Message: s.pendingEdits(),
+		Reason: v1alpha1.ReferencesValidReason, Message: s.remarks(),
 	}
 	if msg := s.unread(); msg != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReferencesUnreadableReason, msg
@@ -329,6 +340,33 @@ func (s *scope) referenceProblems() string {
 		problems = append(problems, "spec."+p.Field+": "+p.Message)
 	}
 	return strings.Join(problems, "; ")
+}
+
+// remarks are what the author of the spec should know of children that exist.
+func (s *scope) remarks() string {
+	var remarks []string
+	for _, remark := range []string{s.pendingEdits(), s.dropped()} {
+		if remark != "" {
+			remarks = append(remarks, remark)
+		}
+	}
+	return strings.Join(remarks, "; ")
+}
+
+// dropped names the fields of the spec that a provider's API did not store, which it does without
+// an error where it does not know them.
+func (s *scope) dropped() string {
+	var fields []string
+	if live := s.children.Bootstrap; live != nil {
+		fields = append(fields, children.BootstrapOf(s.scheduled).Dropped(live)...)
+	}
+	if live := s.children.Infrastructure; live != nil {
+		fields = append(fields, children.InfrastructureOf(s.scheduled).Dropped(live)...)
+	}
+	if len(fields) == 0 {
+		return ""
+	}
+	return "the provider's API did not store " + strings.Join(fields, ", ") + ": check the spelling"
 }
 
 // pendingEdits says which edits wait for the next window.
@@ -369,9 +407,12 @@ func (s *scope) reachable() metav1.Condition {
 		// A manager that starts has not tried yet: what was reported stays, or every
 		// restart would rewrite every status twice.
 		return *last
-	case !s.connected:
+	case !s.connected, s.probes.ConsecutiveFailures >= silentProbes:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.NotConnectedReason
 		c.Message = "The workload cluster is not connected: owners' requests are not seen"
+		if at := s.probes.LastProbeSuccessTime; !at.IsZero() {
+			c.Message = fmt.Sprintf("The workload cluster has not answered since %s: owners' requests are not seen. Check its API server, the network and its kubeconfig Secret; the manager's log has the error", utc(at))
+		}
 	}
 	return c
 }

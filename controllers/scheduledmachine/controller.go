@@ -213,7 +213,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	}
 	again, reportErr := r.report(ctx, s, d, actErr)
 	err = actuate.IgnoreSuppressed(errors.Join(actErr, keepErr, reportErr))
-	next := r.wakeUp(departure.Sooner(d.Recheck, again), d.Again && err == nil && !s.frozen)
+	next := r.wakeUp(departure.Sooner(departure.Sooner(d.Recheck, again), s.nextProbe(r.Clock.Now())), d.Again && err == nil && !s.frozen)
 	next.retry = len(s.children.Unread) > 0 || s.nodeLater || keepLater
 	if conditions.IsTrue(s.scheduled, v1alpha1.ReadyCondition) {
 		next.priority = onTime
@@ -244,6 +244,22 @@ func (s *scope) decide(now time.Time) lifecycle.Decision {
 // unwatched is when an object that was made is looked for whose event does not come, such
 // as the first of a kind. To look before its event is to make it again, and be refused.
 const unwatched = 2 * wake.QuietRetry
+
+// probeInterval is how often Cluster API's cluster cache probes a workload cluster. One that failed
+// silentProbes probes in a row is reported: a single probe fails under load, too.
+const (
+	probeInterval = 10 * time.Second
+	silentProbes  = 2
+)
+
+// nextProbe is when a probe may succeed again, zero where none failed. The cluster cache wakes
+// nothing then.
+func (s *scope) nextProbe(now time.Time) time.Time {
+	if s.probes.ConsecutiveFailures == 0 {
+		return time.Time{}
+	}
+	return now.Add(probeInterval)
+}
 
 // ejecting is how long a report waits for a Machine that is about to be ejected. It covers
 // the slowest reclaim in a mass return.

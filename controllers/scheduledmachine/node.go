@@ -36,7 +36,7 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope) {
 		return
 	}
 	s.nodeState = lifecycle.Unknown
-	if !s.connected || r.ClusterCache.GetHealthCheckingState(ctx, workload.ClusterKey(s.scheduled)).ConsecutiveFailures > 0 {
+	if !s.connected || s.probes.ConsecutiveFailures > 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeRead)

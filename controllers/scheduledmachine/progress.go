@@ -31,12 +31,13 @@ func (s *scope) mayWait(now time.Time) bool {
 	return !overdue && !s.firstWord() && onlyProgress(s.before, s.scheduled)
 }
 
-// firstWord reports whether it is known now for whom a departure waits, of which nobody knew
-// anything.
+// firstWord reports whether a departure step names its cause for the first time, where the last
+// report says only that the Machine is being deleted.
 func (s *scope) firstWord() bool {
-	now := conditions.Get(s.scheduled, v1alpha1.MachineReadyCondition)
-	known := now.Reason == v1alpha1.WaitingForLoadBalancersReason || now.Reason == v1alpha1.WaitingForOperatorsReason
-	return known && conditions.GetReason(s.before, v1alpha1.MachineReadyCondition) == clusterv1.MachineDeletingReason
+	step := conditions.Get(s.children.Machine, v1alpha1.ReadyToLeaveCondition)
+	return step != nil && step.Reason != v1alpha1.AskingReason &&
+		conditions.GetReason(s.scheduled, v1alpha1.MachineReadyCondition) == step.Reason &&
+		conditions.GetReason(s.before, v1alpha1.MachineReadyCondition) == clusterv1.MachineDeletingReason
 }
 
 // onlyProgress reports whether all that is new is how far a machine has come on a way

@@ -155,7 +155,7 @@ func TestADepartureThatWasRefusedIsNoneOfTheNext(t *testing.T) {
 // TestWhatHoldsADepartureIsShown has Cluster API wait at our hook, where a load balancer is
 // waited for, or an operator.
 func TestWhatHoldsADepartureIsShown(t *testing.T) {
-	for _, reason := range []string{v1alpha1.WaitingForLoadBalancersReason, v1alpha1.WaitingForOperatorsReason} {
+	for _, reason := range []string{v1alpha1.WaitingForLoadBalancersReason, v1alpha1.WaitingForOperatorsReason, v1alpha1.WaitingForExtensionReason, v1alpha1.StoppingPodsReason} {
 		t.Run(reason, func(t *testing.T) { showsWhatHolds(t, reason) })
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,8 +81,9 @@ type scope struct {
 	filter string
 
 	// connected says that the workload cluster can be seen, and tried that a
-	// connection was tried. Before, nobody knows.
+	// connection was tried. Before that it is unknown. probes are its health probes.
 	connected, tried bool
+	probes           clustercache.HealthCheckingState
 }
 
 // pending is what follows an action that has only begun. Nothing is reported then:
@@ -115,7 +117,8 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 		return nil, err
 	}
 	s.connected = err == nil
-	s.tried = s.connected || !r.ClusterCache.GetHealthCheckingState(ctx, key).LastProbeTime.IsZero()
+	s.probes = r.ClusterCache.GetHealthCheckingState(ctx, key)
+	s.tried = s.connected || !s.probes.LastProbeTime.IsZero()
 
 	if s.children, err = r.Children.Read(ctx, sm, s.mustBeSure()); err != nil {
 		return nil, err

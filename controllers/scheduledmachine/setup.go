@@ -25,7 +25,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // name is that of the controller, in metrics and logs.
@@ -82,7 +81,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(r.Rush.Stalls()).
 		WatchesRawSource(r.Roster.Machines(roster.Itself)).
-		WatchesRawSource(r.ClusterCache.GetClusterSource(name, mapper.OfCluster, clustercache.WatchForProbeFailure(workload.UnreachableAfter))).
+		WatchesRawSource(r.ClusterCache.GetClusterSource(name, mapper.OfCluster, clustercache.WatchForProbeFailure(silentProbes*probeInterval))).
 		WithOptions(opts).
 		Build(telemetry.Counted(name, r))
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -99,6 +102,57 @@ func hash(of ...any) string {
 // MadeFrom reports whether live was made from what the spec says now.
 func (p Part) MadeFrom(live *unstructured.Unstructured) bool {
 	return live.GetAnnotations()[v1alpha1.SpecHashAnnotation] == p.Hash()
+}
+
+// Dropped returns the fields of the spec that live lacks, although it was made from them: its API
+// prunes fields that it does not know. Values that mean the same as none are not compared, nor
+// another version of the API, nor a template.
+func (p Part) Dropped(live *unstructured.Unstructured) []string {
+	if p.cloned() || !p.MadeFrom(live) || live.GetAPIVersion() != p.inline.APIVersion {
+		return nil
+	}
+	var spec any
+	if err := utiljson.Unmarshal(p.inline.Spec.Raw, &spec); err != nil {
+		return nil
+	}
+	return missing(field.NewPath("spec", p.Field, "spec"), spec, live.Object["spec"])
+}
+
+// missing returns the fields below path that want has and got has not.
+func missing(path *field.Path, want, got any) []string {
+	var fields []string
+	switch want := want.(type) {
+	case map[string]any:
+		has, _ := got.(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(want)) {
+			value, found := has[key]
+			switch {
+			case found:
+				fields = append(fields, missing(path.Child(key), want[key], value)...)
+			case !empty(want[key]):
+				fields = append(fields, path.Child(key).String())
+			}
+		}
+	case []any:
+		if has, ok := got.([]any); ok && len(has) == len(want) {
+			for i := range want {
+				fields = append(fields, missing(path.Index(i), want[i], has[i])...)
+			}
+		}
+	}
+	return fields
+}
+
+// empty reports whether an API may leave a value out because it is its zero value.
+func empty(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		return !slices.ContainsFunc(slices.Collect(maps.Values(value)), func(v any) bool { return !empty(v) })
+	case []any:
+		return len(value) == 0
+	default:
+		return value == nil || value == "" || value == false || value == int64(0)
+	}
 }
 
 // Desired builds the child. A template is read for it, from the API server: one that

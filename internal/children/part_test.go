@@ -207,3 +207,43 @@ func TestTemplatesThatCannotBeUsed(t *testing.T) {
 		})
 	}
 }
+
+// TestDroppedNamesWhatTheAPIPruned compares a spec with what the API stored of it.
+func TestDroppedNamesWhatTheAPIPruned(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, spec, live string
+		version            string
+		want               []string
+	}{
+		"Same":       {reason: "All is stored.", spec: `{"a":1,"b":{"c":[1]}}`, live: `{"a":1,"b":{"c":[1]}}`},
+		"Misspelt":   {reason: "The API does not know it.", spec: `{"addr":"x","port":22}`, live: `{"port":22}`, want: []string{"spec.infrastructureSpec.spec.addr"}},
+		"Nested":     {reason: "At any depth, also in lists.", spec: `{"a":{"b":"x","c":1},"l":[{"n":1,"m":"y"}]}`, live: `{"a":{"c":1},"l":[{"n":1}]}`, want: []string{"spec.infrastructureSpec.spec.a.b", "spec.infrastructureSpec.spec.l[0].m"}},
+		"Empty":      {reason: "An API may leave zero values out.", spec: `{"a":"","b":false,"c":0,"d":{"e":null},"f":[]}`, live: `{}`},
+		"Defaulted":  {reason: "Further fields are the API's.", spec: `{"a":1}`, live: `{"a":1,"b":2}`},
+		"Changed":    {reason: "Another value is the provider's decision.", spec: `{"a":1}`, live: `{"a":2}`},
+		"NothingAt":  {reason: "An empty spec drops nothing.", spec: ``, live: `{}`},
+		"OtherLists": {reason: "Lists of other lengths are not compared.", spec: `{"l":[{"n":1}]}`, live: `{"l":[]}`},
+		"Version":    {reason: "Another version may use other names.", spec: `{"a":1}`, live: `{}`, version: "infrastructure.cluster.x-k8s.io/v1"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			part := children.InfrastructureOf(machineOf(inline("X", tc.spec)))
+			live := &unstructured.Unstructured{Object: map[string]any{}}
+			live.SetAPIVersion(part.Kind().GroupVersion().String())
+			if tc.version != "" {
+				live.SetAPIVersion(tc.version)
+			}
+			live.SetAnnotations(map[string]string{v1alpha1.SpecHashAnnotation: part.Hash()})
+			var spec map[string]any
+			if err := utiljson.Unmarshal([]byte(tc.live), &spec); err != nil {
+				t.Fatal(err)
+			}
+			live.Object["spec"] = spec
+			if diff := cmp.Diff(tc.want, part.Dropped(live)); diff != "" {
+				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

@@ -11,9 +11,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// heard says whether the machine notices the owner's programs; nothing where none were
-// agreed, where there is no Node, or where a note on the whole cluster says it.
+// heard says whether the machine notices the owner's programs; nothing for a machine that is not
+// in the cluster, or where no programs were agreed.
 func heard(m *v1alpha1.ScheduledMachine, giveBack string) []string {
+	if c := conditions.Get(m, v1alpha1.WorkloadClusterReachableCondition); !reachable(m) && m.Status.MachineRef != nil {
+		return []string{unnoticed + giveBack, c.Message}
+	}
 	c := conditions.Get(m, v1alpha1.OwnerProtectedCondition)
 	switch {
 	case c == nil, c.Reason == v1alpha1.NotConnectedReason:
@@ -21,8 +24,10 @@ func heard(m *v1alpha1.ScheduledMachine, giveBack string) []string {
 	case c.Status == metav1.ConditionTrue:
 		return []string{"the machine notices when one of the agreed programs starts: " + strings.Join(m.Spec.KillIfCommands, ", ")}
 	case c.Status == metav1.ConditionFalse:
-		return []string{"the machine does not notice when its owner starts a program; this still works: " + giveBack, c.Message}
+		return []string{unnoticed + giveBack, c.Message}
 	default:
 		return []string{"it is unknown whether the machine notices when its owner starts a program; this still works: " + giveBack, c.Message}
 	}
 }
+
+const unnoticed = "the machine does not notice when its owner starts a program; this still works: "

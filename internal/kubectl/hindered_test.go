@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
@@ -70,6 +71,24 @@ func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 			[]string{"db/cb-0: ReschedulePolicy couchbase: its operator has been asked to move it", "docs/operators.md"},
 			"docs/load-balancers.md",
 		},
+		"StopsPods": {
+			"It is a step like the others.",
+			machine("office", drains(v1alpha1.StoppingPodsReason, "2 pods are being stopped")),
+			[]string{"2 pods are being stopped", "docs/load-balancers.md"},
+			"docs/operators.md",
+		},
+		"Extension": {
+			"It is a step like the others.",
+			machine("office", drains(v1alpha1.WaitingForExtensionReason, "extension backup has not finished")),
+			[]string{"extension backup has not finished", "docs/extensions.md"},
+			"docs/operators.md",
+		},
+		"ForeignFinalizer": {
+			"The deletion is completed, and the Machine stays.",
+			machine("office", drains(clusterv1.MachineDeletingDeletionCompletedReason, "Deletion completed: but Machine office-machine is held by the finalizers of others: example.com/backup")),
+			[]string{"example.com/backup", "Do:        to have it at once: kubectl 5spot -n farm give-back office\n           wait for the owner of the finalizer"},
+			"",
+		},
 		"ClusterMissing": {
 			"Who is deleted reads that its Cluster is not there.",
 			machine("office", going, status(condition(v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, v1alpha1.ReferencesInvalidReason, "Cluster prod does not exist"))),
@@ -79,7 +98,7 @@ func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 		"NotServed": {
 			"A label is missing, and no network is broken.",
 			machine("office", status(condition(v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionFalse, v1alpha1.ClusterNotServedReason, "label the Cluster"))),
-			[]string{"Note:      no manager serves its Cluster (label the Cluster): "},
+			[]string{"does not notice when its owner starts a program", "           label the Cluster\n"},
 			"cannot be reached",
 		},
 	}

@@ -413,7 +413,7 @@ func TestWhy(t *testing.T) {
 		m.Status.Conditions = []metav1.Condition{condition("ReferencesValid", metav1.ConditionFalse, "ReferencesInvalid", "Cluster prod does not exist")}
 	}
 	unreachable := func(m *v1alpha1.ScheduledMachine) {
-		m.Status.Conditions = append(m.Status.Conditions, condition("WorkloadClusterReachable", metav1.ConditionFalse, "NotConnected", "not connected"))
+		m.Status.Conditions = append(m.Status.Conditions, condition("WorkloadClusterReachable", metav1.ConditionFalse, "NotConnected", "not connected since noon"))
 	}
 	off := func(m *v1alpha1.ScheduledMachine) {
 		disabled(m)
@@ -428,6 +428,13 @@ func TestWhy(t *testing.T) {
 	}
 	lentAgain := func(m *v1alpha1.ScheduledMachine) {
 		m.Status.Conditions = append(m.Status.Conditions, condition("LentAgain", metav1.ConditionTrue, "EnabledByTool", "argocd-controller turned the schedule on"))
+	}
+	joining := func(m *v1alpha1.ScheduledMachine) {
+		m.Status.NodeRef, m.Status.LastScheduledTime = nil, in(-5*time.Minute)
+		m.Status.Conditions = []metav1.Condition{condition("Ready", metav1.ConditionFalse, "MachineNotReady", "Machine is not ready: Waiting for the host")}
+	}
+	lost := func(m *v1alpha1.ScheduledMachine) {
+		m.Status.Conditions = []metav1.Condition{condition("Ready", metav1.ConditionFalse, "MachineNotReady", "Machine is not ready: Node condition Ready is Unknown")}
 	}
 	none := func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = nil }
 	seen := func(m *v1alpha1.ScheduledMachine) { m.Status.ObservedGeneration = m.Generation }
@@ -467,23 +474,31 @@ func TestWhy(t *testing.T) {
 		"OffButThere":    {"Off leaves the machine where it is.", machine("office", off, func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = &v1alpha1.ChildReference{} }), "Off", []string{"stays as it is", "to have the machine: kubectl 5spot -n farm give-back office\n"}},
 		"Waiting":        {"The next opening.", machine("office", away), "Waiting", []string{"opens in 21h: Thu 2025-01-16 09:00:00 EST"}},
 		"Running":        {"How to get it back.", machine("office"), "Running", []string{"closes in 6h", "to have the machine now: kubectl 5spot -n farm give-back office\n"}},
-		"Joining":        {"Not there yet.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.Status.Conditions = nil }), "Joining", nil},
-		"Leaving":        {"What blocks it.", machine("office", leaving), "Leaving", []string{"Because:   Waiting for the drain\n"}},
+		"Joining":        {"Not there yet.", machine("office", joining), "Joining", []string{"Since:     2025-01-15T16:55:00Z (5m ago)\n"}},
+		"NotReady":       {"It has joined long ago, and its Node was lost.", machine("office", lost), "NotReady", []string{"Since:     2025-01-15T14:00:00Z (3h ago)\n", "Because:   Machine is not ready: Node condition"}},
+		"Leaving":        {"What blocks it.", machine("office", leaving), "Leaving", []string{"State:     Leaving: it is leaving the cluster\n", "Because:   Waiting for the drain\n"}},
 		"Error":          {"Which step.", machine("office", broken), "Error", []string{"Because:   creating Machine: forbidden\n"}},
-		"Blocked":        {"What is missing.", machine("office", blocked), "Blocked", []string{"Because:   Cluster prod does not exist\n"}},
+		"Blocked":        {"What is missing.", machine("office", blocked), "Blocked", []string{"Since:     2025-01-15T14:00:00Z (3h ago)\n", "Because:   Cluster prod does not exist\n"}},
 		"Unreadable":     {"Unknown is not outside.", machine("office", unreadable), "Unreadable", []string{"Because:   Hour must be 0-23, got: 25\n", "Next:      unknown: the schedule is unreadable\n"}},
-		"Pending":        {"Nobody has looked.", machine("office", fresh), "Pending", []string{"no controller has seen it yet"}},
-		"Deleting":       {"It goes for good.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(0) }), "Deleting", []string{"it is being deleted"}},
+		"Pending":        {"Nobody has looked.", machine("office", fresh), "Pending", []string{"no controller has seen it yet", "Next:      unknown: the controller has not seen"}},
+		"Deleting":       {"It goes for good.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(0) }), "Deleting", []string{"it is being deleted", "Since:     2025-01-15T17:00:00Z (0s ago)\n", "Next:      nothing: it is being deleted\n"}},
 		"Unserved":       {"What is shown may be old.", machine("office", unserved("b")), "Running", []string{"Note:      the controller has not seen the latest change yet\n           " + noShard + "\n"}},
 		"AskedInVain":    {"The agent's or a person's request is on the object, and nobody has it.", machine("office", unserved(""), asked(ada), seen), "Returning", []string{"Note:      " + noManager + "\n"}},
 		"Overdue":        {"An edge has passed, and nobody has shown it.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanup = in(-5 * 60e9) }), "Running", []string{"Note:      " + noManager + "\n"}},
-		"Unreachable":    {"A program is not seen; the command works.", machine("office", unreachable), "Running", []string{"Note:      the workload cluster cannot be reached", "this still works: kubectl 5spot -n farm give-back office\n"}},
+		"Unreachable": {"A program is not seen; the command works.", machine("office", unreachable), "Running", []string{
+			"its present state is unknown, as the workload cluster does not answer\n",
+			"Note:      the machine does not notice when its owner starts a program; this still works: kubectl 5spot -n farm give-back office\n           not connected since noon\n",
+		}},
+		"UnreachableReturned": {"It is not lent: there is nothing to notice.", machine("office", reclaimed(java), unreachable), "Returned", []string{"Do:        quit java before you lend it again, or it leaves again\n           to lend it again: kubectl 5spot -n farm resume office\n"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := cluster(t, map[string]any{path("office"): tc.object})
 			got := run("", "why", "office", config)
+			if strings.HasPrefix(tc.state, "Returned") && strings.Contains(got.Out, "notice") {
+				t.Errorf("%s\n%s", tc.reason, got.Out)
+			}
 			for _, want := range append(tc.want, "Machine:   office in farm\n", "State:     "+tc.state+": ") {
 				if !strings.Contains(got.Out, want) {
 					t.Errorf("%s\n%q is not in:\n%s%s", tc.reason, want, got.Out, got.Err)

@@ -135,15 +135,6 @@ func hindrances(m *v1alpha1.ScheduledMachine, told string) []string {
 	return notes
 }
 
-// outOfReach says why the Nodes of a workload cluster are not seen.
-func outOfReach(m *v1alpha1.ScheduledMachine) string {
-	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.WorkloadClusterReachableCondition)
-	if c != nil && c.Reason == v1alpha1.ClusterNotServedReason {
-		return "no manager serves its Cluster (" + c.Message + ")"
-	}
-	return "the workload cluster cannot be reached"
-}
-
 // reachable is false only if the controller says so.
 func reachable(m *v1alpha1.ScheduledMachine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.WorkloadClusterReachableCondition)

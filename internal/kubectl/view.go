@@ -162,6 +162,8 @@ func (v *view) nothingNext() string {
 		return "nothing: " + v.idle
 	case v.Schedule == unreadableSchedule:
 		return "unknown: the schedule is unreadable"
+	case v.Stale:
+		return "unknown: " + unseen
 	default:
 		return "never changes"
 	}

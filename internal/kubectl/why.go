@@ -14,9 +14,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
@@ -72,8 +75,9 @@ const (
 	stateLeaving    state = "Leaving"    // a graceful departure
 	stateWaiting    state = "Waiting"    // outside its window
 	stateRunning    state = "Running"    // lent
+	stateNotReady   state = "NotReady"   // in the cluster, and not healthy
 	stateJoining    state = "Joining"    // on its way into the cluster
-	statePending    state = "Pending"    // not judged yet
+	statePending    state = "Pending"    // not evaluated yet
 )
 
 // explanation is what why shows of a ScheduledMachine. Its JSON is an API.
@@ -81,9 +85,11 @@ type explanation struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	State     state  `json:"state"`
-	// What is the state in one sentence, and Because what led to it.
-	What    string `json:"what"`
-	Because string `json:"because"`
+	// What is the state in one sentence, Because its cause, and Since when it began, absent where
+	// that is unknown.
+	What    string       `json:"what"`
+	Because string       `json:"because"`
+	Since   *metav1.Time `json:"since,omitempty"`
 	// Request is the owner's, absent if none led here.
 	Request *request `json:"request,omitempty"`
 	// SetBy is who wrote the setting that led here, absent if that is unknown.
@@ -95,6 +101,8 @@ type explanation struct {
 	// Do is what to do, most useful first; Notes are what else one should know.
 	Do    []string `json:"do"`
 	Notes []string `json:"notes"`
+	// Events are the last ones about requests of the owner, newest first.
+	Events []event `json:"events,omitempty"`
 
 	view view
 }
@@ -112,7 +120,9 @@ type request struct {
 func (c *cluster) explain(ctx context.Context, name string, now time.Time) (explanation, error) {
 	objects, err := c.get(ctx, []string{name})
 	if err == nil {
-		return explain(&objects[0], now), nil
+		e := explain(&objects[0], now)
+		e.Events = c.requestEvents(ctx, &objects[0])
+		return e, nil
 	}
 	if !apierrors.IsNotFound(err) {
 		return explanation{}, err
@@ -140,6 +150,10 @@ func explain(m *v1alpha1.ScheduledMachine, now time.Time) explanation {
 		if rule(m, &e) {
 			break
 		}
+	}
+	e.Since = since(m, e.State)
+	if help, ok := waitHelp[conditions.GetReason(m, v1alpha1.MachineReadyCondition)]; ok && !gone(m) {
+		e.Do = append(e.Do, help)
 	}
 	e.note(m, now)
 	return e
@@ -293,20 +307,19 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	have := "to have the machine now: " + e.command("give-back")
 	switch m.Status.Phase {
 	case v1alpha1.PhaseActive:
-		if meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ReadyCondition) {
+		switch {
+		case conditions.IsTrue(m, v1alpha1.ReadyCondition) && !reachable(m):
+			return e.set(stateRunning, "it is lent: its window is open; its present state is unknown, as the workload cluster does not answer", have)
+		case conditions.IsTrue(m, v1alpha1.ReadyCondition):
 			return e.set(stateRunning, "it is lent: its window is open", have)
+		case m.Status.NodeRef != nil:
+			return e.set(stateNotReady, "its window is open, and it has a Node in the cluster that is not ready",
+				"if this lasts, show the line Because to the people who run the cluster", have)
+		default:
+			return e.set(stateJoining, "its window is open, and it is joining the cluster", have)
 		}
-		return e.set(stateJoining, "its window is open, and it is joining the cluster", have)
 	case v1alpha1.PhaseShuttingDown:
-		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MachineReadyCondition); c != nil {
-			switch c.Reason {
-			case v1alpha1.WaitingForLoadBalancersReason:
-				e.Do = append(e.Do, `wait; to let it go sooner, see "To let a machine go sooner" in docs/load-balancers.md`)
-			case v1alpha1.WaitingForOperatorsReason:
-				e.Do = append(e.Do, `wait; see "When a machine of 5-Spot leaves" in docs/operators.md`)
-			}
-		}
-		return e.set(stateLeaving, "it is leaving; running work may finish within its budget", "to have it at once: "+e.command("give-back"))
+		return e.set(stateLeaving, "it is leaving the cluster", "to have it at once: "+e.command("give-back"))
 	case v1alpha1.PhaseInactive:
 		return e.set(stateWaiting, "its window is closed, and it is not in the cluster", "to keep it when the window opens: "+e.command("give-back"))
 	default:
@@ -334,9 +347,6 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 		e.Notes = append(e.Notes, "its owner has asked for it, and the request is kept")
 	}
 	e.Notes = append(e.Notes, hindrances(m, e.Because)...)
-	if !reachable(m) {
-		e.Notes = append(e.Notes, outOfReach(m)+": nobody notices when the owner starts a program; this still works: "+e.command("give-back"))
-	}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.LentAgainCondition); c != nil {
 		e.Notes = append(e.Notes, c.Message)
 	}
@@ -358,8 +368,11 @@ func (e *explanation) text(now time.Time) string {
 	lines := []string{
 		"Machine:\t" + e.Name + " in " + e.Namespace,
 		"State:\t" + string(e.State) + ": " + e.What,
-		"Because:\t" + indent(e.Because, "\t"),
 	}
+	if e.Since != nil {
+		lines = append(lines, fmt.Sprintf("Since:\t%s (%s ago)", e.Since.UTC().Format(time.RFC3339), duration.HumanDuration(now.Sub(e.Since.Time))))
+	}
+	lines = append(lines, "Because:\t"+e.brief(e.Because))
 	if r := e.Request; r != nil {
 		lines = append(lines, "Asked:\t"+orDash(r.RequestedAt))
 	}
@@ -369,7 +382,37 @@ func (e *explanation) text(now time.Time) string {
 	lines = append(lines, "Node:\t"+orDash(e.node()))
 	lines = append(lines, e.nextLines(now)...)
 	lines = append(lines, labelled("Do:", e.Do)...)
-	return columns(append(lines, labelled("Note:", e.Notes)...)...)
+	notes := make([]string, len(e.Notes))
+	for i, note := range e.Notes {
+		notes[i] = e.brief(note)
+	}
+	lines = append(lines, labelled("Note:", notes)...)
+	events := make([]string, len(e.Events))
+	for i := range e.Events {
+		events[i] = e.brief(e.Events[i].text(now))
+	}
+	return columns(append(lines, labelled("Events:", events)...)...)
+}
+
+// A provider may report the whole output of a command. Of one text, text shows mostLines lines of
+// mostBytes each, so that Do stays on the screen.
+const (
+	mostLines = 3
+	mostBytes = 300
+)
+
+// brief is a text for a value of the output, cut where it is long. status shows all of it.
+func (e *explanation) brief(message string) string {
+	lines := strings.Split(strings.TrimRight(message, "\n"), "\n")
+	left := len(lines) - mostLines
+	lines = lines[:min(len(lines), mostLines)]
+	for i, line := range lines {
+		lines[i] = clip.To(line, mostBytes)
+	}
+	if left > 0 {
+		lines = append(lines, fmt.Sprintf("... and %d more lines: %s", left, e.command("status")))
+	}
+	return strings.Join(lines, "\n\t")
 }
 
 // nextLines are the next steps of the schedule, where anything follows from them.

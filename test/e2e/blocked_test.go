@@ -177,7 +177,7 @@ func TestFailingProviderIsShownAndDepartureStillWorks(t *testing.T) {
 	l := newLab(t, "hang")
 	sm := l.started("box", nil, infrav1.PlaneMachineSpec{Faults: infrav1.Faults{Provision: infrav1.Hang}})
 	l.waitPhase(sm, active, metav1.ConditionFalse)
-	l.waitCondition(sm, v1alpha1.ReadyCondition, metav1.ConditionFalse, "MachineNotReady", "not ready yet")
+	l.waitCondition(sm, v1alpha1.ReadyCondition, metav1.ConditionFalse, "MachineNotReady", "Machine is not ready")
 	if sm.Status.NodeRef != nil {
 		t.Errorf("there is no Node to refer to: %+v", sm.Status.NodeRef)
 	}

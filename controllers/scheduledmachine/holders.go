@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// holders names what keeps Cluster API from the next step of a deletion: deletion hooks with
+// their owners, or finalizers. Cluster API's own message names neither owners nor finalizers.
+func (s *scope) holders(reason string) string {
+	switch reason {
+	case clusterv1.MachineDeletingWaitingForPreDrainHookReason:
+		return hooksOf(s.children.Machine, clusterv1.PreDrainDeleteHookAnnotationPrefix)
+	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
+		return hooksOf(s.children.Machine, clusterv1.PreTerminateDeleteHookAnnotationPrefix)
+	case clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason:
+		if s.children.Infrastructure != nil {
+			return heldObject(s.children.Infrastructure)
+		}
+	case clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:
+		if s.children.Bootstrap != nil {
+			return heldObject(s.children.Bootstrap)
+		}
+	case clusterv1.MachineDeletingDeletionCompletedReason:
+		if finalizers := foreignFinalizers(s.children.Machine); len(finalizers) > 0 {
+			return "but Machine " + s.children.Machine.Name + " is held by the finalizers of others: " + strings.Join(finalizers, ", ")
+		}
+	}
+	return ""
+}
+
+// hooksOf lists the hooks of others with a prefix, and the owner that each names as its value.
+func hooksOf(m *clusterv1.Machine, prefix string) string {
+	var hooks []string
+	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
+		owner := m.Annotations[key]
+		if !strings.HasPrefix(key, prefix) || key == v1alpha1.PreDrainHookAnnotation || key == v1alpha1.PreTerminateHookAnnotation {
+			continue
+		}
+		if owner == "" {
+			owner = "unnamed"
+		}
+		hooks = append(hooks, strings.TrimPrefix(key, prefix+"/")+" (owner: "+owner+")")
+	}
+	if len(hooks) == 0 {
+		return ""
+	}
+	return strings.Join(hooks, ", ") + "; the owner takes the annotation off Machine " + m.Name + " when it is done"
+}
+
+// heldObject is an object by kind and name, with the finalizers that hold it.
+func heldObject(obj client.Object) string {
+	text := obj.GetObjectKind().GroupVersionKind().Kind + " " + obj.GetName()
+	if finalizers := foreignFinalizers(obj); len(finalizers) > 0 {
+		text += " (finalizers: " + strings.Join(finalizers, ", ") + ")"
+	}
+	return text
+}
+
+// foreignFinalizers are all but Cluster API's own on a Machine.
+func foreignFinalizers(obj client.Object) []string {
+	return slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool { return f == clusterv1.MachineFinalizer })
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// event is an Event about a request of the owner.
+type event struct {
+	At      metav1.Time `json:"at"`
+	Reason  string      `json:"reason"`
+	Message string      `json:"message"`
+}
+
+func (e event) text(now time.Time) string {
+	return fmt.Sprintf("%s ago: %s: %s", duration.HumanDuration(now.Sub(e.At.Time)), e.Reason, e.Message)
+}
+
+// requestReasons are the Events that say who wanted the machine, when, and what became of it.
+var requestReasons = []string{
+	v1alpha1.EmergencyReclaimEvent, v1alpha1.EmergencyReclaimStalledEvent, v1alpha1.EmergencySuppressedEvent,
+	v1alpha1.ReclaimRequestRefusedEvent, v1alpha1.ReclaimRequestStaleEvent, v1alpha1.RecordRejectedEvent, v1alpha1.LentAgainEvent,
+}
+
+// mostEvents bounds the Events that why shows.
+const mostEvents = 3
+
+// requestEvents returns the last Events about requests, newest first. They are an extra: it returns
+// none where they cannot be read, for which an owner's Role needs no right.
+func (c *cluster) requestEvents(ctx context.Context, m *v1alpha1.ScheduledMachine) []event {
+	raw, err := c.rest.Get().AbsPath("/api/v1").Namespace(m.Namespace).Resource("events").
+		Param("fieldSelector", "involvedObject.kind="+kind+",involvedObject.name="+m.Name).Do(ctx).Raw()
+	if err != nil {
+		return nil
+	}
+	var list corev1.EventList
+	if json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	var found []event
+	for i := range list.Items {
+		if e := &list.Items[i]; slices.Contains(requestReasons, e.Reason) {
+			found = append(found, event{At: lastSeen(e), Reason: e.Reason, Message: oneLine(e.Message)})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b event) int { return b.At.Compare(a.At.Time) })
+	return found[:min(len(found), mostEvents)]
+}
+
+// lastSeen is when an Event happened last. Which field says so depends on the API that wrote it.
+func lastSeen(e *corev1.Event) metav1.Time {
+	switch {
+	case e.Series != nil:
+		return metav1.NewTime(e.Series.LastObservedTime.Time)
+	case !e.LastTimestamp.IsZero():
+		return e.LastTimestamp
+	case !e.EventTime.IsZero():
+		return metav1.NewTime(e.EventTime.Time)
+	default:
+		return e.CreationTimestamp
+	}
+}

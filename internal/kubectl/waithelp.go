@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// waitHelp is what to do about a deletion that waits, by the reason of MachineReady.
+var waitHelp = map[string]string{
+	v1alpha1.WaitingForLoadBalancersReason: `wait; to let it go sooner, see "To let a machine go sooner" in docs/load-balancers.md`,
+	v1alpha1.StoppingPodsReason:            `wait; see "Stop pods in order" in docs/load-balancers.md`,
+	v1alpha1.WaitingForOperatorsReason:     `wait; see "When a machine of 5-Spot leaves" in docs/operators.md`,
+	v1alpha1.WaitingForExtensionReason:     `wait; see "See what holds a Machine" in docs/extensions.md`,
+
+	clusterv1.MachineDeletingWaitingForPreDrainHookReason:     "wait for the owner of the hook that Because or Note names",
+	clusterv1.MachineDeletingWaitingForPreTerminateHookReason: "wait for the owner of the hook that Because or Note names",
+	clusterv1.MachineDeletingDeletionCompletedReason:          "wait for the owner of the finalizer that Because or Note names",
+}
