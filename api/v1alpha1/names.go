@@ -403,8 +403,13 @@ const (
 	// is paused: nothing is done until the pause ends.
 	EmergencySuppressedEvent = "EmergencySuppressed"
 	// ReclaimAgentBlockedEvent is the Warning on a Cluster in which an object of
-	// somebody else has the name of one that the reclaim agent needs.
+	// somebody else has the name of one that the reclaim agent needs, or another program
+	// changes such an object each time it is restored.
 	ReclaimAgentBlockedEvent = "ReclaimAgentBlocked"
+	// InstallationRestoredEvent is on a Cluster in which an object that 5-Spot installs was
+	// changed or deleted, and is restored. It is Normal after an upgrade of 5-Spot, else a
+	// Warning.
+	InstallationRestoredEvent = "InstallationRestored"
 	// EvictionGuardNotInstalledEvent is the Warning on a Cluster in which the eviction guard
 	// cannot be installed. Machines join and leave as without one.
 	EvictionGuardNotInstalledEvent = "EvictionGuardNotInstalled"

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,16 +52,19 @@ func with(m map[string]string, key, value string) map[string]string {
 	return m
 }
 
-// presenceOf says whose an object that exists is.
+// presenceOf says whose an object that exists is. An object of ours stays ours if only the label
+// or only the annotations are removed.
 func presenceOf(obj metav1.Object, cluster client.ObjectKey) Presence {
 	a := obj.GetAnnotations()
-	switch {
-	case obj.GetLabels()[managedByLabel] != managedBy:
-		return Foreign
-	case a[clusterv1.ClusterNamespaceAnnotation] != cluster.Namespace || a[clusterv1.ClusterNameAnnotation] != cluster.Name:
+	namespace, name := a[clusterv1.ClusterNamespaceAnnotation], a[clusterv1.ClusterNameAnnotation]
+	here, nowhere := namespace == cluster.Namespace && name == cluster.Name, namespace == "" && name == ""
+	switch by := obj.GetLabels()[managedByLabel]; {
+	case by == managedBy && (here || nowhere), by == "" && here:
+		return Ours
+	case by == managedBy:
 		return Elsewhere
 	default:
-		return Ours
+		return Foreign
 	}
 }
 
@@ -103,6 +108,44 @@ type memory struct {
 	clean map[client.ObjectKey]map[part]bool
 	// failed are the failures of the guard that people have been told of.
 	failed map[client.ObjectKey]string
+	// restorations are the objects that were restored.
+	restorations map[client.ObjectKey]map[identity]restoration
+}
+
+// restoration bounds how often one object is restored, and keeps what differed last.
+type restoration struct {
+	limit *rate.Limiter
+	what  string
+}
+
+// contested returns an error if an object was restored so often that it has to wait.
+func (m *memory) contested(cluster client.ObjectKey, id identity, now time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, ok := m.restorations[cluster][id]
+	if !ok || last.limit.TokensAt(now) >= 1 {
+		return nil
+	}
+	return fmt.Errorf("%s %s %w, %d times, then once in %v: %s", id.kind.Kind, id.key.Name, errContested, restoreBurst, restoreInterval, last.what)
+}
+
+// restored notes that an object was restored.
+func (m *memory) restored(cluster client.ObjectKey, id identity, now time.Time, what string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.restorations == nil {
+		m.restorations = map[client.ObjectKey]map[identity]restoration{}
+	}
+	if m.restorations[cluster] == nil {
+		m.restorations[cluster] = map[identity]restoration{}
+	}
+	last := m.restorations[cluster][id]
+	if last.limit == nil {
+		last.limit = rate.NewLimiter(rate.Every(restoreInterval), restoreBurst)
+	}
+	last.limit.AllowN(now, 1)
+	last.what = what
+	m.restorations[cluster][id] = last
 }
 
 func (m *memory) leave(cluster client.ObjectKey, id identity, f fingerprint) {
@@ -131,6 +174,7 @@ func (m *memory) forget(cluster client.ObjectKey) {
 	delete(m.left, cluster)
 	delete(m.clean, cluster)
 	delete(m.failed, cluster)
+	delete(m.restorations, cluster)
 }
 
 // forgetPart makes the next look at one part a thorough one.

@@ -97,7 +97,7 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) error 
 	if err = done.err(); !actuate.IsSuppressed(err) {
 		r.tell(s, done)
 		r.remember(s, agent, err)
-		if errors.Is(err, errForeign) {
+		if errors.Is(err, errForeign) || errors.Is(err, errContested) {
 			r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.ReclaimAgentBlockedEvent, "InstallReclaimAgent", "%s: %s", err, wayOut(err, agent))
 		}
 	}
@@ -113,7 +113,7 @@ func (r *Reconciler) remember(s *scope, p part, err error) {
 	switch {
 	case err == nil && s.useOf(p) == unused:
 		r.memory.setClean(s.key, p, true)
-	case err == nil, workload.NotConnected(err), apierrors.IsConflict(err) && !errors.Is(err, errForeign):
+	case err == nil, workload.NotConnected(err), errors.Is(err, errContested), apierrors.IsConflict(err) && !errors.Is(err, errForeign):
 	default:
 		r.memory.forgetPart(s.key, p)
 	}

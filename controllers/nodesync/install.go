@@ -71,19 +71,16 @@ func (r *Reconciler) sync(ctx context.Context, s *scope, p part, desired *unstru
 			r.memory.leave(s.key, id, fingerprintOf(live))
 		}
 		return nil
-	case Install, Repair:
-		apply := s.installer.Apply
-		if verdict == Repair {
-			apply = s.installer.Update
+	case Install:
+		log.V(1).Info("Creating in workload cluster")
+		return r.create(ctx, s, id, desired, facts.Known)
+	case Repair:
+		log.V(1).Info("Restoring in workload cluster")
+		whole, ok := live.(*unstructured.Unstructured)
+		if !ok {
+			return fmt.Errorf("restoring %s %s: only its metadata was read", id.kind.Kind, id.key.Name)
 		}
-		applied := desired.DeepCopy()
-		claim(applied, s.key)
-		if err := apply(ctx, applied); err != nil {
-			return err
-		}
-		r.memory.leave(s.key, id, fingerprintOf(applied))
-		log.V(1).Info("Applied to workload cluster", "verdict", verdict)
-		return nil
+		return r.restore(ctx, s, id, desired, whole, facts.Known)
 	case Uninstall:
 		log.Info("Removing from workload cluster")
 		return s.installer.Delete(ctx, live)
@@ -97,37 +94,53 @@ func (r *Reconciler) sync(ctx context.Context, s *scope, p part, desired *unstru
 // shared are the kinds of objects that stay: with them would go what is others'.
 var shared = map[string]bool{"Namespace": true, "CustomResourceDefinition": true}
 
-// look shows one object of the installation. What the cache shows is believed where
-// it is as it was left; anything else is looked up live before it is acted upon,
-// because the cache only has what is ours.
-func (r *Reconciler) look(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured) (InstallFacts, *metav1.PartialObjectMetadata, error) {
+// look shows one object of the installation. An object that the cache shows as it was left is
+// not read again, and only its metadata is returned. Any other is read live and whole, because the
+// cache only has what is ours.
+func (r *Reconciler) look(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured) (InstallFacts, client.Object, error) {
 	f := InstallFacts{Wanted: s.useOf(id.part) == used, Shared: shared[id.kind.Kind]}
 	left, known := r.memory.recall(s.key, id)
 	f.Known = known
-	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(desired.GroupVersionKind())
 	if known {
-		err := s.reader.Get(ctx, id.key, live)
-		if err == nil && fingerprintOf(live) == left {
-			return f.of(live, s.key, left), live, nil
-		}
+		cached := &metav1.PartialObjectMetadata{}
+		cached.SetGroupVersionKind(desired.GroupVersionKind())
+		err := s.reader.Get(ctx, id.key, cached)
 		if err != nil && !actuate.Gone(err) {
 			return f, nil, fmt.Errorf("reading %s %s: %w", id.kind.Kind, id.key.Name, err)
 		}
+		if f := f.of(cached, s.key, desired, left); err == nil && f.AsLeft {
+			return f, cached, nil
+		}
 	}
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(desired.GroupVersionKind())
 	if err := s.live.Get(ctx, id.key, live); err != nil {
 		if actuate.Gone(err) {
 			return f, nil, nil
 		}
 		return f, nil, fmt.Errorf("looking at %s %s: %w", id.kind.Kind, id.key.Name, err)
 	}
-	return f.of(live, s.key, left), live, nil
+	return f.of(live, s.key, desired, left), live, nil
 }
 
-// of adds what an object that exists shows.
-func (f InstallFacts) of(live *metav1.PartialObjectMetadata, cluster client.ObjectKey, left fingerprint) InstallFacts {
+// of adds what an object that exists shows. It is as it was left if also our labels and
+// annotations are: the generation does not count those.
+func (f InstallFacts) of(live metav1.Object, cluster client.ObjectKey, desired *unstructured.Unstructured, left fingerprint) InstallFacts {
 	f.Presence = presenceOf(live, cluster)
-	f.Leaving = !live.DeletionTimestamp.IsZero()
-	f.AsLeft = f.Known && fingerprintOf(live) == left
+	f.Leaving = !live.GetDeletionTimestamp().IsZero()
+	claimed := &metav1.ObjectMeta{Labels: desired.GetLabels(), Annotations: desired.GetAnnotations()}
+	claim(claimed, cluster)
+	f.AsLeft = f.Known && fingerprintOf(live) == left &&
+		has(live.GetLabels(), claimed.Labels) && has(live.GetAnnotations(), claimed.Annotations)
 	return f
+}
+
+// has reports whether a map has all pairs of another.
+func has(all, some map[string]string) bool {
+	for key, value := range some {
+		if got, ok := all[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
 }

@@ -169,19 +169,30 @@ func (w *world) client() client.Client {
 	})
 }
 
-// installs are the writes of a first installation, removes of the last user's going.
+// installs are the writes of a first installation, and checks those of a manager that has just
+// started. removes are those after the last user is gone, and returns those of a later one: the
+// Namespace stayed.
 var (
 	installs = []string{
-		"apply Namespace", "apply ValidatingAdmissionPolicy", "apply ValidatingAdmissionPolicyBinding",
-		"apply ServiceAccount", "apply ClusterRole", "apply ClusterRoleBinding", "apply Role", "apply RoleBinding", "apply DaemonSet",
+		"create Namespace", "create ValidatingAdmissionPolicy", "create ValidatingAdmissionPolicyBinding", "create ValidatingAdmissionPolicy", "create ValidatingAdmissionPolicyBinding",
+		"create ServiceAccount", "create ClusterRole", "create ClusterRoleBinding", "create Role", "create RoleBinding", "create DaemonSet",
 	}
+	checks  = replaced(installs, "create ", "update ")
+	returns = append([]string{"update Namespace"}, installs[1:]...)
 	removes = []string{
 		"delete DaemonSet", "delete RoleBinding", "delete Role", "delete ClusterRoleBinding", "delete ClusterRole", "delete ServiceAccount",
-		"delete ValidatingAdmissionPolicyBinding", "delete ValidatingAdmissionPolicy",
+		"delete ValidatingAdmissionPolicyBinding", "delete ValidatingAdmissionPolicy", "delete ValidatingAdmissionPolicyBinding", "delete ValidatingAdmissionPolicy",
 	}
 	optsIn  = []string{"create ConfigMap", "patch Node"}
 	optsOut = []string{"patch Node", "delete ConfigMap"}
 )
+
+func replaced(writes []string, before, after string) (all []string) {
+	for _, write := range writes {
+		all = append(all, strings.Replace(write, before, after, 1))
+	}
+	return all
+}
 
 func (w *world) want(reason string, got []string, want ...[]string) {
 	w.Helper()
@@ -241,7 +252,7 @@ func TestDriftIsRepaired(t *testing.T) {
 	w.settle()
 	ds := w.daemonSet()
 	w.Edit(ds, func() { ds.Spec.Template.Spec.Containers[0].Image = "evil" })
-	w.want("an edit is undone", w.settle(), []string{"apply DaemonSet"})
+	w.want("an edit is undone", w.settle(), []string{"update DaemonSet"})
 	if w.Read(ds); ds.Spec.Template.Spec.Containers[0].Image == "evil" {
 		t.Error("the image is not ours")
 	}
@@ -251,7 +262,7 @@ func TestDriftIsRepaired(t *testing.T) {
 	w.want("a status is no drift", w.settle())
 	for _, u := range w.manifests[1:] {
 		w.Must(w.Client.Delete(t.Context(), u.DeepCopy()))
-		w.want("what was deleted is back", w.settle(), []string{"apply " + u.GetKind()})
+		w.want("what was deleted is back", w.settle(), []string{"create " + u.GetKind()})
 	}
 	cm := w.configMap(w.node)
 	w.Read(cm)
@@ -266,7 +277,7 @@ func TestRestartRepairsWhatHappenedMeanwhile(t *testing.T) {
 	ds := w.daemonSet()
 	w.Edit(ds, func() { ds.Spec.Template.Spec.Containers[0].Image = "evil" })
 	w.restart()
-	w.want("what is not known is applied once", w.settle(), installs)
+	w.want("what is not known is written once", w.settle(), checks)
 	if w.Read(ds); ds.Spec.Template.Spec.Containers[0].Image == "evil" {
 		t.Error("the image is not ours")
 	}
@@ -286,7 +297,7 @@ func TestLastUserLeaves(t *testing.T) {
 		t.Error("the Namespace stays")
 	}
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = []string{"java"} })
-	w.want("and it comes back, into the Namespace that stayed", w.settle(), installs, optsIn)
+	w.want("and it comes back, into the Namespace that stayed", w.settle(), returns, optsIn)
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 	w.want("as often as it has to", w.settle(), optsOut, removes)
 }
@@ -398,7 +409,7 @@ func TestAnotherDetector(t *testing.T) {
 	w.manifests, err = manifests.Polling(listening)
 	w.Must(err)
 	w.restart()
-	w.want("the DaemonSet is applied as it is now", w.settle(), installs)
+	w.want("the DaemonSet is written as it is now", w.settle(), checks)
 	w.Read(ds)
 	pod := ds.Spec.Template.Spec
 	agent := pod.Containers[0]
@@ -428,7 +439,7 @@ func TestTwoClustersOfOneServer(t *testing.T) {
 	second.Create(second.cluster)
 	second.sm, second.node = second.member("box", "idea")
 	second.restart()
-	second.want("the newest takes it over", second.settle(), installs, optsIn)
+	second.want("the newest takes it over", second.settle(), checks, optsIn)
 	w.want("nobody fights", w.settle())
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 	w.want("only its own is removed", w.settle(), optsOut)

@@ -136,11 +136,13 @@ func nodeChanged() predicate.Predicate {
 	}
 }
 
-// installedChanged lets through changes of what we apply, not of its status.
+// installedChanged lets through changes of what we install, not of its status. The generation
+// counts neither labels nor annotations.
 func installedChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	changed := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return fingerprintOf(e.ObjectOld) != fingerprintOf(e.ObjectNew)
 	}}
+	return predicate.Or(changed, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 }
 
 // clusterWatches watches through the ClusterCache.

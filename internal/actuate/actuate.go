@@ -89,6 +89,27 @@ func (a *Actuator) apply(ctx context.Context, obj *unstructured.Unstructured, op
 	return nil
 }
 
+// Replace writes all of obj over the object that it names by UID and resourceVersion. A field that
+// obj lacks is removed or gets its default. obj becomes what the server answered.
+func (a *Actuator) Replace(ctx context.Context, obj client.Object) error {
+	if err := a.client.Update(ctx, obj); err != nil {
+		return fmt.Errorf("replacing %s %s: %w", kind(obj), obj.GetName(), err)
+	}
+	return nil
+}
+
+// Check returns the error with which the API server would refuse to create obj under another name.
+// Nothing is created.
+func (a *Actuator) Check(ctx context.Context, obj *unstructured.Unstructured) error {
+	probe := obj.DeepCopy()
+	probe.SetGenerateName(obj.GetName() + "-")
+	probe.SetName("")
+	if err := a.client.Create(ctx, probe, client.DryRunAll); err != nil {
+		return fmt.Errorf("checking %s %s: %w", kind(obj), obj.GetName(), err)
+	}
+	return nil
+}
+
 // Delete deletes exactly this obj. One that is being deleted already is left
 // alone, and another of the same name is a conflict.
 func (a *Actuator) Delete(ctx context.Context, obj client.Object) error {

@@ -359,6 +359,8 @@ func everyWrite(f *testenv.Fixture, a *actuate.Actuator, m *clusterv1.Machine, s
 	errs["Create"] = a.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: "box"}})
 	errs["Apply"] = a.Apply(ctx, u.DeepCopy())
 	errs["Update"] = a.Update(ctx, u.DeepCopy())
+	errs["Replace"] = a.Replace(ctx, changed.DeepCopy())
+	errs["Check"] = a.Check(ctx, u.DeepCopy())
 	errs["Patch"] = a.Patch(ctx, changed.DeepCopy(), m)
 	errs["PatchLocked"] = a.PatchLocked(ctx, changed.DeepCopy(), m)
 	errs["Delete"] = a.Delete(ctx, m)

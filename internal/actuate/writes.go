@@ -37,9 +37,9 @@ func (a Action) Apply(ctx context.Context, obj *unstructured.Unstructured) error
 	})
 }
 
-// Update is that of an Actuator.
-func (a Action) Update(ctx context.Context, obj *unstructured.Unstructured) error {
-	return a.write(ctx, "update", obj, "", nil, func() (bool, error) { return true, a.Actuator.Update(ctx, obj) })
+// Replace is that of an Actuator.
+func (a Action) Replace(ctx context.Context, obj client.Object) error {
+	return a.write(ctx, "update", obj, "", nil, func() (bool, error) { return true, a.Actuator.Replace(ctx, obj) })
 }
 
 // Delete is that of an Actuator.

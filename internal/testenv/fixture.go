@@ -94,6 +94,9 @@ func (f *Fixture) Recorded(reads interceptor.Funcs) client.Client {
 	reads.Patch = func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 		return f.write("patch "+kindOf(obj), func() error { return c.Patch(ctx, obj, p, opts...) })
 	}
+	reads.Update = func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+		return f.write("update "+kindOf(obj), func() error { return c.Update(ctx, obj, opts...) })
+	}
 	reads.Apply = func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 		return f.write("apply "+kindOf(obj), func() error { return c.Apply(ctx, obj, opts...) })
 	}

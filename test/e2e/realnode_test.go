@@ -307,7 +307,7 @@ func (a installedAgent) wantMounts(t *testing.T) {
 			options[fields[4]] = fields[5]
 		}
 	}
-	for _, path := range []string{"/", "/host/proc", "/host/machine-id"} {
+	for _, path := range []string{"/", "/host/proc", "/host/etc/machine-id"} {
 		if !slices.Contains(strings.Split(options[path], ","), "ro") {
 			t.Errorf("%s must be mounted, to be read only: %q", path, options[path])
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,10 +52,7 @@ func TestAgentOfTheGuide(t *testing.T) {
 	if err := os.WriteFile(id, []byte(machineID+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	pod := agentPod(t)
-	if err := shared.Management.Client.Create(ctx, pod); err != nil {
-		t.Fatalf("running the agent as its pod: %v", err)
-	}
+	pod := agentPod(ctx, t)
 	user, err := shared.Management.PodUser(ctx, pod)
 	if err != nil {
 		t.Fatal(err)
@@ -107,13 +105,35 @@ func configMapOfTheGuide(t *testing.T) *unstructured.Unstructured {
 	return nil
 }
 
-// agentPod is the DaemonSet's pod on the desk.
-func agentPod(t *testing.T) *corev1.Pod {
+// agentPod is the DaemonSet's pod on the desk, from a user with the name of Kubernetes' controller, which
+// this plane does not run: the policy of the namespace allows no other.
+func agentPod(ctx context.Context, t *testing.T) *corev1.Pod {
 	t.Helper()
-	template := agentDaemonSet(t, listening).Spec.Template
-	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	ds := agentDaemonSet(t, listening)
+	if err := shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(ds), ds); err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: ds.Spec.Template.ObjectMeta, Spec: ds.Spec.Template.Spec}
 	pod.Namespace, pod.Name, pod.Spec.NodeName = namespace, account, desk
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+	if err := as(t, "daemon-set-controller").Create(ctx, pod); err != nil {
+		t.Fatalf("running the agent as its pod: %v", err)
+	}
 	return pod
+}
+
+// as returns a client with the name of one of Kubernetes' controllers.
+func as(t *testing.T, controller string) client.Client {
+	t.Helper()
+	user, err := shared.Management.User("system:serviceaccount:kube-system:"+controller, "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(user.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // theProgram is one that only has the name.

@@ -28,7 +28,8 @@ func TestAPIServerTakesEverything(t *testing.T) {
 			t.Errorf("creating %s %s: %v", u.GetKind(), u.GetName(), err)
 		}
 	}
-	// Another test has made the Namespace for the agent, which needs more.
+	// Another test has made the Namespace for the agent, which needs more, and only lets controllers
+	// create pods.
 	labels, err := json.Marshal(only(t, "Namespace").GetLabels())
 	if err != nil || !bytes.Contains(labels, []byte(`"pod-security.kubernetes.io/enforce":"restricted"`)) {
 		t.Fatalf("labels of the Namespace: %s, %v", labels, err)
@@ -40,7 +41,7 @@ func TestAPIServerTakesEverything(t *testing.T) {
 	template := deployment(t).Spec.Template
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	pod.Namespace, pod.Name = namespace, "manager"
-	if err := c.Create(ctx, pod, client.DryRunAll); err != nil {
+	if err := as(t, "replicaset-controller").Create(ctx, pod, client.DryRunAll); err != nil {
 		t.Errorf("running the manager as a restricted pod: %v", err)
 	}
 }

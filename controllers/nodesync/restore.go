@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
+)
+
+// restoreBurst and restoreInterval bound the writes to an object that another program changes
+// each time it is restored: the burst, then one per interval.
+const (
+	restoreBurst    = 5
+	restoreInterval = 5 * time.Minute
+)
+
+// errContested reports an object that another program changes each time it is restored.
+var errContested = errors.New("is changed again each time it is restored")
+
+// maxDifferences bounds the fields that an Event names.
+const maxDifferences = 3
+
+// leftToOthers are fields that the manifests do not set, because others do: image pull secrets
+// of a private registry, the guard's certificate, and the rules that Kubernetes aggregates.
+var leftToOthers = map[string][]string{
+	"ServiceAccount": {"secrets", "imagePullSecrets"},
+	"Secret":         {"data"},
+	"ClusterRole":    {"rules"},
+}
+
+// rightsLabels are prefixes of labels that grant rights. Other labels of other people stay.
+var rightsLabels = []string{"pod-security.kubernetes.io/enforce", "rbac.authorization.k8s.io/", "eviction.5spot.finos.org/"}
+
+// create creates an object that does not exist. known says that it did.
+func (r *Reconciler) create(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured, known bool) error {
+	if err := r.memory.contested(s.key, id, s.now); err != nil {
+		return err
+	}
+	created := desired.DeepCopy()
+	claim(created, s.key)
+	if err := s.installer.Create(ctx, created); err != nil {
+		return err
+	}
+	r.memory.leave(s.key, id, fingerprintOf(created))
+	if known {
+		r.reportRestored(s, id, corev1.EventTypeWarning, "it was deleted")
+	}
+	return nil
+}
+
+// restore replaces an object with the desired one. Server-side apply would keep the fields that
+// others added. A replacement that changes nothing is not a write: the API server ignores it. known
+// says that this process left or found the object as it should be.
+func (r *Reconciler) restore(ctx context.Context, s *scope, id identity, desired, live *unstructured.Unstructured, known bool) error {
+	if err := r.memory.contested(s.key, id, s.now); err != nil {
+		return err
+	}
+	want := desired.DeepCopy()
+	claim(want, s.key)
+	keepOthers(want, live)
+	after, err := r.replace(ctx, s, want, live)
+	if err != nil {
+		return err
+	}
+	r.memory.leave(s.key, id, fingerprintOf(after))
+	if after.GetUID() == live.GetUID() && after.GetResourceVersion() == live.GetResourceVersion() {
+		return nil
+	}
+	what, by := changed(live, after), lastWriter(live)
+	kind := corev1.EventTypeNormal // An earlier version of 5-Spot wrote it.
+	if by != nil {
+		what += "; last writer: " + by.String()
+	}
+	if known || by != nil {
+		kind = corev1.EventTypeWarning
+	}
+	r.reportRestored(s, id, kind, what)
+	return nil
+}
+
+// replace returns what the API server stored. An object with an immutable field that differs is
+// deleted and created, if the API server accepts the new one.
+func (r *Reconciler) replace(ctx context.Context, s *scope, want, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	again := want.DeepCopy()
+	err := s.installer.Replace(ctx, want)
+	if !apierrors.IsInvalid(err) || shared[want.GetKind()] {
+		return want, err
+	}
+	again.SetUID("")
+	again.SetResourceVersion("")
+	if refused := s.installer.Check(ctx, again); refused != nil {
+		return nil, err
+	}
+	if err := s.installer.Delete(ctx, live); err != nil {
+		return nil, err
+	}
+	return again, s.installer.Create(ctx, again)
+}
+
+// keepOthers completes the desired object with the parts of the live one that belong to others.
+func keepOthers(want, live *unstructured.Unstructured) {
+	want.SetUID(live.GetUID())
+	want.SetResourceVersion(live.GetResourceVersion())
+	want.SetFinalizers(live.GetFinalizers())
+	labels := live.GetLabels()
+	maps.DeleteFunc(labels, func(key, _ string) bool {
+		return slices.ContainsFunc(rightsLabels, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+	})
+	want.SetLabels(merged(labels, want.GetLabels()))
+	want.SetAnnotations(merged(live.GetAnnotations(), want.GetAnnotations()))
+	for _, field := range leftToOthers[want.GetKind()] {
+		if value, ok := live.Object[field]; ok && want.Object[field] == nil {
+			want.Object[field] = value
+		}
+	}
+	keepWebhookClients(want, live)
+}
+
+// keepWebhookClients keeps the certificate authority and the path, which the guard writes.
+func keepWebhookClients(want, live *unstructured.Unstructured) {
+	desired, _, _ := unstructured.NestedSlice(want.Object, "webhooks")
+	current, _, _ := unstructured.NestedSlice(live.Object, "webhooks")
+	for i, w := range desired {
+		hook, _ := w.(map[string]any)
+		for _, c := range current {
+			other, _ := c.(map[string]any)
+			if hook == nil || other == nil || hook["name"] != other["name"] {
+				continue
+			}
+			for _, field := range [][]string{{"clientConfig", "caBundle"}, {"clientConfig", "service", "path"}} {
+				if value, ok, _ := unstructured.NestedString(other, field...); ok {
+					_ = unstructured.SetNestedField(hook, value, field...)
+				}
+			}
+		}
+		desired[i] = hook
+	}
+	if len(desired) > 0 {
+		_ = unstructured.SetNestedSlice(want.Object, desired, "webhooks")
+	}
+}
+
+// merged returns others with what is ours.
+func merged(others, ours map[string]string) map[string]string {
+	if others == nil {
+		return ours
+	}
+	maps.Copy(others, ours)
+	return others
+}
+
+// reportRestored records an Event that names the object and what differed.
+func (r *Reconciler) reportRestored(s *scope, id identity, kind, what string) {
+	r.memory.restored(s.key, id, s.now, what)
+	r.Recorder.Eventf(s.cluster, nil, kind, v1alpha1.InstallationRestoredEvent, "RestoreInstallation", "%s",
+		clip.Note(fmt.Sprintf("%s %s restored to what 5-Spot installs: %s", id.kind.Kind, id.key.Name, what)))
+}
+
+// changed names the fields that differed.
+func changed(live, after *unstructured.Unstructured) string {
+	fields := differences("", content(live), content(after))
+	if n := len(fields) - maxDifferences; n > 0 {
+		fields = append(fields[:maxDifferences], fmt.Sprintf("%d more", n))
+	}
+	return strings.Join(fields, ", ") + " differed"
+}
+
+// lastWriter returns the program that wrote the object last, nil if it is 5-Spot. A program that only
+// removed fields is not recorded.
+func lastWriter(live *unstructured.Unstructured) *writer.Writer {
+	ours, others := slices.Clone(live.GetManagedFields()), slices.Clone(live.GetManagedFields())
+	installer := func(f metav1.ManagedFieldsEntry) bool { return f.Manager == v1alpha1.InstallerFieldManager }
+	ours = slices.DeleteFunc(ours, func(f metav1.ManagedFieldsEntry) bool { return !installer(f) })
+	by := writer.Last(slices.DeleteFunc(others, installer), nil)
+	if by == nil || by.Time().Before(writer.Last(ours, nil).Time()) {
+		return nil
+	}
+	return by
+}
+
+// content is the part of an object that is compared. The API server counts templates of a DaemonSet
+// in an annotation.
+func content(u *unstructured.Unstructured) map[string]any {
+	c := maps.Clone(u.Object)
+	delete(c, "status")
+	labels, _, _ := unstructured.NestedMap(u.Object, "metadata", "labels")
+	annotations, _, _ := unstructured.NestedMap(u.Object, "metadata", "annotations")
+	delete(annotations, appsv1.DeprecatedTemplateGeneration)
+	c["metadata"] = map[string]any{"labels": labels, "annotations": annotations}
+	return c
+}
+
+// differences returns the paths of the fields in which two values differ.
+func differences(path string, before, after any) (paths []string) {
+	beforeMap, isMap := before.(map[string]any)
+	afterMap, isMapToo := after.(map[string]any)
+	beforeList, isList := before.([]any)
+	afterList, isListToo := after.([]any)
+	switch {
+	case isMap && isMapToo:
+		for _, key := range slices.Sorted(maps.Keys(union(beforeMap, afterMap))) {
+			paths = append(paths, differences(child(path, key), beforeMap[key], afterMap[key])...)
+		}
+	case isList && isListToo:
+		for i := range max(len(beforeList), len(afterList)) {
+			paths = append(paths, differences(fmt.Sprintf("%s[%d]", path, i), at(beforeList, i), at(afterList, i))...)
+		}
+	case !equality.Semantic.DeepEqual(before, after):
+		paths = []string{path}
+	}
+	return paths
+}
+
+func union(a, b map[string]any) map[string]any {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+func at(list []any, i int) any {
+	if i < len(list) {
+		return list[i]
+	}
+	return nil
+}
+
+// child is the path of a field. A key with dots is written in brackets.
+func child(path, key string) string {
+	switch {
+	case strings.ContainsAny(key, "./"):
+		return path + "[" + key + "]"
+	case path == "":
+		return key
+	default:
+		return path + "." + key
+	}
+}
