@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,7 +65,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 	case lifecycle.Evict:
 		return r.onNode(ctx, s, step, func(ctx context.Context, a actuate.Action) error { return a.Evict(ctx, s.node) })
 	case lifecycle.DeleteNode:
-		return r.onNode(ctx, s, step, func(ctx context.Context, a actuate.Action) error { return a.Delete(ctx, s.node) })
+		return r.onNode(ctx, s, step, s.deleteNode)
 	case lifecycle.Clear:
 		return r.onNode(ctx, s, step, s.clear)
 	default:
@@ -212,6 +213,22 @@ func (r *Reconciler) onNode(ctx context.Context, s *scope, step lifecycle.Step, 
 	}
 	done(actuate.IgnoreSuppressed(err))
 	return err
+}
+
+// deleteNode deletes the Node. If the API server refuses that, as an admission policy may, the request
+// that was served is cleared: the Node stays, and no later request could be told from this one.
+func (s *scope) deleteNode(ctx context.Context, remote actuate.Action) error {
+	err := remote.Delete(ctx, s.node)
+	if !isRefusal(err) || s.judge(s.node) != lifecycle.ServedRequest {
+		return err
+	}
+	return errors.Join(err, s.clear(ctx, remote))
+}
+
+// isRefusal reports whether the API server refuses a request and would refuse it again.
+func isRefusal(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && status.ErrStatus.Code/100 == 4 && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsTooManyRequests(err)
 }
 
 // clear takes a request that needs no answer any more off its Node. The agent

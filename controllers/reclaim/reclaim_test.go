@@ -15,8 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -400,6 +402,29 @@ func TestNodeThatStaysIsClearedLast(t *testing.T) {
 	}
 	if !w.tainted("example.com/dedicated") || !w.tainted(reclaimapi.NodeTaint) {
 		t.Errorf("taints are %v", w.node.Spec.Taints)
+	}
+}
+
+// TestARefusedDeletionOfTheNodeLeavesNoRequest has an admission policy keep the Node: the agent must be
+// able to report the next request.
+func TestARefusedDeletionOfTheNodeLeavesNoRequest(t *testing.T) {
+	w := newWorld(t)
+	w.ask("true")
+	w.settle()
+	w.gone()
+	w.Fail = func(n int) (before, after error) {
+		if w.Writes[n] == "delete Node" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, w.node.Name, errors.New("Nodes stay")), nil
+		}
+		return nil, nil
+	}
+	w.Writes = nil
+	w.settle()
+	if diff := cmp.Diff([]string{"patch ScheduledMachine", "delete Node", "patch Node"}, w.Writes); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+	if w.Read(w.node); len(w.node.Annotations) != 0 {
+		t.Errorf("the Node is not cleared: %v", w.node.Annotations)
 	}
 }
 
