@@ -115,7 +115,7 @@ func TestPeopleAreToldOnceAMinute(t *testing.T) {
 		told = append(told, w.events()...)
 		w.after(2 * time.Second)
 	}
-	if len(told) != 1 || !strings.HasPrefix(told[0], "Warning "+v1alpha1.DepartureCapEngagedEvent+" Machines that are to leave and wait for others: 1; at most 2 of 40 start to leave within 10s") {
+	if len(told) != 1 || !strings.HasPrefix(told[0], "Warning "+v1alpha1.DepartureCapEngagedEvent+" Departures deferred: at most 2 of 40 start to leave within 10s. To see the machines that wait: kubectl 5spot -n farm rails --cluster lab") {
 		t.Errorf("told %q", told)
 	}
 	w.after(time.Minute)

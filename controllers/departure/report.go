@@ -32,7 +32,7 @@ func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluste
 	}
 	r.mu.Unlock()
 	if fresh {
-		r.tell(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "Machines that are to leave and wait for others: %d; %s", len(p.Deferred), limit(p))
+		r.tell(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "Departures deferred: %s. To see the machines that wait: kubectl 5spot -n %s rails --cluster %s", limit(p), key.Namespace, key.Name)
 	}
 }
 

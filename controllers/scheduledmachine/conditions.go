@@ -168,7 +168,10 @@ func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // leftovers says what of a machine that leaves is still there: what its Machine waits for,
 // else what it has left behind.
 func (s *scope) leftovers() string {
-	if s.children.Machine != nil {
+	if m := s.children.Machine; m != nil {
+		if m.DeletionTimestamp.IsZero() {
+			return "" // Cluster API reports on a Machine that runs.
+		}
 		return s.machineReady().Message
 	}
 	var left []string

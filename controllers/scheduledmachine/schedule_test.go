@@ -259,9 +259,13 @@ func TestWindowReopensWhileLeaving(t *testing.T) {
 func TestKillSwitchSkipsEverything(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
+	w.events()
 	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
 	w.settle()
 	w.want(v1alpha1.PhaseTerminated, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.TerminatingReason)
+	if notes := w.events(); len(notes) != 1 || !strings.HasSuffix(notes[0], "Active -> Terminated: Kill switch: Machine is being removed without drain") {
+		t.Errorf("the Event must not report on the Machine before its deletion: %q", notes)
+	}
 	m, _ := w.machine()
 	for _, key := range []string{clusterv1.ExcludeNodeDrainingAnnotation, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation} {
 		if _, ok := m.Annotations[key]; !ok {
