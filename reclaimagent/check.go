@@ -9,6 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -16,6 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/config"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/detect"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
 )
@@ -32,9 +36,9 @@ type CheckOptions struct {
 
 // AddFlags adds the flags of check to fs.
 func (o *CheckOptions) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Config, "config", "", "The reclaim.toml to check. Required.")
+	fs.StringVar(&o.Config, "config", "", "The reclaim.toml to check, such as /dev/stdin. Required.")
 	fs.StringVar(&o.ProcRoot, "proc-root", "/proc", "Where the processes are (RECLAIM_PROC_ROOT).")
-	fs.StringVarP(&o.Output, "output", "o", "text", "Form of the answer: text or json.")
+	fs.StringVarP(&o.Output, "output", "o", "text", "Form of the answer: text, or json with one object per line.")
 }
 
 // Validate reports everything that is wrong with o.
@@ -49,17 +53,21 @@ func (o *CheckOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// finding is the answer of check.
+// finding is a process that check found.
 type finding struct {
 	PID     int    `json:"pid"`
+	Program string `json:"program"`
 	Pattern string `json:"pattern"`
 	Source  string `json:"source"`
 	Reason  string `json:"reason"`
 }
 
-// Check writes to w which running process would ask for the machine now: the one
-// with the lowest pid, if several would. It returns [ErrNothing] if none would,
-// and an error that wraps [ErrUsage] for bad input. It writes nowhere else.
+// sources say in check's answer what matched.
+var sources = map[match.Source]string{match.Comm: "its name is", match.Argv: "its arguments contain"}
+
+// Check writes to w which running processes would request the machine now, in the order
+// of their pids. It returns [ErrNothing] if none would, and an error that wraps
+// [ErrUsage] for bad input, or if processes are hidden. It writes nowhere else.
 func Check(o CheckOptions, w io.Writer, log *slog.Logger, now func() time.Time) error {
 	text, err := os.ReadFile(o.Config)
 	if err != nil {
@@ -69,22 +77,38 @@ func Check(o CheckOptions, w io.Writer, log *slog.Logger, now func() time.Time) 
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrUsage, o.Config, err)
 	}
+	var counts metrics.Set
 	d := detect.New(detect.Options{
-		Mode: detect.Poll, Log: log, Now: now, Metrics: &metrics.Set{},
+		Mode: detect.Poll, Log: log, Now: now, Metrics: &counts,
 		Open: func() (*process.Table, error) { return process.Open(o.ProcRoot) },
 	})
 	matches, err := d.Scan(compile(c, log))
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUsage, err)
+	for _, m := range matches {
+		comm, _ := os.ReadFile(filepath.Join(o.ProcRoot, strconv.Itoa(m.PID), "comm")) // Blank if it has ended.
+		f := finding{
+			PID: m.PID, Program: strings.TrimSuffix(string(comm), "\n"),
+			Pattern: m.Pattern, Source: string(m.Source), Reason: reclaim.Reason(m.Pattern),
+		}
+		if err := f.write(w, o.Output); err != nil {
+			return err
+		}
 	}
-	if len(matches) == 0 {
+	switch excluded := counts.Excluded.Load(); {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUsage, err)
+	case len(matches) > 0:
+		return nil
+	case excluded > 0:
+		return fmt.Errorf("%w: no process of the owner matches, and %d of pods, containers or the kubelet do", ErrNothing, excluded)
+	default:
 		return fmt.Errorf("%w: no process matches", ErrNothing)
 	}
-	m := matches[0]
-	f := finding{PID: m.PID, Pattern: m.Pattern, Source: string(m.Source), Reason: reclaim.Reason(m.Pattern)}
-	if o.Output == "json" {
+}
+
+func (f finding) write(w io.Writer, output string) error {
+	if output == "json" {
 		return json.NewEncoder(w).Encode(f)
 	}
-	_, err = fmt.Fprintf(w, "process %d matches %q by its %s (%s)\n", f.PID, f.Pattern, f.Source, f.Reason)
+	_, err := fmt.Fprintf(w, "process %d, program %q: %s %q\n", f.PID, f.Program, sources[match.Source(f.Source)], f.Pattern)
 	return err
 }

@@ -88,6 +88,8 @@ func tree(t *testing.T, toml string) (config, proc string) {
 		"20/comm": "java\n", "20/cmdline": "java\x00-jar\x00app.jar\x00",
 		"3/comm": "java\n", "3/cmdline": "java\x00", "3/cgroup": "0::/kubepods.slice/kubepods-pod1.slice\n",
 		"2/comm": "kthreadd\n", "2/cmdline": "",
+		"1/comm": "init\n", "1/cmdline": "/sbin/init\x00", "1/status": "Uid:\t0\t0\t0\t0\n",
+		"4/comm": "steam\n", "4/cmdline": "steam\x00", "4/cgroup": "0::/kubepods.slice/kubepods-pod1.slice\n",
 	} {
 		files[path] = &fstest.MapFile{Data: []byte(text)}
 	}
@@ -111,22 +113,29 @@ func TestCheck(t *testing.T) {
 		err    string
 	}{
 		"ByName": {
-			reason: "The lowest pid that counts, not the pod's.",
+			reason: "Not the pod's.",
 			toml:   "match_commands = ['java']",
-			want:   "{\"pid\":20,\"pattern\":\"java\",\"source\":\"comm\",\"reason\":\"process-match: java\"}\n",
+			want:   "{\"pid\":20,\"program\":\"java\",\"pattern\":\"java\",\"source\":\"comm\",\"reason\":\"process-match: java\"}\n",
 		},
 		"ByArguments": {
 			reason: "The arguments count too.",
 			toml:   "match_argv_substrings = ['idea']",
-			want:   "{\"pid\":100,\"pattern\":\"idea\",\"source\":\"argv\",\"reason\":\"process-match: idea\"}\n",
+			want:   "{\"pid\":100,\"program\":\"bash\",\"pattern\":\"idea\",\"source\":\"argv\",\"reason\":\"process-match: idea\"}\n",
 		},
 		"Text": {
 			reason: "For people.",
 			toml:   "match_commands = ['java']",
 			change: func(o *reclaimagent.CheckOptions) { o.Output = "text" },
-			want:   "process 20 matches \"java\" by its comm (process-match: java)\n",
+			want:   "process 20, program \"java\": its name is \"java\"\n",
 		},
-		"None":         {"Nothing would trigger.", "match_commands = ['steam']", nil, "", 1, "no process matches"},
+		"All": {
+			reason: "Whoever tries patterns wants to see all that they match.",
+			toml:   "match_commands = ['java']\nmatch_argv_substrings = ['sh', 'app.jar']",
+			change: func(o *reclaimagent.CheckOptions) { o.Output = "text" },
+			want:   "process 20, program \"java\": its name is \"java\"\nprocess 100, program \"bash\": its arguments contain \"sh\"\n",
+		},
+		"OnlyPods":     {"What does not count is said to exist.", "match_commands = ['steam']", nil, "", 1, "no process of the owner matches, and 1 of pods"},
+		"None":         {"Nothing would trigger.", "match_commands = ['gimp']", nil, "", 1, "no process matches"},
 		"Inert":        {"Nothing is asked for.", "", nil, "", 1, "no process matches"},
 		"UnknownField": {"Bad input is named.", "match_comands = ['java']", nil, "", 2, `unknown field "match_comands"`},
 		"Syntax":       {"With its line.", "match_commands = [", nil, "", 2, "line 1"},

@@ -311,15 +311,20 @@ func resident(t *testing.T, pid int) string {
 
 func TestExitCodes(t *testing.T) {
 	path, name := sleeper(t)
-	owner := exec.Command(path, "60")
-	if err := owner.Start(); err != nil {
-		t.Fatal(err)
+	mention := fmt.Sprintf("0.%d", os.Getpid())
+	for _, seconds := range []string{"60", mention} {
+		owner := exec.Command(path, seconds, "60")
+		if err := owner.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = owner.Process.Kill(); _ = owner.Wait() })
 	}
-	t.Cleanup(func() { _ = owner.Process.Kill(); _ = owner.Wait() })
 	toml := fmt.Sprintf("match_commands = [%q]", name)
-	file := filepath.Join(t.TempDir(), "reclaim.toml")
-	if err := os.WriteFile(file, []byte(toml), 0o600); err != nil {
-		t.Fatal(err)
+	file, mentions := filepath.Join(t.TempDir(), "reclaim.toml"), filepath.Join(t.TempDir(), "mentions.toml")
+	for file, toml := range map[string]string{file: toml, mentions: fmt.Sprintf("match_argv_substrings = [%q]", mention)} {
+		if err := os.WriteFile(file, []byte(toml), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	empty := t.TempDir()
 	if err := os.CopyFS(empty, fstest.MapFS{"1/comm": {Data: []byte("init\n")}, "1/cmdline": {}, "1/status": {}}); err != nil {
@@ -344,7 +349,10 @@ func TestExitCodes(t *testing.T) {
 		"Oneshot":        {"It reports what runs.", append(good, "--oneshot"), 0, "Requested the machine back"},
 		"OneshotInert":   {"Nothing is asked for.", append(inert, "--oneshot"), 1, "no patterns"},
 		"AnotherMachine": {"Nothing is written.", append(stranger, "--detector=poll"), 3, `machine id \"other\"`},
-		"Check":          {"It finds what runs.", []string{"check", "--config", file}, 0, "process-match: " + name},
+		"Check":          {"It finds what runs.", []string{"check", "--config", file}, 0, fmt.Sprintf("program %q: its name is %q", name, name)},
+		"CheckMentions":  {"It says why, also of a program that only mentions a pattern.", []string{"check", "--config", mentions}, 0, fmt.Sprintf("program %q: its arguments contain %q", name, mention)},
+		"CheckJSON":      {"One object per line.", []string{"check", "--config", file, "-o", "json"}, 0, fmt.Sprintf(`"program":%q,"pattern":%q,"source":"comm","reason":"process-match: %s"}`, name, name, name)},
+		"CheckStdin":     {"A pod has no file with its configuration.", []string{"check", "--config=/dev/stdin"}, 0, name},
 		"CheckNothing":   {"What does not match.", []string{"check", "--config", file, "--proc-root", empty}, 1, "no process matches"},
 		"CheckBlind":     {"Where process 1 is hidden, others may be.", []string{"check", "--config", file, "--proc-root", t.TempDir()}, 2, "cannot be read"},
 		"CheckNoRoot":    {"Where nothing is.", []string{"check", "--config", file, "--proc-root", "/missing/proc"}, 2, "/missing/proc"},
@@ -355,6 +363,7 @@ func TestExitCodes(t *testing.T) {
 		t.Run(test, func(t *testing.T) {
 			cmd := exec.Command(binary(t), tc.args...)
 			cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+			cmd.Stdin = strings.NewReader(toml)
 			out, err := cmd.CombinedOutput()
 			code := 0
 			if exit, ok := errors.AsType[*exec.ExitError](err); ok {

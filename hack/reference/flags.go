@@ -42,7 +42,7 @@ func flagsPage(string) (string, error) {
 	}{
 		{"manager", "The feature gates, the TLS and the logging flags are Cluster API's and Kubernetes' own; the program's `--help` lists their values.", flagsOf(manager.NewOptions().AddFlags)},
 		{"reclaim-agent", "If a flag is not given, the environment variable in brackets in the last column sets it.", flagsOf(func(fs *pflag.FlagSet) { new(reclaimagent.Options).AddFlags(fs) })},
-		{"reclaim-agent check", "Says which running process would ask for the machine, and writes nothing.", flagsOf(func(fs *pflag.FlagSet) { new(reclaimagent.CheckOptions).AddFlags(fs) })},
+		{"reclaim-agent check", "Lists the running processes that would request the machine, and writes nothing.", flagsOf(func(fs *pflag.FlagSet) { new(reclaimagent.CheckOptions).AddFlags(fs) })},
 		{"eviction-guard", "The logging flags are Kubernetes' own. See [operators](../operators.md).", flagsOf(func(fs *pflag.FlagSet) { fs.AddFlagSet(new(guard.Flags).FlagSet("")) })},
 	}
 	root5 := kubectl.New(kubectl.Options{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})

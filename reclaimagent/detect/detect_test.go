@@ -314,6 +314,27 @@ func TestBothDetectors(t *testing.T) {
 			reason: "What may be a pod's is not the owner's.",
 			before: func(m *machine) { m.start(19, "java", "java", ownerCgroup); m.unreadable = "19/cgroup" },
 		},
+		"KubeletsDirectory": {
+			reason: "A storage driver on the host gets the path of a volume whose name a pod chooses.",
+			before: func(m *machine) {
+				m.start(31, "ceph-fuse", "/usr/bin/ceph-fuse /var/lib/kubelet/pods/1/volumes/java/mount", ownerCgroup)
+				m.start(32, "csi", "csi --dir=/var/snap/microk8s/common/var/lib/kubelet/idea -v", ownerCgroup)
+				m.start(33, "mount", "mount /var/lib/k0s/kubelet/pods/java "+strings.Repeat("x", 20<<10), ownerCgroup)
+			},
+			after: func(m *machine, announce func(int)) {
+				m.start(34, "fuse", "fuse -o root=/var/lib/kubelet/java,ro", ownerCgroup)
+				announce(34)
+			},
+		},
+		"BesideKubeletsDirectory": {
+			reason: "What else its arguments say counts.",
+			before: func(m *machine) {
+				m.start(35, "sh", "sh /var/lib/kubelet/java idea", ownerCgroup)
+				m.start(36, "sh", "sh /var/lib/kubelets/java", ownerCgroup)
+				m.start(37, "java", "/var/lib/kubelet/java", ownerCgroup)
+			},
+			want: []found{{35, "idea", match.Argv, ""}, {36, "java", match.Argv, ""}, {37, "java", match.Comm, ""}},
+		},
 		"TheAgentItself": {
 			reason: "Its arguments name patterns.",
 			after:  func(_ *machine, announce func(int)) { announce(agentPID) },

@@ -232,6 +232,13 @@ func (j *judge) confirm(pid int, hit match.Hit) {
 	}
 	id := identity{pid: pid, start: standing.Start}
 	_, announced := j.seen[id]
+	if !announced && hit.Source == match.Argv {
+		var ok bool
+		if hit, ok = j.withoutKubelets(pid, hit); !ok {
+			j.metrics.Excluded.Add(1)
+			return
+		}
+	}
 	if announced || len(j.seen) < maxSeen {
 		j.seen[id] = j.round
 	}
@@ -245,6 +252,36 @@ func (j *judge) confirm(pid int, hit match.Hit) {
 	}
 	j.metrics.Matches.Add(1)
 	j.emit(m)
+}
+
+// withoutKubelets returns which pattern the arguments match that name nothing below the
+// kubelet's directory: storage drivers on the host get paths whose names pods choose.
+func (j *judge) withoutKubelets(pid int, hit match.Hit) (match.Hit, bool) {
+	var a arguments
+	err := j.table.Look(pid, func(p *process.Process) bool {
+		a.err = p.Argv(&a)
+		return false
+	})
+	if err = errors.Join(err, a.err); err != nil || len(a.all) > maxArguments {
+		return hit, !errors.Is(err, fs.ErrNotExist)
+	}
+	return j.matcher.Match(nil, process.WithoutKubelets(a.all))
+}
+
+// arguments collects the arguments of a process, and maxArguments is how much of them is
+// worth the memory: longer ones are the owner's, whatever they name.
+type arguments struct {
+	all []byte
+	err error
+}
+
+const maxArguments = 1 << 20
+
+// Feed implements [process.Feeder].
+func (a *arguments) Feed(piece []byte) {
+	if len(a.all) <= maxArguments {
+		a.all = append(a.all, piece...)
+	}
 }
 
 // complain says that a process matches but cannot be told from a workload's. It

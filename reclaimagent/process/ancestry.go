@@ -3,6 +3,7 @@
 package process
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"slices"
@@ -26,6 +27,21 @@ var keepers = []string{
 	"kthreadd",
 	"kubelet", "kubelite", "hyperkube", "k3s", "k3s-server", "k3s-agent", "k0s", "rke2",
 	"containerd", "crio", "conmon", "conmonrs", "dockerd", "cri-dockerd",
+}
+
+// kubeletDirs are the directories of kubelets. Those of snaps end like the first.
+var kubeletDirs = [][]byte{[]byte("/var/lib/kubelet/"), []byte("/var/lib/k0s/kubelet/")}
+
+// WithoutKubelets returns arguments, separated by NULs, of which those are empty that name
+// anything below a kubelet's directory.
+func WithoutKubelets(argv []byte) []byte {
+	arguments := bytes.Split(argv, []byte{0})
+	for i, argument := range arguments {
+		if slices.ContainsFunc(kubeletDirs, func(dir []byte) bool { return bytes.Contains(argument, dir) }) {
+			arguments[i] = nil
+		}
+	}
+	return bytes.Join(arguments, []byte{0})
 }
 
 // helps reports whether the process pid, or one that it descends from, is a kubelet

@@ -79,6 +79,20 @@ func TestContained(t *testing.T) {
 	}
 }
 
+func TestWithoutKubelets(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                "",
+		"a\x00b\x00":                      "a\x00b\x00",
+		"a\x00/var/lib/kubelet/x\x00":     "a\x00\x00",
+		"a\x00-d=/var/lib/kubelet/x\x00b": "a\x00\x00b",
+		"/var/lib/kubelet\x00":            "/var/lib/kubelet\x00",
+	} {
+		if got := string(WithoutKubelets([]byte(in))); got != want {
+			t.Errorf("WithoutKubelets(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
 func FuzzParseStat(f *testing.F) {
 	f.Add([]byte("5 (a) b) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0\n"))
 	f.Add([]byte("5 (java"))
