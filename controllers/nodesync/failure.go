@@ -95,8 +95,8 @@ func wayOut(err error, p part) string {
 		return "delete it, " + yourself[p]
 	case errors.Is(err, errContested):
 		return "stop the program that changes it, " + yourself[p]
-	case meta.IsNoMatchError(err):
-		return "the workload cluster needs Kubernetes 1.30 or newer, with ValidatingAdmissionPolicy; use one that has it, " + yourself[p]
+	case meta.IsNoMatchError(err), code == http.StatusUnsupportedMediaType:
+		return "the workload cluster needs Kubernetes 1.30 or newer, with server-side apply and ValidatingAdmissionPolicy; use one that has them, " + yourself[p]
 	case code == http.StatusNotFound:
 		return "its Namespace is missing: install the " + string(p) + ", which contains it"
 	case code == http.StatusForbidden, code == http.StatusUnauthorized:

@@ -46,7 +46,12 @@ func TestWhatBecameOfTheInstallationIsTold(t *testing.T) {
 		err    error
 		want   string
 	}{
-		"Installed":     {"Nothing failed.", nil, ""},
+		"Installed": {"Nothing failed.", nil, ""},
+		"NoServerSideApply": {
+			"Cluster API's in-memory cluster has none.",
+			&apierrors.StatusError{ErrStatus: metav1.Status{Code: 415, Reason: metav1.StatusReasonUnsupportedMediaType, Message: "no such media type"}},
+			"needs Kubernetes 1.30 or newer",
+		},
 		"KindNotServed": {"Kubernetes before 1.30 has no such policies.", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "X"}}, "needs Kubernetes 1.30 or newer"},
 		"Forbidden":     {"The kubeconfig is somebody's who may not.", apierrors.NewForbidden(namespaces, "x", errors.New("no")), "allow it to the user of the Cluster's kubeconfig"},
 		"Unreachable":   {"It may pass.", &url.Error{Op: "Patch", URL: "https://lab", Err: &net.OpError{Op: "dial", Err: errors.New("refused")}}, "it is tried again"},
@@ -62,7 +67,7 @@ func TestWhatBecameOfTheInstallationIsTold(t *testing.T) {
 			if (got.Failure.Class == "") != (tc.err == nil) || !strings.Contains(got.Failure.Text, tc.want) || got.Elsewhere {
 				t.Errorf("%s\ntold %+v", tc.reason, got)
 			}
-			if tc.err != nil && !strings.HasPrefix(got.Failure.Text, "installing reclaim agent: creating Namespace") {
+			if tc.err != nil && !strings.HasPrefix(got.Failure.Text, "installing reclaim agent: applying Namespace") {
 				t.Errorf("it must name the object: %s", got.Failure.Text)
 			}
 			w.Fail = nil
@@ -200,7 +205,7 @@ func TestAfterAFailureNoCacheIsBelieved(t *testing.T) {
 		t.Fatal("nothing fails")
 	}
 	w.Fail = nil
-	w.want("the next look is a thorough one", w.settle(), replaced(checks, "update ServiceAccount", "create ServiceAccount"), []string{"patch ConfigMap"})
+	w.want("the next look is a thorough one", w.settle(), replaced(checks, "update ServiceAccount", "apply ServiceAccount"), []string{"patch ConfigMap"})
 	if !w.Read(gone) {
 		t.Error("the agent has no ServiceAccount: it cannot be heard")
 	}

@@ -42,10 +42,10 @@ func guarded(t *testing.T, commands ...string) *world {
 	return w
 }
 
-// created are the writes of a first installation of the guard, and removed those of its end.
-func (w *world) created() (writes []string) {
+// applied are the writes of a first installation of the guard, and removed those of its end.
+func (w *world) applied() (writes []string) {
 	for _, u := range w.guard {
-		writes = append(writes, "create "+u.GetKind())
+		writes = append(writes, "apply "+u.GetKind())
 	}
 	return writes
 }
@@ -56,7 +56,7 @@ func stays(kind string) bool { return kind == "Namespace" || kind == "CustomReso
 // returned are the writes of a later installation.
 func (w *world) returned() (writes []string) {
 	for _, u := range w.guard {
-		verb := "create "
+		verb := "apply "
 		if stays(u.GetKind()) {
 			verb = "update "
 		}
@@ -79,7 +79,7 @@ func TestTheGuardIsWhereAMachineIs(t *testing.T) {
 	w.settle() // The kinds may be there from an earlier test.
 	w.want("a settled Cluster is not written", w.settle())
 	w.restart()
-	w.want("what is not known is written once", w.settle(), replaced(w.created(), "create ", "update "))
+	w.want("what is not known is written once", w.settle(), replaced(w.applied(), "apply ", "update "))
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = []string{"java"} })
 	w.want("the agent comes beside it", w.settle(), returns, optsIn)
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })

@@ -174,10 +174,10 @@ func (w *world) client() client.Client {
 // Namespace stayed.
 var (
 	installs = []string{
-		"create Namespace", "create ValidatingAdmissionPolicy", "create ValidatingAdmissionPolicyBinding", "create ValidatingAdmissionPolicy", "create ValidatingAdmissionPolicyBinding",
-		"create ServiceAccount", "create ClusterRole", "create ClusterRoleBinding", "create Role", "create RoleBinding", "create DaemonSet",
+		"apply Namespace", "apply ValidatingAdmissionPolicy", "apply ValidatingAdmissionPolicyBinding", "apply ValidatingAdmissionPolicy", "apply ValidatingAdmissionPolicyBinding",
+		"apply ServiceAccount", "apply ClusterRole", "apply ClusterRoleBinding", "apply Role", "apply RoleBinding", "apply DaemonSet",
 	}
-	checks  = replaced(installs, "create ", "update ")
+	checks  = replaced(installs, "apply ", "update ")
 	returns = append([]string{"update Namespace"}, installs[1:]...)
 	removes = []string{
 		"delete DaemonSet", "delete RoleBinding", "delete Role", "delete ClusterRoleBinding", "delete ClusterRole", "delete ServiceAccount",
@@ -262,7 +262,7 @@ func TestDriftIsRepaired(t *testing.T) {
 	w.want("a status is no drift", w.settle())
 	for _, u := range w.manifests[1:] {
 		w.Must(w.Client.Delete(t.Context(), u.DeepCopy()))
-		w.want("what was deleted is back", w.settle(), []string{"create " + u.GetKind()})
+		w.want("what was deleted is back", w.settle(), []string{"apply " + u.GetKind()})
 	}
 	cm := w.configMap(w.node)
 	w.Read(cm)

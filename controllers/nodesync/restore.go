@@ -47,14 +47,16 @@ var leftToOthers = map[string][]string{
 // rightsLabels are prefixes of labels that grant rights. Other labels of other people stay.
 var rightsLabels = []string{"pod-security.kubernetes.io/enforce", "rbac.authorization.k8s.io/", "eviction.5spot.finos.org/"}
 
-// create creates an object that does not exist. known says that it did.
+// create applies an object that does not exist. An API server without server-side apply, as that of
+// an in-memory cluster, has no admission policies either: nothing is installed there. known says that
+// the object existed.
 func (r *Reconciler) create(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured, known bool) error {
 	if err := r.memory.contested(s.key, id, s.now); err != nil {
 		return err
 	}
 	created := desired.DeepCopy()
 	claim(created, s.key)
-	if err := s.installer.Create(ctx, created); err != nil {
+	if err := s.installer.Apply(ctx, created); err != nil {
 		return err
 	}
 	r.memory.leave(s.key, id, fingerprintOf(created))
@@ -79,10 +81,10 @@ func (r *Reconciler) restore(ctx context.Context, s *scope, id identity, desired
 		return err
 	}
 	r.memory.leave(s.key, id, fingerprintOf(after))
-	if after.GetUID() == live.GetUID() && after.GetResourceVersion() == live.GetResourceVersion() {
+	what, by := changed(live, after), lastWriter(live)
+	if what == "" {
 		return nil
 	}
-	what, by := changed(live, after), lastWriter(live)
 	kind := corev1.EventTypeNormal // An earlier version of 5-Spot wrote it.
 	if by != nil {
 		what += "; last writer: " + by.String()
@@ -172,9 +174,12 @@ func (r *Reconciler) reportRestored(s *scope, id identity, kind, what string) {
 		clip.Note(fmt.Sprintf("%s %s restored to what 5-Spot installs: %s", id.kind.Kind, id.key.Name, what)))
 }
 
-// changed names the fields that differed.
+// changed names the fields that differed, empty if none did.
 func changed(live, after *unstructured.Unstructured) string {
 	fields := differences("", content(live), content(after))
+	if len(fields) == 0 {
+		return ""
+	}
 	if n := len(fields) - maxDifferences; n > 0 {
 		fields = append(fields[:maxDifferences], fmt.Sprintf("%d more", n))
 	}

@@ -110,15 +110,15 @@ func joinsAndLeaves(t *testing.T, s *system.System, name string) {
 	}
 }
 
-// wantUnheard requests an agent that cannot be installed, since a cluster in memory has no admission
-// policies, and checks that status, Event and metric say so.
+// wantUnheard requests an agent that cannot be installed, since a cluster in memory has no server-side
+// apply, and checks that status, Event and metric say so.
 func wantUnheard(t *testing.T, s *system.System, c *specs.Cluster, sm *v1alpha1.ScheduledMachine) {
 	t.Helper()
 	if err := c.Edit(sm, func() { sm.Spec.KillIfCommands = []string{"java"} }); err != nil {
 		t.Fatal(err)
 	}
 	c.WaitCondition(sm, metav1.Condition{Type: v1alpha1.OwnerProtectedCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.AgentNotInstalledReason},
-		"installing reclaim agent: ", "needs Kubernetes 1.30 or newer")
+		"installing reclaim agent: applying Namespace 5spot-system", "needs Kubernetes 1.30 or newer")
 	c.WaitEvents(sm, "Warning OwnerUnprotected")
 	want := fmt.Sprintf("fivespot_unprotected_machines{cluster=%q,namespace=%q,reason=\"AgentNotInstalled\"} 1\n", sm.Spec.ClusterName, sm.Namespace)
 	if got := managerMetrics(t, s); !strings.Contains(got, want) {
