@@ -4,8 +4,11 @@ package eviction
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -53,9 +56,9 @@ type Asker struct {
 	Live client.Reader
 	// Policies reads policies and namespaces.
 	Policies client.Reader
-	// Glance reads pods as they were a moment ago: whether a policy selects one is told by that. A pod that it
-	// does not find, or that is to be moved, is read once more from Live.
-	Glance client.Reader
+	// Cache reads pods, Nodes and RescheduleRequests as they were a moment ago; nil reads nothing. It decides
+	// that no policy selects a pod, and that an eviction is to be tried again. Everything else is read from Live.
+	Cache client.Reader
 	// Write writes.
 	Write Writer
 	// Clock tells the time.
@@ -98,17 +101,103 @@ func (s *Said) warn(texts []string) {
 	}
 }
 
-// Evict says what is said to somebody who wants to evict a pod, once its operator has been asked
-// where that is due. After an error nobody knows; it is safe to ask again.
+// Evict decides about an eviction, and asks the operator where that is due. After an error nothing is decided;
+// it is safe to call it again.
 func (a *Asker) Evict(ctx context.Context, w Wanted) (Said, error) {
+	if said, known, err := a.EvictCached(ctx, w); known == Decided || err != nil {
+		return said, err
+	}
+	return a.EvictLive(ctx, w)
+}
+
+// Known is how much of an answer the cache knows.
+type Known int
+
+const (
+	// Undecided takes a look at the API server.
+	Undecided Known = iota
+	// Unrecorded is the answer "try again" for a pod that waits for its turn without a place in the line. It is
+	// safe, and a look at the API server gives the pod its place.
+	Unrecorded
+	// Decided is an answer.
+	Decided
+)
+
+// EvictCached decides about an eviction without a call to the API server, where a cache that is late does no
+// harm: no policy selects the pod, or the eviction is to be tried again and nothing is written. "Try again" is always
+// safe: a place in the line that is free already is found by the next eviction.
+func (a *Asker) EvictCached(ctx context.Context, w Wanted) (Said, Known, error) {
+	if a.Cache == nil {
+		return Said{}, Undecided, nil
+	}
+	s, policies, err := a.begin(ctx, w)
+	if err != nil {
+		return Said{}, Undecided, err
+	}
+	pod := &corev1.Pod{}
+	if a.Cache.Get(ctx, w.Pod, pod) != nil {
+		return Said{}, Undecided, nil
+	}
+	switch selected, err := a.selects(ctx, s, policies, pod); {
+	case err != nil:
+		return Said{}, Undecided, err
+	case selected:
+		said, known := a.waitsOnNode(ctx, s)
+		return said, known, nil
+	case w.UID == "" || w.UID == pod.UID:
+		return s.said(a.Clock.Now(), a.Keep), Decided, nil
+	}
+	return Said{}, Undecided, nil
+}
+
+// last is the resourceVersion of a request that is not recorded yet: it comes after all others.
+var last = strconv.FormatUint(math.MaxUint64, 10)
+
+// waitsOnNode decides from the cache about a pod that a policy selects, and whose Node is being drained.
+func (a *Asker) waitsOnNode(ctx context.Context, s *scope) (said Said, known Known) {
+	node := &corev1.Node{}
+	if a.Cache.Get(ctx, client.ObjectKey{Name: s.pod.Spec.NodeName}, node) != nil || !Draining(node, a.Taints) {
+		return Said{}, Undecided
+	}
+	s.node, s.request, known = verdict.Draining, &evictionv1.RescheduleRequest{}, Decided
+	switch err := a.Cache.Get(ctx, client.ObjectKey{Namespace: s.pod.Namespace, Name: string(s.pod.UID)}, s.request); {
+	case apierrors.IsNotFound(err):
+		known = Unrecorded
+		s.request.ResourceVersion, s.request.Spec.Pod.UID = last, s.pod.UID
+	case err != nil:
+		return Said{}, Undecided
+	}
+	said, waits := a.waits(ctx, s)
+	if !waits || known == Unrecorded && said.Outcome != verdict.WaitingForTurn {
+		return Said{}, Undecided
+	}
+	return said, known
+}
+
+// waits reports whether the cache is enough to answer "try again" about a pod whose Node and request are known.
+func (a *Asker) waits(ctx context.Context, s *scope) (said Said, waits bool) {
+	if s.lined() {
+		var err error
+		if s.others, err = a.othersCached(ctx, s); err != nil {
+			return Said{}, false
+		}
+	}
+	said = s.said(a.Clock.Now(), a.Keep)
+	return said, said.Answer == verdict.Wait && said.Step == verdict.None
+}
+
+// EvictLive decides about an eviction by what the API server says now.
+func (a *Asker) EvictLive(ctx context.Context, w Wanted) (Said, error) {
 	var said Said
 	for range rounds {
 		s, err := a.observe(ctx, w)
 		if err != nil {
 			return Said{}, err
 		}
-		said = Said{Decision: verdict.Decide(s.facts(a.Clock.Now(), a.Keep)), Pod: s.pod, Policy: s.policy, Warnings: said.Warnings}
-		said.warn(s.warnings)
+		earlier := said.Warnings
+		said = s.said(a.Clock.Now(), a.Keep)
+		said.Warnings = nil
+		said.warn(append(earlier, s.warnings...))
 		if w.DryRun {
 			return said, nil
 		}
@@ -121,6 +210,11 @@ func (a *Asker) Evict(ctx context.Context, w Wanted) (Said, error) {
 			return a.unasked(ctx, s, said, err)
 		case err != nil || !again:
 			return said, err
+		case said.Step == verdict.Record && s.request != nil && a.Cache != nil:
+			if next, waits := a.waits(ctx, s); waits {
+				said.Decision = next.Decision
+				return said, nil
+			}
 		}
 	}
 	return said, nil // Others are at it: whoever evicts waits.
@@ -160,6 +254,17 @@ type predecessor struct {
 	from verdict.Node
 }
 
+// said is what is decided by what was read.
+func (s *scope) said(now time.Time, keep time.Duration) Said {
+	return Said{Decision: verdict.Decide(s.facts(now, keep)), Pod: s.pod, Policy: s.policy, Warnings: s.warnings}
+}
+
+// lined reports whether the pod waits for its turn: its policy limits how many are moved at a time, and its
+// operator has not been asked.
+func (s *scope) lined() bool {
+	return s.policy.MaxConcurrent > 0 && s.request != nil && !marked(s.pod, s.request.Spec.Request)
+}
+
 func (s *scope) facts(now time.Time, keep time.Duration) verdict.Facts {
 	f := verdict.Facts{
 		Now: now, UID: string(s.wanted.UID), Policy: s.policy.facts(), Node: s.node,
@@ -186,26 +291,27 @@ func (s *scope) asks() *evictionv1.Request {
 	}
 }
 
-// observe reads what the answer depends on, and nothing else: of most pods that is one glance at the
-// pod. Of one that a policy selects, everything that counts is read past every cache.
-func (a *Asker) observe(ctx context.Context, w Wanted) (*scope, error) {
+// begin reads the policies of a namespace.
+func (a *Asker) begin(ctx context.Context, w Wanted) (*scope, Policies, error) {
 	s := &scope{wanted: w}
 	policies, invalid, err := PoliciesFor(ctx, a.Policies, w.Pod.Namespace)
-	if err != nil {
-		return nil, err
-	}
 	for _, err := range invalid {
 		s.warnings = append(s.warnings, err.Error())
 	}
-	glance := &corev1.Pod{}
-	if err := a.Glance.Get(ctx, w.Pod, glance); err != nil {
-		return s, a.observePod(ctx, s, policies, nil)
+	return s, policies, err
+}
+
+// observe reads what the answer depends on from the API server.
+func (a *Asker) observe(ctx context.Context, w Wanted) (*scope, error) {
+	s, policies, err := a.begin(ctx, w)
+	if err != nil {
+		return nil, err
 	}
-	selected, err := a.selects(ctx, s, policies, glance)
-	if err != nil || !selected && (w.UID == "" || w.UID == glance.UID) {
-		return s, err
+	cached := &corev1.Pod{}
+	if a.Cache == nil || a.Cache.Get(ctx, w.Pod, cached) != nil {
+		cached = nil
 	}
-	return s, a.observePod(ctx, s, policies, glance)
+	return s, a.observePod(ctx, s, policies, cached)
 }
 
 // selects reports whether a policy selects a pod that is meant, and keeps both.
@@ -218,9 +324,9 @@ func (a *Asker) selects(ctx context.Context, s *scope, policies Policies, pod *c
 	return s.policy != nil, err
 }
 
-// observePod reads a pod, and what counts besides. glance is what it looked like, nil if nobody knows.
-func (a *Asker) observePod(ctx context.Context, s *scope, policies Policies, glance *corev1.Pod) error {
-	side, pod := a.aside(ctx, glance), &corev1.Pod{}
+// observePod reads a pod, and what counts besides. cached is the pod of the cache, nil if it has none.
+func (a *Asker) observePod(ctx context.Context, s *scope, policies Policies, cached *corev1.Pod) error {
+	side, pod := a.aside(ctx, cached), &corev1.Pod{}
 	switch err := a.Live.Get(ctx, s.wanted.Pod, pod); {
 	case kinds.NoObject(err):
 		s.pod, s.policy = nil, nil
@@ -234,7 +340,7 @@ func (a *Asker) observePod(ctx context.Context, s *scope, policies Policies, gla
 	if p := podFacts(pod, nil); p.Finished || p.Leaving {
 		return nil
 	}
-	if glance == nil || glance.UID != pod.UID || glance.Spec.NodeName != pod.Spec.NodeName {
+	if cached == nil || cached.UID != pod.UID || cached.Spec.NodeName != pod.Spec.NodeName {
 		side = a.aside(ctx, pod)
 	}
 	return a.observeSelected(ctx, s, side)
@@ -308,10 +414,16 @@ var unfinished = client.MatchingFieldsSelector{Selector: fields.AndSelectors(
 )}
 
 // observeOthers counts the pods of the policy that are being moved in the namespace, where they are limited and
-// this one is not among them. Another namespace is another operator's, or has a database of its own.
-func (a *Asker) observeOthers(ctx context.Context, s *scope) error {
-	if s.policy.MaxConcurrent == 0 || s.request == nil || marked(s.pod, s.request.Spec.Request) {
+// this one is not among them. Another namespace is another operator's, or has a database of its own. The API server
+// is read only where the cache shows a free place.
+func (a *Asker) observeOthers(ctx context.Context, s *scope) (err error) {
+	if !s.lined() {
 		return nil
+	}
+	if a.Cache != nil {
+		if s.others, err = a.othersCached(ctx, s); err == nil && s.others >= int(s.policy.MaxConcurrent) {
+			return nil
+		}
 	}
 	pods := &metav1.PartialObjectMetadataList{}
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
@@ -322,8 +434,32 @@ func (a *Asker) observeOthers(ctx context.Context, s *scope) error {
 	if err := a.Live.List(ctx, requests, client.InNamespace(s.pod.Namespace)); err != nil {
 		return fmt.Errorf("listing RescheduleRequests: %w", err)
 	}
-	s.others = others(pods.Items, requests.Items, s.policy, s.request, a.Clock.Now())
+	l := newLine(requests.Items, s.policy, s.request, a.Clock.Now())
+	s.others = 0
+	for i := range pods.Items {
+		s.others += l.count(&pods.Items[i])
+	}
 	return nil
+}
+
+// othersCached is observeOthers by the cache.
+func (a *Asker) othersCached(ctx context.Context, s *scope) (n int, err error) {
+	pods, requests := &corev1.PodList{}, &evictionv1.RescheduleRequestList{}
+	in := client.InNamespace(s.pod.Namespace)
+	err = errors.Join(
+		a.Cache.List(ctx, pods, in, client.MatchingLabelsSelector{Selector: s.policy.pods}, client.UnsafeDisableDeepCopy),
+		a.Cache.List(ctx, requests, in, client.UnsafeDisableDeepCopy),
+	)
+	if err != nil {
+		return 0, err
+	}
+	l := newLine(requests.Items, s.policy, s.request, a.Clock.Now())
+	for i := range pods.Items {
+		if f := podFacts(&pods.Items[i], nil); !f.Finished {
+			n += l.count(&pods.Items[i])
+		}
+	}
+	return n, nil
 }
 
 // nodeOf is what is known of a Node.
@@ -440,7 +576,10 @@ func (a *Asker) record(ctx context.Context, s *scope, d verdict.Decision) (again
 	if r.Spec.Tracking, err = a.trackingOf(ctx, s); err != nil {
 		warnings = append(warnings, err.Error())
 	}
-	if err := a.Write.Create(ctx, r); err != nil && !apierrors.IsAlreadyExists(err) {
+	switch err := a.Write.Create(ctx, r); {
+	case err == nil:
+		s.request = r
+	case !apierrors.IsAlreadyExists(err):
 		return false, warnings, err
 	}
 	return true, warnings, nil

@@ -194,8 +194,8 @@ func TestADryRunWritesNothing(t *testing.T) {
 	w.wantWrites()
 }
 
-// TestAGlanceThatIsLate does not show a pod yet, or shows the one that had its name before.
-func TestAGlanceThatIsLate(t *testing.T) {
+// TestACacheThatIsLate does not show a pod yet, or shows the one that had its name before.
+func TestACacheThatIsLate(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	earlier := w.pod("db-0", 0)
 	reads, _ := w.Late(earlier)
@@ -203,14 +203,14 @@ func TestAGlanceThatIsLate(t *testing.T) {
 	w.leave(earlier)
 	next := w.pod("db-0", 1)
 	w.drain(1, true)
-	w.asker.Glance = shows
+	w.asker.Cache = shows
 	w.evict("db-0", verdict.Wait, verdict.Requested)
 	if !w.asked(next) {
 		t.Error("the operator of the pod that is there is not asked")
 	}
 	w.leave(next)
 	w.evict("db-0", verdict.Gone, verdict.NoPod)
-	w.asker.Glance = fake.NewClientBuilder().Build()
+	w.asker.Cache = fake.NewClientBuilder().Build()
 	last := w.pod("db-1", 1)
 	w.evict("db-1", verdict.Wait, verdict.Requested)
 	if !w.asked(last) {

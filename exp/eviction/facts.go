@@ -40,6 +40,30 @@ func movable(pod *corev1.Pod) bool {
 	return !mirror && workload.DaemonSetOf(pod) == nil
 }
 
+// TrimPod drops from a pod of the cache what decides nothing about its eviction. Annotations stay where its
+// operator has been asked.
+func TrimPod(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	trimmed := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		DeletionTimestamp: pod.DeletionTimestamp, Labels: pod.Labels,
+	}}
+	trimmed.Spec.NodeName, trimmed.Status.Phase = pod.Spec.NodeName, pod.Status.Phase
+	if mirror, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+		trimmed.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirror}
+	}
+	if !markedAt(pod).IsZero() {
+		trimmed.Annotations = pod.Annotations
+	}
+	if owner := workload.DaemonSetOf(pod); owner != nil {
+		trimmed.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	return trimmed, nil
+}
+
 // podFacts is the border between a pod and the decision. r is what asks its operator, nil if nothing does.
 func podFacts(pod *corev1.Pod, r *evictionv1.Request) *verdict.Pod {
 	p := &verdict.Pod{
@@ -134,36 +158,49 @@ func requestFacts(r *evictionv1.RescheduleRequest, node verdict.Node) *verdict.R
 	return q
 }
 
-// others counts the pods of a policy, but this one, that its operator is moving, or is about to be
-// asked for: those that are marked, and those whose request is Fresh and was written before ours, or
-// has been withdrawn: whoever read it before that may be about to mark the pod.
+// A line is the pods of a policy in a namespace that are moved before one of them.
+//
 // The API server numbers writes in their order: of two requests that do not see each other's mark
-// yet, one sees that it is second. One that was not moved in time keeps nobody waiting.
-func others(pods []metav1.PartialObjectMetadata, requests []evictionv1.RescheduleRequest, policy *Policy, ours *evictionv1.RescheduleRequest, now time.Time) (n int) {
-	of := make(map[types.UID]*evictionv1.RescheduleRequest, len(requests))
-	for i := range requests {
-		of[requests[i].Spec.Pod.UID] = &requests[i]
-	}
-	for i := range pods {
-		if p := &pods[i]; p.UID != ours.Spec.Pod.UID && keeps(p, of[p.UID], policy, ours, now) {
-			n++
-		}
-	}
-	return n
+// yet, one sees that it is second. A pod that was not moved in time keeps no other waiting.
+type line struct {
+	requests map[types.UID]*evictionv1.RescheduleRequest
+	policy   *Policy
+	ours     *evictionv1.RescheduleRequest
+	now      time.Time
 }
 
-// keeps reports whether another pod keeps ours from its turn. theirs is its request, nil if there is none.
-func keeps(other *metav1.PartialObjectMetadata, theirs *evictionv1.RescheduleRequest, policy *Policy, ours *evictionv1.RescheduleRequest, now time.Time) bool {
-	same := theirs != nil && theirs.Spec.Policy == policy.PolicyReference
-	request := verdict.Request{Queued: ours.CreationTimestamp.Time} // Since when a person asks is known to nobody.
+func newLine(requests []evictionv1.RescheduleRequest, policy *Policy, ours *evictionv1.RescheduleRequest, now time.Time) *line {
+	l := &line{requests: make(map[types.UID]*evictionv1.RescheduleRequest, len(requests)), policy: policy, ours: ours, now: now}
+	for i := range requests {
+		l.requests[requests[i].Spec.Pod.UID] = &requests[i]
+	}
+	return l
+}
+
+// count is 1 for another pod that its operator is moving, or is about to be asked for: one that is marked, or
+// whose request is Fresh and was written before ours, or has been withdrawn: a guard that read it before
+// that may be about to mark the pod.
+func (l *line) count(other client.Object) int {
+	if other.GetUID() == l.ours.Spec.Pod.UID {
+		return 0
+	}
+	theirs := l.requests[other.GetUID()]
+	same := theirs != nil && theirs.Spec.Policy == l.policy.PolicyReference
+	request := verdict.Request{Queued: l.ours.CreationTimestamp.Time} // It is not known since when a person asks.
 	if theirs != nil {
 		request = *requestFacts(theirs, verdict.Unknown)
 	}
-	pod := verdict.Pod{Marked: marked(other, policy.Request), MarkedAt: markedAt(other)}
-	if pod.Marked || same && !request.Asked(pod, now).IsZero() { // An operator may take its mark off once it begins.
-		return !request.Overdue(pod, policy.deadline(), now)
+	pod := verdict.Pod{Marked: marked(other, l.policy.Request), MarkedAt: markedAt(other)}
+	var keeps bool
+	if pod.Marked || same && !request.Asked(pod, l.now).IsZero() { // An operator may take its mark off once it begins.
+		keeps = !request.Overdue(pod, l.policy.deadline(), l.now)
+	} else {
+		keeps = same && request.Fresh(l.now) && (request.Withdrawn || before(theirs, l.ours))
 	}
-	return same && request.Fresh(now) && (request.Withdrawn || before(theirs, ours))
+	if keeps {
+		return 1
+	}
+	return 0
 }
 
 // before reports whether one request was written before another.

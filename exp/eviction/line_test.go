@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
@@ -218,4 +219,57 @@ func TestAnOperatorThatBeginsIsBusy(t *testing.T) {
 	w.Edit(p, func() { delete(p.Annotations, moveKey) })
 	w.pass(31 * time.Second)
 	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+}
+
+// TestAPodThatWaitsForItsTurnIsNotReadLive has guards whose cache shows that the place is taken: they call the API
+// server for nothing but to record a pod that has no request yet.
+func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
+	first, second, third := w.pod("db-0", 0), w.pod("db-1", 0), w.pod("db-2", 0)
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+	calls := 0
+	w.late = &lateCache{w: w}
+	w.late.catchUp(true, true, true)
+	w.restart(interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+			calls++
+			return nil
+		},
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			switch list.(type) {
+			case *evictionv1.ReschedulePolicyList, *evictionv1.ClusterReschedulePolicyList:
+			default:
+				t.Errorf("a live list of %T for a pod that waits", list)
+			}
+			return nil
+		},
+	})
+	w.Writes = nil
+	for range 3 {
+		w.evict("db-0", verdict.Wait, verdict.Waiting)
+		w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+	}
+	if calls > 0 || len(w.Writes) > 0 {
+		t.Errorf("%d reads and %v for pods that wait", calls, w.Writes)
+	}
+	said, known, err := w.asker.EvictCached(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(third)})
+	if err != nil || known != eviction.Unrecorded || said.Outcome != verdict.WaitingForTurn {
+		t.Errorf("got %+v, %d, %v", said.Decision, known, err)
+	}
+	w.evict("db-2", verdict.Wait, verdict.WaitingForTurn)
+	w.wantWrites("create RescheduleRequest")
+	if calls != 3 {
+		t.Errorf("%d reads to record a pod, want its own, its Node and its request", calls)
+	}
+	// The place is free, and the cache does not show it yet.
+	w.leave(first)
+	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+	w.late.catchUp(true, true, true)
+	w.restart(interceptor.Funcs{})
+	w.evict("db-1", verdict.Wait, verdict.Requested)
+	if !w.asked(second) || w.asked(third) {
+		t.Error("the next one is not asked for")
+	}
 }

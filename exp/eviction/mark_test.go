@@ -56,7 +56,7 @@ func TestAPodIsMarkedOnce(t *testing.T) {
 			return c.Patch(ctx, obj, patch, opts...)
 		},
 	})
-	asker := &eviction.Asker{Live: c, Policies: c, Glance: c, Write: actuate.New(c), Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 2, 8, 0, 30, 0, time.UTC)), Keep: eviction.Keep}
+	asker := &eviction.Asker{Live: c, Policies: c, Cache: c, Write: actuate.New(c), Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 2, 8, 0, 30, 0, time.UTC)), Keep: eviction.Keep}
 	said, err := asker.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(pod), By: "drainer"})
 	if err != nil || others != 1 || said.Outcome != verdict.Waiting {
 		t.Errorf("got %s, %v, want %s: somebody else has asked", said.Outcome, err, verdict.Waiting)

@@ -173,7 +173,7 @@ func (n *host) observePods(ctx context.Context, reader client.Reader) error {
 
 // ask has the operators of pods asked side by side.
 func (s *Step) ask(ctx context.Context, reader client.Reader, action actuate.Action, n *host) leaving.Answer {
-	asker := &Asker{Live: reader, Policies: n.policies, Glance: reader, Write: action, Clock: s.Clock, Taints: DrainTaints, Keep: Keep}
+	asker := &Asker{Live: reader, Policies: n.policies, Write: action, Clock: s.Clock, Taints: DrainTaints, Keep: Keep}
 	verdicts := make([]moving, len(n.pods))
 	var working sync.WaitGroup
 	places := make(chan struct{}, atOnce)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -60,6 +61,8 @@ type world struct {
 	policy *evictionv1.ReschedulePolicy
 	asker  *eviction.Asker
 	tender *eviction.Tender
+	// late is the cache of guards; nil is one that is never late.
+	late *lateCache
 
 	mu    sync.Mutex
 	times map[types.UID]time.Time
@@ -132,8 +135,87 @@ func (w *world) restart(reads interceptor.Funcs) {
 		return err
 	}
 	c := w.Recorded(reads)
-	w.asker = &eviction.Asker{Live: c, Policies: c, Glance: c, Write: actuate.New(c), Clock: w.clock, Taints: eviction.DrainTaints, Keep: eviction.Keep}
+	cache := client.Reader(c)
+	if w.late != nil {
+		cache = w.late
+	}
+	w.asker = &eviction.Asker{Live: c, Policies: c, Cache: cache, Write: actuate.New(dated{c, w}), Clock: w.clock, Taints: eviction.DrainTaints, Keep: eviction.Keep}
 	w.tender = &eviction.Tender{Asker: w.asker}
+}
+
+// dated dates what is made, as the API server does.
+type dated struct {
+	client.Client
+	w *world
+}
+
+func (d dated) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	err := d.Client.Create(ctx, obj, opts...)
+	d.w.date(obj)
+	return err
+}
+
+// A lateCache shows each kind as it was some time ago, as informers do.
+type lateCache struct {
+	w                     *world
+	pods, nodes, requests client.Reader
+}
+
+// Get implements client.Reader.
+func (c *lateCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.of(obj).Get(ctx, key, obj, opts...)
+}
+
+// List implements client.Reader.
+func (c *lateCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.of(list).List(ctx, list, opts...)
+}
+
+func (c *lateCache) of(obj any) client.Reader {
+	switch obj.(type) {
+	case *corev1.Pod, *corev1.PodList:
+		return c.pods
+	case *corev1.Node:
+		return c.nodes
+	default:
+		return c.requests
+	}
+}
+
+// catchUp shows the kinds as they are.
+func (c *lateCache) catchUp(pods, nodes, requests bool) {
+	c.w.Helper()
+	show := func(objects ...client.Object) client.Reader {
+		return fake.NewClientBuilder().WithScheme(c.w.Client.Scheme()).WithObjects(objects...).Build()
+	}
+	if pods {
+		list, trimmed := &corev1.PodList{}, []client.Object(nil)
+		c.w.Must(c.w.Client.List(c.w.Context(), list, client.InNamespace(c.w.ns)))
+		for i := range list.Items {
+			pod, err := eviction.TrimPod(&list.Items[i])
+			c.w.Must(err)
+			if p, ok := pod.(*corev1.Pod); ok && p.DeletionTimestamp == nil {
+				trimmed = append(trimmed, p)
+			}
+		}
+		c.pods = show(trimmed...)
+	}
+	if nodes {
+		var all []client.Object
+		for _, node := range c.w.nodes {
+			c.w.Read(node)
+			all = append(all, node.DeepCopy())
+		}
+		c.nodes = show(all...)
+	}
+	if requests {
+		var all []client.Object
+		for _, r := range c.w.requests() {
+			c.w.date(&r)
+			all = append(all, &r)
+		}
+		c.requests = show(all...)
+	}
 }
 
 // date has an object be as old as it is in the world: what is not known yet has just been made.

@@ -77,24 +77,6 @@ func TrimDaemonPod(obj any) (any, error) {
 	return trimmed, nil
 }
 
-// TrimPod drops what does not say whether an operator moves a pod: what stays is what tells it from
-// others, its labels, its Node, and whether it is of a DaemonSet, or static.
-func TrimPod(obj any) (any, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj, nil
-	}
-	trimmed := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: trimMeta(&pod.ObjectMeta)}
-	trimmed.Labels, trimmed.Spec.NodeName = pod.Labels, pod.Spec.NodeName
-	if mirror, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
-		trimmed.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirror}
-	}
-	if owner := DaemonSetOf(pod); owner != nil {
-		trimmed.OwnerReferences = []metav1.OwnerReference{*owner}
-	}
-	return trimmed, nil
-}
-
 // TrimDaemonSet drops what nobody reads of a DaemonSet: what stays is how it is updated, and how
 // far that has come.
 func TrimDaemonSet(obj any) (any, error) {

@@ -52,31 +52,6 @@ func TestWhatIsReadOfAPodIsKept(t *testing.T) {
 	}
 }
 
-// TestWhatSaysWhetherAnOperatorMovesAPodIsKept has the cache drop the rest.
-func TestWhatSaysWhetherAnOperatorMovesAPodIsKept(t *testing.T) {
-	t.Parallel()
-	set := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "ingress", UID: "u2", Controller: new(true)}
-	meta := metav1.ObjectMeta{Namespace: "db", Name: "db-0", UID: "u1", ResourceVersion: "7", Labels: map[string]string{"app": "db"}}
-	pod := &corev1.Pod{ObjectMeta: meta}
-	pod.Annotations = map[string]string{"a": "b", corev1.MirrorPodAnnotationKey: "c"}
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.org/v1", Kind: "DaemonSet", Name: "no"}, set}
-	pod.Spec.NodeName, pod.Spec.Containers = "n1", []corev1.Container{{Name: "large"}}
-	pod.Status.Phase = corev1.PodRunning
-	before := pod.DeepCopy()
-
-	want := &corev1.Pod{ObjectMeta: meta}
-	want.Annotations, want.OwnerReferences = map[string]string{corev1.MirrorPodAnnotationKey: "c"}, []metav1.OwnerReference{set}
-	want.Spec.NodeName = "n1"
-
-	got, err := workload.TrimPod(pod)
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("error %v; -want, +got:\n%s", err, diff)
-	}
-	if diff := cmp.Diff(before, pod); diff != "" {
-		t.Errorf("what was given is changed: -before, +after:\n%s", diff)
-	}
-}
-
 // TestWhatIsReadOfADaemonSetIsKept has the cache drop the rest.
 func TestWhatIsReadOfADaemonSetIsKept(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@
 //	21 no object for the mark       WhatCannotBeTracked
 //	22 a mark of an earlier drain   WhatWasWrittenBefore
 //	23 and Cluster API's drain      M TheDrainMeetsTheGuard
-//	24 many at once                 ManyEvictionsAtOnce
+//	24 many at once                 ManyEvictionsAtOnce, AStormOfEvictions
 //	25 long names                   LongNames
 //	26 another UID                  WhomAnEvictionMeans
 //	27 a pod that has ended         PodsThatDoNotRun

@@ -5,6 +5,7 @@ package guard
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -26,15 +27,17 @@ const (
 	// Path is where the API server asks. Where the guard makes its own certificate, a part that nobody guesses
 	// follows.
 	Path = "/eviction"
-	// callTimeout bounds one answer. It is less than the webhook's timeoutSeconds, and much less
-	// than what verdict counts on.
-	callTimeout = 4 * time.Second
+	// callTimeout bounds one answer. After the webhook's timeoutSeconds, which is 5, the API server evicts the pod:
+	// the rest is for the way there and back on a busy machine. It is much less than verdict.Fresh, too.
+	callTimeout = 3 * time.Second
 	// causeType is that of the cause in an answer, which Cluster API shows.
 	causeType metav1.CauseType = "OperatorMovesPod"
 )
 
 // An admitter answers the API server.
 type admitter struct {
+	// cached decides without a call to the API server, if it can.
+	cached  func(context.Context, eviction.Wanted) (eviction.Said, eviction.Known, error)
 	queue   queue
 	clock   clock.PassiveClock
 	tidings *tidings
@@ -57,15 +60,37 @@ func (a *admitter) Handle(ctx context.Context, req admission.Request) admission.
 	// Whoever asks before the guard is ended gets an answer all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	said, err := a.queue.evict(ctx, w)
+	said, err := a.decide(ctx, w)
 	took := a.clock.Now().Sub(begin)
-	if err != nil {
-		a.tidings.failed(took)
+	switch {
+	case errors.Is(err, errBusy): // Nothing is wrong with this one, and there are many: it is counted, and not logged.
+		a.tidings.failed(busy, took)
+		return failure(err)
+	case err != nil:
+		a.tidings.failed(undecided, took)
 		ctrl.LoggerFrom(ctx).Error(err, "Deciding about eviction", "Pod", w.Pod)
 		return failure(fmt.Errorf("eviction guard: %w", err)).WithWarnings(warnings(said, w)...)
 	}
 	a.tidings.answered(said, w.DryRun, took)
 	return response(said, w)
+}
+
+// decide decides from the cache, or by what the API server says if there is a place for it. Without one it answers
+// "try again", because a late answer lets the pod be evicted.
+func (a *admitter) decide(ctx context.Context, w eviction.Wanted) (eviction.Said, error) {
+	cached, known, err := a.cached(ctx, w)
+	if err != nil || known == eviction.Decided {
+		return cached, err
+	}
+	wait := longestWait
+	if known == eviction.Unrecorded {
+		wait = 0
+	}
+	said, err := a.queue.evict(ctx, w, wait)
+	if known == eviction.Unrecorded && errors.Is(err, errBusy) {
+		return cached, nil
+	}
+	return said, err
 }
 
 // failure is for an eviction about which nobody knows. It is said to try again, unless somebody has to do

@@ -29,10 +29,24 @@ type Reconciler struct {
 	Reader client.Reader
 
 	tidings *tidings
+	leader  *leader
 }
 
-// Reconcile looks at one request.
+// standby is how soon a replica that does not hold the lease tries again to tend a request. It calls nothing
+// meanwhile.
+const standby = 2 * time.Second
+
+// Reconcile looks at one request, while this replica holds the lease.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	ctx, done, leads := r.leader.during(ctx)
+	if !leads {
+		return ctrl.Result{RequeueAfter: standby}, nil
+	}
+	defer done()
+	return r.tend(ctx, req)
+}
+
+func (r *Reconciler) tend(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	done, err := r.Tend(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -46,7 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: max(done.Again.Sub(r.Clock.Now()), time.Second)}, nil
 }
 
-// SetupWithManager adds the controller to mgr. It works on the replica that leads.
+// SetupWithManager adds the controller to mgr. It runs on every replica, and works on the one that leads.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("reschedulerequest").
@@ -54,7 +68,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(wake.Changes(r.drained))).
 		Watches(&evictionv1.ReschedulePolicy{}, handler.EnqueueRequestsFromMapFunc(r.within)).
 		Watches(&evictionv1.ClusterReschedulePolicy{}, handler.EnqueueRequestsFromMapFunc(r.within)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: wake.Backoff()}).
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: concurrency, RateLimiter: wake.Backoff()}).
 		Complete(r)
 }
 

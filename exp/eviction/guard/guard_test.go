@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -269,9 +270,12 @@ func (w *world) startAt(address string, o guard.Options) *replica {
 		config.Impersonate = rest.ImpersonationConfig{UserName: w.as, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		LeaderElection: w.as != "", LeaderElectionID: guard.LeaseName, LeaderElectionNamespace: reclaimapi.Namespace, LeaderElectionReleaseOnCancel: true,
 		Scheme: guard.Scheme(), HealthProbeBindAddress: r.health, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
+	})
+	w.Must(err)
+	o.Lease, err = leaderelection.NewResourceLock(config, mgr, leaderelection.Options{
+		LeaderElection: w.as != "", LeaderElectionID: guard.LeaseName, LeaderElectionNamespace: reclaimapi.Namespace,
 	})
 	w.Must(err)
 	_, port, err := net.SplitHostPort(r.webhook)

@@ -17,7 +17,7 @@ import (
 var (
 	verdicts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_eviction_verdicts_total",
-		Help: "Evictions that this replica was asked about, dry runs too, by verdict; Error is one that could not be decided.",
+		Help: "Evictions that this replica was asked about, dry runs too, by verdict; Error is one that could not be decided, Busy one that was refused with 429 because too many were being decided.",
 	}, []string{"verdict"})
 	durations = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "fivespot_eviction_duration_seconds",
@@ -37,8 +37,11 @@ var (
 	}, []string{"version", "goversion"})
 )
 
-// undecided is the verdict of an eviction that could not be decided.
-const undecided = "Error"
+// Verdicts of evictions about which nothing was decided.
+const (
+	undecided = "Error"
+	busy      = "Busy"
+)
 
 // Outcomes of a RescheduleRequest.
 const (
@@ -51,6 +54,7 @@ const (
 func register(registry prometheus.Registerer, version string, c collector) error {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	verdicts.WithLabelValues(undecided)
+	verdicts.WithLabelValues(busy)
 	for _, outcome := range []string{moved, overdue, withdrawn} {
 		ended.WithLabelValues(outcome)
 	}
@@ -64,8 +68,8 @@ func register(registry prometheus.Registerer, version string, c collector) error
 // collector counts from the cache when it is asked, so that it cannot drift.
 type collector struct {
 	reader client.Reader
-	// elected is closed once this replica leads.
-	elected <-chan struct{}
+	// leads reports whether this replica holds the lease.
+	leads func() bool
 	// tidings knows which requests are overdue.
 	tidings *tidings
 }
@@ -75,9 +79,7 @@ func (collector) Describe(ch chan<- *prometheus.Desc) { ch <- requests }
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	select {
-	case <-c.elected:
-	default:
+	if !c.leads() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

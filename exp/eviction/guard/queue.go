@@ -6,18 +6,32 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
 )
 
-// errUndecided says that nobody knows.
-var errUndecided = errors.New("nothing was decided")
+const (
+	// decisions is how many evictions are decided by live reads at a time. More do not end sooner: the API server of a
+	// small cluster is as fast with as many.
+	decisions = 8
+	// longestWait is how long an eviction waits for a place among them. Then it is to be tried again: an answer that
+	// comes late lets the pod be evicted.
+	longestWait = 500 * time.Millisecond
+)
+
+var (
+	errUndecided = errors.New("nothing was decided")
+	errBusy      = errors.New("eviction guard: the pod is left where it is, because too many evictions are being decided: try again")
+)
 
 // A queue decides about each pod once at a time. Those who ask about it meanwhile share the next
 // answer: all that it rests on is read after each of them has asked. Else a crowd that evicts the
 // same pods would have the API server answer so many questions that nobody got an answer in time.
 type queue struct {
 	decide func(context.Context, eviction.Wanted) (eviction.Said, error)
+	// places bounds how many decisions are made at a time; nil does not.
+	places chan struct{}
 
 	mu   sync.Mutex
 	pods map[eviction.Wanted]*turn
@@ -32,8 +46,8 @@ type turn struct {
 }
 
 // evict says what is said to somebody who wants to evict a pod. ctx ends the wait, and the decision
-// if it is nobody else's.
-func (q *queue) evict(ctx context.Context, w eviction.Wanted) (eviction.Said, error) {
+// if it is nobody else's. wait is how long it waits for a place; zero waits for no other decision about the pod, too.
+func (q *queue) evict(ctx context.Context, w eviction.Wanted, wait time.Duration) (eviction.Said, error) {
 	key := w
 	key.By = ""
 	q.mu.Lock()
@@ -46,14 +60,17 @@ func (q *queue) evict(ctx context.Context, w eviction.Wanted) (eviction.Said, er
 		}
 		q.pods[key] = now
 		q.mu.Unlock()
-		q.take(ctx, key, w, now)
+		q.take(ctx, key, w, now, wait)
 		return now.said, now.err
+	case wait == 0:
+		q.mu.Unlock()
+		return eviction.Said{}, errBusy
 	case now.next == nil:
 		next := &turn{done: make(chan struct{})}
 		now.next = next
 		q.mu.Unlock()
 		<-now.done // It has an end: that of whoever takes it.
-		q.take(ctx, key, w, next)
+		q.take(ctx, key, w, next, wait)
 		return next.said, next.err
 	default:
 		next := now.next
@@ -68,7 +85,7 @@ func (q *queue) evict(ctx context.Context, w eviction.Wanted) (eviction.Said, er
 }
 
 // take decides, and has the next go on.
-func (q *queue) take(ctx context.Context, key, w eviction.Wanted, t *turn) {
+func (q *queue) take(ctx context.Context, key, w eviction.Wanted, t *turn, wait time.Duration) {
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -79,6 +96,36 @@ func (q *queue) take(ctx context.Context, key, w eviction.Wanted, t *turn) {
 		}
 		close(t.done)
 	}()
+	if t.err = q.place(ctx, wait); t.err != nil {
+		return
+	}
+	defer q.leave()
 	t.err = errUndecided // Unless it is decided, whatever becomes of decide.
 	t.said, t.err = q.decide(ctx, w)
+}
+
+// place waits for a place among the decisions that are made at a time.
+func (q *queue) place(ctx context.Context, wait time.Duration) error {
+	if q.places == nil {
+		return nil
+	}
+	select {
+	case q.places <- struct{}{}:
+		return nil
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	select {
+	case q.places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errBusy
+	}
+}
+
+func (q *queue) leave() {
+	if q.places != nil {
+		<-q.places
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,7 +51,7 @@ func TestACrowdSharesAnAnswer(t *testing.T) {
 				wg.Go(func() {
 					time.Sleep(time.Duration(i) * time.Millisecond)
 					asked := time.Now()
-					said, err := q.evict(t.Context(), eviction.Wanted{Pod: client.ObjectKey{Name: pod}, By: fmt.Sprint(i)})
+					said, err := q.evict(t.Context(), eviction.Wanted{Pod: client.ObjectKey{Name: pod}, By: fmt.Sprint(i)}, time.Minute)
 					mu.Lock()
 					defer mu.Unlock()
 					if at, ok := begun[said.Message]; err != nil || !ok || at.Before(asked) || said.Message[:1] != pod {
@@ -79,7 +80,7 @@ func TestWhoTakesTooLong(t *testing.T) {
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 				defer cancel()
-				if _, err := q.evict(ctx, eviction.Wanted{}); !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := q.evict(ctx, eviction.Wanted{}, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -102,13 +103,18 @@ func TestNobodyIsLetGoUndecided(t *testing.T) {
 		for i := range 3 {
 			wg.Go(func() {
 				defer func() { _ = recover() }()
-				if _, err := q.evict(t.Context(), eviction.Wanted{}); err == nil {
+				if _, err := q.evict(t.Context(), eviction.Wanted{}, time.Minute); err == nil {
 					t.Errorf("%d is let go", i)
 				}
 			})
 		}
 		wg.Wait()
 	})
+}
+
+// uncached is a cache that decides nothing.
+func uncached(context.Context, eviction.Wanted) (eviction.Said, eviction.Known, error) {
+	return eviction.Said{}, eviction.Undecided, nil
 }
 
 // TestWhatNobodyKnows is an error where somebody has to do something, and to be tried again else: an error
@@ -133,7 +139,7 @@ func TestWhatNobodyKnows(t *testing.T) {
 		"ServerBusy":  {apierrors.NewServerTimeout(pods, "get", 1), http.StatusTooManyRequests},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &admitter{clock: clock.RealClock{}, tidings: &tidings{}, queue: queue{decide: func(context.Context, eviction.Wanted) (eviction.Said, error) {
+			a := &admitter{clock: clock.RealClock{}, tidings: &tidings{}, cached: uncached, queue: queue{decide: func(context.Context, eviction.Wanted) (eviction.Said, error) {
 				return eviction.Said{}, fmt.Errorf("reading pod: %w", tc.err)
 			}}}
 			r := a.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -144,4 +150,35 @@ func TestWhatNobodyKnows(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestATryAgainInTimeWhenTooManyAsk has an API server that answers nothing, and more evictions than are decided
+// at a time: each is answered long before the webhook's timeout, which would let the pod be evicted.
+func TestATryAgainInTimeWhenTooManyAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var most, now atomic.Int32
+		a := &admitter{clock: clock.RealClock{}, tidings: &tidings{}, cached: uncached, queue: queue{places: make(chan struct{}, decisions), decide: func(ctx context.Context, _ eviction.Wanted) (eviction.Said, error) {
+			most.Store(max(most.Load(), now.Add(1)))
+			defer now.Add(-1)
+			<-ctx.Done()
+			return eviction.Said{}, ctx.Err()
+		}}}
+		var wg sync.WaitGroup
+		for i := range 300 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 5 * time.Millisecond)
+				begin := time.Now()
+				r := a.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+					Namespace: "db", Name: fmt.Sprintf("db-%d", i), Object: runtime.RawExtension{Raw: []byte("{}")},
+				}})
+				if took := time.Since(begin); r.Allowed || r.Result.Code != http.StatusTooManyRequests || took > callTimeout {
+					t.Errorf("after %s: %+v", took, r.Result)
+				}
+			})
+		}
+		wg.Wait()
+		if most.Load() != decisions {
+			t.Errorf("%d were decided at a time, want %d", most.Load(), decisions)
+		}
+	})
 }

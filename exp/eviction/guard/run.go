@@ -14,7 +14,6 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	logsv1 "k8s.io/component-base/logs/api/v1"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -116,18 +116,19 @@ func Run(ctx context.Context, f *Flags) error {
 	}
 	rest.QPS, rest.Burst, rest.UserAgent = f.qps, f.burst, userAgent
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
-		Scheme:                        Scheme(),
-		LeaderElection:                f.leaderElect,
-		LeaderElectionID:              LeaseName,
-		LeaderElectionNamespace:       f.leaseNamespace,
-		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
-		LeaderElectionReleaseOnCancel: true,
-		HealthProbeBindAddress:        f.healthAddress,
-		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddress},
-		Cache:                         cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: workload.TrimNode}, &corev1.Pod{}: {Transform: workload.TrimPod}}},
+		Scheme:                 Scheme(),
+		HealthProbeBindAddress: f.healthAddress,
+		Metrics:                metricsserver.Options{BindAddress: f.metricsAddress},
+		Cache:                  cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: workload.TrimNode}, &corev1.Pod{}: {Transform: eviction.TrimPod}}},
 	})
 	if err != nil {
 		return fmt.Errorf("creating manager: %w", err)
+	}
+	f.Lease, err = leaderelection.NewResourceLock(rest, mgr, leaderelection.Options{
+		LeaderElection: f.leaderElect, LeaderElectionNamespace: f.leaseNamespace, LeaderElectionID: LeaseName, RenewDeadline: renewDeadline,
+	})
+	if err != nil {
+		return fmt.Errorf("preparing the lease: %w", err)
 	}
 	f.Webhook = webhook.NewServer(webhook.Options{Host: f.webhookHost, Port: f.webhookPort, CertDir: f.CertDir})
 	f.Registry = metrics.Registry

@@ -59,7 +59,7 @@ func (s *server) Start(ctx context.Context) error {
 	// What answers read is read before the first is asked for.
 	namespaces := &metav1.PartialObjectMetadata{}
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	for _, kind := range []client.Object{&evictionv1.ReschedulePolicy{}, &evictionv1.ClusterReschedulePolicy{}, &corev1.Pod{}, namespaces} {
+	for _, kind := range []client.Object{&evictionv1.ReschedulePolicy{}, &evictionv1.ClusterReschedulePolicy{}, &evictionv1.RescheduleRequest{}, &corev1.Node{}, &corev1.Pod{}, namespaces} {
 		if _, err := s.cache.GetInformer(ctx, kind); err != nil {
 			return fmt.Errorf("reading %T: %w", kind, err)
 		}
@@ -116,8 +116,15 @@ func (s *server) ready(req *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(req.Context(), probeTimeout)
 	defer cancel()
-	if err := s.live.List(ctx, &evictionv1.ReschedulePolicyList{}, client.Limit(1)); err != nil {
-		return fmt.Errorf("asking the API server: %w", err)
+	err := s.live.List(ctx, &evictionv1.ReschedulePolicyList{}, client.Limit(1))
+	if err == nil || slow(err) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("asking the API server: %w", err)
+}
+
+// slow reports whether the API server is busy. A replica that says "try again" protects pods; without a
+// replica that is Ready they are evicted.
+func slow(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,10 +40,13 @@ type Options struct {
 	CertDir string
 	// Certificates says who makes the certificate.
 	Certificates Certificates
+	// Lease is held by the replica that tends requests; nil is for the only one.
+	Lease resourcelock.Interface
 }
 
 // SetupWithManager has mgr answer the API server on every replica, and tend requests on the one that
-// leads.
+// holds the lease. mgr itself elects no leader: it would end the process, and with it the answers, when the lease
+// is lost.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -51,12 +55,15 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		o.Keep = eviction.Keep
 	}
 	asker := &eviction.Asker{
-		Live: mgr.GetAPIReader(), Policies: mgr.GetClient(), Glance: mgr.GetClient(), Write: actuate.New(mgr.GetClient()),
+		Live: mgr.GetAPIReader(), Policies: mgr.GetClient(), Cache: mgr.GetClient(), Write: actuate.New(mgr.GetClient()),
 		Clock: o.Clock, Taints: slices.Concat(eviction.DrainTaints, o.DrainTaints), Keep: o.Keep,
 	}
 	told := &tidings{recorder: mgr.GetEventRecorder(Name)}
+	lead := &leader{lease: o.Lease}
 	s := &server{
-		webhook: o.Webhook, handler: &webhook.Admission{Handler: &admitter{queue: queue{decide: asker.Evict}, clock: o.Clock, tidings: told}},
+		webhook: o.Webhook, handler: &webhook.Admission{Handler: &admitter{
+			cached: asker.EvictCached, queue: queue{decide: asker.EvictLive, places: make(chan struct{}, decisions)}, clock: o.Clock, tidings: told,
+		}},
 		cache: mgr.GetCache(), live: mgr.GetAPIReader(), clock: o.Clock, certDir: o.CertDir,
 	}
 	if o.Certificates == CertificatesSelf {
@@ -67,14 +74,14 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		}
 	}
 	if o.Registry != nil {
-		if err := register(o.Registry, o.Version, collector{reader: mgr.GetClient(), elected: mgr.Elected(), tidings: told}); err != nil {
+		if err := register(o.Registry, o.Version, collector{reader: mgr.GetClient(), leads: lead.leads, tidings: told}); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
 	return errors.Join(
-		mgr.Add(s),
+		mgr.Add(s), mgr.Add(lead),
 		mgr.AddReadyzCheck("answers", s.ready),
 		mgr.AddHealthzCheck("lives", healthz.Ping),
-		(&Reconciler{Tender: &eviction.Tender{Asker: asker}, Reader: mgr.GetClient(), tidings: told}).SetupWithManager(mgr),
+		(&Reconciler{Tender: &eviction.Tender{Asker: asker}, Reader: mgr.GetClient(), tidings: told, leader: lead}).SetupWithManager(mgr),
 	)
 }

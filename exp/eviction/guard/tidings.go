@@ -40,9 +40,9 @@ func (t *tidings) answered(said eviction.Said, dryRun bool, took time.Duration) 
 		"%s: its operator is asked to move it away from Node %s", said.Policy, said.Pod.Spec.NodeName)
 }
 
-// failed tells that nothing could be said.
-func (t *tidings) failed(took time.Duration) {
-	verdicts.WithLabelValues(undecided).Inc()
+// failed counts an eviction about which nothing was decided.
+func (t *tidings) failed(verdict string, took time.Duration) {
+	verdicts.WithLabelValues(verdict).Inc()
 	durations.Observe(took.Seconds())
 }
 
