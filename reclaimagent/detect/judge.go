@@ -157,9 +157,9 @@ func (j *judge) hear(e *procevents.Event) {
 // lookAtStarted looks at a process whose program has started. That it is gone by now is
 // common. One that exists and has no files is hidden.
 func (j *judge) lookAtStarted(pid int) {
-	err := j.table.Look(pid, j.visit)
+	err := j.table.LookAtStarted(pid, j.visit)
 	if errors.Is(err, fs.ErrNotExist) && j.table.Alive(pid) {
-		if err = j.table.Look(pid, j.visit); err != nil { // The pid may have been reused since.
+		if err = j.table.LookAtStarted(pid, j.visit); err != nil { // The pid may have been reused since.
 			err = fs.ErrPermission
 		}
 	}

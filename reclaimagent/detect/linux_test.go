@@ -14,6 +14,8 @@ import (
 	osexec "os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -159,6 +161,39 @@ func TestIntegrationExecInPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, found, cmd.Process.Pid, match.Comm)
+	})
+}
+
+// leaderEnds is the variable that makes this test binary a program whose first thread ends.
+const leaderEnds = "RECLAIM_AGENT_TEST_LEADER_ENDS"
+
+func init() {
+	if os.Getenv(leaderEnds) != "" {
+		_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0) // init is on the first thread
+	}
+}
+
+// TestIntegrationLeaderEnded has the first thread end before anyone looks, and others go on: the
+// kernel gives the process a name, and no arguments any more.
+func TestIntegrationLeaderEnded(t *testing.T) {
+	modes(t, func(t *testing.T, mode detect.Mode) {
+		t.Helper()
+		name := fmt.Sprintf("leader-%s-%d", mode, os.Getpid())
+		cmd := osexec.Command(os.Args[0], name)
+		cmd.Env = append(os.Environ(), leaderEnds+"=1")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		stat := fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid)
+		for deadline := time.Now().Add(10 * time.Second); ; <-time.After(5 * time.Millisecond) {
+			if raw, err := os.ReadFile(stat); err == nil && strings.Contains(string(raw), ") Z ") {
+				break
+			} else if time.Now().After(deadline) {
+				t.Fatalf("the first thread does not end: %s (%v)", raw, err)
+			}
+		}
+		await(t, watch(t, mode, nil, []string{name}), cmd.Process.Pid, match.Argv)
 	})
 }
 

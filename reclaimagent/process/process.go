@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
+	"strconv"
 	"syscall"
 )
 
@@ -29,6 +30,8 @@ const headSize = 16 << 10
 // to the process they were opened for.
 type root interface {
 	pids(dst []int32) ([]int32, error)
+	// threads appends the threads of a process.
+	threads(dst []int32, pid int32) ([]int32, error)
 	open(pid int32, name string) (handle, error)
 	// read may wait for the process that is read about.
 	read(h handle, buf []byte, off int64) (int, error)
@@ -61,9 +64,9 @@ type Table struct {
 	// initCgroup is the cgroup file of process 1. See contained.
 	initCgroup []byte
 
-	list []int32
-	head []byte
-	comm [64]byte
+	list, tids []int32
+	head       []byte
+	comm       [64]byte
 	// visited is the process of the visit at hand; a visit does not allocate.
 	visited Process
 
@@ -129,6 +132,8 @@ type Process struct {
 	// cmdline is where the rest comes from.
 	read    int
 	cmdline handle
+	// started says that it has just started a program, so its first thread runs.
+	started bool
 }
 
 // PID returns the process id.
@@ -146,8 +151,7 @@ type Feeder interface{ Feed(piece []byte) }
 func (p *Process) Argv(to Feeder) error {
 	switch {
 	case p.read >= 0:
-		to.Feed(p.t.head[:p.read])
-		return p.t.feedRest(p, int64(p.read), to)
+		return p.t.feed(p, p.cmdline, p.read, to)
 	case !p.t.readable(p.pid):
 		return fmt.Errorf("process %d: %w", p.pid, errHung)
 	}
@@ -160,20 +164,50 @@ func (p *Process) Argv(to Feeder) error {
 	if err != nil {
 		return gone(p.pid, err)
 	}
-	to.Feed(p.t.head[:n])
-	return p.t.feedRest(p, int64(n), to)
+	return p.t.feed(p, p.cmdline, n, to)
 }
 
-// feedRest goes on at off. A read that does not fill the buffer was the last:
-// the kernel returns less only at the end (fs/proc/base.c, get_mm_cmdline).
-func (t *Table) feedRest(p *Process, off int64, to Feeder) error {
-	for n := int(off); n == len(t.head); {
+// feed feeds the n bytes that were read, and the rest from h. A read that does not fill
+// the buffer was the last: the kernel returns less only at the end (fs/proc/base.c,
+// get_mm_cmdline).
+func (t *Table) feed(p *Process, h handle, n int, to Feeder) error {
+	if n == 0 && !p.started {
+		return t.feedThread(p, to)
+	}
+	to.Feed(t.head[:n])
+	for off := int64(n); n == len(t.head); {
 		var err error
-		if n, err = t.readArguments(p.pid, p.cmdline, off); err != nil {
+		if n, err = t.readArguments(p.pid, h, off); err != nil {
 			return fmt.Errorf("reading arguments: %w", err)
 		}
 		to.Feed(t.head[:n])
 		off += int64(n)
+	}
+	return nil
+}
+
+// feedThread feeds the arguments of a process whose first thread has ended while others
+// run: the files of the process have none any more, and those of the others do.
+func (t *Table) feedThread(p *Process, to Feeder) error {
+	st, err := t.readStat(p.pid)
+	if err != nil || st.state != 'Z' || st.dead() {
+		return nil //nolint:nilerr // a kernel thread, or a process that has ended
+	}
+	if t.tids, err = t.root.threads(t.tids[:0], p.pid); err != nil {
+		return gone(p.pid, err)
+	}
+	for _, tid := range t.tids {
+		h, err := t.root.open(p.pid, "task/"+strconv.Itoa(int(tid))+"/"+cmdlineFile)
+		if err != nil {
+			continue // it has ended since
+		}
+		n, err := t.readArguments(p.pid, h, 0)
+		if err == nil && n > 0 {
+			err = t.feed(p, h, n, to)
+			t.root.shut(h)
+			return err
+		}
+		t.root.shut(h)
 	}
 	return nil
 }
@@ -215,10 +249,16 @@ type Visit func(p *Process) (clean bool)
 // kernel is the common case and not a failure, is [fs.ErrNotExist]. The process
 // that asks is not visited.
 func (t *Table) Look(pid int, visit Visit) error {
-	return t.look(int32(pid), visit) //nolint:gosec // a pid fits
+	return t.look(int32(pid), false, visit) //nolint:gosec // a pid fits
 }
 
-func (t *Table) look(pid int32, visit Visit) error {
+// LookAtStarted is Look for a process that has just started a program. It saves a read
+// where that has ended by now.
+func (t *Table) LookAtStarted(pid int, visit Visit) error {
+	return t.look(int32(pid), true, visit) //nolint:gosec // a pid fits
+}
+
+func (t *Table) look(pid int32, started bool, visit Visit) error {
 	if pid == t.self {
 		return nil
 	}
@@ -226,7 +266,7 @@ func (t *Table) look(pid int32, visit Visit) error {
 	if err != nil {
 		return err
 	}
-	t.visited = Process{t: t, pid: pid, comm: comm, read: -1}
+	t.visited = Process{t: t, pid: pid, comm: comm, read: -1, started: started}
 	visit(&t.visited)
 	return nil
 }

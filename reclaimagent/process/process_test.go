@@ -125,6 +125,31 @@ func TestRewalkVisitsWhatChanged(t *testing.T) {
 	}
 }
 
+// TestArgumentsOfAThread is about a process whose first thread has ended: its own files have no
+// arguments any more.
+func TestArgumentsOfAThread(t *testing.T) {
+	const others = " 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 3 0 777 0 0\n"
+	long := "java\x00" + strings.Repeat("x", 40<<10) + "\x00"
+	proc := fstest.MapFS{
+		"5/comm": file("x\n"), "5/cmdline": file(""), "5/stat": file("5 (x) Z" + others),
+		"5/task/5/cmdline": file(""), "5/task/6/cmdline": file(long),
+		"7/comm": file("zombie\n"), "7/cmdline": file(""), "7/stat": file("7 (zombie) Z" + statTail), "7/task/7/cmdline": file("not read"),
+		"8/comm": file("kthread\n"), "8/cmdline": file(""), "8/stat": file("8 (kthread) S" + statTail), "8/task/8/cmdline": file("not read"),
+		"9/comm": file("ends\n"), "9/cmdline": file(""), "9/stat": file("9 (ends) Z" + others), "9/task/9/cmdline": file(""),
+	}
+	want := []seen{{5, "x", long}, {7, "zombie", ""}, {8, "kthread", ""}, {9, "ends", ""}}
+	for name, walk := range map[string]func(*process.Table, process.Visit) (process.Census, error){
+		"Walk": (*process.Table).Walk, "Rewalk": (*process.Table).Rewalk,
+	} {
+		table := process.Patient(process.FromFS(proc, 0))
+		var got []seen
+		_, err := walk(table, collect(t, &got))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: error %v: -want, +got:\n%s", name, err, diff)
+		}
+	}
+}
+
 // counting counts the files of processes that are open.
 type counting struct {
 	fstest.MapFS

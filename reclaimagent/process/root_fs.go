@@ -15,7 +15,15 @@ import (
 type fsRoot struct{ fsys fs.FS }
 
 func (r fsRoot) pids(dst []int32) ([]int32, error) {
-	entries, err := fs.ReadDir(r.fsys, ".")
+	return r.list(dst, ".")
+}
+
+func (r fsRoot) threads(dst []int32, pid int32) ([]int32, error) {
+	return r.list(dst, strconv.Itoa(int(pid))+"/task")
+}
+
+func (r fsRoot) list(dst []int32, dir string) ([]int32, error) {
+	entries, err := fs.ReadDir(r.fsys, dir)
 	if err != nil {
 		return dst, fmt.Errorf("listing processes: %w", err)
 	}

@@ -52,8 +52,21 @@ func (r *dirRoot) pids(dst []int32) ([]int32, error) {
 	if _, err := unix.Seek(r.fd, 0, unix.SEEK_SET); err != nil {
 		return dst, fmt.Errorf("listing processes: %w", err)
 	}
+	return r.list(dst, r.fd)
+}
+
+func (r *dirRoot) threads(dst []int32, pid int32) ([]int32, error) {
+	h, err := r.open(pid, "task")
+	if err != nil {
+		return dst, err
+	}
+	defer r.shut(h)
+	return r.list(dst, h.fd)
+}
+
+func (r *dirRoot) list(dst []int32, fd int) ([]int32, error) {
 	for {
-		n, err := unix.ReadDirent(r.fd, r.entries)
+		n, err := unix.ReadDirent(fd, r.entries)
 		if err != nil {
 			return dst, fmt.Errorf("listing processes: %w", err)
 		}

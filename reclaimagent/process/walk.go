@@ -28,7 +28,7 @@ type Census struct {
 // Walk visits all processes but the one that asks, in ascending order of pid.
 // The error is about the root, never about one process.
 func (t *Table) Walk(visit Visit) (Census, error) {
-	return t.each(func(pid int32) error { return t.look(pid, visit) })
+	return t.each(func(pid int32) error { return t.look(pid, false, visit) })
 }
 
 // Rewalk is Walk for one who comes often. Files stay open from one walk to the
@@ -156,7 +156,7 @@ func (t *Table) revisit(pid int32, visit Visit) error {
 	case err != nil:
 		return err
 	case e == nil:
-		return t.look(pid, visit)
+		return t.look(pid, false, visit)
 	}
 	if err := t.check(pid, e, visit); err != nil {
 		t.keeper.forget(t.root, pid, e)
