@@ -40,12 +40,14 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 	case lifecycle.Rest, lifecycle.Await, lifecycle.Refuse:
 		return nil
 	case lifecycle.Remember:
-		rapid, err := r.remember(ctx, s)
-		if err != nil {
+		news, rapid, err := r.remember(ctx, s)
+		if err != nil || !s.scheduled.BeingReclaimed() {
 			return err
 		}
 		err = r.eject(ctx, s)
-		r.announce(ctx, s, rapid)
+		if news {
+			r.announce(ctx, s, rapid)
+		}
 		return err
 	case lifecycle.Recall:
 		return r.recall(ctx, s)
@@ -74,27 +76,45 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 }
 
 // remember writes the request down on the ScheduledMachine, where neither a crash
-// nor the end of the Node nor clusterctl move loses it, and says whether the machine
-// has been asked for too often.
-func (r *Reconciler) remember(ctx context.Context, s *scope) (rapid bool, err error) {
-	sm, record := s.scheduled, recordOf(s.node)
-	seen := askedAt(s.node)
+// nor the end of the Node nor clusterctl move loses it. news says that it was not written down
+// before, and rapid that the machine has been requested too often. A conflict is a late cache, or
+// another field that changed: the API server's answer is read at once, because an owner waits.
+func (r *Reconciler) remember(ctx context.Context, s *scope) (news, rapid bool, err error) {
+	rapid, err = r.writeRequest(ctx, s, r.Actuate.PatchLocked)
+	if apierrors.IsConflict(err) {
+		live := &v1alpha1.ScheduledMachine{}
+		if err := r.Children.Live.Get(ctx, client.ObjectKeyFromObject(s.scheduled), live); err != nil {
+			return false, false, client.IgnoreNotFound(err)
+		}
+		s.scheduled = live
+		if live.BeingReclaimed() || s.judge(s.node) != lifecycle.FreshRequest {
+			return false, false, nil
+		}
+		rapid, err = r.writeRequest(ctx, s, func(ctx context.Context, obj, before client.Object) error {
+			return r.Actuate.Patch(ctx, obj, before)
+		})
+	}
+	if err != nil {
+		return false, false, fmt.Errorf("remembering request: %w", err)
+	}
+	seen, record := askedAt(s.node), recordOf(s.node)
 	if at, err := time.Parse(time.RFC3339, record.RequestedAt); err == nil {
 		seen = at // The Node's clock also dates the stages that follow.
 	}
-	before := sm.DeepCopy()
-	if sm.Annotations == nil {
-		sm.Annotations = map[string]string{}
-	}
-	sm.Annotations[v1alpha1.EmergencyReclaimAnnotation] = record.String()
-	times, rapid := lifecycle.Reclaimed(sm.ReclaimTimes(), r.Clock.Now())
-	sm.SetReclaimTimes(times)
-	if err := r.Actuate.Patch(ctx, sm, before); err != nil {
-		return false, fmt.Errorf("remembering request: %w", err)
-	}
 	r.observeStage(seen, stageSeen)
 	ctrl.LoggerFrom(ctx).Info("Reclaiming machine for its owner", "Node", record.Node, "reason", record.Why())
-	return rapid, nil
+	return true, rapid, nil
+}
+
+// writeRequest writes the Node's request and the time of it to the ScheduledMachine. rapid says
+// that the machine has been requested too often.
+func (r *Reconciler) writeRequest(ctx context.Context, s *scope, patch func(ctx context.Context, obj, before client.Object) error) (rapid bool, err error) {
+	sm := s.scheduled
+	before := sm.DeepCopy()
+	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, recordOf(s.node).String())
+	times, rapid := lifecycle.Reclaimed(sm.ReclaimTimes(), r.Clock.Now())
+	sm.SetReclaimTimes(times)
+	return rapid, patch(ctx, sm, before)
 }
 
 // recall writes down again what the Machine alone still tells: else it would be lent again
@@ -119,7 +139,7 @@ func (r *Reconciler) recall(ctx context.Context, s *scope) error {
 func (r *Reconciler) forget(ctx context.Context, s *scope) error {
 	before := s.scheduled.DeepCopy()
 	delete(s.scheduled.Annotations, v1alpha1.EmergencyReclaimAnnotation)
-	if err := r.Actuate.Patch(ctx, s.scheduled, before); err != nil {
+	if err := r.Actuate.PatchLocked(ctx, s.scheduled, before); err != nil {
 		return fmt.Errorf("forgetting request: %w", err)
 	}
 	return nil
@@ -139,7 +159,7 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 			return refused
 		}
 		s.ejected = true
-		if !deleted {
+		if last, again := r.ejected.Swap(client.ObjectKeyFromObject(s.scheduled), m.UID); !deleted && (!again || last != m.UID) {
 			r.observeStage(s.since(), stageDeleted)
 		}
 	}
@@ -166,15 +186,15 @@ func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
 
 // disarm turns the schedule off and forgets the request in one write: between the
 // two, the machine would be taken away again, or come back. What happened stays
-// on record, so that a person can read it a week later. See ADR 0003.
+// on record, so that a person can read it a week later. From a late cache it is refused with a
+// conflict: a second write would be told, counted and measured again. See ADR 0003.
 func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	sm, record, since := s.scheduled, s.request(), s.since()
 	before := sm.DeepCopy()
-	before.Spec.Schedule.Enabled = nil // So that "off" is sent, whatever the cache shows.
 	sm.Spec.Schedule.Enabled = new(false)
 	delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
 	sm.Annotations[v1alpha1.ReclaimedAnnotation] = record.Served(r.Clock.Now()).String()
-	if err := r.Actuate.Patch(ctx, sm, before); err != nil {
+	if err := r.Actuate.PatchLocked(ctx, sm, before); err != nil {
 		return fmt.Errorf("turning schedule off: %w", err)
 	}
 	r.observeStage(since, stageGone)

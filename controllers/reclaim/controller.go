@@ -54,6 +54,8 @@ type Reconciler struct {
 	watchFilter string
 	// told holds what was last said of a request that is not served, by ScheduledMachine.
 	told sync.Map
+	// ejected holds the UID of the Machine that was ejected last, by ScheduledMachine.
+	ejected sync.Map
 	// rejections are what was not believed of Nodes last.
 	rejections telemetry.Rejections
 	surges     once
@@ -107,6 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // forgetAll forgets an object that is gone.
 func (r *Reconciler) forgetAll(req ctrl.Request) {
 	r.told.Delete(req.NamespacedName)
+	r.ejected.Delete(req.NamespacedName)
 	r.rejections.Forget(req.NamespacedName)
 	r.fresh.Forget(req)
 	r.Rush.Unstall(req)
@@ -120,10 +123,9 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step
 		return r.act(ctx, s, step)
 	}
 	defer r.Rush.Serve()()
-	read := s.machineVersion()
 	err := r.act(ctx, s, step)
 	if s.ejected {
-		r.fresh.Late(req, read)
+		r.fresh.Late(req, s.machineVersion())
 	}
 	return err
 }

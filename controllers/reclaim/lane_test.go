@@ -48,7 +48,7 @@ const laneWorkers = 100
 type lane struct {
 	t     *testing.T
 	queue workqueue.TypedRateLimitingInterface[ctrl.Request]
-	store client.Client
+	store client.WithWatch
 	// readable says that Flaky objects are listed: then only writes of them ask the webhook.
 	readable bool
 
@@ -66,33 +66,8 @@ type lane struct {
 func newLane(t *testing.T, readable bool, objects ...client.Object) *lane {
 	t.Helper()
 	l := &lane{t: t, readable: readable, deleted: map[string]time.Time{}}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"Flaky", builder.GenericInfrastructureMachineKind} {
-		mapper.Add(builder.InfrastructureGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	}
-	mapper.Add(builder.BootstrapGroupVersion.WithKind(builder.GenericBootstrapConfigKind), meta.RESTScopeNamespace)
-	for kind, scope := range map[string]meta.RESTScope{"Machine": meta.RESTScopeNamespace, "Cluster": meta.RESTScopeNamespace} {
-		mapper.Add(clusterv1.GroupVersion.WithKind(kind), scope)
-	}
-	mapper.Add(v1alpha1.GroupVersion.WithKind("ScheduledMachine"), meta.RESTScopeNamespace)
-	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
-	objects = append(objects, testenv.Definition(builder.InfrastructureGroupVersion.WithKind("Flaky")),
-		testenv.Definition(builder.InfrastructureGroupVersion.WithKind(builder.GenericInfrastructureMachineKind)),
-		testenv.Definition(builder.BootstrapGroupVersion.WithKind(builder.GenericBootstrapConfigKind)))
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	l.store = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).
-		WithIndex(&clusterv1.Machine{}, index.MachineNodeNameField, index.MachineByNodeName).
-		WithIndex(&clusterv1.Machine{}, index.MachineProviderIDField, func(o client.Object) []string {
-			return []string{o.(*clusterv1.Machine).Spec.ProviderID}
-		}).
-		WithObjects(append(objects, testenv.Cluster("lab"))...).Build()
-	c := interceptor.NewClient(l.store.(client.WithWatch), interceptor.Funcs{Get: l.get, Delete: l.delete, Patch: l.patch})
+	l.store = inMemory(t, objects...)
+	c := interceptor.NewClient(l.store, interceptor.Funcs{Get: l.get, Delete: l.delete, Patch: l.patch})
 	r := (&reclaim.Reconciler{
 		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Recorder: &events.FakeRecorder{}, Hooks: children.BypassHooks,
 		Rush: &wake.Rush{}, Children: children.Reader{Cached: c, Live: c},
@@ -121,6 +96,37 @@ func newLane(t *testing.T, readable bool, objects ...client.Object) *lane {
 	})
 	synctest.Wait()
 	return l
+}
+
+// inMemory is a management cluster and its workload cluster, with these objects.
+func inMemory(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Flaky", builder.GenericInfrastructureMachineKind} {
+		mapper.Add(builder.InfrastructureGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	mapper.Add(builder.BootstrapGroupVersion.WithKind(builder.GenericBootstrapConfigKind), meta.RESTScopeNamespace)
+	for kind, scope := range map[string]meta.RESTScope{"Machine": meta.RESTScopeNamespace, "Cluster": meta.RESTScopeNamespace} {
+		mapper.Add(clusterv1.GroupVersion.WithKind(kind), scope)
+	}
+	mapper.Add(v1alpha1.GroupVersion.WithKind("ScheduledMachine"), meta.RESTScopeNamespace)
+	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
+	objects = append(objects, testenv.Definition(builder.InfrastructureGroupVersion.WithKind("Flaky")),
+		testenv.Definition(builder.InfrastructureGroupVersion.WithKind(builder.GenericInfrastructureMachineKind)),
+		testenv.Definition(builder.BootstrapGroupVersion.WithKind(builder.GenericBootstrapConfigKind)))
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	return fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).
+		WithIndex(&clusterv1.Machine{}, index.MachineNodeNameField, index.MachineByNodeName).
+		WithIndex(&clusterv1.Machine{}, index.MachineProviderIDField, func(o client.Object) []string {
+			return []string{o.(*clusterv1.Machine).Spec.ProviderID}
+		}).
+		WithObjects(append(objects, testenv.Cluster("lab"))...).Build()
 }
 
 // get answers for a Flaky object as an informer does that never has a list.

@@ -3,10 +3,12 @@
 package wake
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
@@ -37,7 +39,8 @@ const quietRefusals = 6
 //	r.fresh.Wrote(req, read.ResourceVersion, written.ResourceVersion)
 //	return r.fresh.Meet(req, now, err)
 //
-// It knows of which objects the cache still shows a version that has been replaced.
+// It knows of which objects the cache still shows a version that has been replaced: the
+// one that a run read, or any that the run wrote before its last.
 // Another write from that version would only be refused: when a thousand machines come
 // at once and the caches lag for seconds, refused writes outnumbered those that
 // counted. And it knows whose writes were refused with a conflict. Such a write is tried
@@ -54,12 +57,22 @@ type Freshness struct {
 	generations sync.Map // ctrl.Request to int64
 }
 
-// replaced is a version that is no more, how often it was met since, and when for the first
-// time.
+// replaced is a version that is no more, the one that a run wrote last if that is known, how
+// often a replaced version was met since, and when for the first time.
 type replaced struct {
-	version string
-	met     int
-	since   time.Time
+	version, last string
+	met           int
+	since         time.Time
+}
+
+// covers reports whether a version that the cache shows has been replaced. A run may write
+// several times, and a late cache shows each of its versions in turn.
+func (r replaced) covers(shown string) bool {
+	if shown == r.version {
+		return true
+	}
+	order, err := resourceversion.CompareResourceVersion(shown, cmp.Or(r.last, r.version))
+	return err == nil && order < 0
 }
 
 // refusals are the conflicts in a row, and when the next try is due.
@@ -89,7 +102,7 @@ func (f *Freshness) Wait(req ctrl.Request, version string, now time.Time) time.D
 	if r.met == 0 || r.since.After(now) { // A clock may be set back.
 		r.since = now
 	}
-	if r.version != version || now.Sub(r.since) >= longestLate {
+	if !r.covers(version) || now.Sub(r.since) >= longestLate {
 		f.late.Delete(req)
 		return 0
 	}
@@ -139,11 +152,11 @@ func (f *Freshness) longest() time.Duration {
 // Wrote notes what a run made of the version that it read.
 func (f *Freshness) Wrote(req ctrl.Request, read, now string) {
 	if read != now {
-		f.Late(req, read)
+		f.late.Store(req, replaced{version: read, last: now})
 	}
 }
 
-// Late notes that a version has been replaced, by whomever.
+// Late notes that a version has been replaced, and with it every version before it.
 func (f *Freshness) Late(req ctrl.Request, version string) {
 	f.late.Store(req, replaced{version: version})
 }

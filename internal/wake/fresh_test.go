@@ -38,8 +38,22 @@ func TestACacheThatIsLateIsWaitedFor(t *testing.T) {
 	if wait := f.Wait(other, "1", begin); wait != 0 {
 		t.Errorf("another object does not wait, not %v", wait)
 	}
-	if wait := f.Wait(req, "2", begin); wait != 0 {
-		t.Errorf("any other version is news, not after %v", wait)
+	if wait := f.Wait(req, "2", begin); wait == 0 {
+		t.Error("a version between the two was written on the way, and has been replaced as well")
+	}
+	if wait := f.Wait(req, "3", begin); wait != 0 {
+		t.Errorf("the version that was written last is news, not after %v", wait)
+	}
+	f.Late(req, "9")
+	for version, late := range map[string]bool{"8": true, "9": true, "10": false} {
+		if wait := f.Wait(req, version, begin); wait > 0 != late {
+			t.Errorf("after version 9 was replaced, version %s waits %v", version, wait)
+		}
+		f.Late(req, "9")
+	}
+	f.Wrote(req, "a", "b")
+	if wait := f.Wait(req, "c", begin); wait != 0 {
+		t.Errorf("versions that have no order are compared as names: %v", wait)
 	}
 	f.Wrote(req, "2", "3")
 	f.Forget(req)

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinehook_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/index"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+)
+
+// TestEachHookIsRemovedOnceOnALateCache has 500 Machines leave, with a departure step in each of both phases,
+// while the manager's cache shows each version of the Machine late.
+func TestEachHookIsRemovedOnceOnALateCache(t *testing.T) {
+	const departures = 500
+	wrong := map[string]int{}
+	for i := range departures {
+		for problem := range departureOnALateCache(t, uint64(i)) {
+			wrong[problem]++
+		}
+	}
+	for problem, n := range wrong {
+		t.Errorf("%s: %d of %d", problem, n, departures)
+	}
+}
+
+// departureOnALateCache returns what was done more or less often than once.
+func departureOnALateCache(t *testing.T, seed uint64) map[string]bool {
+	t.Helper()
+	cache, now := departing(t, seed)
+	lines, recorder := &bytes.Buffer{}, events.NewFakeRecorder(100)
+	step := &balancers{says: leaving.Verdict{Holds: true, Reason: v1alpha1.WaitingForLoadBalancersReason, Note: "load balancer edge: 3 connections"}}
+	r := &machinehook.Reconciler{
+		Clock: now, Reader: cache.Client, Live: cache.Client, Actuate: actuate.Behind(&actuate.Gate{Log: audit.New(lines)}, cache.Client),
+		Recorder: recorder, Desk: leaving.New(now), Steps: leaving.Steps{step},
+	}
+	machine := client.ObjectKey{Namespace: "lab", Name: children.NamesOf("box").Machine}
+	for settled, looks := 0, 0; settled < 5; settled, looks = settled+1, looks+1 {
+		if looks == 20 {
+			step.says = leaving.Verdict{}
+		}
+		n := len(cache.Sent)
+		res, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: machine})
+		if err != nil && !apierrors.IsConflict(err) {
+			t.Fatal(err)
+		}
+		now.SetTime(now.Now().Add(max(res.RequeueAfter, 10*time.Millisecond)))
+		if looks <= 20 || err != nil || len(cache.Sent) > n || !cache.CaughtUp() || drained(t, cache, machine, now.Now()) {
+			settled = 0
+		}
+	}
+	times := map[string]int{}
+	for _, change := range cache.Sent {
+		times["sent: "+change]++
+	}
+	close(recorder.Events)
+	for e := range recorder.Events {
+		times[fmt.Sprint("Event ", strings.Fields(e)[1])]++
+	}
+	final := map[string]int{}
+	for line := range strings.Lines(lines.String()) {
+		l, err := audit.Parse([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Outcome.Final() {
+			final[l.ActionID]++
+		}
+	}
+	for id, n := range final {
+		times["final audit line of "+id[strings.Index(id, "/"):]] = n
+	}
+	wrong := map[string]bool{}
+	for what, want := range map[string]int{ // The record of the departure, and a hook of each phase.
+		"sent: patch Machine": 3, "Event WaitingForLoadBalancers": 1,
+		"final audit line of /pre-drain": 1, "final audit line of /pre-terminate": 1,
+	} {
+		if times[what] != want {
+			wrong[fmt.Sprintf("%s: %d, want %d", what, times[what], want)] = true
+		}
+	}
+	return wrong
+}
+
+// departing is a Machine of a ScheduledMachine that somebody else has deleted.
+func departing(t *testing.T, seed uint64) (*testenv.Lagging, *clocktesting.FakePassiveClock) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sm := testenv.ScheduledMachine("lab", "box")
+	sm.UID = "uid-of-sm"
+	desired, err := children.Machine(sm, "", time.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &clusterv1.Machine{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, m); err != nil {
+		t.Fatal(err)
+	}
+	m.UID, m.Finalizers, m.Status.NodeRef.Name = "uid-of-machine", []string{clusterv1.MachineFinalizer}, "box"
+	store := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).
+		WithIndex(&clusterv1.Machine{}, index.MachineNodeNameField, index.MachineByNodeName).WithObjects(testenv.Cluster("lab"), sm, m).Build()
+	if err := store.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	return testenv.NewLagging(t, store, seed), clocktesting.NewFakePassiveClock(time.Now())
+}
+
+// drained plays Cluster API, and reports whether there was something to do.
+func drained(t *testing.T, cache *testenv.Lagging, machine client.ObjectKey, now time.Time) bool {
+	t.Helper()
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: machine.Namespace, Name: machine.Name}}
+	if !cache.CaughtUp() {
+		return false // Cluster API takes its time.
+	}
+	if err := cache.Client.Get(t.Context(), machine, m); err != nil {
+		t.Fatal(err)
+	}
+	if _, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]; held || m.Status.Deletion != nil {
+		return false
+	}
+	before := m.DeepCopy()
+	m.Status.Deletion = &clusterv1.MachineDeletionStatus{WaitForPreTerminateHookStartTime: metav1.NewTime(now)}
+	if err := cache.Client.Status().Patch(t.Context(), m, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	return true
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// A Lagging cache shows every version of an object in the order in which they were written, each
+// for some reads after it was replaced, as an informer does on a busy API server. Objects without
+// a Go type are not late.
+type Lagging struct {
+	t     *testing.T
+	store client.WithWatch
+	// Client writes to the store, and reads from the cache.
+	Client client.WithWatch
+	// Changes are the writes that changed an object: verb and kind.
+	Changes []string
+	// Sent are all writes that the store accepted: verb and kind.
+	Sent []string
+
+	mu      sync.Mutex
+	random  *rand.Rand
+	objects map[string]*lag
+}
+
+// lag is what was written of an object, nil where it was gone, and which version the cache shows.
+type lag struct {
+	versions []client.Object
+	shown    int
+}
+
+// NewLagging returns one that is late by chance, the same for the same seed.
+func NewLagging(t *testing.T, store client.WithWatch, seed uint64) *Lagging {
+	l := &Lagging{t: t, store: store, random: rand.New(rand.NewPCG(seed, 1)), objects: map[string]*lag{}} //nolint:gosec // no secret
+	l.Client = interceptor.NewClient(store, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if isUntyped(obj) {
+				return c.Get(ctx, key, obj, opts...)
+			}
+			return l.get(key, obj)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return l.write("patch", obj, func() error { return c.Patch(ctx, obj, p, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return l.write("patch "+sub+" of", obj, func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return l.write("delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			return l.write("update", obj, func() error { return c.Update(ctx, obj, opts...) })
+		},
+	})
+	return l
+}
+
+func isUntyped(obj client.Object) bool {
+	_, untyped := obj.(interface{ UnstructuredContent() map[string]any })
+	return untyped || obj.GetObjectKind().GroupVersionKind().Kind != ""
+}
+
+// CaughtUp reports whether the cache shows the last version of every object.
+func (l *Lagging) CaughtUp() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.objects {
+		if o.shown < len(o.versions)-1 {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *Lagging) get(key client.ObjectKey, into client.Object) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.note(key, into)
+	if o.shown < len(o.versions)-1 && l.random.IntN(3) == 0 {
+		o.shown++
+	}
+	v := o.versions[o.shown]
+	if v == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: kindOf(into)}, key.Name)
+	}
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(v.DeepCopyObject()).Elem())
+	return nil
+}
+
+// note adds the version that the store has, where it is new.
+func (l *Lagging) note(key client.ObjectKey, kind client.Object) *lag {
+	name := fmt.Sprintf("%T %s", kind, key)
+	o := l.objects[name]
+	if o == nil {
+		o = &lag{}
+		l.objects[name] = o
+	}
+	now, _ := reflect.New(reflect.TypeOf(kind).Elem()).Interface().(client.Object)
+	err := l.store.Get(l.t.Context(), key, now)
+	if client.IgnoreNotFound(err) != nil {
+		l.t.Fatal(err)
+	}
+	if err != nil {
+		now = nil
+	}
+	if n := len(o.versions); n == 0 || version(o.versions[n-1]) != version(now) {
+		o.versions = append(o.versions, now)
+	}
+	return o
+}
+
+func version(obj client.Object) string {
+	if obj == nil {
+		return ""
+	}
+	return obj.GetResourceVersion()
+}
+
+// write notes the version before a write, which may have been made by someone else, and after it.
+func (l *Lagging) write(verb string, obj client.Object, do func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if isUntyped(obj) {
+		return do()
+	}
+	key := client.ObjectKeyFromObject(obj)
+	before := len(l.note(key, obj).versions)
+	err := do()
+	after := len(l.note(key, obj).versions)
+	if err == nil {
+		l.Sent = append(l.Sent, verb+" "+kindOf(obj))
+		if after > before {
+			l.Changes = append(l.Changes, verb+" "+kindOf(obj))
+		}
+	}
+	return err
+}
