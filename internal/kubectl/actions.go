@@ -69,12 +69,19 @@ func (l *actions) left() []action {
 	return list
 }
 
-// actionColumns are as wide as the longest kind and outcome: what is read piece by piece
-// cannot be measured first.
-const actionColumns = "%-20s  %-15s  %-18s  %s\n"
+// actionLine is one line if it may be wide. Else the last column has lines of its own, so that all
+// fit a terminal. The columns are as wide as the longest kind and outcome: input that is read piece
+// by piece cannot be measured first.
+func actionLine(at, kind, outcome, what string, wide bool) string {
+	line := fmt.Sprintf("%-20s  %-15s  %-18s", at, kind, outcome)
+	if wide {
+		return line + "  " + what + "\n"
+	}
+	return strings.TrimRight(line, " ") + "\n" + wrapped(what, "  ")
+}
 
-// text is the action on one line.
-func (a *action) text() string {
+// text is the action on one line if it may be wide, else on lines that fit a terminal.
+func (a *action) text(wide bool) string {
 	what := a.Machine
 	if what == "" {
 		what = "all machines"
@@ -90,7 +97,7 @@ func (a *action) text() string {
 		what += fmt.Sprintf("; after %s in %s", a.before(), duration.HumanDuration(a.Time.Sub(a.First)))
 	}
 	what += "; " + a.ActionID
-	return fmt.Sprintf(actionColumns, a.Time.Format(time.RFC3339), oneLine(string(a.Kind)), a.Outcome, oneLine(what))
+	return actionLine(a.Time.Format(time.RFC3339), oneLine(string(a.Kind)), string(a.Outcome), oneLine(what), wide)
 }
 
 // before counts what came before the last line.

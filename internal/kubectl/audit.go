@@ -22,11 +22,11 @@ type auditOptions struct {
 	machine, cluster, action string
 	kinds, outcomes          choice
 	since, until             past
-	output                   format
+	output                   tableFormat
 }
 
 func newAudit(o Options) *cobra.Command {
-	a := auditOptions{output: text, kinds: choiceOf(audit.Kinds), outcomes: choiceOf(audit.Outcomes)}
+	a := auditOptions{output: tableFormat{text}, kinds: choiceOf(audit.Kinds), outcomes: choiceOf(audit.Outcomes)}
 	cmd := &cobra.Command{
 		Use:   "audit [FILE...]",
 		Short: "Read the manager's decision audit log: who took which machine, when and why",
@@ -50,7 +50,7 @@ end. A line that cannot be read is named, and the next is read; the exit code is
 	flags.Var(&a.outcomes, "outcome", "only actions with a try that had one of these outcomes: "+a.outcomes.all())
 	flags.Var(&a.since, "since", "only from this time on: RFC 3339, or how long ago, such as 2h")
 	flags.Var(&a.until, "until", "only before this time: RFC 3339, or how long ago")
-	flags.VarP(&a.output, "output", "o", strings.Join(formats, " or ")+": one object for each action and line")
+	flags.VarP(&a.output, "output", "o", tableFormats+": one line, or one object for each action and line")
 	return cmd
 }
 
@@ -125,16 +125,16 @@ func (s *shown) action(a action) error {
 	}
 	s.by[a.Outcome]++
 	s.count++
-	if s.a.output == asJSON {
+	if s.a.output.format == asJSON {
 		e := json.NewEncoder(s.out)
 		e.SetEscapeHTML(false)
 		return failed("writing", e.Encode(a))
 	}
-	head := ""
+	wide, head := s.a.output.format == wide, ""
 	if !s.header {
-		s.header, head = true, fmt.Sprintf(actionColumns, "TIME", "KIND", "OUTCOME", "MACHINE, REASON AND ACTION")
+		s.header, head = true, actionLine("TIME", "KIND", "OUTCOME", "MACHINE, REASON AND ACTION", wide)
 	}
-	return write(s.out, head+a.text())
+	return write(s.out, head+a.text(wide))
 }
 
 // end shows the actions that have no last line, and how many there were.
@@ -145,7 +145,7 @@ func (s *shown) end(open []action) error {
 			return err
 		}
 	}
-	if s.a.output == asJSON {
+	if s.a.output.format == asJSON {
 		return nil
 	}
 	return write(s.out, s.summary(s.count-ended))

@@ -99,7 +99,7 @@ func TestAuditFilters(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(result{Out: tc.want}, run(auditLog(), append([]string{"audit"}, tc.args...)...)); diff != "" {
+			if diff := cmp.Diff(result{Out: tc.want}, run(auditLog(), append([]string{"audit", "-o", "wide"}, tc.args...)...)); diff != "" {
 				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
 			}
 		})
@@ -109,7 +109,7 @@ func TestAuditFilters(t *testing.T) {
 func TestAuditNamesWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	torn := file(t, "torn.jsonl", logged(time.Hour, "b1", audit.Success)[:20]+"\n"+strings.Repeat("x", 1<<20)+"\n\n"+strings.TrimSpace(logged(time.Hour, "b2", audit.Success, spare)))
-	got := run(auditLog(), "audit", "/does/not/exist", torn, "-")
+	got := run(auditLog(), "audit", "-o", "wide", "/does/not/exist", torn, "-")
 	want := result{
 		Out: auditHead + "2025-01-15T16:00:00Z  EmergencyRemove  success             barn/spare of farm/prod: EmergencyReclaim, exempt; b2\n" +
 			auditSpare + auditFirst + auditHook + auditOpen + "\nActions: 5 (4 success, 1 remote_unreachable).\n" +
@@ -144,7 +144,7 @@ func TestAuditGoesOnInTheNextFile(t *testing.T) {
 
 func TestAuditOfTextThatLies(t *testing.T) {
 	t.Parallel()
-	got := run(logged(0, "d1", audit.Success, func(l *audit.Line) { l.Machine, l.Reason = "farm/x\n2025", "\x1b[2J" }), "audit")
+	got := run(logged(0, "d1", audit.Success, func(l *audit.Line) { l.Machine, l.Reason = "farm/x\n2025", "\x1b[2J" }), "audit", "-o", "wide")
 	want := auditHead + "2025-01-15T17:00:00Z  Depart           success             farm/x\ufffd2025 of farm/prod: \ufffd[2J, scheduled, 5m0s of grace; d1\n\nActions: 1 (1 success).\n"
 	if diff := cmp.Diff(result{Out: want}, got); diff != "" {
 		t.Errorf("Who writes a reason writes no line.\n-want, +got:\n%s", diff)
@@ -267,7 +267,7 @@ func TestAuditRefusesWordsThatItDoesNotKnow(t *testing.T) {
 func TestAuditOfAGraceBeyondAnyTime(t *testing.T) {
 	t.Parallel()
 	for grace, want := range map[int64]string{math.MaxInt64: "9223372036854775807s", 9_223_372_037: "9223372037s", 90: "1m30s"} {
-		got := run(logged(time.Hour, "a1", audit.Success, func(l *audit.Line) { l.GraceSeconds = grace }), "audit", "-")
+		got := run(logged(time.Hour, "a1", audit.Success, func(l *audit.Line) { l.GraceSeconds = grace }), "audit", "-o", "wide", "-")
 		if !strings.Contains(got.Out, ", "+want+" of grace;") {
 			t.Errorf("want %s in %+v", want, got)
 		}

@@ -33,11 +33,13 @@ const (
 type cluster struct {
 	rest      rest.Interface
 	namespace string
+	// chosen says that the command line names the namespace.
+	chosen bool
 }
 
 // connect opens the cluster that the flags name. It sends nothing yet.
 func connect(config clientcmd.ClientConfig) (*cluster, error) {
-	namespace, _, err := config.Namespace()
+	namespace, chosen, err := config.Namespace()
 	if err != nil {
 		return nil, failed("reading kubeconfig", err)
 	}
@@ -57,7 +59,7 @@ func connect(config clientcmd.ClientConfig) (*cluster, error) {
 	if err != nil {
 		return nil, failed("reading kubeconfig", err)
 	}
-	return &cluster{rest: client, namespace: namespace}, nil
+	return &cluster{rest: client, namespace: namespace, chosen: chosen}, nil
 }
 
 // get returns the objects of those names, or an error for every one that it cannot.
@@ -66,9 +68,23 @@ func (c *cluster) get(ctx context.Context, names []string) ([]v1alpha1.Scheduled
 	var errs []error
 	for i, name := range names {
 		err := c.rest.Get().Namespace(c.namespace).Resource(resource).Name(name).Do(ctx).Into(&objects[i])
+		if (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) && !c.chosen {
+			err = c.elsewhere(ctx, name, &objects[i], err)
+		}
 		errs = append(errs, failed("reading "+name, err))
 	}
 	return objects, errors.Join(errs...)
+}
+
+// elsewhere finds the object in another namespace, where the command line names none and there is
+// exactly one of the name that the person may see.
+func (c *cluster) elsewhere(ctx context.Context, name string, into *v1alpha1.ScheduledMachine, absent error) error {
+	var all v1alpha1.ScheduledMachineList
+	if err := c.rest.Get().Resource(resource).Param("fieldSelector", "metadata.name="+name).Do(ctx).Into(&all); err == nil && len(all.Items) == 1 && all.Items[0].Name == name {
+		*into = all.Items[0]
+		return nil
+	}
+	return fmt.Errorf("%w in namespace %s: for another, add -n NAMESPACE", absent, c.namespace)
 }
 
 // list returns the objects of one namespace, or of all if it is empty.
@@ -91,7 +107,9 @@ func (c *cluster) change(ctx context.Context, name string, want func(*v1alpha1.S
 		if err != nil {
 			return err
 		}
-		m = &objects[0]
+		if m = &objects[0]; m.Namespace != c.namespace {
+			return fmt.Errorf("%s is in namespace %s, which the command line does not name: add -n %s", name, m.Namespace, m.Namespace)
+		}
 		patch, err := want(m)
 		if err != nil || patch == nil {
 			return err

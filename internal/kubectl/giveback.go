@@ -48,6 +48,7 @@ down, and the exit code is 1.`,
 			}
 			return oneName(cmd, names)
 		},
+		ValidArgsFunction: completeNames(config),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return g.run(cmd.Context(), o, config, names[0])
 		},

@@ -359,7 +359,7 @@ func TestResumeWhereOnlyTheRecordIsLeft(t *testing.T) {
 	t.Parallel()
 	left := &v1alpha1.ReclaimedMachine{Spec: v1alpha1.ReclaimedMachineSpec{ClusterName: "prod", Node: "worker-7", NodeUID: "u1", Reason: "process-match: java\x1b"}}
 	left.Namespace, left.Name, left.UID = "farm", "office", "r1"
-	const where, none = "/apis/5spot.finos.org/v1alpha1/namespaces/farm/reclaimedmachines/office", `error: reading office: scheduledmachines.5spot.finos.org "office" not found` + "\n"
+	const where, none = "/apis/5spot.finos.org/v1alpha1/namespaces/farm/reclaimedmachines/office", `error: reading office: scheduledmachines.5spot.finos.org "office" not found in namespace farm: for another, add -n NAMESPACE` + "\n"
 	cases := map[string]struct {
 		reason  string
 		objects map[string]any

@@ -44,6 +44,7 @@ exit code 2, so plan also checks files before they are applied.`,
 			}
 			return nil
 		},
+		ValidArgsFunction: completeNames(config),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return p.run(cmd.Context(), o, config, names)
 		},

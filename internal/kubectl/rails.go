@@ -19,11 +19,11 @@ import (
 type railsOptions struct {
 	allNamespaces bool
 	cluster       string
-	output        format
+	output        tableFormat
 }
 
 func newRails(o Options, config clientcmd.ClientConfig) *cobra.Command {
-	r := railsOptions{output: text}
+	r := railsOptions{output: tableFormat{text}}
 	cmd := &cobra.Command{
 		Use:   "rails",
 		Short: "Show what the safety rails keep of each Cluster, why, and what leaves",
@@ -38,7 +38,7 @@ func newRails(o Options, config clientcmd.ClientConfig) *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "show the Clusters of all namespaces")
 	flags.StringVar(&r.cluster, "cluster", "", "only the Clusters of this `NAME`") // and not one of the kubeconfig
-	flags.VarP(&r.output, "output", "o", strings.Join(formats, " or "))
+	flags.VarP(&r.output, "output", "o", tableFormats)
 	return cmd
 }
 
@@ -64,7 +64,7 @@ func (r *railsOptions) run(ctx context.Context, o Options, config clientcmd.Clie
 // show writes what is known, also where the Machines could not be read.
 func (r *railsOptions) show(o Options, views []clusterRails, namespace string, now time.Time) error {
 	switch {
-	case r.output == asJSON:
+	case r.output.format == asJSON:
 		e := json.NewEncoder(o.Out)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "  ")
@@ -81,7 +81,7 @@ func (r *railsOptions) show(o Options, views []clusterRails, namespace string, n
 	}
 	texts := make([]string, len(views))
 	for i := range views {
-		texts[i] = views[i].text(now)
+		texts[i] = views[i].text(r.output.format == wide, now)
 	}
 	return write(o.Out, strings.Join(texts, "\n"))
 }

@@ -96,18 +96,30 @@ func TestRailsShowsEveryCluster(t *testing.T) {
 		machine("frozen", frozen), machine("stopped", pausedMachine), machine("going", leaving), machine("by-hand"),
 		machine("other", inLab, overdue))
 	const lab = `farm/lab: 1 ScheduledMachine, nothing is kept, and nothing leaves
-  But nobody has acted on other for 5m: is a manager running? One with --watch-filter serves only objects with the label cluster.x-k8s.io/watch-filter.
+  But nobody has acted on other for 5m: is a manager running? One with
+    --watch-filter serves only objects with the label
+    cluster.x-k8s.io/watch-filter.
 `
 	const prod = `farm/prod: 8 ScheduledMachines, 2 paused, 2 held, 1 capped, 3 leaving
-  NAME            STATE     SINCE   REASON            LANE          WHY
-  stopped         paused    -       Paused            -             it is paused: nothing is done, not even for its owner
-  frozen          paused    3h      ActuationPaused   -             Actuation is paused in the manager: nothing is carried out; otherwise: Machine is being created
-  alone-machine   held      50s     -                 -             its Machine is being deleted without its ScheduledMachine, and waits for its turn
-  wiped           held      20s     WipeQuarantine    -             Nearly all machines of the Cluster are to leave at once: that has to be confirmed first, which takes 20 s. If it is a mistake, pause the Cluster now
-  due             capped    4m      BlastRadiusCap    -             At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others, until 2025-01-15T17:06:00Z at the latest
-  going           leaving   2m      WindowClosed      scheduled     Machine going-machine
-  by-hand         leaving   60s     -                 -             its Machine is being deleted, and no departure is on record yet
-  gone-machine    leaving   60s     Deleted           unscheduled   Machine gone-machine
+  NAME            STATE     SINCE   REASON            LANE
+  stopped         paused    -       Paused            -
+  frozen          paused    3h      ActuationPaused   -
+  alone-machine   held      50s     -                 -
+  wiped           held      20s     WipeQuarantine    -
+  due             capped    4m      BlastRadiusCap    -
+  going           leaving   2m      WindowClosed      scheduled
+  by-hand         leaving   60s     -                 -
+  gone-machine    leaving   60s     Deleted           unscheduled
+  stopped: it is paused: nothing is done, not even for its owner
+  frozen: Actuation is paused in the manager: nothing is carried out; otherwise:
+    Machine is being created
+  alone-machine: its Machine is being deleted without its ScheduledMachine, and
+    waits for its turn
+  wiped: Nearly all machines of the Cluster are to leave at once: that has to be
+    confirmed first, which takes 20 s. If it is a mistake, pause the Cluster now
+  due: At most 5% of the Cluster's machines, but always one, start to leave
+    within 10s: it waits for others, until 2025-01-15T17:06:00Z at the latest
+  by-hand: its Machine is being deleted, and no departure is on record yet
   Leaves next: due
   Next: office closes in 6h: Wed 2025-01-15 18:00:00 EST (2025-01-15T23:00:00Z)
 `
@@ -170,8 +182,10 @@ func TestRailsKnowsWhatItDoesNotKnow(t *testing.T) {
 	config := fleet(t, refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "ada cannot list machines"), machine("office", constant), machine("x", kept(departure.WarmingUp, time.Second)))
 	want := result{
 		Out: `farm/prod: 2 ScheduledMachines, 1 held, who is leaving is unknown
-  NAME   STATE   SINCE   REASON   LANE   WHY
-  x      held    1s      WarmUp   -      The manager has begun to lead: it first looks at how many machines there were, and makes sure that no other one leads
+  NAME   STATE   SINCE   REASON   LANE
+  x      held    1s      WarmUp   -
+  x: The manager has begun to lead: it first looks at how many machines there
+    were, and makes sure that no other one leads
 `,
 		Err: "error: listing machines: ada cannot list machines\n", Code: 1,
 	}
@@ -326,11 +340,13 @@ func TestRailsSaysWhichDepartureIsLate(t *testing.T) {
 		leavingMachine("patient", v1alpha1.WindowClosed, 6*time.Minute), leavingMachine("killed", v1alpha1.KilledByPerson, 8*time.Minute)),
 		machine("hangs", going), machine("drains", leaving), machine("patient", leaving, patient), machine("killed", killed)))
 	const want = `farm/prod: 4 ScheduledMachines, 4 leaving
-  NAME      STATE     SINCE   REASON         LANE          WHY
-  killed    leaving   8m      KillSwitch     exempt        Machine killed-machine
-  hangs     leaving   7m      Deleted        unscheduled   Machine hangs-machine: late, its grace ended 2m ago; it counts as leaving until its Machine is gone
-  patient   leaving   6m      WindowClosed   scheduled     Machine patient-machine
-  drains    leaving   5m      WindowClosed   scheduled     Machine drains-machine
+  NAME      STATE     SINCE   REASON         LANE
+  killed    leaving   8m      KillSwitch     exempt
+  hangs     leaving   7m      Deleted        unscheduled
+  patient   leaving   6m      WindowClosed   scheduled
+  drains    leaving   5m      WindowClosed   scheduled
+  hangs: late, its grace ended 2m ago; it counts as leaving until its Machine is
+    gone
 `
 	if diff := cmp.Diff(result{Out: want}, got); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)

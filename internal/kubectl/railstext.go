@@ -12,27 +12,84 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/plan"
 )
 
-// text is a Cluster for people: how many, which, and what comes next.
-func (c *clusterRails) text(now time.Time) string {
+// text is a Cluster for people: how many machines, which, why, and what comes next. Each cause is
+// one sentence below the table, with the machines that it is about.
+func (c *clusterRails) text(wide bool, now time.Time) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s/%s: %s\n", c.Namespace, c.Cluster, c.counts())
 	if len(c.Machines) > 0 {
-		lines := []string{"  NAME\tSTATE\tSINCE\tREASON\tLANE\tWHY"}
-		for i := range c.Machines {
-			lines = append(lines, c.Machines[i].text(now))
-		}
-		text.WriteString(columns(lines...))
+		text.WriteString(columns(c.table(wide, now)...))
+	}
+	for _, w := range c.whys(now) {
+		text.WriteString(wrapped(w, "  "))
 	}
 	if c.LeavesNext != "" {
 		fmt.Fprintf(&text, "  Leaves next: %s\n", c.LeavesNext)
 	}
 	if n := c.Next; n != nil {
-		fmt.Fprintf(&text, "  Next: %s closes %s: %s (%s)\n", n.Name, relative(n.At.Time, now), plan.Local(n.At.Time, n.zone), n.At.UTC().Format(time.RFC3339))
+		text.WriteString(wrapped(fmt.Sprintf("Next: %s closes %s: %s (%s)", n.Name, relative(n.At.Time, now), plan.Local(n.At.Time, n.zone), n.At.UTC().Format(time.RFC3339)), "  "))
 	}
 	for _, line := range sentences(c.Doubts) {
-		fmt.Fprintf(&text, "  %s\n", line)
+		text.WriteString(wrapped(line, "  "))
 	}
 	return text.String()
+}
+
+// table has one line for each machine.
+func (c *clusterRails) table(wide bool, now time.Time) []string {
+	lines := []string{"  NAME\tSTATE\tSINCE\tREASON\tLANE"}
+	if wide {
+		lines[0] += "\tMACHINE\tACTION"
+	}
+	for i := range c.Machines {
+		r := &c.Machines[i]
+		since := "-"
+		if r.Since != nil {
+			since = duration.HumanDuration(now.Sub(r.Since.Time))
+		}
+		line := "  " + strings.Join([]string{r.Name, string(r.State), since, orDash(oneLine(r.Reason)), orDash(oneLine(string(r.Lane)))}, "\t")
+		if wide {
+			line += "\t" + orDash(r.Machine) + "\t" + orDash(oneLine(r.ActionID))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// whys are the causes, in the order of their first machines. One that is true of several machines
+// names the first two.
+func (c *clusterRails) whys(now time.Time) []string {
+	var order []string
+	names := map[string][]string{}
+	for i := range c.Machines {
+		r := &c.Machines[i]
+		for _, why := range []string{r.Message, r.late(now)} {
+			if why == "" {
+				continue
+			}
+			if names[why] == nil {
+				order = append(order, why)
+			}
+			names[why] = append(names[why], r.Name)
+		}
+	}
+	for i, why := range order {
+		of := names[why]
+		whom := strings.Join(of[:min(len(of), 2)], ", ")
+		if more := len(of) - 2; more > 0 {
+			whom += fmt.Sprintf(" and %d more", more)
+		}
+		order[i] = whom + ": " + why
+	}
+	return order
+}
+
+// late says since when the budget of a departure is over, empty if it is not.
+func (r *railed) late(now time.Time) string {
+	if r.GraceEnded == nil {
+		return ""
+	}
+	return fmt.Sprintf("late, its grace ended %s ago; it counts as leaving until its Machine is gone", duration.HumanDuration(now.Sub(r.GraceEnded.Time)))
 }
 
 // counts says how many machines there are, and how many of them are in which state.
@@ -57,19 +114,4 @@ func (c *clusterRails) counts() string {
 		words = append(words, "nothing is kept, and nothing leaves")
 	}
 	return strings.Join(words, ", ")
-}
-
-func (r *railed) text(now time.Time) string {
-	since := "-"
-	if r.Since != nil {
-		since = duration.HumanDuration(now.Sub(r.Since.Time))
-	}
-	why := r.Message
-	if why == "" {
-		why = "Machine " + r.Machine
-	}
-	if r.GraceEnded != nil {
-		why += fmt.Sprintf(": late, its grace ended %s ago; it counts as leaving until its Machine is gone", duration.HumanDuration(now.Sub(r.GraceEnded.Time)))
-	}
-	return "  " + strings.Join([]string{r.Name, string(r.State), since, orDash(r.Reason), orDash(string(r.Lane)), indent(why, "  \t\t\t\t\t")}, "\t")
 }

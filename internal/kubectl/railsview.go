@@ -124,7 +124,7 @@ func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known 
 			c.candidates = append(c.candidates, candidateOf(m))
 			c.Machines = append(c.Machines, row)
 		case leaves:
-			left.late(m, now)
+			left.judgeGrace(m, now)
 			c.Machines = append(c.Machines, left)
 		default:
 			c.closes(m, now)
@@ -185,8 +185,8 @@ func (m *ourMachine) alone(d railed) railed {
 	return d
 }
 
-// late notes that a departure of m has used up its budget. Nobody has one who leaves at once.
-func (r *railed) late(m *v1alpha1.ScheduledMachine, now time.Time) {
+// judgeGrace notes that a departure of m has used up its budget. A departure without drain has none.
+func (r *railed) judgeGrace(m *v1alpha1.ScheduledMachine, now time.Time) {
 	grace, err := schedule.ParseDuration(cmp.Or(m.Spec.GracefulShutdownTimeout, v1alpha1.DefaultTimeout))
 	if err != nil || r.Lane == "" || r.Lane == v1alpha1.ExemptLane {
 		return

@@ -30,8 +30,9 @@ given back, or its kill switch is on, the command refuses, with exit code 1.
 If the ScheduledMachine was deleted while its owner had the machine, the command
 deletes the ReclaimedMachine that remembers this. A new ScheduledMachine of that
 name, or for that host, then follows its schedule.`,
-		Example: `  kubectl 5spot resume office-hours`,
-		Args:    oneName,
+		Example:           `  kubectl 5spot resume office-hours`,
+		ValidArgsFunction: completeNames(config),
+		Args:              oneName,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return resume(cmd.Context(), o, config, names[0])
 		},

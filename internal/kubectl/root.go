@@ -41,19 +41,36 @@ type Options struct {
 // New returns the kubectl-5spot command, which also runs as kubectl 5spot.
 func New(o Options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:                "kubectl-5spot",
-		Short:              "Show what scheduled machines do and why; give them back, and lend them again",
-		Annotations:        map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl 5spot"},
-		SilenceErrors:      true, // Report prints them
-		DisableSuggestions: true, // they come as further lines of the error
-		SilenceUsage:       true,
+		Use:           "kubectl-5spot",
+		Short:         "Show what scheduled machines do and why; give them back, and lend them again",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl 5spot"},
+		SilenceErrors: true, // Report prints them
+		SilenceUsage:  true,
+
+		SuggestionsMinimumDistance: 2,
+		Args:                       knownCommand,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetIn(o.In)
 	cmd.SetOut(o.Out)
 	cmd.SetErr(o.Err)
 	config := addClusterFlags(cmd.PersistentFlags())
 	cmd.AddCommand(newPlan(o, config), newStatus(o, config), newWhy(o, config), newRails(o, config), newGiveBack(o, config), newResume(o, config), newAudit(o), newVersion(o))
+	completeFlags(cmd, config)
 	return cmd
+}
+
+// knownCommand refuses a word that is no command, and suggests one. Cobra's own suggestion has
+// several lines.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	help := ""
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		help = "; did you mean " + strings.Join(like, " or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), help)
 }
 
 // addClusterFlags adds the flags that choose a cluster, as kubectl has them. Help

@@ -19,17 +19,19 @@ import (
 // statusOptions are the flags of status.
 type statusOptions struct {
 	allNamespaces bool
-	output        format
+	output        tableFormat
 }
 
 func newStatus(o Options, config clientcmd.ClientConfig) *cobra.Command {
-	s := statusOptions{output: text}
+	s := statusOptions{output: tableFormat{text}}
 	cmd := &cobra.Command{
 		Use:   "status [NAME...]",
 		Short: "Show what scheduled machines do, what happens next and why",
 		Example: `  kubectl 5spot status
   kubectl 5spot status -A
+  kubectl 5spot status -o wide
   kubectl 5spot status office-hours`,
+		ValidArgsFunction: completeNames(config),
 		Args: func(_ *cobra.Command, names []string) error {
 			if len(names) > 0 && s.allNamespaces {
 				return errors.New("a NAME is in one namespace: give either NAME or --all-namespaces")
@@ -42,7 +44,7 @@ func newStatus(o Options, config clientcmd.ClientConfig) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "list the machines of all namespaces")
-	flags.VarP(&s.output, "output", "o", strings.Join(formats, " or "))
+	flags.VarP(&s.output, "output", "o", tableFormats)
 	return cmd
 }
 
@@ -58,10 +60,12 @@ func (s *statusOptions) run(ctx context.Context, o Options, config clientcmd.Cli
 	now := o.Now().Truncate(time.Second)
 	views := make([]view, len(objects))
 	for i := range objects {
-		views[i] = viewOf(&objects[i], now)
+		e := explain(&objects[i], now)
+		views[i] = e.view
+		views[i].state = e.State
 	}
 	switch {
-	case s.output == asJSON:
+	case s.output.format == asJSON:
 		e := json.NewEncoder(o.Out)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "  ")
@@ -69,7 +73,7 @@ func (s *statusOptions) run(ctx context.Context, o Options, config clientcmd.Cli
 	case len(views) == 0:
 		return write(o.Err, "No ScheduledMachines found"+s.where(c)+".\n")
 	case len(names) == 0:
-		return write(o.Out, table(views, s.allNamespaces, now))
+		return write(o.Out, table(views, s.allNamespaces, s.output.format == wide, now))
 	}
 	var details []string
 	for i := range views {

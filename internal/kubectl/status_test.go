@@ -124,20 +124,37 @@ func TestStatusListsANamespace(t *testing.T) {
 		"/apis/5spot.finos.org/v1alpha1/namespaces/farm/scheduledmachines": list,
 		"/apis/5spot.finos.org/v1alpha1/scheduledmachines":                 list,
 	})
-	const want = `NAME         CLUSTER   PHASE          READY     NODE       NEXT                        WHY
-active       prod      Active         True      worker-7   closes in 6h                Machine is healthy and running
-constant     prod      Active         True      worker-7   -                           Machine is healthy and running
-disabled     prod      Disabled       Unknown   -          -                           Schedule auto-disabled by emergency reclaim (process-match: java)
-fresh        prod      Pending        Unknown   -          -                           no controller has seen it yet
-gated        prod      ShuttingDown   False     worker-7   opens in 21h                3 of 60 machines left in the last 10 minutes: the next may leave in the...
-going        prod      ShuttingDown   False     worker-7   -                           Waiting for the drain
-hostile      prod      Active         Unknown   worker-7   closes in 6h                ` + "\ufffd]0;owned\ufffd" + `
-killed       prod      Terminated     Unknown   -          -                           Removed by the kill switch
-leaving      prod      ShuttingDown   False     worker-7   closes in 6h                Waiting for the drain
-overdue      prod      Active         True      worker-7   closes now, overdue by 5m   nobody has acted on it for 5m: is a manager running? One with --watch-fi...
-paused       prod      Active         True      worker-7   -                           it is paused: nothing is done, not even for its owner
-unreadable   prod      Active         True      worker-7   -                           Hour must be 0-23, got: 25
+	const want = `NAME         STATE        NEXT           WHY
+active       Running      closes in 6h   Machine is healthy and running
+constant     Running      -              Machine is healthy and running
+disabled     Off          -              Schedule auto-disabled by emergency...
+fresh        Pending      -              no controller has seen it yet
+gated        Held         opens in 21h   3 of 60 machines left in the last 10...
+going        Deleting     -              Waiting for the drain
+hostile      NotReady     closes in 6h   ` + "\ufffd]0;owned\ufffd" + `
+killed       KillSwitch   -              Removed by the kill switch
+leaving      Leaving      closes in 6h   Waiting for the drain
+overdue      Running      overdue 5m     nobody has acted on it for 5m: is a...
+paused       Paused       -              it is paused: nothing is done, not e...
+unreadable   Unreadable   -              Hour must be 0-23, got: 25
 `
+	const wide = `NAME         CLUSTER   PHASE          READY     NODE       NEXT           WHY
+active       prod      Active         True      worker-7   closes in 6h   Machine is healthy and running
+constant     prod      Active         True      worker-7   -              Machine is healthy and running
+disabled     prod      Disabled       Unknown   -          -              Schedule auto-disabled by emergency reclaim (process-match: java)
+fresh        prod      Pending        Unknown   -          -              no controller has seen it yet
+gated        prod      ShuttingDown   False     worker-7   opens in 21h   3 of 60 machines left in the last 10 minutes: the next may leave in t...
+going        prod      ShuttingDown   False     worker-7   -              Waiting for the drain
+hostile      prod      Active         Unknown   worker-7   closes in 6h   ` + "\ufffd]0;owned\ufffd" + `
+killed       prod      Terminated     Unknown   -          -              Removed by the kill switch
+leaving      prod      ShuttingDown   False     worker-7   closes in 6h   Waiting for the drain
+overdue      prod      Active         True      worker-7   overdue 5m     nobody has acted on it for 5m: is a manager running? One with --watch...
+paused       prod      Active         True      worker-7   -              it is paused: nothing is done, not even for its owner
+unreadable   prod      Active         True      worker-7   -              Hour must be 0-23, got: 25
+`
+	if diff := cmp.Diff(result{Out: wide}, run("", "status", "-o", "wide", config)); diff != "" {
+		t.Errorf("wide: -want, +got:\n%s", diff)
+	}
 	if diff := cmp.Diff(result{Out: want}, run("", "status", config)); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}

@@ -4,6 +4,7 @@ package kubectl
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,7 +17,7 @@ import (
 // columns aligns lines whose cells end in tabs.
 func columns(lines ...string) string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 8, 3, ' ', 0)
+	w := tabwriter.NewWriter(&b, 0, 8, gap, ' ', 0)
 	for _, line := range lines {
 		_, _ = fmt.Fprintln(w, line) // a Builder takes everything
 	}
@@ -24,23 +25,39 @@ func columns(lines ...string) string {
 	return b.String()
 }
 
-// table has one line for each machine.
-func table(views []view, namespaces bool, now time.Time) string {
-	lines := []string{"NAME\tCLUSTER\tPHASE\tREADY\tNODE\tNEXT\tWHY"}
+// table has one line for each machine. Only a wide one has all columns, and may be wider than a
+// terminal.
+func table(views []view, namespaces, wide bool, now time.Time) string {
+	rows := [][]string{{"NAME", "STATE", "NEXT", "WHY"}}
+	if wide {
+		rows[0] = []string{"NAME", "CLUSTER", "PHASE", "READY", "NODE", "NEXT", "WHY"}
+	}
 	for i := range views {
 		v := &views[i]
-		lines = append(lines, strings.Join([]string{
-			v.Name, v.Cluster, string(v.Phase), v.ready(), orDash(v.Node), v.next(now), short(append(v.Doubts, v.Why)[0]),
-		}, "\t"))
+		row := []string{v.Name, string(v.state), v.next(now), append(v.Doubts, v.Why)[0]}
+		if wide {
+			row = []string{v.Name, v.Cluster, string(v.Phase), v.ready(), orDash(v.Node), row[2], short(row[3], wideMessage)}
+		}
+		rows = append(rows, row)
 	}
 	if namespaces {
-		lines[0] = "NAMESPACE\t" + lines[0]
+		rows[0] = slices.Insert(rows[0], 0, "NAMESPACE")
 		for i := range views {
-			lines[i+1] = views[i].Namespace + "\t" + lines[i+1]
+			rows[i+1] = slices.Insert(rows[i+1], 0, views[i].Namespace)
 		}
+	}
+	if !wide {
+		return fitted(rows)
+	}
+	lines := make([]string, len(rows))
+	for i, row := range rows {
+		lines[i] = strings.Join(row, "\t")
 	}
 	return columns(lines...)
 }
+
+// wideMessage leaves a wide table readable on a wide terminal; the detail of one machine has all.
+const wideMessage = 72
 
 // next is the next step in the least of words.
 func (v *view) next(now time.Time) string {
@@ -48,6 +65,9 @@ func (v *view) next(now time.Time) string {
 		return "-"
 	}
 	for _, s := range v.steps() {
+		if !s.at.After(now) {
+			return "overdue " + duration.HumanDuration(now.Sub(s.at))
+		}
 		return s.does + " " + relative(s.at, now)
 	}
 	return "-"
@@ -119,17 +139,15 @@ func indent(message, margin string) string {
 	return strings.ReplaceAll(strings.TrimRight(message, "\n"), "\n", "\n"+margin)
 }
 
-// short is a message on one line of a table.
-func short(message string) string {
-	const most = 72 // leaves the table readable on a wide terminal; detail has it all
-	line, _, more := strings.Cut(message, "\n")
-	if runes := []rune(line); len(runes) > most {
-		line, more = strings.TrimRight(string(runes[:most]), " "), true
+// short is a message on one line of a table, of at most that many characters.
+func short(message string, most int) string {
+	const more = "..."
+	line, _, cut := strings.Cut(message, "\n")
+	runes := []rune(line)
+	if !cut && len(runes) <= most {
+		return line
 	}
-	if more {
-		line += "..."
-	}
-	return line
+	return strings.TrimRight(string(runes[:min(len(runes), most-len(more))]), " ") + more
 }
 
 func orDash(s string) string {

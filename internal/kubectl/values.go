@@ -147,12 +147,32 @@ func (c *choice) all() string { return strings.Join(c.of, ", ") }
 
 func (c *choice) has(word string) bool { return len(c.chosen) == 0 || slices.Contains(c.chosen, word) }
 
+// tableFormat is a format for output that fits a terminal, or is wide.
+type tableFormat struct{ format }
+
+const tableFormats = "text, wide or json"
+
+// Set implements pflag.Value.
+func (f *tableFormat) Set(s string) error {
+	switch {
+	case s == string(wide):
+		f.format = wide
+	case f.format.Set(s) != nil:
+		return errors.New("write " + tableFormats)
+	}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (*tableFormat) Type() string { return "table" }
+
 // format is a flag for the form of the output.
 type format string
 
 const (
 	text   format = "text"
 	asJSON format = "json"
+	wide   format = "wide" // of a tableFormat only
 )
 
 var formats = []string{string(text), string(asJSON)}

@@ -36,9 +36,10 @@ type view struct {
 	Doubts     []string           `json:"doubts,omitempty"`
 	Conditions []metav1.Condition `json:"conditions"`
 
-	zone *time.Location
-	idle string
-	kept bool // it is to leave, and may not yet: that its window closes means nothing more
+	zone  *time.Location
+	state state
+	idle  string
+	kept  bool // it is to leave, and may not yet: that its window closes means nothing more
 }
 
 const unreadableSchedule = "unreadable"

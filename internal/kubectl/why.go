@@ -30,7 +30,8 @@ func newWhy(o Options, config clientcmd.ClientConfig) *cobra.Command {
 		Short: "Explain why a machine is where it is, and what to do about it",
 		Example: `  kubectl 5spot why office-hours
   kubectl 5spot why office-hours -o json`,
-		Args: oneName,
+		ValidArgsFunction: completeNames(config),
+		Args:              oneName,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return explainOne(cmd.Context(), o, config, names[0], output)
 		},

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// completeNames completes the names of ScheduledMachines in the namespace.
+func completeNames(config clientcmd.ClientConfig) cobra.CompletionFunc {
+	return completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Name })
+}
+
+// completeObjects completes one property of the ScheduledMachines in the namespace. A person who
+// may not list them gets no completion.
+func completeObjects(config clientcmd.ClientConfig, property func(*v1alpha1.ScheduledMachine) string) cobra.CompletionFunc {
+	return complete(config, func(ctx context.Context, c *cluster) []string {
+		objects, err := c.list(ctx, c.namespace)
+		if err != nil {
+			return nil
+		}
+		values := make([]string, len(objects))
+		for i := range objects {
+			values[i] = property(&objects[i])
+		}
+		return values
+	})
+}
+
+func complete(config clientcmd.ClientConfig, values func(context.Context, *cluster) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		c, err := connect(config)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		found := slices.DeleteFunc(values(cmd.Context(), c), func(v string) bool { return slices.Contains(given, v) })
+		slices.Sort(found)
+		return slices.Compact(found), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFlags completes the values of flags that several commands have.
+func completeFlags(root *cobra.Command, config clientcmd.ClientConfig) {
+	register(root, "namespace", complete(config, func(ctx context.Context, c *cluster) []string { return c.namespaces(ctx) }))
+	register(root, "context", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		raw, err := config.RawConfig()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return slices.Sorted(maps.Keys(raw.Contexts)), cobra.ShellCompDirectiveNoFileComp
+	})
+	for _, cmd := range root.Commands() {
+		switch f := cmd.Flags().Lookup("output"); {
+		case f == nil:
+		case f.Value.Type() == (&tableFormat{}).Type():
+			register(cmd, "output", cobra.FixedCompletions([]string{string(text), string(wide), string(asJSON)}, cobra.ShellCompDirectiveNoFileComp))
+		default:
+			register(cmd, "output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+		}
+		if cmd.Name() == "rails" {
+			register(cmd, "cluster", completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Spec.ClusterName }))
+		}
+	}
+}
+
+// register panics on a flag that does not exist, which every test sees.
+func register(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
+		panic(err)
+	}
+}
+
+// namespaces returns the names of all namespaces, none if the person may not list them.
+func (c *cluster) namespaces(ctx context.Context) []string {
+	raw, err := c.rest.Get().AbsPath("/api/v1/namespaces").Do(ctx).Raw()
+	var list struct {
+		Items []ourMachine `json:"items"`
+	}
+	if err != nil || json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	return names
+}
