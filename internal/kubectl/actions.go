@@ -77,7 +77,7 @@ func actionLine(at, kind, outcome, what string, wide bool) string {
 	if wide {
 		return line + "  " + what + "\n"
 	}
-	return strings.TrimRight(line, " ") + "\n" + wrapped(what, "  ")
+	return strings.TrimRight(line, " ") + "\n" + wrapped(what)
 }
 
 // text is the action on one line if it may be wide, else on lines that fit a terminal.

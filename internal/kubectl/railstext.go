@@ -21,16 +21,16 @@ func (c *clusterRails) text(wide bool, now time.Time) string {
 		text.WriteString(columns(c.table(wide, now)...))
 	}
 	for _, w := range c.whys(now) {
-		text.WriteString(wrapped(w, "  "))
+		text.WriteString(wrapped(w))
 	}
 	if c.LeavesNext != "" {
 		fmt.Fprintf(&text, "  Leaves next: %s\n", c.LeavesNext)
 	}
 	if n := c.Next; n != nil {
-		text.WriteString(wrapped(fmt.Sprintf("Next: %s closes %s: %s (%s)", n.Name, relative(n.At.Time, now), plan.Local(n.At.Time, n.zone), n.At.UTC().Format(time.RFC3339)), "  "))
+		text.WriteString(wrapped(fmt.Sprintf("Next: %s closes %s: %s (%s)", n.Name, relative(n.At.Time, now), plan.Local(n.At.Time, n.zone), n.At.UTC().Format(time.RFC3339))))
 	}
 	for _, line := range sentences(c.Doubts) {
-		text.WriteString(wrapped(line, "  "))
+		text.WriteString(wrapped(line))
 	}
 	return text.String()
 }

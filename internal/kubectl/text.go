@@ -64,13 +64,15 @@ func (v *view) next(now time.Time) string {
 	if v.idle != "" { // the window may open and close, but nothing follows from it
 		return "-"
 	}
-	for _, s := range v.steps() {
-		if !s.at.After(now) {
-			return "overdue " + duration.HumanDuration(now.Sub(s.at))
-		}
-		return s.does + " " + relative(s.at, now)
+	steps := v.steps()
+	switch {
+	case len(steps) == 0:
+		return "-"
+	case !steps[0].at.After(now):
+		return "overdue " + duration.HumanDuration(now.Sub(steps[0].at))
+	default:
+		return steps[0].does + " " + relative(steps[0].at, now)
 	}
-	return "-"
 }
 
 // detail is everything about one machine.

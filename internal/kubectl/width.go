@@ -32,9 +32,10 @@ func fitted(rows [][]string) string {
 	return columns(lines...)
 }
 
-// wrapped is text in lines of at most terminal characters. The first begins with indent, the
-// others with two spaces more. A longer word has a line of its own.
-func wrapped(text, indent string) string {
+// wrapped is text in lines of at most terminal characters. The first begins with two spaces, the
+// others with four. A longer word has a line of its own.
+func wrapped(text string) string {
+	const indent = "  "
 	var b strings.Builder
 	line := indent
 	words := strings.Fields(text)

@@ -23,9 +23,6 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
@@ -78,7 +75,9 @@ func main() {
 		return
 	}
 	if err == nil {
-		ctrl.SetLogger(klog.Background())
+		err = quiet()
+	}
+	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		err = run(ctx, o, os.Stdout)
 		stop()

@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
@@ -24,7 +21,9 @@ var smallest = options{
 // TestEverySectionRuns keeps all of them able to start, each in its smallest form.
 func TestEverySectionRuns(t *testing.T) {
 	system.Long(t)
-	ctrl.SetLogger(klog.Background())
+	if err := quiet(); err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range sections() {
 		t.Run(s.name, func(t *testing.T) {
 			if s.name != "agent" { // It looks at all processes of the machine. The others wait most of the time.
