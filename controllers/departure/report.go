@@ -26,13 +26,33 @@ func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluste
 	r.countAdmitted(key, c, p)
 	fresh := c.countDeferred(key, p)
 	r.mu.Lock()
+	was := c.shown
 	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), kills: c.waiting, guarded: r.WipeGuard}
 	if p.Members == 0 {
 		delete(r.fleet, key)
 	}
 	r.mu.Unlock()
+	logChanges(ctx, key, was, c.shown, p)
 	if fresh {
 		r.tell(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "Departures deferred: %s. To see the machines that wait: kubectl 5spot -n %s rails --cluster %s", limit(p), key.Namespace, key.Name)
+	}
+}
+
+// logChanges logs when a rail begins to hold machines of a Cluster, and when it ends. logr has no
+// level for warnings: the key "level" finds these lines.
+func logChanges(ctx context.Context, key client.ObjectKey, was, is shown, p departure.Plan) {
+	log := ctrl.LoggerFrom(ctx).WithValues("Cluster", key, "level", "warn")
+	switch {
+	case was.oldest.IsZero() && !is.oldest.IsZero():
+		log.Info("Departure cap defers departures", "deferred", len(p.Deferred), "cap", p.Cap, "machines", p.Members)
+	case !was.oldest.IsZero() && is.oldest.IsZero():
+		log.Info("Departure cap no longer defers departures", "machines", p.Members)
+	}
+	switch {
+	case was.quarantined == 0 && is.quarantined > 0:
+		log.Info("Wipe quarantine holds departures", "held", len(p.Held), "machines", p.Members)
+	case was.quarantined > 0 && is.quarantined == 0:
+		log.Info("Wipe quarantine no longer holds departures", "machines", p.Members)
 	}
 }
 

@@ -5,9 +5,11 @@ package departure_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -37,6 +39,8 @@ type world struct {
 	entries  map[int]roster.Entry
 	// orphans are Machines whose ScheduledMachines are gone.
 	orphans []clusterv1.Machine
+	// warnings are the log lines at warning level.
+	warnings []string
 	// guarded says that the manager watches for a wipe.
 	guarded bool
 	// listed says how often the API server was asked for a list, failing that it does not
@@ -112,7 +116,12 @@ func (w *world) stays(i int) { w.tell(i, func(e *roster.Entry) { e.From = time.T
 // plan runs the planner, and returns when it asks again; zero is never.
 func (w *world) plan() time.Duration {
 	w.Helper()
-	res, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: lab})
+	log := funcr.New(func(_, line string) {
+		if strings.Contains(line, `"level"="warn"`) {
+			w.warnings = append(w.warnings, line)
+		}
+	}, funcr.Options{})
+	res, err := w.r.Reconcile(ctrl.LoggerInto(w.Context(), log), ctrl.Request{NamespacedName: lab})
 	if err != nil {
 		w.Fatal(err)
 	}

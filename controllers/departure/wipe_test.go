@@ -224,3 +224,34 @@ func TestASettledClusterIsNotListed(t *testing.T) {
 		w.after(time.Minute)
 	}
 }
+
+// TestARailIsLoggedWhenItBeginsAndEnds has a wipe be held and undone, and then machines leave in turn.
+func TestARailIsLoggedWhenItBeginsAndEnds(t *testing.T) {
+	w := newGuarded(t, 20)
+	w.wipe(departure.Unscheduled, 0)
+	for range 3 {
+		w.plan()
+	}
+	for i := range w.entries {
+		w.stays(i)
+	}
+	w.plan()
+	w.leaves(departure.Unscheduled, 0, 1)
+	for range 3 {
+		w.plan()
+		w.begin()
+	}
+	w.after(departure.Window)
+	w.plan()
+	w.begin()
+	w.plan()
+	want := []string{"Wipe quarantine holds departures", "Wipe quarantine no longer holds departures", "Departure cap defers departures", "Departure cap no longer defers departures"}
+	for i, line := range w.warnings {
+		if i >= len(want) || !strings.Contains(line, want[i]) {
+			t.Errorf("line %d is %s", i, line)
+		}
+	}
+	if len(w.warnings) != len(want) {
+		t.Errorf("%d lines, want %d", len(w.warnings), len(want))
+	}
+}
