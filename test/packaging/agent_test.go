@@ -52,7 +52,7 @@ func TestAgentOfTheGuide(t *testing.T) {
 	if err := os.WriteFile(id, []byte(machineID+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	pod := agentPod(ctx, t)
+	pod := agentPod(t)
 	user, err := shared.Management.PodUser(ctx, pod)
 	if err != nil {
 		t.Fatal(err)
@@ -107,16 +107,16 @@ func configMapOfTheGuide(t *testing.T) *unstructured.Unstructured {
 
 // agentPod is the DaemonSet's pod on the desk, from a user with the name of Kubernetes' controller, which
 // this plane does not run: the policy of the namespace allows no other.
-func agentPod(ctx context.Context, t *testing.T) *corev1.Pod {
+func agentPod(t *testing.T) *corev1.Pod {
 	t.Helper()
 	ds := agentDaemonSet(t, listening)
-	if err := shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(ds), ds); err != nil {
+	if err := shared.Management.Client.Get(t.Context(), client.ObjectKeyFromObject(ds), ds); err != nil {
 		t.Fatal(err)
 	}
 	pod := &corev1.Pod{ObjectMeta: ds.Spec.Template.ObjectMeta, Spec: ds.Spec.Template.Spec}
 	pod.Namespace, pod.Name, pod.Spec.NodeName = namespace, account, desk
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
-	if err := as(t, "daemon-set-controller").Create(ctx, pod); err != nil {
+	if err := as(t, "daemon-set-controller").Create(t.Context(), pod); err != nil {
 		t.Fatalf("running the agent as its pod: %v", err)
 	}
 	return pod
