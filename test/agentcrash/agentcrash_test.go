@@ -258,7 +258,8 @@ func newDesk(t *testing.T, s setting) *desk {
 	kubeconfig, id := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "machine-id")
 	d.proxy.kubeconfig(t, user.Kubeconfig, kubeconfig)
 	d.must(os.WriteFile(id, []byte(machineID+"\n"), 0o600))
-	d.must(os.MkdirAll(d.proc, 0o700))
+	// Process 1 proves to the agent that no processes are hidden.
+	d.describe(filepath.Join(d.proc, "1"), 1, 0, "init")
 	d.agent = shared.NewProcess("agent-"+d.node.Name, filepath.Join(system.DefaultBin(), "reclaim-agent"), []string{
 		"--node-name=" + d.node.Name, "--kubeconfig=" + kubeconfig, "--machine-id-path=" + id,
 		"--proc-root=" + d.proc, "--detector=poll",
@@ -321,16 +322,23 @@ func (d *desk) runs() (end func()) {
 	d.Helper()
 	const pid = 100
 	next := filepath.Join(d.TempDir(), "process")
-	d.must(os.MkdirAll(next, 0o700))
-	for name, text := range map[string]string{
-		"comm": command + "\n", "cmdline": command + "\x00", "cgroup": "0::/user.slice/user-1000.slice/session-2.scope\n",
-		"stat": fmt.Sprintf("%d (%s) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 1000 0\n", pid, command),
-	} {
-		d.must(os.WriteFile(filepath.Join(next, name), []byte(text), 0o600))
-	}
+	d.describe(next, pid, 1, command)
 	there := filepath.Join(d.proc, fmt.Sprint(pid))
 	d.must(os.Rename(next, there))
 	return func() { d.Helper(); d.must(os.Rename(there, next)) }
+}
+
+// describe writes the files of a process.
+func (d *desk) describe(dir string, pid, parent int, name string) {
+	d.Helper()
+	d.must(os.MkdirAll(dir, 0o700))
+	for file, text := range map[string]string{
+		"comm": name + "\n", "cmdline": name + "\x00", "cgroup": "0::/user.slice/user-1000.slice/session-2.scope\n",
+		"stat":   fmt.Sprintf("%d (%s) S %d 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 1000 0\n", pid, name, parent),
+		"status": "Name:\t" + name + "\nUid:\t0\t0\t0\t0\n",
+	} {
+		d.must(os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	}
 }
 
 // clear takes the request off the Node, as the controller does once it is served.
