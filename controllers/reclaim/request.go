@@ -4,6 +4,7 @@ package reclaim
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,10 +41,23 @@ func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Reclai
 	if !node.CreationTimestamp.Time.Before(created) {
 		return lifecycle.FreshRequest
 	}
+	if requestedSinceReady(node) {
+		return lifecycle.FreshRequest
+	}
 	if at := askedAt(node); !at.IsZero() && at.Before(created) {
 		return lifecycle.StaleRequest
 	}
 	return lifecycle.FreshRequest
+}
+
+// requestedSinceReady reports whether the request was made after the Node last became ready, which
+// is after the Machine joined. Agent and kubelet write both times by the clock of one host. The
+// Machine's time is of another cluster, whose clock may differ by any amount.
+func requestedSinceReady(node *corev1.Node) bool {
+	at, err := time.Parse(time.RFC3339, node.Annotations[reclaimapi.RequestedAtAnnotation])
+	return err == nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !at.Before(c.LastTransitionTime.Time)
+	})
 }
 
 // sameHost compares what the Node says of its host with what is known of the Machine's.

@@ -37,6 +37,13 @@ func asking(born, asked time.Time, change func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
+// ready has the Node be ready since an instant by its own clock.
+func ready(since time.Time) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(since)}}
+	}
+}
+
 // mirroring is a Machine as Cluster API shows it when its Node says so.
 func mirroring(m *clusterv1.Machine, machineID string) *clusterv1.Machine {
 	m = m.DeepCopy()
@@ -62,6 +69,27 @@ func TestJudge(t *testing.T) {
 		"ClockBehind": {"A Node younger than the Machine cannot carry an older request, whatever its clock says.", asking(after, before, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest},
 		"ClockAhead":  {"A clock that runs ahead must not cost the owner the box.", asking(before, after.Add(24*time.Hour), nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest},
 		"Older":       {"Left behind by an earlier Machine.", asking(before, before, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.StaleRequest},
+		"ClusterClockBehind": {
+			"The clocks of the workload cluster are an hour behind: both times on the Node are of the same clock.",
+			asking(before, before, func(n *corev1.Node) { n.ManagedFields = written(before); ready(before.Add(-time.Minute))(n) }), machine,
+			v1alpha1.ReclaimRecord{},
+			lifecycle.FreshRequest,
+		},
+		"OlderThanTheJoin": {
+			"The host has joined again since: an earlier owner's request does not take the machine.",
+			asking(before, before, ready(after)), machine,
+			v1alpha1.ReclaimRecord{},
+			lifecycle.StaleRequest,
+		},
+		"OlderAndNotReady": {
+			"The host has not joined yet: what is on its Node is older.",
+			asking(before, before, func(n *corev1.Node) {
+				ready(before.Add(-time.Minute))(n)
+				n.Status.Conditions[0].Status = corev1.ConditionUnknown
+			}), machine,
+			v1alpha1.ReclaimRecord{},
+			lifecycle.StaleRequest,
+		},
 		"AskedBeforeAMove": {
 			"clusterctl move makes the Machine anew, and the owner still waits.",
 			asking(before, before, nil), moved(machine, before.Add(-time.Hour)),
