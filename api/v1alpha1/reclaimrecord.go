@@ -22,6 +22,9 @@ const askedByPerson = "asked by a person"
 // askedBefore is the reason of a request whose own reason was lost.
 const askedBefore = "requested earlier; somebody removed the request while the machine was leaving"
 
+// replaced is the reason of a served request whose record was lost with the object's metadata.
+const replaced = "requested earlier; the reason was lost when the ScheduledMachine was replaced"
+
 // ReclaimRecord is what is remembered of an emergency reclaim: which Node asked,
 // why and when, in the Node's own words. It lives in an annotation. A person who
 // asks writes it there too; then no Node asked, and nodeUID is empty.
@@ -61,6 +64,9 @@ func PersonsRequest(node, why string, at time.Time) ReclaimRecord {
 func RecalledRequest(node string, since time.Time) ReclaimRecord {
 	return ReclaimRecord{Node: node, Reason: askedBefore, RequestedAt: since.UTC().Format(time.RFC3339)}
 }
+
+// RestoredRequest is the record in place of one that was lost after it had been served.
+func RestoredRequest() ReclaimRecord { return ReclaimRecord{Reason: replaced} }
 
 // ByPerson reports whether a person wrote the request on the ScheduledMachine:
 // what a Node asks always names the Node's UID.

@@ -11,12 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 )
 
 // A topology, a GitOps tool or a restored backup makes a ScheduledMachine again that
@@ -155,4 +157,23 @@ func (r *Reconciler) inherit(ctx context.Context, sm *v1alpha1.ScheduledMachine,
 	sm.Spec.Schedule.Enabled = new(false)
 	ctrl.LoggerFrom(ctx).Info("Keeping machine with its owner, as before it was deleted", "reason", left.Record().Why())
 	return left, nil
+}
+
+// restoreReclaim deals with the record of a served reclaim that was lost when the object was
+// replaced, as kubectl replace does with the original manifest. Such a write also drops the
+// finalizer, which tells it from a person who resumes the machine. Status survives it. Where the
+// schedule lends the machine again, that is named; else the record is written again.
+func (r *Reconciler) restoreReclaim(ctx context.Context, sm *v1alpha1.ScheduledMachine) {
+	shown := conditions.Get(sm, v1alpha1.ScheduledCondition)
+	_, served := sm.ServedReclaim()
+	if served || sm.BeingReclaimed() || shown == nil || shown.Reason != v1alpha1.EmergencyReclaimDisabledScheduleReason {
+		return
+	}
+	if sm.Spec.ResumeAfterReclaim != v1alpha1.ResumeOnResume && sm.ScheduleEnabled() {
+		lending.NoteReplaced(sm, r.Clock.Now())
+		return
+	}
+	record := v1alpha1.RestoredRequest().Served(shown.LastTransitionTime.Time)
+	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, record.String())
+	ctrl.LoggerFrom(ctx).Info("Restored the record of a reclaim, which was lost when the ScheduledMachine was replaced")
 }

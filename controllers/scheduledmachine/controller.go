@@ -319,6 +319,9 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) error {
 	if s.cluster != nil {
 		sm.OwnerReferences = withOwner(sm.OwnerReferences, s.clusterReference())
 	}
+	if isNew {
+		r.restoreReclaim(ctx, sm)
+	}
 	lending.Note(sm, r.Clock.Now())
 	if err := r.Actuate.PatchLocked(ctx, sm, before); err != nil || inherited == nil || sm.ResourceVersion != before.ResourceVersion {
 		return err

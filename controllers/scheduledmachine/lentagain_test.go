@@ -132,6 +132,59 @@ func TestNobodyIsNamedForNothing(t *testing.T) {
 	}
 }
 
+// replace writes what stands in the manifest of a new object, as kubectl replace does.
+func (w *world) replace(change func(*v1alpha1.ScheduledMachine)) {
+	w.Helper()
+	w.Read(w.sm)
+	manifest := testenv.ScheduledMachine(w.sm.Namespace, w.sm.Name)
+	manifest.ResourceVersion = w.sm.ResourceVersion
+	manifest.Spec.ResumeAfterReclaim = w.sm.Spec.ResumeAfterReclaim
+	change(manifest)
+	w.Must(w.Client.Update(w.Context(), manifest, client.FieldOwner("kubectl-replace")))
+	w.settle()
+}
+
+// TestAReplacedManifestKeepsTheOwnersWord has kubectl replace take off all metadata hours after
+// the machine was returned.
+func TestAReplacedManifestKeepsTheOwnersWord(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.ScheduledMachine){
+		"OnResume": func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(true) },
+		"Default":  func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = nil },
+		"Off": func(sm *v1alpha1.ScheduledMachine) {
+			sm.Spec.ResumeAfterReclaim, sm.Spec.Schedule.Enabled = v1alpha1.ResumeOnEnable, new(false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := givenBack(t, v1alpha1.ResumeOnResume)
+			w.replace(change)
+			w.want(v1alpha1.PhaseDisabled, v1alpha1.ScheduledCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimDisabledScheduleReason)
+			if _, lent := w.machine(); lent || w.toldOnce() {
+				t.Error("it is lent again")
+			}
+			// A person who resumes it keeps the rest of the metadata.
+			w.edit(func(sm *v1alpha1.ScheduledMachine) {
+				sm.Spec.Schedule.Enabled = new(true)
+				delete(sm.Annotations, v1alpha1.ReclaimedAnnotation)
+			})
+			w.settle()
+			if _, lent := w.machine(); !lent {
+				t.Error("it was resumed, and is not lent")
+			}
+		})
+	}
+	t.Run("OnEnable", func(t *testing.T) {
+		w := givenBack(t, v1alpha1.ResumeOnEnable)
+		w.replace(func(*v1alpha1.ScheduledMachine) {})
+		w.want(v1alpha1.PhaseActive, v1alpha1.LentAgainCondition, metav1.ConditionTrue, v1alpha1.EnabledByToolReason)
+		if got := conditions.Get(w.sm, v1alpha1.LentAgainCondition).Message; !strings.Contains(got, "kubectl-replace replaced this ScheduledMachine") {
+			t.Errorf("%q", got)
+		}
+		if !w.toldOnce() {
+			t.Error("there is one event")
+		}
+	})
+}
+
 func TestACrashLosesNoLentAgain(t *testing.T) {
 	testenv.CrashPoints(t, 6, func(t *testing.T, fail testenv.Fail) ([]string, int) {
 		t.Helper()

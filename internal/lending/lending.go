@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
@@ -27,6 +29,8 @@ type Mark struct {
 	By string `json:"by"`
 	// At is when that was seen.
 	At time.Time `json:"at"`
+	// Replaced says that the record of the reclaim was lost when the object was replaced.
+	Replaced bool `json:"replaced,omitempty"`
 }
 
 // Ends is when the mark is not told any more.
@@ -34,6 +38,10 @@ func (m Mark) Ends() time.Time { return m.At.Add(Told) }
 
 // String says what happened, how that is known, and the way out.
 func (m Mark) String() string {
+	if m.Replaced {
+		return "According to metadata.managedFields, " + m.By + " replaced this ScheduledMachine. That removed the record that its owner has the machine, and turned the schedule on. " +
+			"To return the machine: kubectl 5spot give-back. To keep the record: use kubectl apply, or set spec.resumeAfterReclaim: OnResume; see docs/gitops.md"
+	}
 	return "According to metadata.managedFields, " + m.By + " turned the schedule on within 10 minutes after the machine was given back to its owner. " +
 		"Take schedule.enabled out of what it applies, or set spec.resumeAfterReclaim: OnResume; see docs/gitops.md"
 }
@@ -56,6 +64,14 @@ func Again(sm *v1alpha1.ScheduledMachine, now time.Time) (Mark, bool) {
 	}
 	by := writer.Last(sm.ManagedFields, writer.Enabled)
 	return Mark{By: by.String(), At: now.UTC().Truncate(time.Second)}, !by.ByHand()
+}
+
+// NoteReplaced marks a machine that is lent again because its object was replaced.
+func NoteReplaced(sm *v1alpha1.ScheduledMachine, now time.Time) {
+	mark := Mark{By: writer.Last(sm.ManagedFields, writer.Enabled).String(), At: now.UTC().Truncate(time.Second), Replaced: true}
+	if text, err := json.Marshal(mark); err == nil {
+		metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.LentAgainAnnotation, string(text))
+	}
 }
 
 // Of returns the mark of a machine as long as it is told, and false if there is nothing
