@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
@@ -192,4 +193,66 @@ func TestAnEvictionFromAHealthyNodeHasAnEnd(t *testing.T) {
 		w.pass(7 * time.Second)
 		w.tend()
 	})
+}
+
+// TestAPodThatComesBackOnItsNode is started again by an operator that does not see the cordon: the drain ends when the
+// first deadline is over.
+func TestAPodThatComesBackOnItsNode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		owner *metav1.OwnerReference
+		names [2]string
+	}{
+		"SameName":       {nil, [2]string{"db-0", "db-0"}},
+		"SameController": {&metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "db", UID: "u1", Controller: new(true)}, [2]string{"db-a", "db-b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds, s.MaxConcurrent = 60, 1 })
+			owned := func(name string) *corev1.Pod {
+				p := w.pod(name, 0)
+				if tc.owner != nil {
+					w.Edit(p, func() { p.OwnerReferences = []metav1.OwnerReference{*tc.owner} })
+				}
+				return p
+			}
+			w.drain(0, true)
+			for i := range 6 { // Within the deadline its operator is asked for each of them.
+				p := owned(tc.names[i%2])
+				w.evict(p.Name, verdict.Wait, verdict.Requested)
+				if !w.asked(p) {
+					t.Fatalf("its operator is not asked for pod %d", i)
+				}
+				w.pass(10 * time.Second)
+				w.leave(p)
+				w.tend()
+			}
+			last := owned(tc.names[0])
+			w.evict(last.Name, verdict.Allow, verdict.Overdue)
+		})
+	}
+}
+
+// TestAPodThatComesBackInAnotherDrain has its whole deadline, and so has another pod of the same controller.
+func TestAPodThatComesBackInAnotherDrain(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "db", UID: "u1", Controller: new(true)}
+	first, other := w.pod("db-0", 0), w.pod("db-1", 0)
+	for _, p := range []*corev1.Pod{first, other} {
+		w.Edit(p, func() { p.OwnerReferences = []metav1.OwnerReference{owner} })
+	}
+	w.pass(time.Second)
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	w.pass(30 * time.Second)
+	w.leave(first)
+	w.evict("db-1", verdict.Wait, verdict.Requested)
+	w.pass(31 * time.Second)
+	w.evict("db-1", verdict.Wait, verdict.Waiting) // It ran before db-0 was asked for.
+	w.drain(0, false)
+	w.tend()
+	w.pod("db-0", 0)
+	w.pass(5 * time.Minute)
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	w.pass(59 * time.Second)
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
 }

@@ -267,7 +267,7 @@ func (s *scope) lined() bool {
 
 func (s *scope) facts(now time.Time, keep time.Duration) verdict.Facts {
 	f := verdict.Facts{
-		Now: now, UID: string(s.wanted.UID), Policy: s.policy.facts(), Node: s.node,
+		Now: now, UID: string(s.wanted.UID), DryRun: s.wanted.DryRun, Policy: s.policy.facts(), Node: s.node,
 		Request: requestFacts(s.request, s.node), Refused: s.refused, Others: s.others, Keep: keep,
 	}
 	for _, m := range s.moved {
@@ -570,8 +570,11 @@ func (a *Asker) record(ctx context.Context, s *scope, d verdict.Decision) (again
 		Policy: s.policy.PolicyReference, Request: s.policy.Request, Intent: evictionv1.IntentEviction,
 		Requester: clip.To(s.wanted.By, longestRequester),
 	}
+	r.Labels = map[string]string{evictionv1.ControllerLabel: controllerOf(s.pod)}
 	if d.Relocation {
 		r.Spec.Intent = evictionv1.IntentRelocation
+	} else if r.Spec.AskedTime, err = a.askedBefore(ctx, s); err != nil {
+		return false, nil, err
 	}
 	if r.Spec.Tracking, err = a.trackingOf(ctx, s); err != nil {
 		warnings = append(warnings, err.Error())
@@ -583,4 +586,39 @@ func (a *Asker) record(ctx context.Context, s *scope, d verdict.Decision) (again
 		return false, warnings, err
 	}
 	return true, warnings, nil
+}
+
+// controllerOf is the UID of the controller of a pod, empty if it has none.
+func controllerOf(pod *corev1.Pod) string {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return string(owner.UID)
+	}
+	return ""
+}
+
+// askedBefore is since when the operator has been asked to move the pod that this one replaces, zero if it replaces
+// none. An operator that starts a pod again on the Node that is being drained gains no time, and the drain ends.
+func (a *Asker) askedBefore(ctx context.Context, s *scope) (first metav1.Time, err error) {
+	reader := a.Cache
+	if reader == nil {
+		reader = a.Live
+	}
+	list := &evictionv1.RescheduleRequestList{}
+	if err := reader.List(ctx, list, client.InNamespace(s.pod.Namespace)); err != nil {
+		return first, fmt.Errorf("listing RescheduleRequests: %w", err)
+	}
+	controller := controllerOf(s.pod)
+	for i := range list.Items {
+		r := &list.Items[i]
+		of, sameDrain := r.Labels[evictionv1.ControllerLabel]
+		replaced := sameDrain && (r.Spec.Pod.Name == s.pod.Name || controller != "" && of == controller)
+		if !replaced || r.Spec.Intent != evictionv1.IntentEviction || r.Spec.Pod.UID == s.pod.UID || r.Spec.NodeName != s.pod.Spec.NodeName ||
+			r.Spec.Policy != s.policy.PolicyReference || r.Spec.AskedTime.IsZero() || s.pod.CreationTimestamp.Before(&r.Spec.AskedTime) {
+			continue
+		}
+		if first.IsZero() || r.Spec.AskedTime.Before(&first) {
+			first = r.Spec.AskedTime
+		}
+	}
+	return first, nil
 }

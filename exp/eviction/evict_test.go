@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -188,8 +189,8 @@ func TestADryRunWritesNothing(t *testing.T) {
 	w, p := newDrain(t, nil)
 	said, err := w.asker.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(p), DryRun: true})
 	w.Must(err)
-	if said.Answer != verdict.Wait || said.Message != "Reschedule annotation added to pod" {
-		t.Errorf("said %+v", said.Decision)
+	if said.Answer != verdict.Wait || said.Message != "Reschedule annotation would be added to pod" || !strings.HasSuffix(said.Cause, "its operator would be asked to move it") {
+		t.Errorf("a dry run must say what would be done: %+v", said.Decision)
 	}
 	w.wantWrites()
 }
@@ -210,7 +211,7 @@ func TestACacheThatIsLate(t *testing.T) {
 	}
 	w.leave(next)
 	w.evict("db-0", verdict.Gone, verdict.NoPod)
-	w.asker.Cache = fake.NewClientBuilder().Build()
+	w.asker.Cache = fake.NewClientBuilder().WithScheme(w.Client.Scheme()).Build()
 	last := w.pod("db-1", 1)
 	w.evict("db-1", verdict.Wait, verdict.Requested)
 	if !w.asked(last) {

@@ -49,7 +49,7 @@ func TrimPod(obj any) (any, error) {
 	}
 	trimmed := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-		DeletionTimestamp: pod.DeletionTimestamp, Labels: pod.Labels,
+		CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp, Labels: pod.Labels,
 	}}
 	trimmed.Spec.NodeName, trimmed.Status.Phase = pod.Spec.NodeName, pod.Status.Phase
 	if mirror, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
@@ -192,7 +192,11 @@ func (l *line) count(other client.Object) int {
 	}
 	pod := verdict.Pod{Marked: marked(other, l.policy.Request), MarkedAt: markedAt(other)}
 	var keeps bool
-	if pod.Marked || same && !request.Asked(pod, l.now).IsZero() { // An operator may take its mark off once it begins.
+	begun := same && !request.Asked(pod, l.now).IsZero() // An operator may take its mark off once it begins.
+	if created := other.GetCreationTimestamp(); begun && created.After(request.FirstAsked) {
+		begun = false // It was asked for the pod that this one replaces.
+	}
+	if pod.Marked || begun {
 		keeps = !request.Overdue(pod, l.policy.deadline(), l.now)
 	} else {
 		keeps = same && request.Fresh(l.now) && (request.Withdrawn || before(theirs, l.ours))

@@ -278,6 +278,11 @@ func (w *tale) judge(name string, said eviction.Said) {
 
 // askedForLong reports whether the operator of a pod was asked before its deadline began.
 func (w *tale) askedForLong(p *corev1.Pod) bool {
+	for _, r := range w.requests() { // Its operator may have been asked for the pod that it replaces.
+		if r.Spec.Pod.UID == p.UID && !r.Spec.AskedTime.IsZero() && !w.clock.Now().Before(r.Spec.AskedTime.Add(time.Hour)) {
+			return true
+		}
+	}
 	at, err := time.Parse(time.RFC3339Nano, p.Annotations[evictionv1.RequestedAnnotation])
 	return err == nil && !w.clock.Now().Before(at.Add(time.Hour))
 }

@@ -80,8 +80,24 @@ func (t *Tender) Tend(ctx context.Context, key client.ObjectKey) (Tended, error)
 	case verdict.Drop:
 		return done, t.drop(ctx, r)
 	case verdict.Stays:
+		if pod == nil {
+			return done, t.left(ctx, r, k.Node)
+		}
 	}
 	return done, nil
+}
+
+// left writes down that the pod of a request has left its Node: the mark by which others know of it goes, and with
+// the drain of the Node ends what a pod that replaces it inherits.
+func (t *Tender) left(ctx context.Context, r *evictionv1.RescheduleRequest, node verdict.Node) error {
+	if err := t.untrack(ctx, r); err != nil {
+		return err
+	}
+	before := r.DeepCopy()
+	if node == verdict.Healthy {
+		delete(r.Labels, evictionv1.ControllerLabel)
+	}
+	return t.Write.Patch(ctx, r, before)
 }
 
 // kept is the border between Kubernetes and the decision.
@@ -98,6 +114,7 @@ func (t *Tender) kept(ctx context.Context, r *evictionv1.RescheduleRequest) (ver
 	}
 	if k.Pod == nil || !k.Same || k.Pod.Finished {
 		k.GoneSince = t.goneSince(client.ObjectKeyFromObject(r), k.Now)
+		k.Node = t.nodeOf(ctx, r.Spec.NodeName)
 		return k, nil, nil
 	}
 	for _, reader := range []client.Reader{t.Policies, t.Live} { // Whoever asked may have seen a policy that has just been made.
@@ -144,22 +161,30 @@ func (t *Tender) goneSince(request client.ObjectKey, now time.Time) time.Time {
 	return t.gone[request]
 }
 
-// drop deletes a request, and the mark by which others know of it. A mark that is refused to us stays: no
-// pod is held back for it.
+// drop deletes a request, and the mark by which others know of it.
 func (t *Tender) drop(ctx context.Context, r *evictionv1.RescheduleRequest) error {
-	if r.Spec.Tracking != nil {
-		switch err := t.track(ctx, r, false); {
-		case actuate.Gone(err), Refused(err):
-			ctrl.LoggerFrom(ctx).Error(err, "Leaving mark behind", "Pod", client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Pod.Name})
-		case err != nil:
-			return err
-		}
+	if err := t.untrack(ctx, r); err != nil {
+		return err
 	}
 	if err := t.Write.Delete(ctx, r); err != nil {
 		return err
 	}
 	t.forget(client.ObjectKeyFromObject(r))
 	return nil
+}
+
+// untrack takes away the mark by which others know of a request. A mark that is refused to us stays: no pod is held
+// back for it.
+func (t *Tender) untrack(ctx context.Context, r *evictionv1.RescheduleRequest) error {
+	if r.Spec.Tracking == nil {
+		return nil
+	}
+	err := t.track(ctx, r, false)
+	if actuate.Gone(err) || Refused(err) {
+		ctrl.LoggerFrom(ctx).Error(err, "Leaving mark behind", "Pod", client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Pod.Name})
+		return nil
+	}
+	return err
 }
 
 // forget forgets a request that is no more.

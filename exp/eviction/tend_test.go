@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -174,4 +175,28 @@ func TestRelocateIsTurnedOff(t *testing.T) {
 	w.Edit(w.policy, func() { w.policy.Spec.HealthyNode = evictionv1.HealthyNodeAllow })
 	w.evict("db-0", verdict.Allow, verdict.HealthyNode)
 	w.wantTakenBack(p)
+}
+
+// TestAMarkGoesWithItsPod although no eviction finds the pod that takes its name: kubectl's last try came between the
+// two.
+func TestAMarkGoesWithItsPod(t *testing.T) {
+	w, p := newRequest(t, func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
+	marked := func() bool {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}
+		w.Read(ns)
+		return ns.Annotations[evictionv1.TrackingPrefix+w.ns+".db-0"] != ""
+	}
+	if !marked() {
+		t.Fatal("there is no mark")
+	}
+	w.leave(p)
+	w.evict("db-0", verdict.Gone, verdict.NoPod)
+	w.pod("db-0", 0)
+	w.tend()
+	if marked() {
+		t.Error("the mark says that a pod is waited for which is gone")
+	}
+	w.Writes = nil
+	w.tend()
+	w.wantWrites()
 }

@@ -127,9 +127,18 @@ func (w *world) restart(reads interceptor.Funcs) {
 			}
 		}
 		err := c.List(ctx, all, opts...)
-		if requests, ok := all.(*evictionv1.RescheduleRequestList); ok {
-			for i := range requests.Items {
-				w.date(&requests.Items[i])
+		switch all := all.(type) {
+		case *evictionv1.RescheduleRequestList:
+			for i := range all.Items {
+				w.date(&all.Items[i])
+			}
+		case *metav1.PartialObjectMetadataList:
+			for i := range all.Items {
+				w.date(&all.Items[i])
+			}
+		case *corev1.PodList:
+			for i := range all.Items {
+				w.date(&all.Items[i])
 			}
 		}
 		return err
@@ -192,6 +201,7 @@ func (c *lateCache) catchUp(pods, nodes, requests bool) {
 		list, trimmed := &corev1.PodList{}, []client.Object(nil)
 		c.w.Must(c.w.Client.List(c.w.Context(), list, client.InNamespace(c.w.ns)))
 		for i := range list.Items {
+			c.w.date(&list.Items[i])
 			pod, err := eviction.TrimPod(&list.Items[i])
 			c.w.Must(err)
 			if p, ok := pod.(*corev1.Pod); ok && p.DeletionTimestamp == nil {

@@ -26,10 +26,12 @@ import (
 )
 
 const (
-	asked   = "Reschedule annotation added to pod"
-	waiting = "Pod waiting to be rescheduled"
-	inPlace = "Pod has been rescheduled with the same name"
-	gone    = "Pod no longer exists"
+	asked    = "Reschedule annotation added to pod"
+	wouldAsk = "Reschedule annotation would be added to pod (server dry run)"
+	waiting  = "Pod waiting to be rescheduled"
+	denied   = "Pod may not be evicted from a Node that is not being drained"
+	inPlace  = "Pod has been rescheduled with the same name"
+	gone     = "Pod no longer exists"
 )
 
 // TestUnprotectedPodsGo has pods that no policy selects, and those of a namespace that is not
@@ -251,13 +253,13 @@ func (l *lab) ended(phase corev1.PodPhase) *corev1.Pod {
 func TestOnAHealthyNode(t *testing.T) {
 	t.Parallel()
 	for healthy, tc := range map[evictionv1.HealthyNode]struct {
-		code  int32
-		says  string
-		asked bool
+		code        int32
+		says, again string
+		asked       bool
 	}{
-		evictionv1.HealthyNodeAllow:    {http.StatusCreated, "", false},
-		evictionv1.HealthyNodeRelocate: {http.StatusTooManyRequests, asked, true},
-		evictionv1.HealthyNodeDeny:     {http.StatusTooManyRequests, waiting, false},
+		evictionv1.HealthyNodeAllow:    {http.StatusCreated, "", "", false},
+		evictionv1.HealthyNodeRelocate: {http.StatusTooManyRequests, asked, waiting, true},
+		evictionv1.HealthyNodeDeny:     {http.StatusTooManyRequests, denied, denied, false},
 	} {
 		t.Run(string(healthy), func(t *testing.T) {
 			t.Parallel()
@@ -273,7 +275,7 @@ func TestOnAHealthyNode(t *testing.T) {
 				return
 			}
 			l.wantAsked(tc.asked, "db")
-			l.want(tc.code, waiting, l.evict("db"))
+			l.want(tc.code, tc.again, l.evict("db"))
 		})
 	}
 }

@@ -292,34 +292,34 @@ func (l *lab) operator(change ...func(*operator.Options)) *operator.Operator {
 	return op
 }
 
-// evict evicts a pod, and returns what the API server says, nil if it is evicted.
+// evict evicts a pod, and returns what the API server says, nil if it is evicted. It tries again where this machine is
+// so busy that the guard could not answer in time.
 func (l *lab) evict(name string, change ...func(*policyv1.Eviction)) *metav1.Status {
 	l.t.Helper()
-	status, _ := l.answer(name, change...)
-	return status
-}
-
-// asks evicts a pod whose operator has not been asked, and checks that it is asked now.
-func (l *lab) asks(name string, change ...func(*policyv1.Eviction)) *metav1.Status {
-	l.t.Helper()
-	status, late := l.answer(name, change...)
-	if !late || said(http.StatusTooManyRequests, waiting, status) != nil { // The answer that came too late was that it is asked.
-		l.want(http.StatusTooManyRequests, asked, status)
-	}
-	return status
-}
-
-// answer evicts a pod, and returns what the API server says. It tries again where this machine is so
-// busy that the guard could not answer in time: that was late.
-func (l *lab) answer(name string, change ...func(*policyv1.Eviction)) (status *metav1.Status, late bool) {
-	l.t.Helper()
-	for ctx := l.ctx(); ; late = true {
+	for ctx := l.ctx(); ; {
 		status, err := l.tryEvict(ctx, name, change...)
 		l.must(err)
 		if status == nil || !strings.Contains(status.Message, context.DeadlineExceeded.Error()) && !strings.Contains(status.Message, "too many evictions are being decided") {
-			return status, late
+			return status
 		}
 	}
+}
+
+// asks evicts a pod whose operator has not been asked, until it is asked: the cache of the guard may be late. It
+// returns what the API server says then.
+func (l *lab) asks(name string, change ...func(*policyv1.Eviction)) (status *metav1.Status) {
+	l.t.Helper()
+	l.until(l.ctx(), func() error {
+		status = l.evict(name, change...)
+		if said(http.StatusTooManyRequests, waiting, status) != nil {
+			return said(http.StatusTooManyRequests, asked, status)
+		}
+		if l.get(name).Annotations[evictionv1.RequestedAnnotation] == "" { // Else the answer that came too late was that it is asked.
+			return errNotYet
+		}
+		return nil
+	})
+	return status
 }
 
 func (l *lab) tryEvict(ctx context.Context, name string, change ...func(*policyv1.Eviction)) (*metav1.Status, error) {

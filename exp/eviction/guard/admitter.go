@@ -162,7 +162,7 @@ func response(said eviction.Said, w eviction.Wanted) admission.Response {
 // warnings are for whoever reads them: kubectl shows each once, in one line, where it does not show the cause.
 func warnings(said eviction.Said, w eviction.Wanted) (lines []string) {
 	texts := said.Warnings
-	if said.Cause != "" && (!w.DryRun || said.Step == verdict.None) { // Else it is not so.
+	if said.Cause != "" {
 		texts = slices.Concat([]string{said.Cause}, texts)
 	}
 	for _, text := range texts {

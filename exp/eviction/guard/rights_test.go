@@ -4,6 +4,7 @@ package guard_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"net/http"
@@ -15,12 +16,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
@@ -95,18 +98,120 @@ func gathered(t *testing.T, registry *prometheus.Registry, name, label string) (
 	return sum
 }
 
+// install gives the guard its rights, and narrows them. What it starts runs as the guard's user.
+func (w *world) install() {
+	w.Helper()
+	objects, err := manifests.Objects()
+	w.Must(err)
+	for _, u := range objects {
+		if strings.HasPrefix(u.GetAPIVersion(), "rbac.") || u.GetKind() == "ServiceAccount" || strings.HasPrefix(u.GetKind(), "ValidatingAdmissionPolicy") {
+			w.Must(w.Client.Apply(w.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("test"), client.ForceOwnership))
+		}
+	}
+	w.as = "system:serviceaccount:" + reclaimapi.Namespace + ":" + guard.Name
+}
+
+// TestAStolenToken sends what a thief of the guard's token would, and what the guard does itself.
+func TestAStolenToken(t *testing.T) {
+	w := newWorld(t)
+	w.install()
+	config := rest.CopyConfig(api.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: w.as, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	thief, err := client.New(config, client.Options{Scheme: guard.Scheme()})
+	w.Must(err)
+	make := func(namespace string) *corev1.Pod {
+		pod := w.pod(namespace, "")
+		pod.Name, pod.GenerateName = "", "pod-"
+		w.Create(pod)
+		t.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(t.Context()), pod, client.GracePeriodSeconds(0)) })
+		return pod
+	}
+	pod, system := make(api.Namespace(t)), make("kube-system")
+	change := func(obj client.Object, f func()) error {
+		w.Read(obj)
+		before, ok := obj.DeepCopyObject().(client.Object)
+		if !ok {
+			t.Fatalf("%T", obj)
+		}
+		f()
+		return thief.Patch(t.Context(), obj, client.MergeFrom(before), client.DryRunAll)
+	}
+	hook := func(f func(*admissionregistrationv1.ValidatingWebhook)) func() error {
+		return func() error {
+			return change(w.config, func() { f(&w.config.Webhooks[0]) })
+		}
+	}
+	attempts := map[string]func() error{
+		"Image":         func() error { return change(system, func() { system.Spec.Containers[0].Image = "evil" }) },
+		"ImageAnywhere": func() error { return change(pod, func() { pod.Spec.Containers[0].Image = "evil" }) },
+		"Toleration": func() error {
+			return change(pod, func() { pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Operator: "Exists"}) })
+		},
+		"Finalizer": func() error { return change(pod, func() { pod.Finalizers = []string{"example.com/stay"} }) },
+		"Owner": func() error {
+			return change(pod, func() {
+				pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "b"}}
+			})
+		},
+		"DeleteInKubeSystem": func() error { return thief.Delete(t.Context(), system, client.DryRunAll) },
+		"FailurePolicy": hook(func(h *admissionregistrationv1.ValidatingWebhook) {
+			h.FailurePolicy = new(admissionregistrationv1.Fail)
+		}),
+		"Rules": hook(func(h *admissionregistrationv1.ValidatingWebhook) {
+			h.Rules = []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{"*"}, Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
+			}}}
+		}),
+		"Namespaces": hook(func(h *admissionregistrationv1.ValidatingWebhook) {
+			h.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+		}),
+		"Conditions": hook(func(h *admissionregistrationv1.ValidatingWebhook) {
+			h.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "a", Expression: "true"}}
+		}),
+		"Timeout": hook(func(h *admissionregistrationv1.ValidatingWebhook) { h.TimeoutSeconds = new(int32(30)) }),
+		"URL": hook(func(h *admissionregistrationv1.ValidatingWebhook) {
+			h.ClientConfig.Service, h.ClientConfig.URL = nil, new("https://evil.example.com/eviction/x")
+		}),
+		"Service":     hook(func(h *admissionregistrationv1.ValidatingWebhook) { h.ClientConfig.Service.Name = "evil" }),
+		"Namespace":   hook(func(h *admissionregistrationv1.ValidatingWebhook) { h.ClientConfig.Service.Namespace = "evil" }),
+		"Port":        hook(func(h *admissionregistrationv1.ValidatingWebhook) { h.ClientConfig.Service.Port = new(int32(444)) }),
+		"PathOfOther": hook(func(h *admissionregistrationv1.ValidatingWebhook) { h.ClientConfig.Service.Path = new("/") }),
+		"Second": func() error {
+			return change(w.config, func() {
+				second := w.config.Webhooks[0]
+				second.Name = "second.5spot.finos.org"
+				w.config.Webhooks = append(w.config.Webhooks, second)
+			})
+		},
+		"None": func() error { return change(w.config, func() { w.config.Webhooks = nil }) },
+	}
+	eventually(t, "the policies count", func() bool { return attempts["Image"]() != nil && attempts["FailurePolicy"]() != nil })
+	for name, attempt := range attempts {
+		if err := attempt(); err == nil || !strings.Contains(err.Error(), "the eviction guard may") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, use := range map[string]func() error{
+		"Annotation": func() error {
+			return change(pod, func() { pod.Annotations = map[string]string{"example.com/move": "true"} })
+		},
+		"Label":  func() error { return change(system, func() { system.Labels["example.com/move"] = "true" }) },
+		"Delete": func() error { return thief.Delete(t.Context(), pod, client.DryRunAll) },
+		"Certificate": hook(func(h *admissionregistrationv1.ValidatingWebhook) {
+			h.ClientConfig.CABundle, h.ClientConfig.Service.Path = []byte("-----BEGIN CERTIFICATE-----\n"), new("/eviction/x")
+		}),
+	} {
+		if err := use(); err != nil && strings.Contains(err.Error(), "the eviction guard may") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestItsRightsAreEnough has the guard work as the user that the manifests make, with nothing
 // but the rights that they give: from the first eviction to the end of the request.
 func TestItsRightsAreEnough(t *testing.T) {
 	w := newWorld(t)
-	objects, err := manifests.Objects()
-	w.Must(err)
-	for _, u := range objects {
-		if strings.HasPrefix(u.GetAPIVersion(), "rbac.") || u.GetKind() == "ServiceAccount" {
-			w.Must(w.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("test"), client.ForceOwnership))
-		}
-	}
-	w.as = "system:serviceaccount:" + reclaimapi.Namespace + ":" + guard.Name
+	w.install()
 	registry := prometheus.NewRegistry()
 	r := w.start(guard.Options{Certificates: guard.CertificatesSelf, Registry: registry, Version: "v1", Keep: time.Minute})
 	eventually(t, "a certificate is made", func() bool { return w.Read(w.secret) && len(w.secret.Data["tls.crt"]) > 0 })

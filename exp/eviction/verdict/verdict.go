@@ -11,6 +11,7 @@ package verdict
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -94,6 +95,8 @@ type Facts struct {
 	Request *Request
 	// Moved are those for other pods of the same name.
 	Moved []Request
+	// DryRun says that nothing is written, whatever is decided.
+	DryRun bool
 	// Refused says that the operator cannot be asked: the pod may not be changed.
 	Refused bool
 	// Others is how many other pods of the policy in the namespace the operator is moving, or is about to
@@ -216,7 +219,9 @@ func (f Facts) healthy() Decision {
 	case f.Pod.Pending:
 		return Decision{Outcome: NotRunning}
 	case f.Policy.HealthyNode == HealthyDeny:
-		return f.wait(Denied, "its Node is not being drained, and the policy allows no eviction from it")
+		d := f.wait(Denied, "its Node is not being drained, and the policy allows no eviction from it")
+		d.Message = "Pod may not be evicted from a Node that is not being drained"
+		return d
 	case f.Policy.HealthyNode == HealthyRelocate:
 		return f.ask(true)
 	default:
@@ -232,6 +237,10 @@ const Fresh = 30 * time.Second
 func (f Facts) ask(relocation bool) Decision {
 	r, ask := f.Request, f.wait(Requested, "")
 	ask.Message, ask.Relocation = "Reschedule annotation added to pod", relocation
+	if f.DryRun {
+		ask = f.wait(Requested, "its operator would be asked to move it")
+		ask.Message = "Reschedule annotation would be added to pod"
+	}
 	switch {
 	case r == nil:
 		ask.Step = Record
@@ -303,7 +312,9 @@ func (f Facts) fallback() Decision {
 		return Decision{Outcome: Overdue}
 	case FallbackDelete:
 		d.Step = Delete
-		d.Cause += ", and it is deleted"
+		if d.Cause += ", and it is deleted"; f.DryRun {
+			d.Cause = strings.TrimSuffix(d.Cause, "is deleted") + "would be deleted"
+		}
 	}
 	return d
 }

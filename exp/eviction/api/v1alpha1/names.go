@@ -15,6 +15,10 @@ const (
 	// such as those to write the marks that a policy tracks pods by.
 	GuardRightsLabel = "eviction.5spot.finos.org/aggregate-to-guard"
 
+	// ControllerLabel is on a RescheduleRequest while the Node of its pod is being drained. Its value is the UID of
+	// the controller of the pod, empty if it has none.
+	ControllerLabel = "eviction.5spot.finos.org/controller"
+
 	// TrackingPrefix begins the key of the mark of Couchbase's eviction reschedule hook. The rest
 	// is the namespace and the name of the pod, with a dot between them.
 	TrackingPrefix = "reschedule.hook/"
