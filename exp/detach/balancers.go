@@ -251,9 +251,10 @@ func current(p *expv1.BalancerProgress, lb *expv1.LoadBalancer, a *expv1.NodeAtt
 	return p != nil && p.Generation == lb.Generation && p.LookedFor == lookedFor(a)
 }
 
-// lookedFor stands for why, and for which addresses, a Node is looked for.
+// lookedFor stands for why, and for which addresses, a Node is looked for. Places that were found
+// before places had addresses are looked for again.
 func lookedFor(a *expv1.NodeAttachment) string {
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{a.Spec.Trigger, string(a.Spec.NodeUID), a.Spec.ProviderID}, a.Spec.Addresses...), " ")))
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{"addressed", a.Spec.Trigger, string(a.Spec.NodeUID), a.Spec.ProviderID}, a.Spec.Addresses...), " ")))
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -279,7 +280,7 @@ func (s *seat) add(m expv1.Membership, taken bool) {
 	s.members = append(s.members, plan.Member{
 		Node: s.attachment.Name, Taken: taken, Out: s.out, Urgent: trigger == plan.Emergency, Gone: trigger == plan.Gone && !s.closing, Closing: s.closing,
 		Since: s.attachment.Spec.Since.Time, TakenAt: m.Since.Time,
-		Place: balancer.Membership{Pool: m.Pool, Member: m.Member, Port: m.Port, Lasts: m.Lasts},
+		Place: balancer.Membership{Pool: m.Pool, Member: m.Member, Port: m.Port, Address: m.Address, Lasts: m.Lasts},
 	})
 }
 
@@ -288,14 +289,46 @@ func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for _, s := range o.nodes {
-		if !s.out || s.asked || s.attachment.Spec.Trigger == string(plan.Gone) {
+		wanted := s.out && !s.asked && s.attachment.Spec.Trigger != string(plan.Gone)
+		if !wanted && !slices.ContainsFunc(s.members, o.addressless) {
 			continue
 		}
 		if err := o.discover(ctx, driver, s); err != nil {
 			return err
 		}
 	}
+	if err := o.watch(ctx, driver); err != nil || !o.volatile {
+		return err
+	}
+	moved := false
+	for _, s := range o.nodes {
+		if !s.out || s.attachment.Spec.Trigger == string(plan.Gone) || !slices.ContainsFunc(s.members, absent) {
+			continue
+		}
+		before := len(s.members)
+		if err := o.discover(ctx, driver, s); err != nil {
+			return err
+		}
+		moved = moved || len(s.members) > before
+	}
+	if !moved {
+		return nil
+	}
 	return o.watch(ctx, driver)
+}
+
+// absent reports whether a place is not the Node's any more. After a reload it may have another.
+func absent(m plan.Member) bool { return m.Status.State == balancer.Absent }
+
+// addressless reports whether a place was recorded before places of HAProxy had addresses.
+func (o *round) addressless(m plan.Member) bool {
+	return o.lb.Spec.HAProxy != nil && m.Place.Address == ""
+}
+
+// node is how the load balancer knows the Node of a NodeAttachment.
+func (s *seat) node() balancer.Node {
+	spec := s.attachment.Spec
+	return balancer.Node{Name: spec.NodeName, ProviderID: spec.ProviderID, Addresses: spec.Addresses}
 }
 
 // refresh reads the NodeAttachments again: other load balancers have reported while this one was
@@ -333,8 +366,15 @@ func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
 	o.trouble = join(o.trouble, err)
 	for _, s := range o.nodes {
 		for i := range s.members {
-			if s.members[i].Status, statuses = statuses[0], statuses[1:]; s.members[i].Status.Partial {
+			m := &s.members[i]
+			if m.Status, statuses = statuses[0], statuses[1:]; m.Status.Partial {
 				s.failed = err
+			}
+			switch {
+			case o.addressless(*m): // Its address could not be read.
+				m.Status = balancer.Status{State: balancer.Unknown}
+			case driver.Elsewhere(s.node(), m.Place):
+				m.Status = balancer.Status{State: balancer.Absent}
 			}
 		}
 	}
@@ -344,8 +384,7 @@ func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
 // discover finds the places of a Node. What was found in part counts, and is looked for again.
 func (o *round) discover(ctx context.Context, driver balancer.Driver, s *seat) error {
 	o.called = true
-	spec := s.attachment.Spec
-	found, err := driver.Discover(ctx, balancer.Node{Name: spec.NodeName, ProviderID: spec.ProviderID, Addresses: spec.Addresses})
+	found, err := driver.Discover(ctx, s.node())
 	switch {
 	case errors.Is(err, balancer.ErrNameless):
 		s.failed = err
@@ -356,12 +395,31 @@ func (o *round) discover(ctx context.Context, driver balancer.Driver, s *seat) e
 		s.failed = err
 	}
 	s.asked, o.trouble = err == nil, join(o.trouble, err)
+	for i := range s.members {
+		if o.addressless(s.members[i]) {
+			s.members[i].Place.Address = addressIn(found, s.members[i].Place, err)
+		}
+	}
 	for _, m := range found {
-		if !slices.ContainsFunc(s.members, func(known plan.Member) bool { return known.Place == m }) {
+		if s.out && !slices.ContainsFunc(s.members, func(known plan.Member) bool { return known.Place.Same(m) }) {
 			s.add(placeOf(o.lb.Name, m), false)
 		}
 	}
 	return nil
+}
+
+// addressIn returns the address of a place among those that were found for its Node. A place that
+// is not among them has no address of the Node, unless not all could be read.
+func addressIn(found []balancer.Membership, place balancer.Membership, err error) string {
+	for _, m := range found {
+		if place.Address = m.Address; m.Same(place) {
+			return m.Address
+		}
+	}
+	if err != nil {
+		return ""
+	}
+	return expv1.NoAddress
 }
 
 // join is errors.Join of those that say something new: a load balancer that does not answer says
@@ -379,6 +437,9 @@ func join(errs ...error) (all error) {
 func (o *round) decide() {
 	var all []plan.Member
 	for _, s := range o.nodes {
+		for i := range s.members {
+			s.members[i].Volatile = o.volatile
+		}
 		all = append(all, s.members...)
 	}
 	floor := 1
@@ -470,6 +531,7 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) erro
 	before, acts, written := s.attachment.DeepCopy(), false, false
 	for i, step := range s.steps {
 		place := placeOf(o.lb.Name, s.members[i].Place)
+		s.address(place)
 		switch {
 		case step.Act == plan.Drain && !s.members[i].Taken:
 			place.Since = metav1.NewTime(r.Clock.Now())
@@ -483,6 +545,9 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) erro
 				}
 			}
 		case step.Act == plan.Release:
+			if absent(s.members[i]) {
+				ctrl.LoggerFrom(ctx).Info("Dropping place that is not the Node's any more", "Node", s.attachment.Spec.NodeName, "place", place)
+			}
 			s.attachment.Spec.Memberships = slices.DeleteFunc(s.attachment.Spec.Memberships, place.Same)
 		case step.Act != "":
 			acts = true
@@ -496,6 +561,18 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) erro
 		why = "Attach"
 	}
 	return r.Actuate.For(r.intent(o, why)).PatchLocked(ctx, s.attachment, before)
+}
+
+// address completes the record of a place from before places had addresses.
+func (s *seat) address(place expv1.Membership) {
+	for i := range s.attachment.Spec.Memberships {
+		m := &s.attachment.Spec.Memberships[i]
+		if with := *m; m.Address == "" {
+			if with.Address = place.Address; with.Same(place) {
+				m.Address = place.Address
+			}
+		}
+	}
 }
 
 // unchanged returns a conflict for a NodeAttachment that has changed since it was read.

@@ -378,6 +378,8 @@ func (d services) Discover(context.Context, balancer.Node) (found []balancer.Mem
 	return found, err
 }
 
+func (services) Elsewhere(balancer.Node, balancer.Membership) bool { return false }
+
 func (services) Status(_ context.Context, places []balancer.Membership) ([]balancer.Status, error) {
 	statuses := make([]balancer.Status, len(places))
 	for i := range statuses {

@@ -355,6 +355,11 @@ func (s *scope) record() (r plan.Record) {
 			r.Lasting++
 		}
 	}
+	for _, lb := range staying(s.balancers) {
+		p := progressOf(a, lb.Name)
+		concerned := wantedOut(a, lb.Name) && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
+		r.Open = r.Open || concerned && a.DeletionTimestamp.IsZero() && !(current(p, &lb, a) && p.Phase == expv1.PhaseDetached)
+	}
 	return r
 }
 

@@ -169,7 +169,7 @@ func (o *round) waitsFor(m plan.Member, step plan.Step) string {
 
 // placeOf is a place as it is written down.
 func placeOf(lb string, m balancer.Membership) expv1.Membership {
-	return expv1.Membership{LoadBalancer: lb, Pool: m.Pool, Member: m.Member, Port: m.Port, Lasts: m.Lasts}
+	return expv1.Membership{LoadBalancer: lb, Pool: m.Pool, Member: m.Member, Port: m.Port, Address: m.Address, Lasts: m.Lasts}
 }
 
 func nameOf(m balancer.Membership) string {

@@ -400,6 +400,8 @@ func (w *world) cluster(change func(*clusterv1.Cluster)) {
 type edge struct {
 	servers map[string]*server
 	down    bool
+	// cloud says that it forgets nothing, and that no place outlives its machine.
+	cloud bool
 	// half says that one of its two processes does not answer.
 	half bool
 	// told is how often it was told something, and asked how often anything was asked.
@@ -431,7 +433,7 @@ func (e *edge) Discover(_ context.Context, node balancer.Node) (found []balancer
 	}
 	for name, s := range e.servers {
 		if slices.Contains(node.Addresses, s.address) {
-			found = append(found, balancer.Membership{Pool: "web", Member: name, Lasts: true})
+			found = append(found, balancer.Membership{Pool: "web", Member: name, Address: s.address, Lasts: !e.cloud})
 		}
 	}
 	return found, e.partly()
@@ -456,7 +458,7 @@ func (e *edge) Status(_ context.Context, places []balancer.Membership) (statuses
 				others++
 			}
 		}
-		s := e.servers[p.Member].status(others)
+		s := e.at(p).status(others)
 		s.Partial = e.half
 		statuses = append(statuses, s)
 	}
@@ -478,6 +480,18 @@ func (s *server) status(others int) balancer.Status {
 	}
 }
 
+// at is the server at a place, nil if there is none.
+func (e *edge) at(p balancer.Membership) *server {
+	if s := e.servers[p.Member]; s != nil && s.address == p.Address {
+		return s
+	}
+	return nil
+}
+
+func (*edge) Elsewhere(node balancer.Node, p balancer.Membership) bool {
+	return len(node.Addresses) > 0 && !slices.Contains(node.Addresses, p.Address)
+}
+
 func (e *edge) Drain(_ context.Context, places []balancer.Membership) error {
 	return e.tell(places, true)
 }
@@ -491,7 +505,7 @@ func (e *edge) tell(places []balancer.Membership, drains bool) (err error) {
 		return errDown
 	}
 	for _, p := range places {
-		switch s := e.servers[p.Member]; {
+		switch s := e.at(p); {
 		case s == nil, s.blocked:
 		case s.refuses:
 			err = errRefused
@@ -510,7 +524,7 @@ func (d drivers) For(lb *expv1.LoadBalancer) (balancer.Driver, error) { return d
 func (drivers) Forget(types.NamespacedName) {}
 
 func (e *edge) Every() time.Duration { return time.Second }
-func (e *edge) Volatile() bool       { return true }
+func (e *edge) Volatile() bool       { return !e.cloud }
 
 var _ balancer.Driver = &edge{}
 

@@ -95,8 +95,13 @@ func TestOthersDrainANode(t *testing.T) {
 		}
 		return nil
 	}))
-	cordon(false)
+	// A reload gives each server the address of the other: the address is what is taken out.
+	swapped := strings.NewReplacer(s.servers[0].address, s.servers[1].address, s.servers[1].address, s.servers[0].address).Replace(s.config())
+	s.must(s.proxy.Reload(s.step(), swapped))
+	s.wantState("box-1", "drain")
 	s.wantState("box-0", "ready")
+	cordon(false)
+	s.wantState("box-1", "ready")
 	s.wantNoAttachment()
 	for _, reason := range []string{expv1.DetachingReason, expv1.AttachingReason} {
 		s.waitEvent(s.lab.Key.Name+"."+node.Name, reason)

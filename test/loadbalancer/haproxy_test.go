@@ -254,7 +254,7 @@ func TestLeaveAndComeBack(t *testing.T) {
 			}
 			m := w.find()
 			port := int32(w.a.Addr().(*net.TCPAddr).Port)
-			if diff := cmp.Diff([]balancer.Membership{{Pool: "web", Member: "a", Port: port, Lasts: true}}, m); diff != "" {
+			if diff := cmp.Diff([]balancer.Membership{{Pool: "web", Member: "a", Port: port, Address: addressA, Lasts: true}}, m); diff != "" {
 				t.Fatalf("Discover (-want +got):\n%s", diff)
 			}
 			w.wants(m, balancer.Attached, 0, 1)
@@ -314,11 +314,39 @@ func TestReload(t *testing.T) {
 
 	w.must(w.Reload(t.Context(), strings.Replace(w.config(), "server a ", "server renamed ", 1)))
 	statuses, err := w.Status(t.Context(), m)
-	one := 2 // b, and the Node under its new name
+	one := 1 // b: the server with the new name is the same Node
 	if diff := cmp.Diff([]balancer.Status{{State: balancer.Absent, Others: &one}}, statuses); err != nil || diff != "" {
 		t.Errorf("after its server is gone: %v (-want +got):\n%s", err, diff)
 	}
 	w.must(errors.Join(w.Drain(t.Context(), m), w.Restore(t.Context(), m)))
+}
+
+// TestAReloadSwapsAddresses: a place is where it points. A server that has the address of another host
+// is neither drained nor restored, whether or not HAProxy was reloaded for that.
+func TestAReloadSwapsAddresses(t *testing.T) {
+	w := newWorld(t)
+	m := w.find()
+	w.must(w.Drain(t.Context(), m))
+	w.wants(m, balancer.Drained, 0, 1)
+	w.must(w.Reload(t.Context(), strings.NewReplacer(w.a.String(), w.b.String(), w.b.String(), w.a.String()).Replace(w.config())))
+	statuses, err := w.Status(t.Context(), m)
+	if w.must(err); statuses[0].State != balancer.Absent {
+		t.Errorf("its old place is %s", statuses[0].State)
+	}
+	others, err := w.Discover(t.Context(), balancer.Node{Name: "other", Addresses: []string{addressB}})
+	w.must(errors.Join(err, w.Drain(t.Context(), m)))
+	w.wants(others, balancer.Attached, 0, 1)
+	now := w.find()
+	if len(now) != 1 || now[0].Member != "b" {
+		t.Fatalf("its place is %+v now", now)
+	}
+	w.must(w.Drain(t.Context(), now))
+	if diff := cmp.Diff(map[string]int{w.b.String(): 20}, w.visit(20)); diff != "" {
+		t.Errorf("new connections (-want +got):\n%s", diff)
+	}
+	w.ask("set server web/a state drain") // An administrator wants that.
+	w.must(w.Restore(t.Context(), m))
+	w.wants(others, balancer.Drained, 0, 0)
 }
 
 // TestMaintenance is somebody else's wish.
@@ -405,10 +433,10 @@ func TestManyPlaces(t *testing.T) {
 	w.must(err)
 	port := int32(w.a.Addr().(*net.TCPAddr).Port)
 	if diff := cmp.Diff([]balancer.Membership{
-		{Pool: "api", Member: "a-1", Port: 1001, Lasts: true},
-		{Pool: "api", Member: "a-2", Port: 1002, Lasts: true},
-		{Pool: "api", Member: "c", Port: 1003, Lasts: true},
-		{Pool: "web", Member: "a", Port: port, Lasts: true},
+		{Pool: "api", Member: "a-1", Port: 1001, Address: addressA, Lasts: true},
+		{Pool: "api", Member: "a-2", Port: 1002, Address: addressA, Lasts: true},
+		{Pool: "api", Member: "c", Port: 1003, Address: addressC, Lasts: true},
+		{Pool: "web", Member: "a", Port: port, Address: addressA, Lasts: true},
 	}, m); diff != "" {
 		t.Fatalf("Discover (-want +got):\n%s", diff)
 	}

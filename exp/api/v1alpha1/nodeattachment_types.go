@@ -121,6 +121,12 @@ type Membership struct {
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
 
+	// address is the IP address of the server, where its name alone does not identify it. A server
+	// with this name and another address is not this place.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Address string `json:"address,omitempty"`
+
 	// lasts says that the place is there also while the Node is not.
 	// +optional
 	Lasts bool `json:"lasts,omitempty"`
@@ -130,9 +136,13 @@ type Membership struct {
 	Since metav1.Time `json:"since,omitempty,omitzero"`
 }
 
-// Same reports whether two are the same place, whenever they were taken.
+// NoAddress is the address of a place that has none.
+const NoAddress = "-"
+
+// Same reports whether two are the same place, whenever they were taken, and whether or not they
+// last.
 func (m *Membership) Same(other Membership) bool {
-	other.Since = m.Since
+	other.Since, other.Lasts = m.Since, m.Lasts
 	return *m == other
 }
 

@@ -40,9 +40,17 @@ type Membership struct {
 	Member string
 	// Port is that of the target; zero is that of the pool.
 	Port int32
+	// Address is the IP address of a server, where its name may be given to another host. It is
+	// part of what the place is: a server with the same name and another address is another place.
+	Address string
 	// Lasts says that the place is there also while there is no such Node, as a server in
 	// a file is. It is put back when the Node is.
 	Lasts bool
+}
+
+// Same reports whether both are the same place.
+func (m Membership) Same(other Membership) bool {
+	return m.Pool == other.Pool && m.Member == other.Member && m.Port == other.Port && m.Address == other.Address
 }
 
 // A State is how a load balancer treats a member.
@@ -55,7 +63,8 @@ const (
 	Draining State = "Draining"
 	// Drained gets no new connections, and has none.
 	Drained State = "Drained"
-	// Absent is no member of the pool, or of a pool that is gone.
+	// Absent is no member of the pool, or of a pool that is gone, or a place that is not the
+	// Node's any more.
 	Absent State = "Absent"
 	// Disabled gets no new connections because somebody else wants that. It is not ours to
 	// put back.
@@ -87,6 +96,9 @@ type Driver interface {
 	// Status returns the Status of each membership, in their order. With an error it returns
 	// what is known from those parts that answered, or nothing.
 	Status(ctx context.Context, memberships []Membership) ([]Status, error)
+	// Elsewhere reports whether a place is known to belong to another machine than the Node: its
+	// address or its instance is not one of the Node's. It sends no request.
+	Elsewhere(node Node, membership Membership) bool
 	// Drain has the memberships get no new connections. Those that they have stay. One
 	// that is Absent or Disabled is left alone.
 	Drain(ctx context.Context, memberships []Membership) error

@@ -108,6 +108,12 @@ func (c *Classic) Status(ctx context.Context, memberships []balancer.Membership)
 	return statuses, nil
 }
 
+// Elsewhere implements balancer.Driver.
+func (*Classic) Elsewhere(node balancer.Node, m balancer.Membership) bool {
+	id := InstanceID(node.ProviderID)
+	return id != "" && id != m.Member
+}
+
 // list returns all load balancers of the region. Asking for names would save nothing, and
 // one that is gone would be an error for all.
 func (c *Classic) list(ctx context.Context) ([]types.LoadBalancerDescription, error) {

@@ -95,7 +95,7 @@ func TestATargetIsWhatItWas(t *testing.T) {
 		if rapid.Bool().Draw(t, "quic") {
 			d.QuicServerId = aws.String("0x0123456789abcdef")
 		}
-		m := membership("group", &d)
+		m := identity{}.membership("group", &d)
 		if diff := cmp.Diff(fmt.Sprint(values(d)), fmt.Sprint(values(target(m)))); diff != "" {
 			t.Fatalf("%+v (-want +got):\n%s", m, diff)
 		}
@@ -103,9 +103,36 @@ func TestATargetIsWhatItWas(t *testing.T) {
 			t.Fatalf("%+v", m)
 		}
 	})
-	zoned := membership("group", &types.TargetDescription{Id: aws.String("i-0123456789abcdef0"), AvailabilityZone: aws.String("eu-central-1a")})
+	zoned := identity{instance: "i-0123456789abcdef0"}.membership("group", &types.TargetDescription{Id: aws.String("i-0123456789abcdef0"), AvailabilityZone: aws.String("eu-central-1a")})
 	if want := (balancer.Membership{Pool: "group", Member: "i-0123456789abcdef0"}); zoned != want {
 		t.Errorf("an instance is registered without a zone, and does not last: %+v", zoned)
+	}
+}
+
+// TestAnAddressOfAnInstanceIsGoneWithIt: AWS gives it to another instance.
+func TestAnAddressOfAnInstanceIsGoneWithIt(t *testing.T) {
+	node := balancer.Node{ProviderID: "aws:///eu-central-1a/i-0123456789abcdef0", Addresses: []string{"10.0.0.7"}}
+	if m := identify(node).membership("group", &types.TargetDescription{Id: aws.String("10.0.0.7"), AvailabilityZone: aws.String("all")}); m.Lasts || m.Member != "10.0.0.7"+zoneMark+"all" {
+		t.Errorf("%+v", m)
+	}
+}
+
+// TestAnotherMachinesPlaceIsElsewhere by the ID of the target alone.
+func TestAnotherMachinesPlaceIsElsewhere(t *testing.T) {
+	node := balancer.Node{ProviderID: "aws:///eu-central-1a/i-0123456789abcdef0", Addresses: []string{"10.0.0.7"}}
+	for member, want := range map[string]bool{
+		"i-0123456789abcdef0": false, "i-0123456789abcdef1": true, "10.0.0.7": false, "10.0.0.7,zone=all": false, "10.0.0.8": true, "10.0.0.8,zone=all": true,
+	} {
+		m := balancer.Membership{Pool: "g", Member: member}
+		if got := (&TargetGroups{}).Elsewhere(node, m); got != want {
+			t.Errorf("%s: %t, want %t", member, got, want)
+		}
+		if instance := instanceID.MatchString(member); instance && (&Classic{}).Elsewhere(node, m) != want {
+			t.Errorf("%s of a classic load balancer: want %t", member, want)
+		}
+		if (&TargetGroups{}).Elsewhere(balancer.Node{}, m) || (&Classic{}).Elsewhere(balancer.Node{}, m) {
+			t.Errorf("%s is elsewhere than a Node of which nothing is known", member)
+		}
 	}
 }
 

@@ -75,12 +75,12 @@ func (i identity) is(target string) bool {
 	return err == nil && i.addresses[address.Unmap()]
 }
 
-// membership returns the place of a target in a group. A target that is an address is
-// there whether or not anything answers at it; an instance is gone for good.
-func membership(group string, target *types.TargetDescription) balancer.Membership {
+// membership returns the place of a target in a group. A target that is an address lasts: its
+// machine may come back. An instance of EC2 never does, and AWS gives its address to another one.
+func (i identity) membership(group string, target *types.TargetDescription) balancer.Membership {
 	id := aws.ToString(target.Id)
-	m := balancer.Membership{Pool: group, Member: id, Port: aws.ToInt32(target.Port), Lasts: !instanceID.MatchString(id)}
-	if zone := aws.ToString(target.AvailabilityZone); m.Lasts && zone != "" { // An instance has that of its own.
+	m := balancer.Membership{Pool: group, Member: id, Port: aws.ToInt32(target.Port), Lasts: i.instance == ""}
+	if zone := aws.ToString(target.AvailabilityZone); !instanceID.MatchString(id) && zone != "" { // An instance has that of its own.
 		m.Member += zoneMark + zone
 	}
 	if quic := aws.ToString(target.QuicServerId); quic != "" {

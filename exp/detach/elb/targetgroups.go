@@ -88,10 +88,19 @@ func (t *TargetGroups) members(ctx context.Context, group string, who identity) 
 	}
 	for _, d := range health.targets {
 		if d.Target != nil && who.is(aws.ToString(d.Target.Id)) && !notRegistered(d.TargetHealth) {
-			found = append(found, membership(group, d.Target))
+			found = append(found, who.membership(group, d.Target))
 		}
 	}
 	return found, err
+}
+
+// Elsewhere implements balancer.Driver.
+func (*TargetGroups) Elsewhere(node balancer.Node, m balancer.Membership) bool {
+	who, id := identify(node), *target(m).Id
+	if instanceID.MatchString(id) {
+		return who.instance != "" && id != who.instance
+	}
+	return len(who.addresses) > 0 && !who.is(id)
 }
 
 // groups returns the groups in which to look for a Node: those given, or those of the region

@@ -76,15 +76,22 @@ func (d *Driver) Discover(ctx context.Context, node balancer.Node) ([]balancer.M
 		return nil, err
 	}
 	all, err := each(d.endpoints, func(e endpoint) ([]server, error) { return d.searched(ctx, e) })
-	places := map[place]balancer.Membership{}
+	places := map[balancer.Membership]bool{}
 	for _, s := range slices.Concat(all...) {
-		if _, known := places[s.place]; !known && slices.Contains(own, s.address) {
-			places[s.place] = balancer.Membership{Pool: s.backend, Member: s.name, Port: s.port, Lasts: true}
+		if slices.Contains(own, s.address) {
+			places[s.membership()] = true
 		}
 	}
-	return slices.SortedFunc(maps.Values(places), func(a, b balancer.Membership) int {
-		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Member, b.Member))
+	return slices.SortedFunc(maps.Keys(places), func(a, b balancer.Membership) int {
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Member, b.Member), cmp.Compare(a.Port, b.Port), strings.Compare(a.Address, b.Address))
 	}), err
+}
+
+// Elsewhere implements balancer.Driver.
+func (*Driver) Elsewhere(node balancer.Node, m balancer.Membership) bool {
+	own, err := addresses(node)
+	address, invalid := netip.ParseAddr(m.Address)
+	return err == nil && (invalid != nil || !slices.Contains(own, address))
 }
 
 // addresses are the IP addresses of a Node. Without one nobody can say what it is a member
@@ -125,19 +132,21 @@ func (d *Driver) Status(ctx context.Context, memberships []balancer.Membership) 
 	}
 	statuses := make([]balancer.Status, len(memberships))
 	for i, m := range memberships {
-		statuses[i] = status(place{m.Pool, m.Member}, all)
+		statuses[i] = status(m, all)
 		statuses[i].Partial = err != nil
 	}
 	return statuses, err
 }
 
-// Drain implements balancer.Driver.
+// Drain implements balancer.Driver. A server that has lost its address is not drained: the next
+// host that gets its name would be.
 func (d *Driver) Drain(ctx context.Context, memberships []balancer.Membership) error {
-	return d.set(ctx, memberships, "drain", func(s server) bool { return !s.disabled() && !s.forced() })
+	return d.set(ctx, memberships, "drain", func(s server) bool { return s.address.IsValid() && !s.disabled() && !s.forced() })
 }
 
 // Restore implements balancer.Driver. It ends a drain, and nothing else: a server that is
-// in maintenance stays there, and one without weight gets none.
+// in maintenance stays there, and one without weight gets none. A server that has lost its
+// address is restored: the drain is not for the next host that gets its name.
 func (d *Driver) Restore(ctx context.Context, memberships []balancer.Membership) error {
 	return d.set(ctx, memberships, "ready", func(s server) bool { return s.admin&(forcedDrain|forcedMaintenance) == forcedDrain })
 }
@@ -153,7 +162,7 @@ func (d *Driver) set(ctx context.Context, memberships []balancer.Membership, sta
 		}
 		var errs []error
 		for _, s := range servers {
-			if wanted(s) && slices.ContainsFunc(memberships, func(m balancer.Membership) bool { return place{m.Pool, m.Member} == s.place }) {
+			if wanted(s) && slices.ContainsFunc(memberships, s.is) {
 				errs = append(errs, e.do(ctx, "set server "+s.backend+"/"+s.name+" state "+state))
 			}
 		}
@@ -181,13 +190,14 @@ func each[T any](endpoints []endpoint, ask func(endpoint) (T, error)) ([]T, erro
 }
 
 // status is the Status of a place, of which each process says something else.
-func status(p place, processes [][]server) balancer.Status {
+func status(m balancer.Membership, processes [][]server) balancer.Status {
 	seen := map[balancer.State]bool{}
 	var connections int64
 	var others *int
 	for _, servers := range processes {
-		member := server{place: p}
-		if i := slices.IndexFunc(servers, member.is); i >= 0 {
+		member := server{place: place{m.Pool, m.Member}}
+		member.address, _ = netip.ParseAddr(m.Address)
+		if i := slices.IndexFunc(servers, func(s server) bool { return s.is(m) }); i >= 0 {
 			member = servers[i]
 			seen[member.state()] = true
 			connections += member.connections
@@ -216,7 +226,7 @@ func othersOf(member server, servers []server) (n int, known bool) {
 			continue
 		}
 		known = true
-		if s.serves() && !s.is(member) && (s.address != member.address || !s.address.IsValid()) {
+		if s.serves() && (s.address != member.address || !s.address.IsValid() && s.place != member.place) {
 			n++
 		}
 	}

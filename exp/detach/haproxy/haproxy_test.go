@@ -29,6 +29,9 @@ const (
 	statHeader  = "# pxname,svname,qcur,scur,bck,\n"
 )
 
+// webA is the place that most tests are about.
+var webA = balancer.Membership{Pool: "web", Member: "a", Port: 80, Address: "192.0.2.1", Lasts: true}
+
 // fake is a process whose servers are given by lines such as
 // "web a 192.0.2.1 2 0 1 80 | 0 7 0", which are columns of the state, and of the statistics.
 type fake struct {
@@ -168,13 +171,13 @@ func TestDiscover(t *testing.T) {
 	}}
 	node := balancer.Node{Name: "n", Addresses: []string{"n.example", "192.0.2.1", "2001:DB8:0::1"}}
 	api := []balancer.Membership{
-		{Pool: "api", Member: "mapped", Lasts: true},
-		{Pool: "api", Member: "only-here", Port: 80, Lasts: true},
-		{Pool: "api", Member: "six", Port: 443, Lasts: true},
+		{Pool: "api", Member: "mapped", Address: "192.0.2.1", Lasts: true},
+		{Pool: "api", Member: "only-here", Port: 80, Address: "192.0.2.1", Lasts: true},
+		{Pool: "api", Member: "six", Port: 443, Address: "2001:db8::1", Lasts: true},
 	}
 	web := []balancer.Membership{
-		{Pool: "web", Member: "a", Port: 80, Lasts: true},
-		{Pool: "web", Member: "b", Port: 8080, Lasts: true},
+		{Pool: "web", Member: "a", Port: 80, Address: "192.0.2.1", Lasts: true},
+		{Pool: "web", Member: "b", Port: 8080, Address: "192.0.2.1", Lasts: true},
 	}
 	for _, c := range []struct {
 		backends []string
@@ -217,7 +220,10 @@ func TestStatus(t *testing.T) {
 	}{
 		{name: "up", processes: [][]string{{"web a 192.0.2.1 2 0 1 80 | 0 7 0", b}}, want: balancer.Attached, connections: 7, others: 1},
 		{name: "down is still a member", processes: [][]string{{"web a 192.0.2.1 0 0 1 80 | 0 0 0", b}}, want: balancer.Attached, others: 1},
-		{name: "name does not resolve", processes: [][]string{{"web a - 0 32 1 80 | 0 0 0", b}}, want: balancer.Attached, others: 1},
+		{name: "name does not resolve", processes: [][]string{{"web a - 0 32 1 80 | 0 0 0", b}}, want: balancer.Disabled, others: 1},
+		{name: "its name has another address", processes: [][]string{{"web a 192.0.2.3 2 0 1 80 | 0 5 0", b}}, want: balancer.Absent, others: 2},
+		{name: "its name has another port", processes: [][]string{{"web a 192.0.2.1 2 0 1 81 | 0 5 0", b}}, want: balancer.Absent, others: 1},
+		{name: "its name has another address in one", processes: [][]string{{"web a 192.0.2.3 2 0 1 80 | 0 5 0", b}, {"web a 192.0.2.1 2 8 1 80 | 0 1 0", b}}, want: balancer.Draining, connections: 1, others: 1},
 		{name: "was disabled by configuration, and enabled", processes: [][]string{{"web a 192.0.2.1 2 4 1 80 | 0 0 0", b}}, want: balancer.Attached, others: 1},
 		{name: "drains", processes: [][]string{{"web a 192.0.2.1 2 8 1 80 | 0 2 0", b}}, want: balancer.Draining, connections: 2, others: 1},
 		{name: "has some that wait", processes: [][]string{{"web a 192.0.2.1 2 8 1 80 | 3 2 0", b}}, want: balancer.Draining, connections: 5, others: 1},
@@ -256,7 +262,7 @@ func TestStatus(t *testing.T) {
 			for _, lines := range c.processes {
 				fakes = append(fakes, &fake{lines: lines})
 			}
-			got, err := driver(t, nil, fakes...).Status(t.Context(), []balancer.Membership{{Pool: "web", Member: "a"}})
+			got, err := driver(t, nil, fakes...).Status(t.Context(), []balancer.Membership{webA})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -270,7 +276,7 @@ func TestStatus(t *testing.T) {
 		})
 	}
 
-	got, err := driver(t, nil, &fake{lines: []string{b}}).Status(t.Context(), []balancer.Membership{{Pool: "api", Member: "a"}, {Pool: "web", Member: "b"}})
+	got, err := driver(t, nil, &fake{lines: []string{b}}).Status(t.Context(), []balancer.Membership{{Pool: "api", Member: "a"}, {Pool: "web", Member: "b", Port: 80, Address: "192.0.2.2"}})
 	zero, connections := 0, int64(0)
 	want := []balancer.Status{{State: balancer.Absent}, {State: balancer.Attached, Connections: &connections, Others: &zero}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -294,7 +300,11 @@ func TestDrainAndRestore(t *testing.T) {
 	}
 	var asked []balancer.Membership
 	for _, line := range lines[:len(lines)-1] {
-		asked = append(asked, balancer.Membership{Pool: "web", Member: strings.Fields(line)[1]})
+		asked = append(asked, balancer.Membership{Pool: "web", Member: strings.Fields(line)[1], Port: 80, Address: "192.0.2.1"})
+	}
+	lines = append(lines, "web moved 192.0.2.7 2 0 1 80 | 0 0 0", "web moved-drained 192.0.2.7 2 8 1 80 | 0 0 0", "web unresolved-drained - 0 40 1 80 | 0 0 0")
+	for _, name := range []string{"moved", "moved-drained", "unresolved-drained"} {
+		asked = append(asked, balancer.Membership{Pool: "web", Member: name, Port: 80, Address: "192.0.2.1"})
 	}
 	asked = append(asked, balancer.Membership{Pool: "web", Member: "gone"}, balancer.Membership{Pool: "web", Member: "ready state ready;shutdown"})
 	f := &fake{lines: lines}
@@ -302,21 +312,21 @@ func TestDrainAndRestore(t *testing.T) {
 	if err := d.Drain(t.Context(), asked); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"web/ready state drain", "web/enabled state drain", "web/unresolved state drain", "web/inherits state drain"}, f.sets); diff != "" {
+	if diff := cmp.Diff([]string{"web/ready state drain", "web/enabled state drain", "web/inherits state drain"}, f.sets); diff != "" {
 		t.Errorf("Drain (-want +got):\n%s", diff)
 	}
 	f.sets = nil
 	if err := d.Restore(t.Context(), asked); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"web/drains state ready", "web/tracks-drained state ready"}, f.sets); diff != "" {
+	if diff := cmp.Diff([]string{"web/drains state ready", "web/tracks-drained state ready", "web/unresolved-drained state ready"}, f.sets); diff != "" {
 		t.Errorf("Restore (-want +got):\n%s", diff)
 	}
 }
 
 // TestWhatSomebodyElseDrainsIsNotPutBack: when what we did is undone, nothing is left to do.
 func TestWhatSomebodyElseDrainsIsNotPutBack(t *testing.T) {
-	place := balancer.Membership{Pool: "web", Member: "a", Lasts: true}
+	place := webA
 	for name, c := range map[string]struct {
 		line    string
 		restore bool
@@ -354,7 +364,7 @@ func TestOneOfTwoIsGone(t *testing.T) {
 	d := driver(t, nil, f)
 	gone := endpoint{"unix", filepath.Join(t.TempDir(), "gone")}
 	d.endpoints = append([]endpoint{gone}, d.endpoints...)
-	m := []balancer.Membership{{Pool: "web", Member: "a"}}
+	m := []balancer.Membership{webA}
 	for verb, err := range map[string]error{
 		"Drain":    d.Drain(t.Context(), m),
 		"Restore":  d.Restore(t.Context(), m),
@@ -377,6 +387,21 @@ func TestOneOfTwoIsGone(t *testing.T) {
 	}
 }
 
+// TestAnotherAddressIsElsewhere: an address that cannot be read is not one.
+func TestAnotherAddressIsElsewhere(t *testing.T) {
+	node := balancer.Node{Addresses: []string{"192.0.2.1", "2001:DB8:0::1"}}
+	for address, want := range map[string]bool{"192.0.2.1": false, "2001:db8::1": false, "192.0.2.2": true, expv1.NoAddress: true} {
+		m := webA
+		m.Address = address
+		if got := (&Driver{}).Elsewhere(node, m); got != want {
+			t.Errorf("%s: %t, want %t", address, got, want)
+		}
+		if (&Driver{}).Elsewhere(balancer.Node{}, m) {
+			t.Errorf("%s is elsewhere than a Node whose addresses are not known", address)
+		}
+	}
+}
+
 func second[T any](_ T, err error) error { return err }
 
 // TestHostileAnswers: whatever is no whole answer is an error, which says what was asked.
@@ -386,7 +411,7 @@ func TestHostileAnswers(t *testing.T) {
 	for i := range mostServers + 1 {
 		fmt.Fprintf(&full, "1 web 1 s%d - 2 0 1 80\n", i)
 	}
-	m := []balancer.Membership{{Pool: "web", Member: "a"}}
+	m := []balancer.Membership{webA}
 	for name, answers := range map[string]map[string]string{
 		"nothing":                 {"show servers state": ""},
 		"an empty line":           {"show servers state": "\n"},
@@ -446,7 +471,7 @@ func TestRefusals(t *testing.T) {
 			lines:   []string{"web a 192.0.2.1 2 0 1 80 | 0 0 0"},
 			answers: map[string]string{"set server web/a state drain": answer},
 		}
-		err := driver(t, nil, f).Drain(t.Context(), []balancer.Membership{{Pool: "web", Member: "a"}})
+		err := driver(t, nil, f).Drain(t.Context(), []balancer.Membership{webA})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"set server web/a state drain"`) {
 			t.Errorf("answer %q: %v, want an error with %s", answer, err, want)
 		}

@@ -52,8 +52,19 @@ type server struct {
 	backup      bool
 }
 
-// is says whether both are the same server.
-func (s server) is(other server) bool { return s.place == other.place }
+// membership is the place of the machine that has the server's address.
+func (s server) membership() balancer.Membership {
+	return balancer.Membership{Pool: s.backend, Member: s.name, Port: s.port, Address: s.address.String(), Lasts: true}
+}
+
+// is reports whether the server is a place that was found before. A server whose name does not
+// resolve now has no address: it is every place of its name, and gets no connections.
+func (s server) is(m balancer.Membership) bool {
+	if !s.address.IsValid() {
+		return s.place == place{m.Pool, m.Member}
+	}
+	return s.membership().Same(m)
+}
 
 // disabled is in maintenance.
 func (s server) disabled() bool { return s.admin&(forcedMaintenance|inheritedMaintenance) != 0 }
@@ -73,14 +84,14 @@ func (s server) serves() bool {
 
 // state is that of the server in this process: Draining also if it is drained and has no
 // connections. One that has no weight, or tracks another that drains, is somebody else's to put
-// back; the connections that it has end all the same.
+// back; the connections that it has end all the same. One without an address gets no connections.
 func (s server) state() balancer.State {
 	switch {
 	case s.disabled():
 		return balancer.Disabled
 	case s.forced(), s.draining() && s.connections > 0:
 		return balancer.Draining
-	case s.draining():
+	case s.draining(), !s.address.IsValid():
 		return balancer.Disabled
 	default:
 		return balancer.Attached

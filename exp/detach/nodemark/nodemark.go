@@ -107,6 +107,9 @@ func (d *Driver) Discover(ctx context.Context, node balancer.Node) ([]balancer.M
 	return []balancer.Membership{{Member: node.Name}}, nil
 }
 
+// Elsewhere implements balancer.Driver. The mark is on the Node itself.
+func (*Driver) Elsewhere(balancer.Node, balancer.Membership) bool { return false }
+
 // get returns nil if there is no such Node.
 func (d *Driver) get(ctx context.Context, name string) (*corev1.Node, error) {
 	node, err := d.nodes.Get(ctx, name)

@@ -124,6 +124,8 @@ type Record struct {
 	// Places is how many places were taken, and Lasting how many of those wait for the Node
 	// to come back.
 	Places, Lasting int
+	// Open says that a load balancer has not confirmed yet that the Node is out.
+	Open bool
 }
 
 // A Decision is what is to be done about a Node. The zero value is nothing.
@@ -178,6 +180,8 @@ func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 func absent(n Node, r Record, balanced bool) Decision {
 	gone := Decision{Write: r.Trigger != Gone, Trigger: Gone}
 	switch {
+	case r.Open && (r.Trigger == Emergency || r.Trigger == Departure):
+		return Decision{Trigger: r.Trigger} // The load balancer may send connections to the machine yet.
 	case n.Owned && (r.Exists && (balanced || r.Places > 0) || balanced && n.Machine == Leaves):
 		return gone
 	case !r.Exists:

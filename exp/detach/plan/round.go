@@ -26,8 +26,9 @@ type Member struct {
 	Out    bool
 	Since  time.Time
 	Urgent bool
-	// Gone says that there is no such Node now.
-	Gone bool
+	// Gone says that there is no such Node now, and Volatile that the load balancer forgets what
+	// was taken when it starts anew.
+	Gone, Volatile bool
 	// Closing says that nobody looks at the load balancer any more after this.
 	Closing bool
 }
@@ -92,6 +93,8 @@ func order(members []Member) []int {
 
 func step(m Member, p *pool, floor int) Step {
 	switch {
+	case m.Gone && !(m.Volatile && m.Taken):
+		return Step{} // The place belongs to the host that registers the address again.
 	case m.Out && m.Status.State == balancer.Attached:
 		return p.leave(m, floor)
 	case m.Out, !m.Taken, m.Gone:

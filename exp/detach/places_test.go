@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach_test
+
+import (
+	"testing"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+)
+
+// goes has the machine of a Node leave for good.
+func (w *world) goes(name string) {
+	w.Helper()
+	w.vanish(name)
+	w.must(w.Delete(w.Context(), w.node(name)))
+}
+
+// TestAServerThatIsGivenToAnotherHostIsLeftAlone: an administrator changes the address of a server
+// while its machine is away, and enables it.
+func TestAServerThatIsGivenToAnotherHostIsLeftAlone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.settle()
+		w.goes("ws-1")
+		w.settle()
+		for range 2 {
+			w.edge.servers["ws-1"] = &server{address: "192.0.2.77"}
+			w.settle()
+			if w.edge.servers["ws-1"].drains {
+				t.Fatal("another host is drained")
+			}
+		}
+		w.edge.servers["ws-1"].drains = true // The administrator wants that.
+		w.join("ws-1", 2)
+		w.settle()
+		if !w.edge.servers["ws-1"].drains {
+			t.Error("another host is put back")
+		}
+		if a := w.attachment("ws-1"); a != nil {
+			t.Errorf("the place is on record: %+v", a.Spec)
+		}
+	})
+}
+
+// TestAReloadSwapsServers: the server that has the address of the Node now is its place.
+func TestAReloadSwapsServers(t *testing.T) {
+	for name, again := range map[string]func(*world){"SameManager": func(*world) {}, "NewManager": (*world).restart} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.edit("ws-1", cordon)
+				w.settle()
+				w.edge.servers["ws-1"], w.edge.servers["ws-2"] = &server{address: "192.0.2.2"}, &server{address: "192.0.2.1"}
+				again(w)
+				w.settle()
+				if w.edge.servers["ws-1"].drains || !w.edge.servers["ws-2"].drains {
+					t.Errorf("of the healthy Node %+v, of the cordoned one %+v", w.edge.servers["ws-1"], w.edge.servers["ws-2"])
+				}
+				w.edit("ws-1", uncordon)
+				w.settle()
+				if w.edge.servers["ws-2"].drains || w.attachment("ws-1") != nil {
+					t.Errorf("server %+v, attachment %+v", w.edge.servers["ws-2"], w.attachment("ws-1"))
+				}
+			})
+		})
+	}
+}
+
+// TestANodeThatHasAnotherAddressHasNotItsOldPlace: a machine comes back with another address.
+func TestANodeThatHasAnotherAddressHasNotItsOldPlace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.settle()
+		w.goes("ws-1")
+		w.settle()
+		w.join("ws-1", 2)
+		node, m := w.node("ws-1"), w.machine("ws-1")
+		node.Status.Addresses[0].Address, m.Status.Addresses[0].Address = "192.0.2.9", "192.0.2.9"
+		w.must(w.Status().Update(w.Context(), node))
+		w.must(w.Status().Update(w.Context(), m))
+		w.settle()
+		if !w.edge.servers["ws-1"].drains || w.attachment("ws-1") != nil {
+			t.Errorf("server of its old address %+v, attachment %+v", w.edge.servers["ws-1"], w.attachment("ws-1"))
+		}
+	})
+}
+
+// TestAnAddressThatIsRegisteredAgain while its machine is away, in a load balancer that forgets
+// nothing, belongs to somebody else.
+func TestAnAddressThatIsRegisteredAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.settle()
+		w.goes("ws-1")
+		w.settle()
+		w.edge.cloud = true
+		w.edge.servers["ws-1"] = &server{address: "192.0.2.1"}
+		w.settle()
+		if w.edge.servers["ws-1"].drains {
+			t.Error("the address of another host is deregistered")
+		}
+	})
+}
+
+// TestARecordWithoutAddresses is one of an older version, of HAProxy.
+func TestARecordWithoutAddresses(t *testing.T) {
+	for name, c := range map[string]struct {
+		address string
+		half    bool // One of two processes does not answer.
+		drains  bool // It is not put back.
+	}{
+		"Same":        {address: "192.0.2.1"},
+		"Another":     {address: "192.0.2.77", drains: true},
+		"HalfSame":    {address: "192.0.2.1", half: true},
+		"HalfAnother": {address: "192.0.2.77", half: true, drains: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				lb := w.balancer()
+				lb.Spec.HAProxy = &expv1.HAProxyBalancer{Endpoints: []string{"tcp://192.0.2.1:9999"}}
+				w.must(w.Update(w.Context(), lb))
+				w.edit("ws-1", cordon)
+				w.settle()
+				a := w.attachment("ws-1")
+				a.Spec.Memberships[0].Address = ""
+				w.must(w.Update(w.Context(), a))
+				a.Status.LoadBalancers[0].LookedFor, a.Status.LoadBalancers[0].Members[0].Address = "old", ""
+				w.must(w.Status().Update(w.Context(), a))
+				w.edge.servers["ws-1"].address = c.address
+				w.edge.half = c.half
+				w.restart()
+				w.edit("ws-1", uncordon)
+				w.turns(5)
+				if w.edge.half && w.attachment("ws-1") == nil {
+					t.Error("the place is off the record although a process has not answered")
+				}
+				w.edge.half = false
+				w.settle()
+				if w.edge.servers["ws-1"].drains != c.drains || w.attachment("ws-1") != nil {
+					t.Errorf("server %+v, attachment %+v", w.edge.servers["ws-1"], w.attachment("ws-1"))
+				}
+			})
+		})
+	}
+}
+
+// TestASilentLoadBalancerIsNotForgotten: a machine is gone before its load balancer answers.
+func TestASilentLoadBalancerIsNotForgotten(t *testing.T) {
+	for name, reason := range map[string]v1alpha1.DepartureReason{"Owner": v1alpha1.ReclaimedByOwner, "MissedDeadline": v1alpha1.WindowClosed} {
+		for kind, cloud := range map[string]bool{"HAProxy": false, "Cloud": true} {
+			t.Run(name+kind, func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					w.edge.cloud, w.edge.down = cloud, true
+					w.leave("ws-1", reason)
+					w.turns(3)
+					w.must(w.Delete(w.Context(), w.node("ws-1")))
+					w.turns(3)
+					w.vanish("ws-1")
+					w.turns(3)
+					w.restart()
+					w.turns(3)
+					if w.attachment("ws-1") == nil {
+						t.Fatal("nothing says that the place is to be taken")
+					}
+					w.edge.down = false
+					w.settle()
+					if a := w.attachment("ws-1"); !w.edge.servers["ws-1"].drains || (a == nil) != cloud || a != nil && a.Spec.Trigger != "NodeGone" {
+						t.Errorf("server %+v, attachment %+v", w.edge.servers["ws-1"], a)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestASilentLoadBalancerThatIsDeleted holds no NodeAttachment, nor does one that a person deletes.
+func TestASilentLoadBalancerThatIsDeleted(t *testing.T) {
+	for name, end := range map[string]func(*world){
+		"LoadBalancer":   func(w *world) { w.must(w.Delete(w.Context(), w.balancer())) },
+		"NodeAttachment": func(w *world) { w.must(w.Delete(w.Context(), w.attachment("ws-1"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.edge.down = true
+				w.leave("ws-1", v1alpha1.ReclaimedByOwner)
+				w.turns(3)
+				w.goes("ws-1")
+				w.turns(3)
+				end(w)
+				w.turns(10)
+				if a := w.attachment("ws-1"); a != nil {
+					t.Errorf("it stays: %+v", a)
+				}
+			})
+		})
+	}
+}
