@@ -42,11 +42,15 @@ func TestAPodOfAnIngressIsReplaced(t *testing.T) {
 	}
 }
 
-// TestAnOutdatedIngressIsRolled one Node after the other.
+// TestAnOutdatedIngressIsRolled one Node after the other. Another load balancer asks kube-proxy: its
+// taint must not keep the next pod away.
 func TestAnOutdatedIngressIsRolled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "roll")
 	set, lb := s.ingress(appsv1.OnDeleteDaemonSetStrategyType, true)
+	s.balanced(func(asks *expv1.LoadBalancer) {
+		asks.Name, asks.Spec.KubeProxy, asks.Spec.DaemonSets = "asks", &expv1.KubeProxyBalancer{WaitSeconds: new(int32(0))}, lb.Spec.DaemonSets
+	})
 	var old []*corev1.Pod
 	for i := range s.machines {
 		old = append(old, s.ingressPod(i, set))

@@ -23,12 +23,15 @@ import (
 // defaultWait is that of the API.
 const defaultWait = 30
 
-// ours is our taint. The value of cluster-autoscaler's is a number of seconds.
-var ours = corev1.Taint{Key: plan.AutoscalerTaint, Value: plan.OurTaintValue, Effect: corev1.TaintEffectNoSchedule}
+// ours is our taint. The value of cluster-autoscaler's is a number of seconds. kube-proxy reads the
+// key alone. The DaemonSet controller ignores taints with PreferNoSchedule, so the pod that a roll
+// waits for is created.
+var ours = corev1.Taint{Key: plan.AutoscalerTaint, Value: plan.OurTaintValue, Effect: corev1.TaintEffectPreferNoSchedule}
 
-// IsOurs says whether a taint is ours, and nobody's sign that a Node is leaving.
+// IsOurs reports whether a taint is ours, and no sign that a Node leaves. Older versions set it with
+// NoSchedule.
 func IsOurs(t corev1.Taint) bool {
-	return t.Key == ours.Key && t.Value == ours.Value && t.Effect == ours.Effect
+	return t.Key == ours.Key && t.Value == ours.Value && (t.Effect == ours.Effect || t.Effect == corev1.TaintEffectNoSchedule)
 }
 
 // New returns the Driver of load balancers that ask kube-proxy. cluster-autoscaler takes the
@@ -45,7 +48,7 @@ func New(spec expv1.KubeProxyBalancer, nodes nodemark.Nodes, c clock.PassiveCloc
 	}, time.Duration(ptr.Deref(spec.WaitSeconds, defaultWait))*time.Second)
 }
 
-// owner goes by the value of the taint: an API server lets nobody write two of one effect.
+// owner depends on the value of the taint: ours may stand beside the autoscaler's.
 func owner(node *corev1.Node) nodemark.Owner {
 	switch {
 	case slices.ContainsFunc(node.Spec.Taints, IsOurs):

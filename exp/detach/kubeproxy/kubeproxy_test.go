@@ -12,7 +12,7 @@ import (
 )
 
 func TestOwner(t *testing.T) {
-	ours := corev1.Taint{Key: plan.AutoscalerTaint, Value: "5spot", Effect: corev1.TaintEffectNoSchedule}
+	old := corev1.Taint{Key: plan.AutoscalerTaint, Value: "5spot", Effect: corev1.TaintEffectNoSchedule}
 	autoscalers := corev1.Taint{Key: plan.AutoscalerTaint, Value: "1772438400", Effect: corev1.TaintEffectNoSchedule}
 	for _, c := range []struct {
 		name   string
@@ -22,6 +22,8 @@ func TestOwner(t *testing.T) {
 		{name: "none", want: nodemark.Nobody},
 		{name: "another", taints: []corev1.Taint{{Key: "dedicated", Value: "5spot", Effect: corev1.TaintEffectNoSchedule}}, want: nodemark.Nobody},
 		{name: "ours", taints: []corev1.Taint{ours}, want: nodemark.Us},
+		{name: "ours, of an older version", taints: []corev1.Taint{old}, want: nodemark.Us},
+		{name: "ours beside an autoscaler's", taints: []corev1.Taint{autoscalers, ours}, want: nodemark.Us},
 		{name: "an autoscaler's", taints: []corev1.Taint{autoscalers}, want: nodemark.Others},
 		{name: "without a value", taints: []corev1.Taint{{Key: plan.AutoscalerTaint, Effect: corev1.TaintEffectNoSchedule}}, want: nodemark.Others},
 		{name: "of another effect", taints: []corev1.Taint{{Key: plan.AutoscalerTaint, Value: "5spot", Effect: corev1.TaintEffectNoExecute}}, want: nodemark.Others},
@@ -32,5 +34,13 @@ func TestOwner(t *testing.T) {
 				t.Errorf("owner = %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestTheTaintKeepsNoDaemonSetAway: its controller makes no pod for a Node with a taint of these
+// effects that the pod does not tolerate.
+func TestTheTaintKeepsNoDaemonSetAway(t *testing.T) {
+	if ours.Effect == corev1.TaintEffectNoSchedule || ours.Effect == corev1.TaintEffectNoExecute {
+		t.Errorf("effect %s", ours.Effect)
 	}
 }
