@@ -279,6 +279,7 @@ func (s *shared) setUpDetach() error {
 		(&detach.NodeReconciler{
 			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder,
 			Taints: s.DetachTaints, WatchFilter: s.WatchFilter,
+			Pods: &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Desk: leaving.New(s.Clock)},
 		}).SetupWithManager(s.mgr, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 		(&detach.BalancerReconciler{
 			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Drivers: drivers, WatchFilter: s.WatchFilter,

@@ -33,13 +33,16 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/podorder"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -62,11 +65,22 @@ type NodeReconciler struct {
 	Taints []string
 	// WatchFilter is the value of Cluster API's watch label, empty for everything.
 	WatchFilter string
+	// Pods stops the pods of Nodes that leave, where no hook of 5-Spot does.
+	Pods PodStopper
 
 	nodes workload.Watch
 	aside asides
 	fresh wake.Freshness
 }
+
+// PodStopper is podorder.Step.
+type PodStopper interface {
+	StopUnheld(ctx context.Context, request types.NamespacedName, node types.UID, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration
+	Forget(node types.UID)
+	Woken() source.Source
+}
+
+var _ PodStopper = &podorder.Step{}
 
 // scope holds what one reconcile reads.
 type scope struct {
@@ -135,7 +149,50 @@ func (r *NodeReconciler) reconcile(ctx context.Context, s *scope) (again time.Du
 	if err := r.act(ctx, s, r.decide(s)); err != nil {
 		return 0, err
 	}
-	return r.deletePods(ctx, s)
+	again, err = r.deletePods(ctx, s)
+	if wait := r.stopPods(ctx, s); again == 0 || wait > 0 && wait < again {
+		again = wait
+	}
+	return again, err
+}
+
+// stopPods stops the pods of the Node in order, if it leaves and no hook of 5-Spot does that. They run until
+// the Node is out of its load balancers, or their deadlines have passed. It returns when time alone has
+// something to be done.
+func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
+	if s.node == nil {
+		return 0
+	}
+	now := r.Clock.Now()
+	leaves := func(node *corev1.Node) bool {
+		n := nodeFacts(node)
+		n.Machine = machineFacts(s.machine, now)
+		held := n.Machine == plan.Leaves && holds(s.machine, v1alpha1.PreTerminateHookAnnotation)
+		return n.Ready && !held && n.Trigger(r.Taints).StopsPods()
+	}
+	if !leaves(s.node) {
+		r.Pods.Forget(s.node.UID)
+		return 0
+	}
+	began := now
+	if s.attachment != nil {
+		began = s.attachment.Spec.Since.Time
+	}
+	if v, _ := waitAll(staying(s.balancers), s.attachment, leaving.Departing{Began: began}, ofControlPlane(s.node), now); v.Holds {
+		return max(v.Again.Sub(now), time.Millisecond)
+	}
+	request := requestFor(client.ObjectKeyFromObject(s.cluster), s.name)
+	d := leaving.Departing{Machine: s.machine, Node: s.node.Name}
+	if d.Machine == nil {
+		d.Machine = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.cluster.Namespace}, Spec: clusterv1.MachineSpec{ClusterName: s.cluster.Name}}
+	}
+	return r.Pods.StopUnheld(ctx, request.NamespacedName, s.node.UID, d, leaves, now)
+}
+
+// holds reports whether a Machine has a hook.
+func holds(m *clusterv1.Machine, hook string) bool {
+	_, held := m.Annotations[hook]
+	return held
 }
 
 func (r *NodeReconciler) decide(s *scope) plan.Decision {

@@ -4,9 +4,13 @@ package detach_test
 
 import (
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
 // goes has the machine of a Node leave for good.
@@ -194,4 +198,77 @@ func TestASilentLoadBalancerThatIsDeleted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPodsOfANodeThatLeavesAreStopped, also where no hook of 5-Spot holds its machine, but not before it
+// is out of its load balancers.
+func TestPodsOfANodeThatLeavesAreStopped(t *testing.T) {
+	hooked := func(on bool) func(*world) {
+		return func(w *world) {
+			m := w.machine("ws-1")
+			if m.Annotations = map[string]string{"a": "b"}; on {
+				m.Annotations[v1alpha1.PreTerminateHookAnnotation] = ""
+			}
+			w.must(w.Update(w.Context(), m))
+			w.leave("ws-1", v1alpha1.WindowClosed)
+		}
+	}
+	edit := func(change func(*corev1.Node)) func(*world) {
+		return func(w *world) { w.edit("ws-1", change) }
+	}
+	taint := func(key, value string) func(*world) {
+		return edit(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Value: value}} })
+	}
+	for name, c := range map[string]struct {
+		leaves func(*world)
+		want   bool
+	}{
+		"Runs":            {func(*world) {}, false},
+		"Cordoned":        {edit(cordon), true},
+		"Autoscaler":      {taint(plan.AutoscalerTaint, "1"), true},
+		"OurTaint":        {taint(plan.AutoscalerTaint, plan.OurTaintValue), false},
+		"Karpenter":       {taint("karpenter.sh/disrupted", ""), true},
+		"Dedicated":       {taint("dedicated", "gpu"), false},
+		"Asked":           {edit(func(n *corev1.Node) { n.Annotations = map[string]string{expv1.NodeDetachAnnotation: "true"} }), false},
+		"MachineUnhooked": {hooked(false), true},
+		"MachineHooked":   {hooked(true), false},
+		"Emergency":       {func(w *world) { w.leave("ws-1", v1alpha1.ReclaimedByOwner) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.edge.servers["ws-1"].connections = 1
+				c.leaves(w)
+				w.turns(5)
+				if len(w.stopper.stops) > 0 {
+					t.Error("pods are stopped while the Node has connections")
+				}
+				w.edge.servers["ws-1"].connections = 0
+				w.turns(5)
+				if got := w.stopper.stops["ws-1-1"] > 0; got != c.want || len(w.stopper.stops) > 1 {
+					t.Errorf("stopped %v, want it to be: %t", w.stopper.stops, c.want)
+				}
+			})
+		})
+	}
+	inWorld(t, func(w *world) {
+		w.edge.servers["ws-1"].connections = 1
+		w.edit("ws-1", cordon)
+		w.turns(5)
+		w.clock.SetTime(w.clock.Now().Add(5 * time.Minute))
+		if w.turns(1); w.stopper.stops["ws-1-1"] == 0 {
+			t.Error("the deadline of the load balancer has passed")
+		}
+		w.edit("ws-1", uncordon)
+		if w.turns(1); len(w.stopper.stops) > 0 {
+			t.Error("it stays")
+		}
+	})
+	inWorld(t, func(w *world) {
+		w.must(w.Delete(w.Context(), w.balancer()))
+		w.settle()
+		w.edit("ws-1", cordon)
+		if w.turns(1); w.stopper.stops["ws-1-1"] == 0 {
+			t.Error("there is no load balancer to wait for")
+		}
+	})
 }

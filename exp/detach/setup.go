@@ -42,6 +42,7 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			builder.WithPredicates(clusterChanges(mgr, log))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("nodeattachment", r.ofCluster)).
+		WatchesRawSource(r.Pods.Woken()).
 		WithOptions(opts).
 		Build(telemetry.Counted("nodeattachment", r))
 	if err != nil {

@@ -60,7 +60,14 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 	if balancers = staying(balancers); a != nil && a.Spec.Trigger == string(plan.Gone) {
 		return v, nil
 	}
-	controlPlane, notes := util.IsControlPlaneMachine(d.Machine) || a != nil && a.Spec.ControlPlane, []string(nil)
+	waits, notes := waitAll(balancers, a, d, util.IsControlPlaneMachine(d.Machine) || a != nil && a.Spec.ControlPlane, now)
+	waits.Reason = cmp.Or(waits.Reason, v.Reason)
+	waits.Note = strings.Join(notes, "; ")
+	return waits, nil
+}
+
+// waitAll has a Node wait for all load balancers that may have it, and says for what, or why not.
+func waitAll(balancers []expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.Departing, controlPlane bool, now time.Time) (v leaving.Verdict, notes []string) {
 	for i := range balancers {
 		if lb := &balancers[i]; lb.Spec.ControlPlane || !controlPlane {
 			if note := wait(&v, lb, a, d, now); note != "" {
@@ -68,8 +75,7 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 			}
 		}
 	}
-	v.Note = strings.Join(notes, "; ")
-	return v, nil
+	return v, notes
 }
 
 // wait has a Machine wait for one load balancer, and says for what, or why not.

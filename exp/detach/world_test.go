@@ -26,12 +26,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 )
 
 // tester is what a test and a property have in common.
@@ -73,6 +75,8 @@ type world struct {
 	lost, blind bool
 	// stale is a pod that the cache shows although it is gone.
 	stale *corev1.Pod
+	// stopper is asked to stop pods.
+	stopper stopper
 	// pods is how many pods there were.
 	pods int
 }
@@ -147,6 +151,7 @@ func (w *world) restart() {
 	c := w.recorded()
 	clusters := clusters{clustercache.NewFakeClusterCache(c, cluster, detach.NodesWatch), w}
 	w.nodes = (&detach.NodeReconciler{
+		Pods:  &w.stopper,
 		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.Behind(w.gate, c), ClusterCache: clusters, Recorder: &events.FakeRecorder{}, Taints: []string{"karpenter.sh/disrupted"},
 	}).WithoutWatches(aside{clusters})
 	w.lbs = &detach.BalancerReconciler{
@@ -194,6 +199,20 @@ func (w *world) recorded() client.WithWatch {
 		},
 	})
 }
+
+// stopper counts by Node how often it was called since the Node came back.
+type stopper struct{ stops map[types.UID]int }
+
+func (s *stopper) StopUnheld(_ context.Context, _ types.NamespacedName, node types.UID, _ leaving.Departing, _ func(*corev1.Node) bool, _ time.Time) time.Duration {
+	if s.stops == nil {
+		s.stops = map[types.UID]int{}
+	}
+	s.stops[node]++
+	return 0
+}
+
+func (s *stopper) Forget(node types.UID) { delete(s.stops, node) }
+func (*stopper) Woken() source.Source    { return nil }
 
 // clusters is a cluster cache that may lose the connection.
 type clusters struct {

@@ -314,7 +314,7 @@ func TestReload(t *testing.T) {
 
 	w.must(w.Reload(t.Context(), strings.Replace(w.config(), "server a ", "server renamed ", 1)))
 	statuses, err := w.Status(t.Context(), m)
-	one := 1 // b: the server with the new name is the same Node
+	one := 2 // b, and the Node under its new name
 	if diff := cmp.Diff([]balancer.Status{{State: balancer.Absent, Others: &one}}, statuses); err != nil || diff != "" {
 		t.Errorf("after its server is gone: %v (-want +got):\n%s", err, diff)
 	}

@@ -196,7 +196,6 @@ func status(m balancer.Membership, processes [][]server) balancer.Status {
 	var others *int
 	for _, servers := range processes {
 		member := server{place: place{m.Pool, m.Member}}
-		member.address, _ = netip.ParseAddr(m.Address)
 		if i := slices.IndexFunc(servers, func(s server) bool { return s.is(m) }); i >= 0 {
 			member = servers[i]
 			seen[member.state()] = true

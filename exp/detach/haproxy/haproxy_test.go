@@ -222,7 +222,7 @@ func TestStatus(t *testing.T) {
 		{name: "down is still a member", processes: [][]string{{"web a 192.0.2.1 0 0 1 80 | 0 0 0", b}}, want: balancer.Attached, others: 1},
 		{name: "name does not resolve", processes: [][]string{{"web a - 0 32 1 80 | 0 0 0", b}}, want: balancer.Disabled, others: 1},
 		{name: "its name has another address", processes: [][]string{{"web a 192.0.2.3 2 0 1 80 | 0 5 0", b}}, want: balancer.Absent, others: 2},
-		{name: "its name has another port", processes: [][]string{{"web a 192.0.2.1 2 0 1 81 | 0 5 0", b}}, want: balancer.Absent, others: 1},
+		{name: "its name has another port", processes: [][]string{{"web a 192.0.2.1 2 0 1 81 | 0 5 0", b}}, want: balancer.Absent, others: 2},
 		{name: "its name has another address in one", processes: [][]string{{"web a 192.0.2.3 2 0 1 80 | 0 5 0", b}, {"web a 192.0.2.1 2 8 1 80 | 0 1 0", b}}, want: balancer.Draining, connections: 1, others: 1},
 		{name: "was disabled by configuration, and enabled", processes: [][]string{{"web a 192.0.2.1 2 4 1 80 | 0 0 0", b}}, want: balancer.Attached, others: 1},
 		{name: "drains", processes: [][]string{{"web a 192.0.2.1 2 8 1 80 | 0 2 0", b}}, want: balancer.Draining, connections: 2, others: 1},

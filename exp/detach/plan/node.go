@@ -36,7 +36,15 @@ const (
 )
 
 // tainted is the Trigger of a taint.
-func tainted(key string) Trigger { return Trigger("Taint " + key) }
+func tainted(key string) Trigger { return Trigger(taint + key) }
+
+const taint = "Taint "
+
+// StopsPods reports whether the pods of the Node are stopped in order: its machine leaves, or somebody
+// else is about to drain or delete the Node.
+func (t Trigger) StopsPods() bool {
+	return t == Departure || t == Cordoned || strings.HasPrefix(string(t), taint)
+}
 
 // A Machine is what becomes of a Node's machine.
 type Machine int

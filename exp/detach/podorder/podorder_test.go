@@ -318,25 +318,31 @@ func TestPodsDoNotComeBack(t *testing.T) {
 	w.want("", "all")
 }
 
+// protect has a budget hold the first pod, and all of them run: a pod that does not needs no budget.
+func (w *world) protect(pods ...string) {
+	w.Helper()
+	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: pods[0]}}
+	pdb.Spec.MinAvailable = new(intstr.FromInt32(1))
+	pdb.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": pods[0]}}
+	w.Create(pdb)
+	pdb.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: pdb.Generation, DesiredHealthy: 1, ExpectedPods: 1, CurrentHealthy: 1}
+	w.Must(w.Client.Status().Update(w.Context(), pdb))
+	for _, name := range pods {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
+		w.Read(p)
+		p.Status.Phase = corev1.PodRunning
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		w.Must(w.Client.Status().Update(w.Context(), p))
+	}
+}
+
 // TestABudgetHoldsItsPodOnly has one of two pods of a group be protected.
 func TestABudgetHoldsItsPodOnly(t *testing.T) {
 	w := newWorld(t)
 	w.pod("db", nil, priority("10"))
 	w.pod("web", nil, priority("10"))
 	w.pod("last", w.daemonSet("last", ""), priority("1"))
-	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "db"}}
-	pdb.Spec.MinAvailable = new(intstr.FromInt32(1))
-	pdb.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
-	w.Create(pdb)
-	pdb.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: pdb.Generation, DesiredHealthy: 1, ExpectedPods: 1, CurrentHealthy: 1}
-	w.Must(w.Client.Status().Update(t.Context(), pdb))
-	for _, name := range []string{"db", "web"} { // A pod that does not run needs no budget.
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
-		w.Read(p)
-		p.Status.Phase = corev1.PodRunning
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		w.Must(w.Client.Status().Update(t.Context(), p))
-	}
+	w.protect("db", "web")
 	v := w.turn()
 	w.want("web", "db last")
 	if !v.Holds || !strings.Contains(v.Note, w.ns+"/db cannot be stopped yet: evicting Pod db: Cannot evict pod as it would violate the pod's disruption budget.") {

@@ -23,11 +23,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// Those who come from node-detacher need not change their annotations. The first is on a
-// pod, the other on its DaemonSet.
+// These annotations of node-detacher are read as well. The first and the last are on a pod, the other
+// is on its DaemonSet.
 const (
 	podAnnotation       = "node-detacher.variant.run/deletion-priority"
 	daemonSetAnnotation = "node-detacher.variant.run/pod-deletion-priority"
+	// noEvictionAnnotation with the value "true" has a pod be deleted where others are evicted.
+	noEvictionAnnotation = "node-detacher.variant.run/disable-eviction"
 )
 
 // leavingTaint keeps pods from coming back to a Node that leaves. The pods that are there stay.
@@ -217,12 +219,12 @@ func Resume(n *corev1.Node) {
 
 func ofLeaving(t corev1.Taint) bool { return t.Key == v1alpha1.NodeLeavingTaint }
 
-// stop deletes a pod, with its own grace period. Nobody evicts what belongs to a DaemonSet; for
-// every other pod disruption budgets count.
+// stop deletes a pod, with its own grace period. A pod of a DaemonSet is not evicted, nor is one whose
+// annotation says so; for every other pod disruption budgets count.
 func stop(ctx context.Context, action actuate.Action, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
-	if workload.DaemonSetOf(pod) != nil {
+	if workload.DaemonSetOf(pod) != nil || pod.Annotations[noEvictionAnnotation] == "true" {
 		return action.Delete(ctx, pod)
 	}
 	return action.EvictPod(ctx, pod)

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -76,17 +77,34 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	if d.Phase != hooksv1.BeforeTermination || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
-	has := cmp.Or(s.Deadline, DefaultDeadline)
-	return s.Desk.Follow(ctx, d, leaving.Live{
-		Look: func(ctx context.Context) leaving.Answer { return s.look(ctx, d) }, Has: has, Call: callTimeout,
-		Reason: v1alpha1.StoppingPodsReason, Unseen: "pods have not been looked at yet", Late: fmt.Sprintf("pods were not stopped within %s", has),
-	}, now), nil
+	return s.Desk.Follow(ctx, d, s.live(func(ctx context.Context) leaving.Answer { return s.look(ctx, d, nil) }), now), nil
 }
 
-// look looks at the pods once, and deletes those whose turn it is.
-func (s *Step) look(ctx context.Context, d leaving.Departing) leaving.Answer {
+func (s *Step) live(look func(context.Context) leaving.Answer) leaving.Live {
+	has := cmp.Or(s.Deadline, DefaultDeadline)
+	return leaving.Live{
+		Look: look, Has: has, Call: callTimeout,
+		Reason: v1alpha1.StoppingPodsReason, Unseen: "pods have not been looked at yet", Late: fmt.Sprintf("pods were not stopped within %s", has),
+	}
+}
+
+// StopUnheld stops the pods of a Node whose termination no hook of 5-Spot holds: others drain or
+// delete it when they like. leaves reports whether the Node, as it is read, still leaves. The Desk wakes
+// request after each call. StopUnheld returns when time alone has something to be done; zero is never.
+func (s *Step) StopUnheld(ctx context.Context, request types.NamespacedName, node types.UID, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration {
+	asks := leaving.Departing{Phase: hooksv1.BeforeTermination, Began: now, Machine: &clusterv1.Machine{}}
+	asks.Machine.Namespace, asks.Machine.Name, asks.Machine.UID, asks.Machine.Spec.ClusterName = request.Namespace, request.Name, node, d.Cluster().Name
+	v := s.Desk.Follow(ctx, asks, s.live(func(ctx context.Context) leaving.Answer { return s.look(ctx, d, leaves) }), now)
+	if v.Again.IsZero() {
+		return 0
+	}
+	return max(v.Again.Sub(now), time.Millisecond)
+}
+
+// look looks at the pods once, and deletes those whose turn it is, unless the Node does not leave.
+func (s *Step) look(ctx context.Context, d leaving.Departing, leaves func(*corev1.Node) bool) leaving.Answer {
 	n, err := s.observe(ctx, d)
-	if err != nil || n == nil {
+	if err != nil || n == nil || leaves != nil && !leaves(n.Node) {
 		return leaving.Answer{Err: err}
 	}
 	decision, refused, err := s.act(ctx, d, n)

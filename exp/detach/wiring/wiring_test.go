@@ -49,6 +49,7 @@ func (a *asked) Discover(context.Context, balancer.Node) ([]balancer.Membership,
 func (*asked) Status(context.Context, []balancer.Membership) ([]balancer.Status, error) {
 	return nil, nil
 }
+func (*asked) Elsewhere(balancer.Node, balancer.Membership) bool    { return false }
 func (*asked) Drain(context.Context, []balancer.Membership) error   { return nil }
 func (*asked) Restore(context.Context, []balancer.Membership) error { return nil }
 func (*asked) Every() time.Duration                                 { return time.Second }

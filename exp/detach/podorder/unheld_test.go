@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podorder_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestPodsOfAnUnheldNodeAreStopped in the same order, with no more calls than are needed.
+func TestPodsOfAnUnheldNodeAreStopped(t *testing.T) {
+	w := newWorld(t)
+	ds := w.daemonSet("ds", "")
+	w.pod("a", ds, priority("10"))
+	w.pod("b", ds, priority("5"))
+	w.pod("stays", ds, nil)
+	w.restart()
+	leaves := true
+	turn := func() time.Duration {
+		w.clock.SetTime(w.clock.Now().Add(5 * time.Second))
+		call := func() time.Duration {
+			return w.step.StopUnheld(t.Context(), types.NamespacedName{Namespace: w.ns, Name: "lab/" + w.node.Name}, w.node.UID, w.d, func(*corev1.Node) bool { return leaves }, w.clock.Now())
+		}
+		again := call()
+		select {
+		case <-w.woken:
+			return call()
+		case <-time.After(time.Second):
+			return again
+		}
+	}
+	if again := turn(); again != 3*time.Second {
+		t.Errorf("it looks again after %v", again)
+	}
+	w.want("a", "b stays")
+	w.kubelet()
+	turn()
+	w.want("b", "stays")
+	w.kubelet()
+	turn()
+	before := len(w.Writes)
+	if again := turn(); again != 0 || len(w.Writes) != before {
+		t.Errorf("nothing is left: it looks again after %v, and writes %v", again, w.Writes[before:])
+	}
+	w.pod("c", ds, priority("1"))
+	turn()
+	w.want("", "c stays")
+
+	leaves = false // Somebody has uncordoned the Node since.
+	w.step.Forget(w.node.UID)
+	before = len(w.Writes)
+	if turn(); len(w.Writes) != before {
+		t.Errorf("wrote %v", w.Writes[before:])
+	}
+}
+
+// TestAPodIsDeletedWhereItSaysSo, past a budget.
+func TestAPodIsDeletedWhereItSaysSo(t *testing.T) {
+	for value, going := range map[string]string{"true": "db", "false": "", "": ""} {
+		t.Run(value, func(t *testing.T) {
+			w := newWorld(t)
+			asks := priority("10")
+			asks["node-detacher.variant.run/disable-eviction"] = value
+			w.pod("db", nil, asks)
+			w.protect("db")
+			w.turn()
+			if got, _ := w.pods(); got != going {
+				t.Errorf("%q is deleted, want %q", got, going)
+			}
+		})
+	}
+}
