@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
-	"strconv"
 	"syscall"
 )
 
@@ -33,6 +32,8 @@ type root interface {
 	// threads appends the threads of a process.
 	threads(dst []int32, pid int32) ([]int32, error)
 	open(pid int32, name string) (handle, error)
+	// openThread opens a file of a thread of a process.
+	openThread(pid, tid int32, name string) (handle, error)
 	// read may wait for the process that is read about.
 	read(h handle, buf []byte, off int64) (int, error)
 	// peek reads what the kernel has at hand, from the start.
@@ -197,7 +198,7 @@ func (t *Table) feedThread(p *Process, to Feeder) error {
 		return gone(p.pid, err)
 	}
 	for _, tid := range t.tids {
-		h, err := t.root.open(p.pid, "task/"+strconv.Itoa(int(tid))+"/"+cmdlineFile)
+		h, err := t.root.openThread(p.pid, tid, cmdlineFile)
 		if err != nil {
 			continue // it has ended since
 		}

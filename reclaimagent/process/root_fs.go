@@ -41,6 +41,10 @@ func (r fsRoot) open(pid int32, name string) (handle, error) {
 	return handle{fd: -1, file: f}, err
 }
 
+func (r fsRoot) openThread(pid, tid int32, name string) (handle, error) {
+	return r.open(pid, "task/"+strconv.Itoa(int(tid))+"/"+name)
+}
+
 // read reads in order where the file cannot be read at an offset. Every file is
 // read from its start, once, so both are the same.
 func (fsRoot) read(h handle, buf []byte, off int64) (int, error) {
