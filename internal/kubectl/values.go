@@ -163,9 +163,6 @@ func (f *tableFormat) Set(s string) error {
 	return nil
 }
 
-// Type implements pflag.Value.
-func (*tableFormat) Type() string { return "table" }
-
 // format is a flag for the form of the output.
 type format string
 
