@@ -300,6 +300,11 @@ func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 	if err := o.watch(ctx, driver); err != nil || !o.volatile {
 		return err
 	}
+	return o.lookAgain(ctx, driver)
+}
+
+// lookAgain discovers the places of Nodes that have lost one: a reload may have given them others.
+func (o *round) lookAgain(ctx context.Context, driver balancer.Driver) error {
 	moved := false
 	for _, s := range o.nodes {
 		if !s.out || s.attachment.Spec.Trigger == string(plan.Gone) || !slices.ContainsFunc(s.members, absent) {
@@ -545,9 +550,7 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) erro
 				}
 			}
 		case step.Act == plan.Release:
-			if absent(s.members[i]) {
-				ctrl.LoggerFrom(ctx).Info("Dropping place that is not the Node's any more", "Node", s.attachment.Spec.NodeName, "place", place)
-			}
+			s.logDropped(ctx, i)
 			s.attachment.Spec.Memberships = slices.DeleteFunc(s.attachment.Spec.Memberships, place.Same)
 		case step.Act != "":
 			acts = true
@@ -561,6 +564,13 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) erro
 		why = "Attach"
 	}
 	return r.Actuate.For(r.intent(o, why)).PatchLocked(ctx, s.attachment, before)
+}
+
+// logDropped logs that a place goes off the record because it is not the Node's any more.
+func (s *seat) logDropped(ctx context.Context, i int) {
+	if absent(s.members[i]) {
+		ctrl.LoggerFrom(ctx).Info("Dropping place that is not the Node's any more", "Node", s.attachment.Spec.NodeName, "place", s.members[i].Place)
+	}
 }
 
 // address completes the record of a place from before places had addresses.

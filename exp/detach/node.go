@@ -415,7 +415,8 @@ func (s *scope) record() (r plan.Record) {
 	for _, lb := range staying(s.balancers) {
 		p := progressOf(a, lb.Name)
 		concerned := wantedOut(a, lb.Name) && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
-		r.Open = r.Open || concerned && a.DeletionTimestamp.IsZero() && !(current(p, &lb, a) && p.Phase == expv1.PhaseDetached)
+		out := current(p, &lb, a) && p.Phase == expv1.PhaseDetached
+		r.Open = r.Open || concerned && !out && a.DeletionTimestamp.IsZero()
 	}
 	return r
 }

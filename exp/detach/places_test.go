@@ -13,11 +13,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
-// goes has the machine of a Node leave for good.
-func (w *world) goes(name string) {
+// goes has the first machine leave for good.
+func (w *world) goes() {
 	w.Helper()
-	w.vanish(name)
-	w.must(w.Delete(w.Context(), w.node(name)))
+	w.vanish("ws-1")
+	w.must(w.Delete(w.Context(), w.node("ws-1")))
 }
 
 // TestAServerThatIsGivenToAnotherHostIsLeftAlone: an administrator changes the address of a server
@@ -26,7 +26,7 @@ func TestAServerThatIsGivenToAnotherHostIsLeftAlone(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
 		w.settle()
-		w.goes("ws-1")
+		w.goes()
 		w.settle()
 		for range 2 {
 			w.edge.servers["ws-1"] = &server{address: "192.0.2.77"}
@@ -75,7 +75,7 @@ func TestANodeThatHasAnotherAddressHasNotItsOldPlace(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
 		w.settle()
-		w.goes("ws-1")
+		w.goes()
 		w.settle()
 		w.join("ws-1", 2)
 		node, m := w.node("ws-1"), w.machine("ws-1")
@@ -95,7 +95,7 @@ func TestAnAddressThatIsRegisteredAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
 		w.settle()
-		w.goes("ws-1")
+		w.goes()
 		w.settle()
 		w.edge.cloud = true
 		w.edge.servers["ws-1"] = &server{address: "192.0.2.1"}
@@ -188,7 +188,7 @@ func TestASilentLoadBalancerThatIsDeleted(t *testing.T) {
 				w.edge.down = true
 				w.leave("ws-1", v1alpha1.ReclaimedByOwner)
 				w.turns(3)
-				w.goes("ws-1")
+				w.goes()
 				w.turns(3)
 				end(w)
 				w.turns(10)

@@ -93,7 +93,7 @@ func order(members []Member) []int {
 
 func step(m Member, p *pool, floor int) Step {
 	switch {
-	case m.Gone && !(m.Volatile && m.Taken):
+	case m.Gone && (!m.Volatile || !m.Taken):
 		return Step{} // The place belongs to the host that registers the address again.
 	case m.Out && m.Status.State == balancer.Attached:
 		return p.leave(m, floor)
