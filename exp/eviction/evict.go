@@ -136,7 +136,7 @@ func (a *Asker) EvictCached(ctx context.Context, w Wanted) (Said, Known, error) 
 	}
 	pod := &corev1.Pod{}
 	if a.Cache.Get(ctx, w.Pod, pod) != nil {
-		return Said{}, Undecided, nil
+		return Said{}, Undecided, nil //nolint:nilerr // the API server is read
 	}
 	switch selected, err := a.selects(ctx, s, policies, pod); {
 	case err != nil:

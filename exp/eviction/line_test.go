@@ -233,7 +233,7 @@ func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 	w.late = &lateCache{w: w}
 	w.late.catchUp(true, true, true)
 	w.restart(interceptor.Funcs{
-		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 			calls++
 			return nil
 		},

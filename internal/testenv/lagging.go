@@ -42,25 +42,26 @@ type lag struct {
 
 // NewLagging returns one that is late by chance, the same for the same seed.
 func NewLagging(t *testing.T, store client.WithWatch, seed uint64) *Lagging {
+	t.Helper()
 	l := &Lagging{t: t, store: store, random: rand.New(rand.NewPCG(seed, 1)), objects: map[string]*lag{}} //nolint:gosec // no secret
 	l.Client = interceptor.NewClient(store, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if isUntyped(obj) {
 				return c.Get(ctx, key, obj, opts...)
 			}
-			return l.get(key, obj)
+			return l.get(ctx, key, obj)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return l.write("patch", obj, func() error { return c.Patch(ctx, obj, p, opts...) })
+			return l.write(ctx, "patch", obj, func() error { return c.Patch(ctx, obj, p, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return l.write("patch "+sub+" of", obj, func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
+			return l.write(ctx, "patch "+sub+" of", obj, func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			return l.write("delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
+			return l.write(ctx, "delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			return l.write("update", obj, func() error { return c.Update(ctx, obj, opts...) })
+			return l.write(ctx, "update", obj, func() error { return c.Update(ctx, obj, opts...) })
 		},
 	})
 	return l
@@ -83,10 +84,10 @@ func (l *Lagging) CaughtUp() bool {
 	return true
 }
 
-func (l *Lagging) get(key client.ObjectKey, into client.Object) error {
+func (l *Lagging) get(ctx context.Context, key client.ObjectKey, into client.Object) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o := l.note(key, into)
+	o := l.note(ctx, key, into)
 	if o.shown < len(o.versions)-1 && l.random.IntN(3) == 0 {
 		o.shown++
 	}
@@ -99,15 +100,15 @@ func (l *Lagging) get(key client.ObjectKey, into client.Object) error {
 }
 
 // note adds the version that the store has, where it is new.
-func (l *Lagging) note(key client.ObjectKey, kind client.Object) *lag {
+func (l *Lagging) note(ctx context.Context, key client.ObjectKey, kind client.Object) *lag {
 	name := fmt.Sprintf("%T %s", kind, key)
 	o := l.objects[name]
 	if o == nil {
 		o = &lag{}
 		l.objects[name] = o
 	}
-	now, _ := reflect.New(reflect.TypeOf(kind).Elem()).Interface().(client.Object)
-	err := l.store.Get(l.t.Context(), key, now)
+	now, _ := reflect.TypeAssert[client.Object](reflect.New(reflect.TypeOf(kind).Elem()))
+	err := l.store.Get(ctx, key, now)
 	if client.IgnoreNotFound(err) != nil {
 		l.t.Fatal(err)
 	}
@@ -128,16 +129,16 @@ func version(obj client.Object) string {
 }
 
 // write notes the version before a write, which may have been made by someone else, and after it.
-func (l *Lagging) write(verb string, obj client.Object, do func() error) error {
+func (l *Lagging) write(ctx context.Context, verb string, obj client.Object, do func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if isUntyped(obj) {
 		return do()
 	}
 	key := client.ObjectKeyFromObject(obj)
-	before := len(l.note(key, obj).versions)
+	before := len(l.note(ctx, key, obj).versions)
 	err := do()
-	after := len(l.note(key, obj).versions)
+	after := len(l.note(ctx, key, obj).versions)
 	if err == nil {
 		l.Sent = append(l.Sent, verb+" "+kindOf(obj))
 		if after > before {

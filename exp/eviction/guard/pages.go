@@ -40,14 +40,8 @@ func inPages(lw toolscache.ListerWatcher) toolscache.ListerWatcher {
 				if err != nil || !ok {
 					return page, err
 				}
-				for i := range list.Items {
-					trimmed, err := eviction.TrimPod(&list.Items[i])
-					if err != nil {
-						return nil, err
-					}
-					if pod, ok := trimmed.(*corev1.Pod); ok {
-						all.Items = append(all.Items, *pod)
-					}
+				if err := appendTrimmed(all, list); err != nil {
+					return nil, err
 				}
 				if o.Continue = list.Continue; o.Continue == "" {
 					all.TypeMeta, all.ListMeta = list.TypeMeta, list.ListMeta
@@ -56,4 +50,17 @@ func inPages(lw toolscache.ListerWatcher) toolscache.ListerWatcher {
 			}
 		},
 	}
+}
+
+func appendTrimmed(all, page *corev1.PodList) error {
+	for i := range page.Items {
+		trimmed, err := eviction.TrimPod(&page.Items[i])
+		if err != nil {
+			return err
+		}
+		if pod, ok := trimmed.(*corev1.Pod); ok {
+			all.Items = append(all.Items, *pod)
+		}
+	}
+	return nil
 }

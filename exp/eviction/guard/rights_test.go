@@ -119,14 +119,14 @@ func TestAStolenToken(t *testing.T) {
 	config.Impersonate = rest.ImpersonationConfig{UserName: w.as, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	thief, err := client.New(config, client.Options{Scheme: guard.Scheme()})
 	w.Must(err)
-	make := func(namespace string) *corev1.Pod {
+	newPod := func(namespace string) *corev1.Pod {
 		pod := w.pod(namespace, "")
 		pod.Name, pod.GenerateName = "", "pod-"
 		w.Create(pod)
 		t.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(t.Context()), pod, client.GracePeriodSeconds(0)) })
 		return pod
 	}
-	pod, system := make(api.Namespace(t)), make("kube-system")
+	pod, system := newPod(api.Namespace(t)), newPod("kube-system")
 	change := func(obj client.Object, f func()) error {
 		w.Read(obj)
 		before, ok := obj.DeepCopyObject().(client.Object)
