@@ -65,9 +65,9 @@ test-all: ## Run every test to its full length: by hand, and at night.
 	$(MAKE) test-judge test-disaster
 	[ "$$(id -u)" != 0 ] || $(MAKE) test-e2e-kind-offline
 
-# The packages that start goroutines. The race detector triples the time of a test, and finds
-# nothing in a package that has only one.
-CONCURRENT ?= $(addprefix ./,reclaimagent/... exp/detach exp/eviction/guard \
+# The packages whose tests run more than one goroutine. The race detector triples the time of a
+# test, and finds nothing where there is only one.
+CONCURRENT ?= $(addprefix ./,reclaimagent/... exp/detach/elb exp/detach/haproxy exp/detach/wiring exp/eviction/guard \
 	$(addprefix internal/,actuate apiclock audit hookclient leaving roster wake workers workload))
 
 .PHONY: test-unit
