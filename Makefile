@@ -59,7 +59,8 @@ test: test-unit test-monitoring test-system ## Run the tests that every commit m
 
 .PHONY: test-all
 test-all: ## Run every test to its full length: by hand, and at night.
-	$(MAKE) test SHORT= CONCURRENT=./... LONG=cuts
+	$(MAKE) test SHORT= CONCURRENT=./... LONG='cuts|lane'
+	cd test && $(GO_TEST) -count=1 ./lane
 	cd test/kind && $(GO_TEST) -count=1 ./...
 	cd hack/kind && $(GO_TEST) -count=1 ./...
 	$(MAKE) test-judge test-disaster
@@ -82,16 +83,16 @@ test-unit: plane-kube $(GOTESTSUM) ## Run the tests that need no more than an AP
 test-monitoring: $(GOTESTSUM) ## Evaluate the alerts and the dashboard in Prometheus' own engine.
 	cd test/monitoring && $(GO_TEST) -count=1 ./...
 
-# The packages of test/ that only make test-all runs. test-judge runs cuts, which builds managers.
+# The packages of test/ that only make test-all runs. test-judge runs cuts, which builds managers, and
+# lane runs alone, because it compares times.
 LONG ?= cuts|disaster|lane|plane
 
 .PHONY: test-system
 test-system: build plane-binaries plane-node-deps plane-haproxy $(KUSTOMIZE) $(GOTESTSUM) ## Run the tests that run on the local plane.
 	# Programs and manifests are no inputs that Go's test cache knows. Tests wait most of the time,
 	# so two packages run together: more would use up the inotify instances of a machine. e2e takes
-	# longest, so it is first. lane compares times, so it runs alone.
-	cd test && $(GO_TEST) $(SHORT) -count=1 -timeout 45m -p 2 ./e2e $$(go list ./... | grep -vE '/($(LONG)|e2e|lane)$$')
-	cd test && if ! [[ lane =~ ^($(LONG))$$ ]]; then $(GO_TEST) $(SHORT) -count=1 -timeout 45m ./lane; fi
+	# longest, so it is first.
+	cd test && $(GO_TEST) $(SHORT) -count=1 -timeout 45m -p 2 ./e2e $$(go list ./... | grep -vE '/($(LONG)|e2e)$$')
 
 .PHONY: test-judge
 test-judge: plane-binaries ## Test the judge, and the safety rails: cut, and in every storm; and evictions in every order.
