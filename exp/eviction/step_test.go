@@ -481,7 +481,7 @@ func TestAClusterWithoutTheKindsIsAskedOnce(t *testing.T) {
 	}
 	fresh()
 	d.wants(d.turn(), false, false, "") // The kinds are known, and no pod is there.
-	crds := envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "config", "eviction-guard", "crd")}}
+	crds := envtest.CRDInstallOptions{MaxTime: testenv.StartTimeout, Paths: []string{filepath.Join("..", "..", "config", "eviction-guard", "crd")}}
 	t.Cleanup(func() {
 		if _, err := envtest.InstallCRDs(server.Config, crds); err != nil {
 			t.Error(err)

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -31,6 +32,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 )
+
+// StartTimeout bounds each step of the start of an API server. envtest's own 10 and 20 s are too
+// short where several start at once on two cores.
+const StartTimeout = 2 * time.Minute
 
 // assets is the variable that names the directory of etcd and kube-apiserver, as
 // envtest reads it.
@@ -98,8 +103,11 @@ func start(options []func(*envtest.Environment)) (*envtest.Environment, *Server,
 		return nil, nil, err
 	}
 	env := &envtest.Environment{
-		ErrorIfCRDPathMissing: true,
-		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd", "bases"), filepath.Join(capi, "core", "config", "crd", "bases")},
+		ErrorIfCRDPathMissing:    true,
+		ControlPlaneStartTimeout: StartTimeout,
+		ControlPlaneStopTimeout:  StartTimeout,
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: StartTimeout},
+		CRDDirectoryPaths:        []string{filepath.Join(root, "config", "crd", "bases"), filepath.Join(capi, "core", "config", "crd", "bases")},
 		CRDs: []*apiextensionsv1.CustomResourceDefinition{
 			builder.GenericBootstrapConfigCRD.DeepCopy(), builder.GenericBootstrapConfigTemplateCRD.DeepCopy(),
 			builder.GenericInfrastructureMachineCRD.DeepCopy(), builder.GenericInfrastructureMachineTemplateCRD.DeepCopy(),
