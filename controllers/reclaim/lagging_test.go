@@ -40,7 +40,7 @@ func TestEachStepIsTakenOnceOnALateCache(t *testing.T) {
 	before, _ := measured(t)
 	wrong := map[string]int{}
 	for i := range emergencies {
-		for problem := range emergencyOnALateCache(t, uint64(i)) {
+		for problem := range emergencyOnALateCache(t, i) {
 			wrong[problem]++
 		}
 	}
