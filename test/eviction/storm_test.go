@@ -84,7 +84,7 @@ func TestAStormOfEvictions(t *testing.T) {
 		t.Errorf("%d pods are left, and %d are asked for, want %d and 1", len(left.Items), marked, pods+1)
 	}
 	for _, r := range l.guard.Replicas {
-		for _, line := range strings.Split(l.metrics(r), "\n") {
+		for line := range strings.SplitSeq(l.metrics(r), "\n") {
 			if strings.HasPrefix(line, "fivespot_eviction_duration_seconds_bucket") || strings.HasPrefix(line, "fivespot_eviction_verdicts_total") {
 				t.Logf("%s: %s", r.Name(), line)
 			}

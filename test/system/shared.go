@@ -28,10 +28,10 @@ func Main(o Options, use func(context.Context, *System) error, run func() int) i
 	}, StartTimeout, run)
 }
 
-// Long skips a test that runs in make test-all only, not with -short.
-func Long(t testing.TB) {
-	t.Helper()
+// Long skips tb, which runs in make test-all only, not with -short.
+func Long(tb testing.TB) {
+	tb.Helper()
 	if testing.Short() {
-		t.Skip("long: make test-all")
+		tb.Skip("long: make test-all")
 	}
 }
