@@ -187,7 +187,7 @@ func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
 // disarm turns the schedule off and forgets the request in one write: between the
 // two, the machine would be taken away again, or come back. What happened stays
 // on record, so that a person can read it a week later. From a late cache it is refused with a
-// conflict: a second write would be told, counted and measured again. See ADR 0003.
+// conflict: a second write would be reported, counted and measured again. See ADR 0003.
 func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	sm, record, since := s.scheduled, s.request(), s.since()
 	before := sm.DeepCopy()
@@ -236,7 +236,7 @@ func (r *Reconciler) onNode(ctx context.Context, s *scope, step lifecycle.Step, 
 }
 
 // deleteNode deletes the Node. If the API server refuses that, as an admission policy may, the request
-// that was served is cleared: the Node stays, and no later request could be told from this one.
+// that was served is cleared: the Node stays, and a later request would look the same as this one.
 func (s *scope) deleteNode(ctx context.Context, remote actuate.Action) error {
 	err := remote.Delete(ctx, s.node)
 	if !isRefusal(err) || s.judge(s.node) != lifecycle.ServedRequest {

@@ -159,10 +159,10 @@ func (r *Reconciler) inherit(ctx context.Context, sm *v1alpha1.ScheduledMachine,
 	return left, nil
 }
 
-// restoreReclaim deals with the record of a served reclaim that was lost when the object was
-// replaced, as kubectl replace does with the original manifest. Such a write also drops the
-// finalizer, which tells it from a person who resumes the machine. Status survives it. Where the
-// schedule lends the machine again, that is named; else the record is written again.
+// restoreReclaim restores the record of a served reclaim that a replace of the object removed, for
+// example kubectl replace with the original manifest. A replace also removes the finalizer, which
+// resuming the machine does not. Status survives a replace. Where the schedule lends the machine
+// again, the condition LentAgain names the writer instead.
 func (r *Reconciler) restoreReclaim(ctx context.Context, sm *v1alpha1.ScheduledMachine) {
 	shown := conditions.Get(sm, v1alpha1.ScheduledCondition)
 	_, served := sm.ServedReclaim()
