@@ -4,13 +4,10 @@ package machinehook_test
 
 import (
 	"bytes"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -30,26 +27,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// TestEachHookIsRemovedOnceOnALateCache has 500 Machines, or 50 with -short, leave, with a departure step in each of both phases,
+// TestEachHookIsRemovedOnceOnALateCache has Machines leave, with a departure step in each of both phases,
 // while the manager's cache shows each version of the Machine late.
 func TestEachHookIsRemovedOnceOnALateCache(t *testing.T) {
-	departures := 500
-	if testing.Short() {
-		departures = 50
-	}
-	wrong := map[string]int{}
-	for i := range departures {
-		for problem := range departureOnALateCache(t, uint64(i)) {
-			wrong[problem]++
-		}
-	}
-	for problem, n := range wrong {
-		t.Errorf("%s: %d of %d", problem, n, departures)
-	}
+	testenv.OnLateCaches(t, map[string]int{ // The record of the departure, and a hook of each phase.
+		"sent: patch Machine": 3, "Event WaitingForLoadBalancers": 1, "final audit lines": 2, "final audit lines of one action": 1,
+	}, func(seed uint64) map[string]int { return departureOnALateCache(t, seed) })
 }
 
-// departureOnALateCache returns what was done more or less often than once.
-func departureOnALateCache(t *testing.T, seed uint64) map[string]bool {
+func departureOnALateCache(t *testing.T, seed uint64) map[string]int {
 	t.Helper()
 	cache, now := departing(t, seed)
 	lines, recorder := &bytes.Buffer{}, events.NewFakeRecorder(100)
@@ -59,52 +45,14 @@ func departureOnALateCache(t *testing.T, seed uint64) map[string]bool {
 		Recorder: recorder, Desk: leaving.New(now), Steps: leaving.Steps{step},
 	}
 	machine := client.ObjectKey{Namespace: "lab", Name: children.NamesOf("box").Machine}
-	for settled, looks := 0, 0; settled < 5; settled, looks = settled+1, looks+1 {
-		if looks == 20 {
+	holds := 20 // reconciles
+	cache.Settle(r, ctrl.Request{NamespacedName: machine}, now, func(ctrl.Result) bool {
+		if holds--; holds == 0 {
 			step.says = leaving.Verdict{}
 		}
-		n := len(cache.Sent)
-		res, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: machine})
-		if err != nil && !apierrors.IsConflict(err) {
-			t.Fatal(err)
-		}
-		now.SetTime(now.Now().Add(max(res.RequeueAfter, 10*time.Millisecond)))
-		if looks <= 20 || err != nil || len(cache.Sent) > n || !cache.CaughtUp() || drained(t, cache, machine, now.Now()) {
-			settled = 0
-		}
-	}
-	times := map[string]int{}
-	for _, change := range cache.Sent {
-		times["sent: "+change]++
-	}
-	close(recorder.Events)
-	for e := range recorder.Events {
-		times[fmt.Sprint("Event ", strings.Fields(e)[1])]++
-	}
-	final := map[string]int{}
-	for line := range strings.Lines(lines.String()) {
-		l, err := audit.Parse([]byte(line))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if l.Outcome.Final() {
-			final[l.ActionID]++
-		}
-	}
-	for id, n := range final {
-		_, hook, _ := strings.Cut(id, "/")
-		times["final audit line of /"+hook] = n
-	}
-	wrong := map[string]bool{}
-	for what, want := range map[string]int{ // The record of the departure, and a hook of each phase.
-		"sent: patch Machine": 3, "Event WaitingForLoadBalancers": 1,
-		"final audit line of /pre-drain": 1, "final audit line of /pre-terminate": 1,
-	} {
-		if times[what] != want {
-			wrong[fmt.Sprintf("%s: %d, want %d", what, times[what], want)] = true
-		}
-	}
-	return wrong
+		return drained(t, cache, machine, now.Now()) || holds >= 0
+	})
+	return cache.Counts(recorder, lines)
 }
 
 // departing is a Machine of a ScheduledMachine that somebody else has deleted.

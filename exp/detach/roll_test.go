@@ -21,6 +21,7 @@ import (
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 // runSet makes the DaemonSet whose pods are there, with its first revision.
@@ -418,10 +419,7 @@ func TestACacheThatIsLateBeginsNothing(t *testing.T) {
 // TestARollLosesAnyWrite has each write be lost, or its answer, and another manager go on.
 func TestARollLosesAnyWrite(t *testing.T) {
 	t.Parallel()
-	every := 1 // write, or with -short every fifth
-	if testing.Short() {
-		every = 5
-	}
+	every := testenv.Shorter(1, 5) // Each write, or each fifth with -short.
 	for _, late := range []bool{false, true} {
 		for n, lost := rand.N(every), true; lost; n += every {
 			inRoll(t, func(w *world) {

@@ -36,9 +36,7 @@ var (
 // nothing is left behind. Half of the guards have a cache that is late.
 func TestAnyOrder(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		*orders = min(*orders, 12)
-	}
+	*orders = testenv.Shorter(*orders, min(*orders, 12))
 	for range 4 { // Side by side, as the API server allows.
 		t.Run("", func(t *testing.T) {
 			t.Parallel()

@@ -230,3 +230,11 @@ func Sample[C any](cases map[string]C) map[string]C {
 	}
 	return sample
 }
+
+// Shorter is n, or few with -short.
+func Shorter(n, few int) int {
+	if testing.Short() {
+		return few
+	}
+	return n
+}

@@ -3,18 +3,47 @@
 package testenv
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 )
+
+// OnLateCaches runs a story 500 times, 50 times with -short, and checks how often each thing in want
+// happened. A story gets the seed for NewLagging, and returns what Counts does. The result is the
+// number of stories.
+func OnLateCaches(t *testing.T, want map[string]int, story func(seed uint64) map[string]int) uint64 {
+	t.Helper()
+	stories, wrong := uint64(Shorter(500, 50)), map[string]int{} //nolint:gosec // positive
+	for seed := range stories {
+		got := story(seed)
+		for what, n := range want {
+			if got[what] != n {
+				wrong[fmt.Sprintf("%s: %d, want %d", what, got[what], n)]++
+			}
+		}
+	}
+	for problem, n := range wrong {
+		t.Errorf("%s: in %d of %d stories", problem, n, stories)
+	}
+	return stories
+}
 
 // A Lagging cache shows every version of an object in the order in which they were written, each
 // for some reads after it was replaced, as an informer does on a busy API server. Objects without
@@ -82,6 +111,50 @@ func (l *Lagging) CaughtUp() bool {
 		}
 	}
 	return true
+}
+
+// Settle reconciles until nothing happens five times in a row: the reconciler writes nothing and does
+// not fail, the cache is up to date, and others report that they did nothing. now follows the requeues.
+func (l *Lagging) Settle(r reconcile.Reconciler, req ctrl.Request, now *clocktesting.FakePassiveClock, others func(ctrl.Result) (did bool)) {
+	l.t.Helper()
+	for settled := 0; settled < 5; settled++ {
+		n := len(l.Sent)
+		res, err := r.Reconcile(l.t.Context(), req)
+		if err != nil && !apierrors.IsConflict(err) {
+			l.t.Fatal(err)
+		}
+		now.SetTime(now.Now().Add(max(res.RequeueAfter, 10*time.Millisecond)))
+		if did := others(res); did || err != nil || len(l.Sent) > n || !l.CaughtUp() {
+			settled = 0
+		}
+	}
+}
+
+// Counts are the numbers of writes that were sent, of Events, of final lines in the audit log, and of
+// such lines for the action that has most of them.
+func (l *Lagging) Counts(recorder *events.FakeRecorder, log *bytes.Buffer) map[string]int {
+	l.t.Helper()
+	counts, final := map[string]int{}, map[string]int{}
+	for _, change := range l.Sent {
+		counts["sent: "+change]++
+	}
+	close(recorder.Events)
+	for e := range recorder.Events {
+		counts[fmt.Sprint("Event ", strings.Fields(e)[1])]++
+	}
+	for text := range strings.Lines(log.String()) {
+		line, err := audit.Parse([]byte(text))
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if line.Outcome.Final() {
+			action := line.ActionID + line.UID
+			final[action]++
+			counts["final audit lines"]++
+			counts["final audit lines of one action"] = max(final[action], counts["final audit lines of one action"])
+		}
+	}
+	return counts
 }
 
 func (l *Lagging) get(ctx context.Context, key client.ObjectKey, into client.Object) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -42,11 +43,8 @@ type world struct {
 // on, one owner gets a machine back meanwhile, one window closes, and when the outage is
 // over everything goes on.
 func TestUnknownIsNotAbsent(t *testing.T) {
-	w, size := newWorld(t), fleetSize
-	if testing.Short() {
-		size = few
-	}
-	for i := range size {
+	w := newWorld(t)
+	for i := range testenv.Shorter(fleetSize, few) {
 		w.machines = append(w.machines, w.Start(system.ScheduledMachine(lab, fmt.Sprintf("box%d", i), infrav1.PlaneMachineSpec{})))
 	}
 	for _, sm := range w.machines {

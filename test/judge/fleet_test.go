@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
 // A fleet writes the logs of machines that come and go as they should, 11 s apart, but for
@@ -332,9 +333,7 @@ func (f *fleet) rules() []judge.Rule {
 // TestAHundredThousandRequestsWithoutABreak holds that lawful logs of any length are judged
 // in seconds, with no break and without keeping them.
 func TestAHundredThousandRequestsWithoutABreak(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
+	system.Long(t)
 	f := &fleet{machines: 6300}
 	requests := f.count(t)
 	began := time.Now()
