@@ -38,6 +38,9 @@ type ClusterOptions struct {
 	NodeMonitorGrace time.Duration
 	// APIServerArgs and ControllerManagerArgs are appended to the command lines.
 	APIServerArgs, ControllerManagerArgs []string
+
+	// signs has kubelets get the certificates that they request. It takes four inotify instances.
+	signs bool
 }
 
 // A Cluster is a running Kubernetes control plane.
@@ -256,14 +259,14 @@ func controllerManagerFlags(c *Cluster, o ClusterOptions) map[string]string {
 	f := map[string]string{
 		"service-account-private-key-file": c.path("sa.key"),
 		"root-ca-file":                     c.path("ca.crt"),
-		// Kubelets of real nodes ask for their certificates.
-		"cluster-signing-cert-file": c.path("ca.crt"),
-		"cluster-signing-key-file":  c.path("ca.key"),
 		// Each controller under its own name, in the audit log too.
 		"use-service-account-credentials": "true",
 		"kube-api-qps":                    "400",
 		"kube-api-burst":                  "800",
 		"node-monitor-period":             "2s",
+	}
+	if o.signs {
+		f["cluster-signing-cert-file"], f["cluster-signing-key-file"] = c.path("ca.crt"), c.path("ca.key")
 	}
 	if o.NodeMonitorGrace > 0 {
 		f["node-monitor-grace-period"] = o.NodeMonitorGrace.String()

@@ -54,6 +54,7 @@ func (p *Plane) NewWorkload(ctx context.Context, o WorkloadOptions) (*Workload, 
 	if o.Namespace == "" {
 		o.Namespace = metav1.NamespaceDefault
 	}
+	o.signs = o.RealNodes
 	c, err := p.NewCluster(ctx, o.Namespace+"-"+o.Name, o.ClusterOptions)
 	if err != nil {
 		return nil, err
