@@ -11,8 +11,11 @@ import (
 // Collector is what shows the planner's gauges.
 func (r *Reconciler) Collector() prometheus.Collector { return collector{r} }
 
-// ForgetCluster has the series of a Cluster go.
-var ForgetCluster = forgetCluster
+// The series of a Cluster.
+var (
+	StartClusterSeries  = startClusterSeries
+	RemoveClusterSeries = removeClusterSeries
+)
 
 // Series is how many there are of counters.
 func Series() int { return testutil.CollectAndCount(departures) + testutil.CollectAndCount(capped) }

@@ -3,11 +3,14 @@
 package departure
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
 var (
@@ -40,8 +43,18 @@ func (r *Reconciler) registerMetrics() error {
 	return nil
 }
 
-// forgetCluster forgets what was counted for a Cluster that is gone.
-func forgetCluster(cluster client.ObjectKey) {
+// startClusterSeries starts the counters of a Cluster at zero.
+func startClusterSeries(cluster client.ObjectKey) {
+	for _, lane := range []departure.Lane{departure.Scheduled, departure.Unscheduled} {
+		capped.WithLabelValues(cluster.Namespace, cluster.Name, string(lane))
+		for _, forced := range []bool{false, true} {
+			departures.WithLabelValues(cluster.Namespace, cluster.Name, string(lane), strconv.FormatBool(forced))
+		}
+	}
+}
+
+// removeClusterSeries removes the counters of a Cluster that is gone.
+func removeClusterSeries(cluster client.ObjectKey) {
 	labels := prometheus.Labels{"namespace": cluster.Namespace, "cluster": cluster.Name}
 	departures.DeletePartialMatch(labels)
 	capped.DeletePartialMatch(labels)

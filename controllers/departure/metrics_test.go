@@ -89,15 +89,16 @@ func TestWhoIsRefusedIsCountedOnce(t *testing.T) {
 // TestTheSeriesOfAClusterGoWithIt has one of two Clusters be deleted.
 func TestTheSeriesOfAClusterGoWithIt(t *testing.T) {
 	planner.ResetMetrics()
+	planner.StartClusterSeries(lab)
 	w := newWorld(t, 44)
 	w.warm()
 	w.leaves(departure.Unscheduled, 0, 1, 2)
 	w.plan()
-	planner.ForgetCluster(client.ObjectKey{Namespace: lab.Namespace, Name: "other"})
-	if got := planner.Series(); got != 3 { // A departure, and who is capped in each lane.
-		t.Errorf("another Cluster has gone, and %d series are left, want 3", got)
+	planner.RemoveClusterSeries(client.ObjectKey{Namespace: lab.Namespace, Name: "other"})
+	if got := planner.Series(); got != 6 { // In each lane: departures, forced or not, and capped machines.
+		t.Errorf("another Cluster has gone, and %d series are left, want 6", got)
 	}
-	planner.ForgetCluster(lab)
+	planner.RemoveClusterSeries(lab)
 	if got := planner.Series(); got != 0 {
 		t.Errorf("the Cluster has gone, and %d series are left", got)
 	}

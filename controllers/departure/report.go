@@ -67,9 +67,6 @@ func (r *Reconciler) cluster(key client.ObjectKey) *cluster {
 			r.fleet = map[client.ObjectKey]*cluster{}
 		}
 		r.fleet[key] = c
-		for _, lane := range []departure.Lane{departure.Scheduled, departure.Unscheduled} {
-			capped.WithLabelValues(key.Namespace, key.Name, string(lane)).Add(0) // Else nobody sees that the first was counted.
-		}
 	}
 	return c
 }

@@ -6,9 +6,12 @@ import (
 	"fmt"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
@@ -21,7 +24,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 	_, err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		WatchesRawSource(r.Roster.Clusters()).
-		Watches(&clusterv1.Cluster{}, telemetry.OnceGone(forgetCluster)).
+		Watches(&v1alpha1.ScheduledMachine{}, telemetry.StartClusterSeries(r.Reader, startClusterSeries),
+			builder.WithPredicates(predicates.ResourceHasFilterLabel(mgr.GetScheme(), mgr.GetLogger().WithValues("controller", name), r.WatchFilter))).
+		Watches(&clusterv1.Cluster{}, telemetry.RemoveClusterSeries(removeClusterSeries)).
 		WithOptions(opts).
 		Build(telemetry.Counted(name, r))
 	if err != nil {

@@ -2,8 +2,9 @@
 
 package machinehook
 
-// DeadlinesMissed is the metric, and ForgetCluster forgets a Cluster in it.
+// DeadlinesMissed is the metric; the others start and remove the series of a Cluster.
 var (
-	DeadlinesMissed = deadlinesMissed
-	ForgetCluster   = forgetCluster
+	DeadlinesMissed     = deadlinesMissed
+	StartClusterSeries  = startClusterSeries
+	RemoveClusterSeries = removeClusterSeries
 )

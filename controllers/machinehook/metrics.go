@@ -5,15 +5,18 @@ package machinehook
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
 var deadlinesMissed = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "fivespot_deadlines_missed_total",
-	Help: "Machines that left although the deadline had passed of somebody they waited for, each counted once, by namespace and name of their Cluster, and the reason of ReadyToLeave: WaitingForExtension, WaitingForLoadBalancers, WaitingForOperators or StoppingPods. Absent until one waits; the series of a Cluster goes with it.",
+	Help: "Machines that left although the deadline had passed of somebody they waited for, each counted once, by namespace and name of their Cluster, and the reason of ReadyToLeave: WaitingForExtension, WaitingForLoadBalancers, WaitingForOperators or StoppingPods. The series of a Cluster go with it.",
 }, []string{"namespace", "cluster", "reason"})
 
-// count counts a Machine that goes although deadlines were missed. What it waits for is counted
-// from zero, so that the first is an increase.
+// count counts a Machine that goes although deadlines were missed. The Machine's Cluster may have
+// no ScheduledMachine: what the Machine waits for is counted from zero, so that the first is an
+// increase.
 func (s *scope) count(o outcome) {
 	add := func(reason string, n float64) {
 		deadlinesMissed.WithLabelValues(s.machine.Namespace, s.machine.Spec.ClusterName, reason).Add(n)
@@ -26,7 +29,16 @@ func (s *scope) count(o outcome) {
 	}
 }
 
-// forgetCluster forgets what was counted for a Cluster that is gone.
-func forgetCluster(cluster client.ObjectKey) {
+// startClusterSeries starts the counters of a Cluster at zero.
+func startClusterSeries(cluster client.ObjectKey) {
+	for _, reason := range []string{
+		v1alpha1.WaitingForExtensionReason, v1alpha1.WaitingForLoadBalancersReason, v1alpha1.WaitingForOperatorsReason, v1alpha1.StoppingPodsReason,
+	} {
+		deadlinesMissed.WithLabelValues(cluster.Namespace, cluster.Name, reason)
+	}
+}
+
+// removeClusterSeries removes the counters of a Cluster that is gone.
+func removeClusterSeries(cluster client.ObjectKey) {
 	deadlinesMissed.DeletePartialMatch(prometheus.Labels{"namespace": cluster.Namespace, "cluster": cluster.Name})
 }

@@ -81,7 +81,14 @@ func TestWhatAStepWaitsForIsTold(t *testing.T) {
 			if got := testutil.ToFloat64(counted); got != tc.missed {
 				t.Errorf("counted as %v, want %v", got, tc.missed)
 			}
-			machinehook.ForgetCluster(types.NamespacedName{Namespace: w.machine.Namespace, Name: w.machine.Spec.ClusterName})
+			machinehook.StartClusterSeries(types.NamespacedName{Namespace: w.machine.Namespace, Name: w.machine.Spec.ClusterName})
+			if n := testutil.CollectAndCount(machinehook.DeadlinesMissed); n != before+4 {
+				t.Errorf("%d series, want 4 of the Cluster", n-before)
+			}
+			if got := testutil.ToFloat64(counted); got != tc.missed {
+				t.Errorf("%v are left of %v after another ScheduledMachine is known", got, tc.missed)
+			}
+			machinehook.RemoveClusterSeries(types.NamespacedName{Namespace: w.machine.Namespace, Name: w.machine.Spec.ClusterName})
 			if n := testutil.CollectAndCount(machinehook.DeadlinesMissed); n != before {
 				t.Errorf("%d series are left of a Cluster that is gone", n)
 			}

@@ -59,7 +59,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 		if err := r.eject(ctx, s); err != nil || !begins {
 			return err
 		}
-		r.observeStage(s.since(), stageSeen)
+		r.observeStage(s, s.since(), stageSeen)
 		r.announce(ctx, s, false)
 		return nil
 	case lifecycle.Disarm:
@@ -101,7 +101,7 @@ func (r *Reconciler) remember(ctx context.Context, s *scope) (news, rapid bool, 
 	if at, err := time.Parse(time.RFC3339, record.RequestedAt); err == nil {
 		seen = at // The Node's clock also dates the stages that follow.
 	}
-	r.observeStage(seen, stageSeen)
+	r.observeStage(s, seen, stageSeen)
 	ctrl.LoggerFrom(ctx).Info("Reclaiming machine for its owner", "Node", record.Node, "reason", record.Why())
 	return true, rapid, nil
 }
@@ -160,7 +160,7 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 		}
 		s.ejected = true
 		if last, again := r.ejected.Swap(client.ObjectKeyFromObject(s.scheduled), m.UID); !deleted && (!again || last != m.UID) {
-			r.observeStage(s.since(), stageDeleted)
+			r.observeStage(s, s.since(), stageDeleted)
 		}
 	}
 	if !s.looked {
@@ -197,7 +197,7 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	if err := r.Actuate.PatchLocked(ctx, sm, before); err != nil {
 		return fmt.Errorf("turning schedule off: %w", err)
 	}
-	r.observeStage(since, stageGone)
+	r.observeStage(s, since, stageGone)
 	ctrl.LoggerFrom(ctx).Info("Gave machine back and turned its schedule off", "Node", record.Node, "reason", record.Why())
 	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimDisabledScheduleEvent, "EmergencyReclaimDisableSchedule",
 		"Schedule turned off by emergency reclaim (%s), so that the machine does not come back while its owner uses it. "+

@@ -36,12 +36,14 @@ func (r *Reconciler) RateLimiter() workqueue.TypedRateLimiter[ctrl.Request] {
 // RetriedAfter is how long the next try of an object that has failed waits.
 func (r *Reconciler) RetriedAfter(req ctrl.Request) time.Duration { return r.patience.When(req) }
 
-// The metrics, and what they forget.
+// The metrics, and what starts and removes the series of a Cluster.
 var (
 	Reclaims         = reclaims
 	Latency          = latency
 	ScreenedRequests = screenedRequests
-	ForgetCluster    = forgetCluster
+
+	StartClusterSeries  = startClusterSeries
+	RemoveClusterSeries = removeClusterSeries
 )
 
 // Waits is waits.

@@ -32,11 +32,11 @@ var (
 	}, []string{"reason"})
 	latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "fivespot_reclaim_latency_seconds",
-		Help: "Time from an owner's request until it was seen, until the Machine was deleted and until it was gone. The time of a request is in whole seconds, by the clock of its writer.",
+		Help: "Time from an owner's request until it was seen, until the Machine was deleted and until it was gone, by namespace and name of the Cluster. The time of a request is in whole seconds, by the clock of its writer. The series of a deleted Cluster are removed.",
 		Buckets: []float64{
 			1, 2, 3, 5, 10, 15, 30, 60, 120, 300,
 		},
-	}, []string{"stage"})
+	}, []string{"namespace", "cluster", "stage"})
 )
 
 func registerMetrics() error {
@@ -45,19 +45,32 @@ func registerMetrics() error {
 			return err
 		}
 	}
+	for reason := range screenedNotes {
+		screenedRequests.WithLabelValues(reason) // Starts at zero, so that the first is an increase.
+	}
 	return nil
 }
 
-// forgetCluster forgets what was counted for a Cluster that is gone.
-func forgetCluster(cluster client.ObjectKey) {
-	reclaims.DeleteLabelValues(cluster.Namespace, cluster.Name)
+// startClusterSeries starts the counters of a Cluster at zero.
+func startClusterSeries(cluster client.ObjectKey) {
+	reclaims.WithLabelValues(cluster.Namespace, cluster.Name)
+	for _, stage := range []string{stageSeen, stageDeleted, stageGone} {
+		latency.WithLabelValues(cluster.Namespace, cluster.Name, stage)
+	}
 }
 
-// observeStage measures from an instant, which zero is not. Where a clock runs ahead that
-// counts as zero.
-func (r *Reconciler) observeStage(since time.Time, stage string) {
-	if !since.IsZero() {
-		latency.WithLabelValues(stage).Observe(max(r.Clock.Since(since).Seconds(), 0))
+// removeClusterSeries removes the counters of a Cluster that is gone.
+func removeClusterSeries(cluster client.ObjectKey) {
+	labels := prometheus.Labels{"namespace": cluster.Namespace, "cluster": cluster.Name}
+	reclaims.DeletePartialMatch(labels)
+	latency.DeletePartialMatch(labels)
+}
+
+// observeStage measures the time since an instant, unless that is zero. An instant in the future
+// counts as now. A Cluster that is gone has no series.
+func (r *Reconciler) observeStage(s *scope, since time.Time, stage string) {
+	if !since.IsZero() && s.cluster != nil {
+		latency.WithLabelValues(s.cluster.Namespace, s.cluster.Name, stage).Observe(max(r.Clock.Since(since).Seconds(), 0))
 	}
 }
 

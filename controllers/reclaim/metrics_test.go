@@ -8,14 +8,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// gather calls for each sample of a collector, with the value of its last label.
-func gather(t *testing.T, c prometheus.Collector, each func(label string, count uint64, sum float64)) {
+// gather calls each for every series of a collector.
+func gather(t *testing.T, c prometheus.Collector, each func(*dto.Metric)) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c)
@@ -25,18 +27,28 @@ func gather(t *testing.T, c prometheus.Collector, each func(label string, count 
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			labels := m.GetLabel()
-			each(labels[len(labels)-1].GetValue(), m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum())
+			each(m)
 		}
 	}
+}
+
+// label is the value of a label of a series.
+func label(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
 }
 
 // measured is how many requests were measured at each stage, and the sum of the times.
 func measured(t *testing.T) (counts map[string]uint64, seconds map[string]float64) {
 	t.Helper()
 	counts, seconds = map[string]uint64{}, map[string]float64{}
-	gather(t, reclaim.Latency, func(stage string, count uint64, sum float64) {
-		counts[stage], seconds[stage] = count, sum
+	gather(t, reclaim.Latency, func(m *dto.Metric) {
+		counts[label(m, "stage")] += m.GetHistogram().GetSampleCount()
+		seconds[label(m, "stage")] += m.GetHistogram().GetSampleSum()
 	})
 	return counts, seconds
 }
@@ -73,6 +85,35 @@ func TestEveryRequestIsMeasured(t *testing.T) {
 	}
 }
 
+// TestTheSeriesOfAClusterStartAtZeroAndGoWithIt also serves a request after the Cluster is gone.
+func TestTheSeriesOfAClusterStartAtZeroAndGoWithIt(t *testing.T) {
+	w := newWorld(t)
+	lab := client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}
+	series := func() (n int) {
+		for _, c := range []prometheus.Collector{reclaim.Reclaims, reclaim.Latency} {
+			gather(t, c, func(m *dto.Metric) {
+				if label(m, "namespace") == lab.Namespace && label(m, "cluster") == lab.Name {
+					n++
+				}
+			})
+		}
+		return n
+	}
+	reclaim.StartClusterSeries(lab)
+	if got := series(); got != 4 {
+		t.Errorf("%d series from the start, want the counter and 3 stages", got)
+	}
+	w.ask("true")
+	w.settle()
+	w.gone()
+	reclaim.RemoveClusterSeries(lab)
+	w.Must(w.Client.Delete(t.Context(), testenv.Cluster(lab.Namespace)))
+	w.settle()
+	if got := series(); w.sm.ScheduleEnabled() || got != 0 {
+		t.Errorf("served: %t; %d series of a Cluster that is gone", !w.sm.ScheduleEnabled(), got)
+	}
+}
+
 func TestReclaimsAreCountedByCluster(t *testing.T) {
 	w := newWorld(t)
 	w.ask("true")
@@ -82,14 +123,8 @@ func TestReclaimsAreCountedByCluster(t *testing.T) {
 	if got := testutil.ToFloat64(reclaim.Reclaims.WithLabelValues(w.sm.Namespace, "lab")); got != 1 {
 		t.Errorf("%v reclaims of %s/lab, want 1", got, w.sm.Namespace)
 	}
-	reclaim.ForgetCluster(client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"})
 	problems, err := testutil.CollectAndLint(reclaim.Reclaims)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
 	}
-	gather(t, reclaim.Reclaims, func(namespace string, _ uint64, _ float64) {
-		if namespace == w.sm.Namespace {
-			t.Error("a Cluster that is gone is still counted")
-		}
-	})
 }

@@ -49,6 +49,13 @@ func registerMetrics(f fleet) error {
 			return err
 		}
 	}
+	for _, from := range append([]v1alpha1.Phase{""}, v1alpha1.Phases...) {
+		for _, to := range v1alpha1.Phases {
+			if from != to {
+				transitions.WithLabelValues(string(from), string(to)) // Starts at zero, so that the first is an increase.
+			}
+		}
+	}
 	return nil
 }
 

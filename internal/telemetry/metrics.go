@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/ingest"
 )
 
@@ -66,11 +67,23 @@ func Register(registry prometheus.Registerer, version string) error {
 			return err
 		}
 	}
-	for _, r := range ingest.Reasons {
-		rejected.WithLabelValues(string(r)) // From zero, so that the first is an increase.
-	}
+	start()
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	return nil
+}
+
+// start starts the counters at zero, so that the first increase of each is one.
+func start() {
+	for _, r := range ingest.Reasons {
+		rejected.WithLabelValues(string(r))
+	}
+	for _, kind := range audit.Kinds {
+		suppressed.WithLabelValues(string(kind))
+		wouldAct.WithLabelValues(string(kind))
+		for _, outcome := range audit.Outcomes {
+			actions.WithLabelValues(string(kind), string(outcome))
+		}
+	}
 }
 
 // Counted returns a reconciler that does what r does, and counts the errors that it

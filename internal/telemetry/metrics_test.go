@@ -14,6 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/ingest"
 )
 
 func TestTheManagerTellsOfItself(t *testing.T) {
@@ -62,6 +65,22 @@ func TestTheManagerTellsThatItCarriesNothingOut(t *testing.T) {
 		Gated(tc.paused, tc.dryRun)
 		if got := [2]float64{testutil.ToFloat64(paused), testutil.ToFloat64(dryRun)}; got != tc.want {
 			t.Errorf("paused %t, dry run %t: %v", tc.paused, tc.dryRun, got)
+		}
+	}
+}
+
+// TestCountersStartAtZero reads those whose values of labels are known.
+func TestCountersStartAtZero(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	if err := Register(registry, "v1.2.3"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{
+		"fivespot_actions_total": len(audit.Kinds) * len(audit.Outcomes), "fivespot_actions_suppressed_total": len(audit.Kinds),
+		"fivespot_actions_dryrun_total": len(audit.Kinds), "fivespot_records_rejected_total": len(ingest.Reasons),
+	} {
+		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
+			t.Errorf("%s has %d series, want %d: %v", name, got, want, err)
 		}
 	}
 }

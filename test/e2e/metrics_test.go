@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -52,18 +53,53 @@ func exposition(text string) map[string]exposed {
 	return all
 }
 
-// rare are the metrics of a quiet fleet that a manager does not serve before something rare
+// rare are the gauges of a quiet fleet that a manager does not serve before something rare
 // happens to it, or without limits on departures.
 var rare = []string{
-	"fivespot_actions_suppressed_total", "fivespot_actions_dryrun_total", "fivespot_reclaim_requests_screened_total",
-	"fivespot_reconcile_failures_total", "fivespot_unprotected_machines",
-	"fivespot_departures_total", "fivespot_departures_capped_total", "fivespot_departure_oldest_deferred_seconds",
-	"fivespot_wipe_quarantined", "fivespot_kill_switches_waiting",
-	"fivespot_deadlines_missed_total", "fivespot_detaching_nodes", "fivespot_load_balancers_silent", "fivespot_orphan_machines",
+	"fivespot_unprotected_machines", "fivespot_departure_oldest_deferred_seconds", "fivespot_wipe_quarantined",
+	"fivespot_kill_switches_waiting", "fivespot_detaching_nodes", "fivespot_load_balancers_silent", "fivespot_orphan_machines",
+}
+
+// ofCluster are the counters of a Cluster, without the labels of the Cluster, and how many series
+// each has.
+var ofCluster = map[string]int{
+	"fivespot_emergency_reclaims_total": 1, "fivespot_reclaim_latency_seconds_count": 3, "fivespot_deadlines_missed_total": 4,
+	"fivespot_departures_total": 4, "fivespot_departures_capped_total": 2,
 }
 
 // ofGuard are those of the eviction guard, which is a program of its own.
 var ofGuard = []string{"fivespot_eviction_verdicts_total", "fivespot_reschedule_requests"}
+
+// served is what the manager serves at /metrics.
+func (l *lab) served() string {
+	l.t.Helper()
+	request, err := http.NewRequestWithContext(l.t.Context(), http.MethodGet, "http://"+shared.Manager.Flag("diagnostics-address")+"/metrics", nil)
+	l.must(err)
+	response, err := http.DefaultClient.Do(request)
+	l.must(err)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	l.must(err)
+	return string(text)
+}
+
+// TestTheCountersOfAClusterStartAtZero has a ScheduledMachine that nothing happens to.
+func TestTheCountersOfAClusterStartAtZero(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "metrics-zero")
+	l.running("idle", nil)
+	zeros := map[string]int{}
+	for line := range strings.Lines(l.served()) {
+		name, labels, _ := strings.Cut(line, "{")
+		if ofCluster[name] > 0 && strings.Contains(labels, fmt.Sprintf(`cluster=%q`, l.Key.Name)) &&
+			strings.Contains(labels, fmt.Sprintf(`namespace=%q`, l.Key.Namespace)) && strings.HasSuffix(labels, "} 0\n") {
+			zeros[name]++
+		}
+	}
+	if diff := cmp.Diff(ofCluster, zeros); diff != "" {
+		t.Errorf("series at zero: -want, +got:\n%s", diff)
+	}
+}
 
 // TestMonitoringKnowsTheManagersMetrics holds the samples over which the alerts and the
 // dashboard are evaluated to what a manager serves.
@@ -74,14 +110,7 @@ func TestMonitoringKnowsTheManagersMetrics(t *testing.T) {
 	l.askBack(l.node(asks), "java")
 	l.waitPhase(asks, disabled, "")
 
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+shared.Manager.Flag("diagnostics-address")+"/metrics", nil)
-	l.must(err)
-	response, err := http.DefaultClient.Do(request)
-	l.must(err)
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	l.must(err)
-	served := exposition(string(text))
+	served := exposition(l.served())
 	samples, err := os.ReadFile("../monitoring/testdata/healthy.prom")
 	l.must(err)
 	assumed := exposition(string(samples))

@@ -27,7 +27,7 @@ import (
 // the beginning on. Counters grow from zero to their value. Those with a time, in milliseconds,
 // jump to it, and gauges have it for one scrape.
 var faults = map[string]string{
-	"FivespotOwnerWaits":                    "# TYPE fivespot_reclaim_latency_seconds histogram\nfivespot_reclaim_latency_seconds_bucket{stage=\"deleted\",le=\"1\"} 4\nfivespot_reclaim_latency_seconds_bucket{stage=\"deleted\",le=\"5\"} 4",
+	"FivespotOwnerWaits":                    "# TYPE fivespot_reclaim_latency_seconds histogram\nfivespot_reclaim_latency_seconds_bucket{namespace=\"farm\",cluster=\"prod\",stage=\"deleted\",le=\"1\"} 4\nfivespot_reclaim_latency_seconds_bucket{namespace=\"farm\",cluster=\"prod\",stage=\"deleted\",le=\"5\"} 4",
 	"FivespotMachineNotGivenBack":           `fivespot_machines{phase="EmergencyRemove",namespace="farm",cluster="prod"} 1`,
 	"FivespotOwnersNotSeen":                 `fivespot_machine_conditions{condition="WorkloadClusterReachable",status="False",namespace="farm",cluster="prod"} 3`,
 	"FivespotMachinesPaused":                `fivespot_machine_conditions{condition="Paused",status="True",namespace="farm",cluster="prod"} 3`,
