@@ -214,7 +214,7 @@ func (s *scope) facts() Facts {
 	}
 	if s.node != nil {
 		f.Said = s.node.Annotations[reclaimapi.StateAnnotation]
-		f.Changed, f.Refused = s.changed(), s.refused()
+		f.Changed, f.Refused = s.hostMismatch(), s.refused()
 	}
 	if s.pod != nil {
 		f.Pod, f.Running, f.Ready, f.Trouble = true, running(s.pod), workload.Ready(s.pod), s.trouble()
@@ -239,14 +239,15 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
-// changed is why no request from the Node is served, empty if one would be. It compares what
-// the reclaim controller compares, and what the agent did before it refused.
-func (s *scope) changed() string {
+// hostMismatch returns why requests from the Node are refused, empty if they are served: the Node
+// reports another machine ID than before, or the agent exited with code 3 and does not run. The
+// exit code of an earlier run stays in the status of a container that runs again.
+func (s *scope) hostMismatch() string {
 	now, first := s.node.Status.NodeInfo.MachineID, children.Known(s.scheduled, s.machine).MachineID
 	switch {
 	case now != "" && first != "" && now != first:
 		return fmt.Sprintf("Node %s has the machine ID %q, and had %q first", s.node.Name, clip.To(clip.Line(now), maxID), first)
-	case s.pod != nil && !workload.Ready(s.pod) && exitOf(s.pod) == exitIdentity:
+	case s.pod != nil && !running(s.pod) && exitOf(s.pod) == exitIdentity:
 		return fmt.Sprintf("Node %s has another machine ID than its host, and the agent refused a request of the owner", s.node.Name)
 	default:
 		return ""
@@ -268,5 +269,5 @@ func (s *scope) leaving() bool {
 	sm := s.scheduled
 	return sm.BeingReclaimed() || sm.Spec.KillSwitch || !sm.DeletionTimestamp.IsZero() ||
 		s.machine != nil && !s.machine.DeletionTimestamp.IsZero() ||
-		s.node != nil && (!s.node.DeletionTimestamp.IsZero() || reclaimapi.Requested(s.node.Annotations) && s.changed() == "")
+		s.node != nil && (!s.node.DeletionTimestamp.IsZero() || reclaimapi.Requested(s.node.Annotations) && s.hostMismatch() == "")
 }

@@ -53,6 +53,28 @@ func TestAHostThatChangedIsNotProtected(t *testing.T) {
 	w.want(metav1.ConditionTrue, "Watching", "", written...)
 }
 
+// TestAnOldExitCodeIsNoChangedHost has an agent run whose former run refused a request.
+func TestAnOldExitCodeIsNoChangedHost(t *testing.T) {
+	w := protected(t)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: reclaim.Namespace, Name: w.node.Name}}
+	w.Read(pod)
+	pod.Status.ContainerStatuses[0].LastTerminationState = corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"},
+	}
+	pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	w.Must(w.Client.Status().Update(t.Context(), pod))
+	w.Edit(w.node, func() {
+		w.node.Annotations[reclaim.StateAnnotation] = said(reclaim.BlindDetector, reclaim.ConfigFor([]string{"java"}))
+	})
+	w.want(metav1.ConditionTrue, "Watching", "")
+	w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
+	w.want(metav1.ConditionFalse, "CannotSeeProcesses", "", written...)
+	w.Edit(w.node, func() { w.node.Annotations[reclaim.RequestedAnnotation] = "true" })
+	w.want(metav1.ConditionFalse, "CannotSeeProcesses", "") // The request is served: the machine leaves.
+	w.pass(time.Minute)
+	w.want(metav1.ConditionFalse, "CannotSeeProcesses", "")
+}
+
 // TestAnAgentThatRefusedIsNotProtecting: the agent compares with the host, which nobody else can.
 func TestAnAgentThatRefusedIsNotProtecting(t *testing.T) {
 	w := protected(t)

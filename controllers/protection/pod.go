@@ -111,9 +111,9 @@ func troubleOf(pod *corev1.Pod) string {
 	ended := endOf(c)
 	switch {
 	case ended != nil && exits[ended.ExitCode] != "":
-		return fmt.Sprintf("its program exits with code %d: %s", ended.ExitCode, exits[ended.ExitCode])
+		return fmt.Sprintf("its program last exited with code %d: %s", ended.ExitCode, exits[ended.ExitCode])
 	case ended != nil:
-		return fmt.Sprintf("its program exits with code %d%s", ended.ExitCode, inBrackets(ended.Reason))
+		return fmt.Sprintf("its program last exited with code %d%s", ended.ExitCode, inBrackets(ended.Reason))
 	case c.State.Waiting == nil:
 		return "it has not reported what it looks for"
 	case slices.Contains([]string{"ErrImagePull", "ImagePullBackOff"}, c.State.Waiting.Reason):

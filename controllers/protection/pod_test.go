@@ -37,12 +37,12 @@ func TestTheSameTroubleHasTheSameText(t *testing.T) {
 		"Unscheduled": {"it is not scheduled (Unschedulable)", []*corev1.Pod{unscheduled}},
 		"NotStarted":  {"it has not been started", []*corev1.Pod{{}}},
 		"Evicted":     {"it has not been started (Evicted)", []*corev1.Pod{{Status: corev1.PodStatus{Reason: "Evicted"}}}},
-		"Crashes": {"its program exits with code 4: the kernel does not announce processes", []*corev1.Pod{
+		"Crashes": {"its program last exited with code 4: the kernel does not announce processes", []*corev1.Pod{
 			status(corev1.ContainerStatus{State: ended(4, "Error"), RestartCount: 1}),
 			status(corev1.ContainerStatus{State: waiting("CrashLoopBackOff"), LastTerminationState: ended(4, "Error"), RestartCount: 2}),
 			status(corev1.ContainerStatus{State: running, LastTerminationState: ended(4, "Error"), RestartCount: 3}),
 		}},
-		"OutOfMemory": {"its program exits with code 137 (OOMKilled)", []*corev1.Pod{status(corev1.ContainerStatus{State: ended(137, "OOMKilled")})}},
+		"OutOfMemory": {"its program last exited with code 137 (OOMKilled)", []*corev1.Pod{status(corev1.ContainerStatus{State: ended(137, "OOMKilled")})}},
 		"NoImage":     {"its image cannot be pulled", []*corev1.Pod{status(corev1.ContainerStatus{State: waiting("ErrImagePull")}), status(corev1.ContainerStatus{State: waiting("ImagePullBackOff")})}},
 		"BeingMade":   {"its container waits (ContainerCreating)", []*corev1.Pod{status(corev1.ContainerStatus{State: waiting("ContainerCreating")})}},
 		"SaysNothing": {"it has not reported what it looks for", []*corev1.Pod{status(corev1.ContainerStatus{State: running})}},

@@ -262,7 +262,7 @@ func TestAnAgentThatEndsIsTold(t *testing.T) {
 		t.Errorf("it is looked at when the patience is over, not after %v", w.again)
 	}
 	w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
-	w.want(metav1.ConditionFalse, "AgentNotRunning", "its program exits with code 1", written...)
+	w.want(metav1.ConditionFalse, "AgentNotRunning", "its program last exited with code 1", written...)
 	w.wantEvents("Warning OwnerUnprotected")
 	w.restart()
 	w.tell(installation.Outcome{})

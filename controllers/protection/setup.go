@@ -134,7 +134,7 @@ func whatNodesSay(obj client.Object) nodeSays {
 
 type podShows struct {
 	uid, node, trouble string
-	// isRunning and isReady are about its program and about the pod.
+	// isRunning is the container's state, isReady the pod's condition.
 	leaving, isRunning, isReady bool
 }
 
