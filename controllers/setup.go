@@ -270,7 +270,7 @@ func (s *shared) setUpDetach() error {
 		if len(s.DetachTaints) > 0 {
 			s.mgr.GetLogger().Info("--detach-taints is ignored: the feature gate NodeDetach is off", "keys", s.DetachTaints)
 		}
-		return nil
+		return s.mgr.Add(detach.GateOff{Live: s.mgr.GetAPIReader(), Reader: s.mgr.GetClient(), WatchFilter: s.WatchFilter})
 	}
 	reader, live := s.mgr.GetClient(), s.mgr.GetAPIReader()
 	drivers := detach.NewDrivers(s.Clock, s.write, s.clusterCache)

@@ -24,7 +24,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 	"github.com/finos/cluster-api-addon-provider-5spot/feature"
 )
 
@@ -93,10 +96,14 @@ func TestTheEmergencyLaneHasNoRateLimit(t *testing.T) {
 // logs is a manager that keeps its log.
 type logs struct {
 	ctrl.Manager
-	log logr.Logger
+	log   logr.Logger
+	added *[]manager.Runnable
 }
 
-func (l logs) GetLogger() logr.Logger { return l.log }
+func (l logs) GetLogger() logr.Logger       { return l.log }
+func (logs) GetClient() client.Client       { return nil }
+func (logs) GetAPIReader() client.Reader    { return nil }
+func (l logs) Add(r manager.Runnable) error { *l.added = append(*l.added, r); return nil }
 
 func TestATaintThatNobodyLooksForIsTold(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -108,13 +115,17 @@ func TestATaintThatNobodyLooksForIsTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var said []string
+			var added []manager.Runnable
 			log := funcr.New(func(_, args string) { said = append(said, args) }, funcr.Options{})
-			s := &shared{Options: Options{DetachTaints: tc.taints}, mgr: logs{log: log}}
+			s := &shared{Options: Options{DetachTaints: tc.taints}, mgr: logs{log: log, added: &added}}
 			if err := s.setUpDetach(); err != nil {
 				t.Fatal(err)
 			}
 			if len(said) != tc.want || tc.want > 0 && (!strings.Contains(said[0], "--detach-taints") || !strings.Contains(said[0], "NodeDetach")) {
 				t.Errorf("with the feature gate off the log says %q", said)
+			}
+			if len(added) != 1 || added[0] != (detach.GateOff{}) {
+				t.Errorf("with the feature gate off %v runs", added)
 			}
 		})
 	}

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/feature"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 )
@@ -48,6 +49,7 @@ func SetupWithManager(mgr ctrl.Manager) {
 	w := &ScheduledMachine{Kinds: kinds.Resolver{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}}
 	mgr.GetWebhookServer().Register(path, w.Handler(mgr.GetScheme()))
 	mgr.GetWebhookServer().Register(lendingPath, admission.WithValidator(mgr.GetScheme(), &Lending{Clock: clock.RealClock{}}))
+	mgr.GetWebhookServer().Register(loadBalancerPath, admission.WithValidator(mgr.GetScheme(), &LoadBalancer{Gates: feature.Gates}))
 }
 
 // Handler answers the API server.

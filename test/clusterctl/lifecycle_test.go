@@ -81,11 +81,18 @@ func TestInstallUpgradeRemove(t *testing.T) {
 	before.mustEqual(t, u.state(ctx, sm))
 
 	u.follow("docs/install.md", "Init")
-	u.manager(ctx, first)
+	manager = u.manager(ctx, first)
 	u.alive(ctx, sm)
 	before.mustEqual(t, u.state(ctx, sm))
 	u.must(shared.Management.Client.Delete(ctx, sm))
 	u.must(shared.Management.WaitGone(ctx, sm))
+
+	u.must(manager.Stop())
+	u.follow("docs/install.md", "Remove")
+	u.follow("docs/install.md", "Remove everything")
+	if left := u.run(shared.Bin("kubectl"), "get", "customresourcedefinitions,namespaces,clusterroles,clusterrolebindings,validatingwebhookconfigurations", "-o", "name"); strings.Contains(left, "5spot") {
+		t.Errorf("it is not removed:\n%s", left)
+	}
 }
 
 const webhookName = "fivespot-validating-webhook-configuration"

@@ -268,3 +268,13 @@ func wantRefused(t *testing.T, err error, says []string) {
 		}
 	}
 }
+
+// TestALoadBalancerWithoutItsFeatureGate: kubectl prints that nothing acts on it.
+func TestALoadBalancerWithoutItsFeatureGate(t *testing.T) {
+	t.Parallel()
+	const manifest = `{apiVersion: exp.5spot.finos.org/v1alpha1, kind: LoadBalancer, metadata: {name: edge, namespace: default}, spec: {clusterName: lab, label: {}}}`
+	_, err := shared.Management.KubectlInput(timeout(t, patience), manifest, "apply", "--warnings-as-errors", "-f", "-")
+	if err == nil || !strings.Contains(err.Error(), "the feature gate NodeDetach is off") {
+		t.Errorf("kubectl prints %v", err)
+	}
+}

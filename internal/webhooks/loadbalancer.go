@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+
+	"k8s.io/component-base/featuregate"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/feature"
+)
+
+// +kubebuilder:webhook:verbs=create;update,path=/gate-exp-5spot-finos-org-v1alpha1-loadbalancer,mutating=false,failurePolicy=ignore,matchPolicy=Equivalent,groups=exp.5spot.finos.org,resources=loadbalancers,versions=v1alpha1,name=gate.loadbalancer.exp.5spot.finos.org,sideEffects=None,timeoutSeconds=2,admissionReviewVersions=v1
+
+// loadBalancerPath is where the API server calls, as the marker above says.
+const loadBalancerPath = "/gate-exp-5spot-finos-org-v1alpha1-loadbalancer"
+
+// gateOff is the warning. The kind is installed whether the gate is on or off.
+const gateOff = "the feature gate NodeDetach is off: the 5-Spot manager takes no Node out of this load balancer"
+
+// LoadBalancer warns that nothing acts on a LoadBalancer. It refuses nothing.
+type LoadBalancer struct {
+	// Gates are the feature gates of the manager.
+	Gates featuregate.FeatureGate
+}
+
+// ValidateCreate warns, and allows everything.
+func (w *LoadBalancer) ValidateCreate(context.Context, *expv1.LoadBalancer) (admission.Warnings, error) {
+	if w.Gates.Enabled(feature.NodeDetach) {
+		return nil, nil
+	}
+	return admission.Warnings{gateOff}, nil
+}
+
+// ValidateUpdate warns, and allows everything.
+func (w *LoadBalancer) ValidateUpdate(ctx context.Context, _, lb *expv1.LoadBalancer) (admission.Warnings, error) {
+	return w.ValidateCreate(ctx, lb)
+}
+
+// ValidateDelete allows everything.
+func (*LoadBalancer) ValidateDelete(context.Context, *expv1.LoadBalancer) (admission.Warnings, error) {
+	return nil, nil
+}
