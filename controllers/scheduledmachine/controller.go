@@ -252,10 +252,10 @@ const (
 	silentProbes  = 2
 )
 
-// nextProbe is when a probe may succeed again, zero where none failed. The cluster cache wakes
-// nothing then.
+// nextProbe is when to check the probes of an open connection again: the cluster cache sends no
+// event when a probe succeeds after a failure. It sends one when it closes and opens a connection.
 func (s *scope) nextProbe(now time.Time) time.Time {
-	if s.probes.ConsecutiveFailures == 0 {
+	if !s.connected || s.probes.ConsecutiveFailures == 0 {
 		return time.Time{}
 	}
 	return now.Add(probeInterval)

@@ -113,6 +113,10 @@ func TestASilentClusterIsReportedBeforeItIsDisconnected(t *testing.T) {
 		w.want(v1alpha1.PhaseActive, v1alpha1.WorkloadClusterReachableCondition, tc.status, conditions.GetReason(w.sm, v1alpha1.WorkloadClusterReachableCondition))
 		w.messages(v1alpha1.WorkloadClusterReachableCondition, tc.message)
 	}
+	w.r.ClusterCache = silent{clustercache.NewFakeEmptyClusterCache(), 6, monday.Add(time.Hour - 59*time.Second)}
+	if again := w.settle(); again != 0 && again <= 10*time.Second {
+		t.Errorf("without a connection it looks again in %s: the cluster cache sends an event when it connects", again)
+	}
 	w.r.ClusterCache = healthy
 	w.settle()
 	w.want(v1alpha1.PhaseActive, v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionTrue, v1alpha1.ConnectedReason)

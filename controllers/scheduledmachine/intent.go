@@ -31,11 +31,11 @@ func (s *scope) trigger(now time.Time) string {
 	_, change := s.answer(now)
 	switch {
 	case !sm.DeletionTimestamp.IsZero():
-		return "deleted " + sm.DeletionTimestamp.UTC().Format(time.RFC3339)
+		return "deleted " + utc(sm.DeletionTimestamp.Time)
 	case sm.Spec.KillSwitch:
 		return fmt.Sprint("generation ", sm.Generation)
 	default:
-		return "until " + change.UTC().Format(time.RFC3339)
+		return "until " + utc(change)
 	}
 }
 
