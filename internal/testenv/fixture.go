@@ -156,32 +156,39 @@ func kindOf(obj any) string {
 }
 
 // CrashPoints runs a story once, then again for each of its writes with the write
-// refused and with its reply lost. Every run must be told as the first was: story
-// returns what was seen at its stations. There must be as many writes as said.
+// refused and with its reply lost: with -short for a sample, if there are many. Every run must be told
+// as the first was: story returns what was seen at its stations. There must be as many writes as said.
 func CrashPoints(t *testing.T, writes int, story func(*testing.T, Fail) (stations []string, writes int)) {
 	t.Helper()
 	want, n := story(t, nil)
 	if n != writes {
 		t.Fatalf("%d writes, want %d", n, writes)
 	}
+	points := map[string]Fail{}
 	for n := range writes {
-		for _, when := range []string{"before", "after"} {
-			t.Run(fmt.Sprintf("%d-%s", n, when), func(t *testing.T) {
-				got, _ := story(t, func(i int) (before, after error) {
-					switch {
-					case i != n:
-						return nil, nil
-					case when == "before":
-						return ErrLost, nil
-					default:
-						return nil, ErrLost
-					}
-				})
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("-without a crash, +with one:\n%s", diff)
-				}
-			})
+		points[fmt.Sprintf("%d-before", n)] = func(i int) (before, after error) {
+			if i == n {
+				before = ErrLost
+			}
+			return before, nil
 		}
+		points[fmt.Sprintf("%d-after", n)] = func(i int) (before, after error) {
+			if i == n {
+				after = ErrLost
+			}
+			return nil, after
+		}
+	}
+	if len(points) > 16 {
+		points = Sample(points)
+	}
+	for name, fail := range points {
+		t.Run(name, func(t *testing.T) {
+			got, _ := story(t, fail)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-without a crash, +with one:\n%s", diff)
+			}
+		})
 	}
 }
 
