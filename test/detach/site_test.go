@@ -66,14 +66,14 @@ func newFarmOf(t *testing.T, name, prefix string, machines int, o plane.ClusterO
 	t.Helper()
 	f := &farm{T: t}
 	o.AuditBodies = system.JudgedInWorkload
-	lab, err := shared.NewWorkload(f.step(), plane.WorkloadOptions{Namespace: name, Name: name, ClusterOptions: o})
+	lab, err := shared.Manage(f.step(), f.controlPlane(name, o), plane.WorkloadOptions{Namespace: name, Name: name})
 	f.must(err)
 	f.must(lab.EnsureNamespace(f.step(), name))
 	f.lab = lab
 	f.Cluster = &specs.Cluster{
 		T: t, Management: shared.Management.Client, Workload: lab.Client, Namespace: name, Image: "work:1", Patience: patience,
 	}
-	t.Cleanup(f.close)
+	t.Cleanup(func() { f.close(o) })
 	net := farms.Add(1)
 	for i := range machines {
 		address := fmt.Sprintf("%s.%d.%d", prefix, net, 11+i)
@@ -88,13 +88,31 @@ func newFarmOf(t *testing.T, name, prefix string, machines int, o plane.ClusterO
 	return f
 }
 
-// close deletes the Cluster, and ends its control plane.
-func (f *farm) close() {
-	f.remove(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: f.lab.Key.Name}})
-	for _, p := range []*plane.Process{f.lab.Scheduler, f.lab.ControllerManager, f.lab.APIServer} {
-		if p != nil {
-			_ = p.Stop()
+// idle are control planes without a scheduler whose tests have ended. Each start takes 7 s of a core.
+var idle = make(chan *plane.Cluster, abreast)
+
+// controlPlane returns one that no other test uses.
+func (f *farm) controlPlane(name string, o plane.ClusterOptions) *plane.Cluster {
+	f.Helper()
+	if o.NoScheduler {
+		select {
+		case c := <-idle:
+			return c
+		default:
 		}
+	}
+	c, err := shared.NewCluster(f.step(), name, o)
+	f.must(err)
+	return c
+}
+
+// close deletes the Cluster. Its control plane is for the next test, or ends.
+func (f *farm) close(o plane.ClusterOptions) {
+	f.remove(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: f.lab.Key.Name}})
+	if o.NoScheduler && !f.Failed() {
+		idle <- f.lab.Cluster
+	} else {
+		f.must(f.lab.Stop())
 	}
 }
 
