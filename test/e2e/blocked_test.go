@@ -186,47 +186,20 @@ func TestFailingProviderIsShownAndDepartureStillWorks(t *testing.T) {
 	l.wantNothing(sm)
 }
 
-// refuse makes the API server refuse requests in the lab's namespace. lift ends
-// it, and returns when it has ended.
+// refuse makes the API server refuse requests in the lab's namespace. It returns when it does, where
+// that can be tried. lift ends it.
 func (l *lab) refuse(group, resource, why string, operations ...admissionv1.OperationType) (lift func()) {
 	l.t.Helper()
-	name := l.Key.Name + "-" + resource
-	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: operations,
-					Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}},
-				},
-			}}},
-			Validations: []admissionv1.Validation{{Expression: "false", Message: why}},
-		},
-	}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
-				MatchLabels: map[string]string{"kubernetes.io/metadata.name": l.Key.Namespace},
-			}},
-		},
-	}
-	l.create(policy)
-	l.create(binding)
-	if probe := l.probe(resource); probe != nil && slices.Contains(operations, admissionv1.Create) { // It takes effect a moment later.
+	lift = l.specs().Refuse(group, resource, why, operations...)
+	if probe := l.probe(resource); probe != nil && slices.Contains(operations, admissionv1.Create) {
 		l.until(func(ctx context.Context) error {
 			if err := shared.Management.Client.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll); err == nil || !strings.Contains(err.Error(), why) {
-				return fmt.Errorf("policy %s is not in effect: %w", name, err)
+				return fmt.Errorf("%s are not refused: %w", resource, err)
 			}
 			return nil
 		})
 	}
-	return func() {
-		l.t.Helper()
-		l.delete(binding)
-		l.delete(policy)
-	}
+	return lift
 }
 
 // probe is an object of a resource that could be created, nil where none is known.

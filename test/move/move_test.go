@@ -3,19 +3,23 @@
 package move
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
@@ -46,17 +50,27 @@ func TestMovesAtAnyMoment(t *testing.T) {
 	}
 }
 
-// TestADepartureGoesOn opens the window of a machine again in the middle of its
-// departure, and in the middle of a move: a Node that may be cordoned does not stay.
+// TestADepartureGoesOn opens the window of a machine again after its departure was recorded and before
+// its Machine is deleted, and moves it: a Node that may be cordoned does not stay.
 func TestADepartureGoesOn(t *testing.T) {
 	t.Parallel()
 	c := newCourier(t, "halfway", nil, 8)
 	node := c.cluster().Node(c.sm)
-	c.cluster().SetSchedule(c.sm, closed())
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.sm.Status.MachineRef.Name}}
+	deletable := func(ctx context.Context) error { return c.mgmt().Client.Delete(ctx, machine, client.DryRunAll) }
+
+	const why = "the test holds the departure here"
+	lift := c.cluster().Refuse(clusterv1.GroupVersion.Group, "machines", why, admissionv1.Delete)
+	c.must(plane.Until(c.ctx(), func(ctx context.Context) error {
+		if err := deletable(ctx); err == nil || !strings.Contains(err.Error(), why) {
+			return fmt.Errorf("deleting the Machine is not refused: %w", err)
+		}
+		return nil
+	}))
+	c.cluster().SetSchedule(c.sm, closed())
 	c.must(c.mgmt().Wait(c.ctx(), machine, func() error {
 		if _, leaves := machine.Annotations[v1alpha1.DepartureAnnotation]; !leaves {
-			return errors.New("it is not marked")
+			return errors.New("its departure is not recorded")
 		}
 		return nil
 	}))
@@ -64,10 +78,14 @@ func TestADepartureGoesOn(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&c.sm.ObjectMeta, clusterv1.PausedAnnotation, "")
 		c.sm.Spec.Schedule = open()
 	})
+	c.cluster().WaitCondition(c.sm, metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.PausedReason})
+	lift()
+	c.must(plane.Until(c.ctx(), deletable))
+
 	c.move()
 	c.must(c.mgmt().Client.Get(c.ctx(), client.ObjectKeyFromObject(machine), machine))
 	if !machine.DeletionTimestamp.IsZero() {
-		t.Error("a move brings objects that nobody deletes, or this test shows nothing")
+		t.Error("the Machine is being deleted already")
 	}
 	c.edit(func() { delete(c.sm.Annotations, clusterv1.PausedAnnotation) })
 	c.must(workload.WaitGone(c.ctx(), node))
