@@ -103,8 +103,8 @@ type Options struct {
 	ScheduledMachineConcurrency int
 	// DepartureLimits bound how many machines of a Cluster may leave; the zero value does not.
 	DepartureLimits plans.Limits
-	// WipeGuard has nearly all machines of a Cluster stay that are to leave at once, and those of
-	// many kill switches that are turned on at once, until that has been confirmed.
+	// WipeGuard holds unscheduled departures while nearly all machines of a Cluster would leave at once,
+	// until three checks confirm it.
 	WipeGuard bool
 	// Lease is how long another manager may believe to lead that cannot renew its lease; zero
 	// is that there is no other.
@@ -228,7 +228,7 @@ func (s *shared) setUpMachines() error {
 		doubted = nil // No rail is on.
 	}
 	steps, woken := s.steps()
-	rush, turns, reader, live := &wake.Rush{}, &roster.Roster{WipeGuard: s.WipeGuard}, s.mgr.GetClient(), s.mgr.GetAPIReader()
+	rush, turns, reader, live := &wake.Rush{}, &roster.Roster{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
 	return errors.Join(
 		(&departure.Reconciler{
 			Clock: s.Clock, APIClock: doubted, Roster: turns, Limits: s.DepartureLimits, Lease: s.Lease, WipeGuard: s.WipeGuard,

@@ -375,9 +375,6 @@ const (
 	// WipeQuarantineReason means that nearly all machines of the Cluster are to leave at
 	// once, which is confirmed first.
 	WipeQuarantineReason = "WipeQuarantine"
-	// KillSwitchBurstReason means that many kill switches of the Cluster were turned on at
-	// once, which is confirmed first; the message says until when.
-	KillSwitchBurstReason = "KillSwitchBurst"
 	// WarmUpReason means that the manager has only just begun to lead, and does not know
 	// yet what left before.
 	WarmUpReason = "WarmUp"
@@ -450,8 +447,8 @@ const (
 	// WipeConfirmedEvent is the Warning on a Cluster when that has been confirmed: the
 	// machines leave.
 	WipeConfirmedEvent = "WipeConfirmed"
-	// KillSwitchBurstEngagedEvent is the Warning on a Cluster when so many kill switches are
-	// turned on at once that some wait until that has been confirmed. It is repeated once a
-	// minute at most.
-	KillSwitchBurstEngagedEvent = "KillSwitchBurstEngaged"
+	// KillSwitchSurgeEvent is the Warning on a Cluster when more than three of its kill switches,
+	// and more than one in ten of its machines', are turned on inside ten minutes. It is repeated once a
+	// minute at most. Nothing is delayed.
+	KillSwitchSurgeEvent = "KillSwitchSurge"
 )

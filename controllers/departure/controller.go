@@ -66,17 +66,15 @@ type cluster struct {
 	told map[string]time.Time
 
 	guard
-	burst
 	shown
 }
 
 // Reconcile plans the departures of one Cluster. Nothing but the roster is read, unless a wipe
-// is suspected or kill switches wait: it wakes this controller whenever a machine is told of.
+// is suspected: it wakes this controller whenever a machine is told of.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	key := req.NamespacedName
 	c := r.cluster(key)
-	confirms := r.confirm(ctx, key, c, r.Clock.Now())
-	now := r.Clock.Now() // What a look has shown counts in this run.
+	now := r.Clock.Now()
 	fleet, next := r.Roster.Fleet(key, now)
 	gates, opens, err := r.gates(ctx, key, c, fleet)
 	if err != nil {
@@ -86,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	plan := departure.Decide(fleet, r.Limits)
 	r.Roster.Publish(key, plan, now)
 	r.report(ctx, key, c, plan, now)
-	next = departure.Sooner(departure.Sooner(departure.Sooner(next, plan.Next), opens), confirms)
+	next = departure.Sooner(departure.Sooner(next, plan.Next), opens)
 	if next.IsZero() {
 		return ctrl.Result{}, nil
 	}

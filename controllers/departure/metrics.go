@@ -28,9 +28,6 @@ var (
 	wipeQuarantined = prometheus.NewDesc("fivespot_wipe_quarantined",
 		"How many looks in a row have seen nearly all machines be to leave at once, while these are held for that; 0 where nothing is held. By namespace and Cluster.",
 		[]string{"namespace", "cluster"}, nil)
-	killsWaiting = prometheus.NewDesc("fivespot_kill_switches_waiting",
-		"How many kill switches wait because many were turned on at once, which is confirmed first; 0 where none does. By namespace and Cluster.",
-		[]string{"namespace", "cluster"}, nil)
 )
 
 // registerMetrics registers the metrics of this package.
@@ -64,10 +61,9 @@ func removeClusterSeries(cluster client.ObjectKey) {
 type shown struct {
 	// oldest is since when the one waits that has waited longest for others; zero is nobody.
 	oldest time.Time
-	// quarantined is how many looks have seen a wipe that holds machines, and kills how many
-	// kill switches wait, where guarded says that somebody watches for that.
-	quarantined, kills int
-	guarded            bool
+	// quarantined counts the checks that saw a wipe and hold machines. It is shown where guarded is set.
+	quarantined int
+	guarded     bool
 }
 
 // collector shows what the planner keeps in mind when it is asked, so that time passes.
@@ -77,7 +73,6 @@ type collector struct{ *Reconciler }
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- oldestDeferred
 	ch <- wipeQuarantined
-	ch <- killsWaiting
 }
 
 // Collect implements prometheus.Collector.
@@ -91,7 +86,6 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		if s.guarded {
 			ch <- prometheus.MustNewConstMetric(wipeQuarantined, prometheus.GaugeValue, float64(s.quarantined), key.Namespace, key.Name)
-			ch <- prometheus.MustNewConstMetric(killsWaiting, prometheus.GaugeValue, float64(s.kills), key.Namespace, key.Name)
 		}
 	}
 }

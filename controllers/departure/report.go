@@ -27,7 +27,7 @@ func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluste
 	fresh := c.countDeferred(key, p)
 	r.mu.Lock()
 	was := c.shown
-	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), kills: c.waiting, guarded: r.WipeGuard}
+	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), guarded: r.WipeGuard}
 	if p.Members == 0 {
 		delete(r.fleet, key)
 	}

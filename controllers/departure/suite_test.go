@@ -50,8 +50,6 @@ type world struct {
 	newer   map[int]bool
 	// listing is what happens while it is asked; nil is nothing.
 	listing func()
-	// off are those whose kill switch is off there already, and on in the cache.
-	off map[int]bool
 	// ahead is by how much our clock is ahead of the API server's.
 	ahead time.Duration
 }
@@ -70,7 +68,7 @@ func newWorld(t *testing.T, machines int) *world {
 // start starts the manager, which knows nothing. Who has left is gone in the meantime.
 func (w *world) start() {
 	w.r = &planner.Reconciler{
-		Clock: w.clock, Roster: &roster.Roster{WipeGuard: w.guarded}, Limits: departure.Limits{Cap: 50_000}, Lease: lease, WipeGuard: w.guarded,
+		Clock: w.clock, Roster: &roster.Roster{}, Limits: departure.Limits{Cap: 50_000}, Lease: lease, WipeGuard: w.guarded,
 		Reader: objects{w: w}, Live: objects{w: w, live: true}, Recorder: w.recorder,
 	}
 	for i, e := range w.entries {
@@ -198,7 +196,6 @@ func (o objects) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 		if o.live && o.w.newer[i] {
 			sm.Generation++
 		}
-		sm.Spec.KillSwitch = e.Killed && !o.w.off[i]
 		if e.Left.IsZero() {
 			sm.Status.Phase, sm.Status.MachineRef = v1alpha1.PhaseActive, &v1alpha1.ChildReference{}
 		}

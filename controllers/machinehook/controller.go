@@ -131,8 +131,8 @@ func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next step) (aga
 		if err := r.leave(s).Permit(ctx, s.machine); err != nil {
 			return time.Time{}, err
 		}
-		if may, again := r.mayStart(s, f); !may {
-			return again, nil // The planner wakes us before.
+		if !r.mayStart(s, f) {
+			return time.Time{}, nil // The planner enqueues it.
 		}
 		defer r.tried(s)
 	}

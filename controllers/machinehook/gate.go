@@ -3,8 +3,6 @@
 package machinehook
 
 import (
-	"time"
-
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -12,31 +10,24 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
-	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// mayStart reports whether a Machine may start to leave, or has, and when to ask again: somebody
-// else deletes it, one of many perhaps, and it waits for its turn as those do that the schedule
-// takes away, also if its ScheduledMachine is gone. One whose kill switch is on waits only if it
-// is one of many such. An owner waits for nobody, nor does a Cluster that goes. Machines that are
-// not ours are not planned, nor is what the reconciler of ScheduledMachines here does not serve: it
-// tells of nobody else.
-func (r *Reconciler) mayStart(s *scope, f facts) (may bool, again time.Time) {
+// mayStart reports whether a Machine may start to leave, or has started. A Machine that another client
+// deletes waits until the planner admits it, also if its ScheduledMachine is gone. Emergencies, kill
+// switches and the end of the Cluster are exempt. The planner knows the Machines of ScheduledMachines
+// that this manager serves, and no others.
+func (r *Reconciler) mayStart(s *scope, f facts) bool {
 	now := r.Clock.Now()
-	if !r.planned(s) || f.Trigger == hooksv1.TriggerEmergencyReclaim || s.clusterGoes() || !children.Held(s.machine, now) {
-		return true, time.Time{}
+	if !r.planned(s) || f.urgent() || s.clusterGoes() || !children.Held(s.machine, now) {
+		return true
 	}
 	key := s.turn()
 	if !s.orphaned() {
 		r.Roster.Tell(key, roster.Held(s.scheduled, s.machine, now), now)
 	}
-	if s.killed() {
-		v := r.Roster.Kill(key, s.machine.UID, now)
-		return v.Granted, v.Until
-	}
 	v := r.Roster.Begin(key, s.machine.UID, now)
 	s.cycle = v.Cycle
-	return v.Granted, time.Time{}
+	return v.Granted
 }
 
 // tried tells that what mayStart let through has been answered.

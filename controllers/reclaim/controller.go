@@ -58,7 +58,7 @@ type Reconciler struct {
 	ejected sync.Map
 	// rejections are what was not believed of Nodes last.
 	rejections telemetry.Rejections
-	surges     once
+	surges     telemetry.EventLimit
 	// fresh knows of Machines that were ejected, and that the cache shows as they were.
 	fresh wake.Freshness
 	// patience knows for whom an owner waits.

@@ -4,8 +4,6 @@ package reclaim
 
 import (
 	"context"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -17,9 +15,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/ingest"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
-
-// quiet is how long a Cluster is not told again of a surge.
-const quiet = time.Minute
 
 // Reasons of fivespot_reclaim_requests_screened_total, and what people are told.
 const (
@@ -139,36 +134,11 @@ func (r *Reconciler) reportSurge(ctx context.Context, s *scope) {
 			machines++
 		}
 	}
-	if !lifecycle.Surge(reclaims, machines) || !r.surges.due(client.ObjectKeyFromObject(s.cluster), now) {
+	if !lifecycle.Surge(reclaims, machines) || !r.surges.Allow(client.ObjectKeyFromObject(s.cluster), now) {
 		return
 	}
 	ctrl.LoggerFrom(ctx).Info("Many machines are being reclaimed", "reclaims", reclaims, "machines", machines)
 	r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.EmergencySurgeEvent, "EmergencyReclaim",
 		"%d emergency reclaims within %s among %d machines. Nothing is delayed. "+
 			"Does an update or a rollout start a program of spec.killIfCommands everywhere?", reclaims, lifecycle.RapidWindow, machines)
-}
-
-// once remembers when Clusters were told. The zero value is ready.
-type once struct {
-	mu   sync.Mutex
-	last map[client.ObjectKey]time.Time
-}
-
-// due reports whether the Cluster may be told at now, and remembers that it was.
-func (o *once) due(cluster client.ObjectKey, now time.Time) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for key, at := range o.last {
-		if now.Sub(at).Abs() >= quiet {
-			delete(o.last, key)
-		}
-	}
-	if _, told := o.last[cluster]; told {
-		return false
-	}
-	if o.last == nil {
-		o.last = map[client.ObjectKey]time.Time{}
-	}
-	o.last[cluster] = now
-	return true
 }

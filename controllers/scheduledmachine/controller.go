@@ -82,6 +82,7 @@ type Reconciler struct {
 	differing wake.Differing
 	departed  departed
 	listened  listened
+	surges    telemetry.EventLimit
 	// rejections are what was not believed last.
 	rejections telemetry.Rejections
 	// measured has the edge, in Unix seconds, whose lag was measured last, by

@@ -19,16 +19,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// gate lets a departure through that may start now, and keeps the machine where it may not
-// yet. One whose deletion is refused asks again each time. Those of an owner and of a Cluster
-// that goes wait for nobody, and that of a kill switch only if it is one of many. A Machine that
-// somebody else deletes waits at our hook, and package machinehook asks for it, too.
+// gate admits a departure or defers it. A departure whose deletion is refused is admitted again on
+// every reconcile. Emergencies, kill switches and the end of the Cluster are exempt. A Machine that
+// another client deletes waits at our hook, and package machinehook asks for it, too.
 func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
 	key := client.ObjectKeyFromObject(s.scheduled)
 	r.Roster.Tell(key, s.entry(d, now), now)
-	if s.killing(d, now) {
-		return s.serve(d, r.Roster.Kill(key, s.children.Machine.UID, now), now)
-	}
 	if s.frozen {
 		return d // Where nothing is carried out, the whole decision is told.
 	}
@@ -44,25 +40,6 @@ func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecyc
 		return d
 	}
 	return lifecycle.Kept(s.facts(now), d)
-}
-
-// serve carries out a kill switch, or keeps its machine while it waits.
-func (s *scope) serve(d lifecycle.Decision, v roster.Verdict, now time.Time) lifecycle.Decision {
-	s.starting, s.verdict = true, v
-	if v.Granted {
-		return d
-	}
-	kept := lifecycle.Kept(s.facts(now), d)
-	kept.Recheck = departure.Sooner(kept.Recheck, v.Until)
-	return kept
-}
-
-// killing reports whether a decision would serve a kill switch, which may have to wait if many
-// are on. One whose machine has started to leave waits for nobody.
-func (s *scope) killing(d lifecycle.Decision, now time.Time) bool {
-	m := s.children.Machine
-	return d.Action == lifecycle.Remove && d.Cause == lifecycle.KillSwitch && m != nil && !s.frozen && !s.urgent() &&
-		children.LeavingSince(m, s.scheduled, now).IsZero()
 }
 
 // starts reports whether a decision would start a departure that may have to wait.
@@ -113,8 +90,6 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 	case !left.IsZero():
 		e.Left = left
 	case s.paused, s.frozen:
-	case s.killing(d, now):
-		return roster.Killed(s.scheduled, m)
 	case d.Action == lifecycle.Remove, d.Action == lifecycle.Depart && !s.starts(d, now):
 		e.Left = now
 	case s.starts(d, now):

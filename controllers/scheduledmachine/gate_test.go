@@ -472,3 +472,13 @@ func TestACapOutlivesItsCluster(t *testing.T) {
 		t.Errorf("%v leave at once", got)
 	}
 }
+
+// heldBy reports whether our hook holds the Machine.
+func (w *world) heldBy() (value string, held bool) {
+	w.Helper()
+	m, _ := w.machine()
+	value, held = m.Annotations[v1alpha1.PreDrainHookAnnotation]
+	return value, held
+}
+
+func killed(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true }

@@ -57,6 +57,9 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	}
 	r.differing.Over(req)
 	r.announce(ctx, s.scheduled, s.before)
+	if st.Phase == v1alpha1.PhaseTerminated && s.before.Status.Phase != v1alpha1.PhaseTerminated {
+		r.reportKillSwitchSurge(ctx, s.cluster, s.scheduled, now)
+	}
 	r.announceHost(s.scheduled, s.before)
 	return time.Time{}, actuate.IgnoreSuppressed(r.reportOnMachine(ctx, s.children.Machine, s.scheduled))
 }

@@ -128,10 +128,6 @@ const (
 	BlastRadiusCap  Reason = "BlastRadiusCap"
 )
 
-// KillSwitchBurst is what a machine waits for that is no candidate: its kill switch is on,
-// with many others, and that is confirmed first. The planner does not know of it.
-const KillSwitchBurst Reason = "KillSwitchBurst"
-
 // A Plan says who starts to leave now, who has to wait and why. Each candidate is in one of
 // its three lists, which are in the order in which machines leave.
 type Plan struct {

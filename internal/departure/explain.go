@@ -11,16 +11,6 @@ import (
 // atLatest follows the time that a sentence names.
 const atLatest = " at the latest"
 
-// ExplainBurst says in a sentence what a machine waits for that is removed at latest because
-// of its kill switch.
-func ExplainBurst(latest time.Time) string {
-	if whole := latest.Truncate(time.Second); !whole.Equal(latest) {
-		latest = whole.Add(time.Second) // Who reads it may rely on it.
-	}
-	return "Many kill switches of the Cluster were turned on at once: that has to be confirmed before this machine is removed, at " +
-		latest.UTC().Format(time.RFC3339) + atLatest + ". If it is a mistake, turn the kill switches off now, or pause the Cluster"
-}
-
 // Explain says in a sentence what w, which is in the plan, waits for. It is for a condition:
 // it counts nobody, so that it does not change while others leave.
 func (p Plan) Explain(w Waiting) string {
@@ -48,7 +38,7 @@ func (p Plan) Explain(w Waiting) string {
 	return text
 }
 
-// Told returns when a machine leaves at the latest by a sentence of Explain or ExplainBurst, zero
+// Told returns when a machine leaves at the latest by a sentence of Explain, zero
 // if it names no time.
 func Told(sentence string) time.Time {
 	before, _, _ := strings.Cut(sentence, atLatest)

@@ -23,9 +23,6 @@ func kept(reason departure.Reason, ago time.Duration) func(*v1alpha1.ScheduledMa
 		p := departure.Plan{Limits: departure.Limits{Cap: departure.Fraction(50_000)}}
 		w := departure.Waiting{Candidate: departure.Candidate{Lane: departure.Scheduled, End: now.Add(-ago)}, Reason: reason}
 		text := p.Explain(w)
-		if reason == departure.KillSwitchBurst {
-			text, m.Spec.KillSwitch = departure.ExplainBurst(now.Add(30*time.Second-ago)), true
-		}
 		c := condition("DepartureGated", metav1.ConditionTrue, string(reason), text)
 		c.LastTransitionTime = *in(-ago)
 		m.Status.InSchedule, m.Status.NextCleanup = false, in(-ago)
@@ -148,7 +145,7 @@ func TestRailsSaysWhatTheConditionSays(t *testing.T) {
 	t.Parallel()
 	for reason, state := range map[departure.Reason]string{
 		departure.ActuationPaused: "paused", departure.ClockSuspect: "held", departure.WarmingUp: "held",
-		departure.WipeQuarantine: "held", departure.BlastRadiusCap: "capped", departure.KillSwitchBurst: "held", "LaterVersion": "held",
+		departure.WipeQuarantine: "held", departure.BlastRadiusCap: "capped", "LaterVersion": "held",
 	} {
 		m := machine("office", kept(reason, 20*time.Second))
 		said := m.Status.Conditions[len(m.Status.Conditions)-1]
@@ -255,17 +252,6 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 			"A request waits for nobody.", machine("office", kept(departure.BlastRadiusCap, time.Minute), asked(java)),
 			[]string{"State:     Returning: "},
 		},
-		"Burst": {
-			"Who turned it on by mistake has until then.", machine("office", kept(departure.KillSwitchBurst, 10*time.Second)),
-			[]string{
-				"State:     Held: its kill switch is on, and it stays until a safety rail lets it go\n", "at 2025-01-15T17:00:20Z at the latest. If it is a mistake, turn the kill switches off now, or pause the Cluster\n",
-				`to keep it, turn the kill switch off now: kubectl -n farm patch scheduledmachine/office --type merge -p '{"spec":{"killSwitch":false}}'`,
-			},
-		},
-		"BurstIsOver": {
-			"What was said of it before is not why.", machine("office", kept(departure.BlastRadiusCap, time.Minute), func(m *v1alpha1.ScheduledMachine) { m.Spec.KillSwitch = true }),
-			[]string{"State:     KillSwitch: the kill switch is on: the machine is being removed\n"},
-		},
 		"Deleting": {
 			"What is deleted waits, too.", machine("office", going, kept(departure.WipeQuarantine, time.Minute)),
 			[]string{
@@ -274,12 +260,8 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 				"without waiting: kubectl 5spot -n farm give-back office\n",
 			},
 		},
-		"DeletingInABurst": {
-			"To delete it is no way past the wait.", machine("office", going, kept(departure.KillSwitchBurst, 10*time.Second)),
-			[]string{"State:     Held: its kill switch is on"},
-		},
 		"DeletingAndKilled": {
-			"A kill switch waits for nobody but others.", machine("office", going, kept(departure.WipeQuarantine, time.Minute), func(m *v1alpha1.ScheduledMachine) { m.Spec.KillSwitch = true }),
+			"A kill switch is exempt.", machine("office", going, kept(departure.WipeQuarantine, time.Minute), func(m *v1alpha1.ScheduledMachine) { m.Spec.KillSwitch = true }),
 			[]string{"State:     Deleting: "},
 		},
 		"Wipe": {

@@ -58,7 +58,7 @@ func TestDoubtsThatAnybodyIsThere(t *testing.T) {
 			"The kill switch comes first, and has its own phase.", machine("office", killed, asked(java), long, inPhase(v1alpha1.PhaseTerminated)), "",
 		},
 		"OwnerOfWhatIsKilledAndActive": {
-			"Neither was seen to act.", machine("office", kept(departure.KillSwitchBurst, time.Second), asked(java), long, inPhase(v1alpha1.PhaseActive)), "5m",
+			"Neither was seen to act.", machine("office", killed, asked(java), long, inPhase(v1alpha1.PhaseActive)), "5m",
 		},
 		"JustDeleted": {
 			"The spec is old, and its deletion is not.", machine("office", deletedAgo(5*time.Second), wroteAgo(spec, time.Hour), unseenChange), "",
@@ -71,14 +71,7 @@ func TestDoubtsThatAnybodyIsThere(t *testing.T) {
 		"CappedUnannounced": {
 			"It may wait for any time.", machine("office", kept(departure.BlastRadiusCap, time.Hour), unannounced), "",
 		},
-		"BurstAfterAnotherRail": {
-			"The condition is older than what it says.", machine("office", kept(departure.KillSwitchBurst, 10*time.Second), func(m *v1alpha1.ScheduledMachine) {
-				m.Status.Conditions[len(m.Status.Conditions)-1].LastTransitionTime = *in(-time.Hour)
-			}), "",
-		},
-		"BurstIsOver": {"After half a minute it is served.", machine("office", kept(departure.KillSwitchBurst, 90*time.Second)), "60s"},
-		"Burst":       {"It may wait that long.", machine("office", kept(departure.KillSwitchBurst, 30*time.Second)), ""},
-		"Departs":     {"A departure may take its time.", machine("office", deletedAgo(time.Hour), leaving), ""},
+		"Departs": {"A departure may take its time.", machine("office", deletedAgo(time.Hour), leaving), ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -217,11 +217,6 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	case paused(m):
 		e.Because = "the object has the annotation cluster.x-k8s.io/paused, or its Cluster is paused"
 		return e.set(statePaused, pausedWhy, "ask the people who run the cluster to unpause it")
-	case m.Spec.KillSwitch && burst(m) != nil:
-		e.Because, e.SetBy = burst(m).Message, writer.Last(m.ManagedFields, killSwitchField)
-		return e.set(stateHeld, "its kill switch is on, and it stays until a safety rail lets it go",
-			"wait; to keep it, turn the kill switch off now: "+e.patch(`{"killSwitch":false}`), "to see the others: "+e.rails(m),
-			e.withoutWaiting())
 	case !m.DeletionTimestamp.IsZero() && gateOf(m) != nil && !m.Spec.KillSwitch:
 		return e.held(m, "its ScheduledMachine is being deleted, and the machine stays until a safety rail lets it go")
 	case !m.DeletionTimestamp.IsZero():
@@ -282,15 +277,6 @@ func (e *explanation) held(m *v1alpha1.ScheduledMachine, what string) bool {
 
 func (e *explanation) withoutWaiting() string {
 	return "to have the machine now, without waiting: " + e.command("give-back")
-}
-
-// burst returns the condition that keeps a machine whose kill switch is one of many, nil if it
-// is none.
-func burst(m *v1alpha1.ScheduledMachine) *metav1.Condition {
-	if c := gateOf(m); c != nil && c.Reason == v1alpha1.KillSwitchBurstReason {
-		return c
-	}
-	return nil
 }
 
 // pauseCluster is the command line that stops everything of the machine's Cluster.

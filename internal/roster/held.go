@@ -19,9 +19,6 @@ import (
 // Held is what is told of a Machine that somebody else deletes and that our hook holds: it
 // is to leave since it was deleted, or from now on if that was by a clock ahead of ours.
 func Held(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine, now time.Time) Entry {
-	if sm.Spec.KillSwitch {
-		return Killed(sm, m)
-	}
 	return Entry{
 		Cluster: workload.ClusterKey(sm), Scheduled: sm.UID, Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation,
 		From: departure.Sooner(now, m.DeletionTimestamp.Time), Lane: departure.Unscheduled,
@@ -57,18 +54,9 @@ func Orphaned(m *clusterv1.Machine, killed bool, now time.Time) Entry {
 	switch e.Left = children.LeavingSince(m, nil, now); {
 	case !e.Left.IsZero():
 	case killed:
-		e.Killed = true
+		e.Left = now
 	default:
 		e.From, e.Lane = departure.Sooner(now, m.DeletionTimestamp.Time), departure.Unscheduled
 	}
 	return e
-}
-
-// Killed is what is told of a Machine whose kill switch is on, whoever deletes it: it is no
-// candidate of the planner.
-func Killed(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine) Entry {
-	return Entry{
-		Cluster: workload.ClusterKey(sm), Scheduled: sm.UID, Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation,
-		Killed: true,
-	}
 }

@@ -31,9 +31,6 @@ type Entry struct {
 	// From is from when on it is to leave: an instant to come is one at which nothing but
 	// time makes it a candidate. Zero is never.
 	From time.Time
-	// Killed says that its kill switch is on, and that its Machine does not show that it has
-	// started to leave.
-	Killed bool
 	// Generation is that of the ScheduledMachine from which all this follows.
 	Generation int64
 	// Lane, Priority and End are those of a departure.Candidate.
@@ -52,8 +49,6 @@ type Verdict struct {
 	// Reason and Message say what it waits for; empty until the planner has looked.
 	Reason  departure.Reason
 	Message string
-	// Until is when who waits asks again at the latest, though nobody wakes it; zero is never.
-	Until time.Time
 }
 
 // grantLasts is for how long a machine may start once the planner has said so. One whose
@@ -64,10 +59,6 @@ const grantLasts = departure.Window
 // A Roster has the machines of each Cluster. Its zero value is ready for use; nil lets
 // everybody leave. It is safe for concurrent use.
 type Roster struct {
-	// WipeGuard has kill switches wait that are turned on with many others. It is set before
-	// anybody uses the Roster.
-	WipeGuard bool
-
 	mu       sync.Mutex
 	members  map[types.NamespacedName]*member
 	clusters map[client.ObjectKey]*cluster
@@ -85,7 +76,6 @@ type cluster struct {
 	// counts all of them.
 	started    []time.Time
 	departures int
-	kills      kills
 }
 
 // A member is a machine.
@@ -102,10 +92,6 @@ type member struct {
 	// missed is when a grant of the machine ended that was not used, and refused when one did
 	// that it had tried to use in vain.
 	missed, refused time.Time
-	// off says that a live look has shown the kill switch to be off, and offAt is the
-	// generation of the last that was shown.
-	off   bool
-	offAt int64
 }
 
 // Tell notes what is known of a machine, and wakes the planner where that changes anything.
@@ -161,7 +147,7 @@ func (r *Roster) Leave(name types.NamespacedName, machine types.UID, now time.Ti
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m := r.members[name]; m != nil && m.Machine == machine && m.Left.IsZero() {
-		m.Left, m.Killed = now, false
+		m.Left = now
 		m.start(r.clusters[m.Cluster], now)
 	}
 }
@@ -172,10 +158,9 @@ func (m *member) update(e Entry, c *cluster, now time.Time) bool {
 	if was.due(now) && e.due(now) && was.Lane == e.Lane {
 		e.From = was.From // It has been waiting all the while.
 	}
-	if !was.Left.IsZero() && (!e.Left.IsZero() || was.Killed && e.Killed) { // Who is killed leaves before its Machine shows it.
+	if !was.Left.IsZero() && !e.Left.IsZero() {
 		e.Left = was.Left
 	}
-	m.off = m.off && e.Killed && e.Generation <= m.offAt
 	m.Entry = e
 	if stays := !was.Left.IsZero() && e.Left.IsZero(); stays || !e.due(now) && e.Left.IsZero() {
 		m.takeBack(c, now)

@@ -355,7 +355,6 @@ func TestACacheThatIsLateTellsNothing(t *testing.T) {
 		want   func(*roster.Entry)
 	}{
 		"Leaves":  {"Its window is open again.", func(e *roster.Entry) { e.From, e.Generation = noon, 1 }, func(*roster.Entry) {}},
-		"Killed":  {"Its kill switch is off again.", func(e *roster.Entry) { e.Killed, e.Generation = true, 1 }, func(*roster.Entry) {}},
 		"Left":    {"What its Machine shows has happened.", func(e *roster.Entry) { e.Left, e.Priority, e.Generation = noon, 1, 1 }, func(e *roster.Entry) { e.Left = noon }},
 		"Same":    {"Time has passed.", func(e *roster.Entry) { e.From = noon }, func(e *roster.Entry) { e.From = noon }},
 		"Another": {"It was made anew.", func(e *roster.Entry) { e.Scheduled, e.From, e.Generation = "second", noon, 1 }, func(e *roster.Entry) { e.Scheduled, e.From, e.Generation = "second", noon, 1 }},

@@ -52,18 +52,6 @@ var inputs = []input{
 			w.Errorf("nobody has confirmed it: %v", starts)
 		}
 	}, undo: reopen},
-	{name: "AllKillSwitches", shows: v1alpha1.KillSwitchBurstReason, tell: func(w *world) {
-		w.mistake()
-		w.patch(w.names, `{"spec":{"killSwitch":true}}`)
-		w.sees(v1alpha1.KillSwitchBurstReason)
-		w.until(func() error {
-			if got, want := len(w.starts), max(10, len(w.names)/10); got < want {
-				return fmt.Errorf("%d machines are served at once, want %d", got, want)
-			}
-			return nil
-		})
-		w.ask(w.names)
-	}, undo: func(w *world) { w.patch(w.names, `{"spec":{"killSwitch":false}}`) }},
 	{name: "NoZoneCanBeLoaded", shows: v1alpha1.TimezoneUnavailableReason, tell: func(w *world) {
 		w.must(shared.WithoutWebhooks(w.step(), scheduledMachine("probe"), func() {
 			w.mistake()

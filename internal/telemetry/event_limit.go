@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// eventInterval is the shortest time between two Events of one EventLimit on one Cluster.
+const eventInterval = time.Minute
+
+// An EventLimit allows one Event per minute on each Cluster. Its zero value is ready for use, and it is
+// safe for concurrent use. A restart allows one more.
+type EventLimit struct {
+	mu   sync.Mutex
+	last map[client.ObjectKey]time.Time
+}
+
+// Allow reports whether the Event may be recorded at now. If so, it counts as recorded.
+func (l *EventLimit) Allow(cluster client.ObjectKey, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, at := range l.last {
+		if now.Sub(at).Abs() >= eventInterval {
+			delete(l.last, key)
+		}
+	}
+	if _, recorded := l.last[cluster]; recorded {
+		return false
+	}
+	if l.last == nil {
+		l.last = map[client.ObjectKey]time.Time{}
+	}
+	l.last[cluster] = now
+	return true
+}
