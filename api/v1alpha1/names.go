@@ -37,6 +37,10 @@ const (
 	// JSON.
 	ReclaimedAnnotation = "5spot.finos.org/reclaimed"
 
+	// LastReclaimAnnotation is on a ScheduledMachine that was reclaimed, also after the schedule
+	// is on again. Its value is the ReclaimRecord in JSON. 5-Spot does not serve that request twice.
+	LastReclaimAnnotation = "5spot.finos.org/last-reclaim"
+
 	// InheritedAnnotation is on a ScheduledMachine that was made again under the name of
 	// one whose owner had the machine. Its value is the UID of the ReclaimedMachine that
 	// said so.

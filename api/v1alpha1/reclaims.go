@@ -5,6 +5,8 @@ package v1alpha1
 import (
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // BeingReclaimed reports whether the machine is being given back to its owner in
@@ -24,6 +26,21 @@ func (m *ScheduledMachine) ReclaimRequest() (ReclaimRecord, bool) {
 // schedule has been turned on since, or never was off because of one.
 func (m *ScheduledMachine) ServedReclaim() (ReclaimRecord, bool) {
 	return m.reclaimRecord(ReclaimedAnnotation)
+}
+
+// SetServedReclaim records the request that turned the schedule off.
+func (m *ScheduledMachine) SetServedReclaim(record ReclaimRecord) {
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, ReclaimedAnnotation, record.String())
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, LastReclaimAnnotation, record.String())
+}
+
+// LastReclaim returns the request that was served last, also if the schedule has been turned on
+// since, and false if none is recorded.
+func (m *ScheduledMachine) LastReclaim() (ReclaimRecord, bool) {
+	if record, served := m.ServedReclaim(); served {
+		return record, true
+	}
+	return m.reclaimRecord(LastReclaimAnnotation)
 }
 
 // AwaitsResume reports whether the machine is kept away from the cluster, whatever

@@ -193,7 +193,7 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	before := sm.DeepCopy()
 	sm.Spec.Schedule.Enabled = new(false)
 	delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
-	sm.Annotations[v1alpha1.ReclaimedAnnotation] = record.Served(r.Clock.Now()).String()
+	sm.SetServedReclaim(record.Served(r.Clock.Now()))
 	if err := r.Actuate.PatchLocked(ctx, sm, before); err != nil {
 		return fmt.Errorf("turning schedule off: %w", err)
 	}

@@ -54,7 +54,9 @@ type world struct {
 	hooks    children.Hooks
 	clock    *clocktesting.FakePassiveClock
 	rush     *wake.Rush
-	r        *reclaim.Reconciler
+	// disconnected says that the workload cluster has an outage.
+	disconnected bool
+	r            *reclaim.Reconciler
 }
 
 func newWorld(t *testing.T) *world {
@@ -160,10 +162,14 @@ func (w *world) reconcile() (ctrl.Result, error) {
 }
 
 func (w *world) reconciler(c client.Client) *reclaim.Reconciler {
+	clusters := clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"})
+	if w.disconnected {
+		clusters = clustercache.NewFakeEmptyClusterCache()
+	}
 	return (&reclaim.Reconciler{
 		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Hooks: w.hooks, Rush: w.rush,
 		Children:     children.Reader{Cached: c, Live: c},
-		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}),
+		ClusterCache: clusters,
 	}).WithoutWatches()
 }
 
@@ -454,6 +460,52 @@ func TestRequestThatIsSentAgain(t *testing.T) {
 	}
 	if w.Read(w.node); reclaimapi.Requested(w.node.Annotations) {
 		t.Error("the request still stands")
+	}
+}
+
+// TestAServedRequestIsNotServedAgainAfterResume has an outage of the workload cluster keep the Node
+// as it was: with the request, and ready since before it. The machine is resumed meanwhile.
+func TestAServedRequestIsNotServedAgainAfterResume(t *testing.T) {
+	w := newWorld(t)
+	w.ask("true")
+	ready(time.Date(2026, time.April, 20, 21, 0, 0, 0, time.UTC))(w.node)
+	w.Must(w.Client.Status().Update(t.Context(), w.node))
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	w.disconnected = true
+	w.settle()
+	w.gone()
+	w.settle()
+	if w.sm.ScheduleEnabled() {
+		t.Fatal("the request is not served")
+	}
+	w.Edit(w.sm, func() { // As kubectl 5spot resume and the next report do.
+		delete(w.sm.Annotations, v1alpha1.ReclaimedAnnotation)
+		w.sm.Spec.Schedule.Enabled = new(true)
+	})
+	w.settle()
+	desired, err := children.Machine(w.sm, "", time.Now().Add(time.Hour), nil)
+	w.Must(err)
+	w.Create(desired)
+	m := w.machine()
+	m.Status.NodeRef.Name = w.node.Name
+	w.Must(w.Client.Status().Update(t.Context(), m))
+	w.disconnected = false
+	w.settle()
+	if m := w.machine(); m == nil || !m.DeletionTimestamp.IsZero() || !w.sm.ScheduleEnabled() {
+		t.Errorf("the request before the resume has taken the machine: %v", m)
+	}
+	if w.Read(w.node); reclaimapi.Requested(w.node.Annotations) {
+		t.Error("the served request still stands")
+	}
+	w.ask("true")
+	before := w.node.DeepCopy()
+	w.node.Annotations[reclaimapi.RequestedAtAnnotation] = "2026-04-20T23:00:00Z"
+	w.Must(w.Client.Patch(t.Context(), w.node, client.MergeFrom(before)))
+	w.settle()
+	if m := w.machine(); m != nil && m.DeletionTimestamp.IsZero() {
+		t.Error("a later request of the owner is not served")
 	}
 }
 

@@ -50,9 +50,10 @@ func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Reclai
 	return lifecycle.FreshRequest
 }
 
-// requestedSinceReady reports whether the request was made after the Node last became ready, which
-// is after the Machine joined. Agent and kubelet write both times by the clock of one host. The
-// Machine's time is of another cluster, whose clock may differ by any amount.
+// requestedSinceReady reports whether the request was made after the Node last became ready. Agent
+// and kubelet write both times by the clock of one host. The Machine's time is of another cluster,
+// whose clock may differ by any amount. After an outage of the workload cluster, a Node still shows
+// that it became ready before this Machine. Its request has been served then, which is recorded.
 func requestedSinceReady(node *corev1.Node) bool {
 	at, err := time.Parse(time.RFC3339, node.Annotations[reclaimapi.RequestedAtAnnotation])
 	return err == nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {

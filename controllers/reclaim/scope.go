@@ -214,8 +214,8 @@ func (s *scope) request() v1alpha1.ReclaimRecord {
 	return record
 }
 
-// served is the request that turned the schedule off, zero if there is none.
+// served is the request that was served last, zero if there is none.
 func (s *scope) served() v1alpha1.ReclaimRecord {
-	record, _ := s.scheduled.ServedReclaim()
+	record, _ := s.scheduled.LastReclaim()
 	return record
 }

@@ -95,7 +95,7 @@ func (m mapper) ofNode(ctx context.Context, cluster client.ObjectKey, node clien
 		return found
 	}
 	return m.OfClusterIf(ctx, cluster, func(sm *v1alpha1.ScheduledMachine) bool {
-		served, ok := sm.ServedReclaim()
+		served, ok := sm.LastReclaim()
 		return ok && served.Node == node.GetName()
 	})
 }

@@ -153,7 +153,7 @@ func (r *Reconciler) inherit(ctx context.Context, sm *v1alpha1.ScheduledMachine,
 		return left, nil
 	}
 	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.InheritedAnnotation, string(left.UID))
-	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, left.Record().Served(r.Clock.Now()).String())
+	sm.SetServedReclaim(left.Record().Served(r.Clock.Now()))
 	sm.Spec.Schedule.Enabled = new(false)
 	ctrl.LoggerFrom(ctx).Info("Keeping machine with its owner, as before it was deleted", "reason", left.Record().Why())
 	return left, nil
@@ -173,7 +173,6 @@ func (r *Reconciler) restoreReclaim(ctx context.Context, sm *v1alpha1.ScheduledM
 		lending.NoteReplaced(sm, r.Clock.Now())
 		return
 	}
-	record := v1alpha1.RestoredRequest().Served(shown.LastTransitionTime.Time)
-	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, record.String())
+	sm.SetServedReclaim(v1alpha1.RestoredRequest().Served(shown.LastTransitionTime.Time))
 	ctrl.LoggerFrom(ctx).Info("Restored the record of a reclaim, which was lost when the ScheduledMachine was replaced")
 }
