@@ -49,7 +49,7 @@ func (t *Tender) Tend(ctx context.Context, key client.ObjectKey) (Tended, error)
 	r := &evictionv1.RescheduleRequest{}
 	switch err := t.Live.Get(ctx, key, r); {
 	case kinds.NoObject(err):
-		t.forget(key)
+		t.Forget(key)
 		return Tended{}, nil
 	case err != nil:
 		return Tended{}, fmt.Errorf("reading RescheduleRequest: %w", err)
@@ -169,7 +169,7 @@ func (t *Tender) drop(ctx context.Context, r *evictionv1.RescheduleRequest) erro
 	if err := t.Write.Delete(ctx, r); err != nil {
 		return err
 	}
-	t.forget(client.ObjectKeyFromObject(r))
+	t.Forget(client.ObjectKeyFromObject(r))
 	return nil
 }
 
@@ -187,8 +187,8 @@ func (t *Tender) untrack(ctx context.Context, r *evictionv1.RescheduleRequest) e
 	return err
 }
 
-// forget forgets a request that is no more.
-func (t *Tender) forget(request client.ObjectKey) {
+// Forget drops the memory of a request that does not exist any more, or that another Tender tends.
+func (t *Tender) Forget(request client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.gone, request)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
@@ -32,17 +33,17 @@ type Reconciler struct {
 	leader  *leader
 }
 
-// standby is how soon a replica that does not hold the lease tries again to tend a request. It calls nothing
-// meanwhile.
-const standby = 2 * time.Second
-
-// Reconcile looks at one request, while this replica holds the lease.
+// Reconcile tends one request while this replica holds the lease. A standby drops the request: a replica that gets the lease
+// enqueues all of them.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	ctx, done, leads := r.leader.during(ctx)
-	if !leads {
-		return ctrl.Result{RequeueAfter: standby}, nil
+	term := r.leader.current()
+	if term == nil {
+		r.Forget(req.NamespacedName)
+		return ctrl.Result{}, nil
 	}
-	defer done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(term, cancel)() //nolint:contextcheck // The call ends with the term, too.
 	return r.tend(ctx, req)
 }
 
@@ -68,6 +69,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(wake.Changes(r.drained))).
 		Watches(&evictionv1.ReschedulePolicy{}, handler.EnqueueRequestsFromMapFunc(r.within)).
 		Watches(&evictionv1.ClusterReschedulePolicy{}, handler.EnqueueRequestsFromMapFunc(r.within)).
+		WatchesRawSource(source.Channel(r.leader.begun, handler.EnqueueRequestsFromMapFunc(r.within))).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: concurrency, RateLimiter: wake.Backoff()}).
 		Complete(r)
 }

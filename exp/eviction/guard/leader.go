@@ -5,11 +5,14 @@ package guard
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 )
 
 // Times of the lease, as controller-runtime has them.
@@ -23,13 +26,17 @@ const (
 // tends no more requests, and goes on answering evictions.
 type leader struct {
 	lease resourcelock.Interface
+	// begun receives an event when a term begins. Its buffer has room for one.
+	begun chan event.GenericEvent
 
-	// term is when this replica last held the lease. It is nil before.
-	term atomic.Pointer[term]
+	mu sync.Mutex
+	// term is the current or last leadership of this replica, nil if it never led.
+	term context.Context //nolint:containedctx // The elector hands out a term as a context.
 }
 
-// A term ends when the lease is lost.
-type term struct{ over <-chan struct{} }
+func newLeader(lease resourcelock.Interface) *leader {
+	return &leader{lease: lease, begun: make(chan event.GenericEvent, 1)}
+}
 
 // Start implements manager.Runnable.
 func (l *leader) Start(ctx context.Context) error {
@@ -54,36 +61,30 @@ func (l *leader) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*leader) NeedLeaderElection() bool { return false }
 
-// lead begins a term, which ends with ctx.
-func (l *leader) lead(ctx context.Context) { l.term.Store(&term{over: ctx.Done()}) }
+// lead begins a term, which ends with ctx. The elector calls it in a goroutine: a call that comes after the end of
+// its term does not replace the next term.
+func (l *leader) lead(ctx context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	l.term = ctx
+	select {
+	case l.begun <- event.GenericEvent{Object: &evictionv1.ClusterReschedulePolicy{}}:
+	default: // The event of an earlier term is still to be handled.
+	}
+}
+
+// current returns the term, nil while this replica does not hold the lease.
+func (l *leader) current() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.term == nil || l.term.Err() != nil {
+		return nil
+	}
+	return l.term
+}
 
 // leads reports whether this replica holds the lease.
-func (l *leader) leads() bool {
-	t := l.term.Load()
-	if t == nil {
-		return false
-	}
-	select {
-	case <-t.over:
-		return false
-	default:
-		return true
-	}
-}
-
-// during returns a context that ends with the term, and whether this replica holds the lease.
-func (l *leader) during(ctx context.Context) (_ context.Context, done context.CancelFunc, leads bool) {
-	if !l.leads() {
-		return ctx, nil, false
-	}
-	over := l.term.Load().over
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-over:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel, true
-}
+func (l *leader) leads() bool { return l.current() != nil }

@@ -13,7 +13,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
 )
 
 // fakeLease is a lease at an API server that may be away.
@@ -63,29 +68,50 @@ func (*fakeLease) RecordEvent(string) {}
 func (*fakeLease) Identity() string   { return "a" }
 func (*fakeLease) Describe() string   { return LeaseName }
 
+// hangs is an API server that answers no read before ctx ends.
+type hangs struct{ client.Reader }
+
+func (hangs) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 // TestAReplicaThatLosesTheLease stops tending, and takes the lease again once it can. It does not end: it answers
 // evictions meanwhile.
 func TestAReplicaThatLosesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &fakeLease{}
-		l := &leader{lease: lease}
+		l := newLeader(lease)
+		r := &Reconciler{Tender: &eviction.Tender{Asker: &eviction.Asker{Live: hangs{}}}, leader: l}
+		request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "db", Name: "uid"}}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- l.Start(ctx) }()
 		time.Sleep(time.Second)
-		tending, done, leads := l.during(ctx)
-		if !leads || !l.leads() {
+		if !l.leads() || len(l.begun) != 1 {
 			t.Fatal("it does not lead")
 		}
-		defer done()
+		tended := make(chan error, 1)
+		go func() {
+			_, err := r.Reconcile(ctx, request)
+			tended <- err
+		}()
 
 		lease.setAway(true)
 		time.Sleep(leaseDuration)
-		if tending.Err() == nil || l.leads() {
+		select {
+		case err := <-tended:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("it has tended a request: %v", err)
+			}
+		default:
 			t.Error("it tends although it cannot renew its lease")
 		}
-		if _, _, leads := l.during(ctx); leads {
-			t.Error("it begins to tend")
+		if l.leads() {
+			t.Error("it leads although it cannot renew its lease")
+		}
+		if result, err := r.Reconcile(ctx, request); err != nil || !result.IsZero() {
+			t.Errorf("a standby keeps a request in its queue: %+v, %v", result, err)
 		}
 		select {
 		case err := <-ended:
@@ -93,9 +119,10 @@ func TestAReplicaThatLosesTheLease(t *testing.T) {
 		default:
 		}
 
+		<-l.begun
 		lease.setAway(false)
 		time.Sleep(2 * leaseDuration)
-		if !l.leads() {
+		if !l.leads() || len(l.begun) != 1 {
 			t.Error("it does not lead again")
 		}
 		stop()
@@ -106,4 +133,16 @@ func TestAReplicaThatLosesTheLease(t *testing.T) {
 			t.Errorf("it ends, and holds the lease: %+v", lease.record)
 		}
 	})
+}
+
+// TestALateCallOfAnEarlierTerm comes after the next term has begun, as a goroutine of the elector may after a pause.
+func TestALateCallOfAnEarlierTerm(t *testing.T) {
+	l := newLeader(nil)
+	earlier, end := context.WithCancel(t.Context())
+	end()
+	l.lead(t.Context())
+	l.lead(earlier)
+	if !l.leads() {
+		t.Error("the term that is over replaces the current one")
+	}
 }

@@ -82,7 +82,7 @@ func (w *world) reasons(obj client.Object) (reasons []string) {
 }
 
 // gathered is the sum of what a registry has of a metric with a label of that value.
-func gathered(t *testing.T, registry *prometheus.Registry, name, label string) (sum float64) {
+func gathered(t *testing.T, registry prometheus.Gatherer, name, label string) (sum float64) {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {

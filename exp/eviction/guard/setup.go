@@ -59,7 +59,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Clock: o.Clock, Taints: slices.Concat(eviction.DrainTaints, o.DrainTaints), Keep: o.Keep,
 	}
 	told := &tidings{recorder: mgr.GetEventRecorder(Name)}
-	lead := &leader{lease: o.Lease}
+	lead := newLeader(o.Lease)
 	s := &server{
 		webhook: o.Webhook, handler: &webhook.Admission{Handler: &admitter{
 			cached: asker.EvictCached, queue: queue{decide: asker.EvictLive, places: make(chan struct{}, decisions)}, clock: o.Clock, tidings: told,
