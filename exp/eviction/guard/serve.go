@@ -28,8 +28,11 @@ const (
 	// whether everything is still as it should be.
 	soon    = time.Second
 	settled = 10 * time.Second
-	// probeTimeout bounds the question to the API server in a probe.
+	// probeTimeout bounds the request to the API server in a probe.
 	probeTimeout = 3 * time.Second
+	// maxSilence is how long a replica stays Ready while the API server answers no probe. A slow API server answers
+	// one of 24 probes in time, or refuses one; an unreachable API server does neither.
+	maxSilence = 2 * time.Minute
 )
 
 // A server answers the API server once all that it takes is there. It runs on every replica.
@@ -45,6 +48,8 @@ type server struct {
 
 	// kept says that the API server has been told whom to trust.
 	kept atomic.Bool
+	// answered is when the API server last answered a probe, in nanoseconds since 1970.
+	answered atomic.Int64
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -114,17 +119,22 @@ func (s *server) ready(req *http.Request) error {
 	if err := s.webhook.StartedChecker()(req); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(req.Context(), probeTimeout)
-	defer cancel()
-	err := s.live.List(ctx, &evictionv1.ReschedulePolicyList{}, client.Limit(1))
-	if err == nil || slow(err) {
-		return nil
-	}
-	return fmt.Errorf("asking the API server: %w", err)
+	return s.reachesAPIServer(req.Context())
 }
 
-// slow reports whether the API server is busy. A replica that says "try again" protects pods; without a
-// replica that is Ready they are evicted.
-func slow(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
+// reachesAPIServer returns no error for a busy API server: a replica that answers "try again" protects pods, and without a
+// Ready replica the API server evicts them.
+func (s *server) reachesAPIServer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	err, now := s.live.List(ctx, &evictionv1.ReschedulePolicyList{}, client.Limit(1)), s.clock.Now()
+	switch {
+	case err == nil || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err):
+		s.answered.Store(now.UnixNano())
+		return nil
+	case errors.Is(err, context.DeadlineExceeded) && now.Before(time.Unix(0, s.answered.Load()).Add(maxSilence)):
+		return nil
+	default:
+		return fmt.Errorf("listing policies: %w", err)
+	}
 }
