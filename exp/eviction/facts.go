@@ -192,10 +192,9 @@ func (l *line) count(other client.Object) int {
 	}
 	pod := verdict.Pod{Marked: marked(other, l.policy.Request), MarkedAt: markedAt(other)}
 	var keeps bool
-	begun := same && !request.Asked(pod, l.now).IsZero() // An operator may take its mark off once it begins.
-	if created := other.GetCreationTimestamp(); begun && created.After(request.FirstAsked) {
-		begun = false // It was asked for the pod that this one replaces.
-	}
+	// An operator may take its mark off once it begins. A time before the pod is from the pod that this one replaces.
+	asked, created := request.Asked(pod, l.now), other.GetCreationTimestamp()
+	begun := same && !asked.IsZero() && !created.After(asked)
 	if pod.Marked || begun {
 		keeps = !request.Overdue(pod, l.policy.deadline(), l.now)
 	} else {

@@ -221,6 +221,28 @@ func TestAnOperatorThatBeginsIsBusy(t *testing.T) {
 	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
 }
 
+// TestAnUnconfirmedMarkCounts although the guard ended before it wrote askedTime, and the operator has taken the mark off.
+func TestAnUnconfirmedMarkCounts(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
+	p := w.pod("db-0", 0)
+	w.pod("db-1", 0)
+	w.drain(0, true)
+	w.Fail = func(n int) (before, after error) {
+		if w.Writes[n] == "patch RescheduleRequest" {
+			return testenv.ErrLost, nil
+		}
+		return nil, nil
+	}
+	_, _ = w.try("db-0")
+	w.Fail = nil
+	if r := w.requests(); len(r) != 1 || !w.asked(p) || !r[0].Spec.AskedTime.IsZero() {
+		t.Fatalf("got %+v of %v", r, w.Writes)
+	}
+	w.Edit(p, func() { delete(p.Annotations, moveKey) })
+	w.pass(31 * time.Second)
+	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
+}
+
 // TestAPodThatWaitsForItsTurnIsNotReadLive has guards whose cache shows that the place is taken: they call the API
 // server for nothing but to record a pod that has no request yet.
 func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
