@@ -256,3 +256,22 @@ func TestAPodThatComesBackInAnotherDrain(t *testing.T) {
 	w.pass(59 * time.Second)
 	w.evict("db-0", verdict.Wait, verdict.Waiting)
 }
+
+// TestOnlyADrainLeavesADeadline to a later pod: a request without a drain has no ControllerLabel, nor has a withdrawn one.
+func TestOnlyADrainLeavesADeadline(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.HealthyNode = evictionv1.HealthyNodeRelocate })
+	labelled := func(want bool) {
+		t.Helper()
+		if r := w.requests(); len(r) != 1 || r[0].Labels != nil != want {
+			t.Errorf("got %+v, want a label: %t", r, want)
+		}
+	}
+	w.pod("db-0", 0)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	labelled(false)
+	w, _ = newRequest(t, nil)
+	labelled(true)
+	w.drain(0, false)
+	w.tend()
+	labelled(false)
+}

@@ -570,11 +570,13 @@ func (a *Asker) record(ctx context.Context, s *scope, d verdict.Decision) (again
 		Policy: s.policy.PolicyReference, Request: s.policy.Request, Intent: evictionv1.IntentEviction,
 		Requester: clip.To(s.wanted.By, longestRequester),
 	}
-	r.Labels = map[string]string{evictionv1.ControllerLabel: controllerOf(s.pod)}
 	if d.Relocation {
 		r.Spec.Intent = evictionv1.IntentRelocation
-	} else if r.Spec.AskedTime, err = a.askedBefore(ctx, s); err != nil {
-		return false, nil, err
+	} else {
+		r.Labels = map[string]string{evictionv1.ControllerLabel: controllerOf(s.pod)}
+		if r.Spec.AskedTime, err = a.askedBefore(ctx, s); err != nil {
+			return false, nil, err
+		}
 	}
 	if r.Spec.Tracking, err = a.trackingOf(ctx, s); err != nil {
 		warnings = append(warnings, err.Error())
@@ -612,7 +614,7 @@ func (a *Asker) askedBefore(ctx context.Context, s *scope) (first metav1.Time, e
 		r := &list.Items[i]
 		of, sameDrain := r.Labels[evictionv1.ControllerLabel]
 		replaced := sameDrain && (r.Spec.Pod.Name == s.pod.Name || controller != "" && of == controller)
-		if !replaced || r.Spec.Intent != evictionv1.IntentEviction || r.Spec.Pod.UID == s.pod.UID || r.Spec.NodeName != s.pod.Spec.NodeName ||
+		if !replaced || r.Spec.Pod.UID == s.pod.UID || r.Spec.NodeName != s.pod.Spec.NodeName ||
 			r.Spec.Policy != s.policy.PolicyReference || r.Spec.AskedTime.IsZero() || s.pod.CreationTimestamp.Before(&r.Spec.AskedTime) {
 			continue
 		}

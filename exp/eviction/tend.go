@@ -65,6 +65,7 @@ func (t *Tender) Tend(ctx context.Context, key client.ObjectKey) (Tended, error)
 	case verdict.Withdraw:
 		before := r.DeepCopy()
 		r.Spec.Intent, r.Spec.WithdrawnTime = evictionv1.IntentWithdrawn, metav1.NewTime(k.Now)
+		delete(r.Labels, evictionv1.ControllerLabel)
 		done.Again = k.Now.Add(verdict.Settle)
 		return done, t.Write.Patch(ctx, r, before)
 	case verdict.TakeBack:
