@@ -40,13 +40,9 @@ func movable(pod *corev1.Pod) bool {
 	return !mirror && workload.DaemonSetOf(pod) == nil
 }
 
-// TrimPod drops from a pod of the cache what decides nothing about its eviction. Annotations stay where its
-// operator has been asked.
-func TrimPod(obj any) (any, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj, nil
-	}
+// TrimPod removes the fields of a cached pod that no eviction decision reads. A pod that the guard has marked keeps its
+// annotations.
+func TrimPod(pod *corev1.Pod) *corev1.Pod {
 	trimmed := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp, Labels: pod.Labels,
@@ -61,7 +57,7 @@ func TrimPod(obj any) (any, error) {
 	if owner := workload.DaemonSetOf(pod); owner != nil {
 		trimmed.OwnerReferences = []metav1.OwnerReference{*owner}
 	}
-	return trimmed, nil
+	return trimmed
 }
 
 // podFacts is the border between a pod and the decision. r is what asks its operator, nil if nothing does.

@@ -202,9 +202,7 @@ func (c *lateCache) catchUp(pods, nodes, requests bool) {
 		c.w.Must(c.w.Client.List(c.w.Context(), list, client.InNamespace(c.w.ns)))
 		for i := range list.Items {
 			c.w.date(&list.Items[i])
-			pod, err := eviction.TrimPod(&list.Items[i])
-			c.w.Must(err)
-			if p, ok := pod.(*corev1.Pod); ok && p.DeletionTimestamp == nil {
+			if p := eviction.TrimPod(&list.Items[i]); p.DeletionTimestamp == nil {
 				trimmed = append(trimmed, p)
 			}
 		}

@@ -119,7 +119,7 @@ func Run(ctx context.Context, f *Flags) error {
 		Scheme:                 Scheme(),
 		HealthProbeBindAddress: f.healthAddress,
 		Metrics:                metricsserver.Options{BindAddress: f.metricsAddress},
-		Cache:                  cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: workload.TrimNode}, &corev1.Pod{}: {Transform: eviction.TrimPod}}, NewInformer: newInformer},
+		Cache:                  cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: workload.TrimNode}, &corev1.Pod{}: {Transform: trimPod}}, NewInformer: newInformer},
 	})
 	if err != nil {
 		return fmt.Errorf("creating manager: %w", err)
