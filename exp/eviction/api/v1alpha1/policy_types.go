@@ -30,7 +30,8 @@ const (
 	FallbackAllow Fallback = "Allow"
 	// FallbackDeny refuses to evict it for as long as its Node is drained.
 	FallbackDeny Fallback = "Deny"
-	// FallbackDelete deletes it, with its own grace period and past disruption budgets.
+	// FallbackDelete deletes it, with its own grace period and past disruption budgets. The eviction guard deletes no
+	// pods in kube-system and 5spot-system.
 	FallbackDelete Fallback = "Delete"
 )
 
