@@ -61,7 +61,7 @@ test-unit test-monitoring test-system: export GOGC := 400
 .PHONY: test
 test: ## Run the tests that every commit must pass: at least one for each feature.
 	# System tests wait half of the time. The others run meanwhile, with what they leave of the cores.
-	$(MAKE) --no-print-directory -j2 NICE='nice -n 10' test-system test-unit test-monitoring
+	$(MAKE) --no-print-directory -j2 NICE='nice -n 5' test-system test-unit test-monitoring
 
 .PHONY: test-all
 test-all: ## Run every test to its full length: by hand, and at night.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,14 +21,14 @@ import (
 // parallel. The garbage collector is Kubernetes' own. First nobody leaves until the wipe has
 // been confirmed, then one does at a time, and who waits keeps Node and box.
 func TestAPruneWaitsForTheRails(t *testing.T) {
-	for name, prune := range map[string]func(*lab, *v1alpha1.ScheduledMachine){
+	for name, prune := range testenv.Sample(map[string]func(*lab, *v1alpha1.ScheduledMachine){
 		"foreground": func(l *lab, sm *v1alpha1.ScheduledMachine) {
 			l.delete(sm, client.PropagationPolicy(metav1.DeletePropagationForeground))
 		},
 		"machines": func(l *lab, sm *v1alpha1.ScheduledMachine) {
 			l.delete(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: sm.Namespace, Name: sm.Name + "-machine"}})
 		},
-	} {
+	}) {
 		t.Run(name, func(t *testing.T) {
 			const machines, leave = 12, 3
 			l := newLab(t, "prune-"+name)
