@@ -20,6 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/procevents"
 )
 
 // blind reads the gauge as Prometheus does.
@@ -72,6 +73,32 @@ func TestBlind(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestBlindnessOutlivesASubscription has a subscription end while reads are denied.
+func TestBlindnessOutlivesASubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, e := newMachine(), newEvents()
+		m.start(20, "bash", "bash", ownerCgroup)
+		m.unreadable = "20/comm"
+		dials := 0
+		r := start(t, m, detect.Netlink, func(bool) (detect.Events, error) {
+			if dials++; dials == 1 {
+				return e, nil
+			}
+			return newEvents(), nil
+		})
+		r.counts.OnDetector = func(name string, blind bool) {
+			if !blind {
+				t.Errorf("detector %q reports that it can read all processes", name)
+			}
+		}
+		e.in <- procevents.ErrSilent
+		time.Sleep(10 * time.Second)
+		if dials != 2 {
+			t.Errorf("subscribed %d times, want 2", dials)
+		}
+	})
 }
 
 // TestHiddenStart has the kernel announce a program that cannot be read.

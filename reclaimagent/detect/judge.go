@@ -109,7 +109,7 @@ func (j *judge) pass(walk func(*process.Table, process.Visit) (process.Census, e
 	if denied := census.Denied + j.denied; visible == nil && denied > 0 {
 		visible = fmt.Errorf("%w: permission to read is denied for %d of %d processes", process.ErrHidden, denied, census.Processes+census.Denied)
 	}
-	j.see(visible)
+	j.setVisibility(visible)
 	for id, round := range j.seen {
 		if round != j.round {
 			delete(j.seen, id)
@@ -118,15 +118,18 @@ func (j *judge) pass(walk func(*process.Table, process.Visit) (process.Census, e
 	return nil
 }
 
-// begin says which detector is in use from now on, and whether it sees.
+// begin sets the detector that is in use from now on. Only a pass proves that all processes are
+// readable: reads of single processes may have been denied.
 func (j *judge) begin(detector Mode) {
 	j.detector = detector
-	j.see(j.table.CheckVisibility())
+	if err := j.table.CheckVisibility(); err != nil {
+		j.setVisibility(err)
+	}
 	j.metrics.SetDetector(string(detector))
 }
 
-// see takes whether the processes of other users can be read.
-func (j *judge) see(visible error) {
+// setVisibility records whether the processes of other users are readable, and logs a change.
+func (j *judge) setVisibility(visible error) {
 	j.visible = visible
 	blind := visible != nil
 	switch {
@@ -234,7 +237,7 @@ func (j *judge) confirm(pid int, hit match.Hit) {
 	_, announced := j.seen[id]
 	if !announced && hit.Source == match.Argv {
 		var ok bool
-		if hit, ok = j.withoutKubelets(pid, hit); !ok {
+		if hit, ok = j.matchIgnoringKubeletPaths(pid, hit); !ok {
 			j.metrics.Excluded.Add(1)
 			return
 		}
@@ -254,9 +257,9 @@ func (j *judge) confirm(pid int, hit match.Hit) {
 	j.emit(m)
 }
 
-// withoutKubelets returns which pattern the arguments match that name nothing below the
-// kubelet's directory: storage drivers on the host get paths whose names pods choose.
-func (j *judge) withoutKubelets(pid int, hit match.Hit) (match.Hit, bool) {
+// matchIgnoringKubeletPaths matches the arguments again without those that contain a path below a
+// kubelet directory. Pods choose such paths, for example in volume names.
+func (j *judge) matchIgnoringKubeletPaths(pid int, hit match.Hit) (match.Hit, bool) {
 	var a arguments
 	err := j.table.Look(pid, func(p *process.Process) bool {
 		a.err = p.Argv(&a)

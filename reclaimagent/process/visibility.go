@@ -33,7 +33,7 @@ func (t *Table) CheckVisibility() error {
 		return fmt.Errorf("%w: reading process 1: %w%s", ErrHidden, err, inBrackets(t.root.hiding()))
 	}
 	first := parseCredentials(raw)
-	if raw, err = t.readHead(t.self, statusFile); err == nil && !parseCredentials(raw).sees(first) {
+	if raw, err = t.readHead(t.self, statusFile); err == nil && !parseCredentials(raw).mayTrace(first) {
 		return nil
 	}
 	if options := t.root.hiding(); options != "" {
@@ -80,9 +80,9 @@ func (c credentials) root() bool {
 	return len(c.uids) >= 2 && c.uids[0] == "0" && c.uids[1] == "0"
 }
 
-// sees reports whether a process with c may see other by its own rights, whatever
-// group it is in, although it may not see every process.
-func (c credentials) sees(other credentials) bool {
+// mayTrace reports whether c may ptrace other without CAP_SYS_PTRACE: same user IDs, and no fewer
+// capabilities. Then reading other proves nothing about hidepid.
+func (c credentials) mayTrace(other credentials) bool {
 	if c.effective>>capSysPtrace&1 == 1 {
 		return false // it sees every process
 	}
