@@ -57,8 +57,8 @@ type Freshness struct {
 	generations sync.Map // ctrl.Request to int64
 }
 
-// replaced is a version that is no more, the one that a run wrote last if that is known, how
-// often a replaced version was met since, and when for the first time.
+// replaced records the version that a reconcile read (version) and the last one that it wrote
+// (last, empty if unknown), how often the cache has shown an older one since (met), and since when.
 type replaced struct {
 	version, last string
 	met           int
