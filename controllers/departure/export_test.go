@@ -27,8 +27,8 @@ func ResetMetrics() {
 }
 
 // Departures counts departures.
-func Departures(cluster client.ObjectKey, lane, forced string) float64 {
-	return testutil.ToFloat64(departures.WithLabelValues(cluster.Namespace, cluster.Name, lane, forced))
+func Departures(cluster client.ObjectKey, lane string) float64 {
+	return testutil.ToFloat64(departures.WithLabelValues(cluster.Namespace, cluster.Name, lane))
 }
 
 // Capped counts machines that were deferred.

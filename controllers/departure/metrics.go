@@ -3,7 +3,6 @@
 package departure
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,8 +15,8 @@ import (
 var (
 	departures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_departures_total",
-		Help: "Voluntary departures that the planner let start, each counted once, by namespace and name of their Cluster, lane, and whether one started beyond the limit because it may not be kept any longer. The series of a Cluster goes with it.",
-	}, []string{"namespace", "cluster", "lane", "forced"})
+		Help: "Voluntary departures that the planner let start, each counted once, by namespace and name of their Cluster, and lane. The series of a Cluster goes with it.",
+	}, []string{"namespace", "cluster", "lane"})
 	capped = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_departures_capped_total",
 		Help: "Machines that had to wait for others before they started to leave, each counted once, by namespace and name of their Cluster, and lane. The series of a Cluster goes with it.",
@@ -44,9 +43,7 @@ func (r *Reconciler) registerMetrics() error {
 func startClusterSeries(cluster client.ObjectKey) {
 	for _, lane := range []departure.Lane{departure.Scheduled, departure.Unscheduled} {
 		capped.WithLabelValues(cluster.Namespace, cluster.Name, string(lane))
-		for _, forced := range []bool{false, true} {
-			departures.WithLabelValues(cluster.Namespace, cluster.Name, string(lane), strconv.FormatBool(forced))
-		}
+		departures.WithLabelValues(cluster.Namespace, cluster.Name, string(lane))
 	}
 }
 

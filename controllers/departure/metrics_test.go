@@ -60,7 +60,7 @@ func TestWhoWaitsIsCountedOnce(t *testing.T) {
 	w.begin()
 	w.plan()
 	w.wantOldest("")
-	if got := planner.Departures(lab, "unscheduled", "false"); got != 4 {
+	if got := planner.Departures(lab, "unscheduled"); got != 4 {
 		t.Errorf("%v departures are counted, want 4", got)
 	}
 }
@@ -81,7 +81,7 @@ func TestWhoIsRefusedIsCountedOnce(t *testing.T) {
 		w.plan()
 		w.after(time.Minute)
 	}
-	if got := planner.Departures(lab, "unscheduled", "false"); got != 1 {
+	if got := planner.Departures(lab, "unscheduled"); got != 1 {
 		t.Errorf("%v departures are counted, want 1", got)
 	}
 }
@@ -95,8 +95,8 @@ func TestTheSeriesOfAClusterGoWithIt(t *testing.T) {
 	w.leaves(departure.Unscheduled, 0, 1, 2)
 	w.plan()
 	planner.RemoveClusterSeries(client.ObjectKey{Namespace: lab.Namespace, Name: "other"})
-	if got := planner.Series(); got != 6 { // In each lane: departures, forced or not, and capped machines.
-		t.Errorf("another Cluster has gone, and %d series are left, want 6", got)
+	if got := planner.Series(); got != 4 { // In each lane: departures and capped machines.
+		t.Errorf("another Cluster has gone, and %d series are left, want 4", got)
 	}
 	planner.RemoveClusterSeries(lab)
 	if got := planner.Series(); got != 0 {

@@ -5,7 +5,6 @@ package departure
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,7 +80,7 @@ func (r *Reconciler) countAdmitted(key client.ObjectKey, c *cluster, p departure
 	}
 	for _, a := range p.Admitted {
 		if _, again := c.admitted[a.Name]; !again {
-			departures.WithLabelValues(key.Namespace, key.Name, string(a.Lane), strconv.FormatBool(a.Forced)).Inc()
+			departures.WithLabelValues(key.Namespace, key.Name, string(a.Lane)).Inc()
 		}
 		c.admitted[a.Name] = a.Since
 	}
@@ -119,9 +118,6 @@ func oldest(waiting []departure.Waiting) time.Time {
 
 // limit says in a few words what the machines of a plan wait for.
 func limit(p departure.Plan) string {
-	if p.Deferred[0].InFlight {
-		return fmt.Sprintf("at most %d of %d may be leaving at a time", p.Limits.InFlight.Of(p.Members), p.Members)
-	}
 	return fmt.Sprintf("at most %d of %d start to leave within %s", p.Cap, p.Members, departure.Window)
 }
 

@@ -162,7 +162,7 @@ func TestAMachineWithoutItsScheduledMachineWaitsForItsTurn(t *testing.T) {
 				t.Errorf("on record is %+v", d)
 			}
 			w.clock.SetTime(w.clock.Now().Add(2 * departure.Window))
-			if f, _ := turns.Fleet(client.ObjectKeyFromObject(w.cluster), w.clock.Now()); len(f.Candidates) != 0 || f.Leaving != 2 {
+			if f, _ := turns.Fleet(client.ObjectKeyFromObject(w.cluster), w.clock.Now()); len(f.Candidates) != 0 || f.Departed != 2 {
 				t.Errorf("it has left, and is planned: %+v", f)
 			}
 		})

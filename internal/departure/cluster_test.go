@@ -40,16 +40,16 @@ func candidates(n int, lane departure.Lane) []departure.Candidate {
 
 // A start is a candidate that started to leave.
 type start struct {
-	At     time.Time
-	Name   string
-	Forced bool
+	At   time.Time
+	Name string
 }
 
 // A cluster is a Cluster whose plans are carried out.
 type cluster struct {
 	departure.Fleet
-	limits departure.Limits
-	starts []start
+	limits   departure.Limits
+	starts   []start
+	departed []time.Time
 }
 
 // leaving is a Cluster of n machines that are all to leave.
@@ -61,13 +61,15 @@ func leaving(n int, lane departure.Lane) *cluster {
 // once would have its test look for ever.
 func (c *cluster) wake(at time.Time) departure.Plan {
 	c.Now = at
+	c.departed = departure.Within(c.departed, at, departure.Patience)
+	c.Departed = len(c.departed)
 	p := departure.Decide(c.Fleet, c.limits)
 	if !p.Next.IsZero() && !p.Next.After(at) {
 		panic(fmt.Sprintf("at %v look again at %v", at, p.Next))
 	}
 	admitted := map[string]bool{}
 	for _, a := range p.Admitted {
-		c.starts = append(c.starts, start{at, a.Name, a.Forced})
+		c.starts = append(c.starts, start{at, a.Name})
 		admitted[a.Name] = true
 		c.begin()
 	}
@@ -78,7 +80,7 @@ func (c *cluster) wake(at time.Time) departure.Plan {
 // begin has a machine start to leave.
 func (c *cluster) begin() {
 	c.Active--
-	c.Leaving++
+	c.departed = append(c.departed, c.Now)
 	c.Started = append(departure.Recent(c.Started, c.Now), c.Now)
 }
 
@@ -109,15 +111,4 @@ func (c *cluster) names() []string {
 		names = append(names, s.Name)
 	}
 	return names
-}
-
-// forced are who started beyond the limit.
-func (c *cluster) forced() int {
-	n := 0
-	for _, s := range c.starts {
-		if s.Forced {
-			n++
-		}
-	}
-	return n
 }

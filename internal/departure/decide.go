@@ -9,56 +9,40 @@ import (
 	"time"
 )
 
-// Decide plans who starts to leave. Without limits and gates everybody does.
+// Decide plans which candidates start now. Without limits and gates all of them do.
 func Decide(f Fleet, l Limits) Plan {
 	started := Recent(f.Started, f.Now)
 	p := Plan{Limits: l, Gates: f.Gates, Members: f.Active + len(started)}
 	p.Cap = l.Cap.Of(p.Members)
-	r := room{starts: math.MaxInt, leaving: f.Leaving, slots: l.slots(p.Members)}
-	if p.Cap > 0 {
-		r.starts = max(0, p.Cap-len(started))
-	}
 	for _, c := range InOrder(f.Candidates, f.Now) {
 		if reason, closed := f.Gates.closed(c.Lane); closed {
-			p.Held = append(p.Held, Waiting{Candidate: c, Reason: reason})
+			p.Held = append(p.Held, Waiting{c, reason})
 			continue
 		}
-		within := r.starts > 0 && !r.full(c.Lane)
-		if !within && !overdue(c, f.Now) {
-			p.Deferred = append(p.Deferred, Waiting{Candidate: c, Reason: BlastRadiusCap})
+		if most := l.most(c.Lane, f.Active, len(started), f.Departed); len(started)+len(p.Admitted) >= most {
+			p.Deferred = append(p.Deferred, Waiting{c, BlastRadiusCap})
 			continue
 		}
-		p.Admitted = append(p.Admitted, Admission{Candidate: c, Forced: !within})
-		r.take()
-	}
-	for i, w := range p.Deferred {
-		p.Deferred[i].InFlight = r.full(w.Lane)
+		p.Admitted = append(p.Admitted, c)
 	}
 	if p.Cap > 0 {
-		p.Left = r.starts
+		p.Left = max(0, p.Cap-len(started)-len(p.Admitted))
 	}
 	p.Next = p.next(f, started)
 	return p
 }
 
-// room is what the limits leave.
-type room struct{ starts, leaving, slots int }
-
-// full reports whether too many are leaving for one more of the lane. It comes before the
-// limit of starts as a reason: that one comes and goes every 10 s.
-func (r *room) full(lane Lane) bool { return lane != Scheduled && r.leaving >= r.slots }
-
-func (r *room) take() {
-	r.starts = max(0, r.starts-1)
-	r.leaving++
-}
-
-// slots is how many of the members may be leaving at a time.
-func (l Limits) slots(members int) int {
-	if l.InFlight <= 0 {
+// most is how many candidates of a lane may start within Window. The machines of the Cluster are those
+// that are active and those that started to leave within Window. For Scheduled they are also those that
+// started within Patience: the limit does not shrink while a shared window end is worked off.
+func (l Limits) most(lane Lane, active, started, departed int) int {
+	if l.Cap <= 0 {
 		return math.MaxInt
 	}
-	return l.InFlight.Of(members)
+	if lane == Scheduled {
+		started = max(started, departed)
+	}
+	return l.Cap.Of(active + started)
 }
 
 // closed returns what holds the lane back. The order is policy: what a person did comes
@@ -76,11 +60,6 @@ func (g Gates) closed(lane Lane) (Reason, bool) {
 	default:
 		return "", false
 	}
-}
-
-func overdue(c Candidate, now time.Time) bool {
-	latest := c.Latest()
-	return !latest.IsZero() && !now.Before(latest)
 }
 
 // InOrder returns the candidates in the order in which they leave: who has waited too long,

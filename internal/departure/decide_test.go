@@ -15,8 +15,7 @@ import (
 
 const never time.Duration = -1
 
-// outcome is a plan in words: "a" starts, "a!" is forced, "a BlastRadiusCap" waits, "a ~" waits
-// for others to be gone. Next is counted from noon.
+// outcome is a plan in words: "a" starts, "a BlastRadiusCap" waits. Next is counted from noon.
 type outcome struct {
 	Admitted, Deferred, Held []string
 	Members, Cap, Left       int
@@ -26,18 +25,10 @@ type outcome struct {
 func outcomeOf(p departure.Plan) outcome {
 	o := outcome{Members: p.Members, Cap: p.Cap, Left: p.Left, Next: never}
 	for _, a := range p.Admitted {
-		name := a.Name
-		if a.Forced {
-			name += "!"
-		}
-		o.Admitted = append(o.Admitted, name)
+		o.Admitted = append(o.Admitted, a.Name)
 	}
 	for _, w := range p.Deferred {
-		what := string(w.Reason)
-		if w.InFlight {
-			what = "~"
-		}
-		o.Deferred = append(o.Deferred, w.Name+" "+what)
+		o.Deferred = append(o.Deferred, w.Name+" "+string(w.Reason))
 	}
 	for _, w := range p.Held {
 		o.Held = append(o.Held, w.Name+" "+string(w.Reason))
@@ -107,7 +98,7 @@ func TestDecide(t *testing.T) {
 			want: outcome{Admitted: []string{"a"}, Members: 1, Cap: 1, Next: never},
 		},
 		"NoLimit": {
-			reason: "Case 3: without a limit all leave, and none is forced.",
+			reason: "Case 3: without a limit all leave.",
 			fleet:  departure.Fleet{Active: 40, Started: ago(s, s, s), Candidates: list{a, b, scheduled("c", ended(20*m))}},
 			want:   outcome{Admitted: []string{"c", "a", "b"}, Members: 43, Next: never},
 		},
@@ -128,12 +119,12 @@ func TestDecide(t *testing.T) {
 		},
 		"WithinTheWindow": {
 			reason: "Case 7: nine seconds later none is added: looking again buys nothing.",
-			fleet:  departure.Fleet{Active: 38, Leaving: 2, Started: ago(9*s, 9*s), Candidates: list{a}}, limits: oneInTwenty,
+			fleet:  departure.Fleet{Active: 38, Started: ago(9*s, 9*s), Candidates: list{a}}, limits: oneInTwenty,
 			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: s},
 		},
 		"TheWindowIsOver": {
 			reason: "Case 10: ten seconds later those two do not count; of 38 one starts.",
-			fleet:  departure.Fleet{Active: 38, Leaving: 2, Started: ago(10*s, 10*s), Candidates: list{a, b}}, limits: oneInTwenty,
+			fleet:  departure.Fleet{Active: 38, Started: ago(10*s, 10*s), Candidates: list{a, b}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 38, Cap: 1, Next: 10 * s},
 		},
 		"LowerLimitWhenTheFirstLeavesTheWindow": {
@@ -185,49 +176,26 @@ func TestDecide(t *testing.T) {
 			},
 		},
 		"LateByTenMinutes": {
-			reason: "Case 17: ten minutes after its end a machine starts in any case; those within the limit are not forced.",
+			reason: "However late a machine is, it does not start beyond the limit.",
 			fleet: departure.Fleet{Active: 20, Candidates: list{
-				scheduled("a", ended(10*m)), scheduled("b", ended(10*m)), scheduled("c", ended(10*m-s)), scheduled("d", ended(11*m), priority(99)), unscheduled("e", ended(11*m), priority(0)),
+				scheduled("a", ended(time.Hour)), scheduled("b", ended(10*m)), unscheduled("c", ended(time.Hour), since(time.Hour), priority(99)),
 			}},
 			limits: oneInTwenty,
 			want: outcome{
-				Admitted: []string{"e", "a!", "b!", "d!"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Cap: 1, Next: s,
+				Admitted: []string{"c"}, Deferred: []string{"a BlastRadiusCap", "b BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s,
 			},
 		},
-		"UnscheduledIsNeverForced": {
-			reason: "Case 18: nobody was told when it would leave.",
-			fleet:  departure.Fleet{Active: 20, Started: ago(s), Candidates: list{unscheduled("a", ended(time.Hour), since(time.Hour))}}, limits: oneInTwenty,
-			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 21, Cap: 1, Next: 9 * s},
+		"ASharedWindowEnd": {
+			reason: "The machines that left within ten minutes count for announced ends: two of forty start, and one of the twenty that are left would.",
+			fleet:  departure.Fleet{Active: 20, Departed: 20, Candidates: list{scheduled("a"), scheduled("b"), scheduled("c")}},
+			limits: oneInTwenty,
+			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s},
 		},
-		"ForcedStartsCount": {
-			reason: "Three that could not wait leave no room for others.",
-			fleet:  departure.Fleet{Active: 57, Started: ago(s, s, s), Candidates: list{a}}, limits: oneInTwenty,
-			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 60, Cap: 3, Next: 9 * s},
-		},
-		"TooManyAreLeaving": {
-			reason: "A slow drain keeps the next one back, if somebody wants that, and only an event ends the waiting.",
-			fleet:  departure.Fleet{Active: 36, Leaving: 4, Candidates: list{a, b}}, limits: departure.Limits{Cap: fraction("0.05"), InFlight: fraction("0.1")},
-			want: outcome{Deferred: []string{"a ~", "b ~"}, Members: 36, Cap: 1, Left: 1, Next: never},
-		},
-		"OneMayAlwaysBeLeaving": {
-			reason: "At least one, however small the Cluster.",
-			fleet:  departure.Fleet{Active: 5, Candidates: list{a, b}}, limits: departure.Limits{InFlight: fraction("0.1")},
-			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b ~"}, Members: 5, Next: never},
-		},
-		"ScheduledIsNotBoundByWhoLeaves": {
-			reason: "The second bound is not for those who were told when; they fill it all the same.",
-			fleet: departure.Fleet{Active: 40, Leaving: 3, Candidates: list{
-				scheduled("a", priority(1)), unscheduled("b", priority(2)), scheduled("c", priority(3)), scheduled("d", priority(4)),
-			}},
-			limits: departure.Limits{Cap: fraction("0.05"), InFlight: fraction("0.1")},
-			want: outcome{
-				Admitted: []string{"a", "c"}, Deferred: []string{"b ~", "d BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s,
-			},
-		},
-		"FillsByTime": {
-			reason: "What has started is forgotten, the Cluster counts fewer machines, and fewer may be leaving.",
-			fleet:  departure.Fleet{Active: 38, Leaving: 3, Started: ago(9*s, s), Candidates: list{a}}, limits: departure.Limits{Cap: fraction("0.05"), InFlight: fraction("0.1")},
-			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: s},
+		"AnEditDuringASharedWindowEnd": {
+			reason: "They do not count for what was not announced: the two that start leave no room.",
+			fleet:  departure.Fleet{Active: 20, Departed: 20, Candidates: list{scheduled("a", priority(1)), scheduled("b", priority(1)), unscheduled("c")}},
+			limits: oneInTwenty,
+			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s},
 		},
 		"ActuationPaused": {
 			reason: "What a person did comes before what we doubt, and holds whoever is late.",
@@ -304,9 +272,6 @@ func TestFortyWindowsEndTogether(t *testing.T) {
 	if names := c.names(); len(names) != 40 || len(slices.Compact(slices.Sorted(slices.Values(names)))) != 40 {
 		t.Errorf("case 6: %d start, want each of 40 once: %v", len(names), names)
 	}
-	if c.forced() != 0 {
-		t.Errorf("%d of 40 were forced", c.forced())
-	}
 }
 
 func TestClustersDoNotShareTheLimit(t *testing.T) {
@@ -348,14 +313,6 @@ func TestANormalEvening(t *testing.T) {
 	}
 	if c.Active != 0 {
 		t.Errorf("case 22: %d stayed", c.Active)
-	}
-}
-
-func TestTwoHundredEditsAreNeverForced(t *testing.T) {
-	c := leaving(200, departure.Unscheduled)
-	c.run()
-	if c.forced() != 0 || c.Active != 0 {
-		t.Errorf("case 18: %d forced, %d stayed", c.forced(), c.Active)
 	}
 }
 
@@ -440,23 +397,15 @@ func TestLanesAreThoseOfTheRecord(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	p := departure.Plan{Limits: departure.Limits{Cap: fraction("0.05"), InFlight: fraction("0.125")}}
+	p := departure.Plan{Limits: departure.Limits{Cap: fraction("0.05")}}
 	for name, tc := range map[string]struct {
 		waiting departure.Waiting
 		gates   departure.Gates
 		want    string
 	}{
-		"Scheduled": {
-			waiting: departure.Waiting{Candidate: scheduled("a"), Reason: departure.BlastRadiusCap},
-			want:    "At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others, until 2025-01-15T12:10:00Z at the latest",
-		},
-		"Unscheduled": {
+		"Cap": {
 			waiting: departure.Waiting{Candidate: unscheduled("a"), Reason: departure.BlastRadiusCap},
 			want:    "At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others",
-		},
-		"InFlight": {
-			waiting: departure.Waiting{Candidate: unscheduled("a"), Reason: departure.BlastRadiusCap, InFlight: true},
-			want:    "At most 12.5% of the Cluster's machines, but always one, are leaving at a time: it waits until others are gone",
 		},
 		"Paused": {
 			waiting: departure.Waiting{Reason: departure.ActuationPaused},
@@ -482,9 +431,6 @@ func TestExplain(t *testing.T) {
 		p.Gates = tc.gates
 		if got := p.Explain(tc.waiting); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
-		if got := departure.Told(tc.want); !got.Equal(tc.waiting.Latest()) {
-			t.Errorf("%s: who reads it is told %s", name, got)
 		}
 	}
 }

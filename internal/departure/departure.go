@@ -17,9 +17,7 @@ import "time"
 const (
 	// Window is the time in which starts are counted.
 	Window = 10 * time.Second
-	// Patience is for how long after the end of its window a machine may be kept because
-	// others leave: an owner who was told when must be able to rely on it. It is also how
-	// long one waits before it comes first, whatever its priority.
+	// Patience is how long a candidate waits before it comes first, whatever its priority.
 	Patience = 10 * time.Minute
 )
 
@@ -51,23 +49,14 @@ type Candidate struct {
 	Refused time.Time
 }
 
-// Latest is when the machine starts to leave however many others do; zero is never. No
-// gate is open because of it.
-func (c Candidate) Latest() time.Time {
-	if c.Lane != Scheduled || c.End.IsZero() {
-		return time.Time{}
-	}
-	return c.End.Add(Patience)
-}
-
 // A Fleet is what is known of the machines of one Cluster at one instant.
 type Fleet struct {
 	// Now is that instant.
 	Now time.Time
 	// Active is how many machines are in the Cluster and not leaving, candidates among them.
 	Active int
-	// Leaving is how many have started to leave, for whatever reason, and are not gone.
-	Leaving int
+	// Departed is how many have started to leave within Patience, for whatever reason.
+	Departed int
 	// Started are the instants at which departures have started, in any order: those of the
 	// last Window matter. Exempt ones are among them, and those whose machine is gone. No
 	// instant may be before the real start: one that is stored to the second is its end.
@@ -110,9 +99,6 @@ const (
 type Limits struct {
 	// Cap is the part of a Cluster's machines that may start to leave within Window.
 	Cap Fraction
-	// InFlight is the part that may be leaving at a time. It bounds Unscheduled only, and
-	// all who leave count.
-	InFlight Fraction
 }
 
 // A Reason says in a word what a candidate waits for. The values are those of the condition
@@ -135,25 +121,18 @@ type Plan struct {
 	Limits Limits
 	Gates  Gates
 	// Admitted start now.
-	Admitted []Admission
-	// Deferred wait for others to leave, Held for a gate to open.
+	Admitted []Candidate
+	// Deferred wait for the limit, Held for a gate to open.
 	Deferred, Held []Waiting
 	// Members is how many machines there were before those of Window started to leave. The
 	// limits are parts of it.
 	Members int
-	// Cap is how many may start within Window, and Left how many of these are left once the
-	// plan is carried out. Both are zero where there is no limit.
+	// Cap is how many of the lane Unscheduled may start within Window, and Left how many of these are
+	// left once the plan is carried out. Both are zero where there is no limit.
 	Cap, Left int
-	// Next is the next instant at which time alone changes who starts, or what one of Deferred
-	// waits for, once the plan is carried out; zero is never. It does not know when a gate opens.
+	// Next is the next instant at which time alone lets a deferred candidate start, once the plan is
+	// carried out; zero is never. It does not know when a gate opens.
 	Next time.Time
-}
-
-// An Admission is a candidate that starts now.
-type Admission struct {
-	Candidate
-	// Forced says that it starts beyond the limit, because it may not be kept any longer.
-	Forced bool
 }
 
 // A Waiting is a candidate that does not start now.
@@ -161,6 +140,4 @@ type Waiting struct {
 	Candidate
 	// Reason is what it waits for.
 	Reason Reason
-	// InFlight says that it waits for others to be gone, not only to have started.
-	InFlight bool
 }

@@ -4,12 +4,7 @@ package departure
 
 import (
 	"fmt"
-	"strings"
-	"time"
 )
-
-// atLatest follows the time that a sentence names.
-const atLatest = " at the latest"
 
 // Explain says in a sentence what w, which is in the plan, waits for. It is for a condition:
 // it counts nobody, so that it does not change while others leave.
@@ -28,23 +23,5 @@ func (p Plan) Explain(w Waiting) string {
 		return "Nearly all machines of the Cluster are to leave at once: that has to be confirmed first, which takes 20 s. If it is a mistake, pause the Cluster now"
 	default:
 	}
-	if w.InFlight {
-		return fmt.Sprintf("At most %s of the Cluster's machines, but always one, are leaving at a time: it waits until others are gone", p.Limits.InFlight.percent())
-	}
-	text := fmt.Sprintf("At most %s of the Cluster's machines, but always one, start to leave within %s: it waits for others", p.Limits.Cap.percent(), Window)
-	if latest := w.Latest(); !latest.IsZero() {
-		text += ", until " + latest.UTC().Format(time.RFC3339) + atLatest
-	}
-	return text
-}
-
-// Told returns when a machine leaves at the latest by a sentence of Explain, zero
-// if it names no time.
-func Told(sentence string) time.Time {
-	before, _, _ := strings.Cut(sentence, atLatest)
-	at, err := time.Parse(time.RFC3339, before[strings.LastIndex(before, " ")+1:])
-	if err != nil {
-		return time.Time{}
-	}
-	return at
+	return fmt.Sprintf("At most %s of the Cluster's machines, but always one, start to leave within %s: it waits for others", p.Limits.Cap.percent(), Window)
 }

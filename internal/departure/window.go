@@ -7,17 +7,19 @@ import (
 	"time"
 )
 
-// Recent returns those of the starts that are inside Window at now, oldest first. One that
-// is ahead of now is taken for one of now: a clock that was set back gives nobody more
-// room. Who keeps what is returned, and not what was given, waits for such a one no longer
-// than Window.
-func Recent(started []time.Time, now time.Time) []time.Time {
+// Recent returns those of the starts that are inside Window at now, oldest first. One that is ahead of
+// now is taken for one of now: a clock that was set back gives nobody more room. A caller that keeps the
+// result, and not its argument, counts such a start no longer than Window.
+func Recent(started []time.Time, now time.Time) []time.Time { return Within(started, now, Window) }
+
+// Within is Recent for another length of time.
+func Within(started []time.Time, now time.Time, length time.Duration) []time.Time {
 	var recent []time.Time
 	for _, at := range started {
 		if at.After(now) {
 			at = now
 		}
-		if now.Sub(at) < Window {
+		if now.Sub(at) < length {
 			recent = append(recent, at)
 		}
 	}
@@ -25,31 +27,25 @@ func Recent(started []time.Time, now time.Time) []time.Time {
 	return recent
 }
 
-// next is the next instant at which time alone changes the plan, once it is carried out.
+// next is the first instant at which a start leaves the window and a deferred candidate may start, once
+// the plan is carried out.
 func (p Plan) next(f Fleet, started []time.Time) time.Time {
-	var next time.Time
-	var counted, bounded bool // Somebody waits for others to start; an unscheduled one does.
-	for _, w := range p.Deferred {
-		counted = counted || !w.InFlight
-		bounded = bounded || !w.InFlight && w.Lane != Scheduled
-		next = Sooner(next, w.Latest())
-	}
-	if !counted {
-		return next
+	if len(p.Deferred) == 0 {
+		return time.Time{}
 	}
 	for range p.Admitted {
 		started = append(started, f.Now)
 	}
-	active, leaving := f.Active-len(p.Admitted), f.Leaving+len(p.Admitted)
+	active, departed := f.Active-len(p.Admitted), f.Departed+len(p.Admitted)
 	for i, at := range started {
 		left := len(started) - i - 1 // inside the window once this one is not
-		opens := p.Limits.Cap.Of(active+left) > left
-		fills := bounded && leaving >= p.Limits.slots(active+left)
-		if opens || fills {
-			return Sooner(next, at.Add(Window))
+		for _, w := range p.Deferred {
+			if p.Limits.most(w.Lane, active, left, departed) > left {
+				return at.Add(Window)
+			}
 		}
 	}
-	return next
+	return time.Time{}
 }
 
 // Sooner is the earlier of two instants, of which zero is never.

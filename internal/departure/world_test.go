@@ -37,6 +37,7 @@ type world struct {
 type farm struct {
 	machines   []*machine
 	remembered []time.Time // what the manager knows to have started
+	departed   []time.Time // what it knows to have started within departure.Patience
 	begun      []begun
 	most       int // members there ever were
 }
@@ -53,7 +54,6 @@ type begun struct {
 	at     time.Time
 	name   string
 	exempt bool
-	forced bool
 }
 
 // clock is what the manager takes for now.
@@ -72,7 +72,6 @@ func (w *world) fleet(f *farm) departure.Fleet {
 	fleet := departure.Fleet{Now: w.clock(), Gates: w.gates()}
 	for _, m := range f.machines {
 		if m.leaving {
-			fleet.Leaving++
 			continue
 		}
 		fleet.Active++
@@ -83,6 +82,8 @@ func (w *world) fleet(f *farm) departure.Fleet {
 	for _, at := range f.remembered { // As an instant with a monotonic reading.
 		fleet.Started = append(fleet.Started, at.Add(w.offset))
 	}
+	f.departed = departure.Within(f.departed, w.now, departure.Patience)
+	fleet.Departed = len(f.departed)
 	return fleet
 }
 
@@ -100,7 +101,7 @@ func (w *world) begin(f *farm, b begun) {
 	b.at = w.now
 	m := f.find(b.name)
 	m.leaving, m.candidate, m.record = true, nil, w.clock().Truncate(time.Second)
-	f.remembered = append(f.remembered, w.now)
+	f.remembered, f.departed = append(f.remembered, w.now), append(f.departed, w.now)
 	f.begun = append(f.begun, b)
 }
 
@@ -114,7 +115,7 @@ func (w *world) restart() {
 				records = append(records, m.record.Add(time.Second)) // Not before the real start.
 			}
 		}
-		f.remembered = nil
+		f.remembered, f.departed = nil, nil
 		for _, at := range departure.Recent(records, w.clock()) {
 			f.remembered = append(f.remembered, at.Add(-w.offset))
 		}
@@ -131,7 +132,7 @@ func (w *world) wake(t *rapid.T, f *farm, lives int) {
 			w.restart()
 			return
 		}
-		w.begin(f, begun{name: a.Name, forced: a.Forced})
+		w.begin(f, begun{name: a.Name})
 	}
 	w.checkNext(t, f, p)
 }
@@ -155,9 +156,8 @@ func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Pl
 	checkWhole(t, fleet.Candidates, p)
 	checkOrder(t, fleet, p)
 	within := w.within(f)
-	members := fleet.Active + len(within)
+	members := fleet.Active + max(len(within), fleet.Departed)
 	f.most = max(f.most, members)
-	counted := 0
 	for _, a := range p.Admitted {
 		m := f.find(a.Name)
 		switch {
@@ -165,14 +165,10 @@ func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Pl
 			t.Fatalf("%s starts and is no candidate", a.Name)
 		case fleet.Gates != departure.Gates{}:
 			t.Fatalf("%s starts through %+v", a.Name, fleet.Gates)
-		case !a.Forced:
-			counted++
-		case a.Lane != departure.Scheduled || w.now.Before(a.End.Add(departure.Patience-time.Minute)):
-			t.Fatalf("at %v %+v is forced", w.now, a)
 		}
 	}
-	if limit := most(members, w.limits.Cap); w.limits.Cap > 0 && counted > 0 && len(within)+counted > limit {
-		t.Fatalf("%d start after %d within %s, of %d only %d may", counted, len(within), departure.Window, members, limit)
+	if limit := most(members, w.limits.Cap); w.limits.Cap > 0 && len(p.Admitted) > 0 && len(within)+len(p.Admitted) > limit {
+		t.Fatalf("%d start after %d within %s, of %d only %d may", len(p.Admitted), len(within), departure.Window, members, limit)
 	}
 }
 
@@ -180,7 +176,7 @@ func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Pl
 func checkWhole(t *rapid.T, candidates []departure.Candidate, p departure.Plan) {
 	planned := map[departure.Candidate]int{}
 	for _, a := range p.Admitted {
-		planned[a.Candidate]++
+		planned[a]++
 	}
 	for _, w := range slices.Concat(p.Deferred, p.Held) {
 		planned[w.Candidate]++
@@ -195,21 +191,14 @@ func checkWhole(t *rapid.T, candidates []departure.Candidate, p departure.Plan) 
 	}
 }
 
-// checkOrder says that nobody who waits for the limit comes before one who does not.
+// checkOrder says that in each lane no candidate that is deferred comes before one that starts.
 func checkOrder(t *rapid.T, fleet departure.Fleet, p departure.Plan) {
-	var last, first *departure.Candidate // to start within the limit, and to wait for it
-	for i := range p.Admitted {
-		if c := &p.Admitted[i].Candidate; !p.Admitted[i].Forced && (last == nil || comesBefore(*last, *c, fleet.Now)) {
-			last = c
+	for _, w := range p.Deferred {
+		for _, a := range p.Admitted {
+			if a.Lane == w.Lane && comesBefore(w.Candidate, a, fleet.Now) {
+				t.Fatalf("%+v waits, and %+v starts", w, a)
+			}
 		}
-	}
-	for i := range p.Deferred {
-		if c := &p.Deferred[i].Candidate; !p.Deferred[i].InFlight && (first == nil || comesBefore(*c, *first, fleet.Now)) {
-			first = c
-		}
-	}
-	if last != nil && first != nil && comesBefore(*first, *last, fleet.Now) {
-		t.Fatalf("%+v waits, and %+v starts", *first, *last)
 	}
 }
 
@@ -348,13 +337,7 @@ func drawWorld(t *rapid.T) (*world, map[string]func(*rapid.T)) {
 
 func drawLimits() *rapid.Generator[departure.Limits] {
 	some := rapid.SampledFrom([]departure.Fraction{fraction("0.05"), fraction("0.05"), fraction("0.29"), fraction("0.000001"), fraction("1"), 0})
-	return rapid.Custom(func(t *rapid.T) departure.Limits {
-		l := departure.Limits{Cap: some.Draw(t, "cap")}
-		if rapid.Bool().Draw(t, "bounded") {
-			l.InFlight = some.Draw(t, "in flight")
-		}
-		return l
-	})
+	return rapid.Map(some, func(f departure.Fraction) departure.Limits { return departure.Limits{Cap: f} })
 }
 
 // TestWhateverHappens is P1, P2, P4, P6, P8, P16 and P22: whatever people, owners, clocks and
@@ -379,7 +362,7 @@ func checkBegun(t *rapid.T, f *farm, limit departure.Fraction) {
 			t.Fatalf("%s started twice", b.name)
 		}
 		once[b.name] = true
-		if !b.exempt && !b.forced {
+		if !b.exempt {
 			windows[b.at.UnixNano()/int64(departure.Window)]++
 		}
 	}

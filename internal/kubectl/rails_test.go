@@ -25,7 +25,7 @@ func kept(reason departure.Reason, ago time.Duration) func(*v1alpha1.ScheduledMa
 		text := p.Explain(w)
 		c := condition("DepartureGated", metav1.ConditionTrue, string(reason), text)
 		c.LastTransitionTime = *in(-ago)
-		m.Status.InSchedule, m.Status.NextCleanup = false, in(-ago)
+		m.Status.InSchedule, m.Status.NextCleanup, m.Status.NextCleanupSince = false, in(-ago), in(-ago-time.Hour)
 		m.Status.Conditions = append(m.Status.Conditions, c)
 	}
 }
@@ -73,11 +73,8 @@ func metadata(items ...metav1.PartialObjectMetadata) metav1.PartialObjectMetadat
 	}
 }
 
-// unannounced is a machine that leaves in its turn, whenever that is.
-func unannounced(m *v1alpha1.ScheduledMachine) {
-	c := &m.Status.Conditions[len(m.Status.Conditions)-1]
-	c.Message, _, _ = strings.Cut(c.Message, ", until")
-}
+// unannounced is a machine whose window end was not announced.
+func unannounced(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanupSince = nil }
 
 func inLab(m *v1alpha1.ScheduledMachine) { m.Spec.ClusterName = "lab" }
 
@@ -115,7 +112,7 @@ func TestRailsShowsEveryCluster(t *testing.T) {
   wiped: Nearly all machines of the Cluster are to leave at once: that has to be
     confirmed first, which takes 20 s. If it is a mistake, pause the Cluster now
   due: At most 5% of the Cluster's machines, but always one, start to leave
-    within 10s: it waits for others, until 2025-01-15T17:06:00Z at the latest
+    within 10s: it waits for others
   by-hand: its Machine is being deleted, and no departure is on record yet
   Leaves next: due
   Next: office closes in 6h: Wed 2025-01-15 18:00:00 EST (2025-01-15T23:00:00Z)

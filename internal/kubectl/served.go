@@ -13,6 +13,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
@@ -32,7 +33,6 @@ const patience = 30 * time.Second
 // are the API server's.
 func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	leaving := !m.DeletionTimestamp.IsZero() || m.Spec.KillSwitch
-	kept := gateEnds(m)
 	switch {
 	case paused(m), suppressed(m) != nil: // It says so itself.
 		return time.Time{}
@@ -42,8 +42,6 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 		return lastChange(m)
 	case m.BeingReclaimed() && !beingServed(m):
 		return writer.Last(m.ManagedFields, requestField).Time()
-	case !kept.IsZero() && kept.Before(now):
-		return kept
 	case leaving:
 		return time.Time{}
 	}
@@ -59,26 +57,20 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// gateEnds is when the rail that keeps m lets it go at the latest, by the planner's own words; zero
-// if it may keep it for any time.
-func gateEnds(m *v1alpha1.ScheduledMachine) time.Time {
-	c := gateOf(m)
-	if c == nil {
-		return time.Time{}
-	}
-	return departure.Told(c.Message)
-}
-
-// candidateOf is what the planner knows of a machine that waits for others, as far as its status
-// tells. It does not tell when its deletion was refused.
+// candidateOf is the planner's candidate for a deferred machine, as far as its status shows it. Status
+// does not show when its deletion was refused.
 func candidateOf(m *v1alpha1.ScheduledMachine) departure.Candidate {
 	c := departure.Candidate{Name: m.Namespace + "/" + m.Name, Lane: departure.Unscheduled, Priority: m.PriorityOrDefault()}
 	if gate := gateOf(m); gate != nil {
 		c.Since = gate.LastTransitionTime.Time
 	}
-	if latest := gateEnds(m); !latest.IsZero() {
-		c.Lane, c.End = departure.Scheduled, latest.Add(-departure.Patience)
-		c.Since = c.End
+	st := &m.Status
+	if st.NextCleanup == nil || st.NextCleanupSince == nil || st.InSchedule {
+		return c
+	}
+	end := st.NextCleanup.Time
+	if (rails.Announcement{End: end, Since: st.NextCleanupSince.Time, Generation: st.ObservedGeneration}).Covers(end, m.Generation) {
+		c.Lane, c.End, c.Since = departure.Scheduled, end, end
 	}
 	return c
 }

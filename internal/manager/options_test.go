@@ -146,15 +146,14 @@ func TestTheFlagsLimitDepartures(t *testing.T) {
 		lease  time.Duration
 		err    string
 	}{
-		"":                                       {departure.Limits{Cap: 50_000}, 0, ""},
-		"--departure-cap-fraction=0":             {departure.Limits{}, 0, ""},
-		"--departure-cap-fraction=1":             {departure.Limits{Cap: 1_000_000}, 0, ""},
-		"--departure-cap-fraction=1.1":           {err: "--departure-cap-fraction"},
-		"--departure-cap-fraction=-0.1":          {err: "--departure-cap-fraction"},
-		"--departure-cap-fraction=NaN":           {err: "--departure-cap-fraction"},
-		"--departure-cap-fraction=":              {err: "--departure-cap-fraction"},
-		"--leader-elect":                         {departure.Limits{Cap: 50_000}, 15 * time.Second, ""},
-		"--departure-max-in-flight-fraction=0.2": {departure.Limits{Cap: 50_000, InFlight: 200_000}, 0, ""},
+		"":                              {departure.Limits{Cap: 50_000}, 0, ""},
+		"--departure-cap-fraction=0":    {departure.Limits{}, 0, ""},
+		"--departure-cap-fraction=1":    {departure.Limits{Cap: 1_000_000}, 0, ""},
+		"--departure-cap-fraction=1.1":  {err: "--departure-cap-fraction"},
+		"--departure-cap-fraction=-0.1": {err: "--departure-cap-fraction"},
+		"--departure-cap-fraction=NaN":  {err: "--departure-cap-fraction"},
+		"--departure-cap-fraction=":     {err: "--departure-cap-fraction"},
+		"--leader-elect":                {departure.Limits{Cap: 50_000}, 15 * time.Second, ""},
 	} {
 		o := NewOptions()
 		err := o.Parse(o.FlagSet("manager"), strings.Fields(args))

@@ -34,12 +34,13 @@ func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, 
 	}
 	c.started = departure.Recent(c.started, now)
 	f.Started = append(f.Started, c.started...)
+	c.departed = departure.Within(c.departed, now, departure.Patience)
+	f.Departed = len(c.departed)
 	for name, m := range c.members {
 		switch {
 		case !m.Left.IsZero():
-			f.Leaving++
 		case m.verdict.Granted:
-			f.Leaving++
+			f.Departed++
 			f.Started = append(f.Started, departure.Sooner(m.tried(now), now))
 			next = departure.Sooner(next, m.grantEnds())
 		case m.due(now) && now.Before(m.steppedAside(now)):
@@ -71,7 +72,7 @@ func (r *Roster) Publish(key client.ObjectKey, p departure.Plan, now time.Time) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range p.Admitted {
-		r.say(key, a.Candidate, Verdict{Granted: true, Lane: a.Lane, Cycle: now.UnixMilli()}, now)
+		r.say(key, a, Verdict{Granted: true, Lane: a.Lane, Cycle: now.UnixMilli()}, now)
 	}
 	for _, waiting := range [][]departure.Waiting{p.Deferred, p.Held} {
 		for _, w := range waiting {

@@ -72,10 +72,10 @@ type Roster struct {
 
 type cluster struct {
 	members map[types.NamespacedName]*member
-	// started are the departures that have begun, as departure.Fleet has them, and departures
-	// counts all of them.
-	started    []time.Time
-	departures int
+	// started are the departures that have begun, as departure.Fleet has them, departed those that
+	// began within departure.Patience, and departures counts all of them.
+	started, departed []time.Time
+	departures        int
 }
 
 // A member is a machine.
@@ -127,7 +127,6 @@ func (r *Roster) Tell(name types.NamespacedName, e Entry, now time.Time) {
 	if e.Machine == "" {
 		return
 	}
-	e = e.unlessLongOver(m, now)
 	if m == nil {
 		m = r.add(name, e)
 	} else if !m.update(e, r.clusters[e.Cluster], now) {
@@ -169,17 +168,6 @@ func (m *member) update(e Entry, c *cluster, now time.Time) bool {
 	return was != e
 }
 
-// unlessLongOver is e, or an unscheduled departure where a window has been over for so long
-// that nobody but the end of a pause or of an outage can be why it is told only now: those
-// who missed their end would all start at once.
-func (e Entry) unlessLongOver(known *member, now time.Time) Entry {
-	told := known != nil && known.Lane == departure.Scheduled && known.End.Equal(e.End)
-	if e.Lane == departure.Scheduled && !told && !now.Before(e.End.Add(departure.Patience)) {
-		e.Lane, e.From, e.End = departure.Unscheduled, now, time.Time{}
-	}
-	return e
-}
-
 // due reports whether the machine is to leave.
 func (e Entry) due(now time.Time) bool {
 	return e.Left.IsZero() && !e.From.IsZero() && !e.From.After(now)
@@ -198,6 +186,7 @@ func (m *member) start(c *cluster, now time.Time) {
 		at = now
 	}
 	c.started = append(departure.Recent(c.started, now), at)
+	c.departed = append(departure.Within(c.departed, now, departure.Patience), at)
 	c.departures++
 	m.revoke()
 	m.verdict = departed

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -238,37 +237,6 @@ func TestAStartCountsFromItsAnswer(t *testing.T) {
 	}
 }
 
-// TestAnEndThatIsLongOverIsNoLongerAnnounced has machines be told of after a pause or an
-// outage, and one that has been waiting all the while.
-func TestAnEndThatIsLongOverIsNoLongerAnnounced(t *testing.T) {
-	w := &world{T: t, now: noon}
-	ends := func(i int) {
-		w.Tell(box(i), roster.Entry{Cluster: lab, Machine: uid(i), From: noon, End: noon, Lane: departure.Scheduled}, w.now)
-	}
-	ends(0)
-	w.after(departure.Patience - 1)
-	ends(1)
-	w.after(1)
-	for i := range 3 {
-		ends(i)
-	}
-	f, _ := w.Fleet(lab, w.now)
-	lanes := map[string]departure.Lane{}
-	for _, c := range f.Candidates {
-		lanes[c.Name] = c.Lane
-	}
-	want := map[string]departure.Lane{box(0).String(): departure.Scheduled, box(1).String(): departure.Scheduled, box(2).String(): departure.Unscheduled}
-	if diff := cmp.Diff(want, lanes); diff != "" {
-		t.Errorf("-want, +got:\n%s", diff)
-	}
-	first, _ := w.Told(box(2))
-	w.after(time.Second)
-	ends(2)
-	if again, _ := w.Told(box(2)); again != first {
-		t.Errorf("it begins to wait again: %+v, %+v", first, again)
-	}
-}
-
 // TestAStartCountsWhenItIsMade has who may start come nine seconds later: the next one
 // waits for ten from then on.
 func TestAStartCountsWhenItIsMade(t *testing.T) {
@@ -438,7 +406,7 @@ func TestAMachineIsOneUnderTwoNames(t *testing.T) {
 			w.Tell(box(0), adopted, w.now)
 			w.Forget(own, w.now)
 			f, _ := w.Fleet(lab, w.now)
-			if f.Active+f.Leaving != 1 || len(f.Started) != tc.started {
+			if f.Active+f.Departed != 1 || len(f.Started) != tc.started {
 				t.Errorf("one machine is %+v", f)
 			}
 			if e, told := w.Told(box(0)); !told || e.Scheduled != "new" || tc.started == 0 && !e.From.Equal(noon) {
@@ -460,7 +428,7 @@ func TestAnOrphanIsNobodyElse(t *testing.T) {
 	if err := w.Machines(roster.Itself).Start(t.Context(), scheduled); err != nil {
 		t.Fatal(err)
 	}
-	if f, _ := w.plan(); f.Active+f.Leaving != 2 {
+	if f, _ := w.plan(); f.Active+f.Departed != 2 {
 		t.Errorf("two machines are %+v", f)
 	}
 	if scheduled.Len() != 1 {

@@ -64,7 +64,7 @@ var rare = []string{
 // each has.
 var ofCluster = map[string]int{
 	"fivespot_emergency_reclaims_total": 1, "fivespot_reclaim_latency_seconds_count": 3, "fivespot_deadlines_missed_total": 4,
-	"fivespot_departures_total": 4, "fivespot_departures_capped_total": 2,
+	"fivespot_departures_total": 2, "fivespot_departures_capped_total": 2,
 }
 
 // ofGuard are those of the eviction guard, which is a program of its own.

@@ -10,34 +10,32 @@ import (
 const (
 	// window is the time in which the starts of departures are counted.
 	window = 10 * time.Second
-	// patience is how long a departure may be put off that was announced.
-	patience = 10 * time.Minute
-	// rounding is what the instants of statuses and records may be off: they are whole seconds.
-	rounding = time.Second
+	// lately is how long a machine that left counts for departures whose end was announced.
+	lately = 10 * time.Minute
 	// millionths is by what a fraction is counted: by binary ones 0.29 of 100 are 28.
 	millionths = 1_000_000
 )
 
-// Cap is that in any 10 s no more departures of one Cluster start than max(1, fraction of its
-// machines), but for those that wait for nobody and those that started ten minutes after the
-// end that ScheduledMachine's status announced. Machines that join count as machines: in
-// doubt the manager is right. The fraction is in millionths.
+// Cap is that in any 10 s no more departures of one Cluster start than max(1, fraction of its machines),
+// but for the exempt ones. Machines that join count as machines: in doubt the manager is right. For the
+// lane "scheduled" the machines that started to leave in the last ten minutes count, too. The fraction
+// is in millionths.
 func Cap(fraction int64) Rule {
-	return &limit{fraction: fraction, starts: map[Object][]start{}, ends: map[Object][]time.Time{}}
+	return &limit{fraction: fraction, starts: map[Object][]start{}}
 }
 
 type limit struct {
 	fraction int64
 	world    world
-	// starts are those of a Cluster within the window that are counted.
+	// starts are those of a Cluster within the last ten minutes.
 	starts map[Object][]start
-	// ends are the last two instants at which the machine of a ScheduledMachine was to leave.
-	ends map[Object][]time.Time
 }
 
 type start struct {
 	at time.Time
 	id string
+	// exempt starts are not counted against the limit.
+	exempt bool
 }
 
 func (*limit) Name() string { return "cap" }
@@ -51,57 +49,39 @@ func (c *limit) Judge(r Record) []Verdict {
 	before := c.world.machine(r)
 	was, _ := before.departure()
 	c.world.see(r)
-	c.announced(r)
 	text, sets := r.Sent.sets(departureAnnotation)
 	d, readable := departureOf(text)
 	if !r.Object.isMachine() || !r.done("patch", "update") || !sets || !readable || r.Got == nil {
 		return nil
 	}
-	if begun := was.Reason != "" && was.Since.Equal(d.Since); begun || d.Lane == exemptLane || c.forced(r, d) {
+	if begun := was.Reason != "" && was.Since.Equal(d.Since); begun {
 		return nil
 	}
-	return c.count(r)
+	return c.count(r, d.Lane)
 }
 
-// announced notes when the machine of a ScheduledMachine is to leave.
-func (c *limit) announced(r Record) {
-	if !r.Object.isScheduledMachine() || !r.Accepted() || r.Got == nil {
-		return
-	}
-	ends := c.ends[r.Object]
-	switch at := r.Got.NextCleanup; {
-	case r.Got.Gone:
-		delete(c.ends, r.Object)
-	case !at.IsZero() && (len(ends) == 0 || !ends[len(ends)-1].Equal(at)):
-		c.ends[r.Object] = append(ends, at)[max(0, len(ends)-1):]
-	}
-}
-
-// forced reports whether a departure started because it had been put off for long enough.
-func (c *limit) forced(r Record, d departure) bool {
-	if d.Lane != scheduled {
-		return false
-	}
-	m := machine{Object: r.Object, State: *r.Got}
-	for _, end := range c.ends[m.scheduledMachine()] {
-		if !r.At.Before(end.Add(patience - rounding)) {
-			return true
-		}
-	}
-	return false
-}
-
-func (c *limit) count(r Record) []Verdict {
+func (c *limit) count(r Record, lane string) []Verdict {
 	of := clusterOf(r)
-	var recent []start
+	var left, recent []start
 	for _, s := range c.starts[of] {
-		if r.At.Sub(s.at) < window {
+		if r.At.Sub(s.at) >= lately {
+			continue
+		}
+		left = append(left, s)
+		if !s.exempt && r.At.Sub(s.at) < window {
 			recent = append(recent, s)
 		}
 	}
-	recent = append(recent, start{r.At, r.ID})
-	c.starts[of] = recent
+	this := start{r.At, r.ID, lane == exemptLane}
+	c.starts[of] = append(left, this)
+	if this.exempt {
+		return nil
+	}
+	recent = append(recent, this)
 	machines := int64(len(recent))
+	if lane == scheduled {
+		machines = int64(len(c.starts[of]))
+	}
 	for _, m := range c.world.of(of) {
 		if m.runs() {
 			machines++

@@ -100,17 +100,22 @@ func TestCap(t *testing.T) {
 			judged:  1,
 		},
 		"PutOffForTenMinutes": {
-			reason:  "The end of a window was announced, and is met ten minutes later at the latest.",
+			reason:  "However late a machine is, it does not start beyond the limit.",
 			records: join(boxes(3), announced(1, begin), leaves(0, 10*time.Minute, "scheduled"), leaves(1, 10*time.Minute, "scheduled")),
-			judged:  1,
-		},
-		"PutOffForNine": {
-			reason:  "It could have waited.",
-			records: join(boxes(3), announced(1, begin), leaves(0, 9*time.Minute, "scheduled"), leaves(1, 9*time.Minute, "scheduled")),
 			judged:  2, broken: []string{"2 of 3 machines started to leave within 10s"},
 		},
-		"UnscheduledIsNotForced": {
-			reason:  "Nobody was promised that it starts.",
+		"ASharedWindowEnd": {
+			reason:  "The limit of announced ends does not shrink with the fleet.",
+			records: join(boxes(40), leaves(0, 0, "scheduled"), leaves(1, 0, "scheduled"), leaves(2, 10*time.Second, "scheduled"), leaves(3, 10*time.Second, "scheduled")),
+			judged:  4,
+		},
+		"AnEditDuringASharedWindowEnd": {
+			reason:  "That of others does.",
+			records: join(boxes(40), leaves(0, 0, "scheduled"), leaves(1, 0, "scheduled"), leaves(2, 10*time.Second, "unscheduled"), leaves(3, 10*time.Second, "unscheduled")),
+			judged:  4, broken: []string{"2 of 38 machines started to leave within 10s"},
+		},
+		"PutOffUnscheduled": {
+			reason:  "The same for a departure that was not announced.",
 			records: join(boxes(3), announced(1, begin), leaves(0, time.Hour, "unscheduled"), leaves(1, time.Hour, "unscheduled")),
 			judged:  2, broken: []string{"2 of 3 machines started to leave within 10s"},
 		},

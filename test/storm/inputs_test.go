@@ -360,6 +360,7 @@ var leading = []input{
 		w.run(five.Sub(w.now) - time.Minute)
 		w.kill(w.managers[0])
 		w.run(31 * time.Minute)
+		w.end = five
 		w.begin()
 		w.start()
 	}, all: true, outcome: outcome{shows: warmUp}},
@@ -507,8 +508,9 @@ var pausing = []input{
 		w.editCluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
 		w.run(five.Sub(w.now) + 30*time.Minute)
 		w.stay()
+		w.end = five
 		w.editCluster(func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
-	}, all: true, outcome: outcome{shows: quarantined, held: confirmed}},
+	}, all: true, outcome: outcome{shows: capped}},
 	{name: "ActuationIsPausedOverFive", do: func(w *world) {
 		w.paused = true
 		w.restart()

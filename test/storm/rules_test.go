@@ -47,8 +47,8 @@ type ledger struct {
 
 // A start is that of a departure.
 type start struct {
-	at             time.Time
-	exempt, forced bool
+	at     time.Time
+	exempt bool
 }
 
 // count begins with what there is.
@@ -104,23 +104,31 @@ func (w *world) starting(m *clusterv1.Machine) {
 		return
 	}
 	delete(w.active, m.UID)
-	s := start{at: w.now, exempt: w.exempt(m), forced: !w.end.IsZero() && !w.now.Before(w.end.Add(departure.Patience))}
+	s := start{at: w.now, exempt: w.exempt(m)}
 	w.starts = append(w.starts, s)
 	if _, before := w.left[children.ParentOf(m)]; !before {
 		w.left[children.ParentOf(m)] = s
 	}
-	recent, voluntary := 0, 0
+	lately, recent, voluntary := 0, 0, 0
 	for _, other := range slices.Backward(w.starts) {
-		if w.now.Sub(other.at) >= departure.Window {
+		if w.now.Sub(other.at) >= departure.Patience {
 			break
 		}
+		lately++
+		if w.now.Sub(other.at) >= departure.Window {
+			continue
+		}
 		recent++
-		if !other.exempt && !other.forced {
+		if !other.exempt {
 			voluntary++
 		}
 	}
-	if may := max(1, capPercent*(len(w.active)+recent)/100); voluntary > may && !s.exempt && !s.forced {
-		w.breaks("at %s %d of %d machines have started to leave within %v, and %d may", w.now.Format(time.StampMilli), voluntary, len(w.active)+recent, departure.Window, may)
+	machines := len(w.active) + recent
+	if !w.end.IsZero() { // The limit of a shared window end does not shrink.
+		machines = len(w.active) + lately
+	}
+	if may := max(1, capPercent*machines/100); voluntary > may && !s.exempt {
+		w.breaks("at %s %d of %d machines have started to leave within %v, and %d may", w.now.Format(time.StampMilli), voluntary, machines, departure.Window, may)
 	}
 }
 
