@@ -514,7 +514,9 @@ func TestWhyItLeaves(t *testing.T) {
 	on := func(reason v1alpha1.DepartureReason) func(*world) {
 		return func(w *world) {
 			w.Edit(w.machine, func() {
-				w.machine.Annotations[v1alpha1.DepartureAnnotation] = v1alpha1.NewDeparture(reason, time.Now(), "a").String()
+				d := v1alpha1.NewDeparture(reason, time.Now(), "a")
+				d.MachineUID = w.machine.UID
+				w.machine.Annotations[v1alpha1.DepartureAnnotation] = d.String()
 			})
 		}
 	}

@@ -149,7 +149,10 @@ func (s *scope) notReady() string {
 // leaving says since when a departure lasts, when its budget ends or ended, and what it waits for.
 func (s *scope) leaving(now time.Time) string {
 	m := s.children.Machine
-	if m == nil {
+	switch {
+	case s.children.MachineState() == lifecycle.Unknown:
+		return s.referenceProblems()
+	case m == nil:
 		return withDetail("The Machine is gone", s.leftovers())
 	}
 	message := underway[lifecycle.GracefulShutdown]

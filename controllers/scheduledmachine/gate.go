@@ -32,7 +32,7 @@ func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecyc
 		s.verdict = r.Roster.Look(key, s.children.Machine.UID)
 		return d
 	}
-	if s.starting = s.starts(d, now); !s.starting {
+	if s.starting = s.starts(d); !s.starting {
 		return d
 	}
 	s.verdict = r.Roster.Begin(key, s.children.Machine.UID, now)
@@ -42,13 +42,9 @@ func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecyc
 	return lifecycle.Kept(s.facts(now), d)
 }
 
-// starts reports whether a decision would start a departure that may have to wait.
-func (s *scope) starts(d lifecycle.Decision, now time.Time) bool {
-	m := s.children.Machine
-	if d.Action != lifecycle.Depart || m == nil || s.exempt() || v1alpha1.DepartureReason(d.Cause).Lane() == v1alpha1.ExemptLane {
-		return false
-	}
-	return !children.Interrupted(m, now)
+// starts reports whether a decision starts a departure that the planner has to admit.
+func (s *scope) starts(d lifecycle.Decision) bool {
+	return d.Action == lifecycle.Depart && s.children.Machine != nil && !s.exempt() && v1alpha1.DepartureReason(d.Cause).Lane() != v1alpha1.ExemptLane
 }
 
 // held reports whether our hook holds a Machine that somebody else deletes, and that has to
@@ -90,9 +86,9 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 	case !left.IsZero():
 		e.Left = left
 	case s.paused, s.frozen:
-	case d.Action == lifecycle.Remove, d.Action == lifecycle.Depart && !s.starts(d, now):
+	case d.Action == lifecycle.Remove, d.Action == lifecycle.Depart && !s.starts(d):
 		e.Left = now
-	case s.starts(d, now):
+	case s.starts(d):
 		e.From, e.Lane = now, departure.Unscheduled
 		if end, announced := s.onTime(d, now); announced {
 			e.From, e.End, e.Lane = end, end, departure.Scheduled

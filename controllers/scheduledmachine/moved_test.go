@@ -3,13 +3,18 @@
 package scheduledmachine_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
 // moved makes a running Machine one that clusterctl move has just brought: it was made
@@ -55,29 +60,83 @@ func TestAMovedMachineIsDeletedOnceItsNodeIsFound(t *testing.T) {
 	}
 }
 
-// TestADepartureGoesOnAfterAMove begins where it was: in the window, and past the
-// deadline that counts from its first beginning.
+// TestADepartureGoesOnAfterAMove moves a Machine in the middle of its departure: it goes on in the window,
+// with a budget of its own.
 func TestADepartureGoesOnAfterAMove(t *testing.T) {
-	for name, tc := range map[string]struct {
-		ago     time.Duration
-		skipped bool
-	}{
-		"before its deadline": {time.Minute, false},
-		"after its deadline":  {time.Hour, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
-			w.running()
-			now := w.clock.Now()
-			w.moved(monday.Add(-2*time.Hour), now.Add(-tc.ago))
-			w.settle()
-			m, _ := w.machine()
-			if m.DeletionTimestamp.IsZero() {
-				t.Fatal("the departure is forgotten")
-			}
-			if _, skipped := m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; skipped != tc.skipped {
-				t.Errorf("drain skipped: %t; want %t", skipped, tc.skipped)
-			}
-		})
+	w := newWorld(t, nil)
+	w.running()
+	w.moved(monday.Add(-2*time.Hour), w.clock.Now().Add(-time.Hour))
+	w.settle()
+	m, _ := w.machine()
+	if m.DeletionTimestamp.IsZero() {
+		t.Fatal("the departure is forgotten")
+	}
+	if _, skipped := m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; skipped {
+		t.Error("it is not drained")
+	}
+	d, ok := children.DepartureOf(m, w.clock.Now())
+	if !ok || d.Reason != v1alpha1.WindowClosed || !d.Since.Time.Equal(w.clock.Now().Truncate(time.Second)) {
+		t.Errorf("on record is %+v", d)
+	}
+}
+
+// TestARecordOfAnotherMachineIsPlanned annotates wanted Machines by hand, as a restore of a backup does,
+// too: they leave at the pace of the cap, and are drained.
+func TestARecordOfAnotherMachineIsPlanned(t *testing.T) {
+	for _, reason := range []v1alpha1.DepartureReason{v1alpha1.WindowClosed, v1alpha1.KilledByPerson, v1alpha1.ReclaimedByOwner, v1alpha1.ClusterDeleted} {
+		for _, uid := range []types.UID{"another", ""} {
+			t.Run(string(reason)+"/"+string(uid), func(t *testing.T) {
+				c := newCrowd(t, 4, nil)
+				for _, w := range c.all {
+					m, _ := w.machine()
+					w.Edit(m, func() {
+						d := v1alpha1.NewDeparture(reason, c.clock.Now(), "a")
+						d.MachineUID = uid
+						m.Annotations[v1alpha1.DepartureAnnotation] = d.String()
+					})
+				}
+				for _, want := range []int{1, 2} {
+					c.look()
+					c.look()
+					if got := c.leaving(); len(got) != want {
+						t.Fatalf("%v leave, want %d", got, want)
+					}
+					c.clock.SetTime(c.clock.Now().Add(departure.Window))
+				}
+				m, _ := c.all[c.leaving()[0]].machine()
+				if d, ok := children.DepartureOf(m, c.clock.Now()); !ok || d.Urgent() || d.Lane == v1alpha1.ExemptLane {
+					t.Errorf("on record is %+v", d)
+				}
+				if _, skipped := m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; skipped {
+					t.Error("it is not drained")
+				}
+			})
+		}
+	}
+}
+
+// TestAMachineOfAnotherControllerKeepsItsHost gives the Machine to another controller: what it refers to is
+// not deleted when the window closes, until the Machine is gone.
+func TestAMachineOfAnotherControllerKeepsItsHost(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	m, _ := w.machine()
+	w.Edit(m, func() {
+		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "other", Controller: new(true)}}
+	})
+	w.clock.SetTime(monday.Add(10 * time.Hour))
+	w.settle()
+	infra, found := w.infra()
+	if !found || !infra.GetDeletionTimestamp().IsZero() {
+		t.Fatal("the infrastructure of a Machine that runs is deleted")
+	}
+	if text := "Machine box-machine exists but does not belong to this ScheduledMachine"; !strings.Contains(w.sm.Status.Message, text) {
+		t.Errorf("it says %q", w.sm.Status.Message)
+	}
+	w.Edit(m, func() { m.Finalizers = nil })
+	w.Must(w.Client.Delete(w.Context(), m))
+	w.settle()
+	if infra, found = w.infra(); found && infra.GetDeletionTimestamp().IsZero() {
+		t.Error("the Machine is gone, and its infrastructure stays")
 	}
 }

@@ -192,7 +192,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		// Cluster API patches conditions before the rest of the status.
 		f.MachineReady = conditions.IsTrue(m, clusterv1.ReadyCondition) && s.believed.Node != ""
 		f.MachineFailed = conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) && m.DeletionTimestamp.IsZero()
-		f.Interrupted = children.Interrupted(m, now)
+		f.Interrupted = children.Interrupted(m)
 		f.Settling, f.SettledBy = children.Settling(m, sm, now)
 		if since := children.LeavingSince(m, sm, now); !since.IsZero() {
 			f.Deadline = since.Add(children.GraceOf(sm))

@@ -40,6 +40,9 @@ type Set struct {
 	// one.
 	BootstrapUnknown, InfrastructureUnknown bool
 
+	// ForeignMachine says that an object which another controller owns has the name of the Machine. The
+	// bootstrap config and the infrastructure machine may be in use by it.
+	ForeignMachine bool
 	// Problems are the children that cannot be used: names that other objects have,
 	// kinds that are not installed.
 	Problems []Problem
@@ -55,12 +58,17 @@ type Set struct {
 	Templates []*unstructured.Unstructured
 }
 
-// MachineState is what is known of the Machine.
+// MachineState is what is known of the Machine. It is unknown while a Machine that another controller
+// owns may use the other two children.
 func (s *Set) MachineState() lifecycle.Presence {
-	if s.Machine == nil {
+	switch {
+	case s.Machine != nil:
+		return presence(s.Machine)
+	case s.ForeignMachine && (s.Infrastructure != nil || s.Bootstrap != nil):
+		return lifecycle.Unknown
+	default:
 		return lifecycle.Absent
 	}
-	return presence(s.Machine)
 }
 
 // BootstrapState is what is known of the bootstrap config.
@@ -129,6 +137,7 @@ func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bo
 	case found && isMachineOf(machine, sm):
 		s.Machine = machine
 	case found:
+		s.ForeignMachine = true
 		s.foreign("machineTemplate", MachineKind.Kind, name)
 	}
 	if s.Machine != nil {

@@ -27,21 +27,21 @@ func CreatedAt(m *clusterv1.Machine) time.Time {
 	return at
 }
 
-// DepartureOf returns what a Machine has on record of its departure. ok is false where
-// there is no record, and for one that cannot be: of a time to come.
+// DepartureOf returns the record of the departure of this very Machine. ok is false where there is none,
+// and for a record of a time to come. The record of another Machine, as clusterctl move, a restore and
+// people leave one, is a request: see Interrupted.
 func DepartureOf(m *clusterv1.Machine, now time.Time) (d v1alpha1.Departure, ok bool) {
 	d, ok = v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
-	if !ok || d.Since.After(now.Add(slack)) {
+	if !ok || d.MachineUID != m.UID || d.Since.After(now.Add(slack)) {
 		return v1alpha1.Departure{}, false
 	}
 	return d, true
 }
 
-// ForOwner reports whether m is being deleted because its owner asked for it. The record
-// of another Machine, as clusterctl move leaves one, says nothing of this one.
+// ForOwner reports whether m is being deleted because its owner requested it.
 func ForOwner(m *clusterv1.Machine, now time.Time) bool {
 	d, ok := DepartureOf(m, now)
-	return ok && d.Reason == v1alpha1.ReclaimedByOwner && d.MachineUID == m.UID && !m.DeletionTimestamp.IsZero()
+	return ok && d.Reason == v1alpha1.ReclaimedByOwner && !m.DeletionTimestamp.IsZero()
 }
 
 // LeavingSince returns since when a Machine has been leaving, by the clock that its
@@ -108,10 +108,11 @@ func Settling(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time
 	}
 }
 
-// Interrupted reports whether clusterctl move brought a Machine in the middle of its
-// departure: its Node may be cordoned, and nobody deletes it any more.
-func Interrupted(m *clusterv1.Machine, now time.Time) bool {
-	d, on := DepartureOf(m, now)
+// Interrupted reports whether a Machine that is not being deleted carries the departure record of another
+// Machine: clusterctl move or a restore brought it in the middle of its departure, and its Node may be
+// cordoned. The departure goes on, as a new one: the planner admits it.
+func Interrupted(m *clusterv1.Machine) bool {
+	d, on := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	return on && m.DeletionTimestamp.IsZero() && d.MachineUID != m.UID
 }
 
@@ -135,19 +136,25 @@ func urgent(sm *v1alpha1.ScheduledMachine) bool {
 	return sm != nil && (sm.Spec.KillSwitch || sm.BeingReclaimed())
 }
 
-// Record changes m to say why it leaves. What is said of a departure that has begun
-// stands, unless a person or the owner now wants the machine at once. A departure that was
-// tried before, and for the same reason, keeps its id. Without a reason nothing is said.
+// Record changes m to say why it leaves. The record of a departure that has begun stands, unless a person
+// or the owner now wants the machine at once. A departure that was tried before, or on another Machine,
+// and for the same reason, keeps its id. Without a reason a departure of another Machine keeps its own,
+// unless that is urgent: nothing shows that it still is.
 func Record(m *clusterv1.Machine, d v1alpha1.Departure) {
+	was, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
+	_, own := DepartureOf(m, d.Since.Time)
+	if begun := own && !m.DeletionTimestamp.IsZero(); begun && (was.Urgent() || !d.Urgent()) {
+		return
+	}
+	if d.Reason == "" && !own {
+		if d.Reason = was.Reason; was.Urgent() {
+			d.Reason = v1alpha1.DeletedByOthers
+		}
+	}
 	if d.Reason == "" {
 		return
 	}
-	was, ok := DepartureOf(m, d.Since.Time)
-	begun := ok && (!m.DeletionTimestamp.IsZero() || was.MachineUID != m.UID)
-	if begun && (was.Urgent() || !d.Urgent()) {
-		return
-	}
-	if ok && was.Reason == d.Reason {
+	if was.Reason == d.Reason {
 		d.ActionID = was.ActionID
 	}
 	d.Skips = append(was.Skips, d.Skips...)

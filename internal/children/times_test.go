@@ -42,9 +42,9 @@ func TestTimesOutliveAMove(t *testing.T) {
 			delete(m.Annotations, v1alpha1.PreDrainHookAnnotation)
 		}, made, moved, false},
 		"Left": {
-			"The move ended its deletion, not its departure.",
+			"The record of another Machine is a request: the departure has not started here.",
 			func(m *clusterv1.Machine) { m.Annotations[v1alpha1.DepartureAnnotation] = left(made) },
-			made, made, true,
+			made, time.Time{}, true,
 		},
 		"Refused": {
 			"Nobody has deleted it, whatever was to be done.",
@@ -78,11 +78,11 @@ func TestTimesOutliveAMove(t *testing.T) {
 			false,
 		},
 		"LeavesAgain": {
-			"Its budget is not given anew.",
+			"Our hook holds it, and the record is of another Machine.",
 			func(m *clusterv1.Machine) {
 				m.DeletionTimestamp, m.Annotations[v1alpha1.DepartureAnnotation] = new(metav1.NewTime(moved)), left(made)
 			},
-			made, made, false,
+			made, time.Time{}, false,
 		},
 		"Held": {
 			"Its budget begins when it is on record, by our clock: the API server's may be another.",
@@ -128,7 +128,7 @@ func TestTimesOutliveAMove(t *testing.T) {
 			if got, want := children.Outlived(m, sm), name == "WantedAtOnceNoMore"; got != want {
 				t.Errorf("%s\nOutlived = %t", tc.reason, got)
 			}
-			if got := children.Interrupted(m, moved); got != tc.interrupted {
+			if got := children.Interrupted(m); got != tc.interrupted {
 				t.Errorf("%s\nInterrupted = %t", tc.reason, got)
 			}
 		})
@@ -142,6 +142,12 @@ func TestWhatIsOnRecordOfADeparture(t *testing.T) {
 	deleted := func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(now)) }
 	moved := func(m *clusterv1.Machine) { m.UID = "moved" }
 	stays := func(*clusterv1.Machine) {}
+	of := func(d v1alpha1.Departure, uid types.UID) v1alpha1.Departure { d.MachineUID = uid; return d }
+	unscheduled := func(reason v1alpha1.DepartureReason, at time.Time, id string) v1alpha1.Departure {
+		d := v1alpha1.NewDeparture(reason, at, id)
+		d.Lane = v1alpha1.UnscheduledLane
+		return d
+	}
 	cases := map[string]struct {
 		reason  string
 		on      v1alpha1.Departure
@@ -151,7 +157,9 @@ func TestWhatIsOnRecordOfADeparture(t *testing.T) {
 	}{
 		"First":       {"Nothing is on record.", v1alpha1.Departure{}, stays, window, window},
 		"Begun":       {"What has begun has its budget.", window, deleted, v1alpha1.NewDeparture(v1alpha1.DeletedByOthers, now, "b2"), window},
-		"Moved":       {"It had begun before the move.", window, moved, v1alpha1.NewDeparture(v1alpha1.WindowClosed, now, "b2"), window},
+		"Moved":       {"It begins anew, and is the same departure.", window, moved, v1alpha1.NewDeparture(v1alpha1.WindowClosed, now, "b2"), of(v1alpha1.NewDeparture(v1alpha1.WindowClosed, now, "a1"), "moved")},
+		"MovedOn":     {"Why it leaves is on record.", window, moved, v1alpha1.NewDeparture("", now, "b2"), of(unscheduled(v1alpha1.WindowClosed, now, "a1"), "moved")},
+		"Forged":      {"Nothing shows that its owner wants it: it is drained.", owner, moved, v1alpha1.NewDeparture("", now, "c3"), of(unscheduled(v1alpha1.DeletedByOthers, now, "c3"), "moved")},
 		"Refused":     {"The deletion was refused an hour ago: the budget is a new one, and the departure the same.", window, stays, v1alpha1.NewDeparture(v1alpha1.WindowClosed, now, "b2"), v1alpha1.NewDeparture(v1alpha1.WindowClosed, now, "a1")},
 		"OwnerComes":  {"In the middle of a departure.", window, deleted, owner, owner},
 		"OwnerStays":  {"Nothing makes that less urgent.", owner, deleted, v1alpha1.NewDeparture(v1alpha1.WindowClosed, now, "c3"), owner},
@@ -170,7 +178,7 @@ func TestWhatIsOnRecordOfADeparture(t *testing.T) {
 			if got := m.Annotations[v1alpha1.DepartureAnnotation]; got != tc.want.String() {
 				t.Errorf("%s\non record is %s, want %s", tc.reason, got, tc.want)
 			}
-			if got, want := children.Abandoned(m), m.DeletionTimestamp == nil && name != "Moved"; got != want {
+			if got, want := children.Abandoned(m), m.DeletionTimestamp == nil; got != want {
 				t.Errorf("Abandoned = %t, want %t", got, want)
 			}
 		})

@@ -64,7 +64,7 @@ func TestDoubtsThatAnybodyIsThere(t *testing.T) {
 			"The spec is old, and its deletion is not.", machine("office", deletedAgo(5*time.Second), wroteAgo(spec, time.Hour), unseenChange), "",
 		},
 		"DeletedUnseen": {"It counts from the deletion.", machine("office", deletedAgo(5*time.Minute), wroteAgo(spec, time.Hour), unseenChange), "5m"},
-		"Capped": {"It may wait for any time.", machine("office", kept(departure.BlastRadiusCap, time.Hour)), ""},
+		"Capped":        {"It may wait for any time.", machine("office", kept(departure.BlastRadiusCap, time.Hour)), ""},
 		"CappedUnannounced": {
 			"It may wait for any time.", machine("office", kept(departure.BlastRadiusCap, time.Hour), unannounced), "",
 		},

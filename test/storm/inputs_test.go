@@ -433,6 +433,16 @@ var writing = []input{
 		w.run(2 * time.Minute)
 		w.refuse, w.unreadable = nil, nil
 	}, half: true, outcome: outcome{shows: capped, held: 2 * time.Minute}},
+	{name: "EveryMachineIsRestoredInItsDeparture", do: func(w *world) {
+		reasons := []v1alpha1.DepartureReason{v1alpha1.WindowClosed, v1alpha1.KilledByPerson, v1alpha1.ReclaimedByOwner}
+		for _, i := range w.all() {
+			w.api.change(machine(i), func(obj client.Object) {
+				of := v1alpha1.NewDeparture(reasons[i%3], w.now, "before")
+				of.MachineUID = "before"
+				metav1.SetMetaDataAnnotation(&obj.(*clusterv1.Machine).ObjectMeta, v1alpha1.DepartureAnnotation, of.String())
+			})
+		}
+	}, all: true, outcome: outcome{shows: quarantined, held: confirmed, makes: true}},
 	{name: "EveryMachineGetsTheRecordOfAnother", do: func(w *world) {
 		text := v1alpha1.NewDeparture(v1alpha1.WindowClosed, w.now, "another")
 		for _, i := range w.half() {
