@@ -40,12 +40,12 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 	case lifecycle.Rest, lifecycle.Await, lifecycle.Refuse:
 		return nil
 	case lifecycle.Remember:
-		news, rapid, err := r.remember(ctx, s)
+		isNew, rapid, err := r.remember(ctx, s)
 		if err != nil || !s.scheduled.BeingReclaimed() {
 			return err
 		}
 		err = r.eject(ctx, s)
-		if news {
+		if isNew {
 			r.announce(ctx, s, rapid)
 		}
 		return err
@@ -76,15 +76,18 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 }
 
 // remember writes the request down on the ScheduledMachine, where neither a crash
-// nor the end of the Node nor clusterctl move loses it. news says that it was not written down
-// before, and rapid that the machine has been requested too often. A conflict is a late cache, or
+// nor the end of the Node nor clusterctl move loses it. A conflict is a late cache, or
 // another field that changed: the API server's answer is read at once, because an owner waits.
-func (r *Reconciler) remember(ctx context.Context, s *scope) (news, rapid bool, err error) {
+// isNew: the request was not recorded before. rapid: too many requests in a short time.
+func (r *Reconciler) remember(ctx context.Context, s *scope) (isNew, rapid bool, err error) {
 	rapid, err = r.writeRequest(ctx, s, r.Actuate.PatchLocked)
 	if apierrors.IsConflict(err) {
 		live := &v1alpha1.ScheduledMachine{}
 		if err := r.Children.Live.Get(ctx, client.ObjectKeyFromObject(s.scheduled), live); err != nil {
 			return false, false, client.IgnoreNotFound(err)
+		}
+		if live.UID != s.scheduled.UID {
+			return false, false, nil // Its creation wakes us.
 		}
 		s.scheduled = live
 		if live.BeingReclaimed() || s.judge(s.node) != lifecycle.FreshRequest {
@@ -106,15 +109,18 @@ func (r *Reconciler) remember(ctx context.Context, s *scope) (news, rapid bool, 
 	return true, rapid, nil
 }
 
-// writeRequest writes the Node's request and the time of it to the ScheduledMachine. rapid says
-// that the machine has been requested too often.
+// writeRequest writes the Node's request and the time of it to the ScheduledMachine. The scope has
+// the request only if the API server accepts it.
 func (r *Reconciler) writeRequest(ctx context.Context, s *scope, patch func(ctx context.Context, obj, before client.Object) error) (rapid bool, err error) {
-	sm := s.scheduled
-	before := sm.DeepCopy()
+	sm := s.scheduled.DeepCopy()
 	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, recordOf(s.node).String())
 	times, rapid := lifecycle.Reclaimed(sm.ReclaimTimes(), r.Clock.Now())
 	sm.SetReclaimTimes(times)
-	return rapid, patch(ctx, sm, before)
+	if err := patch(ctx, sm, s.scheduled); err != nil {
+		return false, err
+	}
+	s.scheduled = sm
+	return rapid, nil
 }
 
 // recall writes down again what the Machine alone still tells: else it would be lent again
@@ -186,8 +192,8 @@ func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
 
 // disarm turns the schedule off and forgets the request in one write: between the
 // two, the machine would be taken away again, or come back. What happened stays
-// on record, so that a person can read it a week later. From a late cache it is refused with a
-// conflict: a second write would be reported, counted and measured again. See ADR 0003.
+// on record, so that a person can read it a week later. The write carries the resourceVersion: with
+// a stale cache it fails with a conflict, so that Event and metrics are recorded once. See ADR 0003.
 func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	sm, record, since := s.scheduled, s.request(), s.since()
 	before := sm.DeepCopy()
@@ -235,8 +241,8 @@ func (r *Reconciler) onNode(ctx context.Context, s *scope, step lifecycle.Step, 
 	return err
 }
 
-// deleteNode deletes the Node. If the API server refuses that, as an admission policy may, the request
-// that was served is cleared: the Node stays, and a later request would look the same as this one.
+// deleteNode deletes the Node. If an admission policy refuses the deletion, deleteNode clears the
+// served request. Otherwise the agent could not make a new one on the same Node.
 func (s *scope) deleteNode(ctx context.Context, remote actuate.Action) error {
 	err := remote.Delete(ctx, s.node)
 	if !isRefusal(err) || s.judge(s.node) != lifecycle.ServedRequest {

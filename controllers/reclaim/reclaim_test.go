@@ -509,6 +509,33 @@ func TestAServedRequestIsNotServedAgainAfterResume(t *testing.T) {
 	}
 }
 
+// TestNothingIsEjectedForAnotherObject has the ScheduledMachine be deleted while its request is
+// written.
+func TestNothingIsEjectedForAnotherObject(t *testing.T) {
+	for name, createdAgain := range map[string]bool{"Deleted": false, "CreatedAgain": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.ask("true")
+			w.Fail = func(n int) (before, after error) {
+				if n > 0 {
+					return nil, nil
+				}
+				w.Must(w.Client.Delete(t.Context(), w.sm.DeepCopy()))
+				if createdAgain {
+					w.sm = testenv.ScheduledMachine(w.sm.Namespace, "box")
+					w.Create(w.sm)
+				}
+				return apierrors.NewConflict(schema.GroupResource{Resource: "scheduledmachines"}, "box", errors.New("it has changed")), nil
+			}
+			_, err := w.reconcile()
+			w.Must(err)
+			if diff := cmp.Diff([]string{"patch ScheduledMachine"}, w.Writes); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 func (w *world) taint(taint corev1.Taint) {
 	w.Helper()
 	before := w.node.DeepCopy()
