@@ -46,8 +46,8 @@ func OnLateCaches(t *testing.T, want map[string]int, story func(seed uint64) map
 }
 
 // A Lagging cache shows every version of an object in the order in which they were written, each
-// for some reads after it was replaced, as an informer does on a busy API server. Objects without
-// a Go type are not late.
+// for some reads after it was replaced, as an informer does on a busy API server. Lists, and objects
+// without a Go type, are not late.
 type Lagging struct {
 	t     *testing.T
 	store client.WithWatch
@@ -113,11 +113,17 @@ func (l *Lagging) CaughtUp() bool {
 	return true
 }
 
+// maxTries bounds the reconciles of a story, which needs some hundred.
+const maxTries = 5000
+
 // Settle reconciles until nothing happens five times in a row: the reconciler writes nothing and does
 // not fail, the cache is up to date, and others report that they did nothing. now follows the requeues.
 func (l *Lagging) Settle(r reconcile.Reconciler, req ctrl.Request, now *clocktesting.FakePassiveClock, others func(ctrl.Result) (did bool)) {
 	l.t.Helper()
-	for settled := 0; settled < 5; settled++ {
+	for settled, tries := 0, 0; settled < 5; settled, tries = settled+1, tries+1 {
+		if tries == maxTries {
+			l.t.Fatalf("does not settle in %d reconciles, sent %v", tries, l.Sent)
+		}
 		n := len(l.Sent)
 		res, err := r.Reconcile(l.t.Context(), req)
 		if err != nil && !apierrors.IsConflict(err) {
@@ -130,8 +136,8 @@ func (l *Lagging) Settle(r reconcile.Reconciler, req ctrl.Request, now *clocktes
 	}
 }
 
-// Counts are the numbers of writes that were sent, of Events, of final lines in the audit log, and of
-// such lines for the action that has most of them.
+// Counts are the numbers of writes that were sent, of Events, of final lines in the audit log, of those
+// with each outcome, and of such lines for the action that has most of them.
 func (l *Lagging) Counts(recorder *events.FakeRecorder, log *bytes.Buffer) map[string]int {
 	l.t.Helper()
 	counts, final := map[string]int{}, map[string]int{}
@@ -151,6 +157,7 @@ func (l *Lagging) Counts(recorder *events.FakeRecorder, log *bytes.Buffer) map[s
 			action := line.ActionID + line.UID
 			final[action]++
 			counts["final audit lines"]++
+			counts["audited as "+string(line.Outcome)]++
 			counts["final audit lines of one action"] = max(final[action], counts["final audit lines of one action"])
 		}
 	}
