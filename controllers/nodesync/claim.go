@@ -160,6 +160,13 @@ func (m *memory) leave(cluster client.ObjectKey, id identity, f fingerprint) {
 	m.left[cluster][id] = f
 }
 
+// deleted notes that 5-Spot deleted an object.
+func (m *memory) deleted(cluster client.ObjectKey, id identity) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.left[cluster], id)
+}
+
 func (m *memory) recall(cluster client.ObjectKey, id identity) (fingerprint, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -44,8 +44,8 @@ type InstallFacts struct {
 	Presence Presence
 	// Leaving says that it is being deleted.
 	Leaving bool
-	// Known says that this process has installed or seen it before.
-	Known bool
+	// InstalledBefore reports that this process has written the object, or verified it.
+	InstalledBefore bool
 	// AsLeft says that it has not changed since.
 	AsLeft bool
 }
@@ -68,7 +68,7 @@ func DecideInstall(f InstallFacts) Verdict {
 		return Keep
 	case f.Presence == Foreign:
 		return Refuse
-	case f.Presence == Elsewhere && f.Known, f.AsLeft:
+	case f.Presence == Elsewhere && f.InstalledBefore, f.AsLeft:
 		return Keep
 	default:
 		return Repair

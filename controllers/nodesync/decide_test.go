@@ -18,15 +18,15 @@ func TestDecideInstall(t *testing.T) {
 	}{
 		"Absent":           {"Somebody asks for the agent.", nodesync.InstallFacts{Wanted: true}, nodesync.Install},
 		"NobodyAsks":       {"A Cluster without a user is left alone.", nodesync.InstallFacts{}, nodesync.Keep},
-		"Settled":          {"What has not changed is not written.", nodesync.InstallFacts{Wanted: true, Presence: nodesync.Ours, Known: true, AsLeft: true}, nodesync.Keep},
-		"Drift":            {"What changed is made again what it should be.", nodesync.InstallFacts{Wanted: true, Presence: nodesync.Ours, Known: true}, nodesync.Repair},
+		"Settled":          {"What has not changed is not written.", nodesync.InstallFacts{Wanted: true, Presence: nodesync.Ours, InstalledBefore: true, AsLeft: true}, nodesync.Keep},
+		"Drift":            {"What changed is made again what it should be.", nodesync.InstallFacts{Wanted: true, Presence: nodesync.Ours, InstalledBefore: true}, nodesync.Repair},
 		"Restarted":        {"What changed while nobody looked is not known.", nodesync.InstallFacts{Wanted: true, Presence: nodesync.Ours}, nodesync.Repair},
 		"Foreign":          {"Somebody else's object is never touched.", nodesync.InstallFacts{Wanted: true, Presence: nodesync.Foreign}, nodesync.Refuse},
 		"ForeignNamespace": {"A Namespace can be shared.", nodesync.InstallFacts{Wanted: true, Shared: true, Presence: nodesync.Foreign}, nodesync.Keep},
 		"TakenOverOnce":    {"A restored management cluster names its Clusters as it likes.", nodesync.InstallFacts{Wanted: true, Presence: nodesync.Elsewhere}, nodesync.Repair},
-		"NoFight":          {"Two Clusters of one API server do not take turns.", nodesync.InstallFacts{Wanted: true, Presence: nodesync.Elsewhere, Known: true}, nodesync.Keep},
+		"NoFight":          {"Two Clusters of one API server do not take turns.", nodesync.InstallFacts{Wanted: true, Presence: nodesync.Elsewhere, InstalledBefore: true}, nodesync.Keep},
 		"Leaving":          {"What is being deleted is waited for.", nodesync.InstallFacts{Wanted: true, Presence: nodesync.Ours, Leaving: true}, nodesync.Keep},
-		"LastUserLeft":     {"Nothing of ours stays.", nodesync.InstallFacts{Presence: nodesync.Ours, Known: true, AsLeft: true}, nodesync.Uninstall},
+		"LastUserLeft":     {"Nothing of ours stays.", nodesync.InstallFacts{Presence: nodesync.Ours, InstalledBefore: true, AsLeft: true}, nodesync.Uninstall},
 		"LastUserLeftTwice": {
 			"A deletion is asked for once.",
 			nodesync.InstallFacts{Presence: nodesync.Ours, Leaving: true},
@@ -35,7 +35,7 @@ func TestDecideInstall(t *testing.T) {
 		"NamespaceStays":  {"Others may have put something into it.", nodesync.InstallFacts{Shared: true, Presence: nodesync.Ours}, nodesync.Keep},
 		"ForeignStays":    {"Somebody else's object is never removed.", nodesync.InstallFacts{Presence: nodesync.Foreign}, nodesync.Keep},
 		"ElsewhereStays":  {"Another Cluster still uses it.", nodesync.InstallFacts{Presence: nodesync.Elsewhere}, nodesync.Keep},
-		"NothingToRemove": {"Gone is gone.", nodesync.InstallFacts{Known: true}, nodesync.Keep},
+		"NothingToRemove": {"Gone is gone.", nodesync.InstallFacts{InstalledBefore: true}, nodesync.Keep},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ package nodesync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -17,13 +18,18 @@ import (
 
 // install brings the installation to what the manifests say, in their order, and
 // ends at the first that fails: no rights without the policy that narrows them, and
-// no agent without rights. See ADR 0012.
+// no agent without rights. A contested object does not end it, because it has been installed
+// before, and so have the objects after it. See ADR 0012.
 func (r *Reconciler) install(ctx context.Context, s *scope, p part) error {
-	var suppressed error
+	var suppressed, contested error
 	for _, desired := range r.manifests(p) {
 		err := r.sync(ctx, s, p, desired)
 		if actuate.IsSuppressed(err) {
 			suppressed = err // The others are told of, too.
+			continue
+		}
+		if errors.Is(err, errContested) {
+			contested = objectError{desired.GetKind(), fmt.Errorf("installing %s: %w", p, err)}
 			continue
 		}
 		if err != nil {
@@ -33,7 +39,10 @@ func (r *Reconciler) install(ctx context.Context, s *scope, p part) error {
 			return objectError{desired.GetKind(), fmt.Errorf("watching %s: %w", desired.GetKind(), err)}
 		}
 	}
-	return suppressed
+	if suppressed != nil {
+		return suppressed
+	}
+	return contested
 }
 
 // manifests are those of a part.
@@ -73,17 +82,17 @@ func (r *Reconciler) sync(ctx context.Context, s *scope, p part, desired *unstru
 		return nil
 	case Install:
 		log.V(1).Info("Creating in workload cluster")
-		return r.create(ctx, s, id, desired, facts.Known)
+		return r.create(ctx, s, id, desired, facts.InstalledBefore)
 	case Repair:
 		log.V(1).Info("Restoring in workload cluster")
 		whole, ok := live.(*unstructured.Unstructured)
 		if !ok {
 			return fmt.Errorf("restoring %s %s: only its metadata was read", id.kind.Kind, id.key.Name)
 		}
-		return r.restore(ctx, s, id, desired, whole, facts.Known)
+		return r.restore(ctx, s, id, desired, whole, facts.InstalledBefore)
 	case Uninstall:
 		log.Info("Removing from workload cluster")
-		return s.installer.Delete(ctx, live)
+		return r.delete(ctx, s, id, live)
 	case Refuse:
 		return foreign(id.kind.Kind, id.key.Name)
 	default:
@@ -99,16 +108,16 @@ var shared = map[string]bool{"Namespace": true, "CustomResourceDefinition": true
 // cache only has what is ours.
 func (r *Reconciler) look(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured) (InstallFacts, client.Object, error) {
 	f := InstallFacts{Wanted: s.useOf(id.part) == used, Shared: shared[id.kind.Kind]}
-	left, known := r.memory.recall(s.key, id)
-	f.Known = known
-	if known {
+	var left fingerprint
+	left, f.InstalledBefore = r.memory.recall(s.key, id)
+	if f.InstalledBefore {
 		cached := &metav1.PartialObjectMetadata{}
 		cached.SetGroupVersionKind(desired.GroupVersionKind())
 		err := s.reader.Get(ctx, id.key, cached)
 		if err != nil && !actuate.Gone(err) {
 			return f, nil, fmt.Errorf("reading %s %s: %w", id.kind.Kind, id.key.Name, err)
 		}
-		if f := f.of(cached, s.key, desired, left); err == nil && f.AsLeft {
+		if f := f.withObject(cached, s.key, desired, left); err == nil && f.AsLeft {
 			return f, cached, nil
 		}
 	}
@@ -120,17 +129,17 @@ func (r *Reconciler) look(ctx context.Context, s *scope, id identity, desired *u
 		}
 		return f, nil, fmt.Errorf("looking at %s %s: %w", id.kind.Kind, id.key.Name, err)
 	}
-	return f.of(live, s.key, desired, left), live, nil
+	return f.withObject(live, s.key, desired, left), live, nil
 }
 
-// of adds what an object that exists shows. It is as it was left if also our labels and
-// annotations are: the generation does not count those.
-func (f InstallFacts) of(live metav1.Object, cluster client.ObjectKey, desired *unstructured.Unstructured, left fingerprint) InstallFacts {
+// withObject fills in the facts of an existing object. AsLeft also compares our labels and
+// annotations, because they do not change the generation.
+func (f InstallFacts) withObject(live metav1.Object, cluster client.ObjectKey, desired *unstructured.Unstructured, left fingerprint) InstallFacts {
 	f.Presence = presenceOf(live, cluster)
 	f.Leaving = !live.GetDeletionTimestamp().IsZero()
 	claimed := &metav1.ObjectMeta{Labels: desired.GetLabels(), Annotations: desired.GetAnnotations()}
 	claim(claimed, cluster)
-	f.AsLeft = f.Known && fingerprintOf(live) == left &&
+	f.AsLeft = f.InstalledBefore && fingerprintOf(live) == left &&
 		has(live.GetLabels(), claimed.Labels) && has(live.GetAnnotations(), claimed.Annotations)
 	return f
 }

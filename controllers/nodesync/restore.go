@@ -13,13 +13,15 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/difference"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
@@ -44,13 +46,12 @@ var leftToOthers = map[string][]string{
 	"ClusterRole":    {"rules"},
 }
 
-// rightsLabels are prefixes of labels that grant rights. Other labels of other people stay.
+// rightsLabels are prefixes of labels that grant rights. Other labels and all annotations stay.
 var rightsLabels = []string{"pod-security.kubernetes.io/enforce", "rbac.authorization.k8s.io/", "eviction.5spot.finos.org/"}
 
-// create applies an object that does not exist. An API server without server-side apply, as that of
-// an in-memory cluster, has no admission policies either: nothing is installed there. known says that
-// the object existed.
-func (r *Reconciler) create(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured, known bool) error {
+// create uses server-side apply. An API server without it has no admission policies either, and
+// must get nothing. installedBefore reports that the object existed.
+func (r *Reconciler) create(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured, installedBefore bool) error {
 	if err := r.memory.contested(s.key, id, s.now); err != nil {
 		return err
 	}
@@ -60,36 +61,37 @@ func (r *Reconciler) create(ctx context.Context, s *scope, id identity, desired 
 		return err
 	}
 	r.memory.leave(s.key, id, fingerprintOf(created))
-	if known {
+	if installedBefore {
 		r.reportRestored(s, id, corev1.EventTypeWarning, "it was deleted")
 	}
 	return nil
 }
 
 // restore replaces an object with the desired one. Server-side apply would keep the fields that
-// others added. A replacement that changes nothing is not a write: the API server ignores it. known
-// says that this process left or found the object as it should be.
-func (r *Reconciler) restore(ctx context.Context, s *scope, id identity, desired, live *unstructured.Unstructured, known bool) error {
+// others added. A replacement that changes nothing is not a write: the API server ignores it.
+// installedBefore reports that this process has written or verified the object.
+func (r *Reconciler) restore(ctx context.Context, s *scope, id identity, desired, live *unstructured.Unstructured, installedBefore bool) error {
 	if err := r.memory.contested(s.key, id, s.now); err != nil {
 		return err
 	}
 	want := desired.DeepCopy()
 	claim(want, s.key)
 	keepOthers(want, live)
-	after, err := r.replace(ctx, s, want, live)
+	after, err := r.replace(ctx, s, id, want, live)
 	if err != nil {
 		return err
 	}
 	r.memory.leave(s.key, id, fingerprintOf(after))
-	what, by := changed(live, after), lastWriter(live)
-	if what == "" {
+	fields := difference.Between("", content(live), content(after))
+	if len(fields) == 0 {
 		return nil
 	}
+	what, by := text(fields), lastWriter(live, fields)
 	kind := corev1.EventTypeNormal // An earlier version of 5-Spot wrote it.
 	if by != nil {
 		what += "; last writer: " + by.String()
 	}
-	if known || by != nil {
+	if installedBefore || by != nil {
 		kind = corev1.EventTypeWarning
 	}
 	r.reportRestored(s, id, kind, what)
@@ -97,8 +99,8 @@ func (r *Reconciler) restore(ctx context.Context, s *scope, id identity, desired
 }
 
 // replace returns what the API server stored. An object with an immutable field that differs is
-// deleted and created, if the API server accepts the new one.
-func (r *Reconciler) replace(ctx context.Context, s *scope, want, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// deleted and created, if the API server accepts the new one. A finalizer would keep the old one.
+func (r *Reconciler) replace(ctx context.Context, s *scope, id identity, want, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	again := want.DeepCopy()
 	err := s.installer.Replace(ctx, want)
 	if !apierrors.IsInvalid(err) || shared[want.GetKind()] {
@@ -109,10 +111,22 @@ func (r *Reconciler) replace(ctx context.Context, s *scope, want, live *unstruct
 	if refused := s.installer.Check(ctx, again); refused != nil {
 		return nil, err
 	}
-	if err := s.installer.Delete(ctx, live); err != nil {
+	if kept := live.GetFinalizers(); len(kept) > 0 {
+		return nil, fmt.Errorf("%w: remove its finalizers (%s), so that 5-Spot can delete and create it", err, clip.Line(strings.Join(kept, ", ")))
+	}
+	if err := r.delete(ctx, s, id, live); err != nil {
 		return nil, err
 	}
 	return again, s.installer.Create(ctx, again)
+}
+
+// delete deletes an object that 5-Spot made. It is not missed later.
+func (r *Reconciler) delete(ctx context.Context, s *scope, id identity, live client.Object) error {
+	err := s.installer.Delete(ctx, live)
+	if err == nil {
+		r.memory.deleted(s.key, id)
+	}
+	return err
 }
 
 // keepOthers completes the desired object with the parts of the live one that belong to others.
@@ -174,29 +188,36 @@ func (r *Reconciler) reportRestored(s *scope, id identity, kind, what string) {
 		clip.Note(fmt.Sprintf("%s %s restored to what 5-Spot installs: %s", id.kind.Kind, id.key.Name, what)))
 }
 
-// changed names the fields that differed, empty if none did.
-func changed(live, after *unstructured.Unstructured) string {
-	fields := differences("", content(live), content(after))
+// text names the fields that differed, empty if none did.
+func text(fields []difference.Field) string {
 	if len(fields) == 0 {
 		return ""
 	}
-	if n := len(fields) - maxDifferences; n > 0 {
-		fields = append(fields[:maxDifferences], fmt.Sprintf("%d more", n))
+	var paths []string
+	for _, f := range fields[:min(len(fields), maxDifferences)] {
+		paths = append(paths, f.Path)
 	}
-	return strings.Join(fields, ", ") + " differed"
+	if n := len(fields) - maxDifferences; n > 0 {
+		paths = append(paths, fmt.Sprintf("%d more", n))
+	}
+	return strings.Join(paths, ", ") + " differed"
 }
 
-// lastWriter returns the program that wrote the object last, nil if it is 5-Spot. A program that only
-// removed fields is not recorded.
-func lastWriter(live *unstructured.Unstructured) *writer.Writer {
-	ours, others := slices.Clone(live.GetManagedFields()), slices.Clone(live.GetManagedFields())
-	installer := func(f metav1.ManagedFieldsEntry) bool { return f.Manager == v1alpha1.InstallerFieldManager }
-	ours = slices.DeleteFunc(ours, func(f metav1.ManagedFieldsEntry) bool { return !installer(f) })
-	by := writer.Last(slices.DeleteFunc(others, installer), nil)
-	if by == nil || by.Time().Before(writer.Last(ours, nil).Time()) {
-		return nil
-	}
-	return by
+// lastWriter returns the program that wrote one of the fields last, nil if it is 5-Spot. A program
+// that only removed fields is not recorded. Others write other fields of the same object.
+func lastWriter(live *unstructured.Unstructured, fields []difference.Field) *writer.Writer {
+	others := slices.DeleteFunc(slices.Clone(live.GetManagedFields()), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == v1alpha1.InstallerFieldManager
+	})
+	return writer.LastFunc(others, func(owned *fieldpath.Set) (owns bool) {
+		owned.Leaves().Iterate(func(p fieldpath.Path) {
+			path := difference.Path(live.Object, p)
+			owns = owns || slices.ContainsFunc(fields, func(f difference.Field) bool {
+				return difference.Within(path, f.Path) || difference.Within(f.Path, path)
+			})
+		})
+		return owns
+	})
 }
 
 // content is the part of an object that is compared. The API server counts templates of a DaemonSet
@@ -209,50 +230,4 @@ func content(u *unstructured.Unstructured) map[string]any {
 	delete(annotations, appsv1.DeprecatedTemplateGeneration)
 	c["metadata"] = map[string]any{"labels": labels, "annotations": annotations}
 	return c
-}
-
-// differences returns the paths of the fields in which two values differ.
-func differences(path string, before, after any) (paths []string) {
-	beforeMap, isMap := before.(map[string]any)
-	afterMap, isMapToo := after.(map[string]any)
-	beforeList, isList := before.([]any)
-	afterList, isListToo := after.([]any)
-	switch {
-	case isMap && isMapToo:
-		for _, key := range slices.Sorted(maps.Keys(union(beforeMap, afterMap))) {
-			paths = append(paths, differences(child(path, key), beforeMap[key], afterMap[key])...)
-		}
-	case isList && isListToo:
-		for i := range max(len(beforeList), len(afterList)) {
-			paths = append(paths, differences(fmt.Sprintf("%s[%d]", path, i), at(beforeList, i), at(afterList, i))...)
-		}
-	case !equality.Semantic.DeepEqual(before, after):
-		paths = []string{path}
-	}
-	return paths
-}
-
-func union(a, b map[string]any) map[string]any {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return all
-}
-
-func at(list []any, i int) any {
-	if i < len(list) {
-		return list[i]
-	}
-	return nil
-}
-
-// child is the path of a field. A key with dots is written in brackets.
-func child(path, key string) string {
-	switch {
-	case strings.ContainsAny(key, "./"):
-		return path + "[" + key + "]"
-	case path == "":
-		return key
-	default:
-		return path + "." + key
-	}
 }

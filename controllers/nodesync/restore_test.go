@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
@@ -159,6 +160,29 @@ func TestAnImmutableFieldIsRestored(t *testing.T) {
 	}
 }
 
+// TestAFinalizerPreventsNoAnswer has a finalizer on an object that has to be deleted and created.
+func TestAFinalizerPreventsNoAnswer(t *testing.T) {
+	w := newWorld(t, "java")
+	w.settle()
+	u := w.object("ClusterRoleBinding")
+	w.Must(w.Client.Delete(t.Context(), u.DeepCopy()))
+	u.SetUID("")
+	u.SetResourceVersion("")
+	u.SetFinalizers([]string{"example.com/x"})
+	w.Must(unstructured.SetNestedField(u.Object, "cluster-admin", "roleRef", "name"))
+	w.Must(w.Client.Create(t.Context(), u))
+	w.Writes = nil
+	err := w.reconcile()
+	if err == nil || !strings.Contains(err.Error(), "remove its finalizers (example.com/x)") || slices.Contains(w.Writes, "delete ClusterRoleBinding") {
+		t.Errorf("%v, sent %v", err, w.Writes)
+	}
+	w.kubectl(w.object("ClusterRoleBinding"), `[{"op":"remove","path":"/metadata/finalizers"}]`)
+	w.settle()
+	if role, _, _ := unstructured.NestedString(w.object("ClusterRoleBinding").Object, "roleRef", "name"); role == "cluster-admin" {
+		t.Error("the binding is not restored")
+	}
+}
+
 // TestARefusedObjectIsNotDeleted has manifests that the API server does not accept: the agent that
 // runs stays.
 func TestARefusedObjectIsNotDeleted(t *testing.T) {
@@ -185,10 +209,36 @@ func TestADeletedObjectIsReported(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeIsNoAttack has a manager with another image.
+// TestADeletionBy5SpotIsNotReported has the connection break in the middle of an uninstallation,
+// after which the agent is wanted again.
+func TestADeletionBy5SpotIsNotReported(t *testing.T) {
+	w := newWorld(t, "java")
+	w.settle()
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
+	w.Fail = func(n int) (before, after error) {
+		if w.Writes[n] == "delete ServiceAccount" {
+			return clustercache.ErrClusterNotConnected, nil
+		}
+		return nil, nil
+	}
+	w.Must(w.reconcile())
+	w.Fail = nil
+	if !slices.Contains(w.Writes, "delete DaemonSet") {
+		t.Fatalf("sent %v", w.Writes)
+	}
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = []string{"java"} })
+	w.settle()
+	w.object("DaemonSet")
+	if note := w.note(); note != "" {
+		t.Errorf("event %q", note)
+	}
+}
+
+// TestAnUpgradeIsNoAttack has a manager with another image, and another program that wrote a label.
 func TestAnUpgradeIsNoAttack(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
+	w.kubectl(w.object("DaemonSet"), `[{"op":"add","path":"/metadata/labels/team","value":"x"}]`)
 	last := len(w.manifests) - 1
 	w.manifests[last] = w.manifests[last].DeepCopy()
 	containers, _, err := unstructured.NestedSlice(w.manifests[last].Object, "spec", "template", "spec", "containers")
@@ -233,6 +283,30 @@ func TestAContestedObjectIsNotFoughtOver(t *testing.T) {
 	if f := w.outcome().Failure; f.Class != "" {
 		t.Errorf("told %+v", f)
 	}
+}
+
+// TestAContestedObjectDelaysNoOther has a program reset the label of the Namespace, which comes
+// first, while somebody deletes the DaemonSet, which comes last.
+func TestAContestedObjectDelaysNoOther(t *testing.T) {
+	w := newWorld(t, "java")
+	w.settle()
+	w.r.Clock = clocktesting.NewFakePassiveClock(time.Now())
+	contest := func() error {
+		w.kubectl(w.object("Namespace"), `[{"op":"replace","path":"/metadata/labels/pod-security.kubernetes.io~1enforce","value":"restricted"}]`)
+		return w.reconcile()
+	}
+	for range 5 {
+		w.Must(contest())
+	}
+	if contest() == nil {
+		t.Fatal("the Namespace is not contested")
+	}
+	w.Must(w.Client.Delete(t.Context(), w.daemonSet()))
+	w.Writes = nil
+	if err := contest(); err == nil || !strings.Contains(err.Error(), "installing reclaim agent: Namespace "+w.manifests[0].GetName()+" is changed again") {
+		t.Errorf("the error must name the contested object: %v", err)
+	}
+	w.want("the DaemonSet is restored at once", w.Writes, []string{"apply DaemonSet"})
 }
 
 // TestAMutatingWebhookSettles has an admission policy rewrite images, as a registry mirror does.

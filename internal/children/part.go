@@ -17,12 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/difference"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
@@ -115,32 +115,13 @@ func (p Part) Dropped(live *unstructured.Unstructured) []string {
 	if err := utiljson.Unmarshal(p.inline.Spec.Raw, &spec); err != nil {
 		return nil
 	}
-	return missing(field.NewPath("spec", p.Field, "spec"), spec, live.Object["spec"])
-}
-
-// missing returns the fields below path that want has and got has not.
-func missing(path *field.Path, want, got any) []string {
-	var fields []string
-	switch want := want.(type) {
-	case map[string]any:
-		has, _ := got.(map[string]any)
-		for _, key := range slices.Sorted(maps.Keys(want)) {
-			value, found := has[key]
-			switch {
-			case found:
-				fields = append(fields, missing(path.Child(key), want[key], value)...)
-			case !empty(want[key]):
-				fields = append(fields, path.Child(key).String())
-			}
-		}
-	case []any:
-		if has, ok := got.([]any); ok && len(has) == len(want) {
-			for i := range want {
-				fields = append(fields, missing(path.Index(i), want[i], has[i])...)
-			}
+	var dropped []string
+	for _, f := range difference.Between("spec."+p.Field+".spec", spec, live.Object["spec"]) {
+		if f.After == nil && !f.Element && !empty(f.Before) {
+			dropped = append(dropped, f.Path)
 		}
 	}
-	return fields
+	return dropped
 }
 
 // empty reports whether an API may leave a value out because it is its zero value.

@@ -32,32 +32,31 @@ type Writer struct {
 // several, all of whom set it to what it is, it is the one who wrote last; who set it to
 // something else before is not recorded.
 func Last(entries []metav1.ManagedFieldsEntry, field fieldpath.Path) *Writer {
+	return LastFunc(entries, func(fields *fieldpath.Set) bool {
+		if fields.Has(field) {
+			return true
+		}
+		for _, element := range field {
+			fields = fields.WithPrefix(element)
+		}
+		return !fields.Empty()
+	})
+}
+
+// LastFunc is Last for the writers whose fields satisfy owns. An entry that cannot be read is
+// skipped.
+func LastFunc(entries []metav1.ManagedFieldsEntry, owns func(*fieldpath.Set) bool) *Writer {
 	var last *Writer
 	for _, f := range entries {
-		if f.Subresource == "" && owns(f, field) && (last == nil || last.At.Before(f.Time)) {
+		if f.Subresource != "" || f.FieldsV1 == nil || last != nil && !last.At.Before(f.Time) {
+			continue
+		}
+		fields := &fieldpath.Set{}
+		if err := fields.FromJSON(bytes.NewReader(f.FieldsV1.GetRawBytes())); err == nil && owns(fields) {
 			last = &Writer{Manager: f.Manager, Operation: f.Operation, At: f.Time}
 		}
 	}
 	return last
-}
-
-// owns reports whether an entry has the field, or something below it. One that cannot
-// be read has nothing.
-func owns(f metav1.ManagedFieldsEntry, field fieldpath.Path) bool {
-	if f.FieldsV1 == nil {
-		return false
-	}
-	fields := &fieldpath.Set{}
-	if err := fields.FromJSON(bytes.NewReader(f.FieldsV1.GetRawBytes())); err != nil {
-		return false
-	}
-	if fields.Has(field) {
-		return true
-	}
-	for _, element := range field {
-		fields = fields.WithPrefix(element)
-	}
-	return !fields.Empty()
 }
 
 // Time is when the writer wrote last, zero if nobody knows.
