@@ -21,8 +21,8 @@ import (
 func (w *world) wantLetGo(between func()) {
 	w.Helper()
 	for range 30 {
-		said, err := w.try("db-0")
-		if err == nil && said.Answer == verdict.Allow {
+		resp, err := w.try("db-0")
+		if err == nil && resp.Answer == verdict.Allow {
 			return
 		}
 		between()
@@ -59,7 +59,7 @@ func TestAnOperatorThatTakesItsMarkOff(t *testing.T) {
 		w.Edit(p, func() { delete(p.Annotations, moveKey) })
 		w.pass(15 * time.Second)
 	}
-	done, err := w.tender.Tend(t.Context(), client.ObjectKey{Namespace: w.ns, Name: string(p.UID)})
+	done, err := w.reconciler.ReconcileRequest(t.Context(), client.ObjectKey{Namespace: w.ns, Name: string(p.UID)})
 	if w.Must(err); !done.Overdue {
 		t.Error("nobody is told that it is overdue")
 	}

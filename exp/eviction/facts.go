@@ -4,12 +4,10 @@ package eviction
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
@@ -152,62 +150,4 @@ func requestFacts(r *evictionv1.RescheduleRequest, node verdict.Node) *verdict.R
 		q.Queued = r.Spec.QueuedTime.Time
 	}
 	return q
-}
-
-// A line is the pods of a policy in a namespace that are moved before one of them.
-//
-// The API server numbers writes in their order: of two requests that do not see each other's mark
-// yet, one sees that it is second. A pod that was not moved in time keeps no other waiting.
-type line struct {
-	requests map[types.UID]*evictionv1.RescheduleRequest
-	policy   *Policy
-	ours     *evictionv1.RescheduleRequest
-	now      time.Time
-}
-
-func newLine(requests []evictionv1.RescheduleRequest, policy *Policy, ours *evictionv1.RescheduleRequest, now time.Time) *line {
-	l := &line{requests: make(map[types.UID]*evictionv1.RescheduleRequest, len(requests)), policy: policy, ours: ours, now: now}
-	for i := range requests {
-		l.requests[requests[i].Spec.Pod.UID] = &requests[i]
-	}
-	return l
-}
-
-// count is 1 for another pod that its operator is moving, or is about to be asked for: one that is marked, or
-// whose request is Fresh and was written before ours, or has been withdrawn: a guard that read it before
-// that may be about to mark the pod.
-func (l *line) count(other client.Object) int {
-	if other.GetUID() == l.ours.Spec.Pod.UID {
-		return 0
-	}
-	theirs := l.requests[other.GetUID()]
-	same := theirs != nil && theirs.Spec.Policy == l.policy.PolicyReference
-	request := verdict.Request{Queued: l.ours.CreationTimestamp.Time} // It is not known since when a person asks.
-	if theirs != nil {
-		request = *requestFacts(theirs, verdict.Unknown)
-	}
-	pod := verdict.Pod{Marked: marked(other, l.policy.Request), MarkedAt: markedAt(other)}
-	var keeps bool
-	// An operator may take its mark off once it begins. A time before the pod is from the pod that this one replaces.
-	asked, created := request.Asked(pod, l.now), other.GetCreationTimestamp()
-	begun := same && !asked.IsZero() && !created.After(asked)
-	if pod.Marked || begun {
-		keeps = !request.Overdue(pod, l.policy.deadline(), l.now)
-	} else {
-		keeps = same && request.Fresh(l.now) && (request.Withdrawn || before(theirs, l.ours))
-	}
-	if keeps {
-		return 1
-	}
-	return 0
-}
-
-// before reports whether one request was written before another.
-func before(a, b *evictionv1.RescheduleRequest) bool {
-	x, errX := strconv.ParseUint(a.ResourceVersion, 10, 64)
-	y, errY := strconv.ParseUint(b.ResourceVersion, 10, 64)
-	if errX != nil || errY != nil {
-		return a.Name < b.Name
-	}
-	return x < y
 }

@@ -240,21 +240,21 @@ func (w *tale) evictAny(name string) {
 	outer := w.disturbed
 	w.disturbed = false
 	w.disturb()
-	said, err := w.try(name)
-	w.note("evict %s: %d %s, %v", name, said.Answer, said.Outcome, err)
+	resp, err := w.try(name)
+	w.note("evict %s: %d %s, %v", name, resp.Answer, resp.Outcome, err)
 	if err == nil && !w.disturbed {
-		w.judge(name, said)
+		w.judge(name, resp)
 	}
 	w.disturbed = w.disturbed || outer
 	// The API server has no other reason to refuse, and what is deleted ends at once.
-	if p := w.pods[name]; err == nil && said.Answer == verdict.Allow && said.Pod.UID == p.UID || w.Read(p) && p.DeletionTimestamp != nil {
+	if p := w.pods[name]; err == nil && resp.Answer == verdict.Allow && resp.Pod.UID == p.UID || w.Read(p) && p.DeletionTimestamp != nil {
 		w.leave(p)
 		w.pods[name] = w.pod(name, w.rand.IntN(3))
 	}
 }
 
 // judge says whether an answer was right, where nothing else happened.
-func (w *tale) judge(name string, said eviction.Said) {
+func (w *tale) judge(name string, resp eviction.Response) {
 	w.Helper()
 	p := w.pods[name]
 	if there := w.Read(p); !there || p.DeletionTimestamp != nil {
@@ -263,14 +263,14 @@ func (w *tale) judge(name string, said eviction.Said) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.NodeName}}
 	w.Read(node)
 	switch drained := node.Spec.Unschedulable; {
-	case drained && said.Answer == verdict.Gone:
+	case drained && resp.Answer == verdict.Gone:
 		w.wrong("%s runs on a Node that is drained, and is said to be gone", name)
-	case drained && said.Answer == verdict.Allow && said.Outcome != verdict.Overdue:
-		w.wrong("%s is evicted: %s", name, said.Outcome)
-	case said.Outcome == verdict.Overdue && !w.byHand[p.UID] && !w.askedForLong(p):
+	case drained && resp.Answer == verdict.Allow && resp.Outcome != verdict.Overdue:
+		w.wrong("%s is evicted: %s", name, resp.Outcome)
+	case resp.Outcome == verdict.Overdue && !w.byHand[p.UID] && !w.askedForLong(p):
 		w.wrong("%s is overdue, and its operator has just been asked, or never", name)
-	case !drained && said.Answer == verdict.Wait && w.late == nil && w.movedFromDrained(p):
-		w.wrong("%s has moved, and is waited for: %s", name, said.Outcome)
+	case !drained && resp.Answer == verdict.Wait && w.late == nil && w.movedFromDrained(p):
+		w.wrong("%s has moved, and is waited for: %s", name, resp.Outcome)
 	}
 }
 
@@ -327,7 +327,7 @@ func (w *tale) tendAny() {
 	w.Helper()
 	w.disturb()
 	for _, r := range w.requests() {
-		done, err := w.tender.Tend(w.Context(), client.ObjectKeyFromObject(&r))
+		done, err := w.reconciler.ReconcileRequest(w.Context(), client.ObjectKeyFromObject(&r))
 		w.note("tend %s: %d, %v", r.Spec.Pod.Name, done.Fate, err)
 	}
 }

@@ -30,16 +30,16 @@ func TestPoliciesInOrder(t *testing.T) {
 	t.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(t.Context()), all) })
 	p := w.pod("db-0", 0)
 	w.drain(0, true)
-	if said := w.evict("db-0", verdict.Wait, verdict.Requested); said.Policy.String() != "ReschedulePolicy a" {
-		t.Errorf("got %s", said.Policy)
+	if resp := w.evict("db-0", verdict.Wait, verdict.Requested); resp.Policy.String() != "ReschedulePolicy a" {
+		t.Errorf("got %s", resp.Policy)
 	}
 	if w.Read(p); p.Annotations[moveKey] != "first" {
 		t.Errorf("got %v", p.Annotations)
 	}
 	w.Must(errors.Join(w.Client.Delete(t.Context(), first), w.Client.Delete(t.Context(), w.policy)))
 	w.pod("db-1", 0)
-	if said := w.evict("db-1", verdict.Wait, verdict.Requested); said.Policy.Kind != evictionv1.ClusterPolicy {
-		t.Errorf("got %s", said.Policy)
+	if resp := w.evict("db-1", verdict.Wait, verdict.Requested); resp.Policy.Kind != evictionv1.ClusterPolicy {
+		t.Errorf("got %s", resp.Policy)
 	}
 	w.Must(w.Client.Delete(t.Context(), all))
 	w.evict("db-1", verdict.Allow, verdict.NotSelected)
@@ -57,9 +57,9 @@ func TestAPolicyThatCannotSelect(t *testing.T) {
 	w.Create(bad)
 	w.pod("db-0", 0)
 	w.drain(0, true)
-	said := w.evict("db-0", verdict.Wait, verdict.Requested)
-	if len(said.Warnings) == 0 || !strings.Contains(said.Warnings[0], `ReschedulePolicy a is ignored: spec.podSelector: key: Invalid value: "a b"`) {
-		t.Errorf("warned %q", said.Warnings)
+	resp := w.evict("db-0", verdict.Wait, verdict.Requested)
+	if len(resp.Warnings) == 0 || !strings.Contains(resp.Warnings[0], `ReschedulePolicy a is ignored: spec.podSelector: key: Invalid value: "a b"`) {
+		t.Errorf("warned %q", resp.Warnings)
 	}
 	w.Must(w.Client.Delete(t.Context(), w.policy))
 	if fates := w.tend(); !slices.Equal(fates, []verdict.Fate{verdict.Stays}) {
@@ -124,9 +124,9 @@ func TestAPolicyThatUnselects(t *testing.T) {
 				w.Edit(p, func() { p.Labels["move"] = "later" })
 			}
 			w.drain(0, true)
-			said := w.evict("db-0", tc.answer, tc.outcome)
-			if ignored := tc.answer == verdict.Allow; ignored != (len(said.Warnings) == 1 && strings.Contains(said.Warnings[0], "ReschedulePolicy db is ignored: spec.podSelector selects no pod that has the label move=now")) {
-				t.Errorf("warned %q", said.Warnings)
+			resp := w.evict("db-0", tc.answer, tc.outcome)
+			if ignored := tc.answer == verdict.Allow; ignored != (len(resp.Warnings) == 1 && strings.Contains(resp.Warnings[0], "ReschedulePolicy db is ignored: spec.podSelector selects no pod that has the label move=now")) {
+				t.Errorf("warned %q", resp.Warnings)
 			}
 		})
 	}

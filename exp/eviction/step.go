@@ -173,13 +173,13 @@ func (n *host) observePods(ctx context.Context, reader client.Reader) error {
 
 // ask has the operators of pods asked side by side.
 func (s *Step) ask(ctx context.Context, reader client.Reader, action actuate.Action, n *host) leaving.Answer {
-	asker := &Asker{Live: reader, Policies: n.policies, Write: action, Clock: s.Clock, Taints: DrainTaints, Keep: Keep}
+	evictor := &Evictor{Live: reader, Policies: n.policies, Write: action, Clock: s.Clock, Taints: DrainTaints, Keep: Keep}
 	verdicts := make([]moving, len(n.pods))
 	var working sync.WaitGroup
 	places := make(chan struct{}, atOnce)
 	for i := range n.pods {
 		places <- struct{}{}
-		working.Go(func() { defer func() { <-places }(); verdicts[i] = s.askFor(ctx, asker, &n.pods[i]) })
+		working.Go(func() { defer func() { <-places }(); verdicts[i] = s.askFor(ctx, evictor, &n.pods[i]) })
 	}
 	working.Wait()
 	return n.answer(verdicts)
@@ -204,23 +204,23 @@ type moving struct {
 }
 
 // askFor asks the operator of a pod, if it is its turn, and says what is made of the answer.
-func (s *Step) askFor(ctx context.Context, asker *Asker, pod *corev1.Pod) moving {
+func (s *Step) askFor(ctx context.Context, evictor *Evictor, pod *corev1.Pod) moving {
 	key := client.ObjectKeyFromObject(pod)
-	said, err := asker.Evict(ctx, Wanted{Pod: key, UID: pod.UID, By: s.By})
-	if err == nil && said.Step == verdict.Mark {
-		ctrl.LoggerFrom(ctx).Info("Asked operator to move pod", "Pod", key, "policy", said.Policy.String(), "warnings", said.Warnings)
+	resp, err := evictor.Evict(ctx, Wanted{Pod: key, UID: pod.UID, By: s.By})
+	if err == nil && resp.Step == verdict.Mark {
+		ctrl.LoggerFrom(ctx).Info("Asked operator to move pod", "Pod", key, "policy", resp.Policy.String(), "warnings", resp.Warnings)
 	}
 	switch {
 	case err != nil:
 		return moving{holds: true, note: fmt.Sprintf("%s: %v", key, err)}
-	case said.Outcome == verdict.Overdue && said.Answer == verdict.Allow:
-		return moving{missed: true, note: fmt.Sprintf("%s: %s: its operator did not move it within %s", key, said.Policy, said.Policy.deadline())}
-	case said.Outcome == verdict.Overdue && said.Step == verdict.Delete: // The drain waits for its end.
-		return moving{missed: true, note: fmt.Sprintf("%s: %s", key, said.Cause)}
-	case said.Answer == verdict.Wait:
-		return moving{holds: true, note: fmt.Sprintf("%s: %s", key, said.Cause)}
-	case said.Outcome == verdict.HealthyNode, said.Outcome == verdict.Rescheduled:
-		return moving{holds: true, note: fmt.Sprintf("%s: %s: its Node has just been uncordoned", key, said.Policy)}
+	case resp.Outcome == verdict.Overdue && resp.Answer == verdict.Allow:
+		return moving{missed: true, note: fmt.Sprintf("%s: %s: its operator did not move it within %s", key, resp.Policy, resp.Policy.deadline())}
+	case resp.Outcome == verdict.Overdue && resp.Step == verdict.Delete: // The drain waits for its end.
+		return moving{missed: true, note: fmt.Sprintf("%s: %s", key, resp.Cause)}
+	case resp.Answer == verdict.Wait:
+		return moving{holds: true, note: fmt.Sprintf("%s: %s", key, resp.Cause)}
+	case resp.Outcome == verdict.HealthyNode, resp.Outcome == verdict.Rescheduled:
+		return moving{holds: true, note: fmt.Sprintf("%s: %s: its Node has just been uncordoned", key, resp.Policy)}
 	default: // It has gone, or goes.
 		return moving{}
 	}
@@ -251,8 +251,8 @@ func unreachable(n *corev1.Node) bool {
 	})
 }
 
-// known reads the policies of a cluster once, and everything else from the API server.
-type known struct {
+// policySnapshot has the policies of a cluster, and reads everything else from the API server.
+type policySnapshot struct {
 	client.Reader
 
 	own []evictionv1.ReschedulePolicy
@@ -261,7 +261,7 @@ type known struct {
 
 // readPolicies returns nil where there is no policy. A cluster without the kinds has none, and
 // says so in one call: that of several namespaces may be missing alone.
-func readPolicies(ctx context.Context, reader client.Reader) (*known, error) {
+func readPolicies(ctx context.Context, reader client.Reader) (*policySnapshot, error) {
 	own, all := &evictionv1.ReschedulePolicyList{}, &evictionv1.ClusterReschedulePolicyList{}
 	err := reader.List(ctx, own)
 	if actuate.Gone(err) {
@@ -278,11 +278,11 @@ func readPolicies(ctx context.Context, reader client.Reader) (*known, error) {
 	if len(own.Items)+len(all.Items) == 0 {
 		return nil, nil
 	}
-	return &known{Reader: reader, own: own.Items, all: all.Items}, nil
+	return &policySnapshot{Reader: reader, own: own.Items, all: all.Items}, nil
 }
 
 // List implements client.Reader.
-func (k *known) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (k *policySnapshot) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	switch list := list.(type) {
 	case *evictionv1.ReschedulePolicyList:
 		in := (&client.ListOptions{}).ApplyOptions(opts).Namespace

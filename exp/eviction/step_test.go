@@ -73,7 +73,7 @@ func (d *departure) anew() {
 		defer mu.Unlock()
 		return write()
 	}
-	c := interceptor.NewClient(d.asker.Live.(client.WithWatch), interceptor.Funcs{ // Writes are counted one after the other.
+	c := interceptor.NewClient(d.evictor.Live.(client.WithWatch), interceptor.Funcs{ // Writes are counted one after the other.
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			return one(func() error { return c.Create(ctx, obj, opts...) })
 		},

@@ -27,7 +27,7 @@ var couchbaseCluster = schema.GroupVersionKind{Group: "couchbase.com", Version: 
 
 // trackingOf says where a pod is marked for those who know Couchbase's eviction reschedule hook, nil
 // for nowhere. An error is for people: nothing is decided by the mark.
-func (a *Asker) trackingOf(ctx context.Context, s *scope) (*evictionv1.TrackingReference, error) {
+func (e *Evictor) trackingOf(ctx context.Context, s *scope) (*evictionv1.TrackingReference, error) {
 	ref := &evictionv1.TrackingReference{Type: s.policy.Tracking}
 	switch s.policy.Tracking {
 	case evictionv1.TrackingNamespace:
@@ -38,7 +38,7 @@ func (a *Asker) trackingOf(ctx context.Context, s *scope) (*evictionv1.TrackingR
 		}
 		cluster := &unstructured.Unstructured{}
 		cluster.SetGroupVersionKind(couchbaseCluster)
-		if err := a.Live.Get(ctx, client.ObjectKey{Namespace: s.pod.Namespace, Name: ref.Name}, cluster); err != nil {
+		if err := e.Live.Get(ctx, client.ObjectKey{Namespace: s.pod.Namespace, Name: ref.Name}, cluster); err != nil {
 			return nil, fmt.Errorf("the pod is not tracked: reading CouchbaseCluster %s: %w", ref.Name, err)
 		}
 		if process, _, _ := unstructured.NestedString(cluster.Object, "spec", "upgradeProcess"); process != inPlaceUpgrade {
@@ -59,7 +59,7 @@ func trackingKey(namespace, pod string) string {
 
 // track puts the mark of a request on its object, or takes it away. An object that is gone has
 // none.
-func (a *Asker) track(ctx context.Context, r *evictionv1.RescheduleRequest, wanted bool) error {
+func (e *Evictor) track(ctx context.Context, r *evictionv1.RescheduleRequest, wanted bool) error {
 	ref := r.Spec.Tracking
 	kind, key := couchbaseCluster, client.ObjectKey{Namespace: r.Namespace, Name: ref.Name}
 	if ref.Type == evictionv1.TrackingNamespace {
@@ -67,7 +67,7 @@ func (a *Asker) track(ctx context.Context, r *evictionv1.RescheduleRequest, want
 	}
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(kind)
-	if err := a.Live.Get(ctx, key, obj); err != nil {
+	if err := e.Live.Get(ctx, key, obj); err != nil {
 		if kinds.NoObject(err) {
 			return nil
 		}
@@ -79,7 +79,7 @@ func (a *Asker) track(ctx context.Context, r *evictionv1.RescheduleRequest, want
 	} else {
 		delete(obj.Annotations, trackingKey(r.Namespace, r.Spec.Pod.Name))
 	}
-	if err := a.Write.Patch(ctx, obj, before); err != nil {
+	if err := e.Write.Patch(ctx, obj, before); err != nil {
 		return fmt.Errorf("the pod is not tracked: %w", err)
 	}
 	return nil

@@ -55,12 +55,12 @@ const moveKey = "db.example.com/move"
 type world struct {
 	*testenv.Fixture
 
-	ns     string
-	nodes  []*corev1.Node
-	clock  *clocktesting.FakePassiveClock
-	policy *evictionv1.ReschedulePolicy
-	asker  *eviction.Asker
-	tender *eviction.Tender
+	ns         string
+	nodes      []*corev1.Node
+	clock      *clocktesting.FakePassiveClock
+	policy     *evictionv1.ReschedulePolicy
+	evictor    *eviction.Evictor
+	reconciler *eviction.RequestReconciler
 	// late is the cache of guards; nil is one that is never late.
 	late *lateCache
 
@@ -148,8 +148,8 @@ func (w *world) restart(reads interceptor.Funcs) {
 	if w.late != nil {
 		cache = w.late
 	}
-	w.asker = &eviction.Asker{Live: c, Policies: c, Cache: cache, Write: actuate.New(dated{c, w}), Clock: w.clock, Taints: eviction.DrainTaints, Keep: eviction.Keep}
-	w.tender = &eviction.Tender{Asker: w.asker}
+	w.evictor = &eviction.Evictor{Live: c, Policies: c, Cache: cache, Write: actuate.New(dated{c, w}), Clock: w.clock, Taints: eviction.DrainTaints, Keep: eviction.Keep}
+	w.reconciler = &eviction.RequestReconciler{Evictor: w.evictor}
 }
 
 // dated dates what is made, as the API server does.
@@ -272,19 +272,19 @@ func (w *world) drain(node int, drained bool) {
 }
 
 // try asks as the API server does.
-func (w *world) try(name string) (eviction.Said, error) {
-	return w.asker.Evict(w.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: name}, By: "kubectl"})
+func (w *world) try(name string) (eviction.Response, error) {
+	return w.evictor.Evict(w.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: name}, By: "kubectl"})
 }
 
 // evict asks, and wants that answer.
-func (w *world) evict(name string, want verdict.Answer, outcome string) eviction.Said {
+func (w *world) evict(name string, want verdict.Answer, outcome string) eviction.Response {
 	w.Helper()
-	said, err := w.try(name)
+	resp, err := w.try(name)
 	w.Must(err)
-	if said.Answer != want || said.Outcome != outcome {
-		w.Errorf("%s: got %d %s, want %d %s", name, said.Answer, said.Outcome, want, outcome)
+	if resp.Answer != want || resp.Outcome != outcome {
+		w.Errorf("%s: got %d %s, want %d %s", name, resp.Answer, resp.Outcome, want, outcome)
 	}
-	return said
+	return resp
 }
 
 // asked reports whether a pod bears the request.
@@ -304,7 +304,7 @@ func (w *world) requests() []evictionv1.RescheduleRequest {
 func (w *world) tend() (fates []verdict.Fate) {
 	w.Helper()
 	for _, r := range w.requests() {
-		done, err := w.tender.Tend(w.Context(), client.ObjectKeyFromObject(&r))
+		done, err := w.reconciler.ReconcileRequest(w.Context(), client.ObjectKeyFromObject(&r))
 		w.Must(err)
 		fates = append(fates, done.Fate)
 	}

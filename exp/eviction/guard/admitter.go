@@ -37,10 +37,10 @@ const (
 // An admitter answers the API server.
 type admitter struct {
 	// cached decides without a call to the API server, if it can.
-	cached  func(context.Context, eviction.Wanted) (eviction.Said, eviction.Known, error)
-	queue   queue
-	clock   clock.PassiveClock
-	tidings *tidings
+	cached   func(context.Context, eviction.Wanted) (eviction.Response, eviction.CacheAnswer, error)
+	queue    queue
+	clock    clock.PassiveClock
+	reporter *reporter
 }
 
 // what is in the body of an eviction. It is the same in policy/v1 and policy/v1beta1.
@@ -60,24 +60,24 @@ func (a *admitter) Handle(ctx context.Context, req admission.Request) admission.
 	// Whoever asks before the guard is ended gets an answer all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	said, err := a.decide(ctx, w)
+	resp, err := a.decide(ctx, w)
 	took := a.clock.Now().Sub(begin)
 	switch {
-	case errors.Is(err, errBusy): // Nothing is wrong with this one, and there are many: it is counted, and not logged.
-		a.tidings.failed(busy, took)
+	case errors.Is(err, errBusy): // Overload is not an error: count it, do not log it.
+		a.reporter.failed(busy, took)
 		return failure(err)
 	case err != nil:
-		a.tidings.failed(undecided, took)
+		a.reporter.failed(undecided, took)
 		ctrl.LoggerFrom(ctx).Error(err, "Deciding about eviction", "Pod", w.Pod)
-		return failure(fmt.Errorf("eviction guard: %w", err)).WithWarnings(warnings(said, w)...)
+		return failure(fmt.Errorf("eviction guard: %w", err)).WithWarnings(warnings(resp, w)...)
 	}
-	a.tidings.answered(said, w.DryRun, took)
-	return response(said, w)
+	a.reporter.answered(resp, w.DryRun, took)
+	return response(resp, w)
 }
 
-// decide decides from the cache, or by what the API server says if there is a place for it. Without one it answers
-// "try again", because a late answer lets the pod be evicted.
-func (a *admitter) decide(ctx context.Context, w eviction.Wanted) (eviction.Said, error) {
+// decide answers from the cache if it can, otherwise from live reads. If all 8 slots are taken it answers 429: after the webhook
+// timeout the API server would evict the pod.
+func (a *admitter) decide(ctx context.Context, w eviction.Wanted) (eviction.Response, error) {
 	cached, known, err := a.cached(ctx, w)
 	if err != nil || known == eviction.Decided {
 		return cached, err
@@ -86,11 +86,11 @@ func (a *admitter) decide(ctx context.Context, w eviction.Wanted) (eviction.Said
 	if known == eviction.Unrecorded {
 		wait = 0
 	}
-	said, err := a.queue.evict(ctx, w, wait)
+	resp, err := a.queue.evict(ctx, w, wait)
 	if known == eviction.Unrecorded && errors.Is(err, errBusy) {
 		return cached, nil
 	}
-	return said, err
+	return resp, err
 }
 
 // failure is for an eviction about which nobody knows. It is said to try again, unless somebody has to do
@@ -135,9 +135,9 @@ func wanted(req admission.Request) (eviction.Wanted, error) {
 
 // response says it in the API server's words. There is no retryAfterSeconds: a client that sees one
 // tries again within the same call, and keeps Cluster API from the other pods.
-func response(said eviction.Said, w eviction.Wanted) admission.Response {
-	status := &metav1.Status{Status: metav1.StatusFailure, Message: said.Message}
-	switch said.Answer {
+func response(resp eviction.Response, w eviction.Wanted) admission.Response {
+	status := &metav1.Status{Status: metav1.StatusFailure, Message: resp.Message}
+	switch resp.Answer {
 	case verdict.Wait:
 		status.Code, status.Reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
 	case verdict.Gone:
@@ -145,30 +145,30 @@ func response(said eviction.Said, w eviction.Wanted) admission.Response {
 	case verdict.Allow:
 		status = &metav1.Status{Code: http.StatusOK}
 	}
-	if said.Cause != "" {
-		status.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: causeType, Message: said.Cause}}}
+	if resp.Cause != "" {
+		status.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: causeType, Message: resp.Cause}}}
 	}
-	if w.DryRun && said.Answer != verdict.Allow {
+	if w.DryRun && resp.Answer != verdict.Allow {
 		status.Message += " (server dry run)"
 	}
 	return admission.Response{
 		AdmissionResponse: admissionv1.AdmissionResponse{
-			Allowed: said.Answer == verdict.Allow, Result: status, Warnings: warnings(said, w),
-			AuditAnnotations: map[string]string{"verdict": said.Outcome},
+			Allowed: resp.Answer == verdict.Allow, Result: status, Warnings: warnings(resp, w),
+			AuditAnnotations: map[string]string{"verdict": resp.Outcome},
 		},
 	}
 }
 
 // warnings are for whoever reads them: kubectl shows each once, in one line, where it does not show the cause.
-func warnings(said eviction.Said, w eviction.Wanted) (lines []string) {
-	texts := said.Warnings
-	if said.Cause != "" {
-		texts = slices.Concat([]string{said.Cause}, texts)
+func warnings(resp eviction.Response, w eviction.Wanted) (lines []string) {
+	texts := resp.Warnings
+	if resp.Cause != "" {
+		texts = slices.Concat([]string{resp.Cause}, texts)
 	}
 	for _, text := range texts {
 		lines = append(lines, clip.To(clip.Line(text), longestWarning))
 	}
-	if w.DryRun && said.Answer == verdict.Wait {
+	if w.DryRun && resp.Answer == verdict.Wait {
 		lines = append(lines, "the operator of the pod is not asked in a dry run")
 	}
 	return lines

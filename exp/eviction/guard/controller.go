@@ -19,21 +19,21 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// concurrency is how many requests are looked at side by side. Each costs a few reads.
+// concurrency is how many requests are reconciled side by side. Each costs a few reads.
 const concurrency = 4
 
-// A Reconciler tends requests.
+// A Reconciler reconciles RescheduleRequests on the leader.
 type Reconciler struct {
-	*eviction.Tender
+	*eviction.RequestReconciler
 
 	// Reader reads requests from the cache.
 	Reader client.Reader
 
-	tidings *tidings
-	leader  *leader
+	reporter *reporter
+	leader   *leader
 }
 
-// Reconcile tends one request while this replica holds the lease. A standby drops the request: a replica that gets the lease
+// Reconcile handles one request while this replica holds the lease. A standby drops the request: a replica that gets the lease
 // enqueues all of them.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	term := r.leader.current()
@@ -44,16 +44,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(term, cancel)() //nolint:contextcheck // The call ends with the term, too.
-	return r.tend(ctx, req)
+	return r.reconcile(ctx, req)
 }
 
-func (r *Reconciler) tend(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	done, err := r.Tend(ctx, req.NamespacedName)
+func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	done, err := r.ReconcileRequest(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if done.Request != nil {
-		r.tidings.tended(done)
+		r.reporter.reconciled(done)
 	}
 	if done.Again.IsZero() {
 		return ctrl.Result{}, nil

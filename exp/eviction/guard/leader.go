@@ -22,8 +22,8 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// A leader holds the lease, or tries to get it, for as long as the process runs. A replica that loses the lease
-// tends no more requests, and goes on answering evictions.
+// A leader holds the lease, or tries to get it, for as long as the process runs. A replica that loses the lease reconciles no
+// more requests, and goes on answering evictions.
 type leader struct {
 	lease resourcelock.Interface
 	// begun receives an event when a term begins. Its buffer has room for one.

@@ -70,8 +70,8 @@ type collector struct {
 	reader client.Reader
 	// leads reports whether this replica holds the lease.
 	leads func() bool
-	// tidings knows which requests are overdue.
-	tidings *tidings
+	// reporter knows which requests are overdue.
+	reporter *reporter
 }
 
 // Describe implements prometheus.Collector.
@@ -94,7 +94,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		switch r := &list.Items[i]; {
 		case r.Spec.Intent == evictionv1.IntentWithdrawn:
 			counts[withdrawn]++
-		case c.tidings.told(r.Spec.Pod.UID, evictionv1.RescheduleOverdueEvent) && !c.tidings.told(r.Spec.Pod.UID, evictionv1.RescheduledEvent):
+		case c.reporter.recorded(r.Spec.Pod.UID, evictionv1.RescheduleOverdueEvent) && !c.reporter.recorded(r.Spec.Pod.UID, evictionv1.RescheduledEvent):
 			counts[overdue]++
 		default:
 			counts["open"]++

@@ -29,7 +29,7 @@ var (
 // answer: all that it rests on is read after each of them has asked. Else a crowd that evicts the
 // same pods would have the API server answer so many questions that nobody got an answer in time.
 type queue struct {
-	decide func(context.Context, eviction.Wanted) (eviction.Said, error)
+	decide func(context.Context, eviction.Wanted) (eviction.Response, error)
 	// places bounds how many decisions are made at a time; nil does not.
 	places chan struct{}
 
@@ -40,14 +40,14 @@ type queue struct {
 // A turn is a decision that is being made, and the one after it.
 type turn struct {
 	done chan struct{}
-	said eviction.Said
+	resp eviction.Response
 	err  error
 	next *turn
 }
 
-// evict says what is said to somebody who wants to evict a pod. ctx ends the wait, and the decision
-// if it is nobody else's. wait is how long it waits for a place; zero waits for no other decision about the pod, too.
-func (q *queue) evict(ctx context.Context, w eviction.Wanted, wait time.Duration) (eviction.Said, error) {
+// evict decides about an eviction. ctx cancels the wait, and the decision unless another caller shares it. wait bounds the time
+// in the queue. With zero, evict also returns errBusy if a decision about this pod is running.
+func (q *queue) evict(ctx context.Context, w eviction.Wanted, wait time.Duration) (eviction.Response, error) {
 	key := w
 	key.By = ""
 	q.mu.Lock()
@@ -61,25 +61,25 @@ func (q *queue) evict(ctx context.Context, w eviction.Wanted, wait time.Duration
 		q.pods[key] = now
 		q.mu.Unlock()
 		q.take(ctx, key, w, now, wait)
-		return now.said, now.err
+		return now.resp, now.err
 	case wait == 0:
 		q.mu.Unlock()
-		return eviction.Said{}, errBusy
+		return eviction.Response{}, errBusy
 	case now.next == nil:
 		next := &turn{done: make(chan struct{})}
 		now.next = next
 		q.mu.Unlock()
 		<-now.done // It has an end: that of whoever takes it.
 		q.take(ctx, key, w, next, wait)
-		return next.said, next.err
+		return next.resp, next.err
 	default:
 		next := now.next
 		q.mu.Unlock()
 		select {
 		case <-next.done:
-			return next.said, next.err
+			return next.resp, next.err
 		case <-ctx.Done():
-			return eviction.Said{}, ctx.Err()
+			return eviction.Response{}, ctx.Err()
 		}
 	}
 }
@@ -101,7 +101,7 @@ func (q *queue) take(ctx context.Context, key, w eviction.Wanted, t *turn, wait 
 	}
 	defer q.leave()
 	t.err = errUndecided // Unless it is decided, whatever becomes of decide.
-	t.said, t.err = q.decide(ctx, w)
+	t.resp, t.err = q.decide(ctx, w)
 }
 
 // place waits for a place among the decisions that are made at a time.

@@ -34,14 +34,14 @@ func TestACrowdSharesAnAnswer(t *testing.T) {
 		var mu sync.Mutex
 		decisions := 0
 		begun := map[string]time.Time{}
-		q := &queue{decide: func(_ context.Context, w eviction.Wanted) (eviction.Said, error) {
+		q := &queue{decide: func(_ context.Context, w eviction.Wanted) (eviction.Response, error) {
 			mu.Lock()
 			decisions++
 			name := fmt.Sprint(w.Pod.Name, decisions)
 			begun[name] = time.Now()
 			mu.Unlock()
 			time.Sleep(time.Second)
-			s := eviction.Said{}
+			s := eviction.Response{}
 			s.Message = name
 			return s, nil
 		}}
@@ -51,11 +51,11 @@ func TestACrowdSharesAnAnswer(t *testing.T) {
 				wg.Go(func() {
 					time.Sleep(time.Duration(i) * time.Millisecond)
 					asked := time.Now()
-					said, err := q.evict(t.Context(), eviction.Wanted{Pod: client.ObjectKey{Name: pod}, By: fmt.Sprint(i)}, time.Minute)
+					resp, err := q.evict(t.Context(), eviction.Wanted{Pod: client.ObjectKey{Name: pod}, By: fmt.Sprint(i)}, time.Minute)
 					mu.Lock()
 					defer mu.Unlock()
-					if at, ok := begun[said.Message]; err != nil || !ok || at.Before(asked) || said.Message[:1] != pod {
-						t.Errorf("%s, who asked at %s, got %q of %s, %v", pod, asked, said.Message, at, err)
+					if at, ok := begun[resp.Message]; err != nil || !ok || at.Before(asked) || resp.Message[:1] != pod {
+						t.Errorf("%s, who asked at %s, got %q of %s, %v", pod, asked, resp.Message, at, err)
 					}
 				})
 			}
@@ -70,9 +70,9 @@ func TestACrowdSharesAnAnswer(t *testing.T) {
 // TestWhoTakesTooLong keeps nobody waiting for longer than they can.
 func TestWhoTakesTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &queue{decide: func(ctx context.Context, _ eviction.Wanted) (eviction.Said, error) {
+		q := &queue{decide: func(ctx context.Context, _ eviction.Wanted) (eviction.Response, error) {
 			<-ctx.Done()
-			return eviction.Said{}, ctx.Err()
+			return eviction.Response{}, ctx.Err()
 		}}
 		begin := time.Now()
 		var wg sync.WaitGroup
@@ -95,7 +95,7 @@ func TestWhoTakesTooLong(t *testing.T) {
 // TestNobodyIsLetGoUndecided has a decision that comes to no end: whoever shares it is told so.
 func TestNobodyIsLetGoUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &queue{decide: func(context.Context, eviction.Wanted) (eviction.Said, error) {
+		q := &queue{decide: func(context.Context, eviction.Wanted) (eviction.Response, error) {
 			time.Sleep(time.Second)
 			panic("half way")
 		}}
@@ -113,8 +113,8 @@ func TestNobodyIsLetGoUndecided(t *testing.T) {
 }
 
 // uncached is a cache that decides nothing.
-func uncached(context.Context, eviction.Wanted) (eviction.Said, eviction.Known, error) {
-	return eviction.Said{}, eviction.Undecided, nil
+func uncached(context.Context, eviction.Wanted) (eviction.Response, eviction.CacheAnswer, error) {
+	return eviction.Response{}, eviction.Undecided, nil
 }
 
 // TestWhatNobodyKnows is an error where somebody has to do something, and to be tried again else: an error
@@ -139,8 +139,8 @@ func TestWhatNobodyKnows(t *testing.T) {
 		"ServerBusy":  {apierrors.NewServerTimeout(pods, "get", 1), http.StatusTooManyRequests},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &admitter{clock: clock.RealClock{}, tidings: &tidings{}, cached: uncached, queue: queue{decide: func(context.Context, eviction.Wanted) (eviction.Said, error) {
-				return eviction.Said{}, fmt.Errorf("reading pod: %w", tc.err)
+			a := &admitter{clock: clock.RealClock{}, reporter: &reporter{}, cached: uncached, queue: queue{decide: func(context.Context, eviction.Wanted) (eviction.Response, error) {
+				return eviction.Response{}, fmt.Errorf("reading pod: %w", tc.err)
 			}}}
 			r := a.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 				Namespace: "db", Name: "db-0", Object: runtime.RawExtension{Raw: []byte("{}")},
@@ -157,11 +157,11 @@ func TestWhatNobodyKnows(t *testing.T) {
 func TestATryAgainInTimeWhenTooManyAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most, now atomic.Int32
-		a := &admitter{clock: clock.RealClock{}, tidings: &tidings{}, cached: uncached, queue: queue{places: make(chan struct{}, decisions), decide: func(ctx context.Context, _ eviction.Wanted) (eviction.Said, error) {
+		a := &admitter{clock: clock.RealClock{}, reporter: &reporter{}, cached: uncached, queue: queue{places: make(chan struct{}, decisions), decide: func(ctx context.Context, _ eviction.Wanted) (eviction.Response, error) {
 			most.Store(max(most.Load(), now.Add(1)))
 			defer now.Add(-1)
 			<-ctx.Done()
-			return eviction.Said{}, ctx.Err()
+			return eviction.Response{}, ctx.Err()
 		}}}
 		var wg sync.WaitGroup
 		for i := range 300 {

@@ -54,15 +54,15 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Keep == 0 {
 		o.Keep = eviction.Keep
 	}
-	asker := &eviction.Asker{
+	evictor := &eviction.Evictor{
 		Live: mgr.GetAPIReader(), Policies: mgr.GetClient(), Cache: mgr.GetClient(), Write: actuate.New(mgr.GetClient()),
 		Clock: o.Clock, Taints: slices.Concat(eviction.DrainTaints, o.DrainTaints), Keep: o.Keep,
 	}
-	told := &tidings{recorder: mgr.GetEventRecorder(Name)}
+	reports := &reporter{recorder: mgr.GetEventRecorder(Name)}
 	lead := newLeader(o.Lease)
 	s := &server{
 		webhook: o.Webhook, handler: &webhook.Admission{Handler: &admitter{
-			cached: asker.EvictCached, queue: queue{decide: asker.EvictLive, places: make(chan struct{}, decisions)}, clock: o.Clock, tidings: told,
+			cached: evictor.EvictCached, queue: queue{decide: evictor.EvictLive, places: make(chan struct{}, decisions)}, clock: o.Clock, reporter: reports,
 		}},
 		cache: mgr.GetCache(), live: mgr.GetAPIReader(), clock: o.Clock, certDir: o.CertDir,
 	}
@@ -74,7 +74,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		}
 	}
 	if o.Registry != nil {
-		if err := register(o.Registry, o.Version, collector{reader: mgr.GetClient(), leads: lead.leads, tidings: told}); err != nil {
+		if err := register(o.Registry, o.Version, collector{reader: mgr.GetClient(), leads: lead.leads, reporter: reports}); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
@@ -82,6 +82,6 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		mgr.Add(s), mgr.Add(lead),
 		mgr.AddReadyzCheck("answers", s.ready),
 		mgr.AddHealthzCheck("lives", healthz.Ping),
-		(&Reconciler{Tender: &eviction.Tender{Asker: asker}, Reader: mgr.GetClient(), tidings: told, leader: lead}).SetupWithManager(mgr),
+		(&Reconciler{RequestReconciler: &eviction.RequestReconciler{Evictor: evictor}, Reader: mgr.GetClient(), reporter: reports, leader: lead}).SetupWithManager(mgr),
 	)
 }

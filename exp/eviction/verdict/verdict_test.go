@@ -219,7 +219,7 @@ func TestNeverGone(t *testing.T) {
 }
 
 // relocated has a request be that old, and for a Node that nobody drains.
-func relocated(k *verdict.Kept, since time.Duration) {
+func relocated(k *verdict.RequestFacts, since time.Duration) {
 	k.Request = *asked(since)
 	k.Relocation, k.Node = true, verdict.Healthy
 }
@@ -228,45 +228,45 @@ func TestTend(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
-		change func(*verdict.Kept)
+		change func(*verdict.RequestFacts)
 		fate   verdict.Fate
 		again  time.Duration
 	}{
-		"Waits":             {"Its Node is drained.", func(*verdict.Kept) {}, verdict.Stays, time.Minute},
-		"Uncordoned":        {"Nobody drains it any more.", func(k *verdict.Kept) { k.Node = verdict.Healthy }, verdict.Withdraw, 0},
-		"Due":               {"Its operator has had its time then.", func(k *verdict.Kept) { k.FirstAsked, k.Deadline = noon.Add(-time.Minute), 70*time.Second }, verdict.Stays, 10 * time.Second},
-		"Unknown":           {"Nobody knows, and nothing is taken back for that.", func(k *verdict.Kept) { k.Node = verdict.Unknown }, verdict.Stays, time.Minute},
-		"NodeGone":          {"Its pod will be gone soon.", func(k *verdict.Kept) { k.Node = verdict.Absent }, verdict.Stays, time.Minute},
-		"NoPolicy":          {"Nobody asks for it any more.", func(k *verdict.Kept) { k.Selected = false }, verdict.Withdraw, 0},
-		"Relocation":        {"Nobody need drain its Node.", func(k *verdict.Kept) { k.Relocation, k.Node = true, verdict.Healthy }, verdict.Stays, time.Minute},
-		"RelocationOverdue": {"Whoever evicts it is to hear of the fallback.", func(k *verdict.Kept) { relocated(k, time.Hour) }, verdict.Stays, time.Minute},
-		"RelocationEnd":     {"Nobody evicts it any more.", func(k *verdict.Kept) { relocated(k, time.Hour+10*time.Minute) }, verdict.Withdraw, 0},
-		"RelocationAskedLate": {"The time that it waited for its turn does not count.", func(k *verdict.Kept) {
+		"Waits":             {"Its Node is drained.", func(*verdict.RequestFacts) {}, verdict.Stays, time.Minute},
+		"Uncordoned":        {"Nobody drains it any more.", func(k *verdict.RequestFacts) { k.Node = verdict.Healthy }, verdict.Withdraw, 0},
+		"Due":               {"Its operator has had its time then.", func(k *verdict.RequestFacts) { k.FirstAsked, k.Deadline = noon.Add(-time.Minute), 70*time.Second }, verdict.Stays, 10 * time.Second},
+		"Unknown":           {"Nobody knows, and nothing is taken back for that.", func(k *verdict.RequestFacts) { k.Node = verdict.Unknown }, verdict.Stays, time.Minute},
+		"NodeGone":          {"Its pod will be gone soon.", func(k *verdict.RequestFacts) { k.Node = verdict.Absent }, verdict.Stays, time.Minute},
+		"NoPolicy":          {"Nobody asks for it any more.", func(k *verdict.RequestFacts) { k.Selected = false }, verdict.Withdraw, 0},
+		"Relocation":        {"Nobody need drain its Node.", func(k *verdict.RequestFacts) { k.Relocation, k.Node = true, verdict.Healthy }, verdict.Stays, time.Minute},
+		"RelocationOverdue": {"Whoever evicts it is to hear of the fallback.", func(k *verdict.RequestFacts) { relocated(k, time.Hour) }, verdict.Stays, time.Minute},
+		"RelocationEnd":     {"Nobody evicts it any more.", func(k *verdict.RequestFacts) { relocated(k, time.Hour+10*time.Minute) }, verdict.Withdraw, 0},
+		"RelocationAskedLate": {"The time that it waited for its turn does not count.", func(k *verdict.RequestFacts) {
 			relocated(k, 9*time.Hour)
 			k.Pod.Marked, k.Pod.MarkedAt = true, noon.Add(-time.Minute)
 			k.Queued = noon.Add(-time.Minute)
 		}, verdict.Stays, time.Minute},
-		"RelocationDrained": {"Its Node is drained now.", func(k *verdict.Kept) { relocated(k, 9*time.Hour); k.Node = verdict.Draining }, verdict.Stays, time.Minute},
-		"Withdrawn":         {"Who read it before may still write.", func(k *verdict.Kept) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-time.Second) }, verdict.Stays, 29 * time.Second},
-		"WithdrawnAhead":    {"The clock of who withdrew it was ahead.", func(k *verdict.Kept) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(time.Hour) }, verdict.Withdraw, 0},
-		"TakeBack":          {"Nobody writes any more.", func(k *verdict.Kept) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-verdict.Settle) }, verdict.TakeBack, 0},
-		"Moved":             {"A drainer may ask for it by its name.", func(k *verdict.Kept) { k.Pod, k.GoneSince = nil, noon.Add(-time.Minute) }, verdict.Stays, 9 * time.Minute},
-		"MovedLongAgo":      {"No drainer asks any more.", func(k *verdict.Kept) { k.Pod, k.GoneSince = nil, noon.Add(-10*time.Minute) }, verdict.Drop, 0},
-		"SameName": {"The new pod has its own age.", func(k *verdict.Kept) {
+		"RelocationDrained": {"Its Node is drained now.", func(k *verdict.RequestFacts) { relocated(k, 9*time.Hour); k.Node = verdict.Draining }, verdict.Stays, time.Minute},
+		"Withdrawn":         {"Who read it before may still write.", func(k *verdict.RequestFacts) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-time.Second) }, verdict.Stays, 29 * time.Second},
+		"WithdrawnAhead":    {"The clock of who withdrew it was ahead.", func(k *verdict.RequestFacts) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(time.Hour) }, verdict.Withdraw, 0},
+		"TakeBack":          {"Nobody writes any more.", func(k *verdict.RequestFacts) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-verdict.Settle) }, verdict.TakeBack, 0},
+		"Moved":             {"A drainer may ask for it by its name.", func(k *verdict.RequestFacts) { k.Pod, k.GoneSince = nil, noon.Add(-time.Minute) }, verdict.Stays, 9 * time.Minute},
+		"MovedLongAgo":      {"No drainer asks any more.", func(k *verdict.RequestFacts) { k.Pod, k.GoneSince = nil, noon.Add(-10*time.Minute) }, verdict.Drop, 0},
+		"SameName": {"The new pod has its own age.", func(k *verdict.RequestFacts) {
 			k.Same, k.GoneSince, k.Pod.Created = false, noon.Add(-time.Hour), noon.Add(-time.Minute)
 		}, verdict.Stays, 9 * time.Minute},
-		"SameNameOld":   {"Who evicts it means it.", func(k *verdict.Kept) { k.Same, k.GoneSince = false, noon }, verdict.Drop, 0},
-		"Finished":      {"It need not be moved.", func(k *verdict.Kept) { k.Pod.Finished, k.GoneSince = true, noon.Add(-10*time.Minute) }, verdict.Drop, 0},
-		"WithdrawnGone": {"There is nothing to take back.", func(k *verdict.Kept) { k.Withdrawn, k.Pod = true, nil }, verdict.Drop, 0},
+		"SameNameOld":   {"Who evicts it means it.", func(k *verdict.RequestFacts) { k.Same, k.GoneSince = false, noon }, verdict.Drop, 0},
+		"Finished":      {"It need not be moved.", func(k *verdict.RequestFacts) { k.Pod.Finished, k.GoneSince = true, noon.Add(-10*time.Minute) }, verdict.Drop, 0},
+		"WithdrawnGone": {"There is nothing to take back.", func(k *verdict.RequestFacts) { k.Withdrawn, k.Pod = true, nil }, verdict.Drop, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := verdict.Kept{
+			k := verdict.RequestFacts{
 				Now: noon, Pod: &verdict.Pod{UID: "p", Created: noon.Add(-time.Hour), Bound: true}, Same: true,
 				Request: *asked(time.Minute), Selected: true, Deadline: time.Hour, Keep: 10 * time.Minute,
 			}
 			tc.change(&k)
-			fate, again := verdict.Tend(k)
+			fate, again := verdict.DecideRequest(k)
 			want := time.Time{}
 			if tc.again > 0 {
 				want = noon.Add(tc.again)

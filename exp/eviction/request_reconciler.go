@@ -20,21 +20,21 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// A Tender withdraws requests that nobody wants any more, and deletes those whose pod has gone. One is
-// at work in a cluster.
-type Tender struct {
-	*Asker
+// A RequestReconciler withdraws the requests that no drain and no policy wants any more, and deletes the requests of pods that
+// are gone. One runs in a cluster.
+type RequestReconciler struct {
+	*Evictor
 
-	// gone is since when the pod of a request is known to be gone. A Tender that comes later keeps the
+	// gone is since when the pod of a request is known to be gone. The next leader starts that time again, and keeps the
 	// request for longer.
 	mu   sync.Mutex
 	gone map[client.ObjectKey]time.Time
 }
 
-// A Tended is what became of a request.
-type Tended struct {
+// A RequestResult is the outcome of one reconcile of a request.
+type RequestResult struct {
 	Fate verdict.Fate
-	// Again is when it is to be looked at again; zero is when something changes.
+	// Again is when to reconcile it again, zero to wait for a change.
 	Again time.Time
 	// Request is as it was before, nil if there is none.
 	Request *evictionv1.RescheduleRequest
@@ -44,23 +44,23 @@ type Tended struct {
 	Overdue bool
 }
 
-// Tend looks at a request, and does what is due.
-func (t *Tender) Tend(ctx context.Context, key client.ObjectKey) (Tended, error) {
+// ReconcileRequest withdraws a request, takes back what it put on the pod, or deletes it.
+func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.ObjectKey) (RequestResult, error) {
 	r := &evictionv1.RescheduleRequest{}
 	switch err := t.Live.Get(ctx, key, r); {
 	case kinds.NoObject(err):
 		t.Forget(key)
-		return Tended{}, nil
+		return RequestResult{}, nil
 	case err != nil:
-		return Tended{}, fmt.Errorf("reading RescheduleRequest: %w", err)
+		return RequestResult{}, fmt.Errorf("reading RescheduleRequest: %w", err)
 	}
-	k, pod, err := t.kept(ctx, r)
+	k, pod, err := t.observe(ctx, r)
 	if err != nil {
-		return Tended{}, err
+		return RequestResult{}, err
 	}
-	done := Tended{Request: r.DeepCopy(), Pod: pod}
+	done := RequestResult{Request: r.DeepCopy(), Pod: pod}
 	done.Overdue = pod != nil && k.Deadline > 0 && k.Overdue(*k.Pod, k.Deadline, k.Now)
-	done.Fate, done.Again = verdict.Tend(k)
+	done.Fate, done.Again = verdict.DecideRequest(k)
 	switch done.Fate {
 	case verdict.Withdraw:
 		before := r.DeepCopy()
@@ -82,15 +82,15 @@ func (t *Tender) Tend(ctx context.Context, key client.ObjectKey) (Tended, error)
 		return done, t.drop(ctx, r)
 	case verdict.Stays:
 		if pod == nil {
-			return done, t.left(ctx, r, k.Node)
+			return done, t.recordPodGone(ctx, r, k.Node)
 		}
 	}
 	return done, nil
 }
 
-// left writes down that the pod of a request has left its Node: the mark by which others know of it goes, and with
-// the drain of the Node ends what a pod that replaces it inherits.
-func (t *Tender) left(ctx context.Context, r *evictionv1.RescheduleRequest, node verdict.Node) error {
+// recordPodGone removes the tracking mark. Once the Node is not drained any more, it also removes the controller label, so that
+// a later pod gets a full deadline.
+func (t *RequestReconciler) recordPodGone(ctx context.Context, r *evictionv1.RescheduleRequest, node verdict.Node) error {
 	if err := t.untrack(ctx, r); err != nil {
 		return err
 	}
@@ -101,9 +101,9 @@ func (t *Tender) left(ctx context.Context, r *evictionv1.RescheduleRequest, node
 	return t.Write.Patch(ctx, r, before)
 }
 
-// kept is the border between Kubernetes and the decision.
-func (t *Tender) kept(ctx context.Context, r *evictionv1.RescheduleRequest) (verdict.Kept, *corev1.Pod, error) {
-	k := verdict.Kept{Now: t.Clock.Now(), Keep: t.Keep, WithdrawnAt: r.Spec.WithdrawnTime.Time}
+// observe reads the facts of a request, and its pod, nil if that is gone.
+func (t *RequestReconciler) observe(ctx context.Context, r *evictionv1.RescheduleRequest) (verdict.RequestFacts, *corev1.Pod, error) {
+	k := verdict.RequestFacts{Now: t.Clock.Now(), Keep: t.Keep, WithdrawnAt: r.Spec.WithdrawnTime.Time}
 	k.Request = *requestFacts(r, verdict.Unknown)
 	pod := &corev1.Pod{}
 	err := t.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Pod.Name}, pod)
@@ -119,7 +119,7 @@ func (t *Tender) kept(ctx context.Context, r *evictionv1.RescheduleRequest) (ver
 		return k, nil, nil
 	}
 	for _, reader := range []client.Reader{t.Policies, t.Live} { // Whoever asked may have seen a policy that has just been made.
-		if err := t.keptBy(ctx, reader, r, pod, &k); err != nil {
+		if err := t.observePolicy(ctx, reader, r, pod, &k); err != nil {
 			return k, nil, err
 		}
 		if k.Selected {
@@ -130,8 +130,8 @@ func (t *Tender) kept(ctx context.Context, r *evictionv1.RescheduleRequest) (ver
 	return k, pod, nil
 }
 
-// keptBy reads the policy that selects the pod of a request.
-func (t *Tender) keptBy(ctx context.Context, reader client.Reader, r *evictionv1.RescheduleRequest, pod *corev1.Pod, k *verdict.Kept) error {
+// observePolicy reads the policy that selects the pod of a request.
+func (t *RequestReconciler) observePolicy(ctx context.Context, reader client.Reader, r *evictionv1.RescheduleRequest, pod *corev1.Pod, k *verdict.RequestFacts) error {
 	policies, invalid, err := PoliciesFor(ctx, reader, pod.Namespace)
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (t *Tender) keptBy(ctx context.Context, reader client.Reader, r *evictionv1
 }
 
 // goneSince is since when the pod of a request is known to be gone.
-func (t *Tender) goneSince(request client.ObjectKey, now time.Time) time.Time {
+func (t *RequestReconciler) goneSince(request client.ObjectKey, now time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.gone == nil {
@@ -163,7 +163,7 @@ func (t *Tender) goneSince(request client.ObjectKey, now time.Time) time.Time {
 }
 
 // drop deletes a request, and the mark by which others know of it.
-func (t *Tender) drop(ctx context.Context, r *evictionv1.RescheduleRequest) error {
+func (t *RequestReconciler) drop(ctx context.Context, r *evictionv1.RescheduleRequest) error {
 	if err := t.untrack(ctx, r); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (t *Tender) drop(ctx context.Context, r *evictionv1.RescheduleRequest) erro
 
 // untrack takes away the mark by which others know of a request. A mark that is refused to us stays: no pod is held
 // back for it.
-func (t *Tender) untrack(ctx context.Context, r *evictionv1.RescheduleRequest) error {
+func (t *RequestReconciler) untrack(ctx context.Context, r *evictionv1.RescheduleRequest) error {
 	if r.Spec.Tracking == nil {
 		return nil
 	}
@@ -188,8 +188,8 @@ func (t *Tender) untrack(ctx context.Context, r *evictionv1.RescheduleRequest) e
 	return err
 }
 
-// Forget drops the memory of a request that does not exist any more, or that another Tender tends.
-func (t *Tender) Forget(request client.ObjectKey) {
+// Forget drops the memory of a request that does not exist any more, or that another leader reconciles.
+func (t *RequestReconciler) Forget(request client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.gone, request)

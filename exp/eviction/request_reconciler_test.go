@@ -35,7 +35,7 @@ func TestARequestIsTakenBack(t *testing.T) {
 		w.drain(0, false)
 		for range 6 {
 			for _, r := range w.requests() {
-				_, _ = w.tender.Tend(t.Context(), client.ObjectKeyFromObject(&r))
+				_, _ = w.reconciler.ReconcileRequest(t.Context(), client.ObjectKeyFromObject(&r))
 			}
 			w.pass(verdict.Settle)
 		}
@@ -76,7 +76,7 @@ func TestAMarkThatCannotBeTakenAway(t *testing.T) {
 			w.drain(0, false)
 			for range 3 {
 				for _, r := range w.requests() {
-					_, _ = w.tender.Tend(t.Context(), client.ObjectKeyFromObject(&r))
+					_, _ = w.reconciler.ReconcileRequest(t.Context(), client.ObjectKeyFromObject(&r))
 				}
 				w.pass(verdict.Settle + time.Second)
 			}
@@ -113,11 +113,11 @@ func TestAPodThatMayNotBeChanged(t *testing.T) {
 	}
 	key := client.ObjectKey{Namespace: w.ns, Name: string(p.UID)}
 	w.pass(verdict.Settle)
-	if _, err := w.tender.Tend(t.Context(), key); !errors.Is(err, refused) {
+	if _, err := w.reconciler.ReconcileRequest(t.Context(), key); !errors.Is(err, refused) {
 		t.Fatalf("its pod may be changed again soon: %v", err)
 	}
 	w.pass(eviction.Keep)
-	if _, err := w.tender.Tend(t.Context(), key); err != nil || len(w.requests()) > 0 {
+	if _, err := w.reconciler.ReconcileRequest(t.Context(), key); err != nil || len(w.requests()) > 0 {
 		t.Fatalf("left %v: %v", w.requests(), err)
 	}
 	w.drain(0, true)
@@ -145,13 +145,13 @@ func TestADrainThatBeginsAnew(t *testing.T) {
 // TestAPolicyThatTheLeaderHasNotSeenYet was made just now: another guard, or a manager, has seen it.
 func TestAPolicyThatTheLeaderHasNotSeenYet(t *testing.T) {
 	w, _ := newRequest(t, nil)
-	asker := *w.asker
-	asker.Policies = interceptor.NewClient(w.Client, interceptor.Funcs{
+	evictor := *w.evictor
+	evictor.Policies = interceptor.NewClient(w.Client, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return nil // Of what was made a moment ago the cache has nothing yet.
 		},
 	})
-	w.tender = &eviction.Tender{Asker: &asker}
+	w.reconciler = &eviction.RequestReconciler{Evictor: &evictor}
 	if fates := w.tend(); len(fates) != 1 || fates[0] != verdict.Stays {
 		t.Errorf("got %v: it is withdrawn, and nobody drains it the less", fates)
 	}

@@ -36,10 +36,10 @@ func TestOneAfterTheOther(t *testing.T) {
 		var turn string
 		for range 3 {
 			for name, p := range pods {
-				said, err := w.try(p.Name)
+				resp, err := w.try(p.Name)
 				w.Must(err)
-				if said.Answer != verdict.Wait {
-					t.Fatalf("%s: %+v", name, said.Decision)
+				if resp.Answer != verdict.Wait {
+					t.Fatalf("%s: %+v", name, resp.Decision)
 				}
 			}
 			var asked []string
@@ -77,7 +77,7 @@ func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
 	w.evict("db-2", verdict.Wait, verdict.WaitingForTurn)
 	w.pass(9 * time.Second)
 	w.leave(first)
-	other := *w.asker
+	other := *w.evictor
 	busy := false
 	w.Fail = func(int) (before, after error) {
 		if list := w.requests(); !busy && len(list) == 3 && !w.asked(second) && !slices.Contains(w.Writes, "patch RescheduleRequest") {
@@ -276,9 +276,9 @@ func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 	if calls > 0 || len(w.Writes) > 0 {
 		t.Errorf("%d reads and %v for pods that wait", calls, w.Writes)
 	}
-	said, known, err := w.asker.EvictCached(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(third)})
-	if err != nil || known != eviction.Unrecorded || said.Outcome != verdict.WaitingForTurn {
-		t.Errorf("got %+v, %d, %v", said.Decision, known, err)
+	resp, known, err := w.evictor.EvictCached(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(third)})
+	if err != nil || known != eviction.Unrecorded || resp.Outcome != verdict.WaitingForTurn {
+		t.Errorf("got %+v, %d, %v", resp.Decision, known, err)
 	}
 	w.evict("db-2", verdict.Wait, verdict.WaitingForTurn)
 	w.wantWrites("create RescheduleRequest")

@@ -38,9 +38,9 @@ func TestAnOperatorMovesItsPod(t *testing.T) {
 		}
 		evict := func() {
 			w.restart(interceptor.Funcs{})
-			said, err := w.try(p.Name)
+			resp, err := w.try(p.Name)
 			if err == nil {
-				see(fmt.Sprint(said.Answer))
+				see(fmt.Sprint(resp.Answer))
 			}
 			w.pass(5 * time.Second)
 		}
@@ -56,7 +56,7 @@ func TestAnOperatorMovesItsPod(t *testing.T) {
 		w.pass(eviction.Keep)
 		for range 4 {
 			for _, r := range w.requests() {
-				_, _ = w.tender.Tend(t.Context(), client.ObjectKeyFromObject(&r))
+				_, _ = w.reconciler.ReconcileRequest(t.Context(), client.ObjectKeyFromObject(&r))
 			}
 			w.pass(eviction.Keep)
 		}
@@ -67,8 +67,8 @@ func TestAnOperatorMovesItsPod(t *testing.T) {
 
 func TestNothingIsWrittenTwice(t *testing.T) {
 	w, p := newDrain(t, nil)
-	if said := w.evict("db-0", verdict.Wait, verdict.Requested); said.Message != "Reschedule annotation added to pod" {
-		t.Errorf("said %q", said.Message)
+	if resp := w.evict("db-0", verdict.Wait, verdict.Requested); resp.Message != "Reschedule annotation added to pod" {
+		t.Errorf("said %q", resp.Message)
 	}
 	w.wantWrites("create RescheduleRequest", "patch Pod", "patch RescheduleRequest")
 	if !w.asked(p) {
@@ -78,11 +78,11 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 	var last string
 	for range 3 {
 		w.pass(5 * time.Second)
-		said := w.evict("db-0", verdict.Wait, verdict.Waiting)
-		if said.Message != "Pod waiting to be rescheduled" || last != "" && said.Cause != last {
-			t.Errorf("said %q because of %q, and before %q", said.Message, said.Cause, last)
+		resp := w.evict("db-0", verdict.Wait, verdict.Waiting)
+		if resp.Message != "Pod waiting to be rescheduled" || last != "" && resp.Cause != last {
+			t.Errorf("said %q because of %q, and before %q", resp.Message, resp.Cause, last)
 		}
-		last = said.Cause
+		last = resp.Cause
 	}
 	w.wantWrites()
 	if w.Read(p); p.ResourceVersion != version {
@@ -167,14 +167,14 @@ func TestManyAtOnce(t *testing.T) {
 	plain := w.Client
 	var working sync.WaitGroup
 	for range 20 {
-		a := *w.asker
+		a := *w.evictor
 		a.Live, a.Policies = plain, plain
 		a.Write = writer{plain}
 		for i := range 10 {
 			working.Go(func() {
-				said, err := a.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: fmt.Sprintf("db-%d", i)}})
-				if err != nil || said.Answer != verdict.Wait {
-					t.Errorf("got %+v, %v", said.Decision, err)
+				resp, err := a.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: fmt.Sprintf("db-%d", i)}})
+				if err != nil || resp.Answer != verdict.Wait {
+					t.Errorf("got %+v, %v", resp.Decision, err)
 				}
 			})
 		}
@@ -187,10 +187,10 @@ func TestManyAtOnce(t *testing.T) {
 
 func TestADryRunWritesNothing(t *testing.T) {
 	w, p := newDrain(t, nil)
-	said, err := w.asker.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(p), DryRun: true})
+	resp, err := w.evictor.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(p), DryRun: true})
 	w.Must(err)
-	if said.Answer != verdict.Wait || said.Message != "Reschedule annotation would be added to pod" || !strings.HasSuffix(said.Cause, "its operator would be asked to move it") {
-		t.Errorf("a dry run must say what would be done: %+v", said.Decision)
+	if resp.Answer != verdict.Wait || resp.Message != "Reschedule annotation would be added to pod" || !strings.HasSuffix(resp.Cause, "its operator would be asked to move it") {
+		t.Errorf("a dry run must say what would be done: %+v", resp.Decision)
 	}
 	w.wantWrites()
 }
@@ -204,14 +204,14 @@ func TestACacheThatIsLate(t *testing.T) {
 	w.leave(earlier)
 	next := w.pod("db-0", 1)
 	w.drain(1, true)
-	w.asker.Cache = shows
+	w.evictor.Cache = shows
 	w.evict("db-0", verdict.Wait, verdict.Requested)
 	if !w.asked(next) {
 		t.Error("the operator of the pod that is there is not asked")
 	}
 	w.leave(next)
 	w.evict("db-0", verdict.Gone, verdict.NoPod)
-	w.asker.Cache = fake.NewClientBuilder().WithScheme(w.Client.Scheme()).Build()
+	w.evictor.Cache = fake.NewClientBuilder().WithScheme(w.Client.Scheme()).Build()
 	last := w.pod("db-1", 1)
 	w.evict("db-1", verdict.Wait, verdict.Requested)
 	if !w.asked(last) {
@@ -248,9 +248,9 @@ func TestWhatCannotBeReadIsNotGone(t *testing.T) {
 					return fails(list)
 				},
 			})
-			said, err := w.try(p.Name)
-			if errors.Is(err, broken) != (tc.said == "") || said.Outcome != tc.said || err == nil && said.Answer != verdict.Wait {
-				t.Errorf("got %+v, %v", said.Decision, err)
+			resp, err := w.try(p.Name)
+			if errors.Is(err, broken) != (tc.said == "") || resp.Outcome != tc.said || err == nil && resp.Answer != verdict.Wait {
+				t.Errorf("got %+v, %v", resp.Decision, err)
 			}
 			w.wantWrites()
 		})

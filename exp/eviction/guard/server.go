@@ -46,8 +46,8 @@ type server struct {
 	// certificates is nil where somebody else makes them.
 	certificates *certificates
 
-	// kept says that the API server has been told whom to trust.
-	kept atomic.Bool
+	// published is true once the webhook configuration has the certificate.
+	published atomic.Bool
 	// answered is when the API server last answered a probe, in nanoseconds since 1970.
 	answered atomic.Int64
 }
@@ -94,7 +94,7 @@ func (s *server) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		next, err := settled, s.certificates.keep(ctx)
 		if err == nil {
-			s.kept.Store(true)
+			s.published.Store(true)
 		} else {
 			next = soon
 			if !apierrors.IsConflict(err) && ctx.Err() == nil {
@@ -110,7 +110,7 @@ func (s *server) keep(ctx context.Context) {
 
 // ready is the readiness probe: whoever passes it answers the API server's next question.
 func (s *server) ready(req *http.Request) error {
-	if s.certificates != nil && !s.kept.Load() {
+	if s.certificates != nil && !s.published.Load() {
 		return errors.New("the API server has not been told of the certificate yet")
 	}
 	if err := served(s.certDir, s.clock.Now()); err != nil {

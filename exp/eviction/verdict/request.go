@@ -12,8 +12,8 @@ const Settle = 30 * time.Second
 // watches all pods of a cluster for that.
 const look = time.Minute
 
-// A Kept is what of a request says what becomes of it.
-type Kept struct {
+// RequestFacts are everything that the fate of a request depends on.
+type RequestFacts struct {
 	Now time.Time
 	Request
 	// WithdrawnAt is when it was withdrawn.
@@ -45,8 +45,8 @@ const (
 	Drop
 )
 
-// Tend says what becomes of a request, and when that may change by time alone.
-func Tend(k Kept) (f Fate, again time.Time) {
+// DecideRequest returns the fate of a request, and when time alone may change it.
+func DecideRequest(k RequestFacts) (f Fate, again time.Time) {
 	switch {
 	case k.Pod == nil || !k.Same || k.Pod.Finished:
 		return k.gone()
@@ -67,7 +67,7 @@ func Tend(k Kept) (f Fate, again time.Time) {
 }
 
 // next is when a request is looked at again: once its operator has had its time, or after a while.
-func (k Kept) next() time.Time {
+func (k RequestFacts) next() time.Time {
 	again := k.Now.Add(look)
 	if since := k.Asked(*k.Pod, k.Now); !since.IsZero() {
 		if due := since.Add(k.Deadline); due.After(k.Now) && due.Before(again) {
@@ -79,7 +79,7 @@ func (k Kept) next() time.Time {
 
 // relocated reports whether a pod that was to leave a Node that nobody drains was not moved in time, and
 // whoever evicts it has had the time to hear so.
-func (k Kept) relocated() bool {
+func (k RequestFacts) relocated() bool {
 	since := k.Asked(*k.Pod, k.Now)
 	if since.IsZero() {
 		since = k.Queued
@@ -89,7 +89,7 @@ func (k Kept) relocated() bool {
 
 // gone is for a request whose pod has left its Node: it is kept while somebody may take the pod
 // that took the name for the one that is to leave.
-func (k Kept) gone() (Fate, time.Time) {
+func (k RequestFacts) gone() (Fate, time.Time) {
 	until := k.GoneSince.Add(k.Keep)
 	if k.Pod != nil && !k.Same {
 		until = k.Pod.Created.Add(k.Keep)

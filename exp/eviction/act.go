@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
+)
+
+// act writes what is decided. again says that the facts are to be looked at once more.
+func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again bool, warnings []string, err error) {
+	switch d.Step {
+	case verdict.Record:
+		return e.record(ctx, s, d)
+	case verdict.Queue:
+		before := s.request.DeepCopy()
+		s.request.Spec.QueuedTime = metav1.NewTime(e.Clock.Now())
+		again, err = again409(true, e.Write.Patch(ctx, s.request, before))
+		return again, nil, err
+	case verdict.Mark:
+		warnings = e.trackRequest(ctx, s.request, true)
+		again, err = e.ask(ctx, s)
+		return again, warnings, err
+	case verdict.Confirm:
+		again, err = e.confirm(ctx, s, markedAt(s.pod))
+		return again, nil, err
+	case verdict.Delete:
+		again, err = again409(false, e.Write.Delete(ctx, s.pod))
+		return again, nil, err
+	case verdict.Forget:
+		for _, m := range s.moved {
+			warnings = append(warnings, e.trackRequest(ctx, m.RescheduleRequest, false)...)
+		}
+	case verdict.None:
+	}
+	return false, warnings, nil
+}
+
+// ask asks the operator, and writes down when it was asked first: what the pod says others may take away.
+func (e *Evictor) ask(ctx context.Context, s *scope) (again bool, err error) {
+	pod := s.pod.DeepCopy()
+	pod.ResourceVersion = "" // So it is sent, too: of those who mark it at the same time one does, and all see when.
+	since := e.Clock.Now()
+	if at := requestFacts(s.request, s.node).Asked(*podFacts(s.pod, nil), since); !at.IsZero() {
+		since = at // The operator has taken the mark away, and gets no more time for that.
+	}
+	mark(s.pod, s.request.Spec.Request, since)
+	again, err = again409(false, e.Write.Patch(ctx, s.pod, pod))
+	if again || err != nil || !s.request.Spec.AskedTime.IsZero() {
+		return again, err
+	}
+	return e.confirm(ctx, s, since)
+}
+
+// confirm writes down when the operator was asked. It is written once: who comes second need not.
+func (e *Evictor) confirm(ctx context.Context, s *scope, since time.Time) (again bool, err error) {
+	before := s.request.DeepCopy()
+	s.request.Spec.AskedTime = metav1.NewTime(since)
+	if err = e.Write.Patch(ctx, s.request, before); apierrors.IsInvalid(err) {
+		return false, nil
+	}
+	return again409(false, err)
+}
+
+// trackRequest puts the mark of a request on its object, if it has one, or takes it away. What fails is for people.
+func (e *Evictor) trackRequest(ctx context.Context, r *evictionv1.RescheduleRequest, wanted bool) (warnings []string) {
+	if r.Spec.Tracking == nil {
+		return nil
+	}
+	if err := e.track(ctx, r, wanted); err != nil {
+		warnings = append(warnings, err.Error())
+	}
+	return warnings
+}
+
+// again409 looks once more where another pod has the name, or the object has changed.
+func again409(next bool, err error) (again bool, _ error) {
+	if apierrors.IsConflict(err) || kinds.NoObject(err) {
+		return true, nil
+	}
+	return next, err
+}
+
+// Refused reports whether a write was refused by a role, a policy or what the object says: trying again does
+// not help until somebody changes that.
+func Refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// record writes down that the operator is asked. The name of the request is the UID of the pod: of
+// those who write it at the same time one succeeds, and all go on.
+func (e *Evictor) record(ctx context.Context, s *scope, d verdict.Decision) (again bool, warnings []string, err error) {
+	r := &evictionv1.RescheduleRequest{ObjectMeta: metav1.ObjectMeta{Namespace: s.pod.Namespace, Name: string(s.pod.UID)}}
+	r.Spec = evictionv1.RescheduleRequestSpec{
+		Pod: evictionv1.PodReference{Name: s.pod.Name, UID: s.pod.UID}, NodeName: s.pod.Spec.NodeName,
+		Policy: s.policy.PolicyReference, Request: s.policy.Request, Intent: evictionv1.IntentEviction,
+		Requester: clip.To(s.wanted.By, longestRequester),
+	}
+	if d.Relocation {
+		r.Spec.Intent = evictionv1.IntentRelocation
+	} else {
+		r.Labels = map[string]string{evictionv1.ControllerLabel: controllerOf(s.pod)}
+		if r.Spec.AskedTime, err = e.askedBefore(ctx, s); err != nil {
+			return false, nil, err
+		}
+	}
+	if r.Spec.Tracking, err = e.trackingOf(ctx, s); err != nil {
+		warnings = append(warnings, err.Error())
+	}
+	switch err := e.Write.Create(ctx, r); {
+	case err == nil:
+		s.request = r
+	case !apierrors.IsAlreadyExists(err):
+		return false, warnings, err
+	}
+	return true, warnings, nil
+}
+
+// controllerOf is the UID of the controller of a pod, empty if it has none.
+func controllerOf(pod *corev1.Pod) string {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return string(owner.UID)
+	}
+	return ""
+}
+
+// askedBefore returns the askedTime of the pod that this pod replaces, zero if there is none. A pod that is recreated on a
+// draining Node keeps the first deadline; otherwise the drain would never end.
+func (e *Evictor) askedBefore(ctx context.Context, s *scope) (first metav1.Time, err error) {
+	reader := e.Cache
+	if reader == nil {
+		reader = e.Live
+	}
+	list := &evictionv1.RescheduleRequestList{}
+	if err := reader.List(ctx, list, client.InNamespace(s.pod.Namespace)); err != nil {
+		return first, fmt.Errorf("listing RescheduleRequests: %w", err)
+	}
+	controller := controllerOf(s.pod)
+	for i := range list.Items {
+		r := &list.Items[i]
+		of, sameDrain := r.Labels[evictionv1.ControllerLabel]
+		replaced := sameDrain && (r.Spec.Pod.Name == s.pod.Name || controller != "" && of == controller)
+		if !replaced || r.Spec.Pod.UID == s.pod.UID || r.Spec.NodeName != s.pod.Spec.NodeName ||
+			r.Spec.Policy != s.policy.PolicyReference || r.Spec.AskedTime.IsZero() || s.pod.CreationTimestamp.Before(&r.Spec.AskedTime) {
+			continue
+		}
+		if first.IsZero() || r.Spec.AskedTime.Before(&first) {
+			first = r.Spec.AskedTime
+		}
+	}
+	return first, nil
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
+)
+
+// scope is all that was read about a pod.
+type scope struct {
+	wanted   Wanted
+	pod      *corev1.Pod
+	policy   *Policy
+	node     verdict.Node
+	request  *evictionv1.RescheduleRequest
+	moved    []predecessor
+	refused  bool
+	others   int
+	warnings []string
+}
+
+// A predecessor is the request for another pod of the same name, and what is known of the Node of that pod.
+type predecessor struct {
+	*evictionv1.RescheduleRequest
+
+	from verdict.Node
+}
+
+// response decides by what was read.
+func (s *scope) response(now time.Time, keep time.Duration) Response {
+	return Response{Decision: verdict.Decide(s.facts(now, keep)), Pod: s.pod, Policy: s.policy, Warnings: s.warnings}
+}
+
+// needsTurn reports whether the pod waits for its turn: its policy limits how many are moved at a time, and its
+// operator has not been asked.
+func (s *scope) needsTurn() bool {
+	return s.policy.MaxConcurrent > 0 && s.request != nil && !marked(s.pod, s.request.Spec.Request)
+}
+
+func (s *scope) facts(now time.Time, keep time.Duration) verdict.Facts {
+	f := verdict.Facts{
+		Now: now, UID: string(s.wanted.UID), DryRun: s.wanted.DryRun, Policy: s.policy.facts(), Node: s.node,
+		Request: requestFacts(s.request, s.node), Refused: s.refused, Others: s.others, Keep: keep,
+	}
+	for _, m := range s.moved {
+		f.Moved = append(f.Moved, *requestFacts(m.RescheduleRequest, m.from))
+	}
+	if s.pod != nil {
+		f.Pod = podFacts(s.pod, s.asks())
+	}
+	return f
+}
+
+// asks is what asks the operator: what was written down counts before what its policy says since.
+func (s *scope) asks() *evictionv1.Request {
+	switch {
+	case s.request != nil:
+		return &s.request.Spec.Request
+	case s.policy != nil:
+		return &s.policy.Request
+	default:
+		return nil
+	}
+}
+
+// begin reads the policies of a namespace.
+func (e *Evictor) begin(ctx context.Context, w Wanted) (*scope, Policies, error) {
+	s := &scope{wanted: w}
+	policies, invalid, err := PoliciesFor(ctx, e.Policies, w.Pod.Namespace)
+	for _, err := range invalid {
+		s.warnings = append(s.warnings, err.Error())
+	}
+	return s, policies, err
+}
+
+// observe reads what the answer depends on from the API server.
+func (e *Evictor) observe(ctx context.Context, w Wanted) (*scope, error) {
+	s, policies, err := e.begin(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	cached := &corev1.Pod{}
+	if e.Cache == nil || e.Cache.Get(ctx, w.Pod, cached) != nil {
+		cached = nil
+	}
+	return s, e.observePod(ctx, s, policies, cached)
+}
+
+// selects reports whether a policy selects a pod that is meant, and keeps both.
+func (e *Evictor) selects(ctx context.Context, s *scope, policies Policies, pod *corev1.Pod) (selected bool, err error) {
+	s.pod, s.policy = pod, nil
+	if s.wanted.UID != "" && s.wanted.UID != pod.UID || !movable(pod) {
+		return false, nil
+	}
+	s.policy, err = policies.Of(pod, labelsOf(ctx, e.Policies, pod.Namespace))
+	return s.policy != nil, err
+}
+
+// observePod reads a pod, and what counts besides. cached is the pod of the cache, nil if it has none.
+func (e *Evictor) observePod(ctx context.Context, s *scope, policies Policies, cached *corev1.Pod) error {
+	side, pod := e.aside(ctx, cached), &corev1.Pod{}
+	switch err := e.Live.Get(ctx, s.wanted.Pod, pod); {
+	case kinds.NoObject(err):
+		s.pod, s.policy = nil, nil
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading pod: %w", err)
+	}
+	if selected, err := e.selects(ctx, s, policies, pod); err != nil || !selected {
+		return err
+	}
+	if p := podFacts(pod, nil); p.Finished || p.Leaving {
+		return nil
+	}
+	if cached == nil || cached.UID != pod.UID || cached.Spec.NodeName != pod.Spec.NodeName {
+		side = e.aside(ctx, pod)
+	}
+	return e.observeSelected(ctx, s, side)
+}
+
+// beside is what is read beside a pod.
+type beside struct {
+	node    verdict.Node
+	request *evictionv1.RescheduleRequest
+	err     error
+}
+
+// aside reads the Node of a pod and its request side by side: whoever evicts waits for one read. It
+// returns at once. pod may be nil.
+func (e *Evictor) aside(ctx context.Context, pod *corev1.Pod) <-chan beside {
+	done := make(chan beside, 1)
+	if pod == nil {
+		return done
+	}
+	go func() {
+		var b beside
+		var working sync.WaitGroup
+		working.Go(func() { b.node = e.nodeOf(ctx, pod.Spec.NodeName) })
+		r := &evictionv1.RescheduleRequest{}
+		switch err := e.Live.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, r); {
+		case err == nil:
+			b.request = r
+		case !kinds.NoObject(err):
+			b.err = fmt.Errorf("reading RescheduleRequest: %w", err)
+		}
+		working.Wait()
+		done <- b
+	}()
+	return done
+}
+
+// observeSelected reads what the answer about a pod depends on that its operator moves.
+func (e *Evictor) observeSelected(ctx context.Context, s *scope, side <-chan beside) error {
+	b := <-side
+	if b.err != nil {
+		return b.err
+	}
+	s.node, s.request = b.node, b.request
+	if s.pod.Spec.NodeName == "" || s.node == verdict.Healthy { // Else it is the one that is to move.
+		if err := e.observeMoved(ctx, s); err != nil {
+			return err
+		}
+	}
+	return e.observeOthers(ctx, s)
+}
+
+// observeMoved reads the requests for other pods of the name: the pod may have taken it from one that was moved.
+func (e *Evictor) observeMoved(ctx context.Context, s *scope) error {
+	list := &evictionv1.RescheduleRequestList{}
+	if err := e.Live.List(ctx, list, client.InNamespace(s.pod.Namespace)); err != nil {
+		return fmt.Errorf("listing RescheduleRequests: %w", err)
+	}
+	for i := range list.Items {
+		r := &list.Items[i]
+		if r.Spec.Pod.Name == s.pod.Name && r.Spec.Pod.UID != s.pod.UID {
+			s.moved = append(s.moved, predecessor{RescheduleRequest: r, from: e.nodeOf(ctx, r.Spec.NodeName)})
+		}
+	}
+	return nil
+}
+
+// unfinished are pods that have not ended.
+var unfinished = client.MatchingFieldsSelector{Selector: fields.AndSelectors(
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+)}
+
+// observeOthers counts the pods of the policy that are being moved in the namespace, where they are limited and
+// this one is not among them. Another namespace is another operator's, or has a database of its own. The API server
+// is read only where the cache shows a free place.
+func (e *Evictor) observeOthers(ctx context.Context, s *scope) (err error) {
+	if !s.needsTurn() {
+		return nil
+	}
+	if e.Cache != nil {
+		if s.others, err = e.othersCached(ctx, s); err == nil && s.others >= int(s.policy.MaxConcurrent) {
+			return nil
+		}
+	}
+	pods := &metav1.PartialObjectMetadataList{}
+	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	if err := e.Live.List(ctx, pods, client.InNamespace(s.pod.Namespace), client.MatchingLabelsSelector{Selector: s.policy.pods}, unfinished); err != nil {
+		return fmt.Errorf("listing pods of %s: %w", s.policy, err)
+	}
+	requests := &evictionv1.RescheduleRequestList{}
+	if err := e.Live.List(ctx, requests, client.InNamespace(s.pod.Namespace)); err != nil {
+		return fmt.Errorf("listing RescheduleRequests: %w", err)
+	}
+	q := newQueue(requests.Items, s.policy, s.request, e.Clock.Now())
+	s.others = 0
+	for i := range pods.Items {
+		if q.blocks(&pods.Items[i]) {
+			s.others++
+		}
+	}
+	return nil
+}
+
+// othersCached is observeOthers by the cache.
+func (e *Evictor) othersCached(ctx context.Context, s *scope) (n int, err error) {
+	pods, requests := &corev1.PodList{}, &evictionv1.RescheduleRequestList{}
+	in := client.InNamespace(s.pod.Namespace)
+	err = errors.Join(
+		e.Cache.List(ctx, pods, in, client.MatchingLabelsSelector{Selector: s.policy.pods}, client.UnsafeDisableDeepCopy),
+		e.Cache.List(ctx, requests, in, client.UnsafeDisableDeepCopy),
+	)
+	if err != nil {
+		return 0, err
+	}
+	q := newQueue(requests.Items, s.policy, s.request, e.Clock.Now())
+	for i := range pods.Items {
+		if f := podFacts(&pods.Items[i], nil); !f.Finished && q.blocks(&pods.Items[i]) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// nodeOf is what is known of a Node.
+func (e *Evictor) nodeOf(ctx context.Context, name string) verdict.Node {
+	if name == "" {
+		return verdict.Absent
+	}
+	node := &corev1.Node{}
+	switch err := e.Live.Get(ctx, client.ObjectKey{Name: name}, node); {
+	case kinds.NoObject(err):
+		return verdict.Absent
+	case err != nil:
+		ctrl.LoggerFrom(ctx).Error(err, "Reading Node", "Node", name)
+		return verdict.Unknown
+	case Draining(node, e.Taints):
+		return verdict.Draining
+	default:
+		return verdict.Healthy
+	}
+}

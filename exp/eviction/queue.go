@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+)
+
+// A queue orders the pods of a policy in one namespace by when their requests were written. The API server numbers all
+// writes: of two requests that do not see each other's mark yet, one sees that it is second.
+type queue struct {
+	requests map[types.UID]*evictionv1.RescheduleRequest
+	policy   *Policy
+	ours     *evictionv1.RescheduleRequest
+	now      time.Time
+}
+
+func newQueue(requests []evictionv1.RescheduleRequest, policy *Policy, ours *evictionv1.RescheduleRequest, now time.Time) *queue {
+	q := &queue{requests: make(map[types.UID]*evictionv1.RescheduleRequest, len(requests)), policy: policy, ours: ours, now: now}
+	for i := range requests {
+		q.requests[requests[i].Spec.Pod.UID] = &requests[i]
+	}
+	return q
+}
+
+// blocks reports whether another pod counts against maxConcurrent. It does if it is marked, or if its request is fresh and
+// older than ours. A withdrawn request counts while it is fresh: another guard may still be writing the mark.
+func (q *queue) blocks(other client.Object) bool {
+	if other.GetUID() == q.ours.Spec.Pod.UID {
+		return false
+	}
+	theirs := q.requests[other.GetUID()]
+	same := theirs != nil && theirs.Spec.Policy == q.policy.PolicyReference
+	request := verdict.Request{Queued: q.ours.CreationTimestamp.Time} // The time at which a person marked the pod is unknown.
+	if theirs != nil {
+		request = *requestFacts(theirs, verdict.Unknown)
+	}
+	pod := verdict.Pod{Marked: marked(other, q.policy.Request), MarkedAt: markedAt(other)}
+	// An operator may take its mark off once it begins. A time before the pod is from the pod that this one replaces.
+	asked, created := request.Asked(pod, q.now), other.GetCreationTimestamp()
+	if pod.Marked || same && !asked.IsZero() && !created.After(asked) {
+		return !request.Overdue(pod, q.policy.deadline(), q.now)
+	}
+	return same && request.Fresh(q.now) && (request.Withdrawn || before(theirs, q.ours))
+}
+
+// before reports whether one request was written before another.
+func before(a, b *evictionv1.RescheduleRequest) bool {
+	x, errX := strconv.ParseUint(a.ResourceVersion, 10, 64)
+	y, errY := strconv.ParseUint(b.ResourceVersion, 10, 64)
+	if errX != nil || errY != nil {
+		return a.Name < b.Name
+	}
+	return x < y
+}
