@@ -285,8 +285,8 @@ func TestAContestedObjectIsNotFoughtOver(t *testing.T) {
 	}
 }
 
-// TestAContestedObjectDelaysNoOther has a program reset the label of the Namespace, which comes
-// first, while somebody deletes the DaemonSet, which comes last.
+// TestAContestedObjectDelaysNoOther has a program reset the label of the Namespace, which is installed
+// first, and deletes the DaemonSet, which is installed last.
 func TestAContestedObjectDelaysNoOther(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
