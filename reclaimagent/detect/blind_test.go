@@ -95,6 +95,7 @@ func TestBlindnessOutlivesASubscription(t *testing.T) {
 		}
 		e.in <- procevents.ErrSilent
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if dials != 2 {
 			t.Errorf("subscribed %d times, want 2", dials)
 		}
