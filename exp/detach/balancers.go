@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -290,7 +291,8 @@ func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 	defer cancel()
 	for _, s := range o.nodes {
 		wanted := s.out && !s.asked && s.attachment.Spec.Trigger != string(plan.Gone)
-		if !wanted && !slices.ContainsFunc(s.members, o.addressless) {
+		misplaced := func(m plan.Member) bool { return o.addressless(m) || o.strayed(driver, s, m) }
+		if !wanted && !slices.ContainsFunc(s.members, misplaced) {
 			continue
 		}
 		if err := o.discover(ctx, driver, s); err != nil {
@@ -328,6 +330,12 @@ func absent(m plan.Member) bool { return m.Status.State == balancer.Absent }
 // addressless reports whether a place was recorded before places of HAProxy had addresses.
 func (o *round) addressless(m plan.Member) bool {
 	return o.lb.Spec.HAProxy != nil && m.Place.Address == ""
+}
+
+// strayed reports whether a place that was taken has an address which the Node does not have now. Its server
+// may have followed the Node: DNS and "set server addr" change the address, and keep the drain.
+func (o *round) strayed(driver balancer.Driver, s *seat, m plan.Member) bool {
+	return o.lb.Spec.HAProxy != nil && m.Taken && driver.Elsewhere(s.node(), m.Place)
 }
 
 // node is how the load balancer knows the Node of a NodeAttachment.
@@ -376,7 +384,7 @@ func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
 				s.failed = err
 			}
 			switch {
-			case o.addressless(*m): // Its address could not be read.
+			case o.addressless(*m), s.failed != nil && o.strayed(driver, s, *m): // Its address could not be read.
 				m.Status = balancer.Status{State: balancer.Unknown}
 			case driver.Elsewhere(s.node(), m.Place):
 				m.Status = balancer.Status{State: balancer.Absent}
@@ -401,8 +409,13 @@ func (o *round) discover(ctx context.Context, driver balancer.Driver, s *seat) e
 	}
 	s.asked, o.trouble = err == nil, join(o.trouble, err)
 	for i := range s.members {
-		if o.addressless(s.members[i]) {
-			s.members[i].Place.Address = addressIn(found, s.members[i].Place, err)
+		switch m := &s.members[i]; {
+		case o.addressless(*m):
+			m.Place.Address = addressIn(found, m.Place, err)
+		case o.strayed(driver, s, *m):
+			if now := addressIn(found, m.Place, err); now != "" && now != expv1.NoAddress {
+				m.Place.Address = now
+			}
 		}
 	}
 	for _, m := range found {
@@ -573,11 +586,19 @@ func (s *seat) logDropped(ctx context.Context, i int) {
 	}
 }
 
-// address completes the record of a place from before places had addresses.
+// address writes the address of a place to its record, if that has none, from before places had addresses, or
+// one that the Node does not have any more, while the place has one that it has.
 func (s *seat) address(place expv1.Membership) {
+	ofNode := func(address string) bool {
+		is, err := netip.ParseAddr(address)
+		return err == nil && slices.ContainsFunc(s.attachment.Spec.Addresses, func(own string) bool {
+			other, err := netip.ParseAddr(own)
+			return err == nil && other.Unmap() == is.Unmap()
+		})
+	}
 	for i := range s.attachment.Spec.Memberships {
 		m := &s.attachment.Spec.Memberships[i]
-		if with := *m; m.Address == "" {
+		if with := *m; m.Address == "" || !ofNode(m.Address) && ofNode(place.Address) {
 			if with.Address = place.Address; with.Same(place) {
 				m.Address = place.Address
 			}

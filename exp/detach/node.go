@@ -75,8 +75,8 @@ type NodeReconciler struct {
 
 // PodStopper is podorder.Step.
 type PodStopper interface {
-	StopUnheld(ctx context.Context, request types.NamespacedName, node types.UID, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration
-	Forget(node types.UID)
+	StopUnheld(ctx context.Context, request types.NamespacedName, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration
+	ForgetUnheld(request types.NamespacedName)
 	Woken() source.Source
 }
 
@@ -160,18 +160,15 @@ func (r *NodeReconciler) reconcile(ctx context.Context, s *scope) (again time.Du
 // the Node is out of its load balancers, or their deadlines have passed. It returns when time alone has
 // something to be done.
 func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
-	if s.node == nil {
-		return 0
-	}
-	now := r.Clock.Now()
+	now, request := r.Clock.Now(), requestFor(client.ObjectKeyFromObject(s.cluster), s.name).NamespacedName
 	leaves := func(node *corev1.Node) bool {
 		n := nodeFacts(node)
 		n.Machine = machineFacts(s.machine, now)
 		held := n.Machine == plan.Leaves && holds(s.machine, v1alpha1.PreTerminateHookAnnotation)
 		return n.Ready && !held && n.Trigger(r.Taints).StopsPods()
 	}
-	if !leaves(s.node) {
-		r.Pods.Forget(s.node.UID)
+	if s.node == nil || !leaves(s.node) {
+		r.Pods.ForgetUnheld(request)
 		return 0
 	}
 	began := now
@@ -181,12 +178,11 @@ func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
 	if v, _ := waitAll(staying(s.balancers), s.attachment, leaving.Departing{Began: began}, ofControlPlane(s.node), now); v.Holds {
 		return max(v.Again.Sub(now), time.Millisecond)
 	}
-	request := requestFor(client.ObjectKeyFromObject(s.cluster), s.name)
 	d := leaving.Departing{Machine: s.machine, Node: s.node.Name}
 	if d.Machine == nil {
 		d.Machine = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.cluster.Namespace}, Spec: clusterv1.MachineSpec{ClusterName: s.cluster.Name}}
 	}
-	return r.Pods.StopUnheld(ctx, request.NamespacedName, s.node.UID, d, leaves, now)
+	return r.Pods.StopUnheld(ctx, request, d, leaves, now)
 }
 
 // holds reports whether a Machine has a hook.

@@ -244,7 +244,7 @@ func TestPodsOfANodeThatLeavesAreStopped(t *testing.T) {
 				}
 				w.edge.servers["ws-1"].connections = 0
 				w.turns(5)
-				if got := w.stopper.stops["ws-1-1"] > 0; got != c.want || len(w.stopper.stops) > 1 {
+				if got := w.stopper.stops["lab/ws-1"] > 0; got != c.want || len(w.stopper.stops) > 1 {
 					t.Errorf("stopped %v, want it to be: %t", w.stopper.stops, c.want)
 				}
 			})
@@ -255,8 +255,12 @@ func TestPodsOfANodeThatLeavesAreStopped(t *testing.T) {
 		w.edit("ws-1", cordon)
 		w.turns(5)
 		w.clock.SetTime(w.clock.Now().Add(5 * time.Minute))
-		if w.turns(1); w.stopper.stops["ws-1-1"] == 0 {
+		if w.turns(1); w.stopper.stops["lab/ws-1"] == 0 {
 			t.Error("the deadline of the load balancer has passed")
+		}
+		w.must(w.Delete(w.Context(), w.node("ws-1")))
+		if w.turns(1); len(w.stopper.stops) > 0 {
+			t.Errorf("the Node is gone, and is remembered: %v", w.stopper.stops)
 		}
 		w.edit("ws-1", uncordon)
 		if w.turns(1); len(w.stopper.stops) > 0 {
@@ -267,7 +271,7 @@ func TestPodsOfANodeThatLeavesAreStopped(t *testing.T) {
 		w.must(w.Delete(w.Context(), w.balancer()))
 		w.settle()
 		w.edit("ws-1", cordon)
-		if w.turns(1); w.stopper.stops["ws-1-1"] == 0 {
+		if w.turns(1); w.stopper.stops["lab/ws-1"] == 0 {
 			t.Error("there is no load balancer to wait for")
 		}
 	})

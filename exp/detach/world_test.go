@@ -201,17 +201,17 @@ func (w *world) recorded() client.WithWatch {
 }
 
 // stopper counts by Node how often it was called since the Node came back.
-type stopper struct{ stops map[types.UID]int }
+type stopper struct{ stops map[string]int }
 
-func (s *stopper) StopUnheld(_ context.Context, _ types.NamespacedName, node types.UID, _ leaving.Departing, _ func(*corev1.Node) bool, _ time.Time) time.Duration {
+func (s *stopper) StopUnheld(_ context.Context, request types.NamespacedName, _ leaving.Departing, _ func(*corev1.Node) bool, _ time.Time) time.Duration {
 	if s.stops == nil {
-		s.stops = map[types.UID]int{}
+		s.stops = map[string]int{}
 	}
-	s.stops[node]++
+	s.stops[request.Name]++
 	return 0
 }
 
-func (s *stopper) Forget(node types.UID) { delete(s.stops, node) }
+func (s *stopper) ForgetUnheld(request types.NamespacedName) { delete(s.stops, request.Name) }
 func (*stopper) Woken() source.Source    { return nil }
 
 // clusters is a cluster cache that may lose the connection.

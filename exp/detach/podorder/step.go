@@ -88,12 +88,12 @@ func (s *Step) live(look func(context.Context) leaving.Answer) leaving.Live {
 	}
 }
 
-// StopUnheld stops the pods of a Node whose termination no hook of 5-Spot holds: others drain or
-// delete it when they like. leaves reports whether the Node, as it is read, still leaves. The Desk wakes
-// request after each call. StopUnheld returns when time alone has something to be done; zero is never.
-func (s *Step) StopUnheld(ctx context.Context, request types.NamespacedName, node types.UID, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration {
+// StopUnheld stops the pods of a Node without our pre-terminate hook, beside whatever drains it. request is
+// the Node's, and is enqueued after each call to the workload cluster. leaves reports whether the Node, as it
+// is read, still leaves. StopUnheld returns how soon to call it again, zero for not at all.
+func (s *Step) StopUnheld(ctx context.Context, request types.NamespacedName, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration {
 	asks := leaving.Departing{Phase: hooksv1.BeforeTermination, Began: now, Machine: &clusterv1.Machine{}}
-	asks.Machine.Namespace, asks.Machine.Name, asks.Machine.UID, asks.Machine.Spec.ClusterName = request.Namespace, request.Name, node, d.Cluster().Name
+	asks.Machine.Namespace, asks.Machine.Name, asks.Machine.UID, asks.Machine.Spec.ClusterName = request.Namespace, request.Name, types.UID(request.String()), d.Cluster().Name
 	v := s.Desk.Follow(ctx, asks, s.live(func(ctx context.Context) leaving.Answer { return s.look(ctx, d, leaves) }), now)
 	if v.Again.IsZero() {
 		return 0
@@ -101,11 +101,17 @@ func (s *Step) StopUnheld(ctx context.Context, request types.NamespacedName, nod
 	return max(v.Again.Sub(now), time.Millisecond)
 }
 
+// ForgetUnheld forgets a Node that does not leave, or is gone.
+func (s *Step) ForgetUnheld(request types.NamespacedName) { s.Desk.Drop(types.UID(request.String())) }
+
 // look looks at the pods once, and deletes those whose turn it is, unless the Node does not leave.
 func (s *Step) look(ctx context.Context, d leaving.Departing, leaves func(*corev1.Node) bool) leaving.Answer {
 	n, err := s.observe(ctx, d)
-	if err != nil || n == nil || leaves != nil && !leaves(n.Node) {
+	if err != nil || n == nil {
 		return leaving.Answer{Err: err}
+	}
+	if leaves != nil && !leaves(n.Node) {
+		return leaving.Answer{Wait: nextLook} // The cache shows another Node: one of the two is late.
 	}
 	decision, refused, err := s.act(ctx, d, n)
 	a := leaving.Answer{Says: strings.Join(append(decision.Notes, refused...), "; "), Err: err}

@@ -18,11 +18,12 @@ func TestPodsOfAnUnheldNodeAreStopped(t *testing.T) {
 	w.pod("b", ds, priority("5"))
 	w.pod("stays", ds, nil)
 	w.restart()
-	leaves := true
+	request := types.NamespacedName{Namespace: w.ns, Name: "lab/" + w.node.Name}
+	leaves := false // The API server still shows the Node as it was before the cordon.
 	turn := func() time.Duration {
 		w.clock.SetTime(w.clock.Now().Add(5 * time.Second))
 		call := func() time.Duration {
-			return w.step.StopUnheld(t.Context(), types.NamespacedName{Namespace: w.ns, Name: "lab/" + w.node.Name}, w.node.UID, w.d, func(*corev1.Node) bool { return leaves }, w.clock.Now())
+			return w.step.StopUnheld(t.Context(), request, w.d, func(*corev1.Node) bool { return leaves }, w.clock.Now())
 		}
 		again := call()
 		select {
@@ -32,6 +33,10 @@ func TestPodsOfAnUnheldNodeAreStopped(t *testing.T) {
 			return again
 		}
 	}
+	if turn(); len(w.Writes) > 0 {
+		t.Errorf("wrote %v", w.Writes)
+	}
+	leaves = true
 	if again := turn(); again != 3*time.Second {
 		t.Errorf("it looks again after %v", again)
 	}
@@ -50,7 +55,7 @@ func TestPodsOfAnUnheldNodeAreStopped(t *testing.T) {
 	w.want("", "c stays")
 
 	leaves = false // Somebody has uncordoned the Node since.
-	w.step.Forget(w.node.UID)
+	w.step.ForgetUnheld(request)
 	before = len(w.Writes)
 	if turn(); len(w.Writes) != before {
 		t.Errorf("wrote %v", w.Writes[before:])

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach_test
+
+import (
+	"testing"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+)
+
+// TestADrainIsUndoneOnAServerThatFollowedItsNode gives a machine another address while it is away. DNS
+// changes the address of its server in place, and HAProxy keeps the drain.
+func TestADrainIsUndoneOnAServerThatFollowedItsNode(t *testing.T) {
+	for name, half := range map[string]bool{"AllAnswer": false, "OneProcessIsSilent": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				lb := w.balancer()
+				lb.Spec.HAProxy = &expv1.HAProxyBalancer{Endpoints: []string{"tcp://192.0.2.1:9999"}}
+				w.must(w.Update(w.Context(), lb))
+				w.leave("ws-1", v1alpha1.WindowClosed)
+				w.settle()
+				w.goes()
+				w.settle()
+				w.edge.servers["ws-1"].address = "192.0.2.9"
+				w.edge.half = half
+				w.join("ws-1", 2)
+				node, m := w.node("ws-1"), w.machine("ws-1")
+				node.Status.Addresses[0].Address, m.Status.Addresses[0].Address = "192.0.2.9", "192.0.2.9"
+				w.must(w.Status().Update(w.Context(), node))
+				w.must(w.Status().Update(w.Context(), m))
+				w.turns(5)
+				w.edge.half = false
+				w.settle()
+				if w.edge.servers["ws-1"].drains || w.attachment("ws-1") != nil {
+					t.Errorf("server %+v, attachment %+v", w.edge.servers["ws-1"], w.attachment("ws-1"))
+				}
+			})
+		})
+	}
+}
