@@ -39,3 +39,24 @@ func TestADrainIsUndoneOnAServerThatFollowedItsNode(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingIsRememberedOfANodeWithoutAddresses has a machine leave, and go, before its Node has an address:
+// no load balancer can find it.
+func TestNothingIsRememberedOfANodeWithoutAddresses(t *testing.T) {
+	inWorld(t, func(w *world) {
+		lb := w.balancer()
+		lb.Spec.HAProxy = &expv1.HAProxyBalancer{Endpoints: []string{"tcp://192.0.2.1:9999"}}
+		w.must(w.Update(w.Context(), lb))
+		node, m := w.node("ws-1"), w.machine("ws-1")
+		node.Status.Addresses, m.Status.Addresses = nil, nil
+		w.must(w.Status().Update(w.Context(), node))
+		w.must(w.Status().Update(w.Context(), m))
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.turns(5)
+		w.goes()
+		w.turns(5)
+		if a := w.attachment("ws-1"); a != nil {
+			t.Errorf("on record is %+v, %+v", a.Spec, a.Status)
+		}
+	})
+}

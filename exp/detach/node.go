@@ -410,11 +410,16 @@ func (s *scope) record() (r plan.Record) {
 	}
 	for _, lb := range staying(s.balancers) {
 		p := progressOf(a, lb.Name)
-		concerned := wantedOut(a, lb.Name) && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
+		concerned := wantedOut(a, lb.Name) && (lb.Spec.ControlPlane || !a.Spec.ControlPlane) && !nameless(&lb, &a.Spec)
 		out := current(p, &lb, a) && p.Phase == expv1.PhaseDetached
 		r.Open = r.Open || concerned && !out && a.DeletionTimestamp.IsZero()
 	}
 	return r
+}
+
+// nameless reports whether a load balancer can find no place of a Node: it had neither address nor provider ID.
+func nameless(lb *expv1.LoadBalancer, a *expv1.NodeAttachmentSpec) bool {
+	return len(a.Addresses) == 0 && (lb.Spec.HAProxy != nil || a.ProviderID == "")
 }
 
 // act carries out a decision: what takes from the Node is recorded last, and what gives back
