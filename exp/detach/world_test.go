@@ -212,7 +212,7 @@ func (s *stopper) StopUnheld(_ context.Context, request types.NamespacedName, _ 
 }
 
 func (s *stopper) ForgetUnheld(request types.NamespacedName) { delete(s.stops, request.Name) }
-func (*stopper) Woken() source.Source    { return nil }
+func (*stopper) Woken() source.Source                        { return nil }
 
 // clusters is a cluster cache that may lose the connection.
 type clusters struct {

@@ -44,7 +44,9 @@ func TestTimesOutliveAMove(t *testing.T) {
 		"Left": {
 			"The record of another Machine is a request: the departure has not started here.",
 			func(m *clusterv1.Machine) { m.Annotations[v1alpha1.DepartureAnnotation] = left(made) },
-			made, time.Time{}, true,
+			made,
+			time.Time{},
+			true,
 		},
 		"Refused": {
 			"Nobody has deleted it, whatever was to be done.",
@@ -82,7 +84,9 @@ func TestTimesOutliveAMove(t *testing.T) {
 			func(m *clusterv1.Machine) {
 				m.DeletionTimestamp, m.Annotations[v1alpha1.DepartureAnnotation] = new(metav1.NewTime(moved)), left(made)
 			},
-			made, time.Time{}, false,
+			made,
+			time.Time{},
+			false,
 		},
 		"Held": {
 			"Its budget begins when it is on record, by our clock: the API server's may be another.",
