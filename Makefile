@@ -15,6 +15,8 @@ GOTESTSUM      := $(TOOLS)/gotestsum-v1.13.0
 # A system that fails prints its logs; what failed is said once more, as the last thing. make lint
 # runs vet; without it, and without symbols for a debugger, building tests takes a sixth less CPU.
 GO_TEST := $(GOTESTSUM) --format standard-quiet -- -vet=off -ldflags='-s -w'
+# As make build: a package that it has compiled, in any folder, is not compiled again.
+GO_TEST_PLAIN = CGO_ENABLED=0 $(NICE) $(GO_TEST) -trimpath
 
 MODULES  := . test test/kind test/monitoring hack/kind
 COMMANDS := manager reclaim-agent eviction-guard kubectl-5spot
@@ -66,7 +68,7 @@ test: ## Run the tests that every commit must pass: at least one for each featur
 .PHONY: test-all
 test-all: ## Run every test to its full length: by hand, and at night.
 	$(MAKE) test SHORT= CONCURRENT=./... LONG='cuts|lane'
-	cd test && $(GO_TEST) -count=1 ./lane
+	cd test && $(GO_TEST_PLAIN) -count=1 ./lane
 	cd test/kind && $(GO_TEST) -count=1 ./...
 	cd hack/kind && $(GO_TEST) -count=1 ./...
 	$(MAKE) test-judge test-disaster
@@ -83,7 +85,7 @@ test-unit: plane-kube $(GOTESTSUM) ## Run the tests that need no more than an AP
 	concurrent=$$(go list $(CONCURRENT)) && \
 	$(NICE) $(GO_TEST) $(SHORT) -race -shuffle=on -timeout 20m $$concurrent && \
 	others=$$(go list ./... | grep -vxF "$$concurrent" || true) && \
-	{ [ -z "$$others" ] || $(NICE) $(GO_TEST) $(SHORT) -shuffle=on -timeout 20m $$others; }
+	{ [ -z "$$others" ] || $(GO_TEST_PLAIN) $(SHORT) -shuffle=on -timeout 20m $$others; }
 
 .PHONY: test-monitoring
 test-monitoring: $(GOTESTSUM) ## Evaluate the alerts and the dashboard in Prometheus' own engine.
@@ -98,7 +100,7 @@ test-system: build plane-binaries plane-node-deps plane-haproxy $(KUSTOMIZE) $(G
 	# Programs and manifests are no inputs that Go's test cache knows. Tests wait half of the time, so
 	# three packages run together: more could use up the 128 inotify instances of a machine. e2e takes
 	# longest, so it is first.
-	cd test && $(GO_TEST) $(SHORT) -count=1 -timeout 45m -p 3 ./e2e $$(go list ./... | grep -vE '/($(LONG)|e2e)$$')
+	cd test && $(GO_TEST_PLAIN) $(SHORT) -count=1 -timeout 45m -p 3 ./e2e $$(go list ./... | grep -vE '/($(LONG)|e2e)$$')
 
 .PHONY: test-judge
 test-judge: plane-binaries ## Test the judge, and the safety rails: cut, and in every storm; and evictions in every order.

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 )
@@ -117,8 +116,20 @@ func DefaultBin() string {
 	if bin := os.Getenv("PLANE_BIN"); bin != "" { //nolint:forbidigo // how make tells every test binary
 		return bin
 	}
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "bin", "plane")
+	return filepath.Join(Repository(), "bin", "plane")
+}
+
+// Repository is the root of the repository that the working directory is in. Binaries do not contain
+// paths of the machine that built them.
+func Repository() string {
+	dir, err := os.Getwd()
+	for err == nil && dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "test", "go.mod")); err == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	return ""
 }
 
 // missing explains an error about a file that make was to build.

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -166,11 +165,8 @@ func DefaultBin() string {
 	return filepath.Join(Repository(), "bin")
 }
 
-// Repository is the root of the repository that this was built from.
-func Repository() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
-}
+// Repository is the root of the repository.
+func Repository() string { return plane.Repository() }
 
 func readAll(paths ...string) ([][]byte, error) {
 	var docs [][]byte
