@@ -44,6 +44,8 @@ type ReclaimRecord struct {
 	// Of is the name of the ScheduledMachine that was asked, if it was another of the same
 	// host. Then neither a Node nor a person asked for this one.
 	Of string `json:"of,omitempty"`
+	// SeenAt is when the manager counted and reported the request, by its clock; empty before.
+	SeenAt string `json:"seenAt,omitempty"`
 	// ServedAt is when the schedule was turned off because of it, by the manager's clock;
 	// empty before, and where an older manager did so.
 	ServedAt string `json:"servedAt,omitempty"`
@@ -77,7 +79,7 @@ func (r ReclaimRecord) ByPerson() bool { return r.NodeUID == "" && r.Of == "" }
 func (r ReclaimRecord) Screened() ReclaimRecord {
 	r.Node, r.NodeUID = screen(r.Node), types.UID(screen(string(r.NodeUID)))
 	r.Reason, r.RequestedAt = screen(r.Reason), screen(r.RequestedAt)
-	r.Of, r.ServedAt = screen(r.Of), screen(r.ServedAt)
+	r.Of, r.SeenAt, r.ServedAt = screen(r.Of), screen(r.SeenAt), screen(r.ServedAt)
 	return r
 }
 
@@ -87,6 +89,12 @@ func screen(s string) string {
 		return strings.TrimSpace(string(runes[:maxReclaimReason]))
 	}
 	return s
+}
+
+// Seen returns the record of a request that the manager counts at that instant.
+func (r ReclaimRecord) Seen(at time.Time) ReclaimRecord {
+	r.SeenAt = at.UTC().Format(time.RFC3339)
+	return r
 }
 
 // Served returns the record of a request because of which the schedule is turned off at

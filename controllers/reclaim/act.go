@@ -40,12 +40,12 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 	case lifecycle.Rest, lifecycle.Await, lifecycle.Refuse:
 		return nil
 	case lifecycle.Remember:
-		isNew, rapid, err := r.remember(ctx, s)
+		first, rapid, err := r.remember(ctx, s)
 		if err != nil || !s.scheduled.BeingReclaimed() {
 			return err
 		}
 		err = r.eject(ctx, s)
-		if isNew {
+		if first {
 			r.announce(ctx, s, rapid)
 		}
 		return err
@@ -54,14 +54,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 	case lifecycle.Forget:
 		return r.forget(ctx, s)
 	case lifecycle.Eject:
-		// A person wrote the request down, and nobody has told of it yet.
-		begins := s.scheduled.BeingReclaimed() && s.request().ByPerson() && !s.deleted()
-		if err := r.eject(ctx, s); err != nil || !begins {
-			return err
-		}
-		r.observeStage(s, s.since(), stageSeen)
-		r.announce(ctx, s, false)
-		return nil
+		return r.eject(ctx, s)
 	case lifecycle.Disarm:
 		return r.disarm(ctx, s)
 	case lifecycle.Evict:
@@ -75,52 +68,83 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 	}
 }
 
-// remember writes the request down on the ScheduledMachine, where neither a crash
-// nor the end of the Node nor clusterctl move loses it. A conflict is a late cache, or
-// another field that changed: the API server's answer is read at once, because an owner waits.
-// isNew: the request was not recorded before. rapid: too many requests in a short time.
-func (r *Reconciler) remember(ctx context.Context, s *scope) (isNew, rapid bool, err error) {
-	rapid, err = r.writeRequest(ctx, s, r.Actuate.PatchLocked)
-	if apierrors.IsConflict(err) {
-		live := &v1alpha1.ScheduledMachine{}
-		if err := r.Children.Live.Get(ctx, client.ObjectKeyFromObject(s.scheduled), live); err != nil {
-			return false, false, client.IgnoreNotFound(err)
-		}
-		if live.UID != s.scheduled.UID {
-			return false, false, nil // Its creation wakes us.
-		}
-		s.scheduled = live
-		if live.BeingReclaimed() || s.judge(s.node) != lifecycle.FreshRequest {
-			return false, false, nil
-		}
-		rapid, err = r.writeRequest(ctx, s, func(ctx context.Context, obj, before client.Object) error {
-			return r.Actuate.Patch(ctx, obj, before)
-		})
+// remember records the Node's request on the ScheduledMachine, where neither a crash nor the end of
+// the Node nor clusterctl move loses it.
+func (r *Reconciler) remember(ctx context.Context, s *scope) (first, rapid bool, err error) {
+	record := recordOf(s.node)
+	first, rapid, err = r.record(ctx, s, record, func() bool {
+		return !s.scheduled.BeingReclaimed() && s.judge(s.node) == lifecycle.FreshRequest
+	})
+	if err != nil || !first {
+		return first, rapid, err
 	}
-	if err != nil {
-		return false, false, fmt.Errorf("remembering request: %w", err)
-	}
-	seen, record := askedAt(s.node), recordOf(s.node)
+	since := askedAt(s.node)
 	if at, err := time.Parse(time.RFC3339, record.RequestedAt); err == nil {
-		seen = at // The Node's clock also dates the stages that follow.
+		since = at // The Node's clock also dates the stages that follow.
 	}
-	r.observeStage(s, seen, stageSeen)
+	s.observeStage(stageSeen, since, s.at)
 	ctrl.LoggerFrom(ctx).Info("Reclaiming machine for its owner", "Node", record.Node, "reason", record.Why())
-	return true, rapid, nil
+	return first, rapid, nil
 }
 
-// writeRequest writes the Node's request and the time of it to the ScheduledMachine. The scope has
-// the request only if the API server accepts it.
-func (r *Reconciler) writeRequest(ctx context.Context, s *scope, patch func(ctx context.Context, obj, before client.Object) error) (rapid bool, err error) {
-	sm := s.scheduled.DeepCopy()
-	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, recordOf(s.node).String())
-	times, rapid := lifecycle.Reclaimed(sm.ReclaimTimes(), r.Clock.Now())
-	sm.SetReclaimTimes(times)
-	if err := patch(ctx, sm, s.scheduled); err != nil {
-		return false, err
+// recordGiveBack counts and reports a person's request, which no controller wrote. It waits until
+// the Machine is deleted: the owner waits for no other write.
+func (r *Reconciler) recordGiveBack(ctx context.Context, s *scope) error {
+	if !s.uncounted() || s.children.Machine != nil && !s.deleted() && !s.ejected {
+		return nil
 	}
-	s.scheduled = sm
-	return rapid, nil
+	first, rapid, err := r.record(ctx, s, s.request(), s.uncounted)
+	if err != nil || !first {
+		return err
+	}
+	s.observeStage(stageSeen, s.since(), s.at)
+	r.announce(ctx, s, rapid)
+	return nil
+}
+
+// record writes a request and the time of it to the ScheduledMachine in one locked patch. first is
+// false if another patch already recorded the request, and rapid reports too many requests. After an
+// error, record reads the ScheduledMachine from the API server: a conflict may come from a late cache,
+// and a lost reply from a patch that was applied. open reports whether the request is still to record.
+func (r *Reconciler) record(ctx context.Context, s *scope, request v1alpha1.ReclaimRecord, open func() bool) (first, rapid bool, err error) {
+	request = request.Seen(s.at)
+	write := func() error {
+		sm := s.scheduled.DeepCopy()
+		metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, request.String())
+		var times []time.Time
+		times, rapid = lifecycle.Reclaimed(sm.ReclaimTimes(), s.at)
+		sm.SetReclaimTimes(times)
+		if err := r.Actuate.PatchLocked(ctx, sm, s.scheduled); err != nil {
+			return err // The scope has the request only if the API server accepts it.
+		}
+		s.scheduled = sm
+		return nil
+	}
+	if err = write(); err == nil || actuate.IsSuppressed(err) {
+		return err == nil, rapid, err
+	}
+	live := &v1alpha1.ScheduledMachine{}
+	switch unread := r.Children.Live.Get(ctx, client.ObjectKeyFromObject(s.scheduled), live); {
+	case apierrors.IsNotFound(unread):
+		return false, false, nil
+	case unread != nil:
+		return false, false, fmt.Errorf("recording request: %w", err)
+	case live.UID != s.scheduled.UID:
+		return false, false, nil // Its creation wakes us.
+	}
+	s.scheduled = live
+	switch {
+	case !apierrors.IsConflict(err) && s.request() == request:
+		return true, rapid, nil
+	case !open():
+		return false, false, nil
+	case apierrors.IsConflict(err):
+		err = write()
+	}
+	if err != nil {
+		return false, false, fmt.Errorf("recording request: %w", err)
+	}
+	return true, rapid, nil
 }
 
 // recall writes down again what the Machine alone still tells: else it would be lent again
@@ -131,7 +155,7 @@ func (r *Reconciler) recall(ctx context.Context, s *scope) error {
 		return err
 	}
 	departure, _ := children.DepartureOf(m, r.Clock.Now())
-	record := v1alpha1.RecalledRequest(m.Status.NodeRef.Name, departure.Since.Time)
+	record := v1alpha1.RecalledRequest(m.Status.NodeRef.Name, departure.Since.Time).Seen(s.at)
 	before := s.scheduled.DeepCopy()
 	metav1.SetMetaDataAnnotation(&s.scheduled.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, record.String())
 	if err := r.Actuate.PatchLocked(ctx, s.scheduled, before); err != nil {
@@ -166,7 +190,7 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 		}
 		s.ejected = true
 		if last, again := r.ejected.Swap(client.ObjectKeyFromObject(s.scheduled), m.UID); !deleted && (!again || last != m.UID) {
-			r.observeStage(s, s.since(), stageDeleted)
+			s.observeStage(stageDeleted, s.since(), r.Clock.Now())
 		}
 	}
 	if !s.looked {
@@ -195,6 +219,9 @@ func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
 // on record, so that a person can read it a week later. The write carries the resourceVersion: with
 // a stale cache it fails with a conflict, so that Event and metrics are recorded once. See ADR 0003.
 func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
+	if err := r.recordGiveBack(ctx, s); err != nil || !s.scheduled.BeingReclaimed() {
+		return err
+	}
 	sm, record, since := s.scheduled, s.request(), s.since()
 	before := sm.DeepCopy()
 	sm.Spec.Schedule.Enabled = new(false)
@@ -203,7 +230,7 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	if err := r.Actuate.PatchLocked(ctx, sm, before); err != nil {
 		return fmt.Errorf("turning schedule off: %w", err)
 	}
-	r.observeStage(s, since, stageGone)
+	s.observeStage(stageGone, since, r.Clock.Now())
 	ctrl.LoggerFrom(ctx).Info("Gave machine back and turned its schedule off", "Node", record.Node, "reason", record.Why())
 	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimDisabledScheduleEvent, "EmergencyReclaimDisableSchedule",
 		"Schedule turned off by emergency reclaim (%s), so that the machine does not come back while its owner uses it. "+

@@ -103,7 +103,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
 	}
-	return r.end(req, s, step, r.serve(ctx, req, s, step))
+	err = r.serve(ctx, req, s, step)
+	s.unrecorded = actuate.IgnoreSuppressed(r.recordGiveBack(ctx, s))
+	return r.end(req, s, step, err)
 }
 
 // forgetAll forgets an object that is gone.
@@ -148,7 +150,7 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 		r.Rush.Unstall(req)
 	}
 	if actErr == nil {
-		err = errors.Join(s.unread, s.unseen)
+		err = errors.Join(s.unread, s.unseen, s.unrecorded)
 	}
 	if errors.Is(err, errCrowd) {
 		result, err = ctrl.Result{RequeueAfter: nextLook}, nil

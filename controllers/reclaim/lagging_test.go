@@ -27,7 +27,7 @@ import (
 )
 
 // TestEachStepIsTakenOnceOnALateCache has owners request their machines while the manager's cache shows
-// each version of ScheduledMachine, Machine and Node late.
+// each version of ScheduledMachine, Machine and Node late. A person writes every second request.
 func TestEachStepIsTakenOnceOnALateCache(t *testing.T) {
 	before, _ := measured(t)
 	emergencies := testenv.OnLateCaches(t, map[string]int{
@@ -51,6 +51,10 @@ func emergencyOnALateCache(t *testing.T, seed uint64) map[string]int {
 	objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "box", UID: "uid-of-node", Annotations: map[string]string{
 		reclaimapi.RequestedAnnotation: "true", reclaimapi.ReasonAnnotation: "process-match: java", reclaimapi.RequestedAtAnnotation: "2026-04-20T21:45:00Z",
 	}}})
+	if seed%2 == 1 {
+		objects[0].SetAnnotations(map[string]string{v1alpha1.EmergencyReclaimAnnotation: v1alpha1.PersonsRequest("box", "", noon).String()})
+		objects[3].SetAnnotations(nil)
+	}
 	store := inMemory(t, objects...)
 	cache, lines := testenv.NewLagging(t, store, seed), &bytes.Buffer{}
 	now, recorder := clocktesting.NewFakePassiveClock(noon), events.NewFakeRecorder(100)

@@ -66,22 +66,21 @@ func removeClusterSeries(cluster client.ObjectKey) {
 	latency.DeletePartialMatch(labels)
 }
 
-// observeStage measures the time since an instant, unless that is zero. An instant in the future
-// counts as now. A Cluster that is gone has no series.
-func (r *Reconciler) observeStage(s *scope, since time.Time, stage string) {
+// observeStage measures the time from since to until, unless since is unknown. Clocks of two hosts
+// may differ: a negative time counts as zero. A Cluster that is gone has no series.
+func (s *scope) observeStage(stage string, since, until time.Time) {
 	if !since.IsZero() && s.cluster != nil {
-		latency.WithLabelValues(s.cluster.Namespace, s.cluster.Name, stage).Observe(max(r.Clock.Since(since).Seconds(), 0))
+		latency.WithLabelValues(s.cluster.Namespace, s.cluster.Name, stage).Observe(max(until.Sub(since).Seconds(), 0))
 	}
 }
 
-// since is when the request that is being served was made, as it says itself, or else
-// was seen; zero if nobody knows.
+// since is when the request that is being served was made, or else when it was counted; zero if
+// neither is known.
 func (s *scope) since() time.Time {
-	if at, err := time.Parse(time.RFC3339, s.request().RequestedAt); err == nil {
-		return at
+	request := s.request()
+	at, err := time.Parse(time.RFC3339, request.RequestedAt)
+	if err != nil {
+		at, _ = time.Parse(time.RFC3339, request.SeenAt)
 	}
-	if times := s.scheduled.ReclaimTimes(); len(times) > 0 {
-		return times[len(times)-1]
-	}
-	return time.Time{}
+	return at
 }

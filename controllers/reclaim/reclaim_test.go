@@ -285,7 +285,7 @@ func TestAPersonAsks(t *testing.T) {
 	w := newWorld(t)
 	w.askAsPerson()
 	w.settle()
-	want := []string{"patch Machine", "delete Machine", "delete GenericInfrastructureMachine", "patch Node"}
+	want := []string{"patch Machine", "delete Machine", "delete GenericInfrastructureMachine", "patch ScheduledMachine", "patch Node"}
 	if diff := cmp.Diff(want, w.Writes); diff != "" {
 		t.Fatalf("writes until everything is on its way: -want, +got:\n%s", diff)
 	}

@@ -30,6 +30,8 @@ const (
 
 // scope holds what one reconcile reads.
 type scope struct {
+	// at is when the reconcile started.
+	at        time.Time
 	scheduled *v1alpha1.ScheduledMachine
 	// cluster is nil if there is none.
 	cluster *clusterv1.Cluster
@@ -44,6 +46,8 @@ type scope struct {
 	// unseen says why the Node could not be read, and unread why what a provider holds
 	// could not. It is unknown then, and not gone.
 	unseen, unread error
+	// unrecorded says why a person's request could not be counted and reported.
+	unrecorded error
 	// ejected says that the Machine was told to go, and refused that a part of that was
 	// refused: what makes it wait may still be in its way.
 	ejected, refused bool
@@ -56,7 +60,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	if err != nil || paused {
 		return nil, err
 	}
-	s := &scope{scheduled: sm, cluster: cluster}
+	s := &scope{at: r.Clock.Now(), scheduled: sm, cluster: cluster}
 	s.children.Machine, err = r.Children.Machine(ctx, sm)
 	if err == nil && s.children.Machine == nil && sm.BeingReclaimed() {
 		// "Absent" ends the reclaim: it must not be the answer of a cache that is late.
@@ -212,6 +216,12 @@ func (s *scope) asked() v1alpha1.ReclaimRecord {
 func (s *scope) request() v1alpha1.ReclaimRecord {
 	record, _ := s.scheduled.ReclaimRequest()
 	return record
+}
+
+// uncounted reports whether a person wrote the request and it is not yet counted and reported.
+func (s *scope) uncounted() bool {
+	record, requested := s.scheduled.ReclaimRequest()
+	return requested && record.ByPerson() && record.SeenAt == ""
 }
 
 // served is the request that was served last, zero if there is none.

@@ -88,8 +88,13 @@ func claimOf(sm *v1alpha1.ScheduledMachine) claim {
 	if !c.Owner {
 		return claim{claim: c}
 	}
-	// What says which request it is, and nothing that is added when it is served.
-	said := fmt.Sprintln(sm.UID, record.Node, record.NodeUID, record.RequestedAt, sm.Annotations[v1alpha1.ReclaimTimesAnnotation])
+	// The digest identifies the request. It has no field that is added later: package reclaim adds the
+	// times of a person's request.
+	times := sm.Annotations[v1alpha1.ReclaimTimesAnnotation]
+	if record.ByPerson() {
+		times = ""
+	}
+	said := fmt.Sprintln(sm.UID, record.Node, record.NodeUID, record.RequestedAt, times)
 	return claim{claim: c, record: record, request: digest([]string{said})}
 }
 

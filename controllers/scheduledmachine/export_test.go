@@ -52,3 +52,6 @@ func (r *Reconciler) WithWatchFilter(filter string) *Reconciler {
 func (r *Reconciler) OfReclaimed(ctx context.Context, obj client.Object) []ctrl.Request {
 	return r.ofReclaimed(ctx, obj)
 }
+
+// RequestDigest identifies the request that others of the same host are told of.
+func RequestDigest(sm *v1alpha1.ScheduledMachine) string { return claimOf(sm).request }

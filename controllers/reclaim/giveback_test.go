@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
+)
+
+// TestAGiveBackIsCountedAndReportedOnce fails writes of the first try, and starts a new manager after
+// each reconcile.
+func TestAGiveBackIsCountedAndReportedOnce(t *testing.T) {
+	fault := errors.New("the API server is out of order")
+	const recordWrite = "patch ScheduledMachine"
+	once := func(write string, before, after error) func(*world) {
+		return func(w *world) {
+			w.Fail = func(n int) (error, error) {
+				if w.Writes[n] != write || slices.Contains(w.Writes[:n], write) {
+					return nil, nil
+				}
+				return before, after
+			}
+		}
+	}
+	for name, prepare := range map[string]func(*world){
+		"Quiet":                     func(*world) {},
+		"MachineNotDeleted":         once("delete Machine", fault, nil),
+		"MachineDeletedReplyLost":   once("delete Machine", nil, fault),
+		"InfrastructureNotDeleted":  once("delete GenericInfrastructureMachine", fault, nil),
+		"NotRecorded":               once(recordWrite, fault, nil),
+		"RecordedReplyLost":         once(recordWrite, nil, fault),
+		"NodeNotTainted":            once("patch Node", fault, nil),
+		"MachineLeavesForItsWindow": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.machine())) },
+		"MachineGone": func(w *world) {
+			w.Must(w.Client.Delete(w.Context(), w.machine()))
+			w.release(w.machine())
+		},
+		"ChangedMeanwhile": func(w *world) {
+			w.Fail = func(n int) (error, error) {
+				if w.Writes[n] == "delete GenericInfrastructureMachine" {
+					changed := w.sm.DeepCopy()
+					w.Edit(changed, func() { changed.Labels = map[string]string{"example.com/by": "another-controller"} })
+				}
+				return nil, nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			before, _ := measured(t)
+			prepare(w)
+			w.askAsPerson()
+			w.settle()
+			if m := w.machine(); m != nil {
+				w.gone()
+				w.settle()
+			}
+			w.Read(w.sm)
+			if served, ok := w.sm.ServedReclaim(); !ok || w.sm.ScheduleEnabled() || served.SeenAt == "" {
+				t.Errorf("served %t: %+v", ok, served)
+			}
+			if n := len(w.sm.ReclaimTimes()); n != 1 {
+				t.Errorf("%d times are recorded: %v", n, w.sm.Annotations)
+			}
+			if n := testutil.ToFloat64(reclaim.Reclaims.WithLabelValues(w.sm.Namespace, "lab")); n != 1 {
+				t.Errorf("counted %v times", n)
+			}
+			after, _ := measured(t)
+			if n := after["seen"] - before["seen"]; n != 1 {
+				t.Errorf("stage seen is measured %d times", n)
+			}
+			events := 0
+			for _, note := range w.events() {
+				if strings.HasPrefix(note, "Warning "+v1alpha1.EmergencyReclaimEvent+" ") {
+					events++
+				}
+			}
+			if events != 1 {
+				t.Errorf("%d Events", events)
+			}
+			if n := slices.Index(w.Writes, "delete Machine"); n >= 0 && slices.Contains(w.Writes[:n], recordWrite) {
+				t.Errorf("the owner waits for the record: %v", w.Writes)
+			}
+		})
+	}
+}
+
+// TestGiveBacksByPeopleAreRapidAndASurge has a person give the same machine back three times, while
+// three others of its Cluster were given back.
+func TestGiveBacksByPeopleAreRapidAndASurge(t *testing.T) {
+	w := newWorld(t)
+	label := map[string]string{clusterv1.ClusterNameLabel: "lab"}
+	w.Edit(w.sm, func() { w.sm.Labels = label })
+	other := w.sm.DeepCopy()
+	other.ObjectMeta = metav1.ObjectMeta{
+		Namespace: w.sm.Namespace, Name: "other", Labels: label,
+		Annotations: map[string]string{v1alpha1.ReclaimTimesAnnotation: noon.Format(time.RFC3339)},
+	}
+	w.Create(other)
+	for i := range 3 {
+		w.Edit(w.sm, func() {
+			metav1.SetMetaDataAnnotation(&w.sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, v1alpha1.PersonsRequest("", "", w.clock.Now()).String())
+		})
+		w.settle()
+		notes := w.events()
+		for event, want := range map[string]bool{v1alpha1.EmergencyReclaimEvent: true, v1alpha1.RapidReReclaimEvent: i == 2, v1alpha1.EmergencySurgeEvent: i == 2} {
+			if got := slices.ContainsFunc(notes, func(n string) bool { return strings.HasPrefix(n, "Warning "+event+" ") }); got != want {
+				t.Errorf("give-back %d: %s is reported: %t, want %t: %q", i+1, event, got, want, notes)
+			}
+		}
+		w.clock.SetTime(w.clock.Now().Add(time.Minute))
+		w.Edit(w.sm, func() { delete(w.sm.Annotations, v1alpha1.EmergencyReclaimAnnotation) })
+	}
+}
+
+// TestARecalledRequestIsReportedOnce removes a person's request after the Machine's deletion.
+func TestARecalledRequestIsReportedOnce(t *testing.T) {
+	w := newWorld(t)
+	w.askAsPerson()
+	w.settle()
+	w.Edit(w.sm, func() { delete(w.sm.Annotations, v1alpha1.EmergencyReclaimAnnotation) })
+	w.events()
+	w.settle()
+	if notes := w.events(); len(notes) != 1 || !w.sm.BeingReclaimed() || len(w.sm.ReclaimTimes()) != 1 {
+		t.Errorf("Events %q, annotations %v", notes, w.sm.Annotations)
+	}
+}
