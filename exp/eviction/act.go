@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// act writes what is decided. again says that the facts are to be looked at once more.
+// act carries out the step of a decision. again reports that the facts have to be read once more.
 func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again bool, warnings []string, err error) {
 	switch d.Step {
 	case verdict.Record:
@@ -47,10 +47,10 @@ func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again 
 	return false, warnings, nil
 }
 
-// ask asks the operator, and writes down when it was asked first: what the pod says others may take away.
+// ask marks the pod for its operator, and records the time in the request: others may remove the mark of the pod.
 func (e *Evictor) ask(ctx context.Context, s *scope) (again bool, err error) {
 	pod := s.pod.DeepCopy()
-	pod.ResourceVersion = "" // So it is sent, too: of those who mark it at the same time one does, and all see when.
+	pod.ResourceVersion = "" // The patch then carries resourceVersion: of two guards that mark the pod, one gets a conflict.
 	since := e.Clock.Now()
 	if at := requestFacts(s.request, s.node).Asked(*podFacts(s.pod, nil), since); !at.IsZero() {
 		since = at // The operator has taken the mark away, and gets no more time for that.
@@ -63,7 +63,7 @@ func (e *Evictor) ask(ctx context.Context, s *scope) (again bool, err error) {
 	return e.confirm(ctx, s, since)
 }
 
-// confirm writes down when the operator was asked. It is written once: who comes second need not.
+// confirm records when the operator was asked. The field is immutable: a second guard ignores the refusal.
 func (e *Evictor) confirm(ctx context.Context, s *scope, since time.Time) (again bool, err error) {
 	before := s.request.DeepCopy()
 	s.request.Spec.AskedTime = metav1.NewTime(since)
@@ -92,14 +92,13 @@ func again409(next bool, err error) (again bool, _ error) {
 	return next, err
 }
 
-// Refused reports whether a write was refused by a role, a policy or what the object says: trying again does
-// not help until somebody changes that.
+// Refused reports whether a role, a policy or the object itself refused a write. A retry fails until that changes.
 func Refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// record writes down that the operator is asked. The name of the request is the UID of the pod: of
-// those who write it at the same time one succeeds, and all go on.
+// record creates the request of a pod. Its name is the UID of the pod: if several guards create it, one succeeds, and all of
+// them continue.
 func (e *Evictor) record(ctx context.Context, s *scope, d verdict.Decision) (again bool, warnings []string, err error) {
 	r := &evictionv1.RescheduleRequest{ObjectMeta: metav1.ObjectMeta{Namespace: s.pod.Namespace, Name: string(s.pod.UID)}}
 	r.Spec = evictionv1.RescheduleRequestSpec{

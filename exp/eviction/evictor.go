@@ -20,13 +20,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
 )
 
-// Keep is for how long a pod that was moved is not taken for one that is to be, if nobody says
-// otherwise. A drainer tries again every five to twenty seconds.
+// Keep is the default time during which an eviction by name does not count for the pod that took the name of a moved pod. A
+// drainer retries every five to twenty seconds.
 const Keep = 10 * time.Minute
 
 const (
-	// rounds is how often the facts are looked at: once before each write, and twice more for those
-	// that somebody else came first with.
+	// rounds is how often the facts are read: once before each write, and twice more after conflicts with another guard.
 	rounds = 5
 	// longestRequester is how much of a user's name is kept.
 	longestRequester = 512
@@ -50,15 +49,15 @@ type Evictor struct {
 	// Policies reads policies and namespaces.
 	Policies client.Reader
 	// Cache reads pods, Nodes and RescheduleRequests as they were a moment ago; nil reads nothing. It decides
-	// that no policy selects a pod, and that an eviction is to be tried again. Everything else is read from Live.
+	// that no policy selects a pod, and answers "try again". Everything else is read from Live.
 	Cache client.Reader
 	// Write writes.
 	Write Writer
-	// Clock tells the time.
+	// Clock returns the current time.
 	Clock clock.PassiveClock
 	// Taints are the keys of taints of a Node that is drained, beside a cordon.
 	Taints []string
-	// Keep is for how long a pod that was moved is not taken for one that is to be.
+	// Keep is how long an eviction by name does not count for the pod that took the name of a moved pod.
 	Keep time.Duration
 }
 
