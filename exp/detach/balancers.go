@@ -199,6 +199,13 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 		}
 	}
 	slices.SortStableFunc(o.nodes, func(a, b *seat) int { return cmp.Compare(a.turn(), b.turn()) })
+	all, err := balancersOf(ctx, r.Reader, client.ObjectKeyFromObject(cluster))
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range o.nodes {
+		s.setSuccessors(lb, staying(all))
+	}
 	return o, nil
 }
 
@@ -562,6 +569,8 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) erro
 					m.Since, s.members[i].TakenAt, written = since, since.Time, true
 				}
 			}
+		case step.Act == plan.HandOver:
+			s.handOver(place, s.members[i].Successor)
 		case step.Act == plan.Release:
 			s.logDropped(ctx, i)
 			s.attachment.Spec.Memberships = slices.DeleteFunc(s.attachment.Spec.Memberships, place.Same)

@@ -200,6 +200,60 @@ func TestASilentLoadBalancerThatIsDeleted(t *testing.T) {
 	}
 }
 
+// TestAPlaceOfTwoLoadBalancers stays out when the LoadBalancer that took it is deleted, and is put back by
+// the other one.
+func TestAPlaceOfTwoLoadBalancers(t *testing.T) {
+	endpoint := func(port string) *expv1.HAProxyBalancer {
+		return &expv1.HAProxyBalancer{Endpoints: []string{"tcp://192.0.2.1:" + port}}
+	}
+	for name, c := range map[string]struct {
+		haproxy *expv1.HAProxyBalancer
+		late    bool // The other one is made when the first is deleted, as a GitOps tool renames it.
+		down    bool // The other one does not answer.
+		stays   bool
+	}{
+		"SamePool":       {haproxy: endpoint("9999"), stays: true},
+		"Renamed":        {haproxy: endpoint("9999"), late: true, stays: true},
+		"AnotherProcess": {haproxy: endpoint("9998")},
+		"DoesNotAnswer":  {haproxy: endpoint("9999"), late: true, down: true},
+		"AnotherKind":    {late: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				lb, other := w.balancer(), w.balancerObject("other")
+				lb.Spec.HAProxy, other.Spec.HAProxy = endpoint("9999"), c.haproxy
+				w.must(w.Update(w.Context(), lb))
+				w.drivers["other"] = w.edge
+				if !c.stays { // Its servers are others.
+					w.drivers["other"] = &edge{servers: map[string]*server{"ws-1": {address: "192.0.2.1"}}, down: c.down}
+				}
+				if !c.late {
+					w.create(other)
+				}
+				w.edit("ws-1", cordon)
+				w.settle()
+				told := w.edge.told
+				w.must(w.Delete(w.Context(), w.balancer()))
+				if c.late {
+					w.create(other)
+				}
+				w.turns(20)
+				if w.balancer() != nil {
+					t.Fatal("the deleted LoadBalancer stays")
+				}
+				if got := w.edge.told == told; got != c.stays {
+					t.Errorf("the place stayed out: %t, want %t; record %+v", got, c.stays, w.attachment("ws-1").Spec.Memberships)
+				}
+				w.edit("ws-1", uncordon)
+				w.turns(20)
+				if w.edge.servers["ws-1"].drains {
+					t.Error("the place is not put back")
+				}
+			})
+		})
+	}
+}
+
 // TestPodsOfANodeThatLeavesAreStopped, also where no hook of 5-Spot holds its machine, but not before it
 // is out of its load balancers.
 func TestPodsOfANodeThatLeavesAreStopped(t *testing.T) {

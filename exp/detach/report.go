@@ -67,7 +67,7 @@ func (o *round) lingers(m plan.Member) bool {
 // owed reports whether a place is to be given back.
 func (s *seat) owed() bool {
 	for i, m := range s.members {
-		if m.Taken && s.steps[i].Act != plan.Release {
+		if m.Taken && !s.steps[i].Act.Settles() {
 			return true
 		}
 	}
@@ -99,7 +99,7 @@ func (s *seat) report(o *round) {
 // states are the places of a Node, and how they fare.
 func (s *seat) states(lb string) (states []expv1.MembershipStatus) {
 	for i, m := range s.members {
-		if s.steps[i].Act == plan.Release {
+		if s.steps[i].Act.Settles() {
 			continue
 		}
 		state := m.Status.State

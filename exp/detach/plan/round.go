@@ -31,6 +31,10 @@ type Member struct {
 	Gone, Volatile bool
 	// Closing says that nobody looks at the load balancer any more after this.
 	Closing bool
+	// Successor is another LoadBalancer of the same pool for which the Node stays out, empty if there is
+	// none. Found says that it has found the place.
+	Successor string
+	Found     bool
 }
 
 // An Act is what is done about a Member. The zero value is nothing.
@@ -43,7 +47,12 @@ const (
 	Restore Act = "Restore"
 	// Release takes it off the record: the Node has its place, or it is not ours to give.
 	Release Act = "Release"
+	// HandOver moves the place, which stays out, to the record of the successor.
+	HandOver Act = "HandOver"
 )
+
+// Settles reports whether the place is off the record of the load balancer afterwards.
+func (a Act) Settles() bool { return a == Release || a == HandOver }
 
 // A Step is what to do about a Member, and what is waited for.
 type Step struct {
@@ -104,7 +113,14 @@ func step(m Member, p *pool, floor int) Step {
 	case balancer.Attached, balancer.Absent:
 		return m.release()
 	case balancer.Draining, balancer.Drained:
-		return Step{Act: Restore}
+		switch {
+		case m.Successor == "":
+			return Step{Act: Restore}
+		case m.Found:
+			return Step{Act: HandOver}
+		default:
+			return Step{} // The successor has not answered yet.
+		}
 	case balancer.Disabled: // What we did may show again when somebody enables it.
 		if m.Closing {
 			return m.release()

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"slices"
+
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+)
+
+// setSuccessors finds, for each place that is given back, another LoadBalancer of the same pool that
+// keeps the Node out. Without it, the Node would get connections until the other one drains it again.
+func (s *seat) setSuccessors(lb *expv1.LoadBalancer, all []expv1.LoadBalancer) {
+	for i := range all {
+		other, a := &all[i], s.attachment
+		if s.out || other.Name == lb.Name || !covers(&other.Spec, &lb.Spec) || !wantedOut(a, other.Name) || a.Spec.ControlPlane && !other.Spec.ControlPlane {
+			continue
+		}
+		p := progressOf(a, other.Name)
+		asked := current(p, other, a)
+		if !asked && p != nil && p.Phase == expv1.PhaseUnknown {
+			continue // It does not answer. The place is not held back for it.
+		}
+		for j := range s.members {
+			m := &s.members[j]
+			place := placeOf(other.Name, m.Place)
+			found := asked && slices.ContainsFunc(p.Members, func(known expv1.MembershipStatus) bool { return known.Same(place) })
+			if m.Taken && !m.Found && (found || !asked) {
+				m.Successor, m.Found = other.Name, found
+			}
+		}
+	}
+}
+
+// covers reports whether a LoadBalancer reaches all processes, or the account, of another. Which places
+// it finds there is in its status.
+func covers(other, lb *expv1.LoadBalancerSpec) bool {
+	switch {
+	case lb.HAProxy != nil && other.HAProxy != nil:
+		return !slices.ContainsFunc(lb.HAProxy.Endpoints, func(e string) bool { return !slices.Contains(other.HAProxy.Endpoints, e) })
+	case lb.TargetGroups != nil && other.TargetGroups != nil:
+		return lb.TargetGroups.AWSAccess == other.TargetGroups.AWSAccess
+	case lb.ClassicELB != nil && other.ClassicELB != nil:
+		return lb.ClassicELB.AWSAccess == other.ClassicELB.AWSAccess
+	default:
+		return lb.KubeProxy != nil && other.KubeProxy != nil || lb.Label != nil && other.Label != nil
+	}
+}
+
+// handOver moves a place to the record of another LoadBalancer.
+func (s *seat) handOver(place expv1.Membership, to string) {
+	spec := &s.attachment.Spec
+	i := slices.IndexFunc(spec.Memberships, place.Same)
+	if place.LoadBalancer = to; i >= 0 && !slices.ContainsFunc(spec.Memberships, place.Same) {
+		spec.Memberships[i].LoadBalancer = to
+	} else if i >= 0 {
+		spec.Memberships = slices.Delete(spec.Memberships, i, i+1)
+	}
+}
