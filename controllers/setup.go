@@ -170,6 +170,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := errors.Join(index.ByMachineNode(ctx, mgr), index.ByMachineProviderID(ctx, mgr)); err != nil {
 		return fmt.Errorf("indexing Machines: %w", err)
 	}
+	if feature.Gates.Enabled(feature.NodeDetach) {
+		if err := detach.AddIndexes(ctx, mgr); err != nil {
+			return fmt.Errorf("indexing Machines by address: %w", err)
+		}
+	}
 	s, err := newShared(ctx, mgr, o)
 	if err != nil {
 		return err
@@ -396,6 +401,10 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 	byObject := nodesync.CacheByObject(installsGuard(o))
 	maps.Copy(byObject, protection.CacheByObject())
 	byObject[&corev1.Node{}] = cache.ByObject{Transform: workload.TrimNode}
+	var indexes []clustercache.CacheOptionsIndex
+	if feature.Gates.Enabled(feature.NodeDetach) {
+		indexes = append(indexes, detach.NodesByAddress())
+	}
 	return clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient:     secrets,
 		WatchFilterValue: o.WatchFilter,
@@ -407,6 +416,7 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 		},
 		Cache: clustercache.CacheOptions{
 			ByObject: byObject,
+			Indexes:  indexes,
 		},
 		Client: clustercache.ClientOptions{
 			QPS: o.ClusterCacheQPS, Burst: o.ClusterCacheBurst,

@@ -28,6 +28,12 @@ func (r *NodeReconciler) WithoutWatches(aside asides) *NodeReconciler {
 // PodNode is the index of pods by Node, and NodeField what they are listed by, for tests.
 var PodNode = podNode
 
+// AddressField is addressField, for tests.
+const AddressField = addressField
+
+// IndexAddresses is indexAddresses, for tests.
+var IndexAddresses = indexAddresses
+
 // NodeField is nodeField, for tests.
 const NodeField = nodeField
 

@@ -294,12 +294,12 @@ func (r *NodeReconciler) readNode(ctx context.Context, s *scope, key client.Obje
 // successor returns the Node whose Machine has an address of one that is gone: the same machine,
 // under another name. What a Node says of itself is not enough to be given a place.
 func (r *NodeReconciler) successor(ctx context.Context, reader client.Reader, key client.ObjectKey, a *expv1.NodeAttachment) (*corev1.Node, error) {
-	machines := &clusterv1.MachineList{}
-	if err := r.Reader.List(ctx, machines, client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}); err != nil {
-		return nil, fmt.Errorf("listing Machines: %w", err)
+	machines, err := machinesWith(ctx, r.Reader, a.Spec.Addresses, client.InNamespace(key.Namespace))
+	if err != nil {
+		return nil, err
 	}
-	for i := range machines.Items {
-		if m := &machines.Items[i]; m.Status.NodeRef.IsDefined() && shares(machineAddresses(m), a.Spec.Addresses) {
+	for _, m := range machines {
+		if m.Spec.ClusterName == key.Name {
 			return workload.Node(ctx, reader, m.Status.NodeRef.Name)
 		}
 	}
@@ -510,38 +510,6 @@ func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) e
 	s.attachment = a
 	r.tell(a, before.Spec.Trigger)
 	return nil
-}
-
-// others are the machines of other Nodes, in all Clusters: several may be behind one load
-// balancer. It is read only where the Node is believed what it says of itself.
-func (r *NodeReconciler) others(ctx context.Context, s *scope) (all []other, err error) {
-	if s.node == nil || s.machine != nil && len(machineAddresses(s.machine)) > 0 {
-		return nil, nil
-	}
-	machines := &clusterv1.MachineList{}
-	if err := r.Reader.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing Machines: %w", err)
-	}
-	for i := range machines.Items {
-		m := &machines.Items[i]
-		if m.Status.NodeRef.IsDefined() && (clusterOf(m) != client.ObjectKeyFromObject(s.cluster) || m.Status.NodeRef.Name != s.node.Name) {
-			all = append(all, other{m.Spec.ProviderID, machineAddresses(m)})
-		}
-	}
-	reader, err := r.ClusterCache.GetReader(ctx, client.ObjectKeyFromObject(s.cluster))
-	if err != nil {
-		return nil, err
-	}
-	nodes := &corev1.NodeList{}
-	if err := reader.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing Nodes: %w", err)
-	}
-	for i := range nodes.Items {
-		if n := &nodes.Items[i]; n.Name != s.node.Name {
-			all = append(all, other{addresses: nodeAddresses(n)})
-		}
-	}
-	return all, nil
 }
 
 // fill writes a decision into the spec.

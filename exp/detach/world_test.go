@@ -99,6 +99,9 @@ func newWorld(t tester) *world {
 	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
 		WithStatusSubresource(&expv1.NodeAttachment{}, &expv1.LoadBalancer{}, &clusterv1.Machine{}).
 		WithIndex(&clusterv1.Machine{}, index.MachineNodeNameField, index.MachineByNodeName).
+		WithIndex(&clusterv1.Machine{}, index.MachineProviderIDField, func(obj client.Object) []string { return []string{obj.(*clusterv1.Machine).Spec.ProviderID} }).
+		WithIndex(&clusterv1.Machine{}, detach.AddressField, detach.IndexAddresses).
+		WithIndex(&corev1.Node{}, detach.AddressField, detach.IndexAddresses).
 		WithIndex(&corev1.Pod{}, detach.NodeField, detach.PodNode).Build()
 	w.create(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name, UID: "cluster"}})
 	w.create(w.balancerObject("edge"))

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detach
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/index"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// addressField is the index of Machines, and of Nodes, by IP address.
+const addressField = "status.addresses"
+
+// NodesByAddress is the index of Nodes that the cache of a workload cluster needs.
+func NodesByAddress() clustercache.CacheOptionsIndex {
+	return clustercache.CacheOptionsIndex{Object: &corev1.Node{}, Field: addressField, ExtractValue: indexAddresses}
+}
+
+// AddIndexes adds the index of Machines to the cache of mgr.
+func AddIndexes(ctx context.Context, mgr ctrl.Manager) error {
+	return mgr.GetCache().IndexField(ctx, &clusterv1.Machine{}, addressField, indexAddresses)
+}
+
+func indexAddresses(obj client.Object) []string {
+	switch o := obj.(type) {
+	case *clusterv1.Machine:
+		return machineAddresses(o)
+	case *corev1.Node:
+		return nodeAddresses(o)
+	default:
+		return nil
+	}
+}
+
+// machinesWith returns the Machines that have a Node and any of these addresses. They may be the cache's
+// own, and are not changed.
+func machinesWith(ctx context.Context, reader client.Reader, addresses []string, opts ...client.ListOption) (all []clusterv1.Machine, err error) {
+	for _, address := range addresses {
+		more, err := machinesBy(ctx, reader, append(opts, client.MatchingFields{addressField: address})...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
+func machinesBy(ctx context.Context, reader client.Reader, opts ...client.ListOption) (all []clusterv1.Machine, err error) {
+	list := &clusterv1.MachineList{}
+	if err := reader.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, fmt.Errorf("listing Machines: %w", err)
+	}
+	for i := range list.Items {
+		if m := list.Items[i]; m.Status.NodeRef.IsDefined() {
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+// others are the machines of other Nodes with an address or the provider ID of this one. They may be of
+// any Cluster: several may be behind one load balancer. Only a Node without addresses on its Machine
+// needs them.
+func (r *NodeReconciler) others(ctx context.Context, s *scope) (all []other, err error) {
+	if s.node == nil || s.machine != nil && len(machineAddresses(s.machine)) > 0 {
+		return nil, nil
+	}
+	cluster, addresses := client.ObjectKeyFromObject(s.cluster), nodeAddresses(s.node)
+	machines, err := machinesWith(ctx, r.Reader, addresses)
+	if err != nil {
+		return nil, err
+	}
+	same, err := machinesBy(ctx, r.Reader, client.MatchingFields{index.MachineProviderIDField: s.node.Spec.ProviderID})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range append(machines, same...) {
+		if clusterOf(&m) != cluster || m.Status.NodeRef.Name != s.node.Name {
+			all = append(all, other{m.Spec.ProviderID, machineAddresses(&m)})
+		}
+	}
+	reader, err := r.ClusterCache.GetReader(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	for _, address := range addresses {
+		nodes := &corev1.NodeList{}
+		if err := reader.List(ctx, nodes, client.MatchingFields{addressField: address}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing Nodes: %w", err)
+		}
+		for i := range nodes.Items {
+			if n := &nodes.Items[i]; n.Name != s.node.Name {
+				all = append(all, other{addresses: nodeAddresses(n)})
+			}
+		}
+	}
+	return all, nil
+}
