@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -343,15 +341,7 @@ func (e *evictionBench) many(ctx context.Context, v victim, guarded bool) (float
 func (e *evictionBench) resident(when string) error {
 	most := 0.0
 	for _, r := range e.guard.Replicas {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.PID()))
-		if err != nil {
-			return err
-		}
-		found := vmRSS.FindSubmatch(text)
-		if found == nil {
-			return fmt.Errorf("%s has no VmRSS", r.Name())
-		}
-		kB, err := strconv.ParseFloat(string(found[1]), 64)
+		kB, err := status(r.PID(), vmRSS)
 		if err != nil {
 			return err
 		}

@@ -42,12 +42,13 @@ type options struct {
 	rounds    int
 	span      time.Duration
 	processes int
+	pods      int
 	seed      uint64
 	args      []string
 }
 
 // sampled is what --sample measures: enough to see that all of it works.
-var sampled = options{runs: 10, machines: 50, crowd: 20, deferred: 20, settled: time.Minute, fleet: 20, scale: 10, targets: 30, rounds: 1, span: time.Second, processes: 300}
+var sampled = options{runs: 10, machines: 50, crowd: 20, deferred: 20, settled: time.Minute, fleet: 20, scale: 10, targets: 30, rounds: 1, span: time.Second, processes: 300, pods: 500}
 
 // A section measures one thing, on a plane of its own unless it is planeless.
 type section struct {
@@ -65,6 +66,7 @@ func sections() []section {
 		{"settled", "requests of a fleet in which nothing happens", benchSettled, false},
 		{"detach", "Nodes leave load balancers and come back, and an owner is behind one that does not answer", benchDetach, false},
 		{"eviction", "evictions with the eviction guard, against the same API server without it", benchEviction, false},
+		{"guardmemory", "the memory of an eviction guard that starts in a large cluster", benchGuardMemory, false},
 		{"scale", "machines come and go, against a MachineDeployment and a bare loop", benchScale, false},
 	}
 }
@@ -108,6 +110,7 @@ func parse(args []string) (options, error) {
 	fs.IntVar(&o.rounds, "rounds", 5, "agent: how often each listener is measured.")
 	fs.DurationVar(&o.span, "span", 4*time.Second, "agent, eviction: for how long.")
 	fs.IntVar(&o.processes, "processes", 3000, "agent: processes that a walk meets.")
+	fs.IntVar(&o.pods, "pods", 50000, "guardmemory: pods of the cluster. A fifth of them is measured, too.")
 	fs.Uint64Var(&o.seed, "seed", 1, "Seed of what is random.")
 	fs.StringVar(&manager, "manager-args", "", "Arguments of the manager, separated by blanks, such as '--kube-api-qps=500'.")
 	fs.BoolVar(&sample, "sample", false, "Measure little, to see that all of it works. Flags that are given count.")
@@ -164,7 +167,7 @@ func (o *options) shrink(fs *flag.FlagSet) {
 func (o *options) numbers() map[string]*int {
 	return map[string]*int{
 		"runs": &o.runs, "machines": &o.machines, "crowd": &o.crowd, "deferred": &o.deferred, "fleet": &o.fleet, "scale": &o.scale,
-		"targets": &o.targets, "rounds": &o.rounds, "processes": &o.processes,
+		"targets": &o.targets, "rounds": &o.rounds, "processes": &o.processes, "pods": &o.pods,
 	}
 }
 

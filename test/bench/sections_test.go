@@ -15,7 +15,7 @@ import (
 // smallest is what shows that a section works, and measures nothing.
 var smallest = options{
 	bin: system.DefaultBin(), runs: 1, machines: 2, crowd: 2, deferred: 2, settled: time.Second, fleet: 4, scale: 1,
-	targets: 3, rounds: 1, span: 200 * time.Millisecond, processes: 20, seed: 1,
+	targets: 3, rounds: 1, span: 200 * time.Millisecond, processes: 20, pods: 10, seed: 1,
 }
 
 // TestEverySectionRuns keeps all of them able to start, each in its smallest form.

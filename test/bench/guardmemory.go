@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
+	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
+)
+
+// bulkySize is how many bytes each pod has that the guard does not need.
+const bulkySize = 11_000
+
+// watchList is the variable with which client-go lists instead of having the API server stream.
+const watchList = "KUBE_FEATURE_WatchListClient"
+
+// vmHWM is the largest resident memory of a process so far.
+var vmHWM = regexp.MustCompile(`(?m)^VmHWM:\s*(\d+) kB`)
+
+// benchGuardMemory measures the peak memory of a guard that starts in a cluster with a fifth of the pods,
+// and with all, where lists are streamed and where they are not.
+func benchGuardMemory(ctx context.Context, b *bench) (err error) {
+	start, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	p, err := plane.Start(start, plane.Options{Components: []plane.Component{}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Stop()) }()
+	guard, err := system.NewGuard(start, p, p.Management, system.GuardOptions{Bin: b.bin, Replicas: 1})
+	if err != nil {
+		return err
+	}
+	replica, made := guard.Replicas[0], 0
+	for _, pods := range []int{b.pods / 5, b.pods} {
+		if err := guard.Terminate(replica); err != nil {
+			return err
+		}
+		if err := makeBulkyPods(ctx, p.Management, made, pods); err != nil {
+			return fmt.Errorf("creating pods: %w", err)
+		}
+		made = pods
+		for streams, how := range map[string]string{"true": "streamed", "false": "paged"} {
+			if err := errors.Join(os.Setenv(watchList, streams), guard.Start(ctx, replica), pause(ctx, b.span)); err != nil {
+				return err
+			}
+			kB, err := status(replica.PID(), vmHWM)
+			if err != nil {
+				return err
+			}
+			b.add(one(fmt.Sprintf("peak memory of the guard, %d pods, lists are %s", pods, how), "MiB", 1, kB/1024))
+			if err := guard.Terminate(replica); err != nil {
+				return err
+			}
+		}
+	}
+	return os.Unsetenv(watchList)
+}
+
+// makeBulkyPods creates pods that no policy selects.
+func makeBulkyPods(ctx context.Context, c *plane.Cluster, from, to int) error {
+	errs := make([]error, evictors)
+	var working sync.WaitGroup
+	for i := range evictors {
+		working.Go(func() {
+			for n := from + i; n < to && errs[i] == nil; n += evictors {
+				pod := benchPod("default", podName("bulky", n), nil)
+				pod.Spec.NodeName = ""
+				pod.Annotations = map[string]string{"example.com/config": strings.Repeat("x", bulkySize)}
+				errs[i] = c.Client.Create(ctx, pod)
+			}
+		})
+	}
+	working.Wait()
+	return errors.Join(errs...)
+}
+
+// status reads a number from the status of a process.
+func status(pid int, field *regexp.Regexp) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	found := field.FindSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("process %d has no %s", pid, field)
+	}
+	return strconv.ParseFloat(string(found[1]), 64)
+}
