@@ -26,19 +26,9 @@ import (
 func TestDaemonSetsAreStoppedInOrder(t *testing.T) {
 	t.Parallel()
 	f := newFarmOf(t, "order", "127.0", 1, plane.ClusterOptions{})
-	for app, priority := range map[string]string{"ingress": "10", "shipper": "-1", "agent": ""} {
-		f.must(f.Workload.Create(f.step(), f.daemonSet(app, priority)))
-	}
+	f.runDaemonSets()
 	f.RunPod(f.machines[0], "work", f.Image)
-	f.until(func(ctx context.Context) error {
-		pods := &corev1.PodList{}
-		err := f.Workload.List(ctx, pods, client.InNamespace(f.Namespace))
-		pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning })
-		if err == nil && len(pods.Items) != 4 {
-			err = fmt.Errorf("%d pods run", len(pods.Items))
-		}
-		return err
-	})
+	f.waitRunning(4)
 	ends := f.followPods()
 	machine := f.machine(0)
 	f.SetSchedule(f.machines[0], specs.Closed())
@@ -47,6 +37,54 @@ func TestDaemonSetsAreStoppedInOrder(t *testing.T) {
 	if got := ends(); len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
 		t.Errorf("pods ended so: %q, want %q first", got, want)
 	}
+}
+
+// TestDaemonSetsOfACordonedNodeAreStoppedInOrder: no hook of 5-Spot holds the machine, which stays. After an
+// uncordon their pods come back.
+func TestDaemonSetsOfACordonedNodeAreStoppedInOrder(t *testing.T) {
+	t.Parallel()
+	f := newFarmOf(t, "unheld", "127.0", 1, plane.ClusterOptions{})
+	f.runDaemonSets()
+	f.waitRunning(3)
+	ends := f.followPods()
+	cordon := func(on bool) {
+		node := f.Node(f.machines[0])
+		before := node.DeepCopy()
+		node.Spec.Unschedulable = on
+		f.must(f.Workload.Patch(f.step(), node, client.MergeFrom(before), client.FieldOwner("kubectl-cordon")))
+	}
+	cordon(true)
+	want := []string{"ingress is stopped", "ingress is gone", "shipper is stopped", "shipper is gone"}
+	f.until(func(context.Context) error {
+		if got := ends(); !slices.Equal(got, want) {
+			return fmt.Errorf("pods ended so: %q, want %q", got, want)
+		}
+		return nil
+	})
+	cordon(false)
+	f.waitRunning(3)
+}
+
+// runDaemonSets creates three DaemonSets, and only two of them have a priority.
+func (f *farm) runDaemonSets() {
+	f.Helper()
+	for app, priority := range map[string]string{"ingress": "10", "shipper": "-1", "agent": ""} {
+		f.must(f.Workload.Create(f.step(), f.daemonSet(app, priority)))
+	}
+}
+
+// waitRunning waits until that many pods run.
+func (f *farm) waitRunning(n int) {
+	f.Helper()
+	f.until(func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		err := f.Workload.List(ctx, pods, client.InNamespace(f.Namespace))
+		pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning })
+		if err == nil && len(pods.Items) != n {
+			err = fmt.Errorf("%d pods run", len(pods.Items))
+		}
+		return err
+	})
 }
 
 // daemonSet is one whose pods take two seconds to stop.
