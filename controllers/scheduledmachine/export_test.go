@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -40,6 +41,13 @@ func (r *Reconciler) Look(ctx context.Context, sm *v1alpha1.ScheduledMachine) er
 // Fleet returns what counts the ScheduledMachines of a cache.
 func Fleet(reader client.Reader, watchFilter string, elected <-chan struct{}) prometheus.Collector {
 	return fleet{reader, watchFilter, elected}
+}
+
+// LateDepartures returns what counts the late Machines of a cache.
+func LateDepartures(reader client.Reader, watchFilter string, clock clock.PassiveClock) prometheus.Collector {
+	elected := make(chan struct{})
+	close(elected)
+	return lateDepartures{fleet{reader, watchFilter, elected}, clock}
 }
 
 // WithWatchFilter returns a reconciler as SetupWithManager makes it.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -38,13 +39,16 @@ var (
 	machineConditions = prometheus.NewDesc("fivespot_machine_conditions",
 		"ScheduledMachines by the status of each condition, namespace and Cluster. Reported by the leader only.",
 		[]string{"condition", "status", "namespace", "cluster"}, nil)
+	departuresLate = prometheus.NewDesc("fivespot_departures_late",
+		"Machines that still exist after the end of their gracefulShutdownTimeout, by namespace and Cluster. Reported by the leader only.",
+		[]string{"namespace", "cluster"}, nil)
 )
 
 // registerMetrics registers the metrics of this package. What is counted of the
 // machines is counted from the cache when it is asked for, so that it cannot drift
 // and forgets what is gone.
-func registerMetrics(f fleet) error {
-	for _, c := range []prometheus.Collector{transitions, transitionLag, evaluations, killSwitchActivations, f} {
+func registerMetrics(f fleet, clock clock.PassiveClock) error {
+	for _, c := range []prometheus.Collector{transitions, transitionLag, evaluations, killSwitchActivations, f, lateDepartures{f, clock}} {
 		if err := metrics.Registry.Register(c); err != nil {
 			return err
 		}

@@ -90,7 +90,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	r.Watcher = childWatcher{&external.ObjectTracker{
 		Controller: c, Cache: mgr.GetCache(), Scheme: mgr.GetScheme(), PredicateLogger: &log,
 	}, mgr}
-	return registerMetrics(fleet{reader: mgr.GetCache(), watchFilter: watchFilter, elected: mgr.Elected()})
+	return registerMetrics(fleet{reader: mgr.GetCache(), watchFilter: watchFilter, elected: mgr.Elected()}, r.Clock)
 }
 
 // clusterChanges lets through what a ScheduledMachine reads of its Cluster: the spec,

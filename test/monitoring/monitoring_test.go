@@ -39,6 +39,7 @@ var faults = map[string]string{
 	"FivespotActuationPaused":               `fivespot_actuation_paused 1`,
 	"FivespotOwnerWaitsForPause":            "fivespot_actuation_paused 1 3600000\nfivespot_actions_suppressed_total{kind=\"EmergencyRemove\"} 1 3600000",
 	"FivespotDeparturesWait":                `fivespot_departure_oldest_deferred_seconds{namespace="farm",cluster="prod"} 1200`,
+	"FivespotDeparturesLate":                `fivespot_departures_late{namespace="farm",cluster="prod"} 1`,
 	"FivespotDeparturesCapped":              `fivespot_departures_capped_total{namespace="farm",cluster="prod",lane="unscheduled"} 40 3600000`,
 	"FivespotWipeQuarantined":               `fivespot_wipe_quarantined{namespace="farm",cluster="prod"} 1 3600000`,
 	"FivespotClockSkew":                     `fivespot_clock_skew_seconds -45`,

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+)
+
+// lateDepartures counts late Machines from the cache at each scrape.
+type lateDepartures struct {
+	fleet
+
+	clock clock.PassiveClock
+}
+
+// Describe implements prometheus.Collector.
+func (lateDepartures) Describe(ch chan<- *prometheus.Desc) { ch <- departuresLate }
+
+// Collect implements prometheus.Collector.
+func (l lateDepartures) Collect(ch chan<- prometheus.Metric) {
+	select {
+	case <-l.elected:
+	default:
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	list, leaving := &v1alpha1.ScheduledMachineList{}, &clusterv1.MachineList{}
+	if err := l.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		ch <- prometheus.NewInvalidMetric(departuresLate, err)
+		return
+	}
+	if err := l.reader.List(ctx, leaving, client.UnsafeDisableDeepCopy); err != nil {
+		ch <- prometheus.NewInvalidMetric(departuresLate, err)
+		return
+	}
+	now, byName := l.clock.Now(), map[client.ObjectKey]*clusterv1.Machine{}
+	for i := range leaving.Items {
+		if m := &leaving.Items[i]; !m.DeletionTimestamp.IsZero() {
+			byName[client.ObjectKey{Namespace: m.Namespace, Name: children.ParentOf(m)}] = m
+		}
+	}
+	counts := map[client.ObjectKey]float64{}
+	for i := range list.Items {
+		sm := &list.Items[i]
+		if l.watchFilter != "" && !labels.HasWatchLabel(sm, l.watchFilter) {
+			continue
+		}
+		cluster := client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}
+		counts[cluster] += 0 // Every Cluster has a series.
+		m := byName[client.ObjectKeyFromObject(sm)]
+		if m == nil {
+			continue
+		}
+		if since := children.LeavingSince(m, sm, now); !since.IsZero() && now.After(since.Add(children.GraceOf(sm))) {
+			counts[cluster]++
+		}
+	}
+	for cluster, n := range counts {
+		ch <- prometheus.MustNewConstMetric(departuresLate, prometheus.GaugeValue, n, cluster.Namespace, cluster.Name)
+	}
+}
