@@ -115,12 +115,12 @@ var noon = time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 type evicted struct {
 	client.Client
 
-	node   corev1.Node
-	pod    corev1.Pod
-	policy evictionv1.ReschedulePolicySpec
-	taints []string
-	clock  *clocktesting.FakePassiveClock
-	said   eviction.Said
+	node     corev1.Node
+	pod      corev1.Pod
+	policy   evictionv1.ReschedulePolicySpec
+	taints   []string
+	clock    *clocktesting.FakePassiveClock
+	response eviction.Response
 }
 
 // newEvicted makes the objects as change leaves them.
@@ -154,12 +154,12 @@ func newEvicted(t *testing.T, change func(*evicted)) *evicted {
 // evict returns the status of the HTTP answer, and whether the pod has what its operator looks for then.
 func (e *evicted) evict(t *testing.T, dryRun bool) string {
 	t.Helper()
-	asker := eviction.Asker{Live: e.Client, Policies: e.Client, Write: actuate.New(e.Client), Clock: e.clock, Taints: e.taints, Keep: eviction.Keep}
+	evictor := eviction.Evictor{Live: e.Client, Policies: e.Client, Write: actuate.New(e.Client), Clock: e.clock, Taints: e.taints, Keep: eviction.Keep}
 	var err error
-	if e.said, err = asker.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(&e.pod), By: "kubectl", DryRun: dryRun}); err != nil {
+	if e.response, err = evictor.Evict(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(&e.pod), By: "kubectl", DryRun: dryRun}); err != nil {
 		t.Fatal(err)
 	}
-	answer := map[verdict.Answer]string{verdict.Allow: "201", verdict.Wait: "429", verdict.Gone: "404"}[e.said.Answer]
+	answer := map[verdict.Answer]string{verdict.Allow: "201", verdict.Wait: "429", verdict.Gone: "404"}[e.response.Answer]
 	live := &corev1.Pod{}
 	if err := e.Get(t.Context(), client.ObjectKeyFromObject(&e.pod), live); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
@@ -284,16 +284,16 @@ func TestMigrationFromTheEvictionRescheduleHook(t *testing.T) {
 			var said []string
 			for range 2 {
 				e.evict(t, false)
-				said = append(said, e.said.Message)
+				said = append(said, e.response.Message)
 			}
-			cause := fmt.Sprint(e.said.Cause != "")
+			cause := fmt.Sprint(e.response.Cause != "")
 			e.move(t)
 			e.evict(t, false)
-			said = append(said, e.said.Message)
+			said = append(said, e.response.Message)
 			dry.evict(t, true)
 			return []string{
 				answers("the same messages", "Reschedule annotation added to pod, Pod waiting to be rescheduled, Pod has been rescheduled with the same name", said...),
-				answers("a cause", "true", cause), answers("*would*", "Reschedule annotation would be added to pod", dry.said.Message),
+				answers("a cause", "true", cause), answers("*would*", "Reschedule annotation would be added to pod", dry.response.Message),
 			}
 		}},
 		"a deadline: none": {[]string{"429 for ever"}, []string{"14400", "fallback", "`Deny`"}, func(t *testing.T) []string {
@@ -328,7 +328,7 @@ func TestMigrationFromTheEvictionRescheduleHook(t *testing.T) {
 			t.Helper()
 			e := newEvicted(t, func(e *evicted) { e.policy.Tracking = "CouchbaseCluster" })
 			answer := e.evict(t, false)
-			return []string{answers("a warning", "true", fmt.Sprint(len(e.said.Warnings) > 0)), answers("moved", "429 asked", answer)}
+			return []string{answers("a warning", "true", fmt.Sprint(len(e.response.Warnings) > 0)), answers("moved", "429 asked", answer)}
 		}},
 		"a mark on another object": {[]string{"says that a pod has moved"}, []string{"the UID"}, func(t *testing.T) []string {
 			t.Helper()
