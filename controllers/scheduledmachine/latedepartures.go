@@ -44,12 +44,7 @@ func (l lateDepartures) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.NewInvalidMetric(departuresLate, err)
 		return
 	}
-	now, byName := l.clock.Now(), map[client.ObjectKey]*clusterv1.Machine{}
-	for i := range leaving.Items {
-		if m := &leaving.Items[i]; !m.DeletionTimestamp.IsZero() {
-			byName[client.ObjectKey{Namespace: m.Namespace, Name: children.ParentOf(m)}] = m
-		}
-	}
+	now, byName := l.clock.Now(), deletedMachines(leaving)
 	counts := map[client.ObjectKey]float64{}
 	for i := range list.Items {
 		sm := &list.Items[i]
@@ -58,15 +53,28 @@ func (l lateDepartures) Collect(ch chan<- prometheus.Metric) {
 		}
 		cluster := client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}
 		counts[cluster] += 0 // Every Cluster has a series.
-		m := byName[client.ObjectKeyFromObject(sm)]
-		if m == nil {
-			continue
-		}
-		if since := children.LeavingSince(m, sm, now); !since.IsZero() && now.After(since.Add(children.GraceOf(sm))) {
+		if m := byName[client.ObjectKeyFromObject(sm)]; m != nil && isLate(m, sm, now) {
 			counts[cluster]++
 		}
 	}
 	for cluster, n := range counts {
 		ch <- prometheus.MustNewConstMetric(departuresLate, prometheus.GaugeValue, n, cluster.Namespace, cluster.Name)
 	}
+}
+
+// deletedMachines returns the Machines that are being deleted, by their ScheduledMachine.
+func deletedMachines(list *clusterv1.MachineList) map[client.ObjectKey]*clusterv1.Machine {
+	deleted := map[client.ObjectKey]*clusterv1.Machine{}
+	for i := range list.Items {
+		if m := &list.Items[i]; !m.DeletionTimestamp.IsZero() {
+			deleted[client.ObjectKey{Namespace: m.Namespace, Name: children.ParentOf(m)}] = m
+		}
+	}
+	return deleted
+}
+
+// isLate reports whether a departure has lasted longer than its budget.
+func isLate(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) bool {
+	since := children.LeavingSince(m, sm, now)
+	return !since.IsZero() && now.After(since.Add(children.GraceOf(sm)))
 }

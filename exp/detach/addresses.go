@@ -85,6 +85,12 @@ func (r *NodeReconciler) others(ctx context.Context, s *scope) (all []other, err
 			all = append(all, other{m.Spec.ProviderID, machineAddresses(&m)})
 		}
 	}
+	nodes, err := r.otherNodes(ctx, cluster, s.node.Name, addresses)
+	return append(all, nodes...), err
+}
+
+// otherNodes are the Nodes of a Cluster with any of these addresses, without the one of this name.
+func (r *NodeReconciler) otherNodes(ctx context.Context, cluster client.ObjectKey, name string, addresses []string) (all []other, err error) {
 	reader, err := r.ClusterCache.GetReader(ctx, cluster)
 	if err != nil {
 		return nil, err
@@ -95,7 +101,7 @@ func (r *NodeReconciler) others(ctx context.Context, s *scope) (all []other, err
 			return nil, fmt.Errorf("listing Nodes: %w", err)
 		}
 		for i := range nodes.Items {
-			if n := &nodes.Items[i]; n.Name != s.node.Name {
+			if n := &nodes.Items[i]; n.Name != name {
 				all = append(all, other{addresses: nodeAddresses(n)})
 			}
 		}

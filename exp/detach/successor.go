@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
 // setSuccessors finds, for each place that is given back, another LoadBalancer of the same pool that
@@ -22,13 +23,17 @@ func (s *seat) setSuccessors(lb *expv1.LoadBalancer, all []expv1.LoadBalancer) {
 			continue // It does not answer. The place is not held back for it.
 		}
 		for j := range s.members {
-			m := &s.members[j]
-			place := placeOf(other.Name, m.Place)
-			found := asked && slices.ContainsFunc(p.Members, func(known expv1.MembershipStatus) bool { return known.Same(place) })
-			if m.Taken && !m.Found && (found || !asked) {
-				m.Successor, m.Found = other.Name, found
-			}
+			setSuccessor(&s.members[j], other.Name, p, asked)
 		}
+	}
+}
+
+// setSuccessor makes a LoadBalancer the successor of a place, if it has found that, or was not asked yet.
+func setSuccessor(m *plan.Member, name string, p *expv1.BalancerProgress, asked bool) {
+	place := placeOf(name, m.Place)
+	found := asked && slices.ContainsFunc(p.Members, func(known expv1.MembershipStatus) bool { return known.Same(place) })
+	if m.Taken && !m.Found && (found || !asked) {
+		m.Successor, m.Found = name, found
 	}
 }
 
