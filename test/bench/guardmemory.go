@@ -39,30 +39,39 @@ func benchGuardMemory(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
-	replica, made := guard.Replicas[0], 0
+	made := 0
 	for _, pods := range []int{b.pods / 5, b.pods} {
-		if err := guard.Terminate(replica); err != nil {
+		if err := guard.Terminate(guard.Replicas[0]); err != nil {
 			return err
 		}
 		if err := makeBulkyPods(ctx, p.Management, made, pods); err != nil {
 			return fmt.Errorf("creating pods: %w", err)
 		}
 		made = pods
-		for streams, how := range map[string]string{"true": "streamed", "false": "paged"} {
-			if err := errors.Join(os.Setenv(watchList, streams), guard.Start(ctx, replica), pause(ctx, b.span)); err != nil {
-				return err
-			}
-			kB, err := status(replica.PID(), vmHWM)
-			if err != nil {
-				return err
-			}
-			b.add(one(fmt.Sprintf("peak memory of the guard, %d pods, lists are %s", pods, how), "MiB", 1, kB/1024))
-			if err := guard.Terminate(replica); err != nil {
-				return err
-			}
+		if err := b.addGuardMemory(ctx, guard, pods); err != nil {
+			return err
 		}
 	}
 	return os.Unsetenv(watchList)
+}
+
+// addGuardMemory adds the peak memory of a guard that starts in a cluster with so many pods.
+func (b *bench) addGuardMemory(ctx context.Context, guard *system.Guard, pods int) error {
+	replica := guard.Replicas[0]
+	for streams, how := range map[string]string{"true": "streamed", "false": "paged"} {
+		if err := errors.Join(os.Setenv(watchList, streams), guard.Start(ctx, replica), pause(ctx, b.span)); err != nil {
+			return err
+		}
+		kB, err := status(replica.PID(), vmHWM)
+		if err != nil {
+			return err
+		}
+		b.add(one(fmt.Sprintf("peak memory of the guard, %d pods, lists are %s", pods, how), "MiB", 1, kB/1024))
+		if err := guard.Terminate(replica); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeBulkyPods creates pods that no policy selects.
