@@ -87,11 +87,15 @@ func TestTheGuardIsRemoved(t *testing.T) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	own, err := shared.NewCluster(t.Context(), "removal", plane.ClusterOptions{NoScheduler: true}) // Other tests install a part of it.
+	if err != nil {
+		t.Fatal(err)
+	}
 	home := t.TempDir()
 	run := func(commands string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands)
-		cmd.Env = append(shared.Management.Environ(home), "PATH="+plane.DefaultBin()+":"+os.Getenv("PATH"))
+		cmd.Env = append(own.Environ(home), "PATH="+plane.DefaultBin()+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s%v\n%s", commands, err, out)
