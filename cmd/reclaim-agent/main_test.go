@@ -182,6 +182,10 @@ func sleeper(t *testing.T) (path, name string) {
 	return path, name
 }
 
+// patience is how long an agent may take for what takes milliseconds. On a busy machine it polls less often:
+// twenty times as long as a walk takes.
+const patience = time.Minute
+
 // log is what the agent writes, and tells when it has written a given text.
 type log struct {
 	mu   sync.Mutex
@@ -203,11 +207,11 @@ func (l *log) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.text.
 
 func (l *log) await(t *testing.T, text string) {
 	t.Helper()
-	for deadline := time.After(10 * time.Second); !strings.Contains(l.String(), text); {
+	for deadline := time.After(patience); !strings.Contains(l.String(), text); {
 		select {
 		case <-l.more:
 		case <-deadline:
-			t.Fatalf("the agent did not log %q within 10 s:\n%s", text, l)
+			t.Fatalf("the agent did not log %q within a minute:\n%s", text, l)
 		}
 	}
 }
@@ -238,8 +242,8 @@ func TestIntegrationWholeWay(t *testing.T) {
 			t.Cleanup(func() { _ = owner.Process.Kill(); _ = owner.Wait() })
 			select {
 			case <-a.changed:
-			case <-time.After(10 * time.Second):
-				t.Fatalf("no report within 10 s:\n%s", l)
+			case <-time.After(patience):
+				t.Fatalf("no report within a minute:\n%s", l)
 			}
 			l.await(t, "Waiting until the request is cleared")
 			a.mu.Lock()
@@ -284,8 +288,8 @@ func TestTakenPortDoesNotCostTheOwnerTheMachine(t *testing.T) {
 	_, l := agent(t, append(flags, "--detector=poll", "--metrics-address="+theirs.Addr().String())...)
 	select {
 	case <-a.changed:
-	case <-time.After(10 * time.Second):
-		t.Fatalf("no report within 10 s:\n%s", l)
+	case <-time.After(patience):
+		t.Fatalf("no report within a minute:\n%s", l)
 	}
 	l.await(t, "Not serving metrics for now")
 	_ = theirs.Close()
