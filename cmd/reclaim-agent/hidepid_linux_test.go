@@ -264,10 +264,13 @@ func TestIntegrationBlind(t *testing.T) {
 			l.await(t, "Watching processes")
 			l.await(t, "gid=4321,hidepid=invisible")
 			base := "http://" + regexp.MustCompile(`address=(127\.0\.0\.1:\d+)`).FindStringSubmatch(l.String())[1]
-			shows := func(ready bool, states string) {
+			shows := func(ready bool, states string, meanwhile ...func()) {
 				t.Helper()
 				var answer, state string
-				for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+				for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+					for _, f := range meanwhile {
+						f()
+					}
 					answer = get(t, base+"/readyz")
 					a.mu.Lock()
 					state = a.noted["5spot.finos.org/reclaim-agent"]
@@ -289,12 +292,11 @@ func TestIntegrationBlind(t *testing.T) {
 			remount("hidepid=off")
 			shows(true, "^detector=(netlink|poll) ")
 			remount("hidepid=ptraceable")
-			if detector == "auto" { // What starts proves it, within a second.
-				for range 3 {
-					start(t, "/bin/sleep")
-				}
+			if detector == "auto" { // A program that starts after the remount proves it.
+				shows(false, "^detector=blind ", func() { start(t, "/bin/sleep") })
+			} else {
+				shows(false, "^detector=blind ")
 			}
-			shows(false, "^detector=blind ")
 			start(t, path)
 			remount("hidepid=invisible,gid=0")
 			select {

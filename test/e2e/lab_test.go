@@ -24,9 +24,9 @@ import (
 const (
 	// patience is how long one step may take. It is generous, because a step that
 	// is late on a busy machine is no bug; a drain that core defers takes 20 s.
-	patience = 2 * time.Minute
+	patience = 5 * time.Minute
 	// longPatience is for what waits for several steps of Cluster API.
-	longPatience = 3 * time.Minute
+	longPatience = 6 * time.Minute
 )
 
 // long skips a test with -short.
