@@ -116,9 +116,13 @@ func oldest(waiting []departure.Waiting) time.Time {
 	return at
 }
 
-// limit says in a few words what the machines of a plan wait for.
+// limit names the limit for which the first deferred machine of a plan waits.
 func limit(p departure.Plan) string {
-	return fmt.Sprintf("at most %d of %d start to leave within %s", p.Cap, p.Members, departure.Window)
+	members := p.Members
+	if p.Deferred[0].Lane == departure.Scheduled {
+		members = p.ScheduledMembers
+	}
+	return fmt.Sprintf("at most %d of %d start to leave within %s", p.Limits.Cap.Of(members), members, departure.Window)
 }
 
 // tell records a Warning on a Cluster, if it was not told of the same a moment ago.

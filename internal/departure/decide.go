@@ -12,14 +12,14 @@ import (
 // Decide plans which candidates start now. Without limits and gates all of them do.
 func Decide(f Fleet, l Limits) Plan {
 	started := Recent(f.Started, f.Now)
-	p := Plan{Limits: l, Gates: f.Gates, Members: f.Active + len(started)}
+	p := Plan{Limits: l, Gates: f.Gates, Members: f.members(Unscheduled, len(started)), ScheduledMembers: f.members(Scheduled, len(started))}
 	p.Cap = l.Cap.Of(p.Members)
 	for _, c := range InOrder(f.Candidates, f.Now) {
 		if reason, closed := f.Gates.closed(c.Lane); closed {
 			p.Held = append(p.Held, Waiting{c, reason})
 			continue
 		}
-		if most := l.most(c.Lane, f.Active, len(started), f.Departed); len(started)+len(p.Admitted) >= most {
+		if len(started)+len(p.Admitted) >= l.most(f.members(c.Lane, len(started))) {
 			p.Deferred = append(p.Deferred, Waiting{c, BlastRadiusCap})
 			continue
 		}
@@ -32,17 +32,22 @@ func Decide(f Fleet, l Limits) Plan {
 	return p
 }
 
-// most is how many candidates of a lane may start within Window. The machines of the Cluster are those
-// that are active and those that started to leave within Window. For Scheduled they are also those that
-// started within Patience: the limit does not shrink while a shared window end is worked off.
-func (l Limits) most(lane Lane, active, started, departed int) int {
+// members is how many machines the limit of a lane counts: the active ones, and those that started to leave
+// within Window. Scheduled counts those that started within Patience, so that its limit does not shrink
+// while a shared window end is worked off.
+func (f Fleet) members(lane Lane, started int) int {
+	if lane == Scheduled {
+		started = max(started, f.Departed)
+	}
+	return f.Active + started
+}
+
+// most is how many of these members may start within Window.
+func (l Limits) most(members int) int {
 	if l.Cap <= 0 {
 		return math.MaxInt
 	}
-	if lane == Scheduled {
-		started = max(started, departed)
-	}
-	return l.Cap.Of(active + started)
+	return l.Cap.Of(members)
 }
 
 // closed returns what holds the lane back. The order is policy: what a person did comes

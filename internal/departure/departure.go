@@ -124,9 +124,9 @@ type Plan struct {
 	Admitted []Candidate
 	// Deferred wait for the limit, Held for a gate to open.
 	Deferred, Held []Waiting
-	// Members is how many machines there were before those of Window started to leave. The
-	// limits are parts of it.
-	Members int
+	// Members is how many machines the limit of the lane Unscheduled counts: those that there were before
+	// the starts of Window. ScheduledMembers is that number for the lane Scheduled.
+	Members, ScheduledMembers int
 	// Cap is how many of the lane Unscheduled may start within Window, and Left how many of these are
 	// left once the plan is carried out. Both are zero where there is no limit.
 	Cap, Left int

@@ -36,11 +36,15 @@ func (p Plan) next(f Fleet, started []time.Time) time.Time {
 	for range p.Admitted {
 		started = append(started, f.Now)
 	}
-	active, departed := f.Active-len(p.Admitted), f.Departed+len(p.Admitted)
+	f.Active, f.Departed = f.Active-len(p.Admitted), f.Departed+len(p.Admitted)
+	lanes := map[Lane]bool{}
+	for _, w := range p.Deferred {
+		lanes[w.Lane] = true
+	}
 	for i, at := range started {
 		left := len(started) - i - 1 // inside the window once this one is not
-		for _, w := range p.Deferred {
-			if p.Limits.most(w.Lane, active, left, departed) > left {
+		for lane := range lanes {
+			if p.Limits.most(f.members(lane, left)) > left {
 				return at.Add(Window)
 			}
 		}
