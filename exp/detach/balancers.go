@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -288,8 +287,13 @@ func (s *seat) add(m expv1.Membership, taken bool) {
 	s.members = append(s.members, plan.Member{
 		Node: s.attachment.Name, Taken: taken, Out: s.out, Urgent: trigger == plan.Emergency, Gone: trigger == plan.Gone && !s.closing, Closing: s.closing,
 		Since: s.attachment.Spec.Since.Time, TakenAt: m.Since.Time,
-		Place: balancer.Membership{Pool: m.Pool, Member: m.Member, Port: m.Port, Address: m.Address, Lasts: m.Lasts},
+		Place: membershipOf(m),
 	})
+}
+
+// membershipOf is a recorded place as drivers know it.
+func membershipOf(m expv1.Membership) balancer.Membership {
+	return balancer.Membership{Pool: m.Pool, Member: m.Member, Port: m.Port, Address: m.Address, Lasts: m.Lasts}
 }
 
 // look asks the load balancer where Nodes are members, and how they fare.
@@ -486,7 +490,7 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 		if s.later = r.Clock.Since(began) >= crowded && len(s.steps) > 0; s.later {
 			continue
 		}
-		switch err := r.record(ctx, o, s); {
+		switch err := r.record(ctx, o, driver, s); {
 		case apierrors.IsInvalid(err): // It has more places than can be written down.
 			s.failed, s.steps = err, make([]plan.Step, len(s.members))
 		case err != nil:
@@ -552,11 +556,11 @@ func (o *round) places(what plan.Act) (places []balancer.Membership) {
 // record writes which places are taken, before they are, and which are given back, after.
 // Where there is nothing to write, a cache that is late must not have us take what is not on
 // record any more.
-func (r *BalancerReconciler) record(ctx context.Context, o *round, s *seat) error {
+func (r *BalancerReconciler) record(ctx context.Context, o *round, driver balancer.Driver, s *seat) error {
 	before, acts, written := s.attachment.DeepCopy(), false, false
 	for i, step := range s.steps {
 		place := placeOf(o.lb.Name, s.members[i].Place)
-		s.address(place)
+		s.address(driver, place)
 		switch {
 		case step.Act == plan.Drain && !s.members[i].Taken:
 			place.Since = metav1.NewTime(r.Clock.Now())
@@ -597,17 +601,11 @@ func (s *seat) logDropped(ctx context.Context, i int) {
 
 // address writes the address of a place to its record, if that has none, from before places had addresses, or
 // one that the Node does not have any more, while the place has one that it has.
-func (s *seat) address(place expv1.Membership) {
-	ofNode := func(address string) bool {
-		is, err := netip.ParseAddr(address)
-		return err == nil && slices.ContainsFunc(s.attachment.Spec.Addresses, func(own string) bool {
-			other, err := netip.ParseAddr(own)
-			return err == nil && other.Unmap() == is.Unmap()
-		})
-	}
+func (s *seat) address(driver balancer.Driver, place expv1.Membership) {
+	elsewhere := func(m expv1.Membership) bool { return driver.Elsewhere(s.node(), membershipOf(m)) }
 	for i := range s.attachment.Spec.Memberships {
 		m := &s.attachment.Spec.Memberships[i]
-		if with := *m; m.Address == "" || !ofNode(m.Address) && ofNode(place.Address) {
+		if with := *m; m.Address == "" || elsewhere(*m) && !elsewhere(place) {
 			if with.Address = place.Address; with.Same(place) {
 				m.Address = place.Address
 			}

@@ -12,9 +12,12 @@ import (
 // setSuccessors finds, for each place that is given back, another LoadBalancer of the same pool that
 // keeps the Node out. Without it, the Node would get connections until the other one drains it again.
 func (s *seat) setSuccessors(lb *expv1.LoadBalancer, all []expv1.LoadBalancer) {
+	if s.out {
+		return
+	}
 	for i := range all {
 		other, a := &all[i], s.attachment
-		if s.out || other.Name == lb.Name || !covers(&other.Spec, &lb.Spec) || !wantedOut(a, other.Name) || a.Spec.ControlPlane && !other.Spec.ControlPlane {
+		if other.Name == lb.Name || !covers(&other.Spec, &lb.Spec) || !wantedOut(a, other.Name) || a.Spec.ControlPlane && !other.Spec.ControlPlane {
 			continue
 		}
 		p := progressOf(a, other.Name)
