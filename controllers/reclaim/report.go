@@ -112,7 +112,8 @@ func (r *Reconciler) reportStalled(req ctrl.Request, s *scope, class string, err
 // It counts what is written down on the ScheduledMachines, so that a restart
 // forgets nothing.
 func (r *Reconciler) reportSurge(ctx context.Context, s *scope) {
-	if s.cluster == nil {
+	now := r.Clock.Now()
+	if s.cluster == nil || r.surges.Reached(client.ObjectKeyFromObject(s.cluster), now) {
 		return
 	}
 	list := &v1alpha1.ScheduledMachineList{}
@@ -121,7 +122,6 @@ func (r *Reconciler) reportSurge(ctx context.Context, s *scope) {
 		ctrl.LoggerFrom(ctx).Error(err, "Counting reclaims of Cluster")
 		return
 	}
-	now := r.Clock.Now()
 	reclaims, machines := 0, 0
 	for i := range list.Items {
 		sm := &list.Items[i]

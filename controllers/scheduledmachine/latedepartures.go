@@ -4,12 +4,12 @@ package scheduledmachine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -28,29 +28,21 @@ func (lateDepartures) Describe(ch chan<- *prometheus.Desc) { ch <- departuresLat
 
 // Collect implements prometheus.Collector.
 func (l lateDepartures) Collect(ch chan<- prometheus.Metric) {
-	select {
-	case <-l.elected:
-	default:
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	list, leaving := &v1alpha1.ScheduledMachineList{}, &clusterv1.MachineList{}
-	if err := l.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		ch <- prometheus.NewInvalidMetric(departuresLate, err)
-		return
+	list, err := l.list(ctx)
+	leaving := &clusterv1.MachineList{}
+	if len(list) > 0 {
+		err = errors.Join(err, l.reader.List(ctx, leaving, client.UnsafeDisableDeepCopy))
 	}
-	if err := l.reader.List(ctx, leaving, client.UnsafeDisableDeepCopy); err != nil {
+	if err != nil {
 		ch <- prometheus.NewInvalidMetric(departuresLate, err)
 		return
 	}
 	now, byName := l.clock.Now(), deletedMachines(leaving)
 	counts := map[client.ObjectKey]float64{}
-	for i := range list.Items {
-		sm := &list.Items[i]
-		if l.watchFilter != "" && !labels.HasWatchLabel(sm, l.watchFilter) {
-			continue
-		}
+	for i := range list {
+		sm := &list[i]
 		cluster := client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}
 		counts[cluster] += 0 // Every Cluster has a series.
 		if m := byName[client.ObjectKeyFromObject(sm)]; m != nil && isLate(m, sm, now) {

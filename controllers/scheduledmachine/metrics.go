@@ -5,6 +5,7 @@ package scheduledmachine
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -95,17 +96,27 @@ func (fleet) Describe(ch chan<- *prometheus.Desc) {
 	ch <- machineConditions
 }
 
-// Collect implements prometheus.Collector.
-func (f fleet) Collect(ch chan<- prometheus.Metric) {
+// list returns the ScheduledMachines that this manager counts: none before it leads, and those of its watch
+// filter. They are the cache's own.
+func (f fleet) list(ctx context.Context) ([]v1alpha1.ScheduledMachine, error) {
 	select {
 	case <-f.elected:
 	default:
-		return
+		return nil, nil
 	}
+	list := &v1alpha1.ScheduledMachineList{}
+	err := f.reader.List(ctx, list, client.UnsafeDisableDeepCopy)
+	return slices.DeleteFunc(list.Items, func(sm v1alpha1.ScheduledMachine) bool {
+		return f.watchFilter != "" && !labels.HasWatchLabel(&sm, f.watchFilter)
+	}), err
+}
+
+// Collect implements prometheus.Collector.
+func (f fleet) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	list := &v1alpha1.ScheduledMachineList{}
-	if err := f.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	list, err := f.list(ctx)
+	if err != nil {
 		ch <- prometheus.NewInvalidMetric(machines, err)
 		return
 	}
@@ -114,11 +125,8 @@ func (f fleet) Collect(ch chan<- prometheus.Metric) {
 		labels [4]string
 	}
 	counts := map[key]float64{}
-	for i := range list.Items {
-		sm := &list.Items[i]
-		if f.watchFilter != "" && !labels.HasWatchLabel(sm, f.watchFilter) {
-			continue
-		}
+	for i := range list {
+		sm := &list[i]
 		phase := cmp.Or(sm.Status.Phase, v1alpha1.PhasePending)
 		counts[key{machines, [4]string{string(phase), sm.Namespace, sm.Spec.ClusterName}}]++
 		for _, c := range sm.Status.Conditions {

@@ -19,7 +19,7 @@ import (
 // reportKillSwitchSurge records a Warning on the Cluster when many of its kill switches were turned on
 // within ten minutes. Nothing is delayed. It counts what the ScheduledMachines show, sm as it is now.
 func (r *Reconciler) reportKillSwitchSurge(ctx context.Context, cluster *clusterv1.Cluster, sm *v1alpha1.ScheduledMachine, now time.Time) {
-	if cluster == nil {
+	if cluster == nil || r.surges.Reached(client.ObjectKeyFromObject(cluster), now) {
 		return
 	}
 	list := &v1alpha1.ScheduledMachineList{}

@@ -19,17 +19,29 @@ type EventLimit struct {
 	last map[client.ObjectKey]time.Time
 }
 
+// Reached reports whether Allow would return false. It is for callers that have to count first.
+func (l *EventLimit) Reached(cluster client.ObjectKey, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reached(cluster, now)
+}
+
+func (l *EventLimit) reached(cluster client.ObjectKey, now time.Time) bool {
+	at, recorded := l.last[cluster]
+	return recorded && now.Sub(at).Abs() < eventInterval
+}
+
 // Allow reports whether the Event may be recorded at now. If so, it counts as recorded.
 func (l *EventLimit) Allow(cluster client.ObjectKey, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.reached(cluster, now) {
+		return false
+	}
 	for key, at := range l.last {
 		if now.Sub(at).Abs() >= eventInterval {
 			delete(l.last, key)
 		}
-	}
-	if _, recorded := l.last[cluster]; recorded {
-		return false
 	}
 	if l.last == nil {
 		l.last = map[client.ObjectKey]time.Time{}
