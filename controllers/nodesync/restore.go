@@ -86,7 +86,7 @@ func (r *Reconciler) restore(ctx context.Context, s *scope, id identity, desired
 	if len(fields) == 0 {
 		return nil
 	}
-	what, by := text(fields), lastWriter(live, fields)
+	what, by := changedFields(fields), lastWriter(live, fields)
 	kind := corev1.EventTypeNormal // An earlier version of 5-Spot wrote it.
 	if by != nil {
 		what += "; last writer: " + by.String()
@@ -188,8 +188,8 @@ func (r *Reconciler) reportRestored(s *scope, id identity, kind, what string) {
 		clip.Note(fmt.Sprintf("%s %s restored to what 5-Spot installs: %s", id.kind.Kind, id.key.Name, what)))
 }
 
-// text names the fields that differed, empty if none did.
-func text(fields []difference.Field) string {
+// changedFields names the fields that differed, empty if none did.
+func changedFields(fields []difference.Field) string {
 	if len(fields) == 0 {
 		return ""
 	}
