@@ -49,11 +49,11 @@ func migrationRows(t *testing.T, page, heading string) map[string]string {
 type migration struct {
 	// theirs and ours are words that the two cells of the row have: the answers to the same requests.
 	theirs, ours []string
-	// ask sends the requests to 5-Spot, and returns its answers, which are ours.
+	// ask sends the requests to 5-Spot, and returns its answers.
 	ask func(t *testing.T) []string
 }
 
-// walk asks 5-Spot what each row of a table says. A row without a migration fails, and so does one without
+// walk sends the requests of each row of a table to 5-Spot. A row without a migration fails, and so does one without
 // a row.
 func walk(t *testing.T, rows map[string]string, all map[string]migration) {
 	t.Helper()
@@ -99,7 +99,7 @@ func answers(word, want string, got ...string) string {
 	return word
 }
 
-// named returns a migration of settings: those of 5-Spot are in its reference.
+// named returns a migration of settings, which the reference pages of 5-Spot list.
 func named(page string, ours ...string) migration {
 	return migration{nil, ours, func(t *testing.T) (found []string) {
 		t.Helper()
@@ -185,7 +185,7 @@ func (e *evicted) move(t *testing.T) {
 	}
 }
 
-// onHealthy is an eviction from a Node that nobody drains.
+// onHealthy is an eviction from a Node that is not drained.
 func onHealthy(answer string, taints ...corev1.Taint) func(*evicted) {
 	return func(e *evicted) {
 		e.node.Spec.Unschedulable, e.node.Spec.Taints, e.policy.HealthyNode = false, taints, evictionv1.HealthyNode(answer)

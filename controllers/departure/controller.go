@@ -69,8 +69,8 @@ type cluster struct {
 	shown
 }
 
-// Reconcile plans the departures of one Cluster. Nothing but the roster is read, unless a wipe
-// is suspected: it wakes this controller whenever a machine is told of.
+// Reconcile plans the departures of one Cluster. It reads the roster, which enqueues the Cluster on
+// every change, and the API server only if a wipe is suspected.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	key := req.NamespacedName
 	c := r.cluster(key)

@@ -11,7 +11,7 @@ import (
 
 var deadlinesMissed = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "fivespot_deadlines_missed_total",
-	Help: "Machines that left although the deadline had passed of somebody they waited for, each counted once, by namespace and name of their Cluster, and the reason of ReadyToLeave: WaitingForExtension, WaitingForLoadBalancers, WaitingForOperators or StoppingPods. The series of a Cluster go with it.",
+	Help: "Machines that left after a deadline had passed for which they waited, each counted once, by namespace and name of their Cluster, and the reason of ReadyToLeave: WaitingForExtension, WaitingForLoadBalancers, WaitingForOperators or StoppingPods. The series of a Cluster go with it.",
 }, []string{"namespace", "cluster", "reason"})
 
 // count counts a Machine that goes although deadlines were missed. The Machine's Cluster may have

@@ -61,5 +61,5 @@ func (r *Reconciler) OfReclaimed(ctx context.Context, obj client.Object) []ctrl.
 	return r.ofReclaimed(ctx, obj)
 }
 
-// RequestDigest identifies the request that others of the same host are told of.
+// RequestDigest identifies the request that other ScheduledMachines of the same host record.
 func RequestDigest(sm *v1alpha1.ScheduledMachine) string { return claimOf(sm).request }

@@ -21,7 +21,7 @@ import (
 
 // gate admits a departure or defers it. A departure whose deletion is refused is admitted again on
 // every reconcile. Emergencies, kill switches and the end of the Cluster are exempt. A Machine that
-// another client deletes waits at our hook, and package machinehook asks for it, too.
+// another client deletes waits at our hook: package machinehook requests its admission.
 func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
 	key := client.ObjectKeyFromObject(s.scheduled)
 	r.Roster.Tell(key, s.entry(d, now), now)

@@ -96,8 +96,8 @@ func (fleet) Describe(ch chan<- *prometheus.Desc) {
 	ch <- machineConditions
 }
 
-// list returns the ScheduledMachines that this manager counts: none before it leads, and those of its watch
-// filter. They are the cache's own.
+// list returns the ScheduledMachines that match the watch filter, and none before this manager leads. They
+// are the cache's own.
 func (f fleet) list(ctx context.Context) ([]v1alpha1.ScheduledMachine, error) {
 	select {
 	case <-f.elected:

@@ -31,7 +31,7 @@ func (s *seat) setSuccessors(lb *expv1.LoadBalancer, all []expv1.LoadBalancer) {
 	}
 }
 
-// setSuccessor makes a LoadBalancer the successor of a place, if it has found that, or was not asked yet.
+// setSuccessor makes a LoadBalancer the successor of a place that it has found, or has not looked for yet.
 func setSuccessor(m *plan.Member, name string, p *expv1.BalancerProgress, asked bool) {
 	place := placeOf(name, m.Place)
 	found := asked && slices.ContainsFunc(p.Members, func(known expv1.MembershipStatus) bool { return known.Same(place) })

@@ -47,7 +47,7 @@ func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again 
 	return false, warnings, nil
 }
 
-// ask marks the pod for its operator, and records the time in the request: others may remove the mark of the pod.
+// ask marks the pod for its operator, and records the time in the request: other clients may remove the mark of the pod.
 func (e *Evictor) ask(ctx context.Context, s *scope) (again bool, err error) {
 	pod := s.pod.DeepCopy()
 	pod.ResourceVersion = "" // The patch then carries resourceVersion: of two guards that mark the pod, one gets a conflict.

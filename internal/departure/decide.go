@@ -33,7 +33,7 @@ func Decide(f Fleet, l Limits) Plan {
 }
 
 // members is how many machines the limit of a lane counts: the active ones, and those that started to leave
-// within Window. Scheduled counts those that started within Patience, so that its limit does not shrink
+// within Window. Scheduled counts the starts within Patience, so that its limit does not shrink
 // while a shared window end is worked off.
 func (f Fleet) members(lane Lane, started int) int {
 	if lane == Scheduled {

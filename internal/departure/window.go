@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Recent returns those of the starts that are inside Window at now, oldest first. One that is ahead of
-// now is taken for one of now: a clock that was set back gives nobody more room. A caller that keeps the
-// result, and not its argument, counts such a start no longer than Window.
+// Recent returns the starts inside Window at now, oldest first. A start after now counts as a start at now:
+// a clock that was set back raises no limit. A caller that keeps the result, and not its argument, counts
+// such a start no longer than Window.
 func Recent(started []time.Time, now time.Time) []time.Time { return Within(started, now, Window) }
 
 // Within is Recent for another length of time.

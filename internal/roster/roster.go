@@ -72,8 +72,8 @@ type Roster struct {
 
 type cluster struct {
 	members map[types.NamespacedName]*member
-	// started are the departures that have begun, as departure.Fleet has them, departed those that
-	// began within departure.Patience, and departures counts all of them.
+	// started are the starts of departures within departure.Window, departed the starts within
+	// departure.Patience, and departures counts all starts.
 	started, departed []time.Time
 	departures        int
 }

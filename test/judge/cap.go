@@ -16,8 +16,8 @@ const (
 	millionths = 1_000_000
 )
 
-// Cap is that in any 10 s no more departures of one Cluster start than max(1, fraction of its machines),
-// but for the exempt ones. Machines that join count as machines: in doubt the manager is right. For the
+// Cap requires that in any 10 s at most max(1, fraction of its machines) departures of one Cluster start,
+// not counting exempt ones. Machines that join count as machines: in doubt the manager is right. For the
 // lane "scheduled" the machines that started to leave in the last ten minutes count, too. The fraction
 // is in millionths.
 func Cap(fraction int64) Rule {
@@ -27,7 +27,7 @@ func Cap(fraction int64) Rule {
 type limit struct {
 	fraction int64
 	world    world
-	// starts are those of a Cluster within the last ten minutes.
+	// starts are the starts of departures of a Cluster within the last ten minutes.
 	starts map[Object][]start
 }
 
