@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -230,10 +231,25 @@ func (e *Evictor) observeOthers(ctx context.Context, s *scope) (err error) {
 	return nil
 }
 
-// othersCached is observeOthers by the cache.
+// othersCached counts the same pods in the cache. It stops at maxConcurrent, and reads the requests whose operator has been
+// asked first: an eviction of a pod that waits then costs the same for ten and for thousands of pods.
 func (e *Evictor) othersCached(ctx context.Context, s *scope) (n int, err error) {
+	in, most := client.InNamespace(s.pod.Namespace), int(s.policy.MaxConcurrent)
+	asked := &evictionv1.RescheduleRequestList{}
+	if err := e.Cache.List(ctx, asked, in, client.MatchingFields{AskedIndex: s.policy.String()}, client.UnsafeDisableDeepCopy); err != nil {
+		return 0, err
+	}
+	q := newQueue(asked.Items, s.policy, s.request, e.Clock.Now())
+	for i := range asked.Items {
+		of, pod := asked.Items[i].Spec.Pod, &corev1.Pod{}
+		err := e.Cache.Get(ctx, client.ObjectKey{Namespace: s.pod.Namespace, Name: of.Name}, pod, client.UnsafeDisableDeepCopy)
+		if err == nil && pod.UID == of.UID && s.policy.pods.Matches(labels.Set(pod.Labels)) && q.blocksUnfinished(pod) {
+			if n++; n >= most {
+				return n, nil
+			}
+		}
+	}
 	pods, requests := &corev1.PodList{}, &evictionv1.RescheduleRequestList{}
-	in := client.InNamespace(s.pod.Namespace)
 	err = errors.Join(
 		e.Cache.List(ctx, pods, in, client.MatchingLabelsSelector{Selector: s.policy.pods}, client.UnsafeDisableDeepCopy),
 		e.Cache.List(ctx, requests, in, client.UnsafeDisableDeepCopy),
@@ -241,13 +257,26 @@ func (e *Evictor) othersCached(ctx context.Context, s *scope) (n int, err error)
 	if err != nil {
 		return 0, err
 	}
-	q := newQueue(requests.Items, s.policy, s.request, e.Clock.Now())
-	for i := range pods.Items {
-		if f := podFacts(&pods.Items[i], nil); !f.Finished && q.blocks(&pods.Items[i]) {
+	q, n = newQueue(requests.Items, s.policy, s.request, e.Clock.Now()), 0
+	for i := 0; i < len(pods.Items) && n < most; i++ {
+		if q.blocksUnfinished(&pods.Items[i]) {
 			n++
 		}
 	}
 	return n, nil
+}
+
+// AskedIndex is the index of Evictor.Cache over RescheduleRequests whose operator has been asked.
+const AskedIndex = "5spot.finos.org/asked"
+
+// IndexAsked returns the key of a RescheduleRequest in AskedIndex: its policy. It returns none for a request whose operator has
+// not been asked.
+func IndexAsked(obj client.Object) []string {
+	r, ok := obj.(*evictionv1.RescheduleRequest)
+	if !ok || r.Spec.AskedTime.IsZero() {
+		return nil
+	}
+	return []string{(&Policy{PolicyReference: r.Spec.Policy}).String()}
 }
 
 // nodeOf is what is known of a Node.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,6 +50,11 @@ func (q *queue) blocks(other client.Object) bool {
 		return !request.Overdue(pod, q.policy.deadline(), q.now)
 	}
 	return same && request.Fresh(q.now) && (request.Withdrawn || before(theirs, q.ours))
+}
+
+// blocksUnfinished reports whether a pod that has not ended blocks.
+func (q *queue) blocksUnfinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed && q.blocks(pod)
 }
 
 // before reports whether one request was written before another.

@@ -144,12 +144,32 @@ func (w *world) restart(reads interceptor.Funcs) {
 		return err
 	}
 	c := w.Recorded(reads)
-	cache := client.Reader(c)
+	cache := client.Reader(indexed{c})
 	if w.late != nil {
 		cache = w.late
 	}
 	w.evictor = &eviction.Evictor{Live: c, Policies: c, Cache: cache, Write: actuate.New(dated{c, w}), Clock: w.clock, Taints: eviction.DrainTaints, Keep: eviction.Keep}
 	w.reconciler = &eviction.RequestReconciler{Evictor: w.evictor}
+}
+
+// indexed answers a list by AskedIndex as a cache does: an API server has no such field.
+type indexed struct{ client.Reader }
+
+// List implements client.Reader.
+func (r indexed) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var asked string
+	rest := slices.DeleteFunc(slices.Clone(opts), func(o client.ListOption) bool {
+		by, ok := o.(client.MatchingFields)
+		asked += by[eviction.AskedIndex]
+		return ok
+	})
+	err := r.Reader.List(ctx, list, rest...)
+	if requests, ok := list.(*evictionv1.RescheduleRequestList); ok && asked != "" {
+		requests.Items = slices.DeleteFunc(requests.Items, func(q evictionv1.RescheduleRequest) bool {
+			return !slices.Contains(eviction.IndexAsked(&q), asked)
+		})
+	}
+	return err
 }
 
 // dated dates what is made, as the API server does.
@@ -195,7 +215,8 @@ func (c *lateCache) of(obj any) client.Reader {
 func (c *lateCache) catchUp(pods, nodes, requests bool) {
 	c.w.Helper()
 	show := func(objects ...client.Object) client.Reader {
-		return fake.NewClientBuilder().WithScheme(c.w.Client.Scheme()).WithObjects(objects...).Build()
+		return fake.NewClientBuilder().WithScheme(c.w.Client.Scheme()).WithObjects(objects...).
+			WithIndex(&evictionv1.RescheduleRequest{}, eviction.AskedIndex, eviction.IndexAsked).Build()
 	}
 	if pods {
 		list, trimmed := &corev1.PodList{}, []client.Object(nil)

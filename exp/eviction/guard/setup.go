@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +19,7 @@ import (
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
@@ -79,6 +81,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		}
 	}
 	return errors.Join(
+		mgr.GetFieldIndexer().IndexField(context.Background(), &evictionv1.RescheduleRequest{}, eviction.AskedIndex, eviction.IndexAsked),
 		mgr.Add(s), mgr.Add(lead),
 		mgr.AddReadyzCheck("answers", s.ready),
 		mgr.AddHealthzCheck("lives", healthz.Ping),
