@@ -90,6 +90,9 @@ func (a *action) text(wide bool) string {
 	if a.Lane != "" {
 		what += ", " + a.Lane
 	}
+	if a.Detail != "" {
+		what += fmt.Sprintf(" (%s)", a.Detail)
+	}
 	if a.GraceSeconds > 0 {
 		what += fmt.Sprintf(", %s of grace", seconds(a.GraceSeconds))
 	}

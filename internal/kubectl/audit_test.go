@@ -37,6 +37,7 @@ func logged(ago time.Duration, id string, outcome audit.Outcome, changes ...func
 
 func spare(l *audit.Line) {
 	l.Kind, l.Machine, l.Reason, l.Lane, l.GraceSeconds = audit.EmergencyRemove, "barn/spare", "EmergencyReclaim", "exempt", 0
+	l.Detail = "process-match: idea"
 }
 
 func agent(l *audit.Line) {
@@ -55,7 +56,7 @@ func auditLog() string {
 
 const (
 	auditHead  = "TIME                  KIND             OUTCOME             MACHINE, REASON AND ACTION\n"
-	auditSpare = "2025-01-14T17:00:01Z  EmergencyRemove  success             barn/spare of farm/prod: EmergencyReclaim, exempt; a2\n"
+	auditSpare = "2025-01-14T17:00:01Z  EmergencyRemove  success             barn/spare of farm/prod: EmergencyReclaim, exempt (process-match: idea); a2\n"
 	auditFirst = "2025-01-14T17:00:09Z  Depart           success             farm/office of farm/prod: WindowClosed, scheduled, 5m0s of grace; after 1 conflict and 1 api_error in 9s; a1\n"
 	auditHook  = "2025-01-15T15:00:00Z  Depart           success             farm/office of farm/prod: WindowClosed, scheduled, 5m0s of grace; a1/pre-drain\n"
 	auditOpen  = "2025-01-15T16:00:00Z  NodePatch        remote_unreachable  all machines of farm/lab: Agent; a3\n"
@@ -111,7 +112,7 @@ func TestAuditNamesWhatItCannotRead(t *testing.T) {
 	torn := file(t, "torn.jsonl", logged(time.Hour, "b1", audit.Success)[:20]+"\n"+strings.Repeat("x", 1<<20)+"\n\n"+strings.TrimSpace(logged(time.Hour, "b2", audit.Success, spare)))
 	got := run(auditLog(), "audit", "-o", "wide", "/does/not/exist", torn, "-")
 	want := result{
-		Out: auditHead + "2025-01-15T16:00:00Z  EmergencyRemove  success             barn/spare of farm/prod: EmergencyReclaim, exempt; b2\n" +
+		Out: auditHead + "2025-01-15T16:00:00Z  EmergencyRemove  success             barn/spare of farm/prod: EmergencyReclaim, exempt (process-match: idea); b2\n" +
 			auditSpare + auditFirst + auditHook + auditOpen + "\nActions: 5 (4 success, 1 remote_unreachable).\n" +
 			"Without a last line: 1 (tried again, unless the manager has ended).\n",
 		Err: "error: " + torn + ", line 1: no line of an audit log: unexpected end of JSON input\n" +
