@@ -13,8 +13,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// Judge is judge, for tests.
-var Judge = judge
+// The functions under test.
+var (
+	Judge                   = judge
+	ScheduledMachineChanges = scheduledMachineChanges
+)
 
 type noNodes struct{}
 

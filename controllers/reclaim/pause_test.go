@@ -4,24 +4,33 @@ package reclaim_test
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // TestAnOwnerWaitsForTheEndOfAPause has an owner ask while nothing is carried out.
 func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
-	asks := map[string]func(*world){
-		"Node":   func(w *world) { w.ask("true") },
-		"Person": (*world).askAsPerson,
+	asks := map[string]struct {
+		ask    func(*world)
+		detail string
+	}{
+		"Node":   {func(w *world) { w.ask("true") }, "process-match: java"},
+		"Person": {(*world).askAsPerson, "asked by a person: Ada needs it"},
 	}
 	modes := map[string]struct {
 		gate    *actuate.Gate
@@ -37,7 +46,7 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 			t.Run(mode+name, func(t *testing.T) {
 				w, out := newWorld(t), &bytes.Buffer{}
 				w.rush = &wake.Rush{}
-				ask(w)
+				ask.ask(w)
 				w.Writes = nil
 				m.gate.Log = audit.New(out)
 				c := w.Recorded(interceptor.Funcs{})
@@ -52,7 +61,7 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 					t.Errorf("sent %v", w.Writes)
 				}
 				if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `"kind":"EmergencyRemove"`) ||
-					!strings.Contains(text, `"outcome":"`+m.outcome+`"`) || !strings.Contains(text, `"lane":"exempt"`) {
+					!strings.Contains(text, `"outcome":"`+m.outcome+`"`) || !strings.Contains(text, `"lane":"exempt"`) || !strings.Contains(text, `"detail":"`+ask.detail+`"`) {
 					t.Errorf("told %s", text)
 				}
 				stalled := w.rush.Stalled(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
@@ -66,6 +75,43 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestWhichUpdatesOfAScheduledMachineCount holds that a request is found when the watch label is added after it.
+func TestWhichUpdatesOfAScheduledMachineCount(t *testing.T) {
+	changes := map[string]struct {
+		change func(*v1alpha1.ScheduledMachine)
+		want   bool
+	}{
+		"Status":     {func(sm *v1alpha1.ScheduledMachine) { sm.Status.Phase = v1alpha1.PhaseActive }, false},
+		"Spec":       {func(sm *v1alpha1.ScheduledMachine) { sm.Generation++ }, true},
+		"Annotation": {func(sm *v1alpha1.ScheduledMachine) { sm.Annotations = map[string]string{"a": "b"} }, true},
+		"Label":      {func(sm *v1alpha1.ScheduledMachine) { sm.Labels = map[string]string{clusterv1.WatchLabel: "mine"} }, true},
+	}
+	for name, tc := range changes {
+		before := testenv.ScheduledMachine("default", "box")
+		after := before.DeepCopy()
+		tc.change(after)
+		if got := reclaim.ScheduledMachineChanges().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+// TestAMachineThatTheCacheDoesNotShow has a person ask for a Machine that was created a moment ago.
+func TestAMachineThatTheCacheDoesNotShow(t *testing.T) {
+	w := newWorld(t)
+	w.askAsPerson()
+	c := w.Recorded(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if _, ok := obj.(*clusterv1.Machine); ok {
+			return apierrors.NewNotFound(clusterv1.GroupVersion.WithResource("machines").GroupResource(), key.Name)
+		}
+		return c.Get(ctx, key, obj, opts...)
+	}})
+	w.until(func() { w.r = w.reconciler(c); w.r.Children.Live = w.Client })
+	if w.Read(w.sm); w.machine().DeletionTimestamp.IsZero() || !w.sm.ScheduleEnabled() || !w.sm.BeingReclaimed() {
+		t.Errorf("the Machine runs, and the request ended: enabled %t, %v", w.sm.ScheduleEnabled(), w.Writes)
 	}
 }
 

@@ -37,9 +37,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("reclaim").
 		Watches(&v1alpha1.ScheduledMachine{}, wake.Ahead(&handler.EnqueueRequestForObject{}, asked), builder.WithPredicates(
-			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter),
-			// The watch label may come last, to an object whose owner has asked already.
-			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}),
+			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter), scheduledMachineChanges(),
 		)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
 		// Another Machine of the same host may be believed now.
@@ -69,6 +67,11 @@ func asked(obj client.Object) bool {
 		return sm.BeingReclaimed()
 	}
 	return reclaimapi.Requested(obj.GetAnnotations())
+}
+
+// scheduledMachineChanges filters updates of status. A label counts: the watch label may be added after the owner's request.
+func scheduledMachineChanges() predicate.Predicate {
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
 // nodeChanges lets through Nodes that are marked, or were.

@@ -3,14 +3,18 @@
 package scheduledmachine_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
@@ -64,6 +68,28 @@ func TestAClusterOfAnotherShardIsNotReachable(t *testing.T) {
 	want(v1alpha1.ClusterNotServedReason, untried)
 	if len(w.Writes) != 0 {
 		t.Errorf("what is settled writes nothing: %v", w.Writes)
+	}
+}
+
+// TestAnUpdateNeedsItsMachine has a cache that still shows a Machine that is gone.
+func TestAnUpdateNeedsItsMachine(t *testing.T) {
+	w := newShard(t)
+	before, _ := w.machine()
+	c := w.Recorded(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if m, ok := obj.(*clusterv1.Machine); ok {
+			before.DeepCopyInto(m)
+			return nil
+		}
+		return c.Get(ctx, key, obj, opts...)
+	}})
+	w.letGo(before.DeepCopy())
+	w.Must(w.Client.Delete(t.Context(), before.DeepCopy()))
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Labels[clusterv1.WatchLabel] = "yours" })
+	w.r.WithWatchFilter("yours")
+	w.r.Children.Cached = c
+	_, err := w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+	if m, exists := w.machine(); exists || !apierrors.IsConflict(err) {
+		t.Errorf("an update created a Machine without a gate: %s, %v", m.UID, err)
 	}
 }
 

@@ -81,6 +81,14 @@ func TestDecide(t *testing.T) {
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase, f.Wanted = lifecycle.Pending, false }),
 			want:   lifecycle.Decision{Phase: lifecycle.Inactive, Action: lifecycle.Hold, Reason: lifecycle.OutsideSchedule, Recheck: evening},
 		},
+		"InactiveStaysInactiveWhileItsChildrenCannotBeRead": {
+			reason: "A machine that had left has not joined since: an unreadable provider starts no departure.",
+			facts: running(func(f *lifecycle.Facts) {
+				nothing(f)
+				f.Phase, f.Wanted, f.Infrastructure = lifecycle.Inactive, false, lifecycle.Unknown
+			}),
+			want: lifecycle.Decision{Phase: lifecycle.Inactive, Action: lifecycle.Hold, Reason: lifecycle.OutsideSchedule, Recheck: evening},
+		},
 		"WindowEnds": {
 			reason: "The Machine is given to Cluster API to delete.",
 			facts:  running(func(f *lifecycle.Facts) { f.Wanted = false }),
