@@ -81,6 +81,9 @@ type Options struct {
 	Log     *slog.Logger
 	Now     func() time.Time
 	Metrics *metrics.Set
+	// CPUTime returns the CPU time that the process has used. Nil means [CPUTime]. Wall time would make polls rare
+	// on a busy machine.
+	CPUTime func() time.Duration
 }
 
 // A Detector finds processes that match. One goroutine may use it at a time.
@@ -101,6 +104,9 @@ func New(o Options) *Detector {
 		o.Dial = func(unfiltered bool) (Events, error) {
 			return procevents.Dial(procevents.Options{Now: o.Now, Unfiltered: unfiltered})
 		}
+	}
+	if o.CPUTime == nil {
+		o.CPUTime = CPUTime
 	}
 	return &Detector{o: o}
 }
@@ -265,12 +271,11 @@ func (l *listening) hear() error {
 func (l *listening) look() (until time.Time, err error) {
 	now := l.d.o.Now
 	if !now().Before(l.pass) {
-		begun := now()
+		used := l.d.o.CPUTime()
 		if err := l.d.rescan(l.j); err != nil {
 			return time.Time{}, err
 		}
-		ended := now()
-		cost := passCost * ended.Sub(begun)
+		ended, cost := now(), passCost*(l.d.o.CPUTime()-used)
 		l.pass, l.soonest = ended.Add(max(passEvery, cost)), ended.Add(max(blindEvery, cost))
 		if l.j.visible != nil {
 			l.pass = l.soonest

@@ -247,7 +247,7 @@ func startFor(t *testing.T, m *machine, mode detect.Mode, dial func(unfiltered b
 	t.Helper()
 	r := &run{ended: make(chan struct{})}
 	d := detect.New(detect.Options{
-		Mode: mode, Dial: dial, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now, Metrics: &r.counts,
+		Mode: mode, Dial: dial, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now, Metrics: &r.counts, CPUTime: noCost,
 		Open: func() (*process.Table, error) { return process.FromFS(m, agentPID), nil },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -613,32 +613,58 @@ func TestBrokenSubscriptionsDoNotSpin(t *testing.T) {
 	})
 }
 
-// slow takes a second of synctest's time to list the processes.
-type slow struct{ *machine }
+// noCost is the CPU time of a test in synctest's time, in which no CPU is used.
+func noCost() time.Duration { return 0 }
+
+// slow takes a second of synctest's time to list the processes, and uses the CPU for a part of it.
+type slow struct {
+	*machine
+
+	each time.Duration
+	used *atomic.Int64
+}
 
 func (s slow) Open(name string) (fs.File, error) {
 	if name == "." {
 		time.Sleep(time.Second)
+		s.used.Add(int64(s.each))
 	}
 	return s.machine.Open(name)
 }
 
 func TestPollingIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var counts metrics.Set
-		d := detect.New(detect.Options{
-			Mode: detect.Poll, Log: slog.New(slog.DiscardHandler), Now: time.Now, Metrics: &counts,
-			Open: func() (*process.Table, error) { return process.FromFS(slow{newMachine()}, agentPID), nil },
+	cases := map[string]struct {
+		reason      string
+		each        time.Duration
+		least, most uint64
+	}{
+		"Idle": {"A walk of 1s of CPU time is made every 20s: 5 % of a core.", time.Second, 29, 32},
+		"Busy": {"Other processes use the CPU: a walk of 100ms of CPU time is made every 2s, however long it takes.", 100 * time.Millisecond, 290, 310},
+		"Full": {"A walk that takes longer than its interval is followed by the next.", 10 * time.Millisecond, 590, 610},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var counts metrics.Set
+				var used atomic.Int64
+				d := detect.New(detect.Options{
+					Mode: detect.Poll, Log: slog.New(slog.DiscardHandler), Now: time.Now, Metrics: &counts,
+					Open: func() (*process.Table, error) {
+						return process.FromFS(slow{newMachine(), tc.each, &used}, agentPID), nil
+					},
+					CPUTime: func() time.Duration { return time.Duration(used.Load()) },
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				if err := d.Run(ctx, match.New(nil, []string{"java"}), interval, func(detect.Match) {}); err != nil {
+					t.Fatal(err)
+				}
+				if n := counts.Polls.Load(); n < tc.least || n > tc.most {
+					t.Errorf("%s Got %d polls in 10 minutes", tc.reason, n)
+				}
+			})
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
-		if err := d.Run(ctx, match.New(nil, []string{"java"}), interval, func(detect.Match) {}); err != nil {
-			t.Fatal(err)
-		}
-		if n := counts.Polls.Load(); n < 29 || n > 32 {
-			t.Errorf("%d polls of a second each in 10 minutes, want 5 %% of the time", n)
-		}
-	})
+	}
 }
 
 func TestScan(t *testing.T) {

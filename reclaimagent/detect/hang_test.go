@@ -150,7 +150,7 @@ func TestHangOutlivesARun(t *testing.T) {
 		m.hang(60)
 		var counts metrics.Set
 		d := detect.New(detect.Options{
-			Mode: detect.Poll, Log: slog.New(slog.DiscardHandler), Now: time.Now, Metrics: &counts,
+			Mode: detect.Poll, Log: slog.New(slog.DiscardHandler), Now: time.Now, Metrics: &counts, CPUTime: noCost,
 			Open: func() (*process.Table, error) { return process.FromFS(m, agentPID), nil },
 		})
 		for range 3 {

@@ -29,10 +29,11 @@ func (d *Detector) poll(ctx context.Context, j *judge, interval time.Duration, r
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var cost costs
-	// A walk that hangs begins anew; what it waited for is no cost.
+	// A walk that hangs begins again. The wait is no cost.
 	var begun time.Time
+	var used time.Duration
 	walk := func() error {
-		begun = d.o.Now()
+		begun, used = d.o.Now(), d.o.CPUTime()
 		return j.pass((*process.Table).Rewalk)
 	}
 	for {
@@ -47,16 +48,15 @@ func (d *Detector) poll(ctx context.Context, j *judge, interval time.Duration, r
 		if err := j.guarded(walk); err != nil {
 			return nil, err
 		}
-		took := d.o.Now().Sub(begun)
-		cost.add(took)
+		cost.add(d.o.CPUTime() - used)
 		every := max(interval, pollCost*cost.least())
 		d.o.Metrics.PollInterval.Store(int64(every))
-		timer.Reset(every - took)
+		timer.Reset(every - d.o.Now().Sub(begun))
 	}
 }
 
-// costs remembers what the last walks took. The least of them is what a walk
-// costs; the others were interrupted, which is no reason to look less often.
+// costs holds the CPU time of the last walks. The least of them is what a walk costs: the agent did other work during
+// the others.
 type costs struct {
 	last [4]time.Duration
 	n    int
