@@ -26,8 +26,8 @@ import (
 // TestAnOwnerWaitsForTheEndOfAPause has an owner ask while nothing is carried out.
 func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 	asks := map[string]struct {
-		ask    func(*world)
-		detail string
+		ask func(*world)
+		by  string
 	}{
 		"Node":   {func(w *world) { w.ask("true") }, "process-match: java"},
 		"Person": {(*world).askAsPerson, "asked by a person: Ada needs it"},
@@ -61,7 +61,7 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 					t.Errorf("sent %v", w.Writes)
 				}
 				if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `"kind":"EmergencyRemove"`) ||
-					!strings.Contains(text, `"outcome":"`+m.outcome+`"`) || !strings.Contains(text, `"lane":"exempt"`) || !strings.Contains(text, `"detail":"`+ask.detail+`"`) {
+					!strings.Contains(text, `"outcome":"`+m.outcome+`"`) || !strings.Contains(text, `"lane":"exempt"`) || !strings.Contains(text, `"by":"`+ask.by+`"`) {
 					t.Errorf("told %s", text)
 				}
 				stalled := w.rush.Stalled(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})

@@ -35,9 +35,9 @@ type Intent struct {
 	// Trigger tells the intention from an earlier one of the same kind and reason, such as by
 	// the instant that it follows from.
 	Trigger string
-	// Detail is the text of the request that the Intent serves. It is no part of the intention: two texts do not make two
+	// By is the text of the request that the Intent serves. It is no part of the intention: two texts do not make two
 	// actions.
-	Detail string
+	By string
 	// Grace is what a graceful departure may take.
 	Grace time.Duration
 	// Cycle is the run of the planner that admitted the departure; zero if none did.
@@ -165,7 +165,7 @@ func (a Action) line(t try) audit.Line {
 	}
 	line := audit.Line{
 		Time: a.At, Cycle: a.Cycle, Kind: t.kind, Machine: text(a.Machine), Cluster: text(a.Cluster),
-		Reason: cmp.Or(string(reason), a.Why), UID: string(t.obj.GetUID()), Detail: a.Detail,
+		Reason: cmp.Or(string(reason), a.Why), UID: string(t.obj.GetUID()), By: a.By,
 	}
 	if a.Kind == "" {
 		line.Lane = string(cmp.Or(lane, reason.Lane()))

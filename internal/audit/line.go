@@ -94,7 +94,7 @@ type Line struct {
 	Attempt int `json:"attempt"`
 	// UID is that of the object that was written; empty if there is none.
 	UID string `json:"uid"`
-	// Detail is the text of the request that the action serves, for example the matched process and pattern of an owner's
+	// By is the text of the request that the action serves, for example the matched process and pattern of an owner's
 	// request. It is absent without a request.
-	Detail string `json:"detail,omitempty"`
+	By string `json:"by,omitempty"`
 }

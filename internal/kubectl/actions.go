@@ -90,8 +90,8 @@ func (a *action) text(wide bool) string {
 	if a.Lane != "" {
 		what += ", " + a.Lane
 	}
-	if a.Detail != "" {
-		what += fmt.Sprintf(" (%s)", a.Detail)
+	if a.By != "" {
+		what += fmt.Sprintf(" (%s)", a.By)
 	}
 	if a.GraceSeconds > 0 {
 		what += fmt.Sprintf(", %s of grace", seconds(a.GraceSeconds))

@@ -37,7 +37,7 @@ func logged(ago time.Duration, id string, outcome audit.Outcome, changes ...func
 
 func spare(l *audit.Line) {
 	l.Kind, l.Machine, l.Reason, l.Lane, l.GraceSeconds = audit.EmergencyRemove, "barn/spare", "EmergencyReclaim", "exempt", 0
-	l.Detail = "process-match: idea"
+	l.By = "process-match: idea"
 }
 
 func agent(l *audit.Line) {
