@@ -5,6 +5,7 @@ package children
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,7 +25,7 @@ func isMachineOf(obj client.Object, sm *v1alpha1.ScheduledMachine) bool {
 	if ref := metav1.GetControllerOf(obj); ref != nil {
 		return ref.UID == sm.UID
 	}
-	return owns(sm, obj) || labelled(obj, sm)
+	return owns(sm, obj) || labelled(obj, sm) || unmarked(obj) == sm.Name
 }
 
 // isPartOf reports whether obj, of our name, is a child of sm besides the Machine, which
@@ -69,7 +70,21 @@ func ParentOf(obj client.Object) string {
 			return ref.Name
 		}
 	}
-	return obj.GetLabels()[v1alpha1.ScheduledMachineLabel]
+	if name := obj.GetLabels()[v1alpha1.ScheduledMachineLabel]; name != "" {
+		return name
+	}
+	return unmarked(obj)
+}
+
+// unmarked returns the name of the ScheduledMachine that a Machine was made for, if both our owner reference and our label
+// were removed. It is empty for every other object.
+func unmarked(obj client.Object) string {
+	_, created := obj.GetAnnotations()[v1alpha1.CreatedAnnotation]
+	name, ours := strings.CutSuffix(obj.GetName(), NamesOf("").Machine)
+	if !created || !ours || metav1.GetControllerOf(obj) != nil || obj.GetLabels()[v1alpha1.ScheduledMachineLabel] != "" {
+		return ""
+	}
+	return name
 }
 
 func groupOf(apiVersion string) string {

@@ -43,6 +43,7 @@ func Marks() map[string]Mark {
 		all[on+"LabelOfAnother"] = Mark{on, label(v1alpha1.ScheduledMachineLabel, "another"), labelled}
 		all[on+"OwnerOff"] = Mark{on, disown, owned}
 	}
+	all["MachineLabelAndOwnerOff"] = Mark{OnMachine, func(o client.Object) { disown(o); label(v1alpha1.ScheduledMachineLabel, "")(o) }, owned}
 	for _, on := range []string{OnBootstrap, OnInfrastructure} {
 		all[on+"HashOff"] = Mark{on, Annotation(v1alpha1.SpecHashAnnotation, ""), nil}
 		all[on+"HashChanged"] = Mark{on, Annotation(v1alpha1.SpecHashAnnotation, "another"), nil}
