@@ -27,6 +27,10 @@ const (
 	// clusterctl move carries it to an object that is not being deleted.
 	DepartureAnnotation = "5spot.finos.org/departure"
 
+	// HoldDeparturesAnnotation on a Cluster holds each departure that has not started. The exempt lane goes on: an owner's
+	// request, a kill switch, the deletion of the Cluster. Its value is the reason, and may be empty.
+	HoldDeparturesAnnotation = "5spot.finos.org/hold-departures"
+
 	// EmergencyReclaimAnnotation is on a ScheduledMachine while an emergency reclaim
 	// is under way. Its value is a ReclaimRecord in JSON. It is an annotation because
 	// clusterctl move does not carry status.
@@ -379,6 +383,8 @@ const (
 	// WipeQuarantineReason means that nearly all machines of the Cluster are to leave at
 	// once, which is confirmed first.
 	WipeQuarantineReason = "WipeQuarantine"
+	// DeparturesHeldReason means that a person holds the departures of the Cluster.
+	DeparturesHeldReason = "DeparturesHeld"
 	// WarmUpReason means that the manager has only just begun to lead, and does not know
 	// yet what left before.
 	WarmUpReason = "WarmUp"

@@ -93,8 +93,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // gates are those that are closed, and when to look at them again.
 func (r *Reconciler) gates(ctx context.Context, key client.ObjectKey, c *cluster, f departure.Fleet) (g departure.Gates, next time.Time, err error) {
-	if !r.metered() {
-		return g, next, nil
+	if g.Hold, err = r.hold(ctx, key); err != nil || !r.metered() {
+		return g, next, err
 	}
 	if err := r.setBaseline(ctx, key, c); err != nil {
 		return g, next, fmt.Errorf("counting machines: %w", err)

@@ -11,6 +11,9 @@ import (
 // Collector is what shows the planner's gauges.
 func (r *Reconciler) Collector() prometheus.Collector { return collector{r} }
 
+// HoldChanges is holdChanges.
+var HoldChanges = holdChanges
+
 // The series of a Cluster.
 var (
 	StartClusterSeries  = startClusterSeries

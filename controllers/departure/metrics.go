@@ -24,6 +24,9 @@ var (
 	oldestDeferred = prometheus.NewDesc("fivespot_departure_oldest_deferred_seconds",
 		"For how long the machine has waited that has waited longest for others before it leaves, by namespace and Cluster. Absent where none waits.",
 		[]string{"namespace", "cluster"}, nil)
+	departuresHeld = prometheus.NewDesc("fivespot_departures_held",
+		"Machines that would leave, and that the annotation 5spot.finos.org/hold-departures of their Cluster holds. By namespace and Cluster.",
+		[]string{"namespace", "cluster"}, nil)
 	wipeQuarantined = prometheus.NewDesc("fivespot_wipe_quarantined",
 		"How many looks in a row have seen nearly all machines be to leave at once, while these are held for that; 0 where nothing is held. By namespace and Cluster.",
 		[]string{"namespace", "cluster"}, nil)
@@ -61,6 +64,8 @@ type shown struct {
 	// quarantined counts the checks that saw a wipe and hold machines. It is shown where guarded is set.
 	quarantined int
 	guarded     bool
+	// onHold is how many machines the hold of a person keeps.
+	onHold int
 }
 
 // collector shows what the planner keeps in mind when it is asked, so that time passes.
@@ -70,6 +75,7 @@ type collector struct{ *Reconciler }
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- oldestDeferred
 	ch <- wipeQuarantined
+	ch <- departuresHeld
 }
 
 // Collect implements prometheus.Collector.
@@ -81,6 +87,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		if !s.oldest.IsZero() {
 			ch <- prometheus.MustNewConstMetric(oldestDeferred, prometheus.GaugeValue, max(0, now.Sub(s.oldest).Seconds()), key.Namespace, key.Name)
 		}
+		ch <- prometheus.MustNewConstMetric(departuresHeld, prometheus.GaugeValue, float64(s.onHold), key.Namespace, key.Name)
 		if s.guarded {
 			ch <- prometheus.MustNewConstMetric(wipeQuarantined, prometheus.GaugeValue, float64(s.quarantined), key.Namespace, key.Name)
 		}

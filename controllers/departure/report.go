@@ -26,14 +26,15 @@ func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluste
 	fresh := c.countDeferred(key, p)
 	r.mu.Lock()
 	was := c.shown
-	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), guarded: r.WipeGuard}
+	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), guarded: r.WipeGuard, onHold: p.HeldFor(departure.DeparturesHeld)}
 	if p.Members == 0 {
 		delete(r.fleet, key)
 	}
 	r.mu.Unlock()
 	logChanges(ctx, key, was, c.shown, p)
 	if fresh {
-		r.tell(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "Departures deferred: %s. To see the machines that wait: kubectl 5spot -n %s rails --cluster %s", limit(p), key.Namespace, key.Name)
+		r.tell(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "Departures deferred: %s. To see the machines that wait: kubectl 5spot -n %s rails --cluster %s. To stop all departures: kubectl 5spot -n %s hold-departures %s",
+			limit(p), key.Namespace, key.Name, key.Namespace, key.Name)
 	}
 }
 
@@ -52,6 +53,12 @@ func logChanges(ctx context.Context, key client.ObjectKey, was, is shown, p depa
 		log.Info("Wipe quarantine holds departures", "held", len(p.Held), "machines", p.Members)
 	case was.quarantined > 0 && is.quarantined == 0:
 		log.Info("Wipe quarantine no longer holds departures", "machines", p.Members)
+	}
+	switch {
+	case was.onHold == 0 && is.onHold > 0:
+		log.Info("A person holds departures", "held", is.onHold, "because", p.Gates.Hold, "machines", p.Members)
+	case was.onHold > 0 && is.onHold == 0:
+		log.Info("A person no longer holds departures", "machines", p.Members)
 	}
 }
 

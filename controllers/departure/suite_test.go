@@ -52,6 +52,9 @@ type world struct {
 	listing func()
 	// ahead is by how much our clock is ahead of the API server's.
 	ahead time.Duration
+	// annotations are the annotations of the Cluster. unread is the error of a cache that cannot return the Cluster.
+	annotations map[string]string
+	unread      error
 }
 
 // newWorld is a manager that has just begun to lead, of a Cluster with as many machines.
@@ -173,7 +176,8 @@ func (o objects) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	}
 	obj.SetNamespace(key.Namespace)
 	obj.SetName(key.Name)
-	return nil
+	obj.SetAnnotations(o.w.annotations)
+	return o.w.unread
 }
 
 func (o objects) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {

@@ -146,7 +146,7 @@ func (r *Reconciler) look(ctx context.Context, key client.ObjectKey, c *cluster,
 	switch c.held = verdict == rails.Quarantined; verdict {
 	case rails.Quarantined:
 		r.tell(ctx, key, c, count.At, v1alpha1.WipeQuarantinedEvent,
-			"%d of %d machines are to leave at once. They stay until that has been confirmed, which takes 20 s: if it is a mistake, pause the Cluster now", len(left), len(left)+count.Kept)
+			"%d of %d machines are to leave at once. They stay until that has been confirmed, which takes 20 s: if it is a mistake, hold all departures now: kubectl 5spot -n %s hold-departures %s", len(left), len(left)+count.Kept, key.Namespace, key.Name)
 	case rails.Confirmed:
 		r.tell(ctx, key, c, count.At, v1alpha1.WipeConfirmedEvent, "%d of %d machines are to leave at once, which has been confirmed: they leave", len(left), len(left)+count.Kept)
 	default:

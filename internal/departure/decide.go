@@ -54,8 +54,8 @@ func (l Limits) most(members int) int {
 // before what we doubt, and what holds everybody before what holds some.
 func (g Gates) closed(lane Lane) (Reason, bool) {
 	switch {
-	case g.ActuationPaused:
-		return ActuationPaused, true
+	case g.Hold != "":
+		return DeparturesHeld, true
 	case g.ClockSuspect:
 		return ClockSuspect, true
 	case g.WarmUp >= Cold, g.WarmUp >= Learning && lane != Scheduled:

@@ -197,14 +197,14 @@ func TestDecide(t *testing.T) {
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s},
 		},
-		"ActuationPaused": {
+		"DeparturesHeld": {
 			reason: "What a person did comes before what we doubt, and holds whoever is late.",
 			fleet: departure.Fleet{
 				Active: 40, Candidates: list{scheduled("a", ended(time.Hour)), b},
-				Gates: departure.Gates{ActuationPaused: true, ClockSuspect: true, WarmUp: departure.Cold, WipeQuarantine: true},
+				Gates: departure.Gates{Hold: "held", ClockSuspect: true, WarmUp: departure.Cold, WipeQuarantine: true},
 			},
 			limits: oneInTwenty,
-			want:   outcome{Held: []string{"a ActuationPaused", "b ActuationPaused"}, Members: 40, Cap: 2, Left: 2, Next: never},
+			want:   outcome{Held: []string{"a DeparturesHeld", "b DeparturesHeld"}, Members: 40, Cap: 2, Left: 2, Next: never},
 		},
 		"ClockSuspect": {
 			reason: "Case 51: by a wrong clock everybody is late.",
@@ -407,9 +407,9 @@ func TestExplain(t *testing.T) {
 			waiting: departure.Waiting{Candidate: unscheduled("a"), Reason: departure.BlastRadiusCap},
 			want:    "At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others",
 		},
-		"Paused": {
-			waiting: departure.Waiting{Reason: departure.ActuationPaused},
-			want:    "The manager is paused: it takes no machine away",
+		"Held": {
+			waiting: departure.Waiting{Reason: departure.DeparturesHeld}, gates: departure.Gates{Hold: "A person holds them"},
+			want: "A person holds them",
 		},
 		"ClockSuspect": {
 			waiting: departure.Waiting{Reason: departure.ClockSuspect},
@@ -425,7 +425,7 @@ func TestExplain(t *testing.T) {
 		},
 		"Wipe": {
 			waiting: departure.Waiting{Reason: departure.WipeQuarantine},
-			want:    "Nearly all machines of the Cluster are to leave at once: that has to be confirmed first, which takes 20 s. If it is a mistake, pause the Cluster now",
+			want:    "Nearly all machines of the Cluster are to leave at once: that has to be confirmed first, which takes 20 s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)",
 		},
 	} {
 		p.Gates = tc.gates

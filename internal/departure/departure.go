@@ -70,8 +70,8 @@ type Fleet struct {
 // Gates hold candidates back, however few there are and however late they are. The zero
 // value holds nobody.
 type Gates struct {
-	// ActuationPaused says that nothing may be carried out.
-	ActuationPaused bool
+	// Hold is the message of a person's hold of all departures; empty without a hold.
+	Hold string
 	// ClockSuspect says that our clock and the API server's differ.
 	ClockSuspect bool
 	// WarmUp is how much is still unknown since this manager leads.
@@ -107,11 +107,11 @@ type Reason string
 
 // The reasons, the one that counts first.
 const (
-	ActuationPaused Reason = "ActuationPaused"
-	ClockSuspect    Reason = "ClockSuspect"
-	WarmingUp       Reason = "WarmUp"
-	WipeQuarantine  Reason = "WipeQuarantine"
-	BlastRadiusCap  Reason = "BlastRadiusCap"
+	DeparturesHeld Reason = "DeparturesHeld"
+	ClockSuspect   Reason = "ClockSuspect"
+	WarmingUp      Reason = "WarmUp"
+	WipeQuarantine Reason = "WipeQuarantine"
+	BlastRadiusCap Reason = "BlastRadiusCap"
 )
 
 // A Plan says who starts to leave now, who has to wait and why. Each candidate is in one of
@@ -133,6 +133,16 @@ type Plan struct {
 	// Next is the next instant at which time alone lets a deferred candidate start, once the plan is
 	// carried out; zero is never. It does not know when a gate opens.
 	Next time.Time
+}
+
+// HeldFor returns how many candidates are held for a reason.
+func (p Plan) HeldFor(reason Reason) (n int) {
+	for _, w := range p.Held {
+		if w.Reason == reason {
+			n++
+		}
+	}
+	return n
 }
 
 // A Waiting is a candidate that does not start now.

@@ -10,8 +10,8 @@ import (
 // it counts nobody, so that it does not change while others leave.
 func (p Plan) Explain(w Waiting) string {
 	switch w.Reason {
-	case ActuationPaused:
-		return "The manager is paused: it takes no machine away"
+	case DeparturesHeld:
+		return p.Gates.Hold
 	case ClockSuspect:
 		return "The manager's clock differs from the API server's: it does not trust its windows"
 	case WarmingUp:
@@ -20,7 +20,7 @@ func (p Plan) Explain(w Waiting) string {
 		}
 		return "The manager has begun to lead: it first looks at how many machines there were, and makes sure that no other one leads"
 	case WipeQuarantine:
-		return "Nearly all machines of the Cluster are to leave at once: that has to be confirmed first, which takes 20 s. If it is a mistake, pause the Cluster now"
+		return "Nearly all machines of the Cluster are to leave at once: that has to be confirmed first, which takes 20 s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)"
 	default:
 	}
 	return fmt.Sprintf("At most %s of the Cluster's machines, but always one, start to leave within %s: it waits for others", p.Limits.Cap.percent(), Window)

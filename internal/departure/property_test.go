@@ -45,7 +45,7 @@ func drawFleet() *rapid.Generator[departure.Fleet] {
 func drawGates() *rapid.Generator[departure.Gates] {
 	return rapid.Custom(func(t *rapid.T) departure.Gates {
 		return departure.Gates{
-			ActuationPaused: rapid.Bool().Draw(t, "paused"), ClockSuspect: rapid.Bool().Draw(t, "suspect"),
+			Hold: rapid.SampledFrom([]string{"", "held"}).Draw(t, "hold"), ClockSuspect: rapid.Bool().Draw(t, "suspect"),
 			WarmUp: rapid.SampledFrom([]departure.WarmUp{departure.Warm, departure.Learning, departure.Cold}).Draw(t, "warm-up"), WipeQuarantine: rapid.Bool().Draw(t, "wipe"),
 		}
 	})

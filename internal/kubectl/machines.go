@@ -23,18 +23,23 @@ func (m *ourMachine) scheduled() string { return m.Labels[v1alpha1.ScheduledMach
 // machines returns the Machines of ScheduledMachines in one namespace, or in all if it is
 // empty. Only their metadata is sent.
 func (c *cluster) machines(ctx context.Context, namespace string) ([]ourMachine, error) {
-	result := c.rest.Get().AbsPath("/apis/"+clusterv1.GroupVersion.String()).Namespace(namespace).Resource("machines").
-		Param("labelSelector", v1alpha1.ScheduledMachineLabel).
+	return c.metadata(ctx, "machines", namespace, v1alpha1.ScheduledMachineLabel)
+}
+
+// metadata returns the metadata of objects of Cluster API.
+func (c *cluster) metadata(ctx context.Context, resource, namespace, selector string) ([]ourMachine, error) {
+	result := c.rest.Get().AbsPath("/apis/"+clusterv1.GroupVersion.String()).Namespace(namespace).Resource(resource).
+		Param("labelSelector", selector).
 		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx)
 	if err := result.Error(); err != nil { // Raw would not say what the server does.
-		return nil, failed("listing machines", err)
+		return nil, failed("listing "+resource, err)
 	}
 	raw, err := result.Raw()
 	if err != nil {
-		return nil, failed("listing machines", err)
+		return nil, failed("listing "+resource, err)
 	}
 	var list struct {
 		Items []ourMachine `json:"items"`
 	}
-	return list.Items, failed("listing machines", json.Unmarshal(raw, &list))
+	return list.Items, failed("listing "+resource, json.Unmarshal(raw, &list))
 }

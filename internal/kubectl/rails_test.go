@@ -110,7 +110,8 @@ func TestRailsShowsEveryCluster(t *testing.T) {
   alone-machine: its Machine is being deleted without its ScheduledMachine, and
     waits for its turn
   wiped: Nearly all machines of the Cluster are to leave at once: that has to be
-    confirmed first, which takes 20 s. If it is a mistake, pause the Cluster now
+    confirmed first, which takes 20 s. If it is a mistake, hold all departures
+    of the Cluster now (kubectl 5spot hold-departures)
   due: At most 5% of the Cluster's machines, but always one, start to leave
     within 10s: it waits for others
   by-hand: its Machine is being deleted, and no departure is on record yet
@@ -141,7 +142,7 @@ func TestRailsShowsEveryCluster(t *testing.T) {
 func TestRailsSaysWhatTheConditionSays(t *testing.T) {
 	t.Parallel()
 	for reason, state := range map[departure.Reason]string{
-		departure.ActuationPaused: "paused", departure.ClockSuspect: "held", departure.WarmingUp: "held",
+		v1alpha1.ActuationPausedReason: "paused", departure.DeparturesHeld: "held", departure.ClockSuspect: "held", departure.WarmingUp: "held",
 		departure.WipeQuarantine: "held", departure.BlastRadiusCap: "capped", "LaterVersion": "held",
 	} {
 		m := machine("office", kept(reason, 20*time.Second))
@@ -194,7 +195,7 @@ func TestRailsKnowsWhatItDoesNotKnow(t *testing.T) {
 // TestRailsOfADepartureThatIsHeldUp has actuation paused after a departure began.
 func TestRailsOfADepartureThatIsHeldUp(t *testing.T) {
 	t.Parallel()
-	got := run("", "rails", "-o", "json", fleet(t, metadata(leavingMachine("office", v1alpha1.WindowClosed, time.Hour)), machine("office", kept(departure.ActuationPaused, time.Minute))))
+	got := run("", "rails", "-o", "json", fleet(t, metadata(leavingMachine("office", v1alpha1.WindowClosed, time.Hour)), machine("office", kept(v1alpha1.ActuationPausedReason, time.Minute))))
 	const want = `[
   {
     "namespace": "farm",
@@ -205,7 +206,7 @@ func TestRailsOfADepartureThatIsHeldUp(t *testing.T) {
         "name": "office",
         "state": "paused",
         "reason": "ActuationPaused",
-        "message": "The manager is paused: it takes no machine away",
+        "message": "At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others",
         "since": "2025-01-15T16:59:00Z",
         "machine": "office-machine",
         "lane": "scheduled",
@@ -264,8 +265,8 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 		"Wipe": {
 			"Half a minute is short for who has to find the way out.", machine("office", kept(departure.WipeQuarantine, 10*time.Second)),
 			[]string{
-				"which takes 20 s. If it is a mistake, pause the Cluster now\n",
-				`Do:        if the machines are not meant to leave, pause the Cluster now: kubectl -n farm patch cluster prod --type merge -p '{"spec":{"paused":true}}'` + "\n",
+				"which takes 20 s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)\n",
+				"Do:        if the machines are not meant to leave, hold all departures now: kubectl 5spot -n farm hold-departures prod\n",
 			},
 		},
 	}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kubectl answers, at a terminal: what are my machines doing, what comes
-// next, and why? It reads files or one cluster. It writes two things only, and
-// only for a person who says so: that an owner wants a machine back, and that its
-// schedule is on again. It knows nothing about how a schedule is judged; it asks
-// internal/plan and the status that the controllers wrote.
+// next, and why? It reads files or one cluster. It writes three things only, and
+// only for a person who says so: that an owner wants a machine back, that its
+// schedule is on again, and that the departures of a Cluster are held. It knows nothing about
+// how a schedule is judged; it asks internal/plan and the status that the controllers wrote.
 package kubectl
 
 import (
@@ -55,7 +55,7 @@ func New(o Options) *cobra.Command {
 	cmd.SetOut(o.Out)
 	cmd.SetErr(o.Err)
 	config := addClusterFlags(cmd.PersistentFlags())
-	cmd.AddCommand(newPlan(o, config), newStatus(o, config), newWhy(o, config), newRails(o, config), newGiveBack(o, config), newResume(o, config), newAudit(o), newVersion(o))
+	cmd.AddCommand(newPlan(o, config), newStatus(o, config), newWhy(o, config), newRails(o, config), newGiveBack(o, config), newResume(o, config), newHoldDepartures(o, config), newReleaseDepartures(o, config), newAudit(o), newVersion(o))
 	completeFlags(cmd, config)
 	return cmd
 }

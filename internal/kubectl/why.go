@@ -270,7 +270,7 @@ func (e *explanation) held(m *v1alpha1.ScheduledMachine, what string) bool {
 	c := gateOf(m)
 	e.Because = c.Message
 	if c.Reason == v1alpha1.WipeQuarantineReason {
-		e.Do = append(e.Do, "if the machines are not meant to leave, pause the Cluster now: "+e.pauseCluster(m))
+		e.Do = append(e.Do, "if the machines are not meant to leave, hold all departures now: "+e.holdDepartures(m))
 	}
 	return e.set(stateHeld, what, "wait; to see the others: "+e.rails(m), e.withoutWaiting())
 }
@@ -279,9 +279,9 @@ func (e *explanation) withoutWaiting() string {
 	return "to have the machine now, without waiting: " + e.command("give-back")
 }
 
-// pauseCluster is the command line that stops everything of the machine's Cluster.
-func (e *explanation) pauseCluster(m *v1alpha1.ScheduledMachine) string {
-	return fmt.Sprintf("kubectl -n %s patch cluster %s --type merge -p '{\"spec\":{\"paused\":true}}'", e.Namespace, m.Spec.ClusterName)
+// holdDepartures is the command line that stops all departures of the machine's Cluster, but not its owners' requests.
+func (e *explanation) holdDepartures(m *v1alpha1.ScheduledMachine) string {
+	return fmt.Sprintf("kubectl 5spot -n %s hold-departures %s", e.Namespace, m.Spec.ClusterName)
 }
 
 // rails is the command line that shows what is held of the machine's Cluster.

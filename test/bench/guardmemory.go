@@ -19,6 +19,9 @@ import (
 // bulkySize is how many bytes each pod has that the guard does not need.
 const bulkySize = 11_000
 
+// memoryLimit is GOMEMLIMIT of the guard's Deployment.
+const memoryLimit = "200MiB"
+
 // watchList is the variable with which client-go lists instead of having the API server stream.
 const watchList = "KUBE_FEATURE_WatchListClient"
 
@@ -52,14 +55,14 @@ func benchGuardMemory(ctx context.Context, b *bench) (err error) {
 			return err
 		}
 	}
-	return os.Unsetenv(watchList)
+	return errors.Join(os.Unsetenv(watchList), os.Unsetenv("GOMEMLIMIT"))
 }
 
 // addGuardMemory adds the peak memory of a guard that starts in a cluster with so many pods.
 func (b *bench) addGuardMemory(ctx context.Context, guard *system.Guard, pods int) error {
 	replica := guard.Replicas[0]
 	for streams, how := range map[string]string{"true": "streamed", "false": "paged"} {
-		if err := errors.Join(os.Setenv(watchList, streams), guard.Start(ctx, replica), pause(ctx, b.span)); err != nil {
+		if err := errors.Join(os.Setenv("GOMEMLIMIT", memoryLimit), os.Setenv(watchList, streams), guard.Start(ctx, replica), pause(ctx, b.span)); err != nil {
 			return err
 		}
 		kB, err := status(replica.PID(), vmHWM)

@@ -71,12 +71,18 @@ type owner struct {
 
 func (l *lab) owner(name string) owner {
 	l.t.Helper()
+	return l.person(name, rbacv1.PolicyRule{
+		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"scheduledmachines"}, Verbs: []string{"get", "list", "watch", "patch"},
+	})
+}
+
+// person returns a user of the plugin with these rights in the namespace.
+func (l *lab) person(name string, rights ...rbacv1.PolicyRule) owner {
+	l.t.Helper()
 	user, err := shared.Management.User(name)
 	l.must(err)
 	meta := metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: name}
-	l.create(&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"scheduledmachines"}, Verbs: []string{"get", "list", "watch", "patch"},
-	}}})
+	l.create(&rbacv1.Role{ObjectMeta: meta, Rules: rights})
 	l.create(&rbacv1.RoleBinding{
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},

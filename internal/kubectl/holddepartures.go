@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
+)
+
+// holdOptions are the flags of hold-departures and release-departures.
+type holdOptions struct {
+	reason             string
+	all, allNamespaces bool
+}
+
+func newHoldDepartures(o Options, config clientcmd.ClientConfig) *cobra.Command {
+	h := holdOptions{}
+	cmd := h.command(o, config, true)
+	cmd.Use = "hold-departures CLUSTER..."
+	cmd.Short = "Hold all departures of a Cluster that have not started; owners' requests go on"
+	cmd.Long = `Hold all departures of a Cluster that have not started: ends of windows, edits,
+deletions and remediations. The machines stay as they are until release-departures.
+
+Owners' requests and kill switches are served, and the departures that have started
+go on. The hold is the annotation 5spot.finos.org/hold-departures of the Cluster:
+it works at once, without a rollout, and outlives a restart and clusterctl move.`
+	cmd.Example = `  kubectl 5spot hold-departures prod --reason "a bad template, see INC-12"
+  kubectl 5spot hold-departures --all -n farm
+  kubectl 5spot hold-departures -A`
+	cmd.Flags().StringVar(&h.reason, "reason", "", "reason to show to others: `text` of one line")
+	return cmd
+}
+
+func newReleaseDepartures(o Options, config clientcmd.ClientConfig) *cobra.Command {
+	h := holdOptions{}
+	cmd := h.command(o, config, false)
+	cmd.Use = "release-departures CLUSTER..."
+	cmd.Short = "End the hold of hold-departures"
+	cmd.Long = `End the hold of hold-departures: machines that still have to leave start to, within
+the departure cap.`
+	cmd.Example = `  kubectl 5spot release-departures prod
+  kubectl 5spot release-departures -A`
+	return cmd
+}
+
+// command returns a command that holds or releases the departures of Clusters.
+func (h *holdOptions) command(o Options, config clientcmd.ClientConfig, hold bool) *cobra.Command {
+	cmd := &cobra.Command{
+		ValidArgsFunction: completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Spec.ClusterName }),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if every := h.all || h.allNamespaces; every == (len(names) > 0) {
+				return errors.New("give the names of Clusters, or --all for all of the namespace, or -A for all of all namespaces")
+			}
+			return h.run(cmd.Context(), o, config, names, hold)
+		},
+	}
+	cmd.Flags().BoolVar(&h.all, "all", false, "all Clusters of the namespace")
+	cmd.Flags().BoolVarP(&h.allNamespaces, "all-namespaces", "A", false, "all Clusters of all namespaces")
+	return cmd
+}
+
+func (h *holdOptions) run(ctx context.Context, o Options, config clientcmd.ClientConfig, names []string, hold bool) error {
+	c, err := connect(config)
+	if err != nil {
+		return err
+	}
+	clusters := make([]types.NamespacedName, len(names))
+	for i, name := range names {
+		clusters[i] = types.NamespacedName{Namespace: c.namespace, Name: name}
+	}
+	if len(names) == 0 {
+		if clusters, err = h.list(ctx, c); err != nil {
+			return err
+		}
+		if len(clusters) == 0 {
+			return write(o.Err, "No Clusters found.\n")
+		}
+	}
+	var reason *string // null removes the annotation
+	if hold {
+		reason = new(clip.Line(h.reason))
+	}
+	var errs []error
+	for _, key := range clusters {
+		if err := c.annotateCluster(ctx, key, reason); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		text := fmt.Sprintf("%s: its departures are released: machines that have to leave start to, within the departure cap.\n", key.Name)
+		if hold {
+			text = fmt.Sprintf("%[2]s: its departures are held. Owners' requests and kill switches are served, and departures that have started go on. "+
+				"To end this: kubectl 5spot -n %[1]s release-departures %[2]s\n", key.Namespace, key.Name)
+		}
+		errs = append(errs, write(o.Out, text))
+	}
+	return errors.Join(errs...)
+}
+
+// list returns the Clusters of the namespace, or of all.
+func (h *holdOptions) list(ctx context.Context, c *cluster) ([]types.NamespacedName, error) {
+	namespace := c.namespace
+	if h.allNamespaces {
+		namespace = ""
+	}
+	items, err := c.metadata(ctx, "clusters", namespace, "")
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]types.NamespacedName, len(items))
+	for i := range items {
+		keys[i] = types.NamespacedName{Namespace: items[i].Namespace, Name: items[i].Name}
+	}
+	return keys, nil
+}
+
+// annotateCluster sets the annotation that holds the departures of a Cluster, or removes it if the reason is nil.
+func (c *cluster) annotateCluster(ctx context.Context, key types.NamespacedName, reason *string) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.HoldDeparturesAnnotation: reason}}})
+	if err != nil {
+		return fmt.Errorf("building patch: %w", err)
+	}
+	err = c.rest.Patch(types.MergePatchType).AbsPath("/apis/"+clusterv1.GroupVersion.String()).Namespace(key.Namespace).Resource("clusters").Name(key.Name).
+		Param("fieldManager", writer.Plugin).Body(body).Do(ctx).Error()
+	return failed("changing Cluster "+key.Name, err)
+}
