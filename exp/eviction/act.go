@@ -52,6 +52,9 @@ func (e *Evictor) ask(ctx context.Context, s *scope) (again bool, err error) {
 	pod := s.pod.DeepCopy()
 	pod.ResourceVersion = "" // The patch then carries resourceVersion: of two guards that mark the pod, one gets a conflict.
 	since := e.Clock.Now()
+	if made := s.request.CreationTimestamp.Time; since.Before(made) {
+		since = made // The API server dates the request. A clock that is behind must not move the deadline forward.
+	}
 	if at := requestFacts(s.request, s.node).Asked(*podFacts(s.pod, nil), since); !at.IsZero() {
 		since = at // The operator has taken the mark away, and gets no more time for that.
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
@@ -48,6 +49,22 @@ func TestFallbacks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestClockBehind marks a pod with a clock that is further behind than the deadline is long. Other guards, and the same
+// guard after its clock is corrected, give the operator the whole deadline.
+func TestClockBehind(t *testing.T) {
+	w, _ := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 3600 })
+	clock := w.evictor.Clock
+	w.evictor.Clock = clocktesting.NewFakePassiveClock(began.Add(-5 * time.Hour))
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
+	w.evictor.Clock = clock
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
+	w.pass(59 * time.Minute)
+	w.evict("db-0", verdict.Wait, verdict.Waiting)
+	w.pass(time.Minute)
+	w.evict("db-0", verdict.Allow, verdict.Overdue)
 }
 
 // TestAnOperatorThatTakesItsMarkOff and leaves the pod where it is has the time of its policy all the
