@@ -41,6 +41,9 @@ type ReclaimRecord struct {
 	// RequestedAt is what the agent wrote, empty when it wrote nothing. It is for
 	// people, and tells one request from the next; no decision trusts its clock.
 	RequestedAt string `json:"requestedAt,omitempty"`
+	// StoredAt is when the workload cluster's API server stored a request without a time. It tells that request from the next
+	// one on the same Node; empty if RequestedAt is a time, or where an older manager wrote the record.
+	StoredAt string `json:"storedAt,omitempty"`
 	// Of is the name of the ScheduledMachine that was asked, if it was another of the same
 	// host. Then neither a Node nor a person asked for this one.
 	Of string `json:"of,omitempty"`
@@ -79,8 +82,14 @@ func (r ReclaimRecord) ByPerson() bool { return r.NodeUID == "" && r.Of == "" }
 func (r ReclaimRecord) Screened() ReclaimRecord {
 	r.Node, r.NodeUID = screen(r.Node), types.UID(screen(string(r.NodeUID)))
 	r.Reason, r.RequestedAt = screen(r.Reason), screen(r.RequestedAt)
-	r.Of, r.SeenAt, r.ServedAt = screen(r.Of), screen(r.SeenAt), screen(r.ServedAt)
+	r.Of, r.SeenAt, r.ServedAt, r.StoredAt = screen(r.Of), screen(r.SeenAt), screen(r.ServedAt), screen(r.StoredAt)
 	return r
+}
+
+// Same reports whether both records are of one request of a Node.
+func (r ReclaimRecord) Same(other ReclaimRecord) bool {
+	return r.Node == other.Node && r.NodeUID == other.NodeUID && r.RequestedAt == other.RequestedAt &&
+		(r.StoredAt == other.StoredAt || r.StoredAt == "" || other.StoredAt == "")
 }
 
 func screen(s string) string {

@@ -509,6 +509,54 @@ func TestAServedRequestIsNotServedAgainAfterResume(t *testing.T) {
 	}
 }
 
+// askByHand annotates the Node as the guide says: without a time.
+func (w *world) askByHand() {
+	w.Helper()
+	before := w.node.DeepCopy()
+	w.node.Annotations = map[string]string{reclaimapi.RequestedAnnotation: "true", reclaimapi.ReasonAnnotation: "Ada needs it"}
+	w.Must(w.Client.Patch(w.Context(), w.node, client.MergeFrom(before), client.FieldOwner("kubectl-annotate")))
+}
+
+// TestRequestsWithoutATime has a person request the machine twice on a Node that stays. The first request, which an outage
+// keeps on the Node, is not served again. The second request is.
+func TestRequestsWithoutATime(t *testing.T) {
+	w := newWorld(t)
+	w.keep()
+	w.askByHand()
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	w.disconnected = true
+	w.settle()
+	w.gone()
+	w.settle()
+	w.Edit(w.sm, func() {
+		delete(w.sm.Annotations, v1alpha1.ReclaimedAnnotation)
+		w.sm.Spec.Schedule.Enabled = new(true)
+	})
+	desired, err := children.Machine(w.sm, "", time.Now(), nil)
+	w.Must(err)
+	w.Create(desired)
+	m := w.machine()
+	m.Status.NodeRef.Name = w.node.Name
+	w.Must(w.Client.Status().Update(t.Context(), m))
+	w.disconnected = false
+	w.settle()
+	if m := w.machine(); m == nil || !m.DeletionTimestamp.IsZero() || !w.sm.ScheduleEnabled() {
+		t.Fatalf("the first request is served twice: %v", m)
+	}
+	w.Read(w.node)
+	if reclaimapi.Requested(w.node.Annotations) {
+		t.Fatal("the first request still stands")
+	}
+	time.Sleep(time.Second) // The API server dates requests in whole seconds.
+	w.askByHand()
+	w.settle()
+	if m := w.machine(); m != nil && m.DeletionTimestamp.IsZero() {
+		t.Error("the second request is not served")
+	}
+}
+
 // TestNothingIsEjectedForAnotherObject has the ScheduledMachine be deleted while its request is
 // written.
 func TestNothingIsEjectedForAnotherObject(t *testing.T) {

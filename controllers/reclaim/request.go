@@ -27,7 +27,7 @@ func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Reclai
 		return lifecycle.NoRequest
 	}
 	asked := recordOf(node)
-	if served.Node == asked.Node && served.NodeUID == asked.NodeUID && served.RequestedAt == asked.RequestedAt {
+	if asked.Same(served) {
 		return lifecycle.ServedRequest
 	}
 	if machine == nil {
@@ -99,12 +99,18 @@ func askedAt(node *corev1.Node) time.Time {
 
 // recordOf is the request in the Node's words.
 func recordOf(node *corev1.Node) v1alpha1.ReclaimRecord {
-	return v1alpha1.ReclaimRecord{
+	r := v1alpha1.ReclaimRecord{
 		Node:        node.Name,
 		NodeUID:     node.UID,
 		Reason:      node.Annotations[reclaimapi.ReasonAnnotation],
 		RequestedAt: node.Annotations[reclaimapi.RequestedAtAnnotation],
-	}.Screened()
+	}
+	if _, err := time.Parse(time.RFC3339, r.RequestedAt); err != nil {
+		if at := askedAt(node); !at.IsZero() {
+			r.StoredAt = at.UTC().Format(time.RFC3339)
+		}
+	}
+	return r.Screened()
 }
 
 // requestOn is what is written on a Node about a request.

@@ -44,6 +44,14 @@ func ready(since time.Time) func(*corev1.Node) {
 	}
 }
 
+// untimed has a person write the request without a time, at that instant of the API server's clock.
+func untimed(stored time.Time) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		delete(n.Annotations, reclaimapi.RequestedAtAnnotation)
+		n.ManagedFields = written(stored)
+	}
+}
+
 // mirroring is a Machine as Cluster API shows it when its Node says so.
 func mirroring(m *clusterv1.Machine, machineID string) *clusterv1.Machine {
 	m = m.DeepCopy()
@@ -112,6 +120,18 @@ func TestJudge(t *testing.T) {
 			"Where it cannot be told, the owner wins.",
 			asking(before, before, func(n *corev1.Node) { delete(n.Annotations, reclaimapi.RequestedAtAnnotation) }), machine,
 			v1alpha1.ReclaimRecord{},
+			lifecycle.FreshRequest,
+		},
+		"ServedWithoutATime": {
+			"The API server stored both at one time: they are one request.",
+			asking(after, after, untimed(after)), machine,
+			v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u1", StoredAt: after.Format(time.RFC3339)},
+			lifecycle.ServedRequest,
+		},
+		"AskedAgainWithoutATime": {
+			"The API server stored this one later.",
+			asking(after, after, untimed(after.Add(time.Second))), machine,
+			v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u1", StoredAt: after.Format(time.RFC3339)},
 			lifecycle.FreshRequest,
 		},
 		"Served": {
