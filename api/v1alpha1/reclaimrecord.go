@@ -77,6 +77,9 @@ func RestoredRequest() ReclaimRecord { return ReclaimRecord{Reason: replaced} }
 // what a Node asks always names the Node's UID.
 func (r ReclaimRecord) ByPerson() bool { return r.NodeUID == "" && r.Of == "" }
 
+// Lost reports whether the request itself was lost, and with it who made it.
+func (r ReclaimRecord) Lost() bool { return r.Reason == askedBefore || r.Reason == replaced }
+
 // Screened returns the record without what its author could smuggle into events and
 // conditions: more than one line, characters that nobody sees, excessive length.
 func (r ReclaimRecord) Screened() ReclaimRecord {

@@ -560,6 +560,18 @@ func TestWhyNamesTheWriter(t *testing.T) {
 	}
 }
 
+// TestWhyNamesNobodyForALostRequest is about records that a manager wrote in place of a request that somebody removed.
+func TestWhyNamesNobodyForALostRequest(t *testing.T) {
+	t.Parallel()
+	for _, r := range []v1alpha1.ReclaimRecord{v1alpha1.RestoredRequest(), v1alpha1.RecalledRequest("worker-7", now)} {
+		server := &api{objects: map[string]any{path("office"): machine("office", reclaimed(r))}}
+		var got struct{ Request struct{ By string } }
+		if err := json.Unmarshal([]byte(run("", "why", "office", "-o", "json", server.serve(t)).Out), &got); err != nil || got.Request.By != "unknown" {
+			t.Errorf("%s: %v: by %q, want unknown", r.Reason, err, got.Request.By)
+		}
+	}
+}
+
 func TestWhyWritesJSON(t *testing.T) {
 	t.Parallel()
 	object := machine("office", reclaimed(java))

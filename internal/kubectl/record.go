@@ -42,10 +42,13 @@ const (
 	byProgram = "program"
 	byPerson  = "person"
 	byNode    = "node"
+	byUnknown = "unknown"
 )
 
 func (r record) by() string {
 	switch {
+	case r.Lost():
+		return byUnknown
 	case r.ByPerson():
 		return byPerson
 	case r.program() != "":
@@ -61,7 +64,7 @@ func (r record) sentence() string {
 		return "its owner asked for the same host through " + r.Of + ": " + r.Why()
 	}
 	switch r.by() {
-	case byPerson:
+	case byPerson, byUnknown:
 		return r.Why()
 	case byProgram:
 		return "its owner started a program that matches " + r.program()

@@ -110,7 +110,7 @@ type explanation struct {
 
 // request is who asked for a machine, and when by their own clock.
 type request struct {
-	By          string `json:"by"` // program, person or node
+	By          string `json:"by"` // program, person, node or unknown
 	Program     string `json:"program,omitempty"`
 	Reason      string `json:"reason"`
 	Node        string `json:"node,omitempty"`
