@@ -164,15 +164,20 @@ func (r *Reconciler) inherit(ctx context.Context, sm *v1alpha1.ScheduledMachine,
 // resuming the machine does not. Status survives a replace. Where the schedule lends the machine
 // again, the condition LentAgain names the writer instead.
 func (r *Reconciler) restoreReclaim(ctx context.Context, sm *v1alpha1.ScheduledMachine) {
-	shown := conditions.Get(sm, v1alpha1.ScheduledCondition)
-	_, served := sm.ServedReclaim()
-	if served || sm.BeingReclaimed() || shown == nil || shown.Reason != v1alpha1.EmergencyReclaimDisabledScheduleReason {
+	if _, served := sm.ServedReclaim(); served || sm.BeingReclaimed() {
+		return
+	}
+	since := r.Clock.Now()
+	switch shown := conditions.Get(sm, v1alpha1.ScheduledCondition); {
+	case shown != nil && shown.Reason == v1alpha1.EmergencyReclaimDisabledScheduleReason:
+		since = shown.LastTransitionTime.Time
+	case sm.Status.Phase != v1alpha1.PhaseEmergencyRemove: // The status of a request that was served just now is older.
 		return
 	}
 	if sm.Spec.ResumeAfterReclaim != v1alpha1.ResumeOnResume && sm.ScheduleEnabled() {
 		lending.NoteReplaced(sm, r.Clock.Now())
 		return
 	}
-	sm.SetServedReclaim(v1alpha1.RestoredRequest().Served(shown.LastTransitionTime.Time))
+	sm.SetServedReclaim(v1alpha1.RestoredRequest().Served(since))
 	ctrl.LoggerFrom(ctx).Info("Restored the record of a reclaim, which was lost when the ScheduledMachine was replaced")
 }

@@ -185,6 +185,35 @@ func TestAReplacedManifestKeepsTheOwnersWord(t *testing.T) {
 	})
 }
 
+// TestAReplacedManifestBeforeTheStatusIsWritten replaces the object after the machine has left, and before the status says
+// that its owner has it. The manager has ended between the two.
+func TestAReplacedManifestBeforeTheStatusIsWritten(t *testing.T) {
+	for _, policy := range []v1alpha1.ResumePolicy{v1alpha1.ResumeOnResume, v1alpha1.ResumeOnEnable} {
+		for name, served := range map[string]bool{"Served": true, "NotServedYet": false} {
+			t.Run(string(policy)+name, func(t *testing.T) {
+				w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
+					sm.Spec.ResumeAfterReclaim = policy
+					sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: java.String()}
+				})
+				w.clock.SetTime(monday.Add(time.Hour))
+				w.settle()
+				if served {
+					w.edit(func(sm *v1alpha1.ScheduledMachine) {
+						delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
+						sm.Spec.Schedule.Enabled = new(false)
+						sm.SetServedReclaim(java)
+					})
+				}
+				w.replace(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(true) })
+				_, lent := w.machine()
+				if onEnable := policy == v1alpha1.ResumeOnEnable; lent != onEnable || conditions.IsTrue(w.sm, v1alpha1.LentAgainCondition) != onEnable {
+					t.Errorf("lent %t: %+v", lent, w.sm.Status.Conditions)
+				}
+			})
+		}
+	}
+}
+
 func TestACrashLosesNoLentAgain(t *testing.T) {
 	testenv.CrashPoints(t, 6, func(t *testing.T, fail testenv.Fail) ([]string, int) {
 		t.Helper()
