@@ -89,6 +89,12 @@ func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 			[]string{"example.com/backup", "Do:        to have it at once: kubectl 5spot -n farm give-back office\n           wait for the owner of the finalizer"},
 			"",
 		},
+		"DeletionCompleted": {
+			"No finalizer of others holds the Machine: there is no owner to wait for.",
+			machine("office", drains(clusterv1.MachineDeletingDeletionCompletedReason, "Deletion completed")),
+			[]string{"Leaving"},
+			"finalizer",
+		},
 		"ClusterMissing": {
 			"Who is deleted reads that its Cluster is not there.",
 			machine("office", going, status(condition(v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, v1alpha1.ReferencesInvalidReason, "Cluster prod does not exist"))),

@@ -3,7 +3,10 @@
 package kubectl
 
 import (
+	"strings"
+
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
@@ -18,4 +21,14 @@ var waitHelp = map[string]string{
 	clusterv1.MachineDeletingWaitingForPreDrainHookReason:     "wait for the owner of the hook that Because or Note names",
 	clusterv1.MachineDeletingWaitingForPreTerminateHookReason: "wait for the owner of the hook that Because or Note names",
 	clusterv1.MachineDeletingDeletionCompletedReason:          "wait for the owner of the finalizer that Because or Note names",
+}
+
+// waitHelpOf returns the help for the deletion of a machine, or nothing. Cluster API reports
+// DeletionCompleted for a moment in every deletion: only a finalizer that the message names holds the Machine.
+func waitHelpOf(m *v1alpha1.ScheduledMachine) string {
+	c := conditions.Get(m, v1alpha1.MachineReadyCondition)
+	if c == nil || c.Reason == clusterv1.MachineDeletingDeletionCompletedReason && !strings.Contains(c.Message, "finalizers") {
+		return ""
+	}
+	return waitHelp[c.Reason]
 }

@@ -153,7 +153,7 @@ func explain(m *v1alpha1.ScheduledMachine, now time.Time) explanation {
 		}
 	}
 	e.Since = since(m, e.State)
-	if help, ok := waitHelp[conditions.GetReason(m, v1alpha1.MachineReadyCondition)]; ok && !gone(m) {
+	if help := waitHelpOf(m); help != "" && !gone(m) {
 		e.Do = append(e.Do, help)
 	}
 	e.note(m, now)
