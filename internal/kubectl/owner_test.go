@@ -593,3 +593,15 @@ func TestWhyWritesJSON(t *testing.T) {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
 }
+
+// With OnResume spec.schedule.enabled may be true, so status does not report that the schedule is off.
+func TestStatusOfAMachineThatAwaitsResume(t *testing.T) {
+	t.Parallel()
+	m := machine("office", reclaimed(ada), func(m *v1alpha1.ScheduledMachine) {
+		m.Spec.ResumeAfterReclaim, m.Spec.Schedule.Enabled = v1alpha1.ResumeOnResume, new(true)
+	})
+	got := run("", "status", "office", cluster(t, map[string]any{path("office"): m})).Out
+	if !strings.Contains(got, "Phase:       Disabled, kept away until it is resumed\n") || strings.Contains(got, "its schedule is off") {
+		t.Errorf("status says:\n%s", got)
+	}
+}

@@ -79,6 +79,8 @@ func (v *view) next(now time.Time) string {
 func (v *view) detail(now time.Time) string {
 	window := "outside the window"
 	switch {
+	case v.awaitsResume:
+		window = "kept away until it is resumed"
 	case !v.Enabled:
 		window = "its schedule is off"
 	case v.InSchedule:

@@ -40,6 +40,8 @@ type view struct {
 	state state
 	idle  string
 	kept  bool // it is to leave, and may not yet: that its window closes means nothing more
+	// awaitsResume is resumeAfterReclaim: OnResume after a reclaim. The schedule may be on then.
+	awaitsResume bool
 }
 
 const unreadableSchedule = "unreadable"
@@ -64,6 +66,7 @@ func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 		Doubts:         doubts(m, now),
 		idle:           idle(m),
 		kept:           gateOf(m) != nil,
+		awaitsResume:   m.AwaitsResume(),
 		Conditions:     slices.Clone(m.Status.Conditions),
 	}
 	if v.Conditions == nil {
