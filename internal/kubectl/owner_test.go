@@ -468,6 +468,7 @@ func TestWhy(t *testing.T) {
 		"StillThere":     {"Off is not gone.", machine("office", reclaimed(java), func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = &v1alpha1.ChildReference{} }), "Returning", []string{"the machine is still leaving"}},
 		"Paused":         {"It stands above all else: not even the owner is served.", machine("office", pausedMachine), "Paused", []string{"not even for its owner", "Next:      nothing: paused\n"}},
 		"PausedAndAsked": {"The owner is told that the request is not lost.", machine("office", asked(java), func(m *v1alpha1.ScheduledMachine) { m.Annotations[clusterv1.PausedAnnotation] = "" }), "Paused", []string{"Note:      its owner has asked for it, and the request is kept\n"}},
+		"PausedGoing":    {"The machine leaves after the pause, and an engineer decides before that.", machine("office", pausedMachine, going), "Paused", []string{"Note:      its ScheduledMachine is being deleted: the machine leaves when the pause ends\n"}},
 		"KillSwitch":     {"By whom is not known, how to end it is.", machine("office", killed, none), "KillSwitch", []string{"stays away", `'{"spec":{"killSwitch":false}}'`, "Next:      nothing: the kill switch is on\n"}},
 		"Removing":       {"It is not gone yet.", machine("office", killed), "KillSwitch", []string{"is being removed"}},
 		"Off":            {"Kubernetes knows with what it was set, and when.", machine("office", off), "Off", []string{"Because:   somebody set spec.schedule.enabled to false\n", "Set by:    kubectl-patch, which wrote last 120m ago (2025-01-15T15:00:00Z)\n"}},

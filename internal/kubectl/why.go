@@ -333,6 +333,9 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 	if m.BeingReclaimed() && e.State != stateReturning {
 		e.Notes = append(e.Notes, "its owner has asked for it, and the request is kept")
 	}
+	if e.State == statePaused && !m.DeletionTimestamp.IsZero() && !gone(m) {
+		e.Notes = append(e.Notes, "its ScheduledMachine is being deleted: the machine leaves when the pause ends")
+	}
 	e.Notes = append(e.Notes, hindrances(m, e.Because)...)
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.LentAgainCondition); c != nil {
 		e.Notes = append(e.Notes, c.Message)
