@@ -84,6 +84,9 @@ func (c *cluster) elsewhere(ctx context.Context, name string, into *v1alpha1.Sch
 		*into = all.Items[0]
 		return nil
 	}
+	if apierrors.IsForbidden(absent) { // The API server has named the namespace.
+		return fmt.Errorf("%w: for another namespace, add -n NAMESPACE", absent)
+	}
 	return fmt.Errorf("%w in namespace %s: for another, add -n NAMESPACE", absent, c.namespace)
 }
 

@@ -4,12 +4,14 @@ package kubectl_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
@@ -95,6 +97,11 @@ func TestANameIsFoundInItsNamespace(t *testing.T) {
 	const absent = "not found in namespace farm: for another, add -n NAMESPACE\n"
 	if got := run("", "why", "office", cluster(t, list(*other, *machine("office")))); got.Code != 1 || !strings.HasSuffix(got.Err, absent) {
 		t.Errorf("of two none is meant: %+v", got)
+	}
+	refused := map[string]any{path("office"): refusal(http.StatusForbidden, metav1.StatusReasonForbidden, `may not get it in the namespace "farm"`)}
+	const forbidden = "error: reading office: may not get it in the namespace \"farm\": for another namespace, add -n NAMESPACE\n"
+	if got := run("", "why", "office", cluster(t, refused)); got.Code != 1 || got.Err != forbidden {
+		t.Errorf("the namespace is named once: %+v", got)
 	}
 	if got := run("", "why", "office", "-n", "farm", one); got.Code != 1 || strings.Contains(got.Err, "add -n") {
 		t.Errorf("a namespace that the command line names is meant: %+v", got)
