@@ -82,7 +82,7 @@ func (a *auditOptions) run(o Options, files []string) error {
 	if unread > 0 {
 		err = errors.Join(err, fmt.Errorf("lines that could not be read: %d", unread))
 	}
-	return errors.Join(show.end(log.left()), err)
+	return errors.Join(show.end(log.left(), err == nil), err)
 }
 
 // lets reports whether the flags let a line through.
@@ -137,15 +137,16 @@ func (s *shown) action(a action) error {
 	return write(s.out, head+a.text(wide))
 }
 
-// end shows the actions that have no last line, and how many there were.
-func (s *shown) end(open []action) error {
+// end shows the actions that have no last line, and how many there were. complete is false if
+// a file or a line was not read.
+func (s *shown) end(open []action, complete bool) error {
 	ended := s.count
 	for _, a := range open {
 		if err := s.action(a); err != nil {
 			return err
 		}
 	}
-	if s.a.output.format == asJSON {
+	if s.a.output.format == asJSON || s.count == 0 && !complete {
 		return nil
 	}
 	return write(s.out, s.summary(s.count-ended))

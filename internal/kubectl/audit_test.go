@@ -124,6 +124,10 @@ func TestAuditNamesWhatItCannotRead(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("What can be read is shown all the same.\n-want, +got:\n%s", diff)
 	}
+	missing := result{Err: "error: open /does/not/exist: no such file or directory\n", Code: 2}
+	if diff := cmp.Diff(missing, run("", "audit", "/does/not/exist")); diff != "" {
+		t.Errorf("A file that was not read has no known number of actions.\n-want, +got:\n%s", diff)
+	}
 	if got := run("", "audit", t.TempDir()); got.Code != 2 || !strings.Contains(got.Err, "is a directory") {
 		t.Errorf("a folder: %+v", got)
 	}
