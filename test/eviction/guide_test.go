@@ -70,7 +70,11 @@ func TestTheGuide(t *testing.T) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: cluster.Name, UID: cluster.UID, Controller: new(true)}}
 	}
 	l.protected("cb-0", l.nodes[0], owned)
-	if out := run(blocks[3][2]); !strings.Contains(out, "(server dry run)") {
+	if out := run(blocks[3][2]); strings.Contains(out, wouldAsk) {
+		t.Errorf("a dry run on a Node that is not cordoned says:\n%s", out)
+	}
+	l.cordon(true, l.nodes[0])
+	if out := run(blocks[3][2]); !strings.Contains(out, wouldAsk) {
 		t.Errorf("the dry run says:\n%s", out)
 	}
 	l.wantAsked(false, "cb-0")
