@@ -150,7 +150,7 @@ func farm(t *testing.T) string {
 	list.APIVersion, list.Kind = v1alpha1.GroupVersion.String(), "ScheduledMachineList"
 	return cluster(t, map[string]any{
 		strings.TrimSuffix(path(""), "/"): list, path("office"): machine("office"), path("rack-12"): rack, path("rack-13"): next, path("spare"): spare,
-		clusterPath("farm", "prod"): map[string]any{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": map[string]any{"namespace": "farm", "name": "prod"}},
+		clusterPath("farm", "prod"):                               map[string]any{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": map[string]any{"namespace": "farm", "name": "prod"}},
 		"/apis/cluster.x-k8s.io/v1beta2/namespaces/farm/machines": metadata(leavingMachine("rack-12", v1alpha1.WindowClosed, 5*time.Minute)),
 	})
 }
