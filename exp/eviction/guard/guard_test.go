@@ -287,7 +287,7 @@ func (w *world) startAt(address string, o guard.Options) *replica {
 	if o.Clock == nil {
 		o.Clock = w.clock
 	}
-	w.Must(guard.SetupWithManager(mgr, o))
+	w.Must(guard.SetupWithManager(w.Context(), mgr, o))
 	ctx, stop := context.WithCancel(w.Context())
 	r.stop = stop
 	go func() { r.done <- mgr.Start(ctx) }()

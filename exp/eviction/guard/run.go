@@ -132,7 +132,7 @@ func Run(ctx context.Context, f *Flags) error {
 	}
 	f.Webhook = webhook.NewServer(webhook.Options{Host: f.webhookHost, Port: f.webhookPort, CertDir: f.CertDir})
 	f.Registry = metrics.Registry
-	if err := SetupWithManager(mgr, f.Options); err != nil {
+	if err := SetupWithManager(ctx, mgr, f.Options); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
 	return mgr.Start(ctx)

@@ -49,7 +49,7 @@ type Options struct {
 // SetupWithManager has mgr answer the API server on every replica, and tend requests on the one that
 // holds the lease. mgr itself elects no leader: it would end the process, and with it the answers, when the lease
 // is lost.
-func SetupWithManager(mgr ctrl.Manager, o Options) error {
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
@@ -81,7 +81,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		}
 	}
 	return errors.Join(
-		mgr.GetFieldIndexer().IndexField(context.Background(), &evictionv1.RescheduleRequest{}, eviction.AskedIndex, eviction.IndexAsked),
+		mgr.GetFieldIndexer().IndexField(ctx, &evictionv1.RescheduleRequest{}, eviction.AskedIndex, eviction.IndexAsked),
 		mgr.Add(s), mgr.Add(lead),
 		mgr.AddReadyzCheck("answers", s.ready),
 		mgr.AddHealthzCheck("lives", healthz.Ping),

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verdict answers two questions: what is said to somebody who evicts a pod that an
-// operator moves, and what becomes of a request that an operator was sent? It knows nothing of
-// Kubernetes: it neither reads nor writes.
+// Package verdict answers two questions: how does the guard answer the eviction of a pod that an operator
+// moves, and what is the next step of a request to an operator? It imports no Kubernetes package, and
+// neither reads nor writes.
 //
-// A pod is known by its UID, which is bound to its Node. So nothing that was written about an
-// earlier pod of the same name says anything about this one, and a pod that still runs on a Node
-// that is drained is never said to be gone.
+// A UID identifies a pod, and is bound to its Node. A record about an earlier pod of the same name does not
+// count for this pod. The answer for a pod that still runs on a draining Node is never 404.
 package verdict
 
 import (
@@ -15,139 +14,138 @@ import (
 	"time"
 )
 
-// A Node is what is known of the one that a pod is bound to.
+// A Node is the state of the Node that a pod is bound to.
 type Node int
 
 const (
-	// Unknown is one that could not be read.
+	// Unknown means that the Node could not be read.
 	Unknown Node = iota
-	// Absent is one that does not exist.
+	// Absent means that the Node does not exist.
 	Absent
-	// Healthy is one that nobody drains.
+	// Healthy means that the Node is not being drained.
 	Healthy
-	// Draining is one that somebody drains.
+	// Draining means that the Node is being drained.
 	Draining
 )
 
-// What becomes of an eviction from a Node that nobody drains.
+// Values of Policy.HealthyNode: the answer to an eviction from a Node that is not being drained.
 const (
 	HealthyAllow    = "Allow"
 	HealthyRelocate = "Relocate"
 	HealthyDeny     = "Deny"
 )
 
-// What becomes of a pod that was not moved in time.
+// Values of Policy.Fallback: the answer for a pod that its operator did not move before the deadline.
 const (
 	FallbackAllow  = "Allow"
 	FallbackDeny   = "Deny"
 	FallbackDelete = "Delete"
 )
 
-// A Pod is what matters of a pod.
+// A Pod has the facts of a pod that the decision needs.
 type Pod struct {
 	UID     string
 	Created time.Time
 	// Bound says that it has a Node.
 	Bound bool
-	// Pending, Finished and Leaving say that it does not run yet, that it has ended, and that it is
-	// being deleted.
+	// Pending: it has not started. Finished: it succeeded or failed. Leaving: it has a deletionTimestamp.
 	Pending, Finished, Leaving bool
-	// Marked says that it bears what asks its operator to move it, or that somebody else has
-	// begun to move it. MarkedAt is when it got that from us, zero if it did not.
+	// Marked: it has the annotation or label that asks its operator, or another client has started to move
+	// it. MarkedAt is when the guard marked it, zero if it did not.
 	Marked   bool
 	MarkedAt time.Time
 }
 
-// A Policy is the one that selects a pod.
+// A Policy is the policy that selects a pod.
 type Policy struct {
-	// Says is the policy as people name it.
+	// Says is kind and name of the policy, for messages.
 	Says                  string
 	HealthyNode, Fallback string
 	// Deadline is how long the operator has.
 	Deadline time.Duration
-	// Most is how many of its pods of a namespace are asked for at a time; zero is no limit.
+	// Most is maxConcurrent: how many of its pods in a namespace are moved at a time; zero is no limit.
 	Most int
 }
 
-// A Request is what an operator was asked.
+// A Request is the request to an operator to move a pod.
 type Request struct {
-	// Since is when it was written down, Queued when it last took its place in the line, and FirstAsked
-	// when we asked the operator first, zero if nobody wrote that down.
+	// Since is its creation, Queued when it last entered the queue, FirstAsked when the guard first marked the
+	// pod, zero if that is not recorded.
 	Since, Queued, FirstAsked time.Time
-	// Relocation says that nobody drained its Node then, and Withdrawn that nobody asks any more.
+	// Relocation: its Node was not being drained. Withdrawn: the request is being withdrawn.
 	Relocation, Withdrawn bool
-	// Node is that of its pod.
+	// Node is the Node of its pod.
 	Node Node
 }
 
-// Facts are everything that an answer depends on.
+// Facts are the input of Decide.
 type Facts struct {
 	Now time.Time
-	// UID is that of the pod that is meant, empty if any of the name is.
+	// UID is the UID precondition of the eviction, empty without one.
 	UID string
-	// Pod is the one of that name, nil if there is none.
+	// Pod is the pod of the name, nil if there is none.
 	Pod *Pod
 	// Policy selects it, nil if none does.
 	Policy *Policy
-	// Node is that of the pod.
+	// Node is the Node of the pod.
 	Node Node
-	// Request is the one for this pod, nil if there is none.
+	// Request is the request for this pod, nil if there is none.
 	Request *Request
-	// Moved are those for other pods of the same name.
+	// Moved are the requests for other pods of the same name.
 	Moved []Request
-	// DryRun says that nothing is written, whatever is decided.
+	// DryRun: the caller writes nothing.
 	DryRun bool
-	// Refused says that the operator cannot be asked: the pod may not be changed.
+	// Refused: the API server refused to mark the pod.
 	Refused bool
-	// Others is how many other pods of the policy in the namespace the operator is moving, or is about to
-	// be asked for: of two that are in the line, the later counts the earlier while that is Fresh.
+	// Others counts the other pods of the policy in the namespace that are being moved or are ahead in the
+	// queue. Of two queued pods, the later counts the earlier while the earlier is Fresh.
 	Others int
-	// Keep is for how long a pod that was moved is not taken for one that is to be.
+	// Keep is how long an eviction by name does not count for the pod that took the name of a moved pod.
 	Keep time.Duration
 }
 
-// An Answer is what is said to whoever evicts.
+// An Answer is the answer to an eviction.
 type Answer int
 
 const (
 	// Allow leaves the eviction to the API server's own checks.
 	Allow Answer = iota
-	// Wait has them try again.
+	// Wait is 429: the client retries.
 	Wait
-	// Gone says that there is no such pod on the Node any more.
+	// Gone is 404: the pod is no longer on the Node.
 	Gone
 )
 
-// A Step is what is written before the answer is given, and whether it is given then.
+// A Step is the write before the answer.
 type Step int
 
 const (
 	// None writes nothing.
 	None Step = iota
-	// Record writes a request down. The facts are looked at again then.
+	// Record creates the request. The facts are then read again.
 	Record
-	// Queue has the request take its place in the line anew. The facts are looked at again then.
+	// Queue moves the request to the end of the queue. The facts are then read again.
 	Queue
-	// Mark asks the operator.
+	// Mark marks the pod for its operator.
 	Mark
-	// Confirm writes down when the operator was asked: whoever asked it did not come to that.
+	// Confirm records when the operator was asked, after a guard stopped between mark and record.
 	Confirm
 	// Delete deletes the pod.
 	Delete
-	// Forget takes the mark away by which others know that the pod is waited for.
+	// Forget removes the tracking mark.
 	Forget
 )
 
-// A Decision says what is said, and what is written first.
+// A Decision is the answer to an eviction, and the write before it.
 type Decision struct {
 	Answer Answer
 	Step   Step
-	// Message says it to people, and Cause says for whom or what is waited. The same state gives
-	// the same texts: Cluster API shows them in a condition.
+	// Message and Cause are the texts of the answer. Equal facts give equal texts: Cluster API copies them into a
+	// condition.
 	Message, Cause string
-	// Relocation says that a request that is recorded is for a Node that nobody drains.
+	// Relocation: the request to record is for a Node that is not being drained.
 	Relocation bool
-	// Outcome is the decision in one word, for metrics.
+	// Outcome is the label of the decision in metrics.
 	Outcome string
 }
 
@@ -169,7 +167,7 @@ const (
 	Overdue        = "Overdue"
 )
 
-// Decide says what is said to whoever evicts a pod.
+// Decide returns the answer to an eviction. It always decides.
 func Decide(f Facts) Decision {
 	switch {
 	case f.Pod == nil:
@@ -195,15 +193,15 @@ func Decide(f Facts) Decision {
 	}
 }
 
-// moved is other, unless the pod took the place of one that was moved away not long ago: then
-// nobody means this one, but who names it by its UID.
+// moved returns Gone if the pod took the name of a pod that was moved less than Keep ago, and the eviction has no
+// UID: the client means the moved pod. Otherwise it returns other.
 func (f Facts) moved(other Decision) Decision {
 	if f.UID != "" || !f.Now.Before(f.Pod.Created.Add(f.Keep)) {
 		return other
 	}
 	for _, m := range f.Moved {
 		switch {
-		case m.Withdrawn, f.Pod.Created.Before(m.Since), m.Node == Healthy && !m.Relocation: // Nobody asks for that one any more.
+		case m.Withdrawn, f.Pod.Created.Before(m.Since), m.Node == Healthy && !m.Relocation: // That request is over.
 		case m.Node == Unknown:
 			other = f.wait(NodeUnknown, "it cannot be read whether the Node of the pod's predecessor is being drained")
 		default:
@@ -213,7 +211,7 @@ func (f Facts) moved(other Decision) Decision {
 	return other
 }
 
-// healthy is for a pod on a Node that nobody drains.
+// healthy answers for a pod on a Node that is not being drained.
 func (f Facts) healthy() Decision {
 	switch {
 	case f.Pod.Pending:
@@ -229,11 +227,11 @@ func (f Facts) healthy() Decision {
 	}
 }
 
-// Fresh is how long a request keeps its place in the line before its operator has been asked. Whoever
-// asks has found it to be less than half as old, and writes the mark within the other half, or has given up.
+// Fresh is how long a request keeps its place in the queue before its pod is marked. A guard marks a pod only if
+// the request is younger than half of it, and its write times out within the other half.
 const Fresh = 30 * time.Second
 
-// ask is for a pod that is to leave its Node.
+// ask answers for a pod that has to leave its Node.
 func (f Facts) ask(relocation bool) Decision {
 	r, ask := f.Request, f.wait(Requested, "")
 	ask.Message, ask.Relocation = "Reschedule annotation added to pod", relocation
@@ -263,10 +261,10 @@ func (f Facts) ask(relocation bool) Decision {
 	return ask
 }
 
-// Fresh reports whether a request keeps its place in the line.
+// Fresh reports whether a request keeps its place in the queue.
 func (r Request) Fresh(now time.Time) bool { return now.Before(r.queued(now).Add(Fresh)) }
 
-// queued is when the request took its place in the line. One that is yet to come is of a clock that was ahead.
+// queued is when the request entered the queue. A time in the future comes from a clock that was ahead, and does not count.
 func (r Request) queued(now time.Time) time.Time {
 	if r.Queued.After(now.Add(Fresh / 2)) {
 		return r.Since
@@ -274,9 +272,8 @@ func (r Request) queued(now time.Time) time.Time {
 	return r.Queued
 }
 
-// Asked is since when the operator of a pod has been asked, zero if it has not been: from when we
-// marked the pod first, or from when we saw that somebody else had. It stays so if the mark is taken
-// away.
+// Asked returns when the operator of a pod was first asked, zero if it was not: when the guard marked the pod, or
+// when it saw the mark of another client. The removal of the mark does not change it.
 func (r Request) Asked(p Pod, now time.Time) time.Time {
 	switch {
 	case !r.FirstAsked.IsZero() && !r.FirstAsked.After(now):
@@ -290,21 +287,20 @@ func (r Request) Asked(p Pod, now time.Time) time.Time {
 	}
 }
 
-// marked reports whether we may have marked a pod when it says so. It may say so of an earlier request, or
-// somebody who wants the deadline to be later does: a time before the request does not count, nor one after
-// it was Fresh. One that has not come is of a clock that is ahead.
+// marked reports whether the guard can have marked the pod at MarkedAt. Another client may have written that time,
+// or an earlier request: a time before the request, after it was Fresh, or in the future does not count.
 func (r Request) marked(p Pod, now time.Time) bool {
 	at := p.MarkedAt
 	return !at.IsZero() && !at.Before(r.Since) && !at.After(r.queued(now).Add(Fresh)) && !at.After(now)
 }
 
-// Overdue reports whether the operator of a pod has had its time.
+// Overdue reports whether the deadline of the operator has passed.
 func (r Request) Overdue(p Pod, deadline time.Duration, now time.Time) bool {
 	since := r.Asked(p, now)
 	return !since.IsZero() && !now.Before(since.Add(deadline))
 }
 
-// fallback is for a pod that was not moved in time.
+// fallback answers for a pod that was not moved before the deadline.
 func (f Facts) fallback() Decision {
 	d := f.wait(Overdue, fmt.Sprintf("its operator did not move it within %s", f.Policy.Deadline))
 	switch f.Policy.Fallback {
@@ -319,7 +315,7 @@ func (f Facts) fallback() Decision {
 	return d
 }
 
-// wait has them try again.
+// wait returns a 429 with its cause.
 func (f Facts) wait(outcome, why string) Decision {
 	if why == "" {
 		why = "its operator has been asked to move it"
