@@ -28,59 +28,57 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// Certificates says who makes the certificate of the webhook server.
+// Certificates is the source of the webhook server's certificate.
 type Certificates string
 
 const (
-	// CertificatesExternal means that somebody else does, and tells the API server.
+	// CertificatesExternal means that another program, such as cert-manager, creates it and sets the caBundle.
 	CertificatesExternal Certificates = "external"
-	// CertificatesSelf means that the guard does.
+	// CertificatesSelf means that the guard creates it.
 	CertificatesSelf Certificates = "self"
 )
 
-// What the manifests call the things of the guard.
+// Names in the manifests of the guard.
 const (
-	// Name is that of its Service, its Deployment and its webhook configuration.
+	// Name is the name of its Service, its Deployment and its webhook configuration.
 	Name = "fivespot-eviction-guard"
-	// SecretName is that of the Secret with its certificate.
+	// SecretName is the name of the Secret with its certificate.
 	SecretName = "fivespot-eviction-guard-certificates"
 )
 
 const (
-	// validity is how long a certificate is good for, and renewal how long before its end there is
-	// another. In between everybody has a few months to be up once.
+	// validity is the lifetime of a certificate. renewal is how long before its end it is renewed: a cluster may be
+	// switched off for months.
 	validity = 365 * 24 * time.Hour
 	renewal  = 120 * 24 * time.Hour
-	// certFile and keyFile are what kubelets, cert-manager and people call them, caKey is the
-	// Secret's key for those who signed it, and pathKey that for the path that nobody guesses.
+	// certFile, keyFile and caKey are the keys of a kubernetes.io/tls Secret. pathKey is the key of the secret path.
 	certFile = "tls.crt"
 	keyFile  = "tls.key"
 	caKey    = "ca.crt"
 	pathKey  = "path"
 )
 
-// certificates keeps the Secret that the pods of the guard mount, and tells the API server whom to
-// trust. Every replica does: each write is refused where another came first.
+// certificates reconciles the Secret that the pods of the guard mount, and the caBundle of the webhook configuration. All
+// replicas run it: of two writes, the second gets a conflict.
 //
-// A certificate is signed by an authority of its own, whose key nobody keeps. The API server trusts
-// the last two of them: a kubelet takes a minute or two to give a pod what is in the Secret, and
-// until then the pod answers with the earlier certificate.
+// Each certificate has its own authority, whose key is not stored. The caBundle has the last two authorities: kubelet
+// updates a mounted Secret within one or two minutes, and until then a pod serves the earlier certificate.
 //
-// The path at which the API server asks is made with the first certificate, and stays: an API server shows no
-// certificate of its own, and whoever else reaches the port of the guard has no operator asked for anything.
+// The path of the webhook is secret and stays the same. An API server presents no client certificate, so without the path
+// every client that reaches the port could mark pods.
 type certificates struct {
 	live   client.Reader
 	write  *actuate.Actuator
 	clock  clock.PassiveClock
 	secret client.ObjectKey
-	// hosts are the names by which the API server calls the guard.
+	// hosts are the DNS names of the certificate.
 	hosts []string
 
-	// path is where the API server asks, nil if nobody knows yet.
+	// path is the path of the webhook, nil until it is known.
 	path atomic.Pointer[string]
 }
 
-// keep looks once, and does what is due. After an error, a conflict among them, it is to be called again.
+// keep reconciles Secret and webhook configuration once. After an error, the caller retries.
 func (c *certificates) keep(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	if err := c.live.Get(ctx, c.secret, secret); err != nil {
@@ -90,7 +88,7 @@ func (c *certificates) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, known := secret.DeepCopy(), clientConfig(w) // Of a Secret that was deleted, the API server knows what it said.
+	after, known := secret.DeepCopy(), clientConfig(w) // The webhook configuration has the authority and the path of a Secret that was deleted.
 	if !c.good(secret.Data) {
 		if after.Data, err = c.renewed(cmp.Or(string(secret.Data[caKey]), string(known.CABundle))); err != nil {
 			return err
@@ -105,7 +103,7 @@ func (c *certificates) keep(ctx context.Context) error {
 	return c.tell(ctx, w, after.Data[caKey], path)
 }
 
-// only answers those who know the path.
+// only returns a handler that answers 404 unless the request has the secret path.
 func (c *certificates) only(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if path := c.path.Load(); path == nil || subtle.ConstantTimeCompare([]byte(*path), []byte(req.URL.Path)) != 1 {
@@ -116,7 +114,7 @@ func (c *certificates) only(handler http.Handler) http.Handler {
 	})
 }
 
-// pathOf is where the API server asks: what the Secret says, or else the configuration, or else a new one.
+// pathOf returns the path in the Secret, else the path in the webhook configuration, else a new one.
 func pathOf(data map[string][]byte, known admissionregistrationv1.WebhookClientConfig) string {
 	said := []string{string(data[pathKey])}
 	if known.Service != nil && known.Service.Path != nil {
@@ -130,8 +128,7 @@ func pathOf(data map[string][]byte, known admissionregistrationv1.WebhookClientC
 	return Path + "/" + strings.ToLower(rand.Text()) // As the API server wants it.
 }
 
-// good reports whether a Secret has a certificate that is valid, and need not be renewed yet. One that was
-// made by a clock that was ahead is not valid.
+// good reports whether the Secret has a certificate that is valid now and until its renewal.
 func (c *certificates) good(data map[string][]byte) bool {
 	now := c.clock.Now()
 	for _, host := range c.hosts {
@@ -146,7 +143,7 @@ func (c *certificates) good(data map[string][]byte) bool {
 
 func usages() *[]x509.ExtKeyUsage { return &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
 
-// renewed is what a Secret has after a renewal. authorities are those that were trusted before.
+// renewed returns the data of the Secret after a renewal. authorities is the caBundle before it.
 func (c *certificates) renewed(authorities string) (map[string][]byte, error) {
 	r := rotator.CertRotator{
 		CAName: Name, CAOrganization: "5spot.finos.org", DNSName: c.hosts[0], ExtraDNSNames: c.hosts[1:], ExtKeyUsages: usages(),
@@ -164,7 +161,7 @@ func (c *certificates) renewed(authorities string) (map[string][]byte, error) {
 	return map[string][]byte{certFile: cert, keyFile: key, caKey: append(bytes.Clone(ca.CertPEM), firstOf([]byte(authorities))...)}, nil
 }
 
-// firstOf is the first certificate of several, nil if there is none.
+// firstOf returns the first certificate of a PEM bundle, nil without one.
 func firstOf(several []byte) []byte {
 	block, _ := pem.Decode(several)
 	if block == nil || block.Type != "CERTIFICATE" {
@@ -176,7 +173,7 @@ func firstOf(several []byte) []byte {
 	return pem.EncodeToMemory(block)
 }
 
-// webhook is the configuration by which the API server asks, nil if there is none.
+// webhook returns the webhook configuration of the guard, nil if there is none.
 func (c *certificates) webhook(ctx context.Context) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
 	w := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	switch err := c.live.Get(ctx, client.ObjectKey{Name: Name}, w); {
@@ -188,7 +185,7 @@ func (c *certificates) webhook(ctx context.Context) (*admissionregistrationv1.Va
 	return w, nil
 }
 
-// clientConfig says where the API server asks, and whom it trusts.
+// clientConfig returns path and caBundle of the webhook; the zero value without one.
 func clientConfig(w *admissionregistrationv1.ValidatingWebhookConfiguration) (c admissionregistrationv1.WebhookClientConfig) {
 	if w == nil || len(w.Webhooks) == 0 {
 		return c
@@ -196,8 +193,7 @@ func clientConfig(w *admissionregistrationv1.ValidatingWebhookConfiguration) (c 
 	return w.Webhooks[0].ClientConfig
 }
 
-// tell has the API server trust an authority, and ask at a path. A configuration that does not exist yet is told
-// later.
+// tell sets caBundle and path of the webhook configuration. Without a configuration it does nothing; keep runs again.
 func (c *certificates) tell(ctx context.Context, w *admissionregistrationv1.ValidatingWebhookConfiguration, authority []byte, path string) error {
 	if w == nil {
 		return nil
@@ -212,7 +208,7 @@ func (c *certificates) tell(ctx context.Context, w *admissionregistrationv1.Vali
 	return c.write.PatchLocked(ctx, w, before)
 }
 
-// served reports what is wrong with the certificate in a directory; nil is nothing.
+// served returns an error if the directory has no certificate that is valid now.
 func served(dir string, now time.Time) error {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, certFile), filepath.Join(dir, keyFile))
 	switch {

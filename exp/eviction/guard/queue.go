@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// decisions is how many evictions are decided by live reads at a time. More do not end sooner: the API server of a
-	// small cluster is as fast with as many.
+	// decisions is how many evictions are decided by live reads at a time. More are not faster: the API server of a small
+	// cluster is the limit.
 	decisions = 8
-	// longestWait is how long an eviction waits for a place among them. Then it is to be tried again: an answer that
-	// comes late lets the pod be evicted.
+	// longestWait is how long an eviction waits for a slot. Then the answer is 429: after the timeout of the webhook the API
+	// server would evict the pod.
 	longestWait = 500 * time.Millisecond
 )
 
@@ -25,19 +25,18 @@ var (
 	errBusy      = errors.New("eviction guard: the pod is left where it is, because too many evictions are being decided: try again")
 )
 
-// A queue decides about each pod once at a time. Those who ask about it meanwhile share the next
-// answer: all that it rests on is read after each of them has asked. Else a crowd that evicts the
-// same pods would have the API server answer so many questions that nobody got an answer in time.
+// A queue runs one decision per pod at a time. Requests that arrive meanwhile share the next decision, which reads its facts
+// after they arrived. So many evictions of one pod cost the API server as much as two.
 type queue struct {
 	decide func(context.Context, eviction.Wanted) (eviction.Response, error)
-	// places bounds how many decisions are made at a time; nil does not.
+	// places bounds how many decisions run at a time; nil is no limit.
 	places chan struct{}
 
 	mu   sync.Mutex
 	pods map[eviction.Wanted]*turn
 }
 
-// A turn is a decision that is being made, and the one after it.
+// A turn is a decision that runs, and the decision after it.
 type turn struct {
 	done chan struct{}
 	resp eviction.Response
@@ -69,7 +68,7 @@ func (q *queue) evict(ctx context.Context, w eviction.Wanted, wait time.Duration
 		next := &turn{done: make(chan struct{})}
 		now.next = next
 		q.mu.Unlock()
-		<-now.done // It has an end: that of whoever takes it.
+		<-now.done // The context of its caller ends it.
 		q.take(ctx, key, w, next, wait)
 		return next.resp, next.err
 	default:
@@ -84,7 +83,7 @@ func (q *queue) evict(ctx context.Context, w eviction.Wanted, wait time.Duration
 	}
 }
 
-// take decides, and has the next go on.
+// take runs the decision of a turn, and then makes the next turn the current one.
 func (q *queue) take(ctx context.Context, key, w eviction.Wanted, t *turn, wait time.Duration) {
 	defer func() {
 		q.mu.Lock()
@@ -100,11 +99,11 @@ func (q *queue) take(ctx context.Context, key, w eviction.Wanted, t *turn, wait 
 		return
 	}
 	defer q.leave()
-	t.err = errUndecided // Unless it is decided, whatever becomes of decide.
+	t.err = errUndecided // Stays if decide panics.
 	t.resp, t.err = q.decide(ctx, w)
 }
 
-// place waits for a place among the decisions that are made at a time.
+// place waits for a slot, and returns errBusy if it gets none in time.
 func (q *queue) place(ctx context.Context, wait time.Duration) error {
 	if q.places == nil {
 		return nil

@@ -4,53 +4,51 @@ package verdict
 
 import "time"
 
-// Settle is how long after its withdrawal what was put on a pod is taken away. Who read the
-// request before it was withdrawn has written by then, or has given up.
+// Settle is how long after the withdrawal of a request the mark of its pod is removed. A guard that read the request before
+// its withdrawal has written the mark by then, or its write has timed out.
 const Settle = 30 * time.Second
 
-// look is how soon a request is looked at again of which nothing says when it changes: nobody
-// watches all pods of a cluster for that.
+// look is the interval of reconciles of a request without a known next change: there is no watch on all pods.
 const look = time.Minute
 
-// RequestFacts are everything that the fate of a request depends on.
+// RequestFacts are the input of DecideRequest.
 type RequestFacts struct {
 	Now time.Time
 	Request
 	// WithdrawnAt is when it was withdrawn.
 	WithdrawnAt time.Time
-	// Pod is the one that has the name now, nil if there is none, and Same says that it is the one
-	// that was asked for.
+	// Pod has the name now, nil if there is none. Same: it has the UID of the request.
 	Pod  *Pod
 	Same bool
-	// GoneSince is since when it is known to be gone.
+	// GoneSince is when the guard first saw that the pod is gone.
 	GoneSince time.Time
-	// Selected says whether a policy asks for it still, and Deadline how long the operator has.
+	// Selected: a policy still selects the pod with the same request. Deadline is the time of the operator.
 	Selected bool
 	Deadline time.Duration
-	// Keep is for how long a pod that was moved is not taken for one that is to be.
+	// Keep is how long an eviction by name does not count for the pod that took the name of a moved pod.
 	Keep time.Duration
 }
 
-// A Fate is what becomes of a request.
+// A Fate is the next step of a request.
 type Fate int
 
 const (
-	// Stays leaves it.
+	// Stays changes nothing.
 	Stays Fate = iota
-	// Withdraw says that nobody asks any more.
+	// Withdraw marks the request as withdrawn.
 	Withdraw
-	// TakeBack takes away what was put on the pod, and then deletes the request.
+	// TakeBack removes the mark of the pod, and then deletes the request.
 	TakeBack
 	// Drop deletes the request: its pod is gone.
 	Drop
 )
 
-// DecideRequest returns the fate of a request, and when time alone may change it.
+// DecideRequest returns the next step of a request, and when it may change without an event; zero is never.
 func DecideRequest(k RequestFacts) (f Fate, again time.Time) {
 	switch {
 	case k.Pod == nil || !k.Same || k.Pod.Finished:
 		return k.gone()
-	case k.Withdrawn && k.WithdrawnAt.After(k.Now.Add(Settle)): // By a clock that was ahead.
+	case k.Withdrawn && k.WithdrawnAt.After(k.Now.Add(Settle)): // The clock of the withdrawal was ahead.
 		return Withdraw, time.Time{}
 	case k.Withdrawn:
 		if until := k.WithdrawnAt.Add(Settle); k.Now.Before(until) {
@@ -66,7 +64,7 @@ func DecideRequest(k RequestFacts) (f Fate, again time.Time) {
 	}
 }
 
-// next is when a request is looked at again: once its operator has had its time, or after a while.
+// next is when the request is reconciled again: at the deadline, or after look.
 func (k RequestFacts) next() time.Time {
 	again := k.Now.Add(look)
 	if since := k.Asked(*k.Pod, k.Now); !since.IsZero() {
@@ -77,8 +75,7 @@ func (k RequestFacts) next() time.Time {
 	return again
 }
 
-// relocated reports whether a pod that was to leave a Node that nobody drains was not moved in time, and
-// whoever evicts it has had the time to hear so.
+// relocated reports whether the deadline of a relocation has passed, and Keep after it, in which the client gets the answer.
 func (k RequestFacts) relocated() bool {
 	since := k.Asked(*k.Pod, k.Now)
 	if since.IsZero() {
@@ -87,8 +84,8 @@ func (k RequestFacts) relocated() bool {
 	return !k.Now.Before(since.Add(k.Deadline + k.Keep))
 }
 
-// gone is for a request whose pod has left its Node: it is kept while somebody may take the pod
-// that took the name for the one that is to leave.
+// gone returns the next step of a request whose pod has left its Node. The request stays while an eviction by name may
+// mean that pod.
 func (k RequestFacts) gone() (Fate, time.Time) {
 	until := k.GoneSince.Add(k.Keep)
 	if k.Pod != nil && !k.Same {
