@@ -20,14 +20,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
 )
 
-// Keep is the default time during which an eviction by name does not count for the pod that took the name of a moved pod. A
-// drainer retries every five to twenty seconds.
+// Keep is the default of Evictor.Keep. Drainers retry every 5 to 20 seconds.
 const Keep = 10 * time.Minute
 
 const (
-	// rounds is how often the facts are read: once before each write, and twice more after conflicts with another guard.
+	// rounds bounds how often an eviction reads the facts: once before each write, and twice more after conflicts.
 	rounds = 5
-	// longestRequester is how much of a user's name is kept.
+	// longestRequester bounds the recorded user name, in bytes.
 	longestRequester = 512
 )
 
@@ -37,14 +36,14 @@ type Writer interface {
 	Create(ctx context.Context, obj client.Object) error
 	// Patch changes exactly this object.
 	Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error
-	// Delete deletes exactly this object. One that is gone is no error.
+	// Delete deletes exactly this object. An absent object is no error.
 	Delete(ctx context.Context, obj client.Object) error
 }
 
-// An Evictor decides about evictions, and asks operators to move their pods. It is safe for concurrent use, and several may
-// run in one cluster.
+// An Evictor decides about evictions, and marks pods for their operators. It is safe for concurrent use, and several
+// Evictors may run in one cluster.
 type Evictor struct {
-	// Live reads from the API server, past every cache.
+	// Live reads from the API server.
 	Live client.Reader
 	// Policies reads policies and namespaces.
 	Policies client.Reader
@@ -61,14 +60,14 @@ type Evictor struct {
 	Keep time.Duration
 }
 
-// A Wanted is the eviction of a pod that somebody wants.
+// A Wanted is the request to evict a pod.
 type Wanted struct {
 	Pod client.ObjectKey
-	// UID is that of the pod that is meant, empty for any of the name.
+	// UID is the UID precondition, empty without one.
 	UID types.UID
-	// By is the user who wants it.
+	// By is the name of the user.
 	By string
-	// DryRun has nothing written.
+	// DryRun: the Evictor writes nothing.
 	DryRun bool
 }
 
@@ -76,7 +75,7 @@ type Wanted struct {
 type Response struct {
 	verdict.Decision
 
-	// Pod is the one of that name, nil if there is none.
+	// Pod is the pod of the name, nil if there is none.
 	Pod *corev1.Pod
 	// Policy selects it, nil if none does.
 	Policy *Policy
@@ -93,8 +92,8 @@ func (s *Response) warn(texts []string) {
 	}
 }
 
-// Evict decides about an eviction, and asks the operator where that is due. After an error nothing is decided;
-// it is safe to call it again.
+// Evict decides about an eviction, and marks the pod if it is its turn. An error means that nothing was decided: the
+// caller may call it again.
 func (e *Evictor) Evict(ctx context.Context, w Wanted) (Response, error) {
 	if resp, known, err := e.EvictCached(ctx, w); known == Decided || err != nil {
 		return resp, err
@@ -115,9 +114,8 @@ const (
 	Decided
 )
 
-// EvictCached decides about an eviction without a call to the API server, where a cache that is late does no
-// harm: no policy selects the pod, or the eviction is to be tried again and nothing is written. "Try again" is always
-// safe: the next eviction finds a turn that is free already.
+// EvictCached decides about an eviction without a call to the API server, in the two cases in which a late cache does no
+// harm: no policy selects the pod, or the answer is 429 and nothing has to be written. A wrong 429 costs one retry.
 func (e *Evictor) EvictCached(ctx context.Context, w Wanted) (Response, CacheAnswer, error) {
 	if e.Cache == nil {
 		return Response{}, Undecided, nil
@@ -197,7 +195,7 @@ func (e *Evictor) EvictLive(ctx context.Context, w Wanted) (Response, error) {
 		resp.warn(warnings)
 		switch {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			return Response{Decision: verdict.Decision{Outcome: verdict.NotRunning}, Pod: s.pod, Policy: s.policy}, nil // All of its pods go.
+			return Response{Decision: verdict.Decision{Outcome: verdict.NotRunning}, Pod: s.pod, Policy: s.policy}, nil // All pods of the namespace are being deleted.
 		case resp.Step == verdict.Mark && Refused(err):
 			return e.unasked(ctx, s, resp, err)
 		case err != nil || !again:
@@ -209,11 +207,11 @@ func (e *Evictor) EvictLive(ctx context.Context, w Wanted) (Response, error) {
 			}
 		}
 	}
-	return resp, nil // Others are at it: whoever evicts waits.
+	return resp, nil // Other guards write the same objects. The client retries.
 }
 
-// unasked is for an operator that cannot be asked: its pod may not be changed. It is let go like one that was
-// not moved in time.
+// unasked answers after the API server refused to mark the pod. The fallback of the policy applies at the deadline, as for
+// a pod that was not moved in time.
 func (e *Evictor) unasked(ctx context.Context, s *scope, resp Response, err error) (Response, error) {
 	s.refused = true
 	late := verdict.Decide(s.facts(e.Clock.Now(), e.Keep))

@@ -15,24 +15,21 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// inProgressAnnotation says that somebody moves a pod whose eviction was asked for: the
-// descheduler reads it, and KubeVirt writes it.
+// inProgressAnnotation is on a pod that another client moves after an eviction. The descheduler reads it, KubeVirt writes it.
 // https://github.com/kubernetes-sigs/descheduler/tree/master/keps/1397-evictions-in-background
 const inProgressAnnotation = "descheduler.alpha.kubernetes.io/eviction-in-progress"
 
-// DrainTaints are the keys of the taints that drainers put on a Node which they do not cordon.
+// DrainTaints are the keys of taints with which drainers mark a Node instead of a cordon.
 var DrainTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
 
-// Draining reports whether somebody drains a Node: it is cordoned, is being deleted, or has one of
-// these taints.
+// Draining reports whether a Node is being drained: it is cordoned, is being deleted, or has one of these taints.
 func Draining(node *corev1.Node, taints []string) bool {
 	return node.Spec.Unschedulable || !node.DeletionTimestamp.IsZero() || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Effect != corev1.TaintEffectPreferNoSchedule && slices.Contains(taints, t.Key)
 	})
 }
 
-// movable reports whether an operator could start a pod elsewhere: those of DaemonSets, and those
-// that the kubelet made from a file, belong to their Node.
+// movable reports whether an operator can start the pod on another Node. Pods of DaemonSets and static pods cannot move.
 func movable(pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return !mirror && workload.DaemonSetOf(pod) == nil
@@ -58,7 +55,7 @@ func TrimPod(pod *corev1.Pod) *corev1.Pod {
 	return trimmed
 }
 
-// podFacts is the border between a pod and the decision. r is what asks its operator, nil if nothing does.
+// podFacts translates a pod for the decision. r is the mark for its operator, nil without one.
 func podFacts(pod *corev1.Pod, r *evictionv1.Request) *verdict.Pod {
 	p := &verdict.Pod{
 		UID: string(pod.UID), Created: pod.CreationTimestamp.Time, Bound: pod.Spec.NodeName != "",
@@ -70,7 +67,7 @@ func podFacts(pod *corev1.Pod, r *evictionv1.Request) *verdict.Pod {
 	return p
 }
 
-// marked reports whether the operator of a pod has been asked, by whomever.
+// marked reports whether the operator of a pod has been asked, by the guard or by another client.
 func marked(pod client.Object, r evictionv1.Request) bool {
 	if _, underway := pod.GetAnnotations()[inProgressAnnotation]; underway {
 		return true
@@ -78,7 +75,7 @@ func marked(pod client.Object, r evictionv1.Request) bool {
 	return bears(pod, r)
 }
 
-// bears reports whether a pod has what a request puts on it.
+// bears reports whether a pod has the annotation or label of a request.
 func bears(pod client.Object, r evictionv1.Request) bool {
 	var value string
 	var there bool
@@ -94,7 +91,7 @@ func bears(pod client.Object, r evictionv1.Request) bool {
 	}
 }
 
-// markedAt is when we marked a pod, zero if we did not.
+// markedAt is when the guard marked a pod, zero if it did not.
 func markedAt(pod client.Object) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, pod.GetAnnotations()[evictionv1.RequestedAnnotation])
 	if err != nil {
@@ -103,8 +100,8 @@ func markedAt(pod client.Object) time.Time {
 	return at
 }
 
-// mark has a pod ask its operator. The time is written in the same patch: it says that what was put
-// there is ours, and since when the operator has been asked.
+// mark puts the annotation or label for its operator on a pod, with the time in the same patch. The time shows that the
+// mark is the guard's, and when the operator was asked.
 func mark(pod client.Object, r evictionv1.Request, since time.Time) {
 	set := func(all map[string]string, key, value string) map[string]string {
 		if all == nil {
@@ -122,7 +119,7 @@ func mark(pod client.Object, r evictionv1.Request, since time.Time) {
 	pod.SetAnnotations(set(pod.GetAnnotations(), evictionv1.RequestedAnnotation, since.UTC().Format(time.RFC3339Nano)))
 }
 
-// unmark takes away what mark has put on a pod for a request. What others have put there, or changed, stays.
+// unmark removes the mark of a request from a pod. A mark that another client wrote or changed stays.
 func unmark(pod client.Object, r *evictionv1.RescheduleRequest) {
 	if markedAt(pod).IsZero() && r.Spec.AskedTime.IsZero() {
 		return

@@ -21,7 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// scope is all that was read about a pod.
+// scope is the facts that were read about a pod.
 type scope struct {
 	wanted   Wanted
 	pod      *corev1.Pod
@@ -34,14 +34,14 @@ type scope struct {
 	warnings []string
 }
 
-// A predecessor is the request for another pod of the same name, and what is known of the Node of that pod.
+// A predecessor is the request for another pod of the same name, with the state of the Node of that pod.
 type predecessor struct {
 	*evictionv1.RescheduleRequest
 
 	from verdict.Node
 }
 
-// response decides by what was read.
+// response decides from the facts.
 func (s *scope) response(now time.Time, keep time.Duration) Response {
 	return Response{Decision: verdict.Decide(s.facts(now, keep)), Pod: s.pod, Policy: s.policy, Warnings: s.warnings}
 }
@@ -66,7 +66,7 @@ func (s *scope) facts(now time.Time, keep time.Duration) verdict.Facts {
 	return f
 }
 
-// asks is what asks the operator: what was written down counts before what its policy says since.
+// asks returns the mark for the operator. The request comes before the policy, which may have changed since.
 func (s *scope) asks() *evictionv1.Request {
 	switch {
 	case s.request != nil:
@@ -88,7 +88,7 @@ func (e *Evictor) begin(ctx context.Context, w Wanted) (*scope, Policies, error)
 	return s, policies, err
 }
 
-// observe reads what the answer depends on from the API server.
+// observe reads the facts from the API server.
 func (e *Evictor) observe(ctx context.Context, w Wanted) (*scope, error) {
 	s, policies, err := e.begin(ctx, w)
 	if err != nil {
@@ -101,7 +101,7 @@ func (e *Evictor) observe(ctx context.Context, w Wanted) (*scope, error) {
 	return s, e.observePod(ctx, s, policies, cached)
 }
 
-// selects reports whether a policy selects a pod that is meant, and keeps both.
+// selects reports whether a policy selects the pod and the UID matches. It stores pod and policy in s.
 func (e *Evictor) selects(ctx context.Context, s *scope, policies Policies, pod *corev1.Pod) (selected bool, err error) {
 	s.pod, s.policy = pod, nil
 	if s.wanted.UID != "" && s.wanted.UID != pod.UID || !movable(pod) {
@@ -111,7 +111,7 @@ func (e *Evictor) selects(ctx context.Context, s *scope, policies Policies, pod 
 	return s.policy != nil, err
 }
 
-// observePod reads a pod, and what counts besides. cached is the pod of the cache, nil if it has none.
+// observePod reads the pod and the other facts. cached is the pod in the cache, nil if it has none.
 func (e *Evictor) observePod(ctx context.Context, s *scope, policies Policies, cached *corev1.Pod) error {
 	side, pod := e.aside(ctx, cached), &corev1.Pod{}
 	switch err := e.Live.Get(ctx, s.wanted.Pod, pod); {
@@ -133,15 +133,14 @@ func (e *Evictor) observePod(ctx context.Context, s *scope, policies Policies, c
 	return e.observeSelected(ctx, s, side)
 }
 
-// beside is what is read beside a pod.
+// beside is the Node and the request of a pod.
 type beside struct {
 	node    verdict.Node
 	request *evictionv1.RescheduleRequest
 	err     error
 }
 
-// aside reads the Node of a pod and its request side by side: whoever evicts waits for one read. It
-// returns at once. pod may be nil.
+// aside reads the Node of a pod and its request in parallel, and returns at once. pod may be nil.
 func (e *Evictor) aside(ctx context.Context, pod *corev1.Pod) <-chan beside {
 	done := make(chan beside, 1)
 	if pod == nil {
@@ -164,14 +163,14 @@ func (e *Evictor) aside(ctx context.Context, pod *corev1.Pod) <-chan beside {
 	return done
 }
 
-// observeSelected reads what the answer about a pod depends on that its operator moves.
+// observeSelected reads the remaining facts of a pod that a policy selects.
 func (e *Evictor) observeSelected(ctx context.Context, s *scope, side <-chan beside) error {
 	b := <-side
 	if b.err != nil {
 		return b.err
 	}
 	s.node, s.request = b.node, b.request
-	if s.pod.Spec.NodeName == "" || s.node == verdict.Healthy { // Else it is the one that is to move.
+	if s.pod.Spec.NodeName == "" || s.node == verdict.Healthy { // On a draining Node the eviction means this pod.
 		if err := e.observeMoved(ctx, s); err != nil {
 			return err
 		}
@@ -179,7 +178,7 @@ func (e *Evictor) observeSelected(ctx context.Context, s *scope, side <-chan bes
 	return e.observeOthers(ctx, s)
 }
 
-// observeMoved reads the requests for other pods of the name: the pod may have taken it from one that was moved.
+// observeMoved reads the requests for other pods of the name: this pod may have taken the name of a moved pod.
 func (e *Evictor) observeMoved(ctx context.Context, s *scope) error {
 	list := &evictionv1.RescheduleRequestList{}
 	if err := e.Live.List(ctx, list, client.InNamespace(s.pod.Namespace)); err != nil {
@@ -200,9 +199,8 @@ var unfinished = client.MatchingFieldsSelector{Selector: fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 )}
 
-// observeOthers counts the pods of the policy that are being moved in the namespace, where they are limited and
-// this one is not among them. Another namespace is another operator's, or has a database of its own. The API server
-// is read only where the cache shows a free place.
+// observeOthers counts the other pods of the policy in the namespace that count against maxConcurrent. It reads the API
+// server only if the cache shows that the pod may be marked now.
 func (e *Evictor) observeOthers(ctx context.Context, s *scope) (err error) {
 	if !s.needsTurn() {
 		return nil
@@ -279,7 +277,7 @@ func IndexAsked(obj client.Object) []string {
 	return []string{(&Policy{PolicyReference: r.Spec.Policy}).String()}
 }
 
-// nodeOf is what is known of a Node.
+// nodeOf returns the state of a Node.
 func (e *Evictor) nodeOf(ctx context.Context, name string) verdict.Node {
 	if name == "" {
 		return verdict.Absent

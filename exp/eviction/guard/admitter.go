@@ -24,13 +24,12 @@ import (
 )
 
 const (
-	// Path is where the API server asks. Where the guard makes its own certificate, a part that nobody guesses
-	// follows.
+	// Path is the path of the webhook. If the guard creates its certificate, a secret part follows it.
 	Path = "/eviction"
-	// callTimeout bounds one answer. After the webhook's timeoutSeconds, which is 5, the API server evicts the pod:
-	// the rest is for the way there and back on a busy machine. It is much less than verdict.Fresh, too.
+	// callTimeout bounds a decision. After timeoutSeconds of the webhook, which is 5, the API server evicts the pod. The
+	// difference is for the network and a busy machine. It is also much shorter than verdict.Fresh.
 	callTimeout = 3 * time.Second
-	// causeType is that of the cause in an answer, which Cluster API shows.
+	// causeType is the type of the cause in an answer. Cluster API shows the cause.
 	causeType metav1.CauseType = "OperatorMovesPod"
 )
 
@@ -43,7 +42,7 @@ type admitter struct {
 	reporter *reporter
 }
 
-// what is in the body of an eviction. It is the same in policy/v1 and policy/v1beta1.
+// evicting is the body of an eviction. policy/v1 and policy/v1beta1 have the same fields.
 type evicting struct {
 	metav1.ObjectMeta `json:"metadata"`
 
@@ -57,7 +56,7 @@ func (a *admitter) Handle(ctx context.Context, req admission.Request) admission.
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	begin := a.clock.Now()
-	// Whoever asks before the guard is ended gets an answer all the same.
+	// A request that has arrived gets its answer, also if the guard is being stopped.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	resp, err := a.decide(ctx, w)
@@ -93,8 +92,8 @@ func (a *admitter) decide(ctx context.Context, w eviction.Wanted) (eviction.Resp
 	return resp, err
 }
 
-// failure is for an eviction about which nobody knows. It is said to try again, unless somebody has to do
-// something first: an error ends kubectl's drain.
+// failure is the answer without a decision: 429, so that clients retry. It is 500 if a retry cannot succeed before the
+// rights of the guard change: that ends kubectl drain.
 func failure(err error) admission.Response {
 	if eviction.Refused(err) {
 		return admission.Errored(http.StatusInternalServerError, err)
@@ -104,7 +103,7 @@ func failure(err error) admission.Response {
 	return r
 }
 
-// wanted is what somebody wants.
+// wanted parses the request of the API server.
 func wanted(req admission.Request) (eviction.Wanted, error) {
 	w := eviction.Wanted{Pod: client.ObjectKey{Namespace: req.Namespace, Name: req.Name}, By: req.UserInfo.Username}
 	w.DryRun = req.DryRun != nil && *req.DryRun
@@ -125,7 +124,7 @@ func wanted(req admission.Request) (eviction.Wanted, error) {
 		return w, fmt.Errorf("the Eviction names no pod: metadata.namespace is %q and metadata.name is %q", w.Pod.Namespace, w.Pod.Name)
 	}
 	if o := e.DeleteOptions; o != nil {
-		w.DryRun = w.DryRun || len(o.DryRun) > 0 // kubectl says it here.
+		w.DryRun = w.DryRun || len(o.DryRun) > 0 // kubectl sets it here.
 		if o.Preconditions != nil && o.Preconditions.UID != nil {
 			w.UID = *o.Preconditions.UID
 		}
@@ -133,8 +132,8 @@ func wanted(req admission.Request) (eviction.Wanted, error) {
 	return w, nil
 }
 
-// response says it in the API server's words. There is no retryAfterSeconds: a client that sees one
-// tries again within the same call, and keeps Cluster API from the other pods.
+// response translates a decision for the API server. It has no retryAfterSeconds: with it, client-go retries within the
+// same call, and Cluster API does not reach the other pods.
 func response(resp eviction.Response, w eviction.Wanted) admission.Response {
 	status := &metav1.Status{Status: metav1.StatusFailure, Message: resp.Message}
 	switch resp.Answer {
@@ -159,7 +158,7 @@ func response(resp eviction.Response, w eviction.Wanted) admission.Response {
 	}
 }
 
-// warnings are for whoever reads them: kubectl shows each once, in one line, where it does not show the cause.
+// warnings returns cause and warnings in one line each. kubectl prints each once; it does not print the cause.
 func warnings(resp eviction.Response, w eviction.Wanted) (lines []string) {
 	texts := resp.Warnings
 	if resp.Cause != "" {
@@ -174,5 +173,5 @@ func warnings(resp eviction.Response, w eviction.Wanted) (lines []string) {
 	return lines
 }
 
-// longestWarning is what the API server passes on for sure, in bytes.
+// longestWarning is the length that the API server never truncates, in bytes.
 const longestWarning = 256

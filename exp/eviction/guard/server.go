@@ -24,8 +24,7 @@ import (
 )
 
 const (
-	// soon is how often is looked for what a replica waits for before it serves, and settled how often
-	// whether everything is still as it should be.
+	// soon is the interval of reconciles until a replica serves, and settled the interval after that.
 	soon    = time.Second
 	settled = 10 * time.Second
 	// probeTimeout bounds the request to the API server in a probe.
@@ -35,7 +34,7 @@ const (
 	maxSilence = 2 * time.Minute
 )
 
-// A server answers the API server once all that it takes is there. It runs on every replica.
+// A server runs the webhook server once its caches and its certificate are there. It runs on each replica.
 type server struct {
 	webhook webhook.Server
 	handler http.Handler
@@ -43,7 +42,7 @@ type server struct {
 	live    client.Reader
 	clock   clock.PassiveClock
 	certDir string
-	// certificates is nil where somebody else makes them.
+	// certificates is nil if another program creates the certificate.
 	certificates *certificates
 
 	// published is true once the webhook configuration has the certificate.
@@ -55,13 +54,12 @@ type server struct {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*server) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable. Its error, such as that of a port that is taken, ends the
-// process.
+// Start implements manager.Runnable. An error, such as a port in use, ends the process.
 func (s *server) Start(ctx context.Context) error {
 	if s.certificates != nil {
 		go s.keep(ctx)
 	}
-	// What answers read is read before the first is asked for.
+	// The informers start before the first request.
 	namespaces := &metav1.PartialObjectMetadata{}
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	for _, kind := range []client.Object{&evictionv1.ReschedulePolicy{}, &evictionv1.ClusterReschedulePolicy{}, &evictionv1.RescheduleRequest{}, &corev1.Node{}, &corev1.Pod{}, namespaces} {
@@ -79,7 +77,7 @@ func (s *server) Start(ctx context.Context) error {
 		return err == nil, nil
 	})
 	if err != nil {
-		return nil //nolint:nilerr // It ends before it has begun.
+		return nil //nolint:nilerr // The manager stops.
 	}
 	if s.certificates == nil {
 		s.webhook.Register(Path, s.handler)
@@ -89,7 +87,7 @@ func (s *server) Start(ctx context.Context) error {
 	return s.webhook.Start(ctx)
 }
 
-// keep keeps the certificate until ctx ends.
+// keep reconciles the certificate until ctx ends.
 func (s *server) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		next, err := settled, s.certificates.keep(ctx)
@@ -108,7 +106,7 @@ func (s *server) keep(ctx context.Context) {
 	}
 }
 
-// ready is the readiness probe: whoever passes it answers the API server's next question.
+// ready is the readiness probe: a replica that is Ready can answer.
 func (s *server) ready(req *http.Request) error {
 	if s.certificates != nil && !s.published.Load() {
 		return errors.New("the API server has not been told of the certificate yet")
