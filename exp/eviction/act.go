@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// act carries out the step of a decision. again reports that the facts have to be read once more.
+// act carries out the step of a decision. again means that the facts have to be read again.
 func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again bool, warnings []string, err error) {
 	switch d.Step {
 	case verdict.Record:
@@ -47,7 +47,7 @@ func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again 
 	return false, warnings, nil
 }
 
-// ask marks the pod for its operator, and records the time in the request: other clients may remove the mark of the pod.
+// ask marks the pod for its operator, and records the time in the request: another client may remove the mark.
 func (e *Evictor) ask(ctx context.Context, s *scope) (again bool, err error) {
 	pod := s.pod.DeepCopy()
 	pod.ResourceVersion = "" // The patch then carries resourceVersion: of two guards that mark the pod, one gets a conflict.
@@ -56,7 +56,7 @@ func (e *Evictor) ask(ctx context.Context, s *scope) (again bool, err error) {
 		since = made // The API server dates the request. A clock that is behind must not move the deadline forward.
 	}
 	if at := requestFacts(s.request, s.node).Asked(*podFacts(s.pod, nil), since); !at.IsZero() {
-		since = at // The operator has taken the mark away, and gets no more time for that.
+		since = at // The operator removed the mark. Its deadline does not change.
 	}
 	mark(s.pod, s.request.Spec.Request, since)
 	again, err = again409(false, e.Write.Patch(ctx, s.pod, pod))
@@ -76,7 +76,7 @@ func (e *Evictor) confirm(ctx context.Context, s *scope, since time.Time) (again
 	return again409(false, err)
 }
 
-// trackRequest puts the mark of a request on its object, if it has one, or takes it away. What fails is for people.
+// trackRequest adds or removes the tracking mark of a request, if it has one. An error becomes a warning of the answer.
 func (e *Evictor) trackRequest(ctx context.Context, r *evictionv1.RescheduleRequest, wanted bool) (warnings []string) {
 	if r.Spec.Tracking == nil {
 		return nil
@@ -87,7 +87,7 @@ func (e *Evictor) trackRequest(ctx context.Context, r *evictionv1.RescheduleRequ
 	return warnings
 }
 
-// again409 looks once more where another pod has the name, or the object has changed.
+// again409 turns a conflict, or an object that is gone, into "read again".
 func again409(next bool, err error) (again bool, _ error) {
 	if apierrors.IsConflict(err) || kinds.NoObject(err) {
 		return true, nil

@@ -23,14 +23,14 @@ type Policy struct {
 	evictionv1.ReschedulePolicySpec
 
 	evictionv1.PolicyReference
-	// namespace is where its pods are; empty is in several.
+	// namespace is the namespace of its pods; empty for a ClusterReschedulePolicy.
 	namespace string
 	pods      labels.Selector
-	// namespaces are those whose pods it selects, nil for all.
+	// namespaces selects namespaces; nil selects all.
 	namespaces labels.Selector
 }
 
-// String is the policy as people name it.
+// String returns kind and name.
 func (p *Policy) String() string { return string(p.Kind) + " " + p.Name }
 
 func (p *Policy) facts() *verdict.Policy {
@@ -45,11 +45,11 @@ func (p *Policy) facts() *verdict.Policy {
 
 func (p *Policy) deadline() time.Duration { return time.Duration(p.DeadlineSeconds) * time.Second }
 
-// Policies are those that may select a pod of one namespace, in the order in which they count.
+// Policies are the policies that may select a pod of one namespace. The first match counts.
 type Policies []*Policy
 
-// PoliciesFor reads the policies of a namespace, and those of all. One that selects by what is no
-// label is left out, and invalid says so: the rest may be gone on with.
+// PoliciesFor reads the policies of a namespace and the cluster-wide policies. It leaves out a policy with an invalid selector,
+// and returns an error for it in invalid.
 func PoliciesFor(ctx context.Context, reader client.Reader, namespace string) (found Policies, invalid []error, err error) {
 	own, all := &evictionv1.ReschedulePolicyList{}, &evictionv1.ClusterReschedulePolicyList{}
 	if err := reader.List(ctx, own, client.InNamespace(namespace)); err != nil {
@@ -89,7 +89,7 @@ func PoliciesFor(ctx context.Context, reader client.Reader, namespace string) (f
 	return found, invalid, nil
 }
 
-// unselects reports whether a pod is not selected any more once its operator has been asked.
+// unselects reports whether the mark itself makes the policy no longer select the pod.
 func (p *Policy) unselects() bool {
 	label := p.Request.Label
 	if label == nil {
@@ -101,8 +101,8 @@ func (p *Policy) unselects() bool {
 	})
 }
 
-// Of is the policy that selects a pod, nil if none does. namespace reads the labels of the pod's
-// namespace, and is called only where a policy asks for them.
+// Of returns the policy that selects a pod, nil if none does. It calls namespace, which reads the labels of the pod's
+// namespace, only for a policy with a namespaceSelector.
 func (p Policies) Of(pod client.Object, namespace func() (labels.Set, error)) (*Policy, error) {
 	for _, policy := range p {
 		if !policy.pods.Matches(labels.Set(pod.GetLabels())) {

@@ -14,8 +14,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
 )
 
-// A queue orders the pods of a policy in one namespace by when their requests were written. The API server numbers all
-// writes: of two requests that do not see each other's mark yet, one sees that it is second.
+// A queue orders the pods of a policy in one namespace by the resourceVersion of their requests. Of two requests that do not
+// see each other's mark yet, one sees that it is second.
 type queue struct {
 	requests map[types.UID]*evictionv1.RescheduleRequest
 	policy   *Policy

@@ -20,13 +20,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// A RequestReconciler withdraws the requests that no drain and no policy wants any more, and deletes the requests of pods that
-// are gone. One runs in a cluster.
+// A RequestReconciler withdraws requests without a drain or a policy, and deletes the requests of pods that are gone. One runs
+// in a cluster.
 type RequestReconciler struct {
 	*Evictor
 
-	// gone is since when the pod of a request is known to be gone. The next leader starts that time again, and keeps the
-	// request for longer.
+	// gone is when the pod of a request was first seen to be gone. A new leader starts that time again, and keeps the request
+	// longer.
 	mu   sync.Mutex
 	gone map[client.ObjectKey]time.Time
 }
@@ -36,15 +36,15 @@ type RequestResult struct {
 	Fate verdict.Fate
 	// Again is when to reconcile it again, zero to wait for a change.
 	Again time.Time
-	// Request is as it was before, nil if there is none.
+	// Request is the request before the reconcile, nil if there is none.
 	Request *evictionv1.RescheduleRequest
-	// Pod is the one that it is for, nil if that is gone.
+	// Pod is the pod of the request, nil if it is gone.
 	Pod *corev1.Pod
-	// Overdue says that the operator has had its time for it.
+	// Overdue means that the deadline of the operator has passed.
 	Overdue bool
 }
 
-// ReconcileRequest withdraws a request, takes back what it put on the pod, or deletes it.
+// ReconcileRequest carries out the next step of a request: withdraw it, remove the mark of its pod, or delete it.
 func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.ObjectKey) (RequestResult, error) {
 	r := &evictionv1.RescheduleRequest{}
 	switch err := t.Live.Get(ctx, key, r); {
@@ -72,7 +72,7 @@ func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.Obj
 		before := pod.DeepCopy()
 		unmark(pod, r)
 		switch err := t.Write.Patch(ctx, pod, before); {
-		case Refused(err) && !k.Now.Before(k.WithdrawnAt.Add(k.Keep)): // Else nobody could evict it ever again.
+		case Refused(err) && !k.Now.Before(k.WithdrawnAt.Add(k.Keep)): // The request has to go, or its pod could never be evicted again.
 			ctrl.LoggerFrom(ctx).Error(err, "Leaving what asks the operator on the pod", "Pod", client.ObjectKeyFromObject(pod))
 		case kinds.IgnoreNoObject(err) != nil:
 			return done, err
@@ -118,7 +118,7 @@ func (t *RequestReconciler) observe(ctx context.Context, r *evictionv1.Reschedul
 		k.Node = t.nodeOf(ctx, r.Spec.NodeName)
 		return k, nil, nil
 	}
-	for _, reader := range []client.Reader{t.Policies, t.Live} { // Whoever asked may have seen a policy that has just been made.
+	for _, reader := range []client.Reader{t.Policies, t.Live} { // The cache may not have a policy that was created just now.
 		if err := t.observePolicy(ctx, reader, r, pod, &k); err != nil {
 			return k, nil, err
 		}
@@ -130,7 +130,7 @@ func (t *RequestReconciler) observe(ctx context.Context, r *evictionv1.Reschedul
 	return k, pod, nil
 }
 
-// observePolicy reads the policy that selects the pod of a request.
+// observePolicy reads the policy that selects the pod of the request.
 func (t *RequestReconciler) observePolicy(ctx context.Context, reader client.Reader, r *evictionv1.RescheduleRequest, pod *corev1.Pod, k *verdict.RequestFacts) error {
 	policies, invalid, err := PoliciesFor(ctx, reader, pod.Namespace)
 	if err != nil {
@@ -140,7 +140,7 @@ func (t *RequestReconciler) observePolicy(ctx context.Context, reader client.Rea
 	if err != nil {
 		return err
 	}
-	// Nobody knows what an invalid one selects. One that asks for something else asks anew.
+	// An invalid policy may select it. A policy with another request needs a new RescheduleRequest.
 	k.Selected = policy == nil && len(invalid) > 0 || policy != nil && equality.Semantic.DeepEqual(policy.Request, r.Spec.Request)
 	k.Deadline, k.Relocation = 0, false
 	if policy != nil {
@@ -149,7 +149,7 @@ func (t *RequestReconciler) observePolicy(ctx context.Context, reader client.Rea
 	return nil
 }
 
-// goneSince is since when the pod of a request is known to be gone.
+// goneSince returns when the pod of a request was first seen to be gone.
 func (t *RequestReconciler) goneSince(request client.ObjectKey, now time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,7 +162,7 @@ func (t *RequestReconciler) goneSince(request client.ObjectKey, now time.Time) t
 	return t.gone[request]
 }
 
-// drop deletes a request, and the mark by which others know of it.
+// drop removes the tracking mark, and then deletes the request.
 func (t *RequestReconciler) drop(ctx context.Context, r *evictionv1.RescheduleRequest) error {
 	if err := t.untrack(ctx, r); err != nil {
 		return err
@@ -174,8 +174,7 @@ func (t *RequestReconciler) drop(ctx context.Context, r *evictionv1.RescheduleRe
 	return nil
 }
 
-// untrack takes away the mark by which others know of a request. A mark that is refused to us stays: no pod is held
-// back for it.
+// untrack removes the tracking mark of a request. If the API server refuses that, the mark stays: it holds no pod.
 func (t *RequestReconciler) untrack(ctx context.Context, r *evictionv1.RescheduleRequest) error {
 	if r.Spec.Tracking == nil {
 		return nil
@@ -188,7 +187,7 @@ func (t *RequestReconciler) untrack(ctx context.Context, r *evictionv1.Reschedul
 	return err
 }
 
-// Forget drops the memory of a request that does not exist any more, or that another leader reconciles.
+// Forget removes a request from memory: it is gone, or another leader reconciles it.
 func (t *RequestReconciler) Forget(request client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

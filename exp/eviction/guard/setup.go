@@ -23,32 +23,30 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
-// Options are what may differ between two guards.
+// Options configure a guard.
 type Options struct {
-	// Version is that of the guard, for its metrics.
+	// Version is the version in its metrics.
 	Version string
-	// Registry has its metrics; nil has none.
+	// Registry registers its metrics; nil registers none.
 	Registry prometheus.Registerer
-	// Clock tells the time; nil is the machine's.
+	// Clock returns the time; nil is the system clock.
 	Clock clock.PassiveClock
 	// DrainTaints are the keys of taints of a Node that is drained, beside a cordon and
 	// eviction.DrainTaints.
 	DrainTaints []string
-	// Keep is for how long a pod that was moved is not taken for one that is to be; zero is
-	// eviction.Keep.
+	// Keep is Evictor.Keep; zero is eviction.Keep.
 	Keep time.Duration
-	// Webhook is the server that the API server asks, and CertDir where its certificate is.
+	// Webhook is the webhook server, and CertDir the directory of its certificate.
 	Webhook webhook.Server
 	CertDir string
-	// Certificates says who makes the certificate.
+	// Certificates is the source of the certificate.
 	Certificates Certificates
-	// Lease is held by the replica that tends requests; nil is for the only one.
+	// Lease elects the replica that reconciles requests; nil if there is one replica.
 	Lease resourcelock.Interface
 }
 
-// SetupWithManager has mgr answer the API server on every replica, and tend requests on the one that
-// holds the lease. mgr itself elects no leader: it would end the process, and with it the answers, when the lease
-// is lost.
+// SetupWithManager adds the webhook server, which runs on each replica, and the reconciler of requests, which runs on the
+// holder of the lease. mgr itself elects no leader: it would end the process, and with it the answers, when it loses the lease.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
