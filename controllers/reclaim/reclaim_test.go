@@ -470,29 +470,7 @@ func TestAServedRequestIsNotServedAgainAfterResume(t *testing.T) {
 	w.ask("true")
 	ready(time.Date(2026, time.April, 20, 21, 0, 0, 0, time.UTC))(w.node)
 	w.Must(w.Client.Status().Update(t.Context(), w.node))
-	if _, err := w.reconcile(); err != nil {
-		t.Fatal(err)
-	}
-	w.disconnected = true
-	w.settle()
-	w.gone()
-	w.settle()
-	if w.sm.ScheduleEnabled() {
-		t.Fatal("the request is not served")
-	}
-	w.Edit(w.sm, func() { // As kubectl 5spot resume and the next report do.
-		delete(w.sm.Annotations, v1alpha1.ReclaimedAnnotation)
-		w.sm.Spec.Schedule.Enabled = new(true)
-	})
-	w.settle()
-	desired, err := children.Machine(w.sm, "", time.Now().Add(time.Hour), nil)
-	w.Must(err)
-	w.Create(desired)
-	m := w.machine()
-	m.Status.NodeRef.Name = w.node.Name
-	w.Must(w.Client.Status().Update(t.Context(), m))
-	w.disconnected = false
-	w.settle()
+	w.returnInAnOutage(time.Now().Add(time.Hour))
 	if m := w.machine(); m == nil || !m.DeletionTimestamp.IsZero() || !w.sm.ScheduleEnabled() {
 		t.Errorf("the request before the resume has taken the machine: %v", m)
 	}
@@ -509,6 +487,34 @@ func TestAServedRequestIsNotServedAgainAfterResume(t *testing.T) {
 	}
 }
 
+// returnInAnOutage serves the request of the Node while the workload cluster is unreachable. The machine is then resumed, and
+// joins again on the same Node, which still has the request.
+func (w *world) returnInAnOutage(created time.Time) {
+	w.Helper()
+	_, err := w.reconcile()
+	w.Must(err)
+	w.disconnected = true
+	w.settle()
+	w.gone()
+	w.settle()
+	if w.sm.ScheduleEnabled() {
+		w.Fatal("the request is not served")
+	}
+	w.Edit(w.sm, func() { // As kubectl 5spot resume and the next report do.
+		delete(w.sm.Annotations, v1alpha1.ReclaimedAnnotation)
+		w.sm.Spec.Schedule.Enabled = new(true)
+	})
+	w.settle()
+	desired, err := children.Machine(w.sm, "", created, nil)
+	w.Must(err)
+	w.Create(desired)
+	m := w.machine()
+	m.Status.NodeRef.Name = w.node.Name
+	w.Must(w.Client.Status().Update(w.Context(), m))
+	w.disconnected = false
+	w.settle()
+}
+
 // askByHand annotates the Node as the guide says: without a time.
 func (w *world) askByHand() {
 	w.Helper()
@@ -523,25 +529,7 @@ func TestRequestsWithoutATime(t *testing.T) {
 	w := newWorld(t)
 	w.keep()
 	w.askByHand()
-	if _, err := w.reconcile(); err != nil {
-		t.Fatal(err)
-	}
-	w.disconnected = true
-	w.settle()
-	w.gone()
-	w.settle()
-	w.Edit(w.sm, func() {
-		delete(w.sm.Annotations, v1alpha1.ReclaimedAnnotation)
-		w.sm.Spec.Schedule.Enabled = new(true)
-	})
-	desired, err := children.Machine(w.sm, "", time.Now(), nil)
-	w.Must(err)
-	w.Create(desired)
-	m := w.machine()
-	m.Status.NodeRef.Name = w.node.Name
-	w.Must(w.Client.Status().Update(t.Context(), m))
-	w.disconnected = false
-	w.settle()
+	w.returnInAnOutage(time.Now())
 	if m := w.machine(); m == nil || !m.DeletionTimestamp.IsZero() || !w.sm.ScheduleEnabled() {
 		t.Fatalf("the first request is served twice: %v", m)
 	}
