@@ -276,6 +276,9 @@ func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 	if calls > 0 || len(w.Writes) > 0 {
 		t.Errorf("%d reads and %v for pods that wait", calls, w.Writes)
 	}
+	if w.late.podLists > 0 {
+		t.Errorf("the cache lists all pods %d times for a pod that waits", w.late.podLists)
+	}
 	resp, known, err := w.evictor.EvictCached(t.Context(), eviction.Wanted{Pod: client.ObjectKeyFromObject(third)})
 	if err != nil || known != eviction.Unrecorded || resp.Outcome != verdict.WaitingForTurn {
 		t.Errorf("got %+v, %d, %v", resp.Decision, known, err)

@@ -188,6 +188,8 @@ func (d dated) Create(ctx context.Context, obj client.Object, opts ...client.Cre
 type lateCache struct {
 	w                     *world
 	pods, nodes, requests client.Reader
+	// podLists counts lists of pods.
+	podLists int
 }
 
 // Get implements client.Reader.
@@ -197,6 +199,9 @@ func (c *lateCache) Get(ctx context.Context, key client.ObjectKey, obj client.Ob
 
 // List implements client.Reader.
 func (c *lateCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, pods := list.(*corev1.PodList); pods {
+		c.podLists++
+	}
 	return c.of(list).List(ctx, list, opts...)
 }
 

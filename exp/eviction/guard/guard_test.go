@@ -32,6 +32,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
+	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/guard"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
@@ -288,6 +290,10 @@ func (w *world) startAt(address string, o guard.Options) *replica {
 		o.Clock = w.clock
 	}
 	w.Must(guard.SetupWithManager(w.Context(), mgr, o))
+	// A second index of the name is a conflict. Without the first, the guard would read the API server for each waiting pod.
+	if mgr.GetFieldIndexer().IndexField(w.Context(), &evictionv1.RescheduleRequest{}, eviction.AskedIndex, eviction.IndexAsked) == nil {
+		w.Error("the guard does not index RescheduleRequests")
+	}
 	ctx, stop := context.WithCancel(w.Context())
 	r.stop = stop
 	go func() { r.done <- mgr.Start(ctx) }()
