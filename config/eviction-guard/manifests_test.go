@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -230,4 +231,22 @@ func TestTheAPIServerTakesIt(t *testing.T) {
 	if len(list.Items) != len(files)-1 {
 		t.Errorf("%d policies of %d files are in the kustomization", len(list.Items), len(files)-1)
 	}
+}
+
+// TestTheGarbageCollectorKnowsTheLimit holds that GOMEMLIMIT leaves a fifth of the memory limit to memory that is not Go's.
+func TestTheGarbageCollectorKnowsTheLimit(t *testing.T) {
+	d := &appsv1.Deployment{}
+	find(t, "Deployment", guard.Name, d)
+	c := d.Spec.Template.Spec.Containers[0]
+	for _, e := range c.Env {
+		if e.Name != "GOMEMLIMIT" {
+			continue
+		}
+		soft, err := resource.ParseQuantity(strings.TrimSuffix(e.Value, "B"))
+		if limit := c.Resources.Limits.Memory().Value(); err != nil || soft.Value() > limit*4/5 {
+			t.Errorf("GOMEMLIMIT is %s of %d bytes, want at most four fifths: %v", e.Value, limit, err)
+		}
+		return
+	}
+	t.Error("GOMEMLIMIT is not set")
 }
