@@ -263,6 +263,7 @@ func TestIntegrationBlind(t *testing.T) {
 			t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 			l.await(t, "Watching processes")
 			l.await(t, "gid=4321,hidepid=invisible")
+			l.await(t, "address=127.0.0.1:") // The servers start beside the detector, in no order.
 			base := "http://" + regexp.MustCompile(`address=(127\.0\.0\.1:\d+)`).FindStringSubmatch(l.String())[1]
 			shows := func(ready bool, states string, meanwhile ...func()) {
 				t.Helper()
