@@ -388,7 +388,7 @@ const (
 	// WarmUpReason means that the manager has only just begun to lead, and does not know
 	// yet what left before.
 	WarmUpReason = "WarmUp"
-	// ClockSuspectReason means that the clocks of the manager and of the API server differ.
+	// ClockSuspectReason means that the manager's clock differs from the API server's, or was set a moment ago.
 	ClockSuspectReason = "ClockSuspect"
 	// ActuationPausedReason means that actuation is paused in the manager: nothing is
 	// carried out, emergencies included.

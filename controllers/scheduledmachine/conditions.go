@@ -82,7 +82,7 @@ var underway = map[lifecycle.Reason]string{
 	lifecycle.Unreadable:       "The schedule cannot be read: everything stays as it is",
 	lifecycle.NoCluster:        "The Cluster does not exist",
 	lifecycle.HostClaimed:      "Another ScheduledMachine comes first on the same host",
-	lifecycle.ClockDoubted:     "The clocks of the manager and of the API server differ by more than a minute: nothing is started. Correct the clock that is wrong",
+	lifecycle.ClockDoubted:     "The manager's clock may be wrong: it differs from the API server's by more than 1m, or was set within 5m. No machine joins. Correct the clock that is wrong",
 	lifecycle.Judging:          "The schedule is being evaluated",
 	lifecycle.Unread:           "Something cannot be read",
 }

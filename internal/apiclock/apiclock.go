@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiclock answers one question: do our clock and the API server's agree? Every answer
-// of the API server tells its time, and so nothing is asked for it. It does not know what
-// follows from the answer.
+// Package apiclock detects that the clock of this process may be wrong. It has two witnesses: the Date header of
+// each answer of the API server, and the monotonic clock of the process. It sends no requests of its own.
 package apiclock
 
 import (
@@ -16,23 +15,33 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
-// precision is that of the time in an answer.
+// precision is the precision of the Date header.
 const precision = time.Second
 
-// A Clock compares our clock with the API server's. Make one with New; nil trusts our clock.
-// It is safe for concurrent use.
+// settling is how long the clock stays suspect after a step: a time daemon, or a person, may still correct it.
+const settling = 5 * time.Minute
+
+// Clock compares the clock of this process with the API server's, and with the monotonic clock. New returns one.
+// A nil Clock is always sane. It is safe for concurrent use.
 type Clock struct {
 	ours clock.PassiveClock
+	// elapsed returns the monotonic time between two readings of ours.
+	elapsed func(from, to time.Time) time.Duration
 
-	mu      sync.Mutex
-	gate    rails.Clock
-	changed func()
+	mu   sync.Mutex
+	gate rails.Clock
+	// last is the latest reading. stepped is the reading at which step, the latest step, was detected.
+	last, stepped time.Time
+	step          time.Duration
+	changed       func()
 }
 
-// New returns a Clock that compares ours, and has not heard of the API server yet.
-func New(ours clock.PassiveClock) *Clock { return &Clock{ours: ours} }
+// New returns a Clock that has no sample yet: its trust is Untold.
+func New(ours clock.PassiveClock) *Clock {
+	return &Clock{ours: ours, elapsed: func(from, to time.Time) time.Duration { return to.Sub(from) }}
+}
 
-// OnChange has f be called whenever the trust in our clock changes. There is one f.
+// OnChange registers the function that is called when Trust changes. A second call replaces it.
 func (c *Clock) OnChange(f func()) {
 	if c == nil {
 		return
@@ -42,36 +51,43 @@ func (c *Clock) OnChange(f func()) {
 	c.changed = f
 }
 
-// Trust says what to make of our clock by the last answers.
+// Trust returns the trust after the latest answer of the API server, and after a step of the clock since then.
 func (c *Clock) Trust() rails.Trust {
 	if c == nil {
 		return rails.Sane
 	}
+	now := c.ours.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if step := c.stepSince(now); step != 0 {
+		c.gate = c.gate.Sample(step)
+	}
 	return c.gate.Trust()
 }
 
-// sample takes a time that the API server told between two instants of our clock. Our clock
-// differs by no more than these prove: an answer that was long on its way proves little.
-func (c *Clock) sample(told, sent, received time.Time) {
+// sample records a Date header that the API server wrote between two readings. The difference is the least that these
+// prove: a slow answer proves little.
+func (c *Clock) sample(date, sent, received time.Time) {
 	var ahead time.Duration
 	switch {
-	case sent.After(told.Add(precision)):
-		ahead = sent.Sub(told.Add(precision))
-	case received.Before(told):
-		ahead = received.Sub(told)
+	case sent.After(date.Add(precision)):
+		ahead = sent.Sub(date.Add(precision))
+	case received.Before(date):
+		ahead = received.Sub(date)
 	}
-	telemetry.ClockSkew(ahead)
-	if changed := c.take(ahead); changed != nil {
+	if changed := c.record(ahead, received); changed != nil {
 		changed()
 	}
 }
 
-// take takes a sample, and returns who is to hear of it.
-func (c *Clock) take(ahead time.Duration) func() {
+// record returns the function to call, nil if Trust has not changed.
+func (c *Clock) record(ahead time.Duration, now time.Time) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if step := c.stepSince(now); step.Abs() > ahead.Abs() {
+		ahead = step
+	}
+	telemetry.ClockSkew(ahead)
 	was := c.gate.Trust()
 	c.gate = c.gate.Sample(ahead)
 	if c.gate.Trust() == was {
@@ -80,8 +96,24 @@ func (c *Clock) take(ahead time.Duration) func() {
 	return c.changed
 }
 
-// Transport returns a transport that listens to the time in each answer. Answers that say that
-// a server is broken may come from somebody in between, and tell nothing.
+// stepSince returns by how much the wall clock was set within settling, zero if it was not. A host that slept counts:
+// CLOCK_MONOTONIC stops during suspend (clock_gettime(2)). The API server may share the clock, so it cannot see a step.
+func (c *Clock) stepSince(now time.Time) time.Duration {
+	if !c.last.IsZero() {
+		step := now.Round(0).Sub(c.last.Round(0)) - c.elapsed(c.last, now)
+		if step.Abs() > rails.MaxSkew {
+			c.step, c.stepped = step, now
+		}
+	}
+	c.last = now
+	if c.stepped.IsZero() || c.elapsed(c.stepped, now) >= settling {
+		return 0
+	}
+	return c.step
+}
+
+// Transport returns a transport that samples each answer. It skips answers with a status of 500 or more, which a proxy
+// with another clock may have written.
 func (c *Clock) Transport(next http.RoundTripper) http.RoundTripper { return &transport{next, c} }
 
 type transport struct {
@@ -99,8 +131,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || res.StatusCode >= http.StatusInternalServerError {
 		return res, err
 	}
-	if told, err := http.ParseTime(res.Header.Get("Date")); err == nil {
-		t.clock.sample(told, sent, t.clock.ours.Now())
+	if date, err := http.ParseTime(res.Header.Get("Date")); err == nil {
+		t.clock.sample(date, sent, t.clock.ours.Now())
 	}
 	return res, nil
 }

@@ -104,3 +104,56 @@ func TestNilTrusts(t *testing.T) {
 		t.Error("nobody compares, and nobody may leave")
 	}
 }
+
+// TestAStepIsSuspect sets the wall clock of a host that runs the manager and the API server.
+func TestAStepIsSuspect(t *testing.T) {
+	for name, tc := range map[string]struct {
+		step time.Duration
+		want rails.Trust
+	}{
+		"SetForward":   {8 * time.Hour, rails.Suspect},
+		"SetBack":      {-8 * time.Hour, rails.Suspect},
+		"Sleeps":       {40 * time.Minute, rails.Suspect},
+		"SlewedByNTP":  {time.Second, rails.Sane},
+		"SetByAMinute": {time.Minute, rails.Sane},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &apiServer{ours: clocktesting.NewFakePassiveClock(noon), status: 200}
+			c := apiclock.New(s.ours)
+			monotonic := map[time.Time]time.Duration{}
+			c.Monotonic(func(from, to time.Time) time.Duration { return monotonic[to] - monotonic[from] })
+			at := func(wall time.Time, elapsed time.Duration) {
+				s.ours.SetTime(wall)
+				monotonic[wall] = elapsed
+			}
+			const before, after = time.Minute, time.Minute + time.Second
+			at(noon, 0)
+			ask(t, c, s)
+			at(noon.Add(before), before)
+			if got := ask(t, c, s); got != rails.Sane {
+				t.Fatalf("before the step: %d", got)
+			}
+			start := noon.Add(after + tc.step)
+			at(start, after)
+			if got := c.Trust(); got != tc.want {
+				t.Errorf("before the next answer: %d, want %d", got, tc.want)
+			}
+			for range 5 {
+				if got := ask(t, c, s); got != tc.want {
+					t.Errorf("after the step: %d, want %d", got, tc.want)
+				}
+			}
+			at(start.Add(5*time.Minute-1), after+5*time.Minute-1)
+			if got := ask(t, c, s); got != tc.want {
+				t.Errorf("5 minutes later: %d, want %d", got, tc.want)
+			}
+			at(start.Add(5*time.Minute), after+5*time.Minute)
+			for range 3 {
+				ask(t, c, s)
+			}
+			if got := c.Trust(); got != rails.Sane {
+				t.Errorf("after 5 minutes and three answers: %d, want %d", got, rails.Sane)
+			}
+		})
+	}
+}

@@ -413,7 +413,7 @@ func TestExplain(t *testing.T) {
 		},
 		"ClockSuspect": {
 			waiting: departure.Waiting{Reason: departure.ClockSuspect},
-			want:    "The manager's clock differs from the API server's: it does not trust its windows",
+			want:    "The manager's clock may be wrong: it differs from the API server's by more than 1m, or was set within 5m",
 		},
 		"Cold": {
 			waiting: departure.Waiting{Reason: departure.WarmingUp}, gates: departure.Gates{WarmUp: departure.Cold},

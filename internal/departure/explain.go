@@ -13,7 +13,7 @@ func (p Plan) Explain(w Waiting) string {
 	case DeparturesHeld:
 		return p.Gates.Hold
 	case ClockSuspect:
-		return "The manager's clock differs from the API server's: it does not trust its windows"
+		return "The manager's clock may be wrong: it differs from the API server's by more than 1m, or was set within 5m"
 	case WarmingUp:
 		if p.Gates.WarmUp >= Cold {
 			return "The manager has begun to lead: it first looks at what has left before"

@@ -4,38 +4,34 @@ package rails
 
 import "time"
 
-// mostSkew is by how much our clock and the API server's may differ. Windows open and close
-// on the minute, and the API server tells its time to the second.
-const mostSkew = time.Minute
+// MaxSkew is the largest difference between two clocks that counts as equal. Windows open and close on the minute,
+// and a Date header has seconds.
+const MaxSkew = time.Minute
 
-// Trust says what to make of our clock.
+// Trust is the trust in the clock of this process.
 type Trust int
 
 const (
-	// Untold means that the API server has not told its time yet. Nothing is wrong: whoever
-	// asks waits for its first answer, as in a warm-up, and lets no machine leave by what our
-	// clock says until then.
+	// Untold means that the API server has not answered yet. No machine leaves by the clock until its first answer.
 	Untold Trust = iota
-	// Sane means that both agree.
+	// Sane means that the clock is right.
 	Sane
-	// Suspect means that they do not, and nobody knows which of them is wrong. By what our
-	// clock says no machine leaves. Owners and kill switches do not ask the clock.
+	// Suspect means that the clock may be wrong. No machine joins or leaves by it. Owners' requests and kill
+	// switches do not depend on the clock.
 	Suspect
 )
 
-// A Clock compares our clock with the API server's. Whoever decides by the clock takes a
-// sample first: between two samples it may be set. The zero value is Untold.
+// Clock derives the trust from samples. The zero value is Untold.
 type Clock struct {
 	trust Trust
-	sane  int // samples in a row, while it is suspect
+	sane  int // right samples in a row while suspect
 }
 
-// Sample returns the gate after an answer of the API server: ahead is our time at that moment
-// less its own, negative if ours is behind. After one sample that is wrong three in a row have
-// to be right. An answer without a time is no sample.
+// Sample returns the Clock after one sample: ahead is the time of this process minus the right time. One wrong sample
+// makes it suspect, and three right samples in a row make it sane again.
 func (c Clock) Sample(ahead time.Duration) Clock {
 	switch {
-	case ahead.Abs() > mostSkew:
+	case ahead.Abs() > MaxSkew:
 		return Clock{trust: Suspect}
 	case c.trust == Suspect && c.sane+1 < confirmations:
 		return Clock{trust: Suspect, sane: c.sane + 1}
@@ -44,5 +40,5 @@ func (c Clock) Sample(ahead time.Duration) Clock {
 	}
 }
 
-// Trust says what to make of our clock now.
+// Trust returns the trust after the latest sample.
 func (c Clock) Trust() Trust { return c.trust }

@@ -48,7 +48,7 @@ var (
 	}, []string{"kind"})
 	skew = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "fivespot_clock_skew_seconds",
-		Help: "By how much the manager's clock is ahead of the API server's at least, by its last answer; negative if it is behind. 0 where both may agree.",
+		Help: "How far the manager's clock is ahead of the API server's at least, or by how much it was set in the last 5 minutes if that is more; negative if it is behind. 0 if it may be right.",
 	})
 	rejected = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_records_rejected_total",
@@ -125,7 +125,7 @@ func Suppressed(kind string) { suppressed.WithLabelValues(kind).Inc() }
 // WouldAct counts an action that the manager only says it would carry out.
 func WouldAct(kind string) { wouldAct.WithLabelValues(kind).Inc() }
 
-// ClockSkew shows by how much our clock is ahead of the API server's.
+// ClockSkew records how far the clock of this process is ahead.
 func ClockSkew(ahead time.Duration) { skew.Set(ahead.Seconds()) }
 
 // Rejected counts something that is not believed.
