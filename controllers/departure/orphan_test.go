@@ -26,7 +26,7 @@ func (w *world) orphan(i int) *clusterv1.Machine {
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScheduledMachine", Name: fmt.Sprintf("gone-%d", i), UID: "gone", Controller: new(true),
 		}},
 	}}
-	m.Spec.ClusterName = lab.Name
+	m.Spec.ClusterName, m.Status.NodeRef.Name = lab.Name, "box"
 	return m
 }
 

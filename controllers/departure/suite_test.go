@@ -201,7 +201,7 @@ func (o objects) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 			sm.Generation++
 		}
 		if e.Left.IsZero() {
-			sm.Status.Phase, sm.Status.MachineRef = v1alpha1.PhaseActive, &v1alpha1.ChildReference{}
+			sm.Status.Phase, sm.Status.NodeRef = v1alpha1.PhaseActive, &v1alpha1.NodeReference{}
 		}
 		l := list.(*v1alpha1.ScheduledMachineList)
 		l.Items = append(l.Items, sm)

@@ -79,18 +79,17 @@ func (r *Reconciler) orphans(ctx context.Context, key client.ObjectKey, of *v1al
 	now := r.Clock.Now()
 	for i := range list.Items {
 		m := &list.Items[i]
-		if m.Spec.ClusterName == key.Name && children.Orphaned(m, uids[children.ParentOf(m)]) && children.LeavingSince(m, nil, now).IsZero() {
+		if m.Spec.ClusterName == key.Name && m.Status.NodeRef.IsDefined() && children.Orphaned(m, uids[children.ParentOf(m)]) && children.LeavingSince(m, nil, now).IsZero() {
 			n++
 		}
 	}
 	return n, nil
 }
 
-// active reports whether a ScheduledMachine has been reported to have a machine in the
-// Cluster, and is ours.
+// active reports whether a ScheduledMachine of this manager has a machine that has run and is in the Cluster, by its status.
 func (r *Reconciler) active(sm *v1alpha1.ScheduledMachine, key client.ObjectKey) bool {
 	kept := conditions.IsTrue(sm, v1alpha1.DepartureGatedCondition) // Its Machine may be deleted, and its phase say so.
-	return sm.Spec.ClusterName == key.Name && (sm.Status.Phase == v1alpha1.PhaseActive || kept) && sm.Status.MachineRef != nil &&
+	return sm.Spec.ClusterName == key.Name && (sm.Status.Phase == v1alpha1.PhaseActive || kept) && sm.Status.NodeRef != nil &&
 		(r.WatchFilter == "" || labels.HasWatchLabel(sm, r.WatchFilter))
 }
 
@@ -119,9 +118,15 @@ func (r *Reconciler) grow(key client.ObjectKey, c *cluster, f departure.Fleet) {
 	c.wipe = c.wipe.Grow(c.staying(f, unscheduled(f), r.Roster.Departures(key)))
 }
 
-// staying counts the machines that are to stay.
+// staying counts the machines that have run and are not to leave.
 func (c *cluster) staying(f departure.Fleet, left []departure.Candidate, departures int) rails.Count {
-	return rails.Count{At: f.Now, Kept: f.Active - len(left), Left: max(0, departures-c.departures)}
+	kept := f.Active - f.NeverRan
+	for _, l := range left {
+		if !l.NeverRan {
+			kept--
+		}
+	}
+	return rails.Count{At: f.Now, Kept: kept, Left: max(0, departures-c.departures)}
 }
 
 // look asks the API server itself whether nearly all machines are to leave. A list that fails,

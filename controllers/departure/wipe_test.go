@@ -255,3 +255,35 @@ func TestARailIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 		t.Errorf("%d lines, want %d", len(w.warnings), len(want))
 	}
 }
+
+// TestMachinesThatNeverRanRaiseNoLimit has 900 machines without a Node beside 100 that run, all of which are renamed:
+// deleted, and created with other names.
+func TestMachinesThatNeverRanRaiseNoLimit(t *testing.T) {
+	w := newGuarded(t, 100)
+	for i := range 900 {
+		w.entries[100+i] = roster.Entry{Cluster: lab, Machine: uid(100 + i), NeverRan: true}
+		w.tell(100+i, func(*roster.Entry) {})
+	}
+	w.plan()
+	for i := range 100 {
+		w.leaves(departure.Unscheduled, i)
+	}
+	w.look(0, 1, "1")
+	w.after(rails.Apart)
+	w.look(0, 2, "2")
+	w.after(rails.Apart)
+	w.look(5, 3, "0")
+	w.after(departure.Window)
+	w.look(4, 3, "0")
+}
+
+// TestAMachineThatRanStaysCounted loses the status of a Machine.
+func TestAMachineThatRanStaysCounted(t *testing.T) {
+	w := newGuarded(t, 40)
+	for i := range 40 {
+		w.tell(i, func(e *roster.Entry) { e.NeverRan = true })
+	}
+	if f, _ := w.r.Roster.Fleet(lab, w.clock.Now()); f.NeverRan != 0 {
+		t.Errorf("%d of 40 machines that have run count as machines that never ran", f.NeverRan)
+	}
+}

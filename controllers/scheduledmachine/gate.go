@@ -80,6 +80,7 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 		return roster.Held(s.scheduled, m, now)
 	}
 	e.Machine, e.Priority, e.Generation = m.UID, s.scheduled.PriorityOrDefault(), s.scheduled.Generation
+	e.NeverRan = !m.Status.NodeRef.IsDefined() && s.scheduled.Status.NodeRef == nil
 	active, change := s.answer(now)
 	left := children.LeavingSince(m, s.scheduled, now)
 	switch {

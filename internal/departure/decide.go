@@ -34,12 +34,13 @@ func Decide(f Fleet, l Limits) Plan {
 
 // members is how many machines the limit of a lane counts: the active ones, and those that started to leave
 // within Window. Scheduled counts the starts within Patience, so that its limit does not shrink
-// while a shared window end is worked off.
+// while a shared window end is worked off. Unscheduled does not count machines that never ran: many of them would
+// let most of the others leave at once.
 func (f Fleet) members(lane Lane, started int) int {
 	if lane == Scheduled {
-		started = max(started, f.Departed)
+		return f.Active + max(started, f.Departed)
 	}
-	return f.Active + started
+	return f.Active - f.NeverRan + started
 }
 
 // most is how many of these members may start within Window.

@@ -185,6 +185,18 @@ func TestDecide(t *testing.T) {
 				Admitted: []string{"c"}, Deferred: []string{"a BlastRadiusCap", "b BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s,
 			},
 		},
+		"MachinesThatNeverRan": {
+			reason: "900 of 1,000 machines never had a Node: 5 of the others start, and not 50.",
+			fleet:  departure.Fleet{Active: 1000, NeverRan: 900, Started: ago(s, s, s, s), Candidates: list{a, b}},
+			limits: oneInTwenty,
+			want:   outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 104, Cap: 5, Next: 9 * s},
+		},
+		"AnAnnouncedEndOfMachinesThatNeverRan": {
+			reason: "An announced end has all machines leave in time, those that never ran as well.",
+			fleet:  departure.Fleet{Active: 40, NeverRan: 40, Candidates: list{scheduled("a"), scheduled("b"), scheduled("c")}},
+			limits: oneInTwenty,
+			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 0, Cap: 1, Next: 10 * s},
+		},
 		"ASharedWindowEnd": {
 			reason: "The machines that left within ten minutes count for announced ends: two of forty start, and one of the twenty that are left would.",
 			fleet:  departure.Fleet{Active: 20, Departed: 20, Candidates: list{scheduled("a"), scheduled("b"), scheduled("c")}},

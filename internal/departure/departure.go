@@ -43,6 +43,8 @@ type Candidate struct {
 	Priority int32
 	// End is when its window ended; zero if it leaves for another reason.
 	End time.Time
+	// NeverRan reports that its Machine never had a Node.
+	NeverRan bool
 	// Since is since when it has been a candidate; zero is since now.
 	Since time.Time
 	// Refused is when it was last let go in vain: its deletion was refused. Zero is never.
@@ -55,6 +57,8 @@ type Fleet struct {
 	Now time.Time
 	// Active is how many machines are in the Cluster and not leaving, candidates among them.
 	Active int
+	// NeverRan is how many of Active never had a Node. They do not raise the limit of Unscheduled.
+	NeverRan int
 	// Departed is how many have started to leave within Patience, for whatever reason.
 	Departed int
 	// Started are the instants at which departures have started, in any order: those of the

@@ -20,7 +20,7 @@ import (
 // is to leave since it was deleted, or from now on if that was by a clock ahead of ours.
 func Held(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine, now time.Time) Entry {
 	return Entry{
-		Cluster: workload.ClusterKey(sm), Scheduled: sm.UID, Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation,
+		Cluster: workload.ClusterKey(sm), Scheduled: sm.UID, Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation, NeverRan: !m.Status.NodeRef.IsDefined(),
 		From: departure.Sooner(now, m.DeletionTimestamp.Time), Lane: departure.Unscheduled,
 	}
 }
@@ -50,7 +50,7 @@ func IsOrphan(candidate string) bool {
 // record on the Machine, and so is since when it is to: a restart loses nothing. killed says that
 // the kill switch is on of the ScheduledMachine that has the name now.
 func Orphaned(m *clusterv1.Machine, killed bool, now time.Time) Entry {
-	e := Entry{Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, Machine: m.UID}
+	e := Entry{Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, Machine: m.UID, NeverRan: !m.Status.NodeRef.IsDefined()}
 	switch e.Left = children.LeavingSince(m, nil, now); {
 	case !e.Left.IsZero():
 	case killed:

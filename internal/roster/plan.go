@@ -37,6 +37,9 @@ func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, 
 	c.departed = departure.Within(c.departed, now, departure.Patience)
 	f.Departed = len(c.departed)
 	for name, m := range c.members {
+		if m.NeverRan && m.Left.IsZero() && !m.verdict.Granted {
+			f.NeverRan++
+		}
 		switch {
 		case !m.Left.IsZero():
 		case m.verdict.Granted:
@@ -49,7 +52,7 @@ func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, 
 		case m.due(now):
 			f.Active++
 			f.Candidates = append(f.Candidates, departure.Candidate{
-				Name: name.String(), Lane: m.Lane, Priority: m.Priority, End: m.End, Since: m.From, Refused: m.refused,
+				Name: name.String(), Lane: m.Lane, Priority: m.Priority, End: m.End, Since: m.From, Refused: m.refused, NeverRan: m.NeverRan,
 			})
 		default:
 			f.Active++

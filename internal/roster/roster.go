@@ -26,6 +26,8 @@ type Entry struct {
 	Scheduled types.UID
 	// Machine is the UID of its Machine, empty if there is none.
 	Machine types.UID
+	// NeverRan reports that the Machine never had a Node.
+	NeverRan bool
 	// Left is when the Machine started to leave, zero if it has not.
 	Left time.Time
 	// From is from when on it is to leave: an instant to come is one at which nothing but
@@ -160,6 +162,7 @@ func (m *member) update(e Entry, c *cluster, now time.Time) bool {
 	if !was.Left.IsZero() && !e.Left.IsZero() {
 		e.Left = was.Left
 	}
+	e.NeverRan = e.NeverRan && was.NeverRan // The status of a Machine can be lost.
 	m.Entry = e
 	if stays := !was.Left.IsZero() && e.Left.IsZero(); stays || !e.due(now) && e.Left.IsZero() {
 		m.takeBack(c, now)
@@ -187,7 +190,9 @@ func (m *member) start(c *cluster, now time.Time) {
 	}
 	c.started = append(departure.Recent(c.started, now), at)
 	c.departed = append(departure.Within(c.departed, now, departure.Patience), at)
-	c.departures++
+	if !m.NeverRan {
+		c.departures++
+	}
 	m.revoke()
 	m.verdict = departed
 }
@@ -222,8 +227,8 @@ func (r *Roster) Told(name types.NamespacedName) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Departures counts the departures of a Cluster that have begun. It begins again at zero once
-// the Cluster has no machines.
+// Departures returns how many departures of a Cluster have started, without machines that never ran. It is reset
+// when the Cluster has no machines.
 func (r *Roster) Departures(key client.ObjectKey) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
