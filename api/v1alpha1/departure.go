@@ -75,6 +75,8 @@ type Departure struct {
 	Since metav1.Time `json:"since"`
 	// MachineUID is the Machine's when it was written. clusterctl move makes another.
 	MachineUID types.UID `json:"machineUID"`
+	// Grace is the gracefulShutdownTimeout at that time, such as 300s. A shorter one applies to later departures.
+	Grace string `json:"grace,omitempty"`
 	// Skips are the waits of Cluster API that were ended for this departure: annotations
 	// that are taken off again if the Machine stays after all.
 	Skips []string `json:"skips,omitempty"`

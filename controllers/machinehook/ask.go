@@ -73,7 +73,7 @@ func (r *Reconciler) look(ctx context.Context, s *scope, phase hooksv1.Phase, o 
 		return err
 	}
 	for _, step := range s.steps {
-		v, err := step.Look(ctx, leaving.Departing{Machine: s.machine, Node: node, Phase: phase, Began: s.began(phase, now), Grace: s.grace()}, now)
+		v, err := step.Look(ctx, leaving.Departing{Machine: s.machine, Node: node, Phase: phase, Began: s.began(phase, now), Grace: s.grace(now)}, now)
 		if err != nil {
 			return err
 		}
@@ -82,12 +82,12 @@ func (r *Reconciler) look(ctx context.Context, s *scope, phase hooksv1.Phase, o 
 	return nil
 }
 
-// grace is how long the departure may take, zero if nobody says.
-func (s *scope) grace() time.Duration {
+// grace returns how long the departure may take, zero without a ScheduledMachine.
+func (s *scope) grace(now time.Time) time.Duration {
 	if s.scheduled == nil {
 		return 0
 	}
-	return children.GraceOf(s.scheduled)
+	return children.GraceDuring(s.machine, s.scheduled, now)
 }
 
 // node is the one that is believed to be the Machine's, empty if none is.

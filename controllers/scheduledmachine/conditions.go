@@ -157,7 +157,7 @@ func (s *scope) leaving(now time.Time) string {
 	}
 	message := underway[lifecycle.GracefulShutdown]
 	if since := children.LeavingSince(m, s.scheduled, now); !since.IsZero() {
-		end, when := since.Add(children.GraceOf(s.scheduled)), "ends"
+		end, when := children.DeadlineOf(m, s.scheduled, now), "ends"
 		if !now.Before(end) {
 			when = "ended"
 		}

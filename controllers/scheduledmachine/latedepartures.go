@@ -67,6 +67,6 @@ func deletedMachines(list *clusterv1.MachineList) map[client.ObjectKey]*clusterv
 
 // isLate reports whether a departure has lasted longer than its budget.
 func isLate(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) bool {
-	since := children.LeavingSince(m, sm, now)
-	return !since.IsZero() && now.After(since.Add(children.GraceOf(sm)))
+	deadline := children.DeadlineOf(m, sm, now)
+	return !deadline.IsZero() && now.After(deadline)
 }

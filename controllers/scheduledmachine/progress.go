@@ -26,8 +26,8 @@ func (s *scope) mayWait(now time.Time) bool {
 	if m == nil {
 		return false
 	}
-	since := children.LeavingSince(m, s.scheduled, now)
-	overdue := !since.IsZero() && !now.Before(since.Add(children.GraceOf(s.scheduled)))
+	deadline := children.DeadlineOf(m, s.scheduled, now)
+	overdue := !deadline.IsZero() && !now.Before(deadline)
 	return !overdue && !s.firstWord() && onlyProgress(s.before, s.scheduled)
 }
 

@@ -194,9 +194,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		f.MachineFailed = conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) && m.DeletionTimestamp.IsZero()
 		f.Interrupted = children.Interrupted(m)
 		f.Settling, f.SettledBy = children.Settling(m, sm, now)
-		if since := children.LeavingSince(m, sm, now); !since.IsZero() {
-			f.Deadline = since.Add(children.GraceOf(sm))
-		}
+		f.Deadline = children.DeadlineOf(m, sm, now)
 	}
 	return f
 }

@@ -5,8 +5,10 @@ package actuate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -172,7 +174,7 @@ func (a Action) record(m *clusterv1.Machine, id string, skips ...string) {
 		id = string(uuid.NewUUID())
 	}
 	d := v1alpha1.NewDeparture(a.Reason, a.At, id)
-	d.Skips = skips
+	d.Skips, d.Grace = skips, fmt.Sprintf("%ds", a.Grace/time.Second)
 	if a.Lane != "" {
 		d.Lane = a.Lane
 	}

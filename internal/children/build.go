@@ -145,14 +145,30 @@ func orDefault(timeout string) string {
 	return timeout
 }
 
-// GraceOf returns the budget of a graceful departure. An unreadable one is that
-// of the default: a departure is never without an end.
+// GraceOf returns gracefulShutdownTimeout, and the default if it cannot be parsed.
 func GraceOf(sm *v1alpha1.ScheduledMachine) time.Duration {
 	d, err := schedule.ParseDuration(orDefault(sm.Spec.GracefulShutdownTimeout))
 	if err != nil {
 		d, _ = schedule.ParseDuration(orDefault(""))
 	}
 	return d
+}
+
+// GraceDuring returns the grace of a departure that has started: the longer of gracefulShutdownTimeout now and at the
+// start. One edit of many objects cannot end departures that have started.
+func GraceDuring(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) time.Duration {
+	d, _ := DepartureOf(m, now)
+	recorded, _ := schedule.ParseDuration(d.Grace) // Zero for a record without it.
+	return max(GraceOf(sm), recorded)
+}
+
+// DeadlineOf returns when the grace of a departure ends, zero if m is not leaving. See LeavingSince.
+func DeadlineOf(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) time.Time {
+	since := LeavingSince(m, sm, now)
+	if since.IsZero() {
+		return time.Time{}
+	}
+	return since.Add(GraceDuring(m, sm, now))
 }
 
 // Outdated reports whether live lacks anything that desired applies, or was

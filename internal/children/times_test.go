@@ -264,3 +264,36 @@ func TestForOwner(t *testing.T) {
 		})
 	}
 }
+
+// TestGraceDuringADeparture edits gracefulShutdownTimeout after a departure has started.
+func TestGraceDuringADeparture(t *testing.T) {
+	now := made.Add(time.Minute)
+	for name, tc := range map[string]struct{ recorded, edited, want string }{
+		"Shorter":    {"600s", "1s", "10m"},
+		"Longer":     {"600s", "20m", "20m"},
+		"NoRecord":   {"", "20m", "20m"},
+		"Unreadable": {"9999999999h", "20m", "20m"},
+		"Negative":   {"-5s", "20m", "20m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := v1alpha1.NewDeparture(v1alpha1.WindowClosed, made, "a")
+			d.MachineUID, d.Grace = "machine", tc.recorded
+			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+				UID: "machine", DeletionTimestamp: new(metav1.NewTime(made)), Annotations: map[string]string{v1alpha1.DepartureAnnotation: d.String()},
+			}}
+			sm := &v1alpha1.ScheduledMachine{}
+			sm.Spec.GracefulShutdownTimeout = tc.edited
+			want, err := time.ParseDuration(tc.want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := children.DeadlineOf(m, sm, now); !got.Equal(made.Add(want)) {
+				t.Errorf("the grace ends after %s, want %s", got.Sub(made), want)
+			}
+			m.DeletionTimestamp, m.Annotations = nil, nil
+			if got := children.DeadlineOf(m, sm, now); !got.IsZero() {
+				t.Errorf("a Machine that stays has the deadline %s", got)
+			}
+		})
+	}
+}

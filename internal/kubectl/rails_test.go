@@ -315,16 +315,20 @@ func TestRailsShowsWhoLeavesNext(t *testing.T) {
 func TestRailsSaysWhichDepartureIsLate(t *testing.T) {
 	t.Parallel()
 	patient := func(m *v1alpha1.ScheduledMachine) { m.Spec.GracefulShutdownTimeout = "1h" }
-	got := run("", "rails", fleet(t, metadata(
+	shortened, record := leavingMachine("shortened", v1alpha1.WindowClosed, 9*time.Minute), v1alpha1.NewDeparture(v1alpha1.WindowClosed, now.Add(-9*time.Minute), "a1")
+	record.Grace = "3600s"
+	shortened.Annotations[v1alpha1.DepartureAnnotation] = record.String()
+	got := run("", "rails", fleet(t, metadata(shortened,
 		leavingMachine("hangs", v1alpha1.ScheduledMachineDeleted, 7*time.Minute), leavingMachine("drains", v1alpha1.WindowClosed, 5*time.Minute),
 		leavingMachine("patient", v1alpha1.WindowClosed, 6*time.Minute), leavingMachine("killed", v1alpha1.KilledByPerson, 8*time.Minute)),
-		machine("hangs", going), machine("drains", leaving), machine("patient", leaving, patient), machine("killed", killed)))
-	const want = `farm/prod: 4 ScheduledMachines, 4 leaving
-  NAME      STATE     SINCE   REASON         LANE
-  killed    leaving   8m      KillSwitch     exempt
-  hangs     leaving   7m      Deleted        unscheduled
-  patient   leaving   6m      WindowClosed   scheduled
-  drains    leaving   5m      WindowClosed   scheduled
+		machine("hangs", going), machine("drains", leaving), machine("patient", leaving, patient), machine("killed", killed), machine("shortened", leaving)))
+	const want = `farm/prod: 5 ScheduledMachines, 5 leaving
+  NAME        STATE     SINCE   REASON         LANE
+  shortened   leaving   9m      WindowClosed   scheduled
+  killed      leaving   8m      KillSwitch     exempt
+  hangs       leaving   7m      Deleted        unscheduled
+  patient     leaving   6m      WindowClosed   scheduled
+  drains      leaving   5m      WindowClosed   scheduled
   hangs: late, its grace ended 2m ago; it counts as leaving until its Machine is
     gone
 `

@@ -58,6 +58,7 @@ type railed struct {
 	Machine  string                 `json:"machine,omitempty"`
 	Lane     v1alpha1.DepartureLane `json:"lane,omitempty"`
 	ActionID string                 `json:"actionID,omitempty"`
+	grace    string // of the record
 	// GraceEnded is when the budget of a departure ended that is late, absent if it is not.
 	GraceEnded *metav1.Time `json:"graceEnded,omitempty"`
 }
@@ -161,7 +162,7 @@ func keptOf(m *v1alpha1.ScheduledMachine) (railed, bool) {
 func departureOf(m *ourMachine) (railed, bool) {
 	row := railed{Name: m.scheduled(), State: railLeaving, Machine: m.Name}
 	if d, ok := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation]); ok {
-		row.Reason, row.Lane, row.ActionID, row.Since = string(d.Reason), d.Lane, d.ActionID, &d.Since
+		row.Reason, row.Lane, row.ActionID, row.Since, row.grace = string(d.Reason), d.Lane, d.ActionID, &d.Since, d.Grace
 		return row, true
 	}
 	row.Since, row.Message = m.DeletionTimestamp, "its Machine is being deleted, and no departure is on record yet"
@@ -191,7 +192,8 @@ func (r *railed) judgeGrace(m *v1alpha1.ScheduledMachine, now time.Time) {
 	if err != nil || r.Lane == "" || r.Lane == v1alpha1.ExemptLane {
 		return
 	}
-	if ended := r.since().Add(grace); now.Sub(ended) >= patience {
+	recorded, _ := schedule.ParseDuration(r.grace) // A shorter timeout does not apply to it.
+	if ended := r.since().Add(max(grace, recorded)); now.Sub(ended) >= patience {
 		r.GraceEnded = &metav1.Time{Time: ended}
 	}
 }
