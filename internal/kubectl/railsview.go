@@ -58,7 +58,7 @@ type railed struct {
 	Machine  string                 `json:"machine,omitempty"`
 	Lane     v1alpha1.DepartureLane `json:"lane,omitempty"`
 	ActionID string                 `json:"actionID,omitempty"`
-	grace    string // of the record
+	grace    string                 // of the record
 	// GraceEnded is when the budget of a departure ended that is late, absent if it is not.
 	GraceEnded *metav1.Time `json:"graceEnded,omitempty"`
 }
