@@ -108,36 +108,43 @@ type memory struct {
 	clean map[client.ObjectKey]map[part]bool
 	// failed are the failures of the guard that people have been told of.
 	failed map[client.ObjectKey]string
-	// restorations are the objects that were restored.
-	restorations map[client.ObjectKey]map[identity]restoration
+	// restorations are the repairs that were made.
+	restorations map[client.ObjectKey]map[repair]restoration
 }
 
-// restoration bounds how often one object is restored, and keeps what differed last.
+// repair is one kind of restoration of one object. Each has its own limit: edits of an object must
+// not delay its creation after a deletion.
+type repair struct {
+	identity
+	deleted bool
+}
+
+// restoration bounds how often one repair is made, and keeps what differed last.
 type restoration struct {
 	limit *rate.Limiter
 	what  string
 }
 
-// contested returns an error if an object was restored so often that it has to wait.
-func (m *memory) contested(cluster client.ObjectKey, id identity, now time.Time) error {
+// contested returns an error if a repair was made so often that it has to wait.
+func (m *memory) contested(cluster client.ObjectKey, id repair, now time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last, ok := m.restorations[cluster][id]
 	if !ok || last.limit.TokensAt(now) >= 1 {
 		return nil
 	}
-	return fmt.Errorf("%s %s %w, %d times, then once in %v: %s", id.kind.Kind, id.key.Name, errContested, restoreBurst, restoreInterval, last.what)
+	return fmt.Errorf("%s %s %w, %d times, then once in %v; last time: %s", id.kind.Kind, id.key.Name, errContested, restoreBurst, restoreInterval, last.what)
 }
 
-// restored notes that an object was restored.
-func (m *memory) restored(cluster client.ObjectKey, id identity, now time.Time, what string) {
+// restored records a repair.
+func (m *memory) restored(cluster client.ObjectKey, id repair, now time.Time, what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.restorations == nil {
-		m.restorations = map[client.ObjectKey]map[identity]restoration{}
+		m.restorations = map[client.ObjectKey]map[repair]restoration{}
 	}
 	if m.restorations[cluster] == nil {
-		m.restorations[cluster] = map[identity]restoration{}
+		m.restorations[cluster] = map[repair]restoration{}
 	}
 	last := m.restorations[cluster][id]
 	if last.limit == nil {

@@ -25,8 +25,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
-// restoreBurst and restoreInterval bound the writes to an object that another program changes
-// each time it is restored: the burst, then one per interval.
+// restoreBurst and restoreInterval bound the writes to an object that another program edits, or
+// deletes, each time it is restored: the burst, then one per interval.
 const (
 	restoreBurst    = 5
 	restoreInterval = 5 * time.Minute
@@ -52,7 +52,7 @@ var rightsLabels = []string{"pod-security.kubernetes.io/enforce", "rbac.authoriz
 // create uses server-side apply. An API server without it has no admission policies either, and
 // must get nothing. installedBefore reports that the object existed.
 func (r *Reconciler) create(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured, installedBefore bool) error {
-	if err := r.memory.contested(s.key, id, s.now); err != nil {
+	if err := r.memory.contested(s.key, repair{id, true}, s.now); err != nil {
 		return err
 	}
 	created := desired.DeepCopy()
@@ -62,7 +62,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope, id identity, desired 
 	}
 	r.memory.leave(s.key, id, fingerprintOf(created))
 	if installedBefore {
-		r.reportRestored(s, id, corev1.EventTypeWarning, "it was deleted")
+		r.reportRestored(s, repair{id, true}, corev1.EventTypeWarning, "it was deleted")
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope, id identity, desired 
 // others added. A replacement that changes nothing is not a write: the API server ignores it.
 // installedBefore reports that this process has written or verified the object.
 func (r *Reconciler) restore(ctx context.Context, s *scope, id identity, desired, live *unstructured.Unstructured, installedBefore bool) error {
-	if err := r.memory.contested(s.key, id, s.now); err != nil {
+	if err := r.memory.contested(s.key, repair{id, false}, s.now); err != nil {
 		return err
 	}
 	want := desired.DeepCopy()
@@ -94,7 +94,7 @@ func (r *Reconciler) restore(ctx context.Context, s *scope, id identity, desired
 	if installedBefore || by != nil {
 		kind = corev1.EventTypeWarning
 	}
-	r.reportRestored(s, id, kind, what)
+	r.reportRestored(s, repair{id, false}, kind, what)
 	return nil
 }
 
@@ -182,7 +182,7 @@ func merged(others, ours map[string]string) map[string]string {
 }
 
 // reportRestored records an Event that names the object and what differed.
-func (r *Reconciler) reportRestored(s *scope, id identity, kind, what string) {
+func (r *Reconciler) reportRestored(s *scope, id repair, kind, what string) {
 	r.memory.restored(s.key, id, s.now, what)
 	r.Recorder.Eventf(s.cluster, nil, kind, v1alpha1.InstallationRestoredEvent, "RestoreInstallation", "%s",
 		clip.Note(fmt.Sprintf("%s %s restored to what 5-Spot installs: %s", id.kind.Kind, id.key.Name, what)))

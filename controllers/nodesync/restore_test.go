@@ -269,7 +269,7 @@ func TestAContestedObjectIsNotFoughtOver(t *testing.T) {
 	}
 	err := contest(30)
 	w.want("then it is left alone", w.Writes, slices.Repeat([]string{"update DaemonSet"}, 5))
-	if err == nil || !strings.Contains(err.Error(), "DaemonSet reclaim-agent is changed again each time it is restored, 5 times, then once in 5m0s: spec.template.spec.containers[0].image differed; last writer: kubectl-set") {
+	if err == nil || !strings.Contains(err.Error(), "DaemonSet reclaim-agent is changed again each time it is restored, 5 times, then once in 5m0s; last time: spec.template.spec.containers[0].image differed; last writer: kubectl-set") {
 		t.Errorf("the error must name the field and the program: %v", err)
 	}
 	if f := w.outcome().Failure; !strings.Contains(f.Text, "stop the program that changes it, or install the agent yourself") {
@@ -307,6 +307,37 @@ func TestAContestedObjectDelaysNoOther(t *testing.T) {
 		t.Errorf("the error must name the contested object: %v", err)
 	}
 	w.want("the DaemonSet is restored at once", w.Writes, []string{"apply DaemonSet"})
+}
+
+// TestEditsDoNotDelayADeletedObject has a program use up the edits of the agent's policy and delete it
+// then, again and again.
+func TestEditsDoNotDelayADeletedObject(t *testing.T) {
+	w := newWorld(t, "java")
+	w.settle()
+	w.r.Clock = clocktesting.NewFakePassiveClock(time.Now())
+	const kind = "ValidatingAdmissionPolicy"
+	edit := func() error {
+		w.kubectl(w.object(kind), `[{"op":"add","path":"/spec/matchConditions","value":[{"name":"never","expression":"false"}]}]`)
+		return w.reconcile()
+	}
+	for range 5 {
+		w.Must(edit())
+	}
+	if err := edit(); err == nil || !strings.HasSuffix(err.Error(), "last time: spec.matchConditions differed; last writer: kubectl-set") {
+		t.Fatalf("the policy is not contested: %v", err)
+	}
+	for range 5 {
+		w.Must(w.Client.Delete(t.Context(), w.object(kind)))
+		w.Must(w.reconcile())
+		w.object(kind)
+	}
+	if err := edit(); err == nil {
+		t.Error("a deletion must not renew the limit of edits")
+	}
+	w.Must(w.Client.Delete(t.Context(), w.object(kind)))
+	if err := w.reconcile(); err == nil || !strings.HasSuffix(err.Error(), "last time: it was deleted") {
+		t.Errorf("the error must name the deletion: %v", err)
+	}
 }
 
 // TestAMutatingWebhookSettles has an admission policy rewrite images, as a registry mirror does.
