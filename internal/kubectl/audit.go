@@ -3,7 +3,6 @@
 package kubectl
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -126,9 +125,7 @@ func (s *shown) action(a action) error {
 	s.by[a.Outcome]++
 	s.count++
 	if s.a.output.format == asJSON {
-		e := json.NewEncoder(s.out)
-		e.SetEscapeHTML(false)
-		return failed("writing", e.Encode(a))
+		return writeJSON(s.out, a, "")
 	}
 	wide, head := s.a.output.format == wide, ""
 	if !s.header {

@@ -67,7 +67,7 @@ func (p *planOptions) run(ctx context.Context, o Options, config clientcmd.Clien
 		return err
 	}
 	if p.output == asJSON {
-		return failed("writing", plan.WriteJSON(o.Out, plans))
+		return failed("writing", plan.WriteJSON(jsonWriter{o.Out}, plans))
 	}
 	var b strings.Builder
 	if err := plan.WriteText(&b, plans); err != nil {

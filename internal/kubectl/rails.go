@@ -4,7 +4,6 @@ package kubectl
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -65,10 +64,7 @@ func (r *railsOptions) run(ctx context.Context, o Options, config clientcmd.Clie
 func (r *railsOptions) show(o Options, views []clusterRails, namespace string, now time.Time) error {
 	switch {
 	case r.output.format == asJSON:
-		e := json.NewEncoder(o.Out)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return failed("writing", e.Encode(views))
+		return writeJSON(o.Out, views, "  ")
 	case len(views) == 0:
 		where := ""
 		if r.cluster != "" {

@@ -4,7 +4,6 @@ package kubectl
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -66,10 +65,7 @@ func (s *statusOptions) run(ctx context.Context, o Options, config clientcmd.Cli
 	}
 	switch {
 	case s.output.format == asJSON:
-		e := json.NewEncoder(o.Out)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return failed("writing", e.Encode(views))
+		return writeJSON(o.Out, views, "  ")
 	case len(views) == 0:
 		return write(o.Err, "No ScheduledMachines found"+s.where(c)+".\n")
 	case len(names) == 0:

@@ -4,7 +4,6 @@ package kubectl
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -51,10 +50,7 @@ func explainOne(ctx context.Context, o Options, config clientcmd.ClientConfig, n
 		return err
 	}
 	if output == asJSON {
-		encoder := json.NewEncoder(o.Out)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return failed("writing", encoder.Encode(e))
+		return writeJSON(o.Out, e, "  ")
 	}
 	return write(o.Out, e.text(now))
 }
