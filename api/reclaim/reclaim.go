@@ -6,6 +6,11 @@
 // or processes.
 package reclaim
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
 // The annotations of a Node by which its agent asks for the machine back. They
 // are written together; the controllers clear them together, last.
 const (
@@ -38,11 +43,21 @@ const (
 	ConfigMapKey = "reclaim.toml"
 	// FieldManager owns the annotations that the agent writes.
 	FieldManager = "5spot-reclaim-agent"
+
+	// maxName bounds the name of an object, in bytes.
+	maxName = 253
 )
 
 // ConfigMapName returns the name of the ConfigMap in [Namespace] that the agent
-// on node reads.
-func ConfigMapName(node string) string { return "reclaim-agent-" + node }
+// on node reads. A name that would exceed the limit of Kubernetes is a hash instead. Its prefix differs,
+// so that it is the name for no other Node.
+func ConfigMapName(node string) string {
+	if name := "reclaim-agent-" + node; len(name) <= maxName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(node))
+	return "reclaim-agent." + hex.EncodeToString(sum[:])
+}
 
 // Reason returns the value of [ReasonAnnotation] for a process that matched
 // pattern.

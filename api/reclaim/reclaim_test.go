@@ -43,6 +43,22 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestConfigMapNameOfALongNode has Nodes on both sides of the limit.
+func TestConfigMapNameOfALongNode(t *testing.T) {
+	node := strings.Repeat("n", maxName)
+	fits, long := node[:maxName-len("reclaim-agent-")], node[:maxName-len("reclaim-agent-")+1]
+	if got := ConfigMapName(fits); got != "reclaim-agent-"+fits {
+		t.Errorf("a name that fits is unchanged: %s", got)
+	}
+	const want = "reclaim-agent.0c441b636731dbd5e6f7c8790289d3c098b457993a6639d31b4e4f64e5097c31"
+	if got := ConfigMapName(long); got != want {
+		t.Errorf("Names are a contract with the agent: %s, want %s", got, want)
+	}
+	if ConfigMapName(node) == ConfigMapName(long) {
+		t.Error("two Nodes have one name")
+	}
+}
+
 func TestText(t *testing.T) {
 	cases := map[string]struct {
 		reason string

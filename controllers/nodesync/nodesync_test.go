@@ -314,6 +314,23 @@ func TestLeftBehind(t *testing.T) {
 
 // TestAClusterThatIsBackIsLookedAt has a Cluster that nobody asked anything for go, and be
 // restored from a backup with what was in its workload cluster then.
+// TestANodeWithALongName has a Node whose name leaves no room for the prefix of its ConfigMap.
+func TestANodeWithALongName(t *testing.T) {
+	w := newWorld(t, "java")
+	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("n", 253)}}
+	w.Create(w.node)
+	w.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(w.Context()), w.node) })
+	m := w.machine(w.sm)
+	m.Status.NodeRef.Name = w.node.Name
+	w.Must(w.Client.Status().Update(w.Context(), m))
+	w.want("it gets its ConfigMap", w.settle(), installs, optsIn)
+	w.wantAgent(w.node, reclaimapi.ConfigFor([]string{"java"}).Text())
+	w.Must(w.Client.Delete(w.Context(), w.sm))
+	w.restart()
+	w.want("what was left behind is found", w.settle(), optsOut, removes)
+	w.wantAgent(w.node, "")
+}
+
 func TestAClusterThatIsBackIsLookedAt(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()

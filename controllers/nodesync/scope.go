@@ -208,7 +208,7 @@ func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope) error {
 		cm := &list.Items[i]
 		n := byName[cm.Name]
 		if n == nil && presenceOf(cm, s.key) == Ours {
-			n = &node{name: strings.TrimPrefix(cm.Name, reclaimapi.ConfigMapName(""))}
+			n = &node{name: nodeOf(cm)}
 			var err error
 			if n.live, err = workload.Node(ctx, s.reader, n.name); err != nil {
 				return err
@@ -223,6 +223,16 @@ func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// nodeOf returns the name of the Node of a ConfigMap. The name of a ConfigMap can be a hash.
+func nodeOf(cm *corev1.ConfigMap) string {
+	for _, owner := range cm.OwnerReferences {
+		if reclaimapi.ConfigMapName(owner.Name) == cm.Name {
+			return owner.Name
+		}
+	}
+	return strings.TrimPrefix(cm.Name, reclaimapi.ConfigMapName(""))
 }
 
 // byConfigMap are the Nodes by the names of their ConfigMaps. One that is doubtful keeps what
