@@ -5,6 +5,7 @@ package eviction
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -138,7 +139,8 @@ func controllerOf(pod *corev1.Pod) string {
 }
 
 // askedBefore returns the askedTime of the pod that this pod replaces, zero if there is none. A pod that is recreated on a
-// draining Node keeps the first deadline; otherwise the drain would never end.
+// draining Node keeps the first deadline; otherwise the drain would never end. An operator that was asked before the Node was
+// cordoned was asked in an earlier drain.
 func (e *Evictor) askedBefore(ctx context.Context, s *scope) (first metav1.Time, err error) {
 	reader := e.Cache
 	if reader == nil {
@@ -148,6 +150,7 @@ func (e *Evictor) askedBefore(ctx context.Context, s *scope) (first metav1.Time,
 	if err := reader.List(ctx, list, client.InNamespace(s.pod.Namespace)); err != nil {
 		return first, fmt.Errorf("listing RescheduleRequests: %w", err)
 	}
+	var asked []metav1.Time
 	controller := controllerOf(s.pod)
 	for i := range list.Items {
 		r := &list.Items[i]
@@ -157,9 +160,31 @@ func (e *Evictor) askedBefore(ctx context.Context, s *scope) (first metav1.Time,
 			r.Spec.Policy != s.policy.PolicyReference || r.Spec.AskedTime.IsZero() || s.pod.CreationTimestamp.Before(&r.Spec.AskedTime) {
 			continue
 		}
-		if first.IsZero() || r.Spec.AskedTime.Before(&first) {
-			first = r.Spec.AskedTime
+		asked = append(asked, r.Spec.AskedTime)
+	}
+	if len(asked) == 0 {
+		return first, nil
+	}
+	cordoned, err := e.cordonedAt(ctx, s.pod.Spec.NodeName)
+	for _, at := range asked {
+		if !at.Before(cordoned) && (first.IsZero() || at.Before(&first)) {
+			first = at
 		}
 	}
-	return first, nil
+	return first, err
+}
+
+// cordonedAt returns when Kubernetes tainted a cordoned Node, nil if that is unknown or if the Node is drained for another
+// reason, too.
+func (e *Evictor) cordonedAt(ctx context.Context, name string) (*metav1.Time, error) {
+	node := &corev1.Node{}
+	if err := e.Live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return nil, fmt.Errorf("reading Node: %w", err)
+	}
+	node.Spec.Unschedulable = false
+	i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
+	if i < 0 || Draining(node, e.Taints) {
+		return nil, nil
+	}
+	return node.Spec.Taints[i].TimeAdded, nil
 }

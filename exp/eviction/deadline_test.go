@@ -13,6 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
@@ -272,6 +273,45 @@ func TestAPodThatComesBackInAnotherDrain(t *testing.T) {
 	w.evict("db-0", verdict.Wait, verdict.Requested)
 	w.pass(59 * time.Second)
 	w.evict("db-0", verdict.Wait, verdict.Waiting)
+}
+
+// TestAPodThatComesBackAfterAnUncordonThatNoGuardSaw has its whole deadline if Kubernetes tainted the Node later than the
+// operator was asked.
+func TestAPodThatComesBackAfterAnUncordonThatNoGuardSaw(t *testing.T) {
+	at := func(d time.Duration) corev1.Taint {
+		added := metav1.NewTime(began.Add(d))
+		return corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule, TimeAdded: &added}
+	}
+	unknown := at(0)
+	unknown.TimeAdded = nil
+	for name, tc := range map[string]struct {
+		taints []corev1.Taint
+		answer verdict.Answer
+		why    string
+	}{
+		"CordonedAgain": {[]corev1.Taint{at(5 * time.Minute)}, verdict.Wait, verdict.Requested},
+		"CordonedOnce":  {[]corev1.Taint{at(0)}, verdict.Allow, verdict.Overdue},
+		"SameSecond":    {[]corev1.Taint{at(time.Second)}, verdict.Allow, verdict.Overdue},
+		"UnknownTime":   {[]corev1.Taint{unknown}, verdict.Allow, verdict.Overdue},
+		"NoTaint":       {nil, verdict.Allow, verdict.Overdue},
+		"OtherDrainer": {
+			[]corev1.Taint{at(5 * time.Minute), {Key: eviction.DrainTaints[0], Effect: corev1.TaintEffectNoSchedule}},
+			verdict.Allow, verdict.Overdue,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
+			p := w.pod("db-0", 0)
+			w.pass(time.Second)
+			w.drain(0, true)
+			w.evict("db-0", verdict.Wait, verdict.Requested)
+			w.leave(p)
+			w.pass(5 * time.Minute)
+			w.pod("db-0", 0)
+			w.Edit(w.nodes[0], func() { w.nodes[0].Spec.Taints = tc.taints })
+			w.evict("db-0", tc.answer, tc.why)
+		})
+	}
 }
 
 // TestOnlyADrainLeavesADeadline to a later pod: a request without a drain has no ControllerLabel, nor has a withdrawn one.
