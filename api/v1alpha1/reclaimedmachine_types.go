@@ -36,6 +36,11 @@ type ReclaimedMachineSpec struct {
 	// +kubebuilder:validation:MaxLength=1024
 	RequestedAt string `json:"requestedAt,omitempty"`
 
+	// storedAt is when the workload cluster's API server stored a request without a time.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	StoredAt string `json:"storedAt,omitempty"`
+
 	// of is the ScheduledMachine that was asked, if it was another of the same host.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -109,5 +114,8 @@ type ReclaimedMachineList struct {
 
 // Record is what the ScheduledMachine has in its annotation.
 func (m *ReclaimedMachine) Record() ReclaimRecord {
-	return ReclaimRecord{Node: m.Spec.Node, NodeUID: types.UID(m.Spec.NodeUID), Reason: m.Spec.Reason, RequestedAt: m.Spec.RequestedAt, Of: m.Spec.Of}
+	return ReclaimRecord{
+		Node: m.Spec.Node, NodeUID: types.UID(m.Spec.NodeUID), Reason: m.Spec.Reason,
+		RequestedAt: m.Spec.RequestedAt, StoredAt: m.Spec.StoredAt, Of: m.Spec.Of,
+	}
 }

@@ -46,7 +46,7 @@ func (r *Reconciler) bequeath(ctx context.Context, sm *v1alpha1.ScheduledMachine
 			ClusterName: sm.Spec.ClusterName,
 			// Whoever wrote the record must not keep the object from going.
 			Node: clip.To(record.Node, maxNode), NodeUID: clip.To(string(record.NodeUID), maxNodeUID), Of: clip.To(record.Of, maxNode),
-			Reason: record.Reason, RequestedAt: record.RequestedAt, Host: hostNames(sm, record.Node),
+			Reason: record.Reason, RequestedAt: record.RequestedAt, StoredAt: record.StoredAt, Host: hostNames(sm, record.Node),
 		},
 	}
 	for _, ref := range sm.OwnerReferences {

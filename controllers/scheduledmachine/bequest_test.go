@@ -122,6 +122,20 @@ func TestTheOwnersNoOutlivesTheObject(t *testing.T) {
 	}
 }
 
+// TestALaterRequestIsServedAfterADeletion has a Node whose requests have no time: only the API server's time tells them apart.
+func TestALaterRequestIsServedAfterADeletion(t *testing.T) {
+	w := givenBack(t, v1alpha1.ResumeOnEnable)
+	first := v1alpha1.ReclaimRecord{Node: "box-node", NodeUID: "u-1", StoredAt: "2025-01-20T10:00:00Z"}
+	later := first
+	later.StoredAt = "2025-01-21T10:00:00Z"
+	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.SetServedReclaim(first) })
+	w.again(nil)
+	served, _ := w.sm.LastReclaim()
+	if !first.Same(served) || later.Same(served) {
+		t.Errorf("the record of the request is %+v", served)
+	}
+}
+
 func TestNothingIsLeftOfAMachineThatWasLent(t *testing.T) {
 	w := givenBack(t, v1alpha1.ResumeOnEnable)
 	w.enable()
