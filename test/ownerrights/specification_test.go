@@ -119,6 +119,7 @@ var changes = []change{
 	annotate("rewrites a request", asked, v1alpha1.EmergencyReclaimAnnotation, "{}", false),
 	annotate("says that it has the machine", lent, v1alpha1.ReclaimedAnnotation, record, false),
 	annotate("rewrites that it has the machine", away, v1alpha1.ReclaimedAnnotation, "{}", false),
+	annotate("hides a later request", lent, v1alpha1.LastReclaimAnnotation, record, false),
 	annotate("rewrites when it was asked for", lent, v1alpha1.ReclaimTimesAnnotation, "", false),
 	annotate("forgets when it was asked for", lent, v1alpha1.ReclaimTimesAnnotation, nil, false),
 	annotate("pauses", lent, "cluster.x-k8s.io/paused", "", false),
