@@ -4,6 +4,7 @@ package eviction_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -121,9 +122,14 @@ func (d *departure) turn() leaving.Verdict {
 	return d.look()
 }
 
-// wants compares what the step says. A text of the pods begins with their namespace.
+// wants compares what the step says. A text of the pods begins with their namespace, and ends with the
+// deadline while the machine waits.
 func (d *departure) wants(got leaving.Verdict, holds, missed bool, note string) {
 	d.Helper()
+	if holds {
+		until := began.Add(cmp.Or(d.d.Grace/2, 4*time.Hour))
+		note += fmt.Sprintf(" (until %s at the latest)", until.Format(time.RFC3339))
+	}
 	if got.Holds != holds || got.Missed != missed || strings.ReplaceAll(got.Note, d.ns+"/", "") != note {
 		d.Errorf("got %+v, want holds %t, missed %t, %q", got, holds, missed, note)
 	}
@@ -167,7 +173,7 @@ func TestAMachineLeavesOnceItsPodsAreMoved(t *testing.T) {
 							t.Errorf("the pod that took its place: %+v", moved.ObjectMeta)
 						}
 						return append(seen, fmt.Sprintf("cordoned %t, missed %t, %s", d.cordoned(), v.Missed, note)), len(d.Writes)
-					case note == asked:
+					case strings.HasPrefix(note, asked):
 						seen = append(seen, note)
 						if r := d.requests(); len(r) != 1 || r[0].Spec.Requester != "manager" || r[0].Spec.Intent != evictionv1.IntentEviction {
 							t.Errorf("got %+v", r)
@@ -409,7 +415,7 @@ func TestWhatCannotBeReadIsTriedAgain(t *testing.T) {
 				}
 				return nil
 			}
-			if v := d.turn(); !v.Holds || v.Missed || !strings.HasSuffix(v.Note, ": connection refused") {
+			if v := d.turn(); !v.Holds || v.Missed || !strings.Contains(v.Note, ": connection refused (until ") {
 				t.Errorf("got %+v", v)
 			}
 			d.wantWrites(written...)
@@ -572,7 +578,7 @@ func TestWhatIsWrittenIsTold(t *testing.T) {
 	for line := range strings.Lines(out.String()) {
 		told = append(told, fmt.Sprint(strings.Contains(line, `"reason":"MovePods"`) && strings.Contains(line, `"outcome":"success"`) && strings.Contains(line, `"machine":"`+d.ns+`/box-machine"`)))
 	}
-	if diff := cmp.Diff([]string{"true", "true", "true", "true"}, told); diff != "" {
+	if diff := gocmp.Diff([]string{"true", "true", "true", "true"}, told); diff != "" {
 		t.Errorf("told %s: %s", out, diff)
 	}
 }

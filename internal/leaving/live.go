@@ -4,6 +4,7 @@ package leaving
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -92,7 +93,7 @@ func (l Live) judge(p Progress, began, now time.Time) (v Verdict, due bool) {
 	}
 	v = Verdict{Holds: true, Again: until}
 	if !p.Answered.IsZero() {
-		v.Note = says
+		v.Note = fmt.Sprintf("%s (until %s at the latest)", says, until.UTC().Format(time.RFC3339))
 	}
 	if next := p.Answered.Add(wait); !p.Open && next.After(now) {
 		if next.Before(until) {

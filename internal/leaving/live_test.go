@@ -13,6 +13,7 @@ func TestALookIsWeighed(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
+	latest := func(seconds int) string { return " (until " + at(seconds).Format(time.RFC3339) + " at the latest)" }
 	said := func(ago int, a Answer) Progress {
 		return Progress{Asked: at(-30), Answered: at(-ago), Answer: a}
 	}
@@ -35,16 +36,16 @@ func TestALookIsWeighed(t *testing.T) {
 		"Done":         {"Nothing is left.", said(1, Answer{}), at(-30), Verdict{}, false},
 		"DoneTold":     {"What was left alone is told.", said(1, Answer{Says: "lab/b"}), at(-30), Verdict{Note: "lab/b"}, false},
 		"DoneLate":     {"So is who was not waited for.", said(1, Answer{Missed: true, Says: "lab/c"}), at(-30), Verdict{Missed: true, Note: "lab/c"}, false},
-		"Waits":        {"It is not time yet.", said(1, waits), at(-30), Verdict{Holds: true, Again: at(2), Note: "lab/a"}, false},
-		"Again":        {"It is time.", said(3, waits), at(-30), Verdict{Holds: true, Again: at(30), Note: "lab/a"}, true},
-		"AgainOpen":    {"The call has begun.", open(said(3, waits)), at(-30), Verdict{Holds: true, Again: at(30), Note: "lab/a"}, false},
-		"Failed":       {"It is tried again, in a while.", said(4, failed), at(-30), Verdict{Holds: true, Again: at(1), Note: "no route to host"}, false},
-		"TryAgain":     {"Now.", said(5, failed), at(-30), Verdict{Holds: true, Again: at(30), Note: "no route to host"}, true},
+		"Waits":        {"It is not time yet.", said(1, waits), at(-30), Verdict{Holds: true, Again: at(2), Note: "lab/a" + latest(30)}, false},
+		"Again":        {"It is time.", said(3, waits), at(-30), Verdict{Holds: true, Again: at(30), Note: "lab/a" + latest(30)}, true},
+		"AgainOpen":    {"The call has begun.", open(said(3, waits)), at(-30), Verdict{Holds: true, Again: at(30), Note: "lab/a" + latest(30)}, false},
+		"Failed":       {"It is tried again, in a while.", said(4, failed), at(-30), Verdict{Holds: true, Again: at(1), Note: "no route to host" + latest(30)}, false},
+		"TryAgain":     {"Now.", said(5, failed), at(-30), Verdict{Holds: true, Again: at(30), Note: "no route to host" + latest(30)}, true},
 		"Over":         {"It lets go, and says so.", said(3, waits), at(-60), Verdict{Missed: true, Note: "pods were not stopped within 1m0s: lab/a"}, false},
 		"OverOpen":     {"A call that hangs holds nobody.", open(Progress{Asked: at(-30)}), at(-60), Verdict{Missed: true, Note: "pods were not stopped within 1m0s: pods have not been looked at yet"}, false},
-		"LastTurn":     {"The deadline is nearer than the next look.", said(1, waits), at(-59), Verdict{Holds: true, Again: at(1), Note: "lab/a"}, false},
+		"LastTurn":     {"The deadline is nearer than the next look.", said(1, waits), at(-59), Verdict{Holds: true, Again: at(1), Note: "lab/a" + latest(1)}, false},
 		"Late":         {"A manager that comes late asks once.", Progress{}, at(-600), Verdict{Holds: true, Again: at(10)}, true},
-		"Ahead":        {"A clock that is behind gives it no more than it has.", said(1, waits), at(600), Verdict{Holds: true, Again: at(2), Note: "lab/a"}, false},
+		"Ahead":        {"A clock that is behind gives it no more than it has.", said(1, waits), at(600), Verdict{Holds: true, Again: at(2), Note: "lab/a" + latest(30)}, false},
 		"HeldByOthers": {"It may change its mind.", said(1, Answer{Says: "lab/b"}), at(-30), Verdict{Note: "lab/b", Again: at(4)}, false},
 		"HeldLong":     {"It looks once more, and nobody waits for that.", said(5, Answer{Missed: true, Says: "lab/b"}), at(-30), Verdict{Missed: true, Note: "lab/b"}, true},
 		"HeldOpen":     {"One call at a time.", open(said(5, Answer{})), at(-30), Verdict{}, false},

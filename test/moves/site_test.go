@@ -175,7 +175,7 @@ func (d *database) waitHeld() {
 	says := fmt.Sprintf("%s/%s: %s", d.Namespace, d.pod.Name, d.cause())
 	d.must(await.Object(d.step(), d.Management, d.machine, func() error {
 		c := conditions.Get(d.machine, v1alpha1.ReadyToLeaveCondition)
-		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.WaitingForOperatorsReason || c.Message != says {
+		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.WaitingForOperatorsReason || !strings.HasPrefix(c.Message, says+" (until ") {
 			return fmt.Errorf("it says %+v", c)
 		}
 		return nil

@@ -266,7 +266,7 @@ func TestAGroupIsGoneBeforeTheNext(t *testing.T) {
 	w.pod("b", ds, priority("10"))
 	w.pod("c", ds, priority("5"))
 	for range 3 {
-		if v := w.turn(); !v.Holds || v.Note != "stopping pods of priority 10: "+w.ns+"/a, "+w.ns+"/b" || !v.Again.Equal(w.clock.Now().Add(3*time.Second)) {
+		if v := w.turn(); !v.Holds || v.Note != "stopping pods of priority 10: "+w.ns+"/a, "+w.ns+"/b (until "+noon.Add(5*time.Minute).Format(time.RFC3339)+" at the latest)" || !v.Again.Equal(w.clock.Now().Add(3*time.Second)) {
 			t.Errorf("got %+v", v)
 		}
 		w.want("a b", "c")
