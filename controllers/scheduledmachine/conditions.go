@@ -87,6 +87,17 @@ var underway = map[lifecycle.Reason]string{
 	lifecycle.Unread:           "Something cannot be read",
 }
 
+// departureCauses are the reasons of departures for people.
+var departureCauses = map[v1alpha1.DepartureReason]string{
+	v1alpha1.WindowClosed:            "its window is closed",
+	v1alpha1.ScheduledMachineDeleted: "its ScheduledMachine is being deleted",
+	v1alpha1.MachineReplaced:         "it cannot run any more and is replaced",
+	v1alpha1.ClusterDeleted:          "its Cluster is being deleted",
+	v1alpha1.KilledByPerson:          "its kill switch was turned on",
+	v1alpha1.ReclaimedByOwner:        "its owner requested it",
+	v1alpha1.DeletedByOthers:         "its Machine was deleted, but not by 5-Spot",
+}
+
 func (s *scope) ready(d lifecycle.Decision, actErr error, now time.Time) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: string(d.Reason)}
 	if actuate.IsSuppressed(actErr) || s.heldElsewhere() {
@@ -146,7 +157,7 @@ func (s *scope) notReady() string {
 	return "Cluster API has not reported its Node yet"
 }
 
-// leaving says since when a departure lasts, when its budget ends or ended, and what it waits for.
+// leaving says since when a departure lasts and why, when its budget ends or ended, and what it waits for.
 func (s *scope) leaving(now time.Time) string {
 	m := s.children.Machine
 	switch {
@@ -161,7 +172,11 @@ func (s *scope) leaving(now time.Time) string {
 		if !now.Before(end) {
 			when = "ended"
 		}
-		message += fmt.Sprintf(" since %s, its budget %s at %s", utc(since), when, utc(end))
+		message += fmt.Sprintf(" since %s", utc(since))
+		if d, ok := children.DepartureOf(m, now); ok && departureCauses[d.Reason] != "" {
+			message += " because " + departureCauses[d.Reason]
+		}
+		message += fmt.Sprintf(", its budget %s at %s", when, utc(end))
 	}
 	return withDetail(message, s.leftovers())
 }

@@ -54,7 +54,7 @@ func TestADepartureNamesItsHolders(t *testing.T) {
 		w.clock.SetTime(w.clock.Now().Add(20 * time.Second)) // Progress is reported when it can be read.
 		w.settle()
 		w.messages(v1alpha1.MachineReadyCondition, tc.want...)
-		w.messages(v1alpha1.ReadyCondition, append(tc.want, "Machine is leaving since 2025-01-20T18:00:00Z, its budget ends at 2025-01-20T18:05:00Z: said by")...)
+		w.messages(v1alpha1.ReadyCondition, append(tc.want, "Machine is leaving since 2025-01-20T18:00:00Z because its window is closed, its budget ends at 2025-01-20T18:05:00Z: said by")...)
 	}
 	w.clock.SetTime(monday.Add(9*time.Hour + 5*time.Minute + time.Second))
 	w.settle()

@@ -302,7 +302,11 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 			return e.set(stateJoining, "its window is open, and it is joining the cluster", have)
 		}
 	case v1alpha1.PhaseShuttingDown:
-		return e.set(stateLeaving, "it is leaving the cluster", "to have it at once: "+e.command("give-back"))
+		what := "its window is closed, and it is leaving the cluster"
+		if m.Status.InSchedule {
+			what = "it is leaving the cluster, although its window is open"
+		}
+		return e.set(stateLeaving, what, "to have it at once: "+e.command("give-back"))
 	case v1alpha1.PhaseInactive:
 		return e.set(stateWaiting, "its window is closed, and it is not in the cluster", "to keep it when the window opens: "+e.command("give-back"))
 	default:
