@@ -80,7 +80,7 @@ func going(m *v1alpha1.ScheduledMachine) {
 func gated(m *v1alpha1.ScheduledMachine) {
 	leaving(m)
 	m.Status.Conditions = append(m.Status.Conditions, condition("DepartureGated", metav1.ConditionTrue, "BlastRadiusCap",
-		"3 of 60 machines left in the last 10 minutes: the next may leave in the course of the next 10"))
+		"3 of 60 machines left in the last 10 minutes:\nthe next may leave in the course of the next 10"))
 }
 
 func disabled(m *v1alpha1.ScheduledMachine) {
@@ -143,12 +143,12 @@ active       prod      Active         True      worker-7   closes in 6h   Machin
 constant     prod      Active         True      worker-7   -              Machine is healthy and running
 disabled     prod      Disabled       Unknown   -          -              Schedule auto-disabled by emergency reclaim (process-match: java)
 fresh        prod      Pending        Unknown   -          -              no controller has seen it yet
-gated        prod      ShuttingDown   False     worker-7   opens in 21h   3 of 60 machines left in the last 10 minutes: the next may leave in t...
+gated        prod      ShuttingDown   False     worker-7   opens in 21h   3 of 60 machines left in the last 10 minutes: the next may leave in the course of the next 10
 going        prod      ShuttingDown   False     worker-7   -              Waiting for the drain
 hostile      prod      Active         Unknown   worker-7   closes in 6h   ` + "\ufffd]0;owned\ufffd" + `
 killed       prod      Terminated     Unknown   -          -              Removed by the kill switch
 leaving      prod      ShuttingDown   False     worker-7   closes in 6h   Waiting for the drain
-overdue      prod      Active         True      worker-7   overdue 5m     nobody has acted on it for 5m: is a manager running? One with --watch...
+overdue      prod      Active         True      worker-7   overdue 5m     nobody has acted on it for 5m: is a manager running? One with --watch-filter serves only objects with the label cluster.x-k8s.io/watch-filter
 paused       prod      Active         True      worker-7   -              it is paused: nothing is done, not even for its owner
 unreadable   prod      Active         True      worker-7   -              Hour must be 0-23, got: 25
 `

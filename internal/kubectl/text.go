@@ -36,7 +36,7 @@ func table(views []view, namespaces, wide bool, now time.Time) string {
 		v := &views[i]
 		row := []string{v.Name, string(v.state), v.next(now), append(v.Doubts, v.Why)[0]}
 		if wide {
-			row = []string{v.Name, v.Cluster, string(v.Phase), v.ready(), orDash(v.Node), row[2], short(row[3], wideMessage)}
+			row = []string{v.Name, v.Cluster, string(v.Phase), v.ready(), orDash(v.Node), row[2], strings.Join(strings.Fields(row[3]), " ")}
 		}
 		rows = append(rows, row)
 	}
@@ -55,9 +55,6 @@ func table(views []view, namespaces, wide bool, now time.Time) string {
 	}
 	return columns(lines...)
 }
-
-// wideMessage leaves a wide table readable on a wide terminal; the detail of one machine has all.
-const wideMessage = 72
 
 // next is the next step in the least of words.
 func (v *view) next(now time.Time) string {
