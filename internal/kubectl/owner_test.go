@@ -457,7 +457,7 @@ func TestWhy(t *testing.T) {
 		},
 		"ReturnedByTheNode": {
 			"Anybody who may patch the Node can ask.", machine("office", reclaimed(v1alpha1.ReclaimRecord{Node: "worker-7", NodeUID: "u1", Reason: "fire"})), "Returned",
-			[]string{"Because:   asked on the Node: fire\n", "Asked:     -\n"},
+			[]string{"Because:   asked on the Node: fire\n", "Asked:     at an unknown time\n"},
 		},
 		"Kept": {
 			"With OnResume the schedule does not count, and may be on.", machine("office", reclaimed(ada), onResume), "Returned",

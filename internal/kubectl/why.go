@@ -3,6 +3,7 @@
 package kubectl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -364,7 +365,7 @@ func (e *explanation) text(now time.Time) string {
 	}
 	lines = append(lines, "Because:\t"+e.brief(e.Because))
 	if r := e.Request; r != nil {
-		lines = append(lines, "Asked:\t"+orDash(r.RequestedAt))
+		lines = append(lines, "Asked:\t"+cmp.Or(r.RequestedAt, "at an unknown time"))
 	}
 	if w := e.SetBy; w != nil {
 		lines = append(lines, "Set by:\t"+writerText(w, now))
