@@ -5,10 +5,12 @@ package kubectl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -52,12 +54,24 @@ func (r *railsOptions) run(ctx context.Context, o Options, config clientcmd.Clie
 	}
 	objects, err := c.list(ctx, namespace)
 	if err != nil {
-		return err
+		return unlisted(err)
 	}
 	machines, unread := c.machines(ctx, namespace)
+	if apierrors.IsForbidden(unread) {
+		return unlisted(unread)
+	}
 	now := o.Now().Truncate(time.Second)
 	views := railsOf(r.of(objects), r.machinesOf(machines), unread == nil, now)
 	return errors.Join(r.show(o, views, namespace, now), unread)
+}
+
+// unlisted adds the way out to the refusal of a list, which names the missing permission.
+func unlisted(err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return fmt.Errorf("%w; rails needs the permission list on ScheduledMachines and on Machines: "+
+		"for a namespace in which you have both, add -n NAMESPACE; for one machine, use kubectl 5spot why NAME", err)
 }
 
 // show writes what is known, also where the Machines could not be read.

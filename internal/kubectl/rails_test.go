@@ -171,10 +171,26 @@ func TestRailsSaysWhatTheConditionSays(t *testing.T) {
 	}
 }
 
-// TestRailsKnowsWhatItDoesNotKnow has somebody who may see no Machines.
+// TestRailsNamesTheMissingPermission of a user who may not list one of the two kinds.
+func TestRailsNamesTheMissingPermission(t *testing.T) {
+	t.Parallel()
+	refused := refusal(http.StatusForbidden, metav1.StatusReasonForbidden, `cannot list resource "machines" in the namespace "farm"`)
+	const wayOut = "; rails needs the permission list on ScheduledMachines and on Machines: for a namespace in which you have both, add -n NAMESPACE; for one machine, use kubectl 5spot why NAME\n"
+	got := run("", "rails", fleet(t, refused, machine("office", kept(departure.WarmingUp, time.Second))))
+	want := result{Err: `error: listing machines: cannot list resource "machines" in the namespace "farm"` + wayOut, Code: 1}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+	got = run("", "rails", cluster(t, map[string]any{"/apis/5spot.finos.org/v1alpha1/namespaces/farm/scheduledmachines": refused}))
+	if got.Code != 1 || got.Out != "" || !strings.HasSuffix(got.Err, wayOut) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestRailsKnowsWhatItDoesNotKnow has an API server that cannot list Machines.
 func TestRailsKnowsWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
-	config := fleet(t, refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "ada cannot list machines"), machine("office", constant), machine("x", kept(departure.WarmingUp, time.Second)))
+	config := fleet(t, refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "etcd is away"), machine("office", constant), machine("x", kept(departure.WarmingUp, time.Second)))
 	want := result{
 		Out: `farm/prod: 2 ScheduledMachines, 1 held, who is leaving is unknown
   NAME   STATE   SINCE   REASON   LANE
@@ -182,7 +198,7 @@ func TestRailsKnowsWhatItDoesNotKnow(t *testing.T) {
   x: The manager has begun to lead: it first looks at how many machines there
     were, and makes sure that no other one leads
 `,
-		Err: "error: listing machines: ada cannot list machines\n", Code: 1,
+		Err: "error: listing machines: etcd is away\n", Code: 1,
 	}
 	if diff := cmp.Diff(want, run("", "rails", config)); diff != "" {
 		t.Errorf("Unknown is not nobody.\n-want, +got:\n%s", diff)
