@@ -115,6 +115,8 @@ func TestRailsShowsEveryCluster(t *testing.T) {
   due: At most 5% of the Cluster's machines, but always one, start to leave
     within 10s: it waits for others
   by-hand: its Machine is being deleted, and no departure is on record yet
+  Paused: no paused machine starts to leave until the pause ends; none is
+    waiting to leave
   Leaves next: due
   Next: office closes in 6h: Wed 2025-01-15 18:00:00 EST (2025-01-15T23:00:00Z)
 `
@@ -234,6 +236,46 @@ func TestRailsOfADepartureThatIsHeldUp(t *testing.T) {
 `
 	if diff := cmp.Diff(result{Out: want}, got); diff != "" {
 		t.Errorf("What keeps it comes first, and what began is not forgotten.\n-want, +got:\n%s", diff)
+	}
+}
+
+// TestRailsShowsWhoLeavesAfterThePause has machines that are paused, some of them outside their window.
+func TestRailsShowsWhoLeavesAfterThePause(t *testing.T) {
+	t.Parallel()
+	evening := func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.HoursOfDay = []string{"18-22"} }
+	absent := func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = nil }
+	off := func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.Enabled = new(false) }
+	noReading := func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.HoursOfDay = []string{"25"} }
+	for name, tc := range map[string]struct {
+		reason   string
+		machines []*v1alpha1.ScheduledMachine
+		want     string
+	}{
+		"None": {
+			"An open window, a schedule that is off or unreadable, and no Machine.",
+			[]*v1alpha1.ScheduledMachine{machine("a", pausedMachine), machine("b", pausedMachine, evening, off), machine("c", pausedMachine, noReading), machine("d", pausedMachine, evening, absent)},
+			"  Paused: no paused machine starts to leave until the pause ends; none is\n    waiting to leave\n",
+		},
+		"One": {
+			"The status still says that the window is open.",
+			[]*v1alpha1.ScheduledMachine{machine("a", pausedMachine), machine("b", pausedMachine, evening)},
+			"  Paused: no paused machine starts to leave until the pause ends; 1 machine is\n    waiting to leave: b\n",
+		},
+		"Several": {
+			"Whatever makes it leave.",
+			[]*v1alpha1.ScheduledMachine{
+				machine("a", pausedMachine, evening), machine("b", pausedMachine, func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(-time.Minute) }),
+				machine("c", pausedMachine, func(m *v1alpha1.ScheduledMachine) { m.Spec.KillSwitch = true }),
+				machine("d", pausedMachine, func(m *v1alpha1.ScheduledMachine) { m.Annotations[v1alpha1.EmergencyReclaimAnnotation] = "x" }),
+			},
+			"  Paused: no paused machine starts to leave until the pause ends; 4 machines are\n    waiting to leave: a, b and 2 more\n",
+		},
+		"NotPaused": {"Nothing is said of a pause.", []*v1alpha1.ScheduledMachine{machine("a", evening)}, ""},
+	} {
+		got := run("", "rails", fleet(t, metadata(), tc.machines...)).Out
+		if !strings.Contains(got, tc.want) || tc.want == "" && strings.Contains(got, "Paused:") {
+			t.Errorf("%s: %s\nwant %q in:\n%s", name, tc.reason, tc.want, got)
+		}
 	}
 }
 

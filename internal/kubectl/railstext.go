@@ -4,6 +4,7 @@ package kubectl
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,9 @@ func (c *clusterRails) text(wide bool, now time.Time) string {
 	}
 	for _, w := range c.whys(now) {
 		text.WriteString(wrapped(w))
+	}
+	if slices.ContainsFunc(c.Machines, func(r railed) bool { return r.State == railPaused }) {
+		text.WriteString(wrapped(c.afterPause()))
 	}
 	if c.LeavesNext != "" {
 		fmt.Fprintf(&text, "  Leaves next: %s\n", c.LeavesNext)
@@ -74,14 +78,31 @@ func (c *clusterRails) whys(now time.Time) []string {
 		}
 	}
 	for i, why := range order {
-		of := names[why]
-		whom := strings.Join(of[:min(len(of), 2)], ", ")
-		if more := len(of) - 2; more > 0 {
-			whom += fmt.Sprintf(" and %d more", more)
-		}
-		order[i] = whom + ": " + why
+		order[i] = firstTwo(names[why]) + ": " + why
 	}
 	return order
+}
+
+// firstTwo names the first two, and says how many more there are.
+func firstTwo(names []string) string {
+	text := strings.Join(names[:min(len(names), 2)], ", ")
+	if more := len(names) - 2; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// afterPause says how many paused machines leave once the pause ends.
+func (c *clusterRails) afterPause() string {
+	const paused = "Paused: no paused machine starts to leave until the pause ends; "
+	switch n := len(c.LeaveAfterPause); n {
+	case 0:
+		return paused + "none is waiting to leave"
+	case 1:
+		return paused + "1 machine is waiting to leave: " + c.LeaveAfterPause[0]
+	default:
+		return paused + fmt.Sprintf("%d machines are waiting to leave: %s", n, firstTwo(c.LeaveAfterPause))
+	}
 }
 
 // late says since when the budget of a departure is over, empty if it is not.

@@ -28,6 +28,8 @@ type clusterRails struct {
 	Machines []railed `json:"machines"`
 	// LeavingUnknown says that Machines could not be read: others may be leaving, too.
 	LeavingUnknown bool `json:"leavingUnknown,omitempty"`
+	// LeaveAfterPause are the paused machines that leave once the pause ends.
+	LeaveAfterPause []string `json:"leaveAfterPause,omitempty"`
 	// LeavesNext is the first of those that wait for others, absent if none does.
 	LeavesNext string `json:"leavesNext,omitempty"`
 	// Next is whose window closes next, absent if none does.
@@ -124,6 +126,9 @@ func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known 
 			row.Machine, row.Lane, row.ActionID = left.Machine, left.Lane, left.ActionID
 			c.candidates = append(c.candidates, candidateOf(m))
 			c.Machines = append(c.Machines, row)
+			if row.State == railPaused && unwanted(m, now) {
+				c.LeaveAfterPause = append(c.LeaveAfterPause, m.Name)
+			}
 		case leaves:
 			left.judgeGrace(m, now)
 			c.Machines = append(c.Machines, left)
@@ -156,6 +161,20 @@ func keptOf(m *v1alpha1.ScheduledMachine) (railed, bool) {
 	}
 	row.Reason, row.Message, row.Since = c.Reason, c.Message, &c.LastTransitionTime
 	return row, true
+}
+
+// unwanted reports whether a machine that is in its Cluster would leave now. The status of a paused machine does not follow the
+// clock, so the spec decides.
+func unwanted(m *v1alpha1.ScheduledMachine, now time.Time) bool {
+	if m.Status.MachineRef == nil {
+		return false
+	}
+	if !m.DeletionTimestamp.IsZero() || m.Spec.KillSwitch || m.BeingReclaimed() {
+		return true
+	}
+	s, err := schedule.Parse(planned(m).Schedule)
+	open, _ := s.At(now)
+	return err == nil && m.ScheduleEnabled() && !open
 }
 
 // departureOf says why a Machine leaves, and false if it does not.
