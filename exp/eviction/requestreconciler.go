@@ -82,20 +82,23 @@ func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.Obj
 		return done, t.drop(ctx, r)
 	case verdict.Stays:
 		if pod == nil {
-			return done, t.recordPodGone(ctx, r, k.Node)
+			return done, t.recordPodGone(ctx, r, k)
 		}
 	}
 	return done, nil
 }
 
-// recordPodGone removes the tracking mark. Once the Node is not drained any more, it also removes the controller label, so that
-// a later pod gets a full deadline.
-func (t *RequestReconciler) recordPodGone(ctx context.Context, r *evictionv1.RescheduleRequest, node verdict.Node) error {
+// recordPodGone removes the tracking mark, and writes for people since when the pod is gone. Once the Node is not drained any
+// more, it also removes the controller label, so that a later pod gets a full deadline.
+func (t *RequestReconciler) recordPodGone(ctx context.Context, r *evictionv1.RescheduleRequest, k verdict.RequestFacts) error {
 	if err := t.untrack(ctx, r); err != nil {
 		return err
 	}
 	before := r.DeepCopy()
-	if node == verdict.Healthy {
+	if r.Spec.PodGoneTime.IsZero() {
+		r.Spec.PodGoneTime = metav1.NewTime(k.GoneSince)
+	}
+	if k.Node == verdict.Healthy {
 		delete(r.Labels, evictionv1.ControllerLabel)
 	}
 	return t.Write.Patch(ctx, r, before)

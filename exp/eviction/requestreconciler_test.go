@@ -44,6 +44,28 @@ func TestARequestIsTakenBack(t *testing.T) {
 	})
 }
 
+// TestARequestShowsThatItsPodIsGone, once, until it is deleted.
+func TestARequestShowsThatItsPodIsGone(t *testing.T) {
+	w, p := newRequest(t, nil)
+	w.tend()
+	if r := w.requests(); len(r) != 1 || !r[0].Spec.PodGoneTime.IsZero() {
+		t.Fatalf("its pod is there: %+v", r)
+	}
+	w.leave(p)
+	gone := w.clock.Now()
+	for range 2 {
+		w.tend()
+		if r := w.requests(); len(r) != 1 || !r[0].Spec.PodGoneTime.Time.Equal(gone) {
+			t.Errorf("got %+v, want %s", r, gone)
+		}
+		w.pass(time.Minute)
+	}
+	w.pass(eviction.Keep)
+	if w.tend(); len(w.requests()) > 0 {
+		t.Errorf("left %s", w.left())
+	}
+}
+
 // TestWhatOthersAskedForStays has a person have asked the operator.
 func TestWhatOthersAskedForStays(t *testing.T) {
 	w := newWorld(t, 1, nil)

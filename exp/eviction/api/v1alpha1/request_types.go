@@ -87,6 +87,10 @@ type RescheduleRequestSpec struct {
 	// withdrawnTime is when it was withdrawn.
 	// +optional
 	WithdrawnTime metav1.Time `json:"withdrawnTime,omitempty,omitzero"`
+
+	// podGoneTime is when its pod was first seen to be gone or finished. The request stays for some minutes after that.
+	// +optional
+	PodGoneTime metav1.Time `json:"podGoneTime,omitempty,omitzero"`
 }
 
 // PodReference is exactly one pod, of the namespace of whoever refers to it.
@@ -138,6 +142,7 @@ type TrackingReference struct {
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policy.name`
 // +kubebuilder:printcolumn:name="Intent",type=string,JSONPath=`.spec.intent`
 // +kubebuilder:printcolumn:name="Asked",type=date,JSONPath=`.spec.askedTime`
+// +kubebuilder:printcolumn:name="Gone",type=date,JSONPath=`.spec.podGoneTime`
 // +kubebuilder:printcolumn:name="Requester",type=string,JSONPath=`.spec.requester`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type RescheduleRequest struct {
