@@ -325,3 +325,14 @@ func TestREADME(t *testing.T) {
 		t.Errorf("CI runs %q, the README says %q", got, strings.TrimSpace(command))
 	}
 }
+
+// TestSafetyRailsIsOnePage holds the length of the page that an operator reads during an incident.
+func TestSafetyRailsIsOnePage(t *testing.T) {
+	page := read(t, "docs/safety-rails.md")
+	if n := len(strings.Fields(page)); n > 900 {
+		t.Errorf("%d words, want at most 900", n)
+	}
+	if n := strings.Count(page, "\n|---"); n != 1 {
+		t.Errorf("%d tables, want 1", n)
+	}
+}

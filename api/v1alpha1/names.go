@@ -429,7 +429,7 @@ const (
 	// host, and when another of them comes first.
 	HostClaimedEvent = "HostClaimed"
 	// RecordRejectedEvent is the Warning when the Machine or its Node says something that is
-	// not believed. What was known before still counts: docs/safety-rails.md.
+	// not believed. What was known before still counts: docs/rejected-reports.md.
 	RecordRejectedEvent = "RecordRejected"
 	// LentAgainEvent is the Warning when a tool lends a machine again within ten minutes
 	// after it was given back to its owner.
