@@ -19,7 +19,7 @@ const (
 	FailurePolicyFail FailurePolicy = "Fail"
 )
 
-// MachineDeletionHookSpec says which extension is called, for whom, and for how
+// MachineDeletionHookSpec says which extension is called, for which Machines, and for how
 // long it may hold a deletion.
 type MachineDeletionHookSpec struct {
 	// clientConfig says where the extension is and how its certificate is checked. It
@@ -61,7 +61,7 @@ type MachineDeletionHookSpec struct {
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
-// MachineDeletionHook registers an extension that is asked before a Machine leaves:
+// MachineDeletionHook registers an extension that is called before a Machine leaves:
 // every Machine of a ScheduledMachine, and every other that carries 5-Spot's
 // deletion hook annotations.
 //

@@ -6,25 +6,25 @@ const (
 	// ScheduledMachineFinalizer holds a ScheduledMachine until its children are gone.
 	ScheduledMachineFinalizer = "5spot.finos.org/scheduledmachine"
 
-	// ScheduledMachineLabel is on every child and names its ScheduledMachine, whose
-	// name is therefore no longer than a label's value may be.
+	// ScheduledMachineLabel is on every child and names its ScheduledMachine, so that name is
+	// no longer than the value of a label.
 	ScheduledMachineLabel = "5spot.finos.org/scheduled-machine"
 
-	// SpecHashAnnotation is on the bootstrap config and infrastructure machine and
-	// says which bootstrapSpec or infrastructureSpec they were made from.
+	// SpecHashAnnotation is on the bootstrap config and infrastructure machine. It is the hash of
+	// the bootstrapSpec or infrastructureSpec that they were made from.
 	SpecHashAnnotation = "5spot.finos.org/spec-hash"
 
-	// AppliedHashAnnotation is on the Machine and says which desired state was last
-	// applied, so that a settled Machine is not applied again.
+	// AppliedHashAnnotation is on the Machine. It is the hash of the desired state that was
+	// applied last, so that a settled Machine is not applied again.
 	AppliedHashAnnotation = "5spot.finos.org/applied-hash"
 
-	// CreatedAnnotation is on the Machine and says when it was made, in the format of
-	// RFC 3339. clusterctl move makes the object anew, and the machine runs on.
+	// CreatedAnnotation is on the Machine. It is the time of its creation in RFC 3339:
+	// clusterctl move creates the object anew, while the machine runs on.
 	CreatedAnnotation = "5spot.finos.org/created"
 
-	// DepartureAnnotation is on a Machine that leaves and says why and since when. Its
-	// value is a Departure in JSON. It is set before the Machine is deleted, and
-	// clusterctl move carries it to an object that is not being deleted.
+	// DepartureAnnotation is on a Machine that leaves. Its value is a Departure in JSON: why and
+	// since when. It is set before the Machine is deleted, and clusterctl move carries it
+	// to an object that is not being deleted.
 	DepartureAnnotation = "5spot.finos.org/departure"
 
 	// HoldDeparturesAnnotation on a Cluster holds each departure that has not started. The exempt lane goes on: an owner's
@@ -37,7 +37,7 @@ const (
 	EmergencyReclaimAnnotation = "5spot.finos.org/emergency-reclaim"
 
 	// ReclaimedAnnotation is on a ScheduledMachine whose schedule an emergency reclaim
-	// turned off, until somebody turns it on again. Its value is a ReclaimRecord in
+	// turned off, until it is turned on again. Its value is a ReclaimRecord in
 	// JSON.
 	ReclaimedAnnotation = "5spot.finos.org/reclaimed"
 
@@ -45,55 +45,54 @@ const (
 	// is on again. Its value is the ReclaimRecord in JSON. 5-Spot does not serve that request twice.
 	LastReclaimAnnotation = "5spot.finos.org/last-reclaim"
 
-	// InheritedAnnotation is on a ScheduledMachine that was made again under the name of
+	// InheritedAnnotation is on a ScheduledMachine that was created with the name of a deleted
 	// one whose owner had the machine. Its value is the UID of the ReclaimedMachine that
-	// said so.
+	// recorded it.
 	InheritedAnnotation = "5spot.finos.org/inherited"
 
-	// HostReclaimedAnnotation is on a ScheduledMachine to which an owner's request to
-	// another of the same host was passed on. Its value says which request that was, so
-	// that it is passed on once.
+	// HostReclaimedAnnotation is on a ScheduledMachine to which an owner's request for
+	// another one of the same host was propagated. Its value identifies the request, so
+	// that it is propagated once.
 	HostReclaimedAnnotation = "5spot.finos.org/host-reclaimed"
 	// LentAgainAnnotation is on a ScheduledMachine that a tool lent again soon after its
 	// owner had taken the machine back, as long as the condition LentAgain is True. Its value
 	// says in JSON which tool and when.
 	LentAgainAnnotation = "5spot.finos.org/lent-again"
 
-	// NodeAppliedTaintsAnnotation is on a Node and says which of its taints we applied:
-	// a list of key, value and effect in JSON. It is not in status, because it is
+	// NodeAppliedTaintsAnnotation is on a Node. It has the taints that 5-Spot applied: a list of
+	// key, value and effect in JSON. It is not in status, because it is
 	// written together with the taints, and because clusterctl move does not carry
 	// status.
 	NodeAppliedTaintsAnnotation = "5spot.finos.org/applied-taints"
 
-	// NodeStoppingPodsAnnotation is on a Node whose pods are being stopped in order, and says
-	// which these are: a JSON object of their priorities by UID. It is written together with
+	// NodeStoppingPodsAnnotation is on a Node whose pods are being stopped in order. It has
+	// these pods: a JSON object of their priorities by UID. It is written together with
 	// the taint 5spot.finos.org/leaving.
 	NodeStoppingPodsAnnotation = "5spot.finos.org/stopping-pods"
 
-	// PodDeletionPriorityAnnotation is on a pod and says when it is stopped on a Node
-	// that leaves: those with the highest number first. Its value is a whole number.
+	// PodDeletionPriorityAnnotation is on a pod. It orders the pods that are stopped on a Node
+	// that leaves: the highest number first. Its value is a whole number.
 	PodDeletionPriorityAnnotation = "5spot.finos.org/deletion-priority"
 
 	// NodeLeavingTaint is the key of the NoSchedule taint on a Node whose pods are being stopped in
 	// order, so that they do not come back.
 	NodeLeavingTaint = "5spot.finos.org/leaving"
 
-	// ReclaimTimesAnnotation is on a ScheduledMachine that was reclaimed and says when
-	// that began, for the last three times: so many inside ten minutes are reported.
+	// ReclaimTimesAnnotation is on a ScheduledMachine that was reclaimed. It has the start of the
+	// last three reclaims: three inside ten minutes are reported.
 	ReclaimTimesAnnotation = "5spot.finos.org/reclaim-times"
 
-	// PreDrainHookAnnotation is on every Machine of a ScheduledMachine, and on any other
-	// that is to leave in the same way. Cluster API waits for it before it cordons and
-	// drains the Node. 5-Spot takes it off.
+	// PreDrainHookAnnotation is on every Machine of a ScheduledMachine. On another Machine it requests the
+	// same departure. Cluster API does not cordon and drain the Node until 5-Spot removes it.
 	PreDrainHookAnnotation = "pre-drain.delete.hook.machine.cluster.x-k8s.io/5spot"
 
-	// PreTerminateHookAnnotation is on the same Machines. Cluster API waits for it
-	// before it deletes the infrastructure.
+	// PreTerminateHookAnnotation is on the same Machines. Cluster API does not delete the infrastructure until
+	// 5-Spot removes it.
 	PreTerminateHookAnnotation = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/5spot"
 
 	// TopologyOwnedLabel is on every ScheduledMachine that was made from the variable of
-	// a Cluster's topology. It has no value. If somebody removes it, the topology leaves
-	// the ScheduledMachine alone.
+	// a Cluster's topology. It has no value. Without it, the topology controller does not
+	// change the ScheduledMachine.
 	TopologyOwnedLabel = "topology.5spot.finos.org/owned"
 
 	// FieldManager is the manager of the fields that the controllers write: what they
@@ -128,9 +127,9 @@ const (
 	// NodeTaintedCondition is True when the Node has the taints of the spec. It is
 	// absent while there are none to apply and none to remove.
 	NodeTaintedCondition = "NodeTainted"
-	// OwnerProtectedCondition is True when the reclaim agent runs on the Node and looks
-	// for what the spec asks for. It is absent where the spec asks for nothing, or where
-	// there is no Node. It is Unknown where the Node is not believed that the Machine names.
+	// OwnerProtectedCondition is True when the reclaim agent runs on the Node and watches
+	// for the programs of the spec. It is absent if the spec lists none, or without a
+	// Node. It is Unknown if 5-Spot rejects the Node that the Machine names.
 	OwnerProtectedCondition = "OwnerProtected"
 	// HostClaimedCondition is True while another ScheduledMachine names the same host: by
 	// address, provider ID, name of the Node or machine ID. It is absent otherwise.
@@ -140,8 +139,8 @@ const (
 	// and goes away after 24 hours, when the schedule is off, and with
 	// resumeAfterReclaim: OnResume.
 	LentAgainCondition = "LentAgain"
-	// DepartureGatedCondition is True while the machine is to leave and a safety rail keeps
-	// the departure from starting: until then it stays as it is. It is absent otherwise.
+	// DepartureGatedCondition is True while a safety rail holds the departure of the machine,
+	// which stays as it is. It is absent otherwise.
 	DepartureGatedCondition = "DepartureGated"
 )
 
@@ -156,13 +155,13 @@ const (
 	// MachineScheduledCondition is on a Machine once it is ready, and is the Scheduled
 	// condition of its ScheduledMachine.
 	MachineScheduledCondition = "5spot.finos.org/Scheduled"
-	// ReadyToLeaveCondition is on a Machine that is being deleted, while and after
-	// extensions were asked: True when nobody holds it any more.
+	// ReadyToLeaveCondition is on a Machine that is being deleted and has departure steps or
+	// extensions: True when none of them holds it.
 	ReadyToLeaveCondition = "5spot.finos.org/ReadyToLeave"
 )
 
-// Condition types of a Node, in the words of KEP-5683. One that has another reason than those
-// below is somebody else's, and is left alone.
+// Condition types of a Node, in the words of KEP-5683. A condition with another reason than
+// these belongs to another controller, and 5-Spot does not change it.
 const (
 	// MaintenancePlannedCondition is True on a Node whose window is about to close.
 	MaintenancePlannedCondition = "MaintenancePlanned"
@@ -188,23 +187,21 @@ const (
 const (
 	// ScheduledMachinesAppliedCondition is on a Cluster whose topology has the variable
 	// scheduledMachines, or had it until its machines are gone: True when there are exactly
-	// the ScheduledMachines that it asks for. Each of them reports whether it runs.
+	// the ScheduledMachines that it lists. Each of them reports whether it runs.
 	ScheduledMachinesAppliedCondition = "5spot.finos.org/ScheduledMachinesApplied"
 )
 
 // Reasons of the ScheduledMachinesApplied condition of a Cluster.
 const (
-	// VariableAppliedReason means that there are exactly the ScheduledMachines that the
-	// variable asks for.
+	// VariableAppliedReason means that exactly the ScheduledMachines of the variable exist.
 	VariableAppliedReason = "VariableApplied"
-	// VariableInvalidReason means that the variable cannot be used: nothing is changed,
-	// and what exists stays.
+	// VariableInvalidReason means that the variable is invalid: nothing is changed.
 	VariableInvalidReason = "VariableInvalid"
-	// NameTakenReason means that a ScheduledMachine of somebody else has a name that the
-	// variable asks for. It is left alone.
+	// NameTakenReason means that a ScheduledMachine that the topology does not own has a name of
+	// the variable. It is not changed.
 	NameTakenReason = "NameTaken"
 	// MachinesLeavingReason means that ScheduledMachines are leaving, because the
-	// variable does not ask for them, or before they are created anew.
+	// variable does not list them, or before they are created anew.
 	MachinesLeavingReason = "MachinesLeaving"
 	// MachinesPausedReason means that ScheduledMachines are paused and differ from the variable.
 	MachinesPausedReason = "MachinesPaused"
@@ -215,20 +212,20 @@ const (
 
 // Reasons of the ReadyToLeave condition of a Machine.
 const (
-	// AskingReason means that those who are asked have not answered yet.
+	// AskingReason means that a departure step or an extension has not answered yet.
 	AskingReason = "Asking"
-	// WaitingForExtensionReason means that an extension holds the deletion, and maybe others.
+	// WaitingForExtensionReason means that an extension holds the deletion. Steps may hold it, too.
 	WaitingForExtensionReason = "WaitingForExtension"
-	// WaitingForLoadBalancersReason means that load balancers have not let the Node go yet.
+	// WaitingForLoadBalancersReason means that load balancers still have the Node.
 	WaitingForLoadBalancersReason = "WaitingForLoadBalancers"
-	// WaitingForOperatorsReason means that operators have not moved their pods away from the Node yet.
+	// WaitingForOperatorsReason means that operators have not moved their pods off the Node yet.
 	WaitingForOperatorsReason = "WaitingForOperators"
 	// StoppingPodsReason means that pods of the Node are being stopped in order.
 	StoppingPodsReason = "StoppingPods"
-	// ExtensionsDoneReason means that nobody holds the deletion any more.
+	// ExtensionsDoneReason means that no step and no extension holds the deletion.
 	ExtensionsDoneReason = "ExtensionsDone"
-	// NotWaitedForReason means that nobody holds the deletion any more, although somebody missed
-	// a deadline, or failed and is ignored; the message says who.
+	// NotWaitedForReason means that the deletion goes on although a step or an extension missed its
+	// deadline, or failed and is ignored; the message names it.
 	NotWaitedForReason = "NotWaitedFor"
 )
 
@@ -317,8 +314,8 @@ const (
 	// PatchFailedReason means that the workload cluster refused the taints, or did not
 	// answer; the message says why.
 	PatchFailedReason = "PatchFailed"
-	// TaintOwnershipConflictReason means that somebody else holds a taint of the spec with
-	// another value, or it is unknown which taints are ours; nothing is written.
+	// TaintOwnershipConflictReason means that another manager set a taint of the spec with
+	// another value, or that it is unknown which taints are 5-Spot's. Nothing is written.
 	TaintOwnershipConflictReason = "TaintOwnershipConflict"
 )
 
@@ -329,7 +326,7 @@ const (
 	ClaimedByAnotherReason = "ClaimedByAnother"
 	// ClaimedFirstReason means that this one comes first, and goes on.
 	ClaimedFirstReason = "ClaimedFirst"
-	// OwnerHasHostReason means that the owner of the host asked for it through another
+	// OwnerHasHostReason means that the owner requested the host through another
 	// ScheduledMachine, and has not lent it again. This one creates nothing.
 	OwnerHasHostReason = "OwnerHasHost"
 	// SameMachineIDReason means that another machine has the same machine ID: it is the
@@ -339,11 +336,11 @@ const (
 
 // Reasons of the OwnerProtected condition.
 const (
-	// WatchingReason means that the agent looks for the programs of the spec; the message
-	// says by which detector.
+	// WatchingReason means that the agent watches for the programs of the spec; the message
+	// names its detector.
 	WatchingReason = "Watching"
-	// AgentNotInstalledReason means that the agent could not be installed, or somebody
-	// else must install it and has not; the message says which, and what to do.
+	// AgentNotInstalledReason means that the agent could not be installed, or that people
+	// install it and have not; the message says which, and what to do.
 	AgentNotInstalledReason = "AgentNotInstalled"
 	// AgentNotRunningReason means that no pod of the agent is Ready on the Node; the
 	// message says why.
@@ -351,42 +348,41 @@ const (
 	// CannotSeeProcessesReason means that the agent runs and cannot read the processes of
 	// other users, so that it notices no program of the owner. The message says what to do.
 	CannotSeeProcessesReason = "CannotSeeProcesses"
-	// HostChangedReason means that the machine ID of the Node is not the one that it had at
-	// first, or not that of its host: requests of the owner are refused. The message names
-	// one that was.
+	// HostChangedReason means that the machine ID of the Node differs from the first one, or from
+	// the host's: requests of the owner are refused. The message names a refused one.
 	HostChangedReason = "HostChanged"
-	// ConfigurationPendingReason means that the agent looks for other programs than those
-	// of the spec, because it has not read them yet.
+	// ConfigurationPendingReason means that the agent has not read the current programs of the
+	// spec yet.
 	ConfigurationPendingReason = "ConfigurationPending"
-	// ConfigurationUnconfirmedReason means that the agent runs and does not say what it
-	// looks for: it is older than the manager.
+	// ConfigurationUnconfirmedReason means that the agent runs and does not report its
+	// configuration: it is older than the manager.
 	ConfigurationUnconfirmedReason = "ConfigurationUnconfirmed"
 	// AgentUnseenReason means that the agent's pods, or the Node, cannot be read.
 	AgentUnseenReason = "AgentUnseen"
-	// NodeNotBelievedReason means that the Machine names a Node that is not believed to be
-	// its own: no agent is put there for it. The message says why, and what to do.
+	// NodeNotBelievedReason means that 5-Spot rejects the Node that the Machine names, and
+	// installs no agent there. The message says why, and what to do.
 	NodeNotBelievedReason = "NodeNotBelieved"
 )
 
 // Reasons of the LentAgain condition.
 const (
-	// EnabledByToolReason means that no person is known to have set schedule.enabled; the
-	// message says who has, as far as Kubernetes records that, and the way out.
+	// EnabledByToolReason means that a tool set schedule.enabled; the message names the field
+	// manager, and the way out.
 	EnabledByToolReason = "EnabledByTool"
 )
 
 // Reasons of the DepartureGated condition.
 const (
-	// BlastRadiusCapReason means that as many machines of the Cluster are leaving now as may
-	// leave at a time. This one leaves in its turn.
+	// BlastRadiusCapReason means that the departure cap of the Cluster is used up. The machine
+	// leaves in its turn.
 	BlastRadiusCapReason = "BlastRadiusCap"
-	// WipeQuarantineReason means that nearly all machines of the Cluster are to leave at
-	// once, which is confirmed first.
+	// WipeQuarantineReason means that nearly all machines of the Cluster would leave at once,
+	// which three checks confirm first.
 	WipeQuarantineReason = "WipeQuarantine"
 	// DeparturesHeldReason means that a person holds the departures of the Cluster.
 	DeparturesHeldReason = "DeparturesHeld"
-	// WarmUpReason means that the manager has only just begun to lead, and does not know
-	// yet what left before.
+	// WarmUpReason means that the manager became leader a moment ago, and does not know yet
+	// which machines left before.
 	WarmUpReason = "WarmUp"
 	// ClockSuspectReason means that the manager's clock differs from the API server's, or was set a moment ago.
 	ClockSuspectReason = "ClockSuspect"
@@ -403,15 +399,15 @@ const (
 	// turned the schedule off.
 	EmergencyReclaimDisabledScheduleEvent = "EmergencyReclaimDisabledSchedule"
 	// EmergencyReclaimStalledEvent is the Warning when a machine cannot be given back at
-	// once: a step is refused, or what is left of the machine cannot be read. It is
-	// retried until it succeeds.
+	// once: a write is refused, or an object of the machine cannot be read. 5-Spot retries
+	// until it succeeds.
 	EmergencyReclaimStalledEvent = "EmergencyReclaimStalled"
-	// EmergencySuppressedEvent is the Warning when an owner asks for a machine while actuation
-	// is paused: nothing is done until the pause ends.
+	// EmergencySuppressedEvent is the Warning when an owner requests a machine while actuation
+	// is paused: the request waits until the pause ends.
 	EmergencySuppressedEvent = "EmergencySuppressed"
-	// ReclaimAgentBlockedEvent is the Warning on a Cluster in which an object of
-	// somebody else has the name of one that the reclaim agent needs, or another program
-	// changes such an object each time it is restored.
+	// ReclaimAgentBlockedEvent is the Warning on a Cluster in which a foreign object has the name
+	// of one that the reclaim agent needs, or another program changes such an object each time
+	// it is restored.
 	ReclaimAgentBlockedEvent = "ReclaimAgentBlocked"
 	// InstallationRestoredEvent is on a Cluster in which an object that 5-Spot installs was
 	// changed or deleted, and is restored. It is Normal after an upgrade of 5-Spot, else a
@@ -420,16 +416,16 @@ const (
 	// EvictionGuardNotInstalledEvent is the Warning on a Cluster in which the eviction guard
 	// cannot be installed. Machines join and leave as without one.
 	EvictionGuardNotInstalledEvent = "EvictionGuardNotInstalled"
-	// OwnerUnprotectedEvent is the Warning when the agent has not looked for an owner's
+	// OwnerUnprotectedEvent is the Warning when the agent has not watched for an owner's
 	// programs for some time.
 	OwnerUnprotectedEvent = "OwnerUnprotected"
-	// OwnerProtectedEvent says that the agent looks for them again.
+	// OwnerProtectedEvent is recorded when the agent watches for them again.
 	OwnerProtectedEvent = "OwnerProtected"
 	// HostClaimedEvent is the Warning on each of two ScheduledMachines that name the same
 	// host, and when another of them comes first.
 	HostClaimedEvent = "HostClaimed"
-	// RecordRejectedEvent is the Warning when the Machine or its Node says something that is
-	// not believed. What was known before still counts: docs/rejected-reports.md.
+	// RecordRejectedEvent is the Warning when 5-Spot rejects a report of the Machine or its
+	// Node. The recorded value stays in effect: docs/rejected-reports.md.
 	RecordRejectedEvent = "RecordRejected"
 	// LentAgainEvent is the Warning when a tool lends a machine again within ten minutes
 	// after it was given back to its owner.
@@ -437,9 +433,8 @@ const (
 	// RapidReReclaimEvent is the Warning when a machine is reclaimed for the third time
 	// inside ten minutes.
 	RapidReReclaimEvent = "RapidReReclaim"
-	// ReclaimRequestRefusedEvent is the Warning when a request comes from a Node that
-	// is not the host of the Machine, or whose Machine belongs to a control plane.
-	// Nothing is done.
+	// ReclaimRequestRefusedEvent is the Warning when a request comes from a Node that is not
+	// the host of the Machine, or whose Machine belongs to a control plane. It is not served.
 	ReclaimRequestRefusedEvent = "ReclaimRequestRefused"
 	// ReclaimRequestStaleEvent says that a Node had a request that is older than its
 	// Machine. The request is removed.
@@ -448,13 +443,12 @@ const (
 	// machines, and more than one in ten, are reclaimed inside ten minutes. It is
 	// repeated once a minute at most. Nothing is delayed.
 	EmergencySurgeEvent = "EmergencySurge"
-	// DepartureCapEngagedEvent is the Warning on a Cluster when machines that are to leave
-	// wait for others. It is repeated once a minute at most.
+	// DepartureCapEngagedEvent is the Warning on a Cluster when the cap defers departures. It is repeated once a minute at most.
 	DepartureCapEngagedEvent = "DepartureCapEngaged"
-	// WipeQuarantinedEvent is the Warning on a Cluster when nearly all of its machines are to
-	// leave at once: they stay until that has been confirmed.
+	// WipeQuarantinedEvent is the Warning on a Cluster when nearly all of its machines would
+	// leave at once: they stay until three checks confirm that.
 	WipeQuarantinedEvent = "WipeQuarantined"
-	// WipeConfirmedEvent is the Warning on a Cluster when that has been confirmed: the
+	// WipeConfirmedEvent is the Warning on a Cluster when three checks confirmed that: the
 	// machines leave.
 	WipeConfirmedEvent = "WipeConfirmed"
 	// KillSwitchSurgeEvent is the Warning on a Cluster when more than three of its kill switches,

@@ -7,8 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ReclaimedMachineSpec is the request that was served, in the words of the Node or of the
-// person who asked.
+// ReclaimedMachineSpec is the request that was served, as the Node or the person wrote it.
 type ReclaimedMachineSpec struct {
 	// clusterName is the Cluster that the ScheduledMachine named.
 	// +required
@@ -16,12 +15,12 @@ type ReclaimedMachineSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// node is the name of the Node that asked, or that a person asked for.
+	// node is the name of the Node that requested the machine, or whose machine a person requested.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node,omitempty"`
 
-	// nodeUID tells the Node from a later one of the same name.
+	// nodeUID is the UID of the Node. A later Node may have the same name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	NodeUID string `json:"nodeUID,omitempty"`
@@ -41,12 +40,12 @@ type ReclaimedMachineSpec struct {
 	// +kubebuilder:validation:MaxLength=1024
 	StoredAt string `json:"storedAt,omitempty"`
 
-	// of is the ScheduledMachine that was asked, if it was another of the same host.
+	// of is the ScheduledMachine that received the request, if it was another of the same host.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Of string `json:"of,omitempty"`
 
-	// host is what the ScheduledMachine called its host. Nothing is made on that host in this
+	// host has the names of the host, as the ScheduledMachine gave them. No machine is created on that host in this
 	// namespace, whatever the name of the ScheduledMachine.
 	// +optional
 	// +listType=atomic
@@ -56,14 +55,13 @@ type ReclaimedMachineSpec struct {
 
 // HostName is one name of a host. Equal ones are of the same host.
 type HostName struct {
-	// kind is what the name says of the host: address, providerID or nodeName.
+	// kind is the kind of the name: address, providerID or nodeName.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind,omitempty"`
 
-	// scope is where the name means one host: a kind of infrastructure machine, a namespace,
-	// or a Cluster.
+	// scope is where the name is unique: a kind of infrastructure machine, a namespace, or a Cluster.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Scope string `json:"scope,omitempty"`
@@ -75,11 +73,10 @@ type HostName struct {
 	Value string `json:"value,omitempty"`
 }
 
-// ReclaimedMachine says that a ScheduledMachine of its name was deleted while its owner had
-// the machine. A new ScheduledMachine of that name, or for the same host in the namespace, is
-// not lent until somebody lends it again. The controllers create a ReclaimedMachine, and
-// delete it when they have written what it says on the new ScheduledMachine. If you delete it
-// before that, the machine can be lent.
+// ReclaimedMachine records that a ScheduledMachine of its name was deleted while its owner had the machine. A new
+// ScheduledMachine of that name, or for the same host in the namespace, is not lent until a person lends it again.
+// The controllers create a ReclaimedMachine, and delete it when they have copied the record to the new
+// ScheduledMachine. If you delete it before that, the machine can be lent.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=reclaimedmachines,scope=Namespaced,categories=cluster-api
@@ -112,7 +109,7 @@ type ReclaimedMachineList struct {
 	Items []ReclaimedMachine `json:"items"`
 }
 
-// Record is what the ScheduledMachine has in its annotation.
+// Record returns the record as the annotation of a ScheduledMachine has it.
 func (m *ReclaimedMachine) Record() ReclaimRecord {
 	return ReclaimRecord{
 		Node: m.Spec.Node, NodeUID: types.UID(m.Spec.NodeUID), Reason: m.Spec.Reason,

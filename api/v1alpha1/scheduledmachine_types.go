@@ -112,8 +112,7 @@ type MachineTemplate struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// NodeTaint is a taint of the Node. Key and effect tell one taint from another;
-// the value may change.
+// NodeTaint is a taint of the Node. Its key and effect identify it; the value may change.
 type NodeTaint struct {
 	// key of the taint, such as example.org/borrowed.
 	// +required
@@ -136,8 +135,7 @@ type NodeTaint struct {
 	Effect corev1.TaintEffect `json:"effect"`
 }
 
-// AppliedNodeTaint is a taint that we applied. It is told as it is, whatever the
-// rules are by now.
+// AppliedNodeTaint is a taint that 5-Spot applied, also if it is no longer valid in a spec.
 type AppliedNodeTaint struct {
 	// key of the taint.
 	// +required
@@ -419,8 +417,8 @@ type ScheduledMachineStatus struct {
 	// +optional
 	Host *HostStatus `json:"host,omitempty"`
 
-	// appliedNodeTaints are the taints of the Node that we applied. It lacks taints of
-	// the spec that somebody else had already added.
+	// appliedNodeTaints are the taints of the Node that 5-Spot applied, without taints of the spec that another
+	// manager had added before.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -442,8 +440,8 @@ type ScheduledMachineStatus struct {
 	// +optional
 	NextCleanup *metav1.Time `json:"nextCleanup,omitempty"`
 
-	// nextCleanupSince is since when nextCleanup has been the same, for the same spec: a
-	// departure that was announced long enough does not wait for those that were not.
+	// nextCleanupSince is the time since which nextCleanup has been the same for the same spec. A window end that was
+	// announced for 10 minutes is in the scheduled lane.
 	// +optional
 	NextCleanupSince *metav1.Time `json:"nextCleanupSince,omitempty"`
 

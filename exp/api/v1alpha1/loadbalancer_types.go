@@ -8,7 +8,7 @@ import (
 	fivespotv1 "github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// LoadBalancerSpec says where a load balancer is, and how long a Node waits for it.
+// LoadBalancerSpec is the address of a load balancer, and how long a Node waits for it.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.kubeProxy), has(self.label), has(self.haproxy), has(self.targetGroups), has(self.classicELB)].filter(set, set).size() == 1",message="set exactly one of kubeProxy, label, haproxy, targetGroups and classicELB"
 // +kubebuilder:validation:XValidation:rule="has(self.kubeProxy) == has(oldSelf.kubeProxy) && has(self.label) == has(oldSelf.label) && has(self.haproxy) == has(oldSelf.haproxy) && has(self.targetGroups) == has(oldSelf.targetGroups) && has(self.classicELB) == has(oldSelf.classicELB)",message="a load balancer cannot become one of another kind: delete it, which puts back what it took, and make another"
@@ -52,16 +52,16 @@ type LoadBalancerSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	MinMembers *int32 `json:"minMembers,omitempty"`
 
-	// deadlineSeconds is how long a machine that leaves waits for the load balancer at most, and
-	// never longer than half of its gracefulShutdownTimeout.
+	// deadlineSeconds is the longest time that a machine that leaves waits for the load balancer. It never waits
+	// longer than half of its gracefulShutdownTimeout.
 	// +optional
 	// +kubebuilder:default=120
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	DeadlineSeconds int32 `json:"deadlineSeconds,omitempty"`
 
-	// failurePolicy says what a machine that leaves does when nobody can tell whether it is
-	// still a member: Ignore goes on, and Fail asks again until the deadline.
+	// failurePolicy applies to a machine that leaves while it is unknown whether it is still a member: Ignore goes
+	// on, and Fail retries until the deadline.
 	// +optional
 	// +kubebuilder:default=Fail
 	FailurePolicy fivespotv1.FailurePolicy `json:"failurePolicy,omitempty"`
@@ -70,9 +70,8 @@ type LoadBalancerSpec struct {
 	// +optional
 	ControlPlane bool `json:"controlPlane,omitempty"`
 
-	// daemonSets are those whose pods serve what the load balancer sends to a Node, such as
-	// an ingress controller. While such a pod terminates, and until the one that takes its
-	// place is Ready, its Node is out.
+	// daemonSets are the DaemonSets whose pods serve the traffic that the load balancer sends to a Node, such as an
+	// ingress controller. The Node is out while such a pod terminates, and until the next one is Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
@@ -83,30 +82,30 @@ type LoadBalancerSpec struct {
 
 // ServingDaemonSet is a DaemonSet of the workload cluster.
 type ServingDaemonSet struct {
-	// namespace is that of the DaemonSet.
+	// namespace is the namespace of the DaemonSet.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 
-	// name is that of the DaemonSet.
+	// name is the name of the DaemonSet.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// roll has 5-Spot replace outdated pods of a DaemonSet whose updateStrategy is OnDelete,
-	// one Node after the other, each when it is out.
+	// roll lets 5-Spot replace outdated pods of a DaemonSet whose updateStrategy is OnDelete: one Node after the
+	// other, each while it is out.
 	// +optional
 	Roll bool `json:"roll,omitempty"`
 }
 
-// KubeProxyBalancer is a load balancer that asks kube-proxy.
+// KubeProxyBalancer is a load balancer whose health check is kube-proxy's.
 type KubeProxyBalancer struct {
-	// waitSeconds is how long the load balancer needs to notice, which is its interval
-	// between health checks times how many must fail.
+	// waitSeconds is how long the load balancer needs to detect a failing health check: its interval times the number
+	// of checks that must fail.
 	// +optional
 	// +kubebuilder:default=30
 	// +kubebuilder:validation:Minimum=0
@@ -116,7 +115,8 @@ type KubeProxyBalancer struct {
 
 // LabelBalancer is a load balancer that reads labels.
 type LabelBalancer struct {
-	// waitSeconds is how long the load balancer needs to let go. Nobody can see when it has.
+	// waitSeconds is how long the load balancer needs to remove a Node. The load balancer does not report when it
+	// has.
 	// +optional
 	// +kubebuilder:default=60
 	// +kubebuilder:validation:Minimum=0
@@ -138,7 +138,7 @@ type HAProxyBalancer struct {
 	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^tcp://[^/?#@]+:[0-9]+$') || self.matches(':0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')",message="the port must be from 1 to 65535"
 	Endpoints []string `json:"endpoints,omitempty"`
 
-	// backends are the backends in which servers are looked for. Empty means all.
+	// backends are the backends that can have Nodes. Empty means all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -148,7 +148,7 @@ type HAProxyBalancer struct {
 	Backends []string `json:"backends,omitempty"`
 }
 
-// AWSAccess is how AWS is reached.
+// AWSAccess configures the access to AWS.
 type AWSAccess struct {
 	// region is the region of the load balancers, such as eu-central-1.
 	// +required
@@ -157,8 +157,8 @@ type AWSAccess struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]+(-[a-z0-9]+)*)?$')",message="must be the name of a region, such as eu-central-1"
 	Region string `json:"region,omitempty"`
 
-	// endpoint is the address of the service, such as that of a VPC endpoint. Empty is
-	// AWS' own. It is https, but on the manager's own host.
+	// endpoint is the address of the service, such as a VPC endpoint. Empty is AWS' own. It is https, except on the
+	// manager's own host.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^((https://[^/?#@]+|http://(localhost|127[.]0[.]0[.]1|[[]::1[]])(:[0-9]+)?)/?)?$')",message="must be like https://elasticloadbalancing.eu-central-1.amazonaws.com, without a path; http is for the manager's own host alone"
@@ -171,8 +171,7 @@ type AWSAccess struct {
 type TargetGroupsBalancer struct {
 	AWSAccess `json:",inline"`
 
-	// arns are the target groups in which Nodes are looked for. Empty means all of the
-	// region, which costs a call for each.
+	// arns are the target groups that can have Nodes. Empty means all of the region, which costs a call for each.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=128
@@ -185,8 +184,7 @@ type TargetGroupsBalancer struct {
 type ClassicELBBalancer struct {
 	AWSAccess `json:",inline"`
 
-	// names are the load balancers in which Nodes are looked for. Empty means all of the
-	// region.
+	// names are the load balancers that can have Nodes. Empty means all of the region.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=128
@@ -194,8 +192,8 @@ type ClassicELBBalancer struct {
 	// +kubebuilder:validation:items:MaxLength=255
 	Names []string `json:"names,omitempty"`
 
-	// waitSeconds is how long connections of an instance go on that was taken out: the
-	// timeout of the load balancer's connection draining. Nobody can see when they end.
+	// waitSeconds is how long connections of an instance that was taken out continue: the timeout of the load
+	// balancer's connection draining. AWS does not report when they end.
 	// +optional
 	// +kubebuilder:default=120
 	// +kubebuilder:validation:Minimum=0
@@ -203,9 +201,9 @@ type ClassicELBBalancer struct {
 	WaitSeconds *int32 `json:"waitSeconds,omitempty"`
 }
 
-// LoadBalancerStatus is what is known of a load balancer.
+// LoadBalancerStatus is the observed state of a load balancer.
 type LoadBalancerStatus struct {
-	// conditions say whether it answers, and how far rolls of DaemonSets have come.
+	// conditions report whether it answers, and how far rolls of DaemonSets have come.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -4,72 +4,68 @@ package v1alpha1
 
 // Conditions of NodeAttachments and LoadBalancers.
 const (
-	// NodeBeingDetachedCondition says on a NodeAttachment whether its Node is out of its load
-	// balancers, or on its way.
+	// NodeBeingDetachedCondition is the condition of a NodeAttachment that reports whether its Node is out of its
+	// load balancers, or being taken out.
 	NodeBeingDetachedCondition = "NodeBeingDetached"
 
-	// ReachableCondition says on a LoadBalancer whether it answered when it was last asked.
-	// Nobody asks it while no Node leaves or comes back.
+	// ReachableCondition is the condition of a LoadBalancer that reports whether it answered the last call. 5-Spot
+	// calls it only while a Node leaves or comes back.
 	ReachableCondition = "Reachable"
 
-	// DaemonSetsRolledCondition says on a LoadBalancer that has DaemonSets rolled whether their
+	// DaemonSetsRolledCondition is the condition of a LoadBalancer with DaemonSets to roll that reports whether their
 	// pods are up to date.
 	DaemonSetsRolledCondition = "DaemonSetsRolled"
 )
 
 // Reasons of NodeBeingDetached.
 const (
-	// DetachingReason is that of a Node that is about to be taken out, or has connections.
+	// DetachingReason means that the Node is about to be taken out, or has connections.
 	DetachingReason = "Detaching"
-	// DetachedReason is that of a Node that is out of all load balancers.
+	// DetachedReason means that the Node is out of all load balancers.
 	DetachedReason = "Detached"
-	// HeldByFloorReason is that of a Node that stays in a pool because too few others are
-	// in it.
+	// HeldByFloorReason means that the Node stays in a pool because too few other members are in it.
 	HeldByFloorReason = "HeldByFloor"
-	// LoadBalancerUnknownReason is that of a Node of which a load balancer does not say
-	// whether it is a member.
+	// LoadBalancerUnknownReason means that it is unknown whether the Node is still a member of a load balancer.
 	LoadBalancerUnknownReason = "LoadBalancerUnknown"
-	// AttachingReason is that of a Node that is being put back.
+	// AttachingReason means that the Node is being put back.
 	AttachingReason = "Attaching"
 )
 
 // Reasons of Reachable.
 const (
-	// AnsweredReason is that of a load balancer that answered.
+	// AnsweredReason means that the load balancer answered.
 	AnsweredReason = "Answered"
-	// NoAnswerReason is that of one that did not, or said no.
+	// NoAnswerReason means that the load balancer did not answer, or refused.
 	NoAnswerReason = "NoAnswer"
 )
 
 // Reasons of DaemonSetsRolled.
 const (
-	// UpToDateReason is that of DaemonSets without outdated pods.
+	// UpToDateReason means that no DaemonSet has outdated pods.
 	UpToDateReason = "UpToDate"
-	// RollingReason is that of a DaemonSet whose pods are being replaced.
+	// RollingReason means that pods of a DaemonSet are being replaced.
 	RollingReason = "Rolling"
-	// RollWaitsReason is that of a roll that does not go on by itself: a pod is not Ready, or a
-	// Node has been out for ten minutes.
+	// RollWaitsReason means that a roll is stuck: a pod is not Ready, or a Node has been out for ten minutes.
 	RollWaitsReason = "RollWaits"
 )
 
 const (
-	// Finalizer keeps a NodeAttachment, or a LoadBalancer, until every place that was taken is
-	// given back.
+	// Finalizer holds a NodeAttachment or a LoadBalancer until all that 5-Spot took out is put back.
 	Finalizer = "exp.5spot.finos.org/attachment"
 
-	// NodeDetachingAnnotation says on a Node whether it is out of its load balancers, or on
-	// its way: true or false. It is the one of node-detacher, for those who watch that.
+	// NodeDetachingAnnotation on a Node is true while the Node is out of its load balancers or being taken out, and
+	// false otherwise. It is the annotation of node-detacher, for programs that watch that.
 	NodeDetachingAnnotation = "node-detacher.variant.run/detaching"
 
-	// NodeDetachAnnotation with the value true asks to take a Node out of its load balancers,
-	// and leaves its pods alone. Any other value asks for nothing.
+	// NodeDetachAnnotation with the value true requests that a Node is taken out of its load balancers; its pods
+	// stay. Any other value is no request.
 	NodeDetachAnnotation = "exp.5spot.finos.org/detach"
 
-	// NodeExcludedAnnotation is on a Node that has the label of load balancers from us. It says
-	// since when.
+	// NodeExcludedAnnotation is on a Node that 5-Spot labelled for exclusion from load balancers. Its value is the
+	// time.
 	NodeExcludedAnnotation = "5spot.finos.org/excluded-from-load-balancers"
 
-	// NodeFailingHealthCheckAnnotation is on a Node for which kube-proxy's health check fails because of
-	// our taint. It says since when.
+	// NodeFailingHealthCheckAnnotation is on a Node that 5-Spot tainted so that kube-proxy's health check fails. Its
+	// value is the time.
 	NodeFailingHealthCheckAnnotation = "5spot.finos.org/failing-health-check-of-kube-proxy"
 )

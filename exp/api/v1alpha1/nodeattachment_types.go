@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// NodeAttachmentSpec is what 5-Spot took from a Node, and gives back. It is written before
-// it is taken, so that nothing is lost with the manager.
+// NodeAttachmentSpec is what 5-Spot took from a Node and puts back later. It is written before anything is taken, so
+// a crash loses nothing.
 type NodeAttachmentSpec struct {
 	// clusterName is the Cluster of the Node.
 	// +required
@@ -22,16 +22,16 @@ type NodeAttachmentSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
 
-	// nodeUID is the UID of the Node from which was taken what is listed here.
+	// nodeUID is the UID of the Node from which it was taken.
 	// +optional
 	NodeUID types.UID `json:"nodeUID,omitempty"`
 
-	// providerID is that of the Node.
+	// providerID is the provider ID of the Node.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	ProviderID string `json:"providerID,omitempty"`
 
-	// addresses are those of the Node.
+	// addresses are the addresses of the Node.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -42,19 +42,19 @@ type NodeAttachmentSpec struct {
 	// +optional
 	Since metav1.Time `json:"since,omitempty,omitzero"`
 
-	// trigger says why the Node is to be out; empty if it is to be in.
+	// trigger is why the Node leaves its load balancers; empty if it does not.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Trigger string `json:"trigger,omitempty"`
 
-	// loadBalancers are the names of the LoadBalancers that trigger is about; empty means all.
+	// loadBalancers are the names of the LoadBalancers to which trigger applies; empty means all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	LoadBalancers []string `json:"loadBalancers,omitempty"`
 
-	// daemonSets are those whose pod on the Node is being replaced.
+	// daemonSets are the DaemonSets whose pod on the Node is being replaced.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
@@ -62,7 +62,7 @@ type NodeAttachmentSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	DaemonSets []ReplacedPod `json:"daemonSets,omitempty"`
 
-	// controlPlane says that it is a control plane Node.
+	// controlPlane is true for a control plane Node.
 	// +optional
 	ControlPlane bool `json:"controlPlane,omitempty"`
 
@@ -73,21 +73,21 @@ type NodeAttachmentSpec struct {
 	Memberships []Membership `json:"memberships,omitempty"`
 }
 
-// ReplacedPod is the pod of a DaemonSet on the Node that another one is to take the place of.
+// ReplacedPod is the pod of a DaemonSet on the Node that another pod replaces.
 type ReplacedPod struct {
-	// namespace is that of the DaemonSet.
+	// namespace is the namespace of the DaemonSet.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// name is that of the DaemonSet.
+	// name is the name of the DaemonSet.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// podUID is the UID of the pod, if 5-Spot deletes it; empty if somebody else does.
+	// podUID is the UID of the pod if 5-Spot deletes it; empty if another controller does.
 	// +optional
 	PodUID types.UID `json:"podUID,omitempty"`
 
@@ -115,7 +115,7 @@ type Membership struct {
 	// +kubebuilder:validation:MaxLength=512
 	Member string `json:"member,omitempty"`
 
-	// port is that of the target; zero is that of the pool.
+	// port is the port of the target; zero is the port of the pool.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
@@ -127,7 +127,7 @@ type Membership struct {
 	// +kubebuilder:validation:MaxLength=64
 	Address string `json:"address,omitempty"`
 
-	// lasts says that the place is there also while the Node is not.
+	// lasts is true if the place exists also while the Node does not.
 	// +optional
 	Lasts bool `json:"lasts,omitempty"`
 
@@ -136,46 +136,44 @@ type Membership struct {
 	Since metav1.Time `json:"since,omitempty,omitzero"`
 }
 
-// NoAddress is the address of a place that has none.
+// NoAddress is the address of a place without an address.
 const NoAddress = "-"
 
-// Same reports whether two are the same place, whenever they were taken, and whether or not they
-// last.
+// Same reports whether two memberships are the same place. It ignores since and lasts.
 func (m *Membership) Same(other Membership) bool {
 	other.Since, other.Lasts = m.Since, m.Lasts
 	return *m == other
 }
 
-// MembershipStatus is what a load balancer says of a place.
+// MembershipStatus is the state of a place, as the load balancer reports it.
 type MembershipStatus struct {
 	Membership `json:",inline"`
 
-	// state is Attached, Draining, Drained, Absent, Disabled, which is somebody else's
-	// wish, or Unknown.
+	// state is Attached, Draining, Drained, Absent, Disabled (by another client), or Unknown.
 	// +required
 	// +kubebuilder:validation:Enum=Attached;Draining;Drained;Absent;Disabled;Unknown
 	State string `json:"state,omitempty"`
 
-	// connections is how many it has, if the load balancer counts them.
+	// connections is the number of its connections, if the load balancer counts them.
 	// +optional
 	Connections *int64 `json:"connections,omitempty"`
 
-	// message says why it is not Drained.
+	// message is why it is not Drained.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 }
 
-// NodeAttachmentStatus is what load balancers say of a Node that leaves, or comes back.
+// NodeAttachmentStatus is the state of a Node that leaves or comes back, as its load balancers report it.
 type NodeAttachmentStatus struct {
-	// conditions say whether the Node is out.
+	// conditions report whether the Node is out.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// loadBalancers says how far the Node has come with each LoadBalancer.
+	// loadBalancers is the progress of the Node with each LoadBalancer.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -183,40 +181,40 @@ type NodeAttachmentStatus struct {
 	LoadBalancers []BalancerProgress `json:"loadBalancers,omitempty"`
 }
 
-// AttachmentPhase is how far a Node has come with a LoadBalancer.
+// AttachmentPhase is the progress of a Node with a LoadBalancer.
 //
 // +kubebuilder:validation:Enum=Pending;Held;Draining;Detached;Unknown;Attaching
 type AttachmentPhase string
 
 const (
-	// PhasePending is that of a Node of which nobody has asked the load balancer yet.
+	// PhasePending means that the load balancer was not called for the Node yet.
 	PhasePending AttachmentPhase = "Pending"
-	// PhaseHeld is that of a Node that stays, because too few others are in a pool.
+	// PhaseHeld means that the Node stays because too few other members are in a pool.
 	PhaseHeld AttachmentPhase = "Held"
-	// PhaseDraining is that of a Node that has connections, or may have.
+	// PhaseDraining means that the Node has connections, or may have.
 	PhaseDraining AttachmentPhase = "Draining"
-	// PhaseDetached is that of a Node that is out.
+	// PhaseDetached means that the Node is out.
 	PhaseDetached AttachmentPhase = "Detached"
-	// PhaseUnknown is that of a Node of which the load balancer does not say whether it is out.
+	// PhaseUnknown means that the load balancer does not report whether the Node is out.
 	PhaseUnknown AttachmentPhase = "Unknown"
-	// PhaseAttaching is that of a Node that is being put back.
+	// PhaseAttaching means that the Node is being put back.
 	PhaseAttaching AttachmentPhase = "Attaching"
 )
 
-// BalancerProgress is how far a Node has come with a LoadBalancer.
+// BalancerProgress is the progress of a Node with a LoadBalancer.
 type BalancerProgress struct {
-	// name is that of the LoadBalancer.
+	// name is the name of the LoadBalancer.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// generation is that of the LoadBalancer which was asked.
+	// generation is the generation of the LoadBalancer at the last call.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
 
-	// lookedFor stands for why, and for which addresses, the Node was looked for. It is looked
-	// for again when that changes.
+	// lookedFor is a hash of the trigger and the addresses with which the Node was searched. It is searched again
+	// when they change.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	LookedFor string `json:"lookedFor,omitempty"`
@@ -225,7 +223,7 @@ type BalancerProgress struct {
 	// +required
 	Phase AttachmentPhase `json:"phase,omitempty"`
 
-	// message says what is waited for.
+	// message is what the Node waits for.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`

@@ -8,7 +8,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// Phase is how far the deletion of a Machine has come.
+// Phase is the progress of the deletion of a Machine.
 type Phase string
 
 const (
@@ -22,16 +22,13 @@ const (
 type Trigger string
 
 const (
-	// TriggerSchedule means that its ScheduledMachine lets it go: its window closed,
-	// or the object is being deleted.
+	// TriggerSchedule means that its window closed, or that its ScheduledMachine is being deleted.
 	TriggerSchedule Trigger = "Schedule"
-	// TriggerKillSwitch means that a person threw the kill switch. Nobody is waited for.
+	// TriggerKillSwitch means that a person turned the kill switch on. The deletion does not wait for extensions.
 	TriggerKillSwitch Trigger = "KillSwitch"
-	// TriggerEmergencyReclaim means that its owner wants the machine. Nobody is
-	// waited for.
+	// TriggerEmergencyReclaim means that the owner requested the machine. The deletion does not wait for extensions.
 	TriggerEmergencyReclaim Trigger = "EmergencyReclaim"
-	// TriggerExternal means that somebody else deleted it: a person, a
-	// MachineHealthCheck, a MachineSet.
+	// TriggerExternal means that another client deleted the Machine: a person, a MachineHealthCheck, a MachineSet.
 	TriggerExternal Trigger = "External"
 )
 
@@ -48,12 +45,12 @@ type BeforeMachineDeleteRequest struct {
 	// +required
 	Machine clusterv1.Machine `json:"machine,omitempty,omitzero"`
 
-	// scheduledMachine is the name of the ScheduledMachine in the Machine's namespace,
-	// empty for a Machine that belongs to somebody else.
+	// scheduledMachine is the name of the ScheduledMachine in the Machine's namespace, empty for a Machine without
+	// one.
 	// +optional
 	ScheduledMachine string `json:"scheduledMachine,omitempty"`
 
-	// phase is how far the deletion has come.
+	// phase is the progress of the deletion.
 	// +required
 	Phase Phase `json:"phase,omitempty"`
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 answers one question: what may an extension be asked before a
-// machine leaves? The hooks have the shape of Cluster API's Runtime Hooks and are
-// registered in a catalog of its Runtime SDK, so an extension is built with the same
-// server (sigs.k8s.io/cluster-api/exp/runtime/server). Cluster API itself does not
-// know them: an extension must not name them in a discovery that Cluster API reads,
-// which would stop its core manager. 5-Spot calls what a MachineDeletionHook names.
+// Package v1alpha1 has the hooks that 5-Spot calls on extensions before a machine leaves. They have the shape of
+// Cluster API's Runtime Hooks and are registered in a catalog of its Runtime SDK, so an extension is built with the
+// same server (sigs.k8s.io/cluster-api/exp/runtime/server). Cluster API itself does not know them: an extension must
+// not name them in a discovery that Cluster API reads, which would stop its core manager. 5-Spot calls the extensions
+// that a MachineDeletionHook names.
 //
 // +kubebuilder:object:generate=true
 // +groupName=hooks.5spot.finos.org

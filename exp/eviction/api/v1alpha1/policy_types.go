@@ -6,47 +6,47 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// HealthyNode says what becomes of an eviction from a Node that nobody drains.
+// HealthyNode is what happens to an eviction from a Node that is not being drained.
 //
 // +kubebuilder:validation:Enum=Allow;Relocate;Deny
 type HealthyNode string
 
 const (
-	// HealthyNodeAllow leaves it to the API server's own checks.
+	// HealthyNodeAllow leaves the eviction to the API server's own checks.
 	HealthyNodeAllow HealthyNode = "Allow"
-	// HealthyNodeRelocate asks the operator, as on a Node that is drained.
+	// HealthyNodeRelocate requests the move from the operator, as on a Node that is drained.
 	HealthyNodeRelocate HealthyNode = "Relocate"
-	// HealthyNodeDeny refuses it.
+	// HealthyNodeDeny refuses the eviction.
 	HealthyNodeDeny HealthyNode = "Deny"
 )
 
-// Fallback says what becomes of a pod that was not moved before its deadline.
+// Fallback is what happens to a pod that was not moved before its deadline.
 //
 // +kubebuilder:validation:Enum=Allow;Deny;Delete
 type Fallback string
 
 const (
-	// FallbackAllow leaves it to the API server's own checks, disruption budgets among them.
+	// FallbackAllow leaves the eviction to the API server's own checks, such as disruption budgets.
 	FallbackAllow Fallback = "Allow"
-	// FallbackDeny refuses to evict it for as long as its Node is drained.
+	// FallbackDeny refuses the eviction while the Node is drained.
 	FallbackDeny Fallback = "Deny"
-	// FallbackDelete deletes it, with its own grace period and past disruption budgets. The eviction guard deletes no
-	// pods in kube-system and 5spot-system.
+	// FallbackDelete deletes the pod with its own grace period, without regard to disruption budgets. The eviction
+	// guard deletes no pods in kube-system and 5spot-system.
 	FallbackDelete Fallback = "Delete"
 )
 
-// TrackingType is where the mark of Couchbase's eviction reschedule hook is written.
+// TrackingType is the object on which the mark of Couchbase's eviction reschedule hook is written.
 //
 // +kubebuilder:validation:Enum=None;Namespace;CouchbaseCluster
 type TrackingType string
 
 const (
-	// TrackingNone writes none.
+	// TrackingNone writes no mark.
 	TrackingNone TrackingType = "None"
-	// TrackingNamespace writes it on the pod's Namespace.
+	// TrackingNamespace writes the mark on the pod's Namespace.
 	TrackingNamespace TrackingType = "Namespace"
-	// TrackingCouchbaseCluster writes it on the CouchbaseCluster that the label
-	// couchbase_cluster of the pod names, if that is upgraded in place.
+	// TrackingCouchbaseCluster writes the mark on the CouchbaseCluster that the label couchbase_cluster of the pod
+	// names, if that is upgraded in place.
 	TrackingCouchbaseCluster TrackingType = "CouchbaseCluster"
 )
 
@@ -98,7 +98,7 @@ type Label struct {
 	Value string `json:"value,omitempty"`
 }
 
-// ReschedulePolicySpec says which pods an operator moves, how it is asked, and how long it has.
+// ReschedulePolicySpec selects the pods that an operator moves, how the move is requested, and how long it may take.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.request.label) || !has(self.podSelector.matchLabels) || !(self.request.label.key in self.podSelector.matchLabels)",fieldPath=".request.label",message="must not be a label by which podSelector selects: a pod that has been asked for would not be selected any more"
 type ReschedulePolicySpec struct {
@@ -109,35 +109,35 @@ type ReschedulePolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="must select by at least one label: a policy for every pod would hold those that no operator moves"
 	PodSelector metav1.LabelSelector `json:"podSelector,omitempty,omitzero"`
 
-	// request is how the operator is asked.
+	// request is how the move is requested from the operator.
 	// +required
 	Request Request `json:"request,omitempty,omitzero"`
 
-	// tracking is where the mark reschedule.hook/NAMESPACE.POD is written while a pod is
-	// waited for, as Couchbase's eviction reschedule hook does. Nothing is decided by it.
+	// tracking is the object on which the mark reschedule.hook/NAMESPACE.POD is written while a pod waits, as
+	// Couchbase's eviction reschedule hook does. 5-Spot does not read it.
 	// +optional
 	// +kubebuilder:default=None
 	Tracking TrackingType `json:"tracking,omitempty"`
 
-	// healthyNode says what becomes of an eviction from a Node that nobody drains.
+	// healthyNode is what happens to an eviction from a Node that is not being drained.
 	// +optional
 	// +kubebuilder:default=Allow
 	HealthyNode HealthyNode `json:"healthyNode,omitempty"`
 
-	// deadlineSeconds is how long the operator has for a pod, from when it was asked.
+	// deadlineSeconds is how long the operator has to move a pod, from the request on.
 	// +optional
 	// +kubebuilder:default=14400
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	DeadlineSeconds int32 `json:"deadlineSeconds,omitempty"`
 
-	// fallback says what becomes of a pod that was not moved until then.
+	// fallback is what happens to a pod that was not moved by then.
 	// +optional
 	// +kubebuilder:default=Allow
 	Fallback Fallback `json:"fallback,omitempty"`
 
-	// maxConcurrent is how many pods of the policy in one namespace the operator is asked to move
-	// at the same time. Zero is no limit.
+	// maxConcurrent is the largest number of pods of the policy in one namespace for which a move is requested at the
+	// same time. Zero is no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
@@ -155,8 +155,8 @@ type ClusterReschedulePolicySpec struct {
 	ReschedulePolicySpec `json:",inline"`
 }
 
-// ReschedulePolicy says which pods of its namespace an operator moves. Of several that select a
-// pod the first by name counts, and it counts before every ClusterReschedulePolicy.
+// ReschedulePolicy selects the pods of its namespace that an operator moves. If several select a pod, the first by
+// name applies. It comes before every ClusterReschedulePolicy.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=reschedulepolicies,scope=Namespaced
@@ -184,8 +184,8 @@ type ReschedulePolicyList struct {
 	Items           []ReschedulePolicy `json:"items"`
 }
 
-// ClusterReschedulePolicy says which pods of several namespaces an operator moves. Of several
-// that select a pod the first by name counts.
+// ClusterReschedulePolicy selects the pods of several namespaces that an operator moves. If several select a pod, the
+// first by name applies.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=clusterreschedulepolicies,scope=Cluster

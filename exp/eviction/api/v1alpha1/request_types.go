@@ -7,19 +7,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Intent says what a RescheduleRequest is for. The words are those of Kubernetes'
-// EvictionRequest (KEP-4563), but for Relocation.
+// Intent is what a RescheduleRequest is for. The values are those of Kubernetes' EvictionRequest (KEP-4563), except
+// Relocation.
 //
 // +kubebuilder:validation:Enum=Eviction;Relocation;Withdrawn
 type Intent string
 
 const (
-	// IntentEviction has a pod leave a Node that is drained.
+	// IntentEviction means that the pod leaves a Node that is being drained.
 	IntentEviction Intent = "Eviction"
-	// IntentRelocation has a pod leave a Node that nobody drains, because its policy says so.
+	// IntentRelocation means that the pod leaves a Node that is not being drained, because its policy relocates it.
 	IntentRelocation Intent = "Relocation"
-	// IntentWithdrawn says that nobody wants the pod to leave any more: what was put on it is
-	// about to be taken away.
+	// IntentWithdrawn means that the pod may stay: what was written on it is about to be removed.
 	IntentWithdrawn Intent = "Withdrawn"
 )
 
@@ -35,52 +34,51 @@ const (
 	ClusterPolicy PolicyKind = "ClusterReschedulePolicy"
 )
 
-// RescheduleRequestSpec says of which pod an operator was asked what. It is written before the
-// operator is asked, so that what was put on a pod is always known. Only its intent changes, and when
-// something became of it.
+// RescheduleRequestSpec names the pod, and what was written on it to request its move. It is stored before the pod is
+// changed, so that what was written is always known. Only its intent and its times change.
 //
 // +kubebuilder:validation:XValidation:rule="self.pod == oldSelf.pod && self.nodeName == oldSelf.nodeName && self.policy == oldSelf.policy && self.request == oldSelf.request",message="only the intent of a request can change"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.askedTime) || has(self.askedTime) && self.askedTime == oldSelf.askedTime",fieldPath=".askedTime",message="an operator that was asked has been asked since then"
 // +kubebuilder:validation:XValidation:rule="oldSelf.intent != 'Withdrawn' || self.intent == 'Withdrawn'",fieldPath=".intent",message="a request that was withdrawn stays so: a new one is made once it is gone"
 type RescheduleRequestSpec struct {
-	// pod is the one to be moved.
+	// pod is the pod to move.
 	// +required
 	Pod PodReference `json:"pod,omitempty,omitzero"`
 
-	// nodeName is where it runs.
+	// nodeName is the Node of the pod.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
 
-	// policy is the one that selected it.
+	// policy is the policy that selected it.
 	// +required
 	Policy PolicyReference `json:"policy,omitempty,omitzero"`
 
-	// request is what was put on it.
+	// request is what was written on the pod.
 	// +required
 	Request Request `json:"request,omitempty,omitzero"`
 
-	// tracking is the object that has a mark for it, if one has.
+	// tracking is the object with the mark for the pod, absent without one.
 	// +optional
 	Tracking *TrackingReference `json:"tracking,omitempty"`
 
-	// requester is the user who wanted to evict it first.
+	// requester is the user of the first eviction.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Requester string `json:"requester,omitempty"`
 
-	// intent says what the request is for.
+	// intent is what the request is for.
 	// +required
 	Intent Intent `json:"intent,omitempty"`
 
-	// queuedTime is when it took its place in the line of its policy anew, because its operator
-	// had not been asked for a while.
+	// queuedTime is when the request was put at the end of its policy's queue again, because no eviction of the pod
+	// had arrived for some time.
 	// +optional
 	QueuedTime metav1.Time `json:"queuedTime,omitempty,omitzero"`
 
-	// askedTime is when its operator was asked first, absent if it was not yet, or by somebody else only. The
-	// deadline begins then, whatever becomes of what was put on the pod.
+	// askedTime is when the guard or the manager first requested the move, absent if neither did. The deadline begins
+	// then, whatever happens to what was written on the pod.
 	// +optional
 	AskedTime metav1.Time `json:"askedTime,omitempty,omitzero"`
 
@@ -88,12 +86,13 @@ type RescheduleRequestSpec struct {
 	// +optional
 	WithdrawnTime metav1.Time `json:"withdrawnTime,omitempty,omitzero"`
 
-	// podGoneTime is when its pod was first seen to be gone or finished. The request stays for some minutes after that.
+	// podGoneTime is when its pod was first observed to be gone or finished. The request stays for some minutes after
+	// that.
 	// +optional
 	PodGoneTime metav1.Time `json:"podGoneTime,omitempty,omitzero"`
 }
 
-// PodReference is exactly one pod, of the namespace of whoever refers to it.
+// PodReference identifies one pod in the namespace of the object that refers to it.
 type PodReference struct {
 	// name of the pod.
 	// +required
@@ -106,7 +105,7 @@ type PodReference struct {
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// PolicyReference is a policy. One of a namespace is of that of whoever refers to it.
+// PolicyReference names a policy. A ReschedulePolicy is in the namespace of the object that refers to it.
 type PolicyReference struct {
 	// kind of the policy.
 	// +required
@@ -119,7 +118,7 @@ type PolicyReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// TrackingReference is the object that has a mark of Couchbase's eviction reschedule hook.
+// TrackingReference is the object with a mark of Couchbase's eviction reschedule hook.
 type TrackingReference struct {
 	// type of the object.
 	// +required
@@ -132,8 +131,8 @@ type TrackingReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// RescheduleRequest says that an operator was asked to move a pod. Its name is the UID of the pod. The
-// eviction guard and the manager of 5-Spot make it, and the guard deletes it.
+// RescheduleRequest records that an operator was requested to move a pod. Its name is the UID of the pod. The
+// eviction guard and the manager of 5-Spot create it, and the guard deletes it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=reschedulerequests,scope=Namespaced
