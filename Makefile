@@ -67,7 +67,9 @@ test: ## Run the tests that every commit must pass: at least one for each featur
 
 .PHONY: test-all
 test-all: ## Run every test to its full length: by hand, and at night.
-	$(MAKE) test SHORT= CONCURRENT=./... LONG='cuts|lane'
+	# One after the other: the long system tests compare times, and use all of two cores.
+	$(MAKE) test-system SHORT= LONG='cuts|lane' PACKAGES=2
+	$(MAKE) test-unit test-monitoring SHORT= CONCURRENT=./...
 	cd test && $(GO_TEST_PLAIN) -count=1 ./lane
 	cd test/kind && $(GO_TEST) -count=1 ./...
 	cd hack/kind && $(GO_TEST) -count=1 ./...
@@ -94,13 +96,15 @@ test-monitoring: $(GOTESTSUM) ## Evaluate the alerts and the dashboard in Promet
 # The packages of test/ that only make test-all runs. test-judge runs cuts, which builds managers, and
 # lane runs alone, because it compares times.
 LONG ?= cuts|disaster|lane|plane
+# How many packages of test/ run at the same time.
+PACKAGES ?= 3
 
 .PHONY: test-system
 test-system: build plane-binaries plane-node-deps plane-haproxy $(KUSTOMIZE) $(GOTESTSUM) ## Run the tests that run on the local plane.
 	# Programs and manifests are no inputs that Go's test cache knows. Tests wait half of the time, so
 	# three packages run together: more could use up the 128 inotify instances of a machine. e2e takes
 	# longest, so it is first.
-	cd test && $(GO_TEST_PLAIN) $(SHORT) -count=1 -timeout 45m -p 3 ./e2e $$(go list ./... | grep -vE '/($(LONG)|e2e)$$')
+	cd test && $(GO_TEST_PLAIN) $(SHORT) -count=1 -timeout 45m -p $(PACKAGES) ./e2e $$(go list ./... | grep -vE '/($(LONG)|e2e)$$')
 
 .PHONY: test-judge
 test-judge: plane-binaries ## Test the judge, and the safety rails: cut, and in every storm; and evictions in every order.
