@@ -24,8 +24,8 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// ask asks all extensions side by side, each when it said, and looks how far the steps have
-// come. Nobody holds the Machine: our hook of the phase goes.
+// ask calls the extensions that are due, all in parallel, and checks the steps. It removes the hook of the
+// phase when none of them holds the Machine.
 func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hook string) (again time.Time, err error) {
 	if err := r.leave(s).Record(ctx, s.machine); err != nil {
 		return time.Time{}, err
@@ -63,7 +63,7 @@ func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hoo
 	return time.Time{}, r.leave(s).LetGo(ctx, s.machine, o.skip, hook)
 }
 
-// look adds what the steps say.
+// look adds the verdicts of the steps to o.
 func (r *Reconciler) look(ctx context.Context, s *scope, phase hooksv1.Phase, o *outcome, now time.Time) error {
 	if len(s.steps) == 0 {
 		return nil
@@ -90,7 +90,7 @@ func (s *scope) grace(now time.Time) time.Duration {
 	return children.GraceDuring(s.machine, s.scheduled, now)
 }
 
-// node is the one that is believed to be the Machine's, empty if none is.
+// node returns the name of the Machine's Node, empty if none is accepted: see children.Reader.Host.
 func (r *Reconciler) node(ctx context.Context, s *scope) (string, error) {
 	if s.scheduled == nil {
 		return s.machine.Status.NodeRef.Name, nil
@@ -99,16 +99,16 @@ func (r *Reconciler) node(ctx context.Context, s *scope) (string, error) {
 	return host.Node, err
 }
 
-// outcome is what all verdicts on a Machine come to.
+// outcome is the combination of all verdicts on a Machine.
 type outcome struct {
 	holds, early bool
-	// reason is that of the first verdict that holds the Machine and knows why.
+	// reason is the reason of the first verdict that holds the Machine, except AskingReason.
 	reason string
-	// forced says that somebody is not waited for who is not done.
+	// forced reports that an extension or step that is not done is skipped.
 	forced bool
-	// missed are the reasons for which the Machine waited for those who missed their deadline.
+	// missed has the reasons of the verdicts whose deadline has passed.
 	missed map[string]bool
-	// again is the first instant at which time alone changes one of them.
+	// again is the first instant at which a verdict changes without an event.
 	again time.Time
 	notes []string
 	skip  actuate.Waits
@@ -136,7 +136,7 @@ func (o *outcome) add(v verdict, reason string) {
 	o.skip.VolumeDetach = o.skip.VolumeDetach || v.skip.VolumeDetach
 }
 
-// extensions are the steps of the Desk.
+// extensions returns the UIDs of the extensions, which are the steps of the Desk.
 func (s *scope) extensions() []types.UID {
 	var steps []types.UID
 	for i := range s.hooks {
@@ -145,7 +145,7 @@ func (s *scope) extensions() []types.UID {
 	return steps
 }
 
-// call returns what asks an extension.
+// call returns the function that calls an extension.
 func (r *Reconciler) call(h *v1alpha1.MachineDeletionHook, request *hooksv1.BeforeMachineDeleteRequest) func(context.Context) leaving.Answer {
 	return func(ctx context.Context) leaving.Answer {
 		answer, err := r.Extensions.Call(ctx, h, request)
@@ -160,8 +160,8 @@ func (r *Reconciler) call(h *v1alpha1.MachineDeletionHook, request *hooksv1.Befo
 	}
 }
 
-// began is when the wait for the extensions of a phase began. That of the second is in
-// the status, where Cluster API writes it; decide asks nobody before.
+// began returns when the phase began. For the second phase, Cluster API writes it to the status before decide
+// returns askBeforeTermination.
 func (s *scope) began(phase hooksv1.Phase, now time.Time) time.Time {
 	if phase == hooksv1.BeforeTermination {
 		return s.machine.Status.Deletion.WaitForPreTerminateHookStartTime.Time
@@ -169,7 +169,7 @@ func (s *scope) began(phase hooksv1.Phase, now time.Time) time.Time {
 	return children.LeavingSince(s.machine, s.scheduled, now)
 }
 
-// request is what extensions are asked.
+// request returns the request for the extensions.
 func (s *scope) request(phase hooksv1.Phase, now time.Time) *hooksv1.BeforeMachineDeleteRequest {
 	req := &hooksv1.BeforeMachineDeleteRequest{Machine: *s.machine.DeepCopy(), Phase: phase, Trigger: s.trigger(now)}
 	req.Machine.ManagedFields = nil
@@ -179,7 +179,7 @@ func (s *scope) request(phase hooksv1.Phase, now time.Time) *hooksv1.BeforeMachi
 	return req
 }
 
-// tell tells all extensions of a Machine that waits for nobody, once.
+// tell notifies all extensions, once, of a Machine whose urgent deletion waits for none of them.
 func (r *Reconciler) tell(ctx context.Context, s *scope) {
 	if _, told := r.told.LoadOrStore(s.machine.UID, true); told {
 		return
@@ -196,9 +196,9 @@ func (r *Reconciler) tell(ctx context.Context, s *scope) {
 	}
 }
 
-// report writes the condition on the Machine, and an Event where it says something else
-// than before. A text that changes alone makes none: an extension may count down. Nor does that
-// nobody has answered yet: what they say is told.
+// report writes the condition ReadyToLeave. It records an Event only if status or reason changes, because an
+// extension may count down in its message. It records no Event for AskingReason: no extension has responded
+// yet.
 func (r *Reconciler) report(ctx context.Context, s *scope, status metav1.ConditionStatus, reason string, o outcome) error {
 	m, message := s.machine, clip.Message(strings.Join(o.notes, "; "))
 	before := m.DeepCopy()

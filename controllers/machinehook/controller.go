@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machinehook answers one question: a Machine is being deleted; is
-// everything done that must be done before its drain, and before its termination?
+// Package machinehook implements Cluster API's deletion hooks on Machines that have 5-Spot's two hook
+// annotations. Machines of ScheduledMachines have them from their creation. People add them to other Machines.
 //
-// It implements Cluster API's deletion hooks on every Machine that carries our two
-// annotations: those of ScheduledMachines have them from the start, on others their
-// owners put them. What is to be done is asked of the extensions that
-// MachineDeletionHooks register. Cluster API never ends a wait for a hook, so this
-// package bounds each. A reconcile begins calls, never waits for one, and is woken by the
-// answer. It keeps nothing in memory that matters: when a wait began is on the Machine,
-// and what an extension said is asked again.
+// The controller calls the extensions that MachineDeletionHooks register, and checks the built-in steps. It
+// removes the pre-drain hook and the pre-terminate hook when all of them are done or have passed their
+// deadline. Cluster API has no timeout for a hook, so this package has one.
+//
+// A reconcile starts calls and returns. The result of a call enqueues the Machine. A restart loses no state:
+// the start of a phase is on the Machine, and extensions are called again.
 package machinehook
 
 import (
@@ -36,45 +35,45 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// Extensions are asked as hookclient.Client does. It may be used by many at the same time.
+// Extensions calls extensions, as hookclient.Client does. Implementations must be safe for concurrent use.
 type Extensions interface {
-	// Call asks one. It must end soon after its context.
+	// Call sends one request to an extension. It must return soon after its context ends.
 	Call(context.Context, *v1alpha1.MachineDeletionHook, *hooksv1.BeforeMachineDeleteRequest) (*hooksv1.BeforeMachineDeleteResponse, error)
-	// Forget forgets one that is gone.
+	// Forget drops the state of a deleted MachineDeletionHook.
 	Forget(hook types.UID)
 }
 
-// Reconciler lets Machines go.
+// Reconciler removes 5-Spot's hooks from Machines that are being deleted.
 type Reconciler struct {
-	// Clock tells the time.
+	// Clock is the source of the time.
 	Clock clock.PassiveClock
-	// Reader reads Machines, Clusters, ScheduledMachines, MachineDeletionHooks and the
-	// metadata of Namespaces from the manager's cache.
+	// Reader reads Machines, Clusters, ScheduledMachines, MachineDeletionHooks and the metadata of Namespaces
+	// from the manager's cache.
 	Reader client.Reader
 	// Live reads Clusters and ScheduledMachines from the API server.
 	Live client.Reader
 	// Actuate writes to the management cluster.
 	Actuate *actuate.Actuator
-	// Recorder records events.
+	// Recorder records Events.
 	Recorder events.EventRecorder
-	// Extensions are asked.
+	// Extensions calls the extensions.
 	Extensions Extensions
-	// Roster says which Machines may start to leave; nil lets all.
+	// Roster returns which Machines may start to leave. With nil, all of them may.
 	Roster *roster.Roster
-	// Desk asks them; nil is one that SetupWithManager starts.
+	// Desk runs the calls in the background. SetupWithManager creates one if it is nil.
 	Desk *leaving.Desk
-	// Steps are done beside them.
+	// Steps are the built-in steps. They run in parallel with the extensions.
 	Steps leaving.Steps
-	// Woken are what wakes a Machine whose Steps have come further.
+	// Woken are the sources that enqueue a Machine when one of its Steps makes progress.
 	Woken []source.Source
 
 	watchFilter string
 	fresh       wake.Freshness
-	// told holds the UIDs of Machines whose urgent deletion extensions were told of.
+	// told holds the UIDs of the Machines whose urgent deletion was sent to the extensions.
 	told sync.Map
 }
 
-// Reconcile takes our hooks off a Machine that may go on.
+// Reconcile removes 5-Spot's hooks from a Machine that may continue its deletion.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	machine := &clusterv1.Machine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, machine); err != nil {
@@ -101,7 +100,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, err
 }
 
-// reconcile observes, decides and acts, and says when to look again.
+// reconcile observes, decides and acts. again is when to reconcile again, zero if only an event changes the
+// result.
 func (r *Reconciler) reconcile(ctx context.Context, machine *clusterv1.Machine) (again time.Time, err error) {
 	s, err := r.observe(ctx, machine)
 	if err != nil {
@@ -116,13 +116,13 @@ func (r *Reconciler) reconcile(ctx context.Context, machine *clusterv1.Machine) 
 	return r.act(ctx, s, f, decide(f))
 }
 
-// askNobody takes back what somebody is being asked about a Machine.
+// askNobody cancels all open calls for a Machine and drops the state of its steps.
 func (r *Reconciler) askNobody(machine types.UID) {
 	r.Desk.Drop(machine)
 	r.Steps.Forget(machine)
 }
 
-// act carries out a step, and returns when to look again.
+// act carries out a step. again is when to reconcile again.
 func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next step) (again time.Time, err error) {
 	if next != askBeforeDrain && next != askBeforeTermination {
 		r.askNobody(s.machine.UID)
@@ -153,7 +153,8 @@ func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next step) (aga
 	}
 }
 
-// leave is how a Machine is let go: why is written on it, where nobody has yet.
+// leave returns the action that removes hooks. The first write also records the reason for the departure on the
+// Machine.
 func (r *Reconciler) leave(s *scope) actuate.Action {
 	now := r.Clock.Now()
 	i := actuate.Intent{

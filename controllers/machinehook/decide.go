@@ -13,40 +13,39 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// facts are everything that a decision about a leaving Machine depends on, but for
-// the answers of extensions.
+// facts are the inputs of decide. The responses of extensions are not among them: see judge.
 type facts struct {
-	// Deleting says that the Machine is being deleted.
+	// Deleting reports that the Machine is being deleted.
 	Deleting bool
-	// PreDrain and PreTerminate say which of our hooks hold it.
+	// PreDrain and PreTerminate report which hooks of 5-Spot the Machine has.
 	PreDrain, PreTerminate bool
-	// Drained says that Cluster API waits for the hooks before termination.
+	// Drained reports that Cluster API waits for the pre-terminate hooks.
 	Drained bool
-	// ClusterLeaving, NoNode and Unreachable are reasons to wait for nobody.
+	// ClusterLeaving, NoNode and Unreachable each make all extensions and steps unnecessary.
 	ClusterLeaving, NoNode, Unreachable bool
 	// Trigger is why the Machine is being deleted.
 	Trigger hooksv1.Trigger
-	// Asked is how many extensions and steps are to be asked.
+	// Asked is the number of extensions and steps that apply.
 	Asked int
 }
 
-// A step is what is to be done next for a Machine.
+// A step is the next action for a Machine.
 type step string
 
 const (
-	// rest is nothing.
+	// rest does nothing.
 	rest step = "Rest"
-	// askBeforeDrain and askBeforeTermination ask extensions, and take our hook of that
-	// phase off once nobody holds the Machine.
+	// askBeforeDrain and askBeforeTermination call extensions, and remove the hook of that phase when none
+	// holds the Machine.
 	askBeforeDrain       step = "AskBeforeDrain"
 	askBeforeTermination step = "AskBeforeTermination"
-	// letGo takes off all of our hooks.
+	// letGo removes both hooks.
 	letGo step = "LetGo"
-	// tell tells extensions of a Machine that waits for nobody.
+	// tell notifies the extensions of an urgent deletion.
 	tell step = "Tell"
 )
 
-// decide is the next step.
+// decide returns the next step.
 func decide(f facts) step {
 	switch {
 	case !f.Deleting:
@@ -65,48 +64,45 @@ func decide(f facts) step {
 	case f.Drained:
 		return askBeforeTermination
 	default:
-		return rest // Cluster API drains; its next step wakes us.
+		return rest // Cluster API drains. Its status update enqueues the Machine.
 	}
 }
 
-// urgent reports whether a person or the owner takes the machine out at once.
+// urgent reports whether the owner's request or the kill switch removes the machine.
 func (f facts) urgent() bool {
 	return f.Trigger == hooksv1.TriggerKillSwitch || f.Trigger == hooksv1.TriggerEmergencyReclaim
 }
 
-// A verdict is what is to be made of one extension at an instant.
+// A verdict is the state of one extension at an instant.
 type verdict struct {
-	// ask says that it is to be asked now.
+	// ask reports that the extension has to be called now.
 	ask bool
-	// holds says that the Machine waits for it.
+	// holds reports that the Machine waits for it.
 	holds bool
-	// early says that it was asked a moment ago: an answer is worth waiting for before
-	// anything is told of it.
+	// early reports that the first call is still within patience. The condition is not updated yet.
 	early bool
-	// again is when time alone changes the verdict; zero is never.
+	// again is when the verdict changes without an event, zero if never.
 	again time.Time
-	// note says what it waits for, or why it was not waited for; empty if neither.
+	// note describes what the Machine waits for, or why it does not wait. It is empty if there is neither.
 	note string
-	// missed says that it was not done when its deadline passed, and failed that it failed and is
-	// ignored.
+	// missed reports that the deadline passed before it was done. failed reports that it failed and its failure
+	// policy is Ignore.
 	missed, failed bool
-	// skip is what Cluster API need not wait for, of one that lets the Machine go.
+	// skip is what Cluster API does not need to wait for, as a finished extension requested.
 	skip actuate.Waits
 }
 
 const (
-	// firstRetry is when an extension that failed is asked again.
+	// firstRetry is the delay after a failed call.
 	firstRetry = 5 * time.Second
-	// longestRetry bounds what an extension may ask for: what it waits for may be over
-	// at any time.
+	// longestRetry limits the delay that an extension may request, because its reason may end at any time.
 	longestRetry = time.Minute
-	// patience is how long an extension that was asked for the first time has before
-	// people are told that it has not answered.
+	// patience is how long a first call may take before the condition reports it.
 	patience = 2 * time.Second
 )
 
-// judge weighs how far an extension has come in a phase that began at the given instant.
-// It is asked when it said, and not before, whatever happens meanwhile.
+// judge returns the verdict on an extension in a phase that began at the given instant. The extension sets the
+// time of its next call. No event shortens that time.
 func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now time.Time) verdict {
 	a, wait, says := p.Answer, firstRetry, "no answer yet"
 	switch {
@@ -141,13 +137,13 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 	return v
 }
 
-// deadline is when an extension holds nobody any more. A manager that comes late still gives
-// it time for one call.
+// deadline returns when the Machine stops waiting for an extension. It always leaves time for one call, also if
+// this manager started after the deadline.
 func deadline(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now time.Time) time.Time {
 	return p.Until(time.Duration(hook.Spec.DeadlineSeconds)*time.Second, hookclient.Timeout(hook), began, now)
 }
 
-// first is when an extension was first asked, which is now if it never was.
+// first returns when an extension was first called, now if it was not.
 func first(p leaving.Progress, now time.Time) time.Time {
 	if p.Asked.IsZero() {
 		return now

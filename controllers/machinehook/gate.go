@@ -12,10 +12,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
-// mayStart reports whether a Machine may start to leave, or has started. A Machine that another client
-// deletes waits until the planner admits it, also if its ScheduledMachine is gone. Emergencies, kill
-// switches and the end of the Cluster are exempt. The planner knows the Machines of ScheduledMachines
-// that this manager serves, and no others.
+// mayStart reports whether a Machine may start to leave or has started. A Machine that another client deletes
+// waits until the planner admits it, also if its ScheduledMachine does not exist any more. Owners' requests,
+// kill switches and the deletion of the Cluster are exempt. The planner plans only Machines that 5-Spot made
+// and this manager serves.
 func (r *Reconciler) mayStart(s *scope, f facts) bool {
 	now := r.Clock.Now()
 	if !r.planned(s) || f.urgent() || s.clusterGoes() || !children.Held(s.machine, now) {
@@ -30,15 +30,15 @@ func (r *Reconciler) mayStart(s *scope, f facts) bool {
 	return v.Granted
 }
 
-// tried tells that what mayStart let through has been answered.
+// tried records in the Roster that the write which mayStart admitted has returned, with or without an error.
 func (r *Reconciler) tried(s *scope) {
 	if r.planned(s) {
 		r.Roster.Tried(s.turn(), s.machine.UID, r.Clock.Now())
 	}
 }
 
-// enroll tells of a Machine whose ScheduledMachine is gone, whatever is to be done for it: nobody
-// else does. One that has a ScheduledMachine again is told of by that.
+// enroll records an orphan in the Roster, because no ScheduledMachine reconciler does. It removes the orphan
+// entry of a Machine that has a ScheduledMachine again.
 func (r *Reconciler) enroll(s *scope) {
 	now, own := r.Clock.Now(), roster.Orphan(client.ObjectKeyFromObject(s.machine))
 	if s.orphaned() {
@@ -51,13 +51,14 @@ func (r *Reconciler) enroll(s *scope) {
 // killed reports whether the kill switch is on.
 func (s *scope) killed() bool { return s.scheduled != nil && s.scheduled.Spec.KillSwitch }
 
-// clusterGoes reports whether the Machine's Cluster is being deleted. One that is missing may
+// clusterGoes reports whether the Machine's Cluster is being deleted. A missing Cluster does not count: it may
 // have been lost.
 func (s *scope) clusterGoes() bool {
 	return s.cluster != nil && !s.cluster.DeletionTimestamp.IsZero()
 }
 
-// planned reports whether the Machine is ours, and told of here.
+// planned reports whether the planner plans the departure of this Machine: 5-Spot made it, and this manager
+// serves it.
 func (r *Reconciler) planned(s *scope) bool {
 	if s.orphaned() {
 		return true
@@ -65,8 +66,7 @@ func (r *Reconciler) planned(s *scope) bool {
 	return s.scheduled != nil && children.MadeByUs(s.machine) && (r.watchFilter == "" || labels.HasWatchLabel(s.scheduled, r.watchFilter))
 }
 
-// ofPlan is what is looked at when the planner says something of a ScheduledMachine, or of a
-// Machine that has none.
+// ofPlan returns the request for the Machine of a Roster name.
 func ofPlan(name types.NamespacedName) ctrl.Request {
 	if machine, orphan := roster.OrphanOf(name); orphan {
 		return ctrl.Request{NamespacedName: machine}

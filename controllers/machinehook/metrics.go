@@ -14,8 +14,8 @@ var deadlinesMissed = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Machines that left after a deadline had passed for which they waited, each counted once, by namespace and name of their Cluster, and the reason of ReadyToLeave: WaitingForExtension, WaitingForLoadBalancers, WaitingForOperators or StoppingPods. The series of a Cluster go with it.",
 }, []string{"namespace", "cluster", "reason"})
 
-// count counts a Machine that goes although deadlines were missed. The Machine's Cluster may have
-// no ScheduledMachine: what the Machine waits for is counted from zero, so that the first is an
+// count updates fivespot_deadlines_missed_total when a Machine stops waiting. For a reason that holds the
+// Machine it adds 0, because a Cluster without ScheduledMachines has no series yet. The first miss is then an
 // increase.
 func (s *scope) count(o outcome) {
 	add := func(reason string, n float64) {
@@ -29,7 +29,7 @@ func (s *scope) count(o outcome) {
 	}
 }
 
-// startClusterSeries starts the counters of a Cluster at zero.
+// startClusterSeries sets the counters of a Cluster to zero.
 func startClusterSeries(cluster client.ObjectKey) {
 	for _, reason := range []string{
 		v1alpha1.WaitingForExtensionReason, v1alpha1.WaitingForLoadBalancersReason, v1alpha1.WaitingForOperatorsReason, v1alpha1.StoppingPodsReason,
@@ -38,7 +38,7 @@ func startClusterSeries(cluster client.ObjectKey) {
 	}
 }
 
-// removeClusterSeries removes the counters of a Cluster that is gone.
+// removeClusterSeries removes the counters of a deleted Cluster.
 func removeClusterSeries(cluster client.ObjectKey) {
 	deadlinesMissed.DeletePartialMatch(prometheus.Labels{"namespace": cluster.Namespace, "cluster": cluster.Name})
 }

@@ -24,25 +24,25 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// scope holds what one reconcile reads.
+// scope holds the objects that one reconcile reads.
 type scope struct {
 	machine *clusterv1.Machine
-	// cluster is nil if there is none.
+	// cluster is nil if the Cluster does not exist.
 	cluster *clusterv1.Cluster
-	// scheduled is nil for a Machine that belongs to somebody else, or whose ScheduledMachine is
-	// gone. Another one may have its name.
+	// scheduled is nil for a Machine that 5-Spot did not make, and if the ScheduledMachine does not exist. It
+	// may be another ScheduledMachine with the same name: see orphaned.
 	scheduled *v1alpha1.ScheduledMachine
-	// hooks are the extensions to ask, in the order of their names.
+	// hooks are the extensions to call, sorted by name.
 	hooks []v1alpha1.MachineDeletionHook
-	// steps are done beside them.
+	// steps are the built-in steps that apply to the Machine.
 	steps leaving.Steps
-	// cycle is the run of the planner that let the Machine start to leave; zero if none did.
+	// cycle is the planner run that admitted the departure, zero if no run did.
 	cycle int64
 }
 
-// observe returns nil for a Machine that is paused, by itself, its Cluster or its
-// ScheduledMachine, or that is another manager's. A Cluster that goes waits for no
-// ScheduledMachine that is paused.
+// observe reads the objects of a Machine. It returns nil for a Machine that another manager serves, and for one
+// that is paused, by itself, its Cluster or its ScheduledMachine. A pause of the ScheduledMachine has no effect
+// while its Cluster is being deleted.
 func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*scope, error) {
 	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, r.Live, machine, machine.Spec.ClusterName)
 	if err != nil || paused {
@@ -53,7 +53,8 @@ func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*
 		s.scheduled = &v1alpha1.ScheduledMachine{}
 		key := client.ObjectKey{Namespace: machine.Namespace, Name: name}
 		err := r.Reader.Get(ctx, key, s.scheduled)
-		if apierrors.IsNotFound(err) { // A cache that is late must not part the two.
+		// The cache may lag behind. That must not separate the Machine from its ScheduledMachine.
+		if apierrors.IsNotFound(err) {
 			err = r.Live.Get(ctx, key, s.scheduled)
 		}
 		switch {
@@ -75,10 +76,10 @@ func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*
 	return s, err
 }
 
-// servedBy reports whether the Machine is for the manager with this filter. The first of
-// its ScheduledMachine, itself and its Cluster that carries the watch label says so. If
-// none does, it is for all: who else would take our hooks off? Extensions are then asked
-// by each, which they must bear anyway (ADR 0022).
+// servedBy reports whether the manager with this watch filter serves the Machine. The first watch label counts,
+// in the order ScheduledMachine, Machine, Cluster. Without any label, every manager serves the Machine, so that
+// its hooks are always removed. Each manager then calls the extensions, which must tolerate repeated calls (ADR
+// 0022).
 func (s *scope) servedBy(filter string) bool {
 	var says []map[string]string
 	if s.scheduled != nil {
@@ -96,7 +97,7 @@ func (s *scope) servedBy(filter string) bool {
 	return true
 }
 
-// orphaned reports whether the Machine was made for a ScheduledMachine that is gone.
+// orphaned reports whether the Machine was made for a ScheduledMachine that does not exist any more.
 func (s *scope) orphaned() bool {
 	uid := types.UID("")
 	if s.scheduled != nil {
@@ -105,8 +106,8 @@ func (s *scope) orphaned() bool {
 	return children.Orphaned(s.machine, uid)
 }
 
-// turn is the name under which the Machine waits for its turn: its ScheduledMachine's, or else its
-// own.
+// turn returns the name of the Machine in the Roster: the name of its ScheduledMachine or, for an orphan, its
+// own name.
 func (s *scope) turn() types.NamespacedName {
 	if s.orphaned() {
 		return roster.Orphan(client.ObjectKeyFromObject(s.machine))
@@ -114,7 +115,7 @@ func (s *scope) turn() types.NamespacedName {
 	return client.ObjectKeyFromObject(s.scheduled)
 }
 
-// facts is the border between Kubernetes and the decision.
+// facts converts the objects to the input of decide.
 func (s *scope) facts(now time.Time) facts {
 	m := s.machine
 	f := facts{
@@ -133,7 +134,7 @@ func (s *scope) facts(now time.Time) facts {
 	return f
 }
 
-// trigger is why the Machine is being deleted, in the words of extensions.
+// trigger returns the reason for the deletion as the extension API defines it.
 func (s *scope) trigger(now time.Time) hooksv1.Trigger {
 	switch s.reason(now) {
 	case v1alpha1.ReclaimedByOwner:
@@ -147,8 +148,8 @@ func (s *scope) trigger(now time.Time) hooksv1.Trigger {
 	}
 }
 
-// reason is why the Machine is being deleted. Who wants it at once is not waited for,
-// whatever is on record; of one that somebody else deletes there may be nothing yet.
+// reason returns why the Machine is being deleted. An owner's request and the kill switch override the
+// departure record. A Machine that another client deleted may have no record yet.
 func (s *scope) reason(now time.Time) v1alpha1.DepartureReason {
 	d, recorded := children.DepartureOf(s.machine, now)
 	sm := s.scheduled
@@ -161,7 +162,7 @@ func (s *scope) reason(now time.Time) v1alpha1.DepartureReason {
 		return d.Reason
 	case sm != nil && !sm.DeletionTimestamp.IsZero():
 		return v1alpha1.ScheduledMachineDeleted
-	case s.clusterGoes(): // Cluster API deletes its Machines.
+	case s.clusterGoes(): // Cluster API deletes the Machines of the Cluster.
 		return v1alpha1.ClusterDeleted
 	default:
 		return v1alpha1.DeletedByOthers

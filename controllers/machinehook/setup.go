@@ -28,8 +28,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// SetupWithManager adds the controller to mgr. It uses controller-runtime's own
-// builder, as its siblings do.
+// SetupWithManager adds the controller to mgr. It starts a Desk if none is set.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "machinehook")
 	r.watchFilter = watchFilter
@@ -67,7 +66,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	return nil
 }
 
-// leaves lets through Machines that are ours to let go, and forgets those that are gone.
+// leaves selects Machines that are being deleted and that this controller serves. It removes the in-memory
+// state of deleted Machines.
 func (r *Reconciler) leaves() predicate.Predicate {
 	forget := func(machine client.Object) {
 		r.told.Delete(machine.GetUID())
@@ -87,8 +87,8 @@ func (r *Reconciler) leaves() predicate.Predicate {
 	}
 }
 
-// extensionChanges lets through extensions that come, change or go, and forgets those
-// that are gone: what they are being asked is cancelled.
+// extensionChanges selects creates, spec changes and deletes of MachineDeletionHooks. A delete cancels the open
+// calls of the extension.
 func (r *Reconciler) extensionChanges() predicate.Predicate {
 	forget := func(hook client.Object) {
 		r.Desk.Forget(hook.GetUID())
@@ -106,7 +106,7 @@ func (r *Reconciler) extensionChanges() predicate.Predicate {
 	}
 }
 
-// gone lets through the end of an object.
+// gone selects deletes.
 func gone() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -115,7 +115,7 @@ func gone() predicate.Predicate {
 	}
 }
 
-// unpaused lets through the end of an object's pause.
+// unpaused selects updates that remove the paused annotation.
 func unpaused() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -127,29 +127,30 @@ func unpaused() predicate.Predicate {
 	}
 }
 
-// leaves reports whether a Machine is ours to let go.
+// leaves reports whether a Machine is being deleted and either has a hook of 5-Spot or was made for a
+// ScheduledMachine.
 func leaves(obj client.Object) bool {
 	_, drain := obj.GetAnnotations()[v1alpha1.PreDrainHookAnnotation]
 	_, terminate := obj.GetAnnotations()[v1alpha1.PreTerminateHookAnnotation]
 	return !obj.GetDeletionTimestamp().IsZero() && (drain || terminate || children.ParentOf(obj) != "")
 }
 
-// ofCluster returns the Machines of a Cluster that are being deleted.
+// ofCluster returns requests for the Machines of a Cluster that are being deleted.
 func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
 	return r.list(ctx, every, client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.GetName()})
 }
 
-// ofScheduledMachine returns the Machines of a ScheduledMachine that are being deleted.
+// ofScheduledMachine returns requests for the Machines of a ScheduledMachine that are being deleted.
 func (r *Reconciler) ofScheduledMachine(ctx context.Context, sm client.Object) []ctrl.Request {
 	return r.list(ctx, func(m *clusterv1.Machine) bool { return children.ParentOf(m) == sm.GetName() }, client.InNamespace(sm.GetNamespace()))
 }
 
-// ofNamespace returns the Machines of a Namespace that are being deleted.
+// ofNamespace returns requests for the Machines of a Namespace that are being deleted.
 func (r *Reconciler) ofNamespace(ctx context.Context, namespace client.Object) []ctrl.Request {
 	return r.list(ctx, every, client.InNamespace(namespace.GetName()))
 }
 
-// all returns all Machines that are being deleted.
+// all returns requests for all Machines that are being deleted.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []ctrl.Request {
 	return r.list(ctx, every)
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leaving answers one question: what do those say who are asked before a
-// machine leaves? It asks side by side: nobody waits for what another is asked, and no
-// worker of a controller waits for an answer. It does not know what an answer means.
-// What it knows may be lost at any time: it is then asked again.
+// Package leaving runs the calls to extensions and the checks of built-in steps before a Machine leaves. It
+// runs them in the background and in parallel, so a slow one blocks neither another nor a worker of a
+// controller.
+//
+// A controller starts a call with Desk.Ask, and reads the latest response with Desk.Look. The package does not
+// interpret responses. All state is in memory: after a restart the calls are made again.
 package leaving
 
 import (
@@ -16,43 +18,42 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Places is how many machines one step is asked about at the same time; who comes then
-// waits in line. Servers of HTTP/2 take 100 or 250 calls on one connection, and those of
-// others may share it.
+// Places is the maximum number of concurrent calls to one step. Further calls are queued. HTTP/2 servers allow
+// 100 or 250 concurrent streams per connection, and other clients may share it.
 const Places = 50
 
-// A Question is what a step is asked about a machine in a phase of its departure.
+// A Question identifies a call: the machine, the step (an extension or a built-in step), and the phase of the
+// departure.
 type Question struct {
 	Machine, Step types.UID
 	Phase         string
 }
 
-// An Answer is what a step says. The zero value lets the machine go.
+// An Answer is the response to a call. The zero value means that the step is done.
 type Answer struct {
-	// Wait is how long the step wants to wait before it is asked again.
+	// Wait is the delay until the next call, zero if the step is done.
 	Wait time.Duration
-	// Says is what it waits for, or why it was not waited for.
+	// Says is what the step waits for, or why the Machine does not wait.
 	Says string
-	// Missed says that a Machine that it lets go was not waited for who had missed a deadline.
+	// Missed reports that the step stopped waiting because a deadline of its own passed.
 	Missed bool
-	// SkipDrain and SkipVolumeDetach say what Cluster API need not wait for.
+	// SkipDrain and SkipVolumeDetach report which waits of Cluster API are unnecessary.
 	SkipDrain, SkipVolumeDetach bool
-	// Err is why there is no answer.
+	// Err is why the call failed.
 	Err error
 }
 
-// Progress is how far a Question has come. The zero value is one that nobody asked.
+// Progress is the state of a Question. The zero value means that no call was made.
 type Progress struct {
-	// Asked is when it was first asked, and Answered when the last answer came: zero if
-	// none did.
+	// Asked is when the first call was requested. Answered is when the latest response came, zero if none came.
 	Asked, Answered time.Time
-	// Answer is the last one.
+	// Answer is the latest response.
 	Answer Answer
-	// Open says that it waits for its turn, or for an answer.
+	// Open reports that a call is queued or running.
 	Open bool
 }
 
-// A Desk asks. It is safe for concurrent use.
+// A Desk makes calls in the background and stores the latest response to each. It is safe for concurrent use.
 type Desk struct {
 	clock clock.PassiveClock
 
@@ -62,16 +63,16 @@ type Desk struct {
 	lanes    map[types.UID]*lane
 }
 
-// entry is what is known of a Question.
+// entry is the state of a Question.
 type entry struct {
 	Progress
-	// version of the step was asked.
+	// version is the generation of the step that was called.
 	version int64
-	// call is the one that is open.
+	// call is the open call, nil if none is.
 	call *call
 }
 
-// New returns a Desk that has asked nothing.
+// New returns an empty Desk.
 func New(c clock.PassiveClock) *Desk {
 	return &Desk{
 		clock: c, wake: func(types.NamespacedName) {},
@@ -79,8 +80,8 @@ func New(c clock.PassiveClock) *Desk {
 	}
 }
 
-// Start has wake called after each answer, with the machine that it is about. Once ctx
-// is done, all is forgotten, and calls are cancelled.
+// Start sets the function that is called after each response, with the machine of the call. When ctx is done,
+// the Desk cancels all calls and drops all state.
 func (d *Desk) Start(ctx context.Context, wake func(machine types.NamespacedName)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,8 +98,8 @@ func (d *Desk) stop() {
 	clear(d.machines)
 }
 
-// Look returns how far a Question has come that this version of the step was asked.
-// What another version said does not count, and its call is cancelled.
+// Look returns the state of a Question for this version of the step. A response to another version is dropped,
+// and its call is cancelled.
 func (d *Desk) Look(q Question, version int64) Progress {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,9 +114,8 @@ func (d *Desk) Look(q Question, version int64) Progress {
 	return e.Progress
 }
 
-// Ask has the step asked as soon as it is its turn, and returns at once. It does
-// nothing while an earlier call is open. ask is called with a context that ends when the
-// Question is forgotten.
+// Ask queues a call and returns at once. It does nothing while a call for the same Question is open. The
+// context of ask ends when the Question is dropped.
 func (d *Desk) Ask(ctx context.Context, machine types.NamespacedName, q Question, version int64, ask func(context.Context) Answer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -137,8 +137,8 @@ func (d *Desk) Ask(ctx context.Context, machine types.NamespacedName, q Question
 	d.enter(q.Step, c)
 }
 
-// Tell has the step called once, as soon as it is its turn and until limit has passed.
-// Nobody is woken, and only Forget takes it back.
+// Tell queues one call without a response. Its context ends after limit, which includes the time in the queue.
+// Only Forget and the end of the Desk cancel it.
 func (d *Desk) Tell(ctx context.Context, step types.UID, limit time.Duration, tell func(context.Context)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,7 +146,7 @@ func (d *Desk) Tell(ctx context.Context, step types.UID, limit time.Duration, te
 	d.enter(step, &call{cancel: cancel, run: func() { tell(ctx) }})
 }
 
-// answered keeps the answer to a call, unless nobody waits for it any more.
+// answered stores the response to a call, unless the call was cancelled.
 func (d *Desk) answered(machine types.NamespacedName, e *entry, c *call, a Answer) {
 	d.mu.Lock()
 	current := e.call == c
@@ -160,8 +160,7 @@ func (d *Desk) answered(machine types.NamespacedName, e *entry, c *call, a Answe
 	}
 }
 
-// Keep forgets all about a machine but what these steps are asked in this phase, and
-// cancels what is open.
+// Keep drops all Questions of a machine except the ones of these steps in this phase, and cancels their calls.
 func (d *Desk) Keep(machine types.UID, phase string, steps ...types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,10 +171,10 @@ func (d *Desk) Keep(machine types.UID, phase string, steps ...types.UID) {
 	}
 }
 
-// Drop forgets all about a machine, and cancels what is open.
+// Drop drops all Questions of a machine, and cancels their calls.
 func (d *Desk) Drop(machine types.UID) { d.Keep(machine, "") }
 
-// Forget forgets a step that is gone, and cancels what is open.
+// Forget drops a deleted step, and cancels its calls.
 func (d *Desk) Forget(step types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -204,7 +203,7 @@ func (d *Desk) drop(q Question, e *entry) {
 	}
 }
 
-// cancel takes the open call of an entry back.
+// cancel cancels the open call of an entry.
 func (d *Desk) cancel(q Question, e *entry) {
 	c := e.call
 	if c == nil {

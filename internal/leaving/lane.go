@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A lane is where a step is called: as many calls at the same time as there are places,
-// and the others in the order in which they came. One step does not take another's
-// places, however slow it is. A Desk's lock guards it.
+// A lane is the queue of one step: at most Places calls run, the others wait in order of arrival. A slow step
+// cannot take the places of another. The lock of the Desk guards it.
 type lane struct {
 	running map[*call]bool
 	line    []*call
@@ -21,7 +20,7 @@ type call struct {
 	run, cancel func()
 }
 
-// enter has c run when it is its turn.
+// enter queues c and starts it if a place is free.
 func (d *Desk) enter(step types.UID, c *call) {
 	l := d.lanes[step]
 	if l == nil {
@@ -32,7 +31,7 @@ func (d *Desk) enter(step types.UID, c *call) {
 	d.serve(step, l)
 }
 
-// serve begins the calls for which there is a place.
+// serve starts queued calls while places are free.
 func (d *Desk) serve(step types.UID, l *lane) {
 	for len(l.running) < Places && len(l.line) > 0 {
 		c := l.line[0]
@@ -52,7 +51,7 @@ func (d *Desk) serve(step types.UID, l *lane) {
 	}
 }
 
-// leave takes a call out of the line.
+// leave removes a call from the queue.
 func (l *lane) leave(c *call) {
 	if i := slices.Index(l.line, c); i >= 0 {
 		l.line = slices.Delete(l.line, i, i+1)

@@ -16,26 +16,26 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// nextTry is when a look that failed is tried again.
+// nextTry is the delay after a failed check.
 const nextTry = 5 * time.Second
 
-// A Live is a Step's part for one Machine, where the Step looks at the workload cluster. Its looks
-// are calls at a Desk that is the Step's alone.
+// A Live describes the check that a Step makes in the workload cluster for one Machine. The Step has a Desk of
+// its own, which runs the check in the background.
 type Live struct {
-	// Look looks once, and does what is next.
+	// Look makes one check and starts the next action.
 	Look func(context.Context) Answer
-	// Has is how long the Machine waits at most, and Call how long one look may take.
+	// Has is the longest time that the Machine waits, Call the timeout of one check.
 	Has, Call time.Duration
-	// Again is how soon a Machine that the step let go is looked at once more while others hold it;
-	// zero is never.
+	// Again is the interval of checks after the step is done, while other steps hold the Machine. Zero means no
+	// more checks.
 	Again time.Duration
-	// Reason is that of the condition ReadyToLeave once it is known for whom the Machine waits.
+	// Reason is the reason of the condition ReadyToLeave after the first check.
 	Reason string
-	// Unseen says that nobody has looked yet, and Late that Has is over.
+	// Unseen is the message before the first check, Late the message after Has has passed.
 	Unseen, Late string
 }
 
-// Follow says whether the Machine waits. It begins a look where one is due, and waits for none.
+// Follow returns the verdict from the latest check, and starts a check if one is due. It does not block.
 func (d *Desk) Follow(ctx context.Context, of Departing, l Live, now time.Time) Verdict {
 	q := Question{Machine: of.Machine.UID, Step: laneOf(of.Cluster()), Phase: string(of.Phase)}
 	p := d.Look(q, 0)
@@ -53,7 +53,7 @@ func (d *Desk) Follow(ctx context.Context, of Departing, l Live, now time.Time) 
 	return v
 }
 
-// Woken wakes a Machine about which there is an answer.
+// Woken is the source that starts the Desk and enqueues a Machine after each response.
 func (d *Desk) Woken() source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		d.Start(ctx, func(machine types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: machine}) })
@@ -61,12 +61,11 @@ func (d *Desk) Woken() source.Source {
 	})
 }
 
-// laneOf has the clusters not take each other's places at the Desk: one that does not answer
-// keeps all of its own.
+// laneOf returns a lane per Cluster. A workload cluster that does not respond then blocks only its own calls.
 func laneOf(cluster client.ObjectKey) types.UID { return types.UID(cluster.String()) }
 
-// judge weighs how far a Machine has come, and says whether a look is due. Before the first answer
-// nobody knows whether anybody is waited for, and nobody is told that somebody is.
+// judge returns the verdict for a Machine, and whether a check is due. The note is empty before the first
+// check: the result is unknown until then.
 func (l Live) judge(p Progress, began, now time.Time) (v Verdict, due bool) {
 	a, wait, says := p.Answer, nextTry, l.Unseen
 	until := p.Until(l.Has, l.Call, began, now)

@@ -13,63 +13,64 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// A Step is done by this process before a machine leaves, beside the extensions that are
-// asked. It is safe for concurrent use.
+// A Step is built-in work before a Machine leaves, in parallel with the extensions. Implementations must be
+// safe for concurrent use.
 type Step interface {
-	// Concerns reports whether there is anything to do for the Machine in any phase.
+	// Concerns reports whether the step applies to the Machine in any phase.
 	Concerns(ctx context.Context, m *clusterv1.Machine) (bool, error)
-	// Look says how far the step has come in a phase, and begins what is next. It reads
-	// caches, and never waits for anybody.
+	// Look returns the state of the step in a phase and starts its next action. It reads caches and does not
+	// block.
 	Look(ctx context.Context, d Departing, now time.Time) (Verdict, error)
-	// Forget forgets a Machine that is gone.
+	// Forget drops the state of a deleted Machine.
 	Forget(machine types.UID)
 }
 
 // A Departing is a Machine that leaves.
 type Departing struct {
 	Machine *clusterv1.Machine
-	// Node is the name of the one that is believed to be the Machine's, empty if none is.
+	// Node is the name of the Machine's Node, empty if none is accepted.
 	Node string
-	// Phase is the one that it is in.
+	// Phase is the current phase.
 	Phase hooksv1.Phase
-	// Began is when the phase did.
+	// Began is when the phase began.
 	Began time.Time
-	// Grace is how long the whole departure may take; zero if nobody says.
+	// Grace is how long the whole departure may take, zero if there is no limit.
 	Grace time.Duration
 }
 
-// A Verdict is what a Step says. The zero value lets the Machine go.
+// A Verdict is the state of a Step. The zero value means that the Step is done.
 type Verdict struct {
-	// Holds says that the Machine waits for the step.
+	// Holds reports that the Machine waits for the step.
 	Holds bool
-	// Again is when time alone changes the Verdict; zero is never.
+	// Again is when the Verdict changes without an event, zero if never.
 	Again time.Time
-	// Reason is that of the condition ReadyToLeave while the step holds the Machine, and that for
-	// which it did where Missed is set; it means nothing otherwise.
+	// Reason is the reason of the condition ReadyToLeave while Holds is set. If Missed is set, it is the reason
+	// for which the Machine waited. It has no meaning otherwise.
 	Reason string
-	// Missed says that the step was not done when its deadline passed, and Failed that it failed
-	// and people have chosen not to wait for it then.
+	// Missed reports that the step was not done at its deadline. Failed reports that it failed and is
+	// configured to be ignored then.
 	Missed, Failed bool
-	// Note says what the step waits for, or why it was not waited for; empty if neither.
+	// Note describes what the step waits for, or why the Machine does not wait. It is empty if there is
+	// neither.
 	Note string
 }
 
-// Cluster is the key of the Machine's Cluster.
+// Cluster returns the key of the Machine's Cluster.
 func (d Departing) Cluster() client.ObjectKey {
 	return client.ObjectKey{Namespace: d.Machine.Namespace, Name: d.Machine.Spec.ClusterName}
 }
 
-// Steps are all of them.
+// Steps are the built-in steps of a manager.
 type Steps []Step
 
-// Forget forgets a Machine that is gone.
+// Forget drops the state of a deleted Machine in every step.
 func (s Steps) Forget(machine types.UID) {
 	for _, step := range s {
 		step.Forget(machine)
 	}
 }
 
-// For returns those that concern a Machine.
+// For returns the steps that apply to a Machine. It fails if one of them cannot determine that.
 func (s Steps) For(ctx context.Context, m *clusterv1.Machine) (found Steps, err error) {
 	for _, step := range s {
 		concerned, err := step.Concerns(ctx, m)

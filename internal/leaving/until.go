@@ -4,10 +4,10 @@ package leaving
 
 import "time"
 
-// Until is when a step holds nobody any more that has the given time. That is counted from
-// when the phase began, which is on the Machine. A manager that comes late, or whose clock
-// is ahead of the API server's, still gives it time for one call; and none gives it more
-// than it has. A question that nobody asked is asked now.
+// Until returns when the Machine stops waiting for a step that has the time has. That time counts from the
+// start of the phase, which is recorded on the Machine. The result is limited to between min(has, call) and has
+// after the first call. A manager that starts late then still makes one call, and a clock that differs from the
+// API server's adds no time. If no call was made, the first call counts as made now.
 func (p Progress) Until(has, call time.Duration, began, now time.Time) time.Time {
 	asked := p.Asked
 	if asked.IsZero() {

@@ -16,8 +16,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// Held is what is told of a Machine that somebody else deletes and that our hook holds: it
-// is to leave since it was deleted, or from now on if that was by a clock ahead of ours.
+// Held returns the Entry of a Machine that another client deletes and that 5-Spot's hook holds. It is due since
+// its deletion, or since now if the deletion timestamp is in the future.
 func Held(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine, now time.Time) Entry {
 	return Entry{
 		Cluster: workload.ClusterKey(sm), Scheduled: sm.UID, Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation, NeverRan: !m.Status.NodeRef.IsDefined(),
@@ -25,30 +25,30 @@ func Held(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine, now time.Time) En
 	}
 }
 
-// orphans begins the name of a Machine whose ScheduledMachine is gone: no object is named so.
+// orphans is the prefix of the names of orphans in the Roster. No object has such a name.
 const orphans = "machines/"
 
-// Orphan is the name of a Machine that leaves without a ScheduledMachine, or with one of that name
-// that it was not made for.
+// Orphan returns the Roster name of a Machine whose ScheduledMachine does not exist any more, or was replaced
+// by another with the same name.
 func Orphan(machine types.NamespacedName) types.NamespacedName {
 	return types.NamespacedName{Namespace: machine.Namespace, Name: orphans + machine.Name}
 }
 
-// OrphanOf returns the Machine of a name that Orphan made, and whether it did.
+// OrphanOf returns the Machine of a name that Orphan returned. ok is false for other names.
 func OrphanOf(name types.NamespacedName) (machine types.NamespacedName, ok bool) {
 	name.Name, ok = strings.CutPrefix(name.Name, orphans)
 	return name, ok
 }
 
-// IsOrphan reports whether a candidate is such a Machine.
+// IsOrphan reports whether a candidate is an orphan.
 func IsOrphan(candidate string) bool {
 	_, ok := OrphanOf(Named(candidate))
 	return ok
 }
 
-// Orphaned is what is told of such a Machine that is being deleted. What started to leave is on
-// record on the Machine, and so is since when it is to: a restart loses nothing. killed says that
-// the kill switch is on of the ScheduledMachine that has the name now.
+// Orphaned returns the Entry of an orphan that is being deleted. The departure record and the deletion
+// timestamp of the Machine survive a restart. killed reports that the ScheduledMachine which has the name now
+// has its kill switch on: the Machine then leaves at once.
 func Orphaned(m *clusterv1.Machine, killed bool, now time.Time) Entry {
 	e := Entry{Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, Machine: m.UID, NeverRan: !m.Status.NodeRef.IsDefined()}
 	switch e.Left = children.LeavingSince(m, nil, now); {

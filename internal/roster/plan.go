@@ -16,9 +16,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
-// Fleet returns the facts of a Cluster for departure.Decide, and the next instant at which
-// time alone adds a candidate; zero is never. Who may start and has not is among those who
-// started just now.
+// Fleet returns the input of departure.Decide for a Cluster. next is the first instant at which a candidate is
+// added without another report, zero if none is. A machine with an unused grant counts as started.
 func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, next time.Time) {
 	f.Now = now
 	r.mu.Lock()
@@ -69,8 +68,7 @@ func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, 
 	return f, next
 }
 
-// Publish tells the machines of a Cluster what was planned for them, and wakes those for
-// whom that is news.
+// Publish records a plan and enqueues the machines whose verdict changed.
 func (r *Roster) Publish(key client.ObjectKey, p departure.Plan, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +82,7 @@ func (r *Roster) Publish(key client.ObjectKey, p departure.Plan, now time.Time) 
 	}
 }
 
-// say is nothing to a machine of which something else was told meanwhile.
+// say records a verdict. It drops the verdict if the Entry has changed since the plan was made.
 func (r *Roster) say(key client.ObjectKey, c departure.Candidate, v Verdict, now time.Time) {
 	name := Named(c.Name)
 	m := r.members[name]
@@ -100,7 +98,7 @@ func (r *Roster) say(key client.ObjectKey, c departure.Candidate, v Verdict, now
 	}
 }
 
-// Clusters wakes the planner for a Cluster whose machines have changed.
+// Clusters is the source that enqueues a Cluster at the planner when its machines change.
 func (r *Roster) Clusters() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		r.mu.Lock()
@@ -113,7 +111,7 @@ func (r *Roster) Clusters() source.Source {
 	})
 }
 
-// Wake wakes the planner for every Cluster, because something has changed that concerns all.
+// Wake enqueues every Cluster at the planner.
 func (r *Roster) Wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +120,7 @@ func (r *Roster) Wake() {
 	}
 }
 
-// Itself is the request of a controller of ScheduledMachines, which has none for an orphan.
+// Itself returns the request for a ScheduledMachine, the zero value for an orphan.
 func Itself(scheduled types.NamespacedName) ctrl.Request {
 	if _, orphan := OrphanOf(scheduled); orphan {
 		return ctrl.Request{}
@@ -130,8 +128,8 @@ func Itself(scheduled types.NamespacedName) ctrl.Request {
 	return ctrl.Request{NamespacedName: scheduled}
 }
 
-// Machines wakes a controller when the planner says something else of a ScheduledMachine;
-// request is what it is woken for; the zero value is nothing.
+// Machines is the source that enqueues a request at a controller when the planner's verdict on a machine
+// changes. request maps the Roster name to the request. A zero request is dropped.
 func (r *Roster) Machines(request func(scheduled types.NamespacedName) ctrl.Request) source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		if r == nil {
@@ -144,11 +142,11 @@ func (r *Roster) Machines(request func(scheduled types.NamespacedName) ctrl.Requ
 				queue.Add(req)
 			}
 		})
-		return nil // Each has told something, and been woken by that before.
+		return nil // Each machine has been reported by a reconcile, so it needs no initial request.
 	})
 }
 
-// Named reads the name of a candidate.
+// Named parses the name of a candidate.
 func Named(s string) types.NamespacedName {
 	for i := range len(s) {
 		if s[i] == types.Separator {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package roster answers one question: which machines does a Cluster have, who of them is
-// to leave and from when on, and who may? The reconcilers of ScheduledMachines tell, and ask
-// before they take a machine away; the departure planner answers. All of it is in memory:
-// after a start everybody tells again.
+// Package roster is the in-memory list of the machines of each Cluster. The reconcilers of ScheduledMachines
+// and Machines report their machines: when each is due to leave, and when it started to. The departure planner
+// reads the list and publishes its decisions to it. A reconciler requests a grant with Begin before it deletes
+// a Machine. Nothing is stored: after a restart every reconciler reports again.
 package roster
 
 import (
@@ -18,85 +18,84 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
-// An Entry is what is told of the machine of one ScheduledMachine.
+// An Entry is what a reconciler reports about the machine of one ScheduledMachine.
 type Entry struct {
-	// Cluster is the one that the machine belongs to.
+	// Cluster is the Cluster of the machine.
 	Cluster client.ObjectKey
-	// Scheduled is the UID of the ScheduledMachine, empty if that is gone.
+	// Scheduled is the UID of the ScheduledMachine, empty if it does not exist any more.
 	Scheduled types.UID
-	// Machine is the UID of its Machine, empty if there is none.
+	// Machine is the UID of the Machine, empty if there is none.
 	Machine types.UID
 	// NeverRan reports that the Machine never had a Node.
 	NeverRan bool
-	// Left is when the Machine started to leave, zero if it has not.
+	// Left is when the machine started to leave, zero if it has not.
 	Left time.Time
-	// From is from when on it is to leave: an instant to come is one at which nothing but
-	// time makes it a candidate. Zero is never.
+	// From is when the machine becomes due to leave, zero if it does not leave. It may be in the future: then
+	// it becomes due without another report.
 	From time.Time
-	// Generation is that of the ScheduledMachine from which all this follows.
+	// Generation is the generation of the ScheduledMachine from which the Entry was derived.
 	Generation int64
-	// Lane, Priority and End are those of a departure.Candidate.
+	// Lane, Priority and End are the fields of departure.Candidate.
 	Lane     departure.Lane
 	Priority int32
 	End      time.Time
 }
 
-// A Verdict is what the planner says of a machine that is to leave.
+// A Verdict is the planner's decision on a machine that is due to leave.
 type Verdict struct {
-	// Granted says that it may start now, in this lane, and Cycle by which run of the planner:
-	// its instant, in milliseconds since 1970.
+	// Granted reports that the machine may start to leave now, in this Lane. Cycle is the planner run: its
+	// instant, in milliseconds since 1970.
 	Granted bool
 	Lane    departure.Lane
 	Cycle   int64
-	// Reason and Message say what it waits for; empty until the planner has looked.
+	// Reason and Message describe why the machine waits. They are empty before the first planner run.
 	Reason  departure.Reason
 	Message string
 }
 
-// grantLasts is for how long a machine may start once the planner has said so. One whose
-// reconciler does not come, such as that of an object which cannot be read, is asked for
-// again.
+// grantLasts is how long a grant is valid. The planner then decides again, for example if the reconciler cannot
+// read the object.
 const grantLasts = departure.Window
 
-// A Roster has the machines of each Cluster. Its zero value is ready for use; nil lets
-// everybody leave. It is safe for concurrent use.
+// A Roster has the machines of each Cluster. The zero value is ready for use. A nil Roster grants every
+// departure. It is safe for concurrent use.
 type Roster struct {
 	mu       sync.Mutex
 	members  map[types.NamespacedName]*member
 	clusters map[client.ObjectKey]*cluster
-	// names are those of the members, by the UID of their Machine.
+	// names has the names of the members by the UID of their Machine.
 	names map[types.UID]types.NamespacedName
-	// planner is the queue of the planner, once it is there, and machines wake who asks for a
-	// machine.
+	// planner is the planner's queue, nil before it starts. machines are the functions that enqueue a machine
+	// at the controllers.
 	planner  workqueue.TypedRateLimitingInterface[ctrl.Request]
 	machines []func(scheduled types.NamespacedName)
 }
 
 type cluster struct {
 	members map[types.NamespacedName]*member
-	// started are the starts of departures within departure.Window, departed the starts within
-	// departure.Patience, and departures counts all starts.
+	// started has the starts of departures within departure.Window, departed the starts within
+	// departure.Patience. departures counts all starts of machines that had a Node.
 	started, departed []time.Time
 	departures        int
 }
 
-// A member is a machine.
+// A member is one machine.
 type member struct {
 	Entry
 
-	// verdict is the planner's of Machine, and granted when it was given.
+	// verdict is the latest decision on Machine. granted is when it was granted.
 	verdict Verdict
 	granted time.Time
-	// begun is when the machine was last about to start to leave, or was answered; zero if it
-	// has not tried. trying says that the answer is still to come.
+	// begun is when the machine last attempted to leave, or when that attempt returned; zero if it made none.
+	// trying reports that an attempt has not returned.
 	begun  time.Time
 	trying bool
-	// missed is when a grant of the machine ended that was not used, and refused when one did
-	// that it had tried to use in vain.
+	// missed is when the last unused grant expired. refused is when the last grant expired whose attempts all
+	// failed.
 	missed, refused time.Time
 }
 
-// Tell notes what is known of a machine, and wakes the planner where that changes anything.
+// Tell records an Entry, and enqueues the Cluster at the planner if it changes anything.
 func (r *Roster) Tell(name types.NamespacedName, e Entry, now time.Time) {
 	if r == nil {
 		return
@@ -116,11 +115,12 @@ func (r *Roster) Tell(name types.NamespacedName, e Entry, now time.Time) {
 		r.gone(m, now)
 		r.drop(name, m)
 		m = nil
-	case m.Scheduled != e.Scheduled: // It was made anew, and has the Machine of the one before.
+	case m.Scheduled != e.Scheduled: // It was created anew and has the Machine of the one before.
 		m.takeBack(r.clusters[m.Cluster], now)
 		r.drop(name, m)
 		m = nil
-	case e.Generation < m.Generation: // Who tells it has read a cache that is late. A start is one all the same.
+	// The reporting reconciler has read a stale cache. A reported start counts all the same.
+	case e.Generation < m.Generation:
 		left := e.Left
 		if e = m.Entry; e.Left.IsZero() {
 			e.Left = left
@@ -140,7 +140,7 @@ func (r *Roster) Tell(name types.NamespacedName, e Entry, now time.Time) {
 	wake(r.planner, e.Cluster)
 }
 
-// Leave notes that a machine starts to leave, and waits for nobody.
+// Leave records that a machine starts to leave without a grant.
 func (r *Roster) Leave(name types.NamespacedName, machine types.UID, now time.Time) {
 	if r == nil {
 		return
@@ -153,11 +153,11 @@ func (r *Roster) Leave(name types.NamespacedName, machine types.UID, now time.Ti
 	}
 }
 
-// update takes over what is told now, and reports whether that is news.
+// update replaces the Entry, and reports whether it changed.
 func (m *member) update(e Entry, c *cluster, now time.Time) bool {
 	was := m.Entry
 	if was.due(now) && e.due(now) && was.Lane == e.Lane {
-		e.From = was.From // It has been waiting all the while.
+		e.From = was.From // The candidate has been due without interruption.
 	}
 	if !was.Left.IsZero() && !e.Left.IsZero() {
 		e.Left = was.Left
@@ -171,19 +171,19 @@ func (m *member) update(e Entry, c *cluster, now time.Time) bool {
 	return was != e
 }
 
-// due reports whether the machine is to leave.
+// due reports whether the machine is due to leave and has not started.
 func (e Entry) due(now time.Time) bool {
 	return e.Left.IsZero() && !e.From.IsZero() && !e.From.After(now)
 }
 
-// start counts a departure that is seen to have begun, once.
+// start counts the start of a departure, once.
 func (m *member) start(c *cluster, now time.Time) {
 	if m.verdict == departed {
 		return
 	}
 	at := m.tried(now)
 	if at.IsZero() {
-		at = m.Left.Add(time.Second) // It is stored to the second.
+		at = m.Left.Add(time.Second) // The recorded instant has a precision of one second.
 	}
 	if at.After(now) {
 		at = now
@@ -197,8 +197,8 @@ func (m *member) start(c *cluster, now time.Time) {
 	m.verdict = departed
 }
 
-// tried is the latest instant at which the machine can have started to leave by what it was
-// granted; zero if it has not tried.
+// tried returns the latest instant at which a granted attempt may have started the departure, zero if there was
+// no attempt.
 func (m *member) tried(now time.Time) time.Time {
 	if m.trying {
 		return now
@@ -206,10 +206,10 @@ func (m *member) tried(now time.Time) time.Time {
 	return m.begun
 }
 
-// departed is the verdict of a machine that has started to leave.
+// departed is the verdict on a machine that has started to leave.
 var departed = Verdict{Granted: true}
 
-// gone counts the departure of a machine that nobody has seen leaving.
+// gone counts the departure of a machine that disappeared without a recorded start.
 func (r *Roster) gone(m *member, now time.Time) {
 	if m.Left.IsZero() {
 		m.Left = now
@@ -217,7 +217,7 @@ func (r *Roster) gone(m *member, now time.Time) {
 	m.start(r.clusters[m.Cluster], now)
 }
 
-// Told returns what was told of a machine last, and whether anything was.
+// Told returns the latest Entry of a machine, and whether there is one.
 func (r *Roster) Told(name types.NamespacedName) (Entry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,8 +227,8 @@ func (r *Roster) Told(name types.NamespacedName) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Departures returns how many departures of a Cluster have started, without machines that never ran. It is reset
-// when the Cluster has no machines.
+// Departures returns how many departures of a Cluster have started, without machines that never ran. It is
+// reset when the Cluster has no machines.
 func (r *Roster) Departures(key client.ObjectKey) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,7 +238,7 @@ func (r *Roster) Departures(key client.ObjectKey) int {
 	return 0
 }
 
-// Gone notes that a machine is no more.
+// Gone records that a machine does not exist any more. That counts as a departure.
 func (r *Roster) Gone(name types.NamespacedName, now time.Time) {
 	if r == nil {
 		return
@@ -251,8 +251,7 @@ func (r *Roster) Gone(name types.NamespacedName, now time.Time) {
 	}
 }
 
-// Forget forgets a machine that is none of ours any more. It has not left, as far as anybody
-// knows.
+// Forget removes a machine that this manager does not serve any more. That does not count as a departure.
 func (r *Roster) Forget(name types.NamespacedName, now time.Time) {
 	if r == nil {
 		return
@@ -280,9 +279,9 @@ func (r *Roster) add(name types.NamespacedName, e Entry) *member {
 	return m
 }
 
-// rename gives a machine that was told of under another name this one, and returns nil if there is
-// none: its ScheduledMachine is gone, or has adopted it. Whatever it was granted stands, and it
-// never counts twice.
+// rename moves the entry of a Machine between its orphan name and the name of its ScheduledMachine: the
+// ScheduledMachine was deleted, or has adopted the Machine. The entry keeps its grant and is not counted twice.
+// It returns nil if there is no such entry.
 func (r *Roster) rename(name types.NamespacedName, e Entry) *member {
 	before, known := r.names[e.Machine]
 	_, was := OrphanOf(before)
@@ -300,7 +299,7 @@ func (r *Roster) rename(name types.NamespacedName, e Entry) *member {
 	return m
 }
 
-// drop takes a machine off. Its Cluster stays while its departures count.
+// drop removes a machine. Its Cluster stays in the list while its recent starts count.
 func (r *Roster) drop(name types.NamespacedName, m *member) {
 	delete(r.members, name)
 	if r.names[m.Machine] == name {
@@ -310,8 +309,9 @@ func (r *Roster) drop(name types.NamespacedName, m *member) {
 	wake(r.planner, m.Cluster)
 }
 
-// Begin asks whether a machine may start to leave, right before it does. Each time counts,
-// but as one: who is told yes and fails asks again. Who is told yes calls Tried after.
+// Begin requests the grant for a machine, immediately before its departure. A caller whose delete call fails
+// requests it again. The repeated attempts of one grant count as one start. A caller that gets the grant must
+// call Tried afterwards.
 func (r *Roster) Begin(name types.NamespacedName, machine types.UID, now time.Time) Verdict {
 	if r == nil {
 		return Verdict{Granted: true}
@@ -333,8 +333,8 @@ func (r *Roster) Begin(name types.NamespacedName, machine types.UID, now time.Ti
 	return m.verdict
 }
 
-// Tried notes that the API server has answered who began to leave, whatever it said: what it
-// does counts from the answer on, which may be long after the request.
+// Tried records that the delete call after Begin has returned, with or without an error. The start counts from
+// then, because the call may take long.
 func (r *Roster) Tried(name types.NamespacedName, machine types.UID, now time.Time) {
 	if r == nil {
 		return
@@ -346,7 +346,7 @@ func (r *Roster) Tried(name types.NamespacedName, machine types.UID, now time.Ti
 	}
 }
 
-// Look returns what Begin last said, or would say, without asking: nobody is about to leave.
+// Look returns the verdict on a machine, without recording an attempt.
 func (r *Roster) Look(name types.NamespacedName, machine types.UID) Verdict {
 	if r == nil {
 		return Verdict{Granted: true}
@@ -364,11 +364,11 @@ func (m *member) expired(now time.Time) bool {
 	return m.Left.IsZero() && m.verdict.Granted && !now.Before(m.grantEnds())
 }
 
-// grantEnds is when a grant ends, however often the machine has tried: one that is refused
-// each time must not keep others.
+// grantEnds returns when a grant expires. Further attempts do not extend it: a machine whose delete call always
+// fails must not block others.
 func (m *member) grantEnds() time.Time { return m.granted.Add(grantLasts) }
 
-// miss takes back a grant that was not used.
+// miss records an expired grant and revokes it.
 func (m *member) miss(c *cluster, now time.Time) {
 	if !m.begun.IsZero() {
 		m.refused = now
@@ -377,8 +377,8 @@ func (m *member) miss(c *cluster, now time.Time) {
 	m.missed = now
 }
 
-// takeBack takes back a grant. The last try counts: it may have been carried out, and its
-// answer lost, or not be seen yet.
+// takeBack revokes a grant. The last attempt still counts as a start: it may have succeeded although its
+// response was lost or the watch event has not arrived.
 func (m *member) takeBack(c *cluster, now time.Time) {
 	if at := m.tried(now); !at.IsZero() {
 		c.started = append(departure.Recent(c.started, now), at)
@@ -386,9 +386,8 @@ func (m *member) takeBack(c *cluster, now time.Time) {
 	m.revoke()
 }
 
-// steppedAside is until when a machine is no candidate that has not used its grant: others
-// must not wait for one that cannot leave. Zero is that it has missed none, or that the clock
-// was set back since.
+// steppedAside returns when a machine that did not use its grant becomes a candidate again. Until then it must
+// not block others. Zero means that it missed none, or that the clock was set back since.
 func (m *member) steppedAside(now time.Time) time.Time {
 	if m.missed.IsZero() || m.missed.After(now) {
 		return time.Time{}
