@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package departure answers one question: which voluntary departures start now? It is the
-// planner, and the only code that lets one start. The reconcilers of ScheduledMachines tell
-// it, by the roster, which machines are to leave and when; it tells them which may. It
-// writes nothing: what it lets start is recorded on the Machine by who deletes it.
+// Package departure is the departure planner. For each Cluster it decides which departures that are due may
+// start now.
+//
+// It reads the machines of the Cluster from the Roster, calls departure.Decide, and publishes the plan to the
+// Roster. Before a departure in the unscheduled lane it checks for a wipe, with live lists of
+// ScheduledMachines. It writes only Events, metrics and logs. The reconciler that deletes the Machine writes
+// the departure record.
 package departure
 
 import (
@@ -25,52 +28,51 @@ import (
 
 // Reconciler plans the departures of Clusters.
 type Reconciler struct {
-	// Clock tells the time.
+	// Clock is the source of the time.
 	Clock clock.PassiveClock
-	// APIClock says whether Clock can be trusted; nil trusts it.
+	// APIClock returns the trust in Clock. With nil, Clock is trusted.
 	APIClock *apiclock.Clock
-	// Roster has the machines.
+	// Roster is the list of machines.
 	Roster *roster.Roster
-	// Limits bound how many may leave; the zero value does not.
+	// Limits bound how many machines may leave. The zero value sets no limit.
 	Limits departure.Limits
-	// Lease is how long another manager may believe to lead that cannot renew its lease; zero
-	// is that there is no other.
+	// Lease is the lease duration of leader election: for so long another manager may still act as leader. Zero
+	// means that there is no other manager.
 	Lease time.Duration
-	// WipeGuard has nearly all machines of a Cluster stay that are to leave at once, until that
-	// has been confirmed.
+	// WipeGuard enables the wipe quarantine: if nearly all machines of a Cluster would leave at once, they are
+	// held until that is confirmed.
 	WipeGuard bool
-	// Reader reads Clusters and ScheduledMachines from the manager's cache, these by
-	// ClusterIndex, and Live reads them from the API server. WatchFilter is the value of
-	// Cluster API's watch label, empty for everything.
+	// Reader reads from the manager's cache: Clusters, Machines, and ScheduledMachines by ClusterIndex. Live
+	// reads Clusters and ScheduledMachines from the API server. WatchFilter is the value of Cluster API's watch
+	// label, empty for all objects.
 	Reader, Live client.Reader
 	ClusterIndex string
 	WatchFilter  string
-	// Recorder records events on Clusters.
+	// Recorder records Events on Clusters.
 	Recorder events.EventRecorder
 
 	mu sync.Mutex
-	// since is since when this manager leads, as far as the planner knows.
+	// since is when the planner of this manager first ran, zero before.
 	since time.Time
 	fleet map[client.ObjectKey]*cluster
 }
 
-// A cluster is what the planner keeps in mind of one Cluster from one look to the next. Only
-// the worker that has the Cluster uses it, but for what it shows.
+// A cluster is the planner's state of one Cluster between reconciles. Only the worker that reconciles the
+// Cluster uses it, except shown, which r.mu guards.
 type cluster struct {
-	// deferred are the candidates that were counted as deferred by the cap, and since when
-	// each has been one.
+	// deferred has the candidates that were counted as deferred by the cap. The value is their Since.
 	deferred map[string]time.Time
-	// admitted are the candidates that were counted as let start, and since when each has been one.
+	// admitted has the candidates that were counted as admitted. The value is their Since.
 	admitted map[string]time.Time
-	// told is when people were last told of something, by its reason.
+	// told has the time of the latest Event by its reason.
 	told map[string]time.Time
 
 	guard
 	shown
 }
 
-// Reconcile plans the departures of one Cluster. It reads the roster, which enqueues the Cluster on
-// every change, and the API server only if a wipe is suspected.
+// Reconcile plans the departures of one Cluster. It reads the Roster, which enqueues the Cluster on every
+// change. It lists live only if a wipe is suspected.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	key := req.NamespacedName
 	c := r.cluster(key)
@@ -91,7 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: max(next.Sub(now), time.Millisecond)}, nil
 }
 
-// gates are those that are closed, and when to look at them again.
+// gates returns the gates that are closed, and when to check them again.
 func (r *Reconciler) gates(ctx context.Context, key client.ObjectKey, c *cluster, f departure.Fleet) (g departure.Gates, next time.Time, err error) {
 	if g.Hold, err = r.hold(ctx, key); err != nil || !r.metered() {
 		return g, next, err
@@ -111,7 +113,7 @@ func (r *Reconciler) gates(ctx context.Context, key client.ObjectKey, c *cluster
 	case g.WarmUp == departure.Warm && r.WipeGuard:
 		g.WipeQuarantine, next = r.quarantine(ctx, key, c, f)
 	case len(f.Candidates) == 0:
-		next = time.Time{} // Nobody waits for the end of the warm-up.
+		next = time.Time{} // No candidate waits for the end of the warm-up.
 	}
 	return g, next, nil
 }

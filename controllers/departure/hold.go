@@ -15,10 +15,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// maxHoldReason bounds the part of a condition that a person wrote, in bytes.
+// maxHoldReason is the maximum length of a person's reason in a condition message, in bytes.
 const maxHoldReason = 200
 
-// hold returns the message of the annotation that holds the departures of a Cluster; empty without one.
+// hold returns the message for the annotation that holds the departures of a Cluster, empty without one.
 func (r *Reconciler) hold(ctx context.Context, key client.ObjectKey) (string, error) {
 	c := &clusterv1.Cluster{}
 	if err := r.Reader.Get(ctx, key, c); err != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
-// metered reports whether anybody may have to wait for others.
+// metered reports whether a rail is enabled that may defer a departure.
 func (r *Reconciler) metered() bool { return r.WipeGuard || r.Limits != departure.Limits{} }
 
-// lead is what this manager knows since it leads. It begins with the first machine that the
-// planner is told of: by then the caches have been filled, from which the machine was read.
+// lead returns the state of the warm-up. It counts from the first planner run. The caches are synced by then,
+// because a reconciler has read a machine from them.
 func (r *Reconciler) lead(now time.Time, counted, told bool) rails.Lead {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,8 +28,8 @@ func (r *Reconciler) lead(now time.Time, counted, told bool) rails.Lead {
 	return rails.Lead{Since: r.since, Lease: r.Lease, Synced: true, Told: told, Counted: counted}
 }
 
-// listen has the API server tell its time, for machines that wait for it: a manager that has
-// no lease may have nothing else to ask.
+// listen makes a request to the API server, so that APIClock gets a sample of its time. A manager without
+// leader election may make no other requests.
 func (r *Reconciler) listen(ctx context.Context, key client.ObjectKey) {
 	if err := r.Live.Get(ctx, key, &clusterv1.Cluster{}); client.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Asking the API server for its time")

@@ -42,7 +42,7 @@ func (r *Reconciler) registerMetrics() error {
 	return nil
 }
 
-// startClusterSeries starts the counters of a Cluster at zero.
+// startClusterSeries sets the counters of a Cluster to zero.
 func startClusterSeries(cluster client.ObjectKey) {
 	for _, lane := range []departure.Lane{departure.Scheduled, departure.Unscheduled} {
 		capped.WithLabelValues(cluster.Namespace, cluster.Name, string(lane))
@@ -50,25 +50,26 @@ func startClusterSeries(cluster client.ObjectKey) {
 	}
 }
 
-// removeClusterSeries removes the counters of a Cluster that is gone.
+// removeClusterSeries removes the counters of a deleted Cluster.
 func removeClusterSeries(cluster client.ObjectKey) {
 	labels := prometheus.Labels{"namespace": cluster.Namespace, "cluster": cluster.Name}
 	departures.DeletePartialMatch(labels)
 	capped.DeletePartialMatch(labels)
 }
 
-// shown is what metrics show of a Cluster. The planner's lock guards it.
+// shown has the values of a Cluster for the metrics. r.mu guards it.
 type shown struct {
-	// oldest is since when the one waits that has waited longest for others; zero is nobody.
+	// oldest is when the longest waiting candidate became due, zero if none waits.
 	oldest time.Time
-	// quarantined counts the checks that saw a wipe and hold machines. It is shown where guarded is set.
+	// quarantined counts the checks that saw a wipe and hold machines. The metric exists only if guarded is
+	// set.
 	quarantined int
 	guarded     bool
-	// onHold is how many machines the hold of a person keeps.
+	// onHold is the number of machines that a person's hold keeps.
 	onHold int
 }
 
-// collector shows what the planner keeps in mind when it is asked, so that time passes.
+// collector computes the metrics when they are scraped, because the oldest wait grows with time.
 type collector struct{ *Reconciler }
 
 // Describe implements prometheus.Collector.

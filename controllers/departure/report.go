@@ -17,10 +17,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
-// quiet is how long a Cluster is not told again of the same.
+// quiet is the minimum time between two Events with the same reason on a Cluster.
 const quiet = time.Minute
 
-// report counts what a plan says, shows it, and tells people when machines wait for others.
+// report updates metrics and logs after a plan, and records an Event if a candidate is deferred for the first
+// time.
 func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluster, p departure.Plan, now time.Time) {
 	r.countAdmitted(key, c, p)
 	fresh := c.countDeferred(key, p)
@@ -38,8 +39,8 @@ func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluste
 	}
 }
 
-// logChanges logs when a rail begins to hold machines of a Cluster, and when it ends. logr has no
-// level for warnings: the key "level" finds these lines.
+// logChanges logs when a rail starts and stops to hold machines of a Cluster. logr has no level for warnings,
+// so the key "level" marks these lines.
 func logChanges(ctx context.Context, key client.ObjectKey, was, is shown, p departure.Plan) {
 	log := ctrl.LoggerFrom(ctx).WithValues("Cluster", key, "level", "warn")
 	switch {
@@ -62,7 +63,7 @@ func logChanges(ctx context.Context, key client.ObjectKey, was, is shown, p depa
 	}
 }
 
-// cluster returns what is kept in mind of a Cluster.
+// cluster returns the state of a Cluster and creates it if it does not exist.
 func (r *Reconciler) cluster(key client.ObjectKey) *cluster {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,8 +78,8 @@ func (r *Reconciler) cluster(key client.ObjectKey) *cluster {
 	return c
 }
 
-// countAdmitted counts each candidate when it may start for the first time: one whose deletion is
-// refused has another turn.
+// countAdmitted counts each candidate at its first admission. A candidate whose delete call fails is admitted
+// again.
 func (r *Reconciler) countAdmitted(key client.ObjectKey, c *cluster, p departure.Plan) {
 	for name, since := range c.admitted {
 		if e, known := r.Roster.Told(roster.Named(name)); !known || !e.From.Equal(since) {
@@ -93,8 +94,7 @@ func (r *Reconciler) countAdmitted(key client.ObjectKey, c *cluster, p departure
 	}
 }
 
-// countDeferred counts each candidate when it is deferred by the cap for the first time, and
-// reports whether there was one.
+// countDeferred counts each candidate at its first deferral by the cap. fresh reports whether there was one.
 func (c *cluster) countDeferred(key client.ObjectKey, p departure.Plan) (fresh bool) {
 	still := make(map[string]time.Time, len(c.deferred))
 	for _, w := range p.Held {
@@ -113,8 +113,7 @@ func (c *cluster) countDeferred(key client.ObjectKey, p departure.Plan) (fresh b
 	return fresh
 }
 
-// oldest is since when the one has been a candidate that has waited longest; zero is that
-// nobody waits.
+// oldest returns when the longest waiting candidate became due, zero if none waits.
 func oldest(waiting []departure.Waiting) time.Time {
 	var at time.Time
 	for _, w := range waiting {
@@ -123,7 +122,7 @@ func oldest(waiting []departure.Waiting) time.Time {
 	return at
 }
 
-// limit names the limit for which the first deferred machine of a plan waits.
+// limit describes the limit that defers the first candidate of a plan.
 func limit(p departure.Plan) string {
 	members := p.Members
 	if p.Deferred[0].Lane == departure.Scheduled {
@@ -132,7 +131,7 @@ func limit(p departure.Plan) string {
 	return fmt.Sprintf("at most %d of %d start to leave within %s", p.Limits.Cap.Of(members), members, departure.Window)
 }
 
-// tell records a Warning on a Cluster, if it was not told of the same a moment ago.
+// tell records a Warning on a Cluster, at most once per quiet for each reason.
 func (r *Reconciler) tell(ctx context.Context, key client.ObjectKey, c *cluster, now time.Time, reason, note string, args ...any) {
 	if last, told := c.told[reason]; told && now.Sub(last).Abs() < quiet {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
-// name is that of the controller, in metrics and logs.
+// name is the name of the controller in metrics and logs.
 const name = "departure"
 
 // SetupWithManager adds the controller to mgr.

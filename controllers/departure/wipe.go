@@ -20,19 +20,20 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
-// A guard watches one Cluster for a wipe. The zero value has counted nothing.
+// A guard is the wipe quarantine of one Cluster. The zero value has no baseline.
 type guard struct {
 	wipe rails.Wipe
-	// counted says that the baseline is set, and departures how many of the Cluster's it knows.
+	// counted reports that the baseline is set. departures is the number of departures from the Roster that the
+	// baseline already excludes.
 	counted    bool
 	departures int
-	// held says that unscheduled departures may not start, and again when the API server is
-	// asked again.
+	// held reports that unscheduled departures are held. again is when the next live check is due.
 	held  bool
 	again time.Time
 }
 
-// looks is how many looks in a row have seen a wipe; one that failed holds machines, too.
+// looks returns how many checks in a row saw a wipe, at least 1 while machines are held. A failed check holds
+// machines, too.
 func (g guard) looks() int {
 	if !g.held {
 		return 0
@@ -40,7 +41,7 @@ func (g guard) looks() int {
 	return max(1, g.wipe.Held)
 }
 
-// setBaseline counts, once, how many machines a Cluster has by what was reported last.
+// setBaseline counts the machines of a Cluster once, from the status of its ScheduledMachines.
 func (r *Reconciler) setBaseline(ctx context.Context, key client.ObjectKey, c *cluster) error {
 	if c.counted {
 		return nil
@@ -65,8 +66,8 @@ func (r *Reconciler) setBaseline(ctx context.Context, key client.ObjectKey, c *c
 	return nil
 }
 
-// orphans is how many Machines of a Cluster have none of these ScheduledMachines, and have not
-// started to leave.
+// orphans returns how many Machines of a Cluster have had a Node, have none of these ScheduledMachines, and
+// have not started to leave.
 func (r *Reconciler) orphans(ctx context.Context, key client.ObjectKey, of *v1alpha1.ScheduledMachineList) (n int, err error) {
 	uids := map[string]types.UID{}
 	for i := range of.Items {
@@ -86,15 +87,17 @@ func (r *Reconciler) orphans(ctx context.Context, key client.ObjectKey, of *v1al
 	return n, nil
 }
 
-// active reports whether a ScheduledMachine of this manager has a machine that has run and is in the Cluster, by its status.
+// active reports whether this manager serves the ScheduledMachine, and its status shows a machine that has a
+// Node and is in the Cluster.
 func (r *Reconciler) active(sm *v1alpha1.ScheduledMachine, key client.ObjectKey) bool {
-	kept := conditions.IsTrue(sm, v1alpha1.DepartureGatedCondition) // Its Machine may be deleted, and its phase say so.
+	// A gated departure keeps the machine. Its phase may already show that its Machine is deleted.
+	kept := conditions.IsTrue(sm, v1alpha1.DepartureGatedCondition)
 	return sm.Spec.ClusterName == key.Name && (sm.Status.Phase == v1alpha1.PhaseActive || kept) && sm.Status.NodeRef != nil &&
 		(r.WatchFilter == "" || labels.HasWatchLabel(sm, r.WatchFilter))
 }
 
-// quarantine counts the machines that are to stay, and reports whether the others are held
-// because they are nearly all, and when to look again.
+// quarantine counts the machines that would stay. held reports whether unscheduled departures are held because
+// nearly all machines would leave. next is when to check again.
 func (r *Reconciler) quarantine(ctx context.Context, key client.ObjectKey, c *cluster, f departure.Fleet) (held bool, next time.Time) {
 	left, departures := unscheduled(f), r.Roster.Departures(key)
 	count := c.staying(f, left, departures)
@@ -104,7 +107,8 @@ func (r *Reconciler) quarantine(ctx context.Context, key client.ObjectKey, c *cl
 			return c.held, c.again
 		}
 		return r.look(ctx, key, c, left, count)
-	case suspected: // Some are unknown, and nobody is to leave: there is nobody to hold.
+	// Some departures are not in the baseline yet, and no candidate exists: there is nothing to hold.
+	case suspected:
 		c.wipe = rails.Wipe{Baseline: c.wipe.Baseline - count.Left}
 	default:
 		c.wipe, _ = c.wipe.Judge(count)
@@ -113,12 +117,12 @@ func (r *Reconciler) quarantine(ctx context.Context, key client.ObjectKey, c *cl
 	return false, c.wipe.Next()
 }
 
-// grow counts the machines that join while the manager warms up.
+// grow adds machines that join during the warm-up to the baseline.
 func (r *Reconciler) grow(key client.ObjectKey, c *cluster, f departure.Fleet) {
 	c.wipe = c.wipe.Grow(c.staying(f, unscheduled(f), r.Roster.Departures(key)))
 }
 
-// staying counts the machines that have run and are not to leave.
+// staying counts the machines that have had a Node and are not due to leave in the unscheduled lane.
 func (c *cluster) staying(f departure.Fleet, left []departure.Candidate, departures int) rails.Count {
 	kept := f.Active - f.NeverRan
 	for _, l := range left {
@@ -129,9 +133,8 @@ func (c *cluster) staying(f departure.Fleet, left []departure.Candidate, departu
 	return rails.Count{At: f.Now, Kept: kept, Left: max(0, departures-c.departures)}
 }
 
-// look asks the API server itself whether nearly all machines are to leave. A list that fails,
-// or that shows something else than what the reconcilers have seen, is no look: it confirms
-// nothing, and resets nothing.
+// look confirms a suspected wipe with a live list. If the list fails, or differs from the specs that the
+// reconcilers read, the machines stay held. Such a check neither confirms nor resets.
 func (r *Reconciler) look(ctx context.Context, key client.ObjectKey, c *cluster, left []departure.Candidate, count rails.Count) (held bool, next time.Time) {
 	c.held, c.again = true, count.At.Add(rails.Apart)
 	unknown, unsure, err := r.compare(ctx, key, left)
@@ -159,7 +162,7 @@ func (r *Reconciler) look(ctx context.Context, key client.ObjectKey, c *cluster,
 	return c.held, c.again
 }
 
-// unscheduled are the candidates that nobody announced.
+// unscheduled returns the candidates outside the lane Scheduled.
 func unscheduled(f departure.Fleet) (left []departure.Candidate) {
 	for _, c := range f.Candidates {
 		if c.Lane != departure.Scheduled {
@@ -169,9 +172,9 @@ func unscheduled(f departure.Fleet) (left []departure.Candidate) {
 	return left
 }
 
-// compare lists the ScheduledMachines of a Cluster live. It returns how many have machines of
-// which the planner was not told, and of how many of those that are to leave the list shows
-// another spec than their reconcilers saw, or none.
+// compare lists the ScheduledMachines of a Cluster live. unknown is the number of active machines that are not
+// in the Roster. unsure is the number of candidates whose ScheduledMachine is missing from the list or has
+// another generation than its reconciler read.
 func (r *Reconciler) compare(ctx context.Context, key client.ObjectKey, left []departure.Candidate) (unknown, unsure int, err error) {
 	list := &v1alpha1.ScheduledMachineList{}
 	if err := r.Live.List(ctx, list, client.InNamespace(key.Namespace)); err != nil {
@@ -188,7 +191,8 @@ func (r *Reconciler) compare(ctx context.Context, key client.ObjectKey, left []d
 		}
 	}
 	for _, c := range left {
-		if !same[c.Name] && !roster.IsOrphan(c.Name) { // No edit takes the deletion of a Machine back.
+		// No edit can undo the deletion of a Machine.
+		if !same[c.Name] && !roster.IsOrphan(c.Name) {
 			unsure++
 		}
 	}

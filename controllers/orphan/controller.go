@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package orphan answers one question: which Machines of a Cluster were made for a
-// ScheduledMachine that there is not any more? Nobody gives these machines back to their
-// owners. It counts them, and does nothing about them: whoever lost the ScheduledMachines
-// decides.
+// Package orphan counts the orphans of each Cluster: Machines whose ScheduledMachine does not exist any more.
+// 5-Spot does not return these machines to their owners. The package exports the count as a metric and logs the
+// names. It writes no objects, because only a person knows which object is the mistake.
 package orphan
 
 import (
@@ -27,16 +26,15 @@ import (
 type Reconciler struct {
 	// Reader reads Machines, ScheduledMachines and Clusters from the manager's cache.
 	Reader client.Reader
-	// WatchFilter is the value of Cluster API's watch label, empty for everything.
+	// WatchFilter is the value of Cluster API's watch label, empty for all objects.
 	WatchFilter string
 
 	mu sync.Mutex
-	// told are the orphans that were logged last, by Cluster.
+	// told has the orphans of the latest log line, by Cluster.
 	told map[client.ObjectKey][]string
 }
 
-// Reconcile counts the orphans of one Cluster. If that cannot be done, what was counted
-// before stays: it is not zero.
+// Reconcile counts the orphans of one Cluster. If a read fails, the metric stays unchanged.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	served, err := r.serves(ctx, req.NamespacedName)
 	if err != nil {
@@ -58,8 +56,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// serves reports whether the Machines of a Cluster are counted by this manager, and by no
-// other one.
+// serves reports whether this manager counts the Machines of a Cluster. Exactly one manager does.
 func (r *Reconciler) serves(ctx context.Context, key client.ObjectKey) (bool, error) {
 	if r.WatchFilter == "" {
 		return true, nil
@@ -71,8 +68,8 @@ func (r *Reconciler) serves(ctx context.Context, key client.ObjectKey) (bool, er
 	return labels.HasWatchLabel(cluster, r.WatchFilter), nil
 }
 
-// observe returns the names of the orphans, and how many Machines are ours. The Machines are
-// read first: one whose ScheduledMachine comes in between is none.
+// observe returns the names of the orphans, and the number of Machines that 5-Spot made. It lists Machines
+// first: a ScheduledMachine that is created between the two lists then makes no false orphan.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (orphans []string, machines int, err error) {
 	list, owners := &clusterv1.MachineList{}, &v1alpha1.ScheduledMachineList{}
 	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
-// name is that of the controller, in metrics and logs.
+// name is the name of the controller in metrics and logs.
 const name = "orphan"
 
 // SetupWithManager adds the controller to mgr.
@@ -41,7 +41,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 	return metrics.Registry.Register(orphanMachines)
 }
 
-// ofMachine returns the Cluster of a Machine.
+// ofMachine returns the request for the Cluster of a Machine.
 func ofMachine(_ context.Context, obj client.Object) []ctrl.Request {
 	m, ok := obj.(*clusterv1.Machine)
 	if !ok {
@@ -50,8 +50,8 @@ func ofMachine(_ context.Context, obj client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}}}
 }
 
-// ofScheduledMachine returns the Cluster that a ScheduledMachine names, and that of the Machine
-// of its name, which may be another's.
+// ofScheduledMachine returns requests for the Cluster of a ScheduledMachine, and for the Cluster of the Machine
+// that has its name. The two may differ.
 func (r *Reconciler) ofScheduledMachine(ctx context.Context, obj client.Object) []ctrl.Request {
 	sm, ok := obj.(*v1alpha1.ScheduledMachine)
 	if !ok {
@@ -65,7 +65,8 @@ func (r *Reconciler) ofScheduledMachine(ctx context.Context, obj client.Object) 
 	return append(requests, ofMachine(ctx, m)...)
 }
 
-// machineChanges lets through what a Machine's owner depends on. Most changes are of status.
+// machineChanges selects changes that may make a Machine an orphan or end that. Most updates change only the
+// status.
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*clusterv1.Machine)
@@ -76,7 +77,7 @@ func machineChanges() predicate.Predicate {
 	}}
 }
 
-// controllerOf is the UID of the controller of an object, empty if there is none.
+// controllerOf returns the UID of the controller of an object, empty if there is none.
 func controllerOf(obj client.Object) types.UID {
 	if ref := metav1.GetControllerOf(obj); ref != nil {
 		return ref.UID
@@ -84,7 +85,7 @@ func controllerOf(obj client.Object) types.UID {
 	return ""
 }
 
-// exists lets through that a ScheduledMachine comes, goes or is another of its name.
+// exists selects creates and deletes of a ScheduledMachine, and updates to another UID.
 func exists() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() }}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Decide plans which candidates start now. Without limits and gates all of them do.
+// Decide returns which candidates start now. Without limits and gates, all of them do.
 func Decide(f Fleet, l Limits) Plan {
 	started := Recent(f.Started, f.Now)
 	p := Plan{Limits: l, Gates: f.Gates, Members: f.members(Unscheduled, len(started)), ScheduledMembers: f.members(Scheduled, len(started))}
@@ -32,10 +32,10 @@ func Decide(f Fleet, l Limits) Plan {
 	return p
 }
 
-// members is how many machines the limit of a lane counts: the active ones, and those that started to leave
-// within Window. Scheduled counts the starts within Patience, so that its limit does not shrink
-// while a shared window end is worked off. Unscheduled does not count machines that never ran: many of them would
-// let most of the others leave at once.
+// members returns the number of machines that the limit of a lane is a part of: active machines and recent
+// starts. Scheduled counts starts within Patience, so that its limit does not shrink while many machines leave
+// at the end of a shared window. Unscheduled does not count machines that never ran: many of them would allow
+// most of the others to leave at once.
 func (f Fleet) members(lane Lane, started int) int {
 	if lane == Scheduled {
 		return f.Active + max(started, f.Departed)
@@ -43,7 +43,7 @@ func (f Fleet) members(lane Lane, started int) int {
 	return f.Active - f.NeverRan + started
 }
 
-// most is how many of these members may start within Window.
+// most returns how many of these members may start within Window.
 func (l Limits) most(members int) int {
 	if l.Cap <= 0 {
 		return math.MaxInt
@@ -51,8 +51,8 @@ func (l Limits) most(members int) int {
 	return l.Cap.Of(members)
 }
 
-// closed returns what holds the lane back. The order is policy: what a person did comes
-// before what we doubt, and what holds everybody before what holds some.
+// closed returns the reason why a lane is held. The order is policy: a person's hold comes first, and gates for
+// all lanes come before gates for one.
 func (g Gates) closed(lane Lane) (Reason, bool) {
 	switch {
 	case g.Hold != "":
@@ -68,9 +68,10 @@ func (g Gates) closed(lane Lane) (Reason, bool) {
 	}
 }
 
-// InOrder returns the candidates in the order in which they leave: who has waited too long,
-// the longest first, and then the least important. Who was refused a moment ago comes after who
-// was not, the last one last: those that cannot leave would else take the turns of all.
+// InOrder returns the candidates in the order in which they leave. Candidates that have waited longer than
+// Patience come first, the longest wait first; the others follow by compare. Recently refused candidates come
+// last, the latest refusal at the end. Otherwise machines that cannot leave would use up the starts of all
+// others.
 func InOrder(candidates []Candidate, now time.Time) []Candidate {
 	ordered := slices.Clone(candidates)
 	slices.SortFunc(ordered, func(a, b Candidate) int {
@@ -91,20 +92,19 @@ func InOrder(candidates []Candidate, now time.Time) []Candidate {
 	return ordered
 }
 
-// refused reports whether c was let go in vain a moment ago. It is forgotten when c has waited
-// for its next turn for so long that it comes before others: it may be able to leave by now. A
-// refusal that is ahead of now is none: the clock was set back.
+// refused reports whether an admission of c failed within Patience. After that, c gets priority again by its
+// waiting time. A refusal in the future does not count: the clock was set back.
 func (c Candidate) refused(now time.Time) bool {
 	return !c.Refused.IsZero() && !c.Refused.After(now) && now.Sub(c.Refused) <= Patience
 }
 
-// aged reports whether c has waited so long that it comes before those that are less
-// important: else new ones could keep it for ever.
+// aged reports whether c has waited longer than Patience. It then precedes less important candidates. Otherwise
+// new candidates could defer it forever.
 func (c Candidate) aged(now time.Time) bool {
 	return !c.waits().IsZero() && now.Sub(c.waits()) > Patience
 }
 
-// waits is since when c has waited for a turn: one that it could not use was one.
+// waits returns since when c waits for an admission. An admission that it could not use restarts the wait.
 func (c Candidate) waits() time.Time {
 	if c.Refused.After(c.Since) {
 		return c.Refused
@@ -112,8 +112,8 @@ func (c Candidate) waits() time.Time {
 	return c.Since
 }
 
-// compare puts the least important first, of equal ones that whose window ended first, and
-// those without a window last.
+// compare orders candidates by priority, the lowest first. Within a priority, the earliest window end comes
+// first, and candidates without a window end last.
 func (c Candidate) compare(o Candidate) int {
 	switch {
 	case c.Priority != o.Priority:

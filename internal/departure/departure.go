@@ -1,115 +1,112 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package departure answers one question: which of the machines of a Cluster that are to
-// leave may start to leave now? It knows nothing about Kubernetes, and the time is a fact
-// like any other.
+// Package departure decides which machines of a Cluster that are due to leave may start now. It is pure: it
+// imports no Kubernetes package, holds no state, and gets the time as an input. The same facts give the same
+// plan.
 //
-// It does not know why a machine is to leave, and never decides that one is: whoever it
-// lets go had to go, and whoever it keeps has to go later. It holds no state. The same facts
-// give the same plan, and what has to wait is found again by the next look.
-//
-// What is metered is the start of a departure, not its pace: in any 10 s no more than a
-// fraction of the machines start, however often somebody looks.
+// It does not decide that a machine leaves. It admits, defers or holds candidates that other code has decided
+// to remove. It limits starts: in any 10 s, at most a fraction of the machines of a Cluster start to leave,
+// however often it is called.
 package departure
 
 import "time"
 
 const (
-	// Window is the time in which starts are counted.
+	// Window is the sliding time window in which starts are counted.
 	Window = 10 * time.Second
-	// Patience is how long a candidate waits before it comes first, whatever its priority.
+	// Patience is the wait after which a candidate comes first, whatever its priority. It is also how long
+	// starts count for the limit of the lane Scheduled.
 	Patience = 10 * time.Minute
 )
 
-// A Lane is how far a departure has to wait for others. The values are those of the record
-// on the Machine. The third, exempt, waits for nobody and is never a candidate.
+// A Lane determines which limits apply to a departure. The values are the ones in the departure record on the
+// Machine. The third lane, exempt, has no limits and no candidates.
 type Lane string
 
 // The lanes of candidates.
 const (
-	// Scheduled is for the end of a window that was announced.
+	// Scheduled is for the end of an announced window.
 	Scheduled Lane = "scheduled"
-	// Unscheduled is for every other departure that nobody needs at once.
+	// Unscheduled is for every other departure that is not urgent.
 	Unscheduled Lane = "unscheduled"
 )
 
-// A Candidate is a machine that is to leave and has not started to.
+// A Candidate is a machine that is due to leave and has not started.
 type Candidate struct {
-	// Name is namespace and name of its ScheduledMachine; no two have the same.
+	// Name is the namespace and name of its ScheduledMachine, or the Roster name of an orphan. It is unique.
 	Name string
-	// Lane is its lane. Whatever is not Scheduled waits as Unscheduled does.
+	// Lane is its lane. Any other value than Scheduled counts as Unscheduled.
 	Lane Lane
-	// Priority ranks machines: the lowest leaves first.
+	// Priority orders candidates: the lowest leaves first.
 	Priority int32
-	// End is when its window ended; zero if it leaves for another reason.
+	// End is when its window ended, zero if it leaves for another reason.
 	End time.Time
 	// NeverRan reports that its Machine never had a Node.
 	NeverRan bool
-	// Since is since when it has been a candidate; zero is since now.
+	// Since is when it became a candidate. Zero means now.
 	Since time.Time
-	// Refused is when it was last let go in vain: its deletion was refused. Zero is never.
+	// Refused is when its latest admission expired after its delete call had failed, zero if never.
 	Refused time.Time
 }
 
-// A Fleet is what is known of the machines of one Cluster at one instant.
+// A Fleet is the state of the machines of one Cluster at one instant.
 type Fleet struct {
 	// Now is that instant.
 	Now time.Time
-	// Active is how many machines are in the Cluster and not leaving, candidates among them.
+	// Active is the number of machines that have not started to leave, including candidates.
 	Active int
-	// NeverRan is how many of Active never had a Node. They do not raise the limit of Unscheduled.
+	// NeverRan is the number of active machines that never had a Node. They do not raise the limit of
+	// Unscheduled.
 	NeverRan int
-	// Departed is how many have started to leave within Patience, for whatever reason.
+	// Departed is the number of machines that started to leave within Patience, for any reason.
 	Departed int
-	// Started are the instants at which departures have started, in any order: those of the
-	// last Window matter. Exempt ones are among them, and those whose machine is gone. No
-	// instant may be before the real start: one that is stored to the second is its end.
+	// Started has the instants of starts, in any order. Only starts within Window count. It includes exempt
+	// departures and machines that are gone. No instant may be before the real start: an instant with a
+	// precision of one second must be rounded up.
 	Started []time.Time
-	// Candidates are the machines that are to leave, in any order.
+	// Candidates are the machines that are due to leave, in any order.
 	Candidates []Candidate
-	// Gates are those that are closed.
+	// Gates are the gates that are closed.
 	Gates Gates
 }
 
-// Gates hold candidates back, however few there are and however late they are. The zero
-// value holds nobody.
+// Gates hold all candidates of a lane, however few they are and however late. The zero value holds none.
 type Gates struct {
-	// Hold is the message of a person's hold of all departures; empty without a hold.
+	// Hold is the message of a person's hold of all departures, empty without one.
 	Hold string
-	// ClockSuspect says that our clock and the API server's differ.
+	// ClockSuspect reports that the clock of this manager may be wrong.
 	ClockSuspect bool
-	// WarmUp is how much is still unknown since this manager leads.
+	// WarmUp is the stage of the warm-up of this manager.
 	WarmUp WarmUp
-	// WipeQuarantine says that nearly all machines seem to be unwanted all at once, and that
-	// nobody has confirmed it. It holds Unscheduled only.
+	// WipeQuarantine reports that nearly all machines would leave at once, and that this is not confirmed. It
+	// holds only Unscheduled.
 	WipeQuarantine bool
 }
 
-// WarmUp is how much a manager that has begun to lead still has to learn.
+// WarmUp is the stage of the warm-up after a manager became leader.
 type WarmUp int
 
-// The stages of a warm-up, from its end to its beginning.
+// The stages of a warm-up, the last one first.
 const (
-	// Warm knows everything.
+	// Warm means that the warm-up is over.
 	Warm WarmUp = iota
-	// Learning has yet to see what Unscheduled needs: how many machines there were, and that
-	// no other manager can believe to lead. Scheduled may leave.
+	// Learning means that the number of machines is not known yet, or that another manager may still act as
+	// leader. It holds only Unscheduled.
 	Learning
-	// Cold has yet to see what started just before it led. It holds everybody.
+	// Cold means that starts under the previous leader are not known yet. It holds all candidates.
 	Cold
 )
 
-// Limits bound how many may leave. The zero value limits nothing.
+// Limits bound how many machines may leave. The zero value sets no limit.
 type Limits struct {
 	// Cap is the part of a Cluster's machines that may start to leave within Window.
 	Cap Fraction
 }
 
-// A Reason says in a word what a candidate waits for. The values are those of the condition
-// DepartureGated.
+// A Reason is why a candidate waits. The values are reasons of the condition DepartureGated.
 type Reason string
 
-// The reasons, the one that counts first.
+// The reasons, in the order of precedence.
 const (
 	DeparturesHeld Reason = "DeparturesHeld"
 	ClockSuspect   Reason = "ClockSuspect"
@@ -118,24 +115,24 @@ const (
 	BlastRadiusCap Reason = "BlastRadiusCap"
 )
 
-// A Plan says who starts to leave now, who has to wait and why. Each candidate is in one of
-// its three lists, which are in the order in which machines leave.
+// A Plan is the result of Decide. Each candidate is in one of its three lists. The lists are in the order in
+// which machines leave.
 type Plan struct {
-	// Limits are those that were kept, and Gates those that were closed.
+	// Limits and Gates are the inputs of the plan.
 	Limits Limits
 	Gates  Gates
-	// Admitted start now.
+	// Admitted may start now.
 	Admitted []Candidate
-	// Deferred wait for the limit, Held for a gate to open.
+	// Deferred wait for the limit, Held for a gate.
 	Deferred, Held []Waiting
-	// Members is how many machines the limit of the lane Unscheduled counts: those that there were before
-	// the starts of Window. ScheduledMembers is that number for the lane Scheduled.
+	// Members is the number of machines that the limit of Unscheduled is a part of. It includes the machines
+	// that started to leave within Window. ScheduledMembers is the same for Scheduled.
 	Members, ScheduledMembers int
-	// Cap is how many of the lane Unscheduled may start within Window, and Left how many of these are
-	// left once the plan is carried out. Both are zero where there is no limit.
+	// Cap is how many machines in the lane Unscheduled may start within Window. Left is how many of these may
+	// still start after this plan. Both are zero without a limit.
 	Cap, Left int
-	// Next is the next instant at which time alone lets a deferred candidate start, once the plan is
-	// carried out; zero is never. It does not know when a gate opens.
+	// Next is the first instant at which the limit admits a deferred candidate after this plan, zero if none.
+	// It does not consider gates.
 	Next time.Time
 }
 
@@ -152,6 +149,6 @@ func (p Plan) HeldFor(reason Reason) (n int) {
 // A Waiting is a candidate that does not start now.
 type Waiting struct {
 	Candidate
-	// Reason is what it waits for.
+	// Reason is why it waits.
 	Reason Reason
 }

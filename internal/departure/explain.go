@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Explain says in a sentence what w, which is in the plan, waits for. It is for a condition:
-// it counts nobody, so that it does not change while others leave.
+// Explain returns a sentence that explains why w, which must be in the plan, waits. The sentence has no numbers
+// that change while other machines leave, because it is the message of a condition.
 func (p Plan) Explain(w Waiting) string {
 	switch w.Reason {
 	case DeparturesHeld:

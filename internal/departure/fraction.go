@@ -8,19 +8,18 @@ import (
 	"strings"
 )
 
-// A Fraction is a part of a Cluster's machines, in millionths: 50000 is one in twenty. Zero
-// is no limit. It is a whole number because 0.29 of 100 machines are 29, and the nearest
-// binary fraction to 0.29 makes 28 of them.
+// A Fraction is a part of a Cluster's machines, in millionths: 50000 is 5%. Zero means no limit. It is an
+// integer because the floating-point product of 0.29 and 100 rounds down to 28.
 type Fraction int64
 
-// whole is all machines; a fraction has as many digits after the point as whole has zeros.
+// whole is 100%. A fraction has as many decimal digits as whole has zeros.
 const (
 	whole  = Fraction(1_000_000)
 	digits = 6
 )
 
-// ParseFraction reads a decimal number from 0 to 1, such as "0.05". An error names the text
-// and what would be right.
+// ParseFraction parses a decimal number from 0 to 1, such as "0.05". The error names the text and the accepted
+// form.
 func ParseFraction(s string) (Fraction, error) {
 	f, ok := parse(s)
 	if !ok {
@@ -47,8 +46,8 @@ func parse(s string) (f Fraction, ok bool) {
 	return f, true
 }
 
-// Of is how many of n machines the fraction is: rounded down, and at least one, because
-// else nobody would ever leave a small Cluster. Zero of any is zero.
+// Of returns the fraction of n machines, rounded down but at least 1. Otherwise no machine of a small Cluster
+// could leave. A zero Fraction returns 0.
 func (f Fraction) Of(n int) int {
 	if f <= 0 {
 		return 0
@@ -56,13 +55,13 @@ func (f Fraction) Of(n int) int {
 	return max(1, int(int64(n)*int64(f)/int64(whole)))
 }
 
-// String is the fraction as ParseFraction reads it.
+// String returns the fraction in the form that ParseFraction parses.
 func (f Fraction) String() string { return decimal(f, digits) }
 
-// percent is the fraction as people say it.
+// percent returns the fraction as a percentage.
 func (f Fraction) percent() string { return decimal(f, digits-2) + "%" }
 
-// decimal writes n with its last digits after the point, as short as it can be.
+// decimal formats n with the given number of decimal digits, without trailing zeros.
 func decimal(n Fraction, digits int) string {
 	s := fmt.Sprintf("%0*d", digits+1, n)
 	units, decimals := s[:len(s)-digits], strings.TrimRight(s[len(s)-digits:], "0")
@@ -72,10 +71,10 @@ func decimal(n Fraction, digits int) string {
 	return units + "." + decimals
 }
 
-// MarshalText is String, for a flag. It never fails.
+// MarshalText returns String for a flag. It never fails.
 func (f Fraction) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// UnmarshalText is ParseFraction, for a flag.
+// UnmarshalText is ParseFraction for a flag.
 func (f *Fraction) UnmarshalText(text []byte) (err error) {
 	*f, err = ParseFraction(string(text))
 	return err

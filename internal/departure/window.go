@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Recent returns the starts inside Window at now, oldest first. A start after now counts as a start at now:
-// a clock that was set back raises no limit. A caller that keeps the result, and not its argument, counts
-// such a start no longer than Window.
+// Recent returns the starts within Window before now, oldest first. A start after now counts as a start at now:
+// a clock that was set back raises no limit. A caller that stores the result instead of its argument counts
+// such a start for at most Window.
 func Recent(started []time.Time, now time.Time) []time.Time { return Within(started, now, Window) }
 
-// Within is Recent for another length of time.
+// Within is Recent for another duration.
 func Within(started []time.Time, now time.Time, length time.Duration) []time.Time {
 	var recent []time.Time
 	for _, at := range started {
@@ -27,8 +27,8 @@ func Within(started []time.Time, now time.Time, length time.Duration) []time.Tim
 	return recent
 }
 
-// next is the first instant at which a start leaves the window and a deferred candidate may start, once
-// the plan is carried out.
+// next returns the first instant at which a start leaves the window and a deferred candidate is admitted, after
+// this plan. It returns zero if no candidate is deferred.
 func (p Plan) next(f Fleet, started []time.Time) time.Time {
 	if len(p.Deferred) == 0 {
 		return time.Time{}
@@ -42,7 +42,7 @@ func (p Plan) next(f Fleet, started []time.Time) time.Time {
 		lanes[w.Lane] = true
 	}
 	for i, at := range started {
-		left := len(started) - i - 1 // inside the window once this one is not
+		left := len(started) - i - 1 // starts in the window after this one has left it
 		for lane := range lanes {
 			if p.Limits.most(f.members(lane, left)) > left {
 				return at.Add(Window)
@@ -52,7 +52,7 @@ func (p Plan) next(f Fleet, started []time.Time) time.Time {
 	return time.Time{}
 }
 
-// Sooner is the earlier of two instants, of which zero is never.
+// Sooner returns the earlier of two instants. Zero means never.
 func Sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hookclient answers one question: what does an extension say to a Machine
-// that is about to leave? It trusts neither the extension's speed nor its answer.
+// Package hookclient calls extensions before a Machine leaves. It sends a BeforeMachineDeleteRequest over HTTPS
+// to the endpoint of a MachineDeletionHook and returns the validated response. Every call has a timeout, and
+// the size of a response is limited.
 package hookclient
 
 import (
@@ -30,23 +31,23 @@ import (
 const (
 	// Handler is the name of the handler that is called.
 	Handler = "before-machine-delete"
-	// maxAnswer bounds what is read of an answer, in bytes: six times what a condition
-	// holds. Many calls may be open.
+	// maxAnswer is the maximum size of a response in bytes: twice the maximum of a condition message. Many
+	// calls may be open.
 	maxAnswer = 1 << 16
-	// maxQuoted bounds what is quoted of an answer, in bytes: several extensions share a
-	// condition, and what they say of a thousand Machines is kept.
+	// maxQuoted is the maximum size of a quoted message in bytes. Several extensions share a condition, and the
+	// messages for a thousand Machines are in memory.
 	maxQuoted = 1 << 10
-	// defaultTimeout is that of the API, for an object that was not defaulted.
+	// defaultTimeout is the default of the API, for an object without defaults.
 	defaultTimeout = 10 * time.Second
 	httpsPort      = 443
 )
 
-// ErrRefused is the error of an extension that answered with a failure.
+// ErrRefused is the error for a response with status Failure.
 var ErrRefused = errors.New("extension reports a failure")
 
-// Call asks an extension. Every error is one of the extension or of its registration:
-// of the connection, the certificate, the time it took, the status or the form of the
-// answer. The same failure has the same text, whenever it happens.
+// Call sends one request to an extension. Every error is about the extension or its registration: the
+// connection, the certificate, the timeout, the HTTP status or the response. The same failure always has the
+// same text.
 func (c *Client) Call(ctx context.Context, hook *v1alpha1.MachineDeletionHook, req *hooksv1.BeforeMachineDeleteRequest) (*hooksv1.BeforeMachineDeleteResponse, error) {
 	timeout := Timeout(hook)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -81,7 +82,7 @@ func (c *Client) Call(ctx context.Context, hook *v1alpha1.MachineDeletionHook, r
 		text, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	}
 	if err == nil {
-		err = ctx.Err() // A server that is told that nobody waits any more may answer that with nothing.
+		err = ctx.Err() // A server may answer a canceled request with an empty body.
 	}
 	if err != nil {
 		return nil, explain(err, timeout)
@@ -92,7 +93,7 @@ func (c *Client) Call(ctx context.Context, hook *v1alpha1.MachineDeletionHook, r
 	return read(text)
 }
 
-// Timeout bounds one call of an extension.
+// Timeout returns the timeout of one call of an extension.
 func Timeout(hook *v1alpha1.MachineDeletionHook) time.Duration {
 	if hook.Spec.TimeoutSeconds <= 0 {
 		return defaultTimeout
@@ -100,7 +101,7 @@ func Timeout(hook *v1alpha1.MachineDeletionHook) time.Duration {
 	return time.Duration(hook.Spec.TimeoutSeconds) * time.Second
 }
 
-// read checks the form of an answer. Its message is on one line and bounded.
+// read parses and validates a response. Its message is reduced to one line of limited length.
 func read(text []byte) (*hooksv1.BeforeMachineDeleteResponse, error) {
 	if len(text) > maxAnswer {
 		return nil, fmt.Errorf("answer has more than %d bytes", maxAnswer)
@@ -121,10 +122,10 @@ func read(text []byte) (*hooksv1.BeforeMachineDeleteResponse, error) {
 	return response, nil
 }
 
-// quote is what an extension says on one line: it must not seem to be another's.
+// quote returns a message on one line: it must not look like the message of another extension.
 func quote(s string) string { return clip.To(clip.Line(s), maxQuoted) }
 
-// addressOf is where the hook is called.
+// addressOf returns the URL of the handler.
 func addressOf(c runtimev1.ClientConfig) (string, error) {
 	if (c.URL != "") == c.Service.IsDefined() {
 		return "", errors.New("spec.clientConfig: set either url or service")

@@ -16,9 +16,8 @@ import (
 	"time"
 )
 
-// failure is an error with a text of ours. That of its cause may differ from call to
-// call, by the time of day, a port or an address, and what people read of a failure that
-// lasts would be written again with every call.
+// failure is an error with a stable text. The text of the cause may contain a time, a port or an address that
+// differs in each call. It would update a condition with every call.
 type failure struct {
 	text  string
 	cause error
@@ -27,10 +26,10 @@ type failure struct {
 func (f failure) Error() string { return f.text }
 func (f failure) Unwrap() error { return f.cause }
 
-// explain says what kept an extension from answering.
+// explain returns the error for a failed call.
 func explain(err error, timeout time.Duration) error {
 	if errors.Is(err, context.Canceled) {
-		return err // Nobody waits for the answer any more.
+		return err // The caller canceled the call.
 	}
 	for _, reason := range []func(error) string{certificate, protocol, resolution, connection} {
 		if text := reason(err); text != "" {
@@ -43,7 +42,7 @@ func explain(err error, timeout time.Duration) error {
 	return failure{"extension cannot be reached", err}
 }
 
-// certificate says why an extension's certificate is not trusted.
+// certificate explains why the certificate of an extension is not trusted.
 func certificate(err error) string {
 	if host, ok := errors.AsType[x509.HostnameError](err); ok {
 		return fmt.Sprintf("extension's certificate is not for %s", host.Host)
@@ -63,13 +62,13 @@ func certificate(err error) string {
 	return ""
 }
 
-// protocol says in what an extension does not speak our language.
+// protocol explains a failure of TLS or HTTP.
 func protocol(err error) string {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || errors.Is(err, http.ErrSchemeMismatch) {
 		return "extension does not speak TLS"
 	}
 	if alert, ok := errors.AsType[*net.OpError](err); ok && alert.Op == "remote error" {
-		return fmt.Sprintf("extension refuses TLS: %v", alert.Err) // As package tls reports an alert.
+		return fmt.Sprintf("extension refuses TLS: %v", alert.Err) // package tls reports an alert this way
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "extension closed the connection without an answer"
@@ -77,7 +76,7 @@ func protocol(err error) string {
 	return ""
 }
 
-// resolution says why there is no address.
+// resolution explains a failed DNS lookup.
 func resolution(err error) string {
 	dns, ok := errors.AsType[*net.DNSError](err)
 	switch {
@@ -90,7 +89,7 @@ func resolution(err error) string {
 	}
 }
 
-// connection says what the network reports.
+// connection explains a network error.
 func connection(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()

@@ -17,29 +17,28 @@ import (
 )
 
 const (
-	// idle is how long a connection is kept for the next call: longer than an extension
-	// may ask to wait.
+	// idle is how long an idle connection stays open. It is longer than the longest delay that an extension may
+	// request.
 	idle = 90 * time.Second
-	// silence is after how long without a word a connection is tried, and how long an
-	// answer to that may take. A host that went away without a word would otherwise fail
-	// every call until the kernel gives up, which takes a quarter of an hour.
+	// silence is after how long without traffic a connection is pinged, and the timeout of the ping. Without
+	// it, every call to a host that disappeared would fail for about 15 minutes, until the kernel closes the
+	// connection.
 	silence = 10 * time.Second
 )
 
-// A Client keeps the connections to extensions. The zero value is ready for use, and it
-// is safe for concurrent use.
+// A Client holds the connections to extensions. The zero value is ready for use. It is safe for concurrent use.
 type Client struct {
 	mu      sync.Mutex
 	trusted map[types.UID]*trusted
 }
 
-// trusted is a client, and whom it trusts.
+// trusted is an HTTP client and the CA bundle that it trusts.
 type trusted struct {
 	*http.Client
 	bundle []byte
 }
 
-// Forget closes what is kept for an extension that is gone.
+// Forget closes the connections to a deleted extension.
 func (c *Client) Forget(hook types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,8 +48,7 @@ func (c *Client) Forget(hook types.UID) {
 	}
 }
 
-// clientFor returns the client of an extension: another one once its registration
-// trusts other certificates.
+// clientFor returns the HTTP client of an extension. It creates a new one when the CA bundle changes.
 func (c *Client) clientFor(hook *v1alpha1.MachineDeletionHook) (*http.Client, error) {
 	bundle := hook.Spec.ClientConfig.CABundle
 	c.mu.Lock()
@@ -73,8 +71,8 @@ func (c *Client) clientFor(hook *v1alpha1.MachineDeletionHook) (*http.Client, er
 	return client, nil
 }
 
-// newClient trusts the certificates of the bundle, or the system's if there is none,
-// and follows no redirect: what is asked is for the one who was registered.
+// newClient returns an HTTP client that trusts the CA bundle, or the system's CAs without one. It follows no
+// redirects: requests are only for the registered endpoint.
 func newClient(bundle []byte) (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if len(bundle) > 0 {

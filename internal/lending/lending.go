@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lending answers one question: was a machine lent again by a tool, soon after its
-// owner had taken it back? With resumeAfterReclaim: OnEnable whatever sets schedule.enabled
-// lends it, and a tool that applies desired state does so at its next turn. It only says so
-// (ADR 0028); it holds nothing up.
+// Package lending detects that a tool lent a machine again soon after its owner had taken it back. With
+// resumeAfterReclaim: OnEnable, any writer that sets schedule.enabled lends the machine. A GitOps tool does so
+// at its next sync. The package only records and reports this in an annotation, and prevents nothing (ADR
+// 0028).
 package lending
 
 import (
@@ -18,25 +18,24 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
-// Told is how long it is told: until somebody who looks once a day has seen it.
+// Told is how long the mark is reported: long enough for a person who checks once a day.
 const Told = 24 * time.Hour
 
-// A Mark is what is remembered of a machine that a tool lent again. It lives in an
-// annotation, because it is written in the one write that takes the record of the reclaim
-// off.
+// A Mark records that a tool lent a machine again. It is stored in an annotation, because the same write
+// removes the record of the reclaim.
 type Mark struct {
-	// By is the tool, as far as it is recorded.
+	// By is the tool, according to metadata.managedFields.
 	By string `json:"by"`
-	// At is when that was seen.
+	// At is when 5-Spot saw it.
 	At time.Time `json:"at"`
-	// Replaced says that the record of the reclaim was lost when the object was replaced.
+	// Replaced reports that the record of the reclaim was lost because the object was replaced.
 	Replaced bool `json:"replaced,omitempty"`
 }
 
-// Ends is when the mark is not told any more.
+// Ends returns when the mark is no longer reported.
 func (m Mark) Ends() time.Time { return m.At.Add(Told) }
 
-// String says what happened, how that is known, and the way out.
+// String returns a message with the event, its source, and what to do.
 func (m Mark) String() string {
 	if m.Replaced {
 		return "According to metadata.managedFields, " + m.By + " replaced this ScheduledMachine. That removed the record that its owner has the machine, and turned the schedule on. " +
@@ -46,13 +45,13 @@ func (m Mark) String() string {
 		"Take schedule.enabled out of what it applies, or set spec.resumeAfterReclaim: OnResume; see docs/gitops.md"
 }
 
-// Warning says so to whoever does it.
+// Warning is the admission warning for a write that lends the machine again.
 const Warning = "spec.schedule.enabled: the owner has just taken the machine back, and this lends it again: " +
 	"leave the field out of what you apply, or set spec.resumeAfterReclaim: OnResume; see docs/gitops.md"
 
-// Again returns who lends the machine again at now, and false if nobody does, if a person
-// does, or if its owner has had it for long. What a person wrote is known by the name of
-// the program. Whoever takes the record of the reclaim off as well has resumed it.
+// Again returns the mark for a machine that is lent again at now. It returns false if the machine is not lent,
+// if a person lent it, or if the reclaim was served more than RapidWindow ago. A person is recognized by the
+// field manager. A writer that also removes the record of the reclaim has resumed the machine.
 func Again(sm *v1alpha1.ScheduledMachine, now time.Time) (Mark, bool) {
 	record, reclaimed := sm.ServedReclaim()
 	if !reclaimed || !sm.ScheduleEnabled() {
@@ -74,8 +73,8 @@ func NoteReplaced(sm *v1alpha1.ScheduledMachine, now time.Time) {
 	}
 }
 
-// Of returns the mark of a machine as long as it is told, and false if there is nothing
-// to tell: it is off, so that its owner has it, or nothing but a person can lend it again.
+// Of returns the mark of a machine. It returns false without a mark, after Told, while the schedule is off, and
+// if only a resume can lend the machine again.
 func Of(sm *v1alpha1.ScheduledMachine, now time.Time) (Mark, bool) {
 	mark := Mark{}
 	if err := json.Unmarshal([]byte(sm.Annotations[v1alpha1.LentAgainAnnotation]), &mark); err != nil {
@@ -85,9 +84,8 @@ func Of(sm *v1alpha1.ScheduledMachine, now time.Time) (Mark, bool) {
 	return mark, sm.ScheduleEnabled() && sm.Spec.ResumeAfterReclaim != v1alpha1.ResumeOnResume && now.Sub(mark.At).Abs() < Told
 }
 
-// Note brings the annotations of a machine up to date: where the schedule has been turned
-// on, whoever did that has read why it was off, and the record of the reclaim goes. If a
-// tool did, that is remembered in its place.
+// Note updates the annotations of a machine. If the schedule was turned on, it removes the record of the
+// reclaim, and records a Mark if a tool turned it on.
 func Note(sm *v1alpha1.ScheduledMachine, now time.Time) {
 	if _, reclaimed := sm.ServedReclaim(); reclaimed && sm.ScheduleEnabled() {
 		mark, again := Again(sm, now)

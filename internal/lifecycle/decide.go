@@ -2,19 +2,18 @@
 
 package lifecycle
 
-// A rule decides, or leaves the decision to the next rule.
+// A rule returns a decision, or false if the next rule decides.
 type rule func(Facts) (Decision, bool)
 
-// rules are tried in order and the first to decide wins, so order is policy:
-// deletion of the object, then the kill switch, then the owner, then the
-// Cluster's end, then a person's "off", then the clock.
+// rules are evaluated in order, and the first decision counts. The order is policy: deletion of the object,
+// kill switch, owner's request, end of the Cluster, interrupted departure, disabled schedule, schedule.
 var rules = []rule{released, deleted, killed, reclaimed, clusterGone, interrupted, disabled, unreadable, unwanted, replaced, unread, blocked, claimed}
 
-// Decide returns the next step. It always decides.
+// Decide returns the next decision. It always returns one.
 func Decide(f Facts) Decision {
 	d := first(f)
 	if f.husk() {
-		d.Action = RemoveNode // Whoever asked for the departure: there is nothing else to do.
+		d.Action = RemoveNode // Nothing else is left to do, whatever caused the departure.
 	}
 	d.Recheck = earliest(d.Recheck, f.Change)
 	return viaPending(f, d)
@@ -29,7 +28,7 @@ func first(f Facts) Decision {
 	return wanted(f)
 }
 
-// released lets the object go when nothing of it is left.
+// released removes the finalizer when no child is left.
 func released(f Facts) (Decision, bool) {
 	if !f.Deleting || f.known() || f.unknown() {
 		return Decision{}, false
@@ -37,7 +36,7 @@ func released(f Facts) (Decision, bool) {
 	return Decision{Phase: leavingPhase(f), Action: Release, Reason: GracefulShutdown}, true
 }
 
-// deleted departs gracefully, unless somebody asked for more.
+// deleted departs gracefully, unless the kill switch or the owner requests more.
 func deleted(f Facts) (Decision, bool) {
 	if !f.Deleting {
 		return Decision{}, false
@@ -63,8 +62,7 @@ func killed(f Facts) (Decision, bool) {
 	}
 }
 
-// reclaimed only says where the machine stands: the emergency lane has a
-// controller of its own, which nothing may make wait.
+// reclaimed only reports the phase. controllers/reclaim carries out emergency reclaims.
 func reclaimed(f Facts) (Decision, bool) {
 	if !f.Reclaim {
 		return Decision{}, false
@@ -72,8 +70,8 @@ func reclaimed(f Facts) (Decision, bool) {
 	return Decision{Phase: EmergencyRemove, Action: Hold, Reason: EmergencyReclaim}, true
 }
 
-// clusterGone leaves with the Cluster: Cluster API does not delete a Machine that
-// somebody else controls, and waits for it.
+// clusterGone departs with the Cluster. Cluster API does not delete a Machine that has another controller, and
+// waits for it.
 func clusterGone(f Facts) (Decision, bool) {
 	switch {
 	case f.Cluster != ClusterLeaving:
@@ -85,17 +83,15 @@ func clusterGone(f Facts) (Decision, bool) {
 	}
 }
 
-// interrupted goes on with a departure: the Node may be cordoned by now, and whoever
-// asked for it does not ask again.
+// interrupted continues a departure: the Node may be cordoned, and the original trigger may not occur again.
 func interrupted(f Facts) (Decision, bool) {
 	if !f.Interrupted {
 		return Decision{}, false
 	}
-	return depart(f, GracefulShutdown, ""), true // Why is on record.
+	return depart(f, GracefulShutdown, ""), true // The record has the cause.
 }
 
-// disabled starts nothing and stops nothing; a departure under way keeps its
-// deadline.
+// disabled starts and stops nothing. A departure in progress keeps its deadline.
 func disabled(f Facts) (Decision, bool) {
 	if f.Enabled {
 		return Decision{}, false
@@ -105,7 +101,7 @@ func disabled(f Facts) (Decision, bool) {
 	return d, true
 }
 
-// unreadable leaves everything as it is: unknown is not "outside the window".
+// unreadable makes no change: a schedule that cannot be parsed is not the same as a closed window.
 func unreadable(f Facts) (Decision, bool) {
 	if f.Readable {
 		return Decision{}, false
@@ -126,13 +122,14 @@ func unwanted(f Facts) (Decision, bool) {
 		return Decision{}, false
 	case f.known(), f.unknown() && f.Phase != Inactive:
 		return depart(f, GracefulShutdown, WindowClosed), true
-	default: // What was gone when it was last seen has not been made since.
+	// An object that was gone at the last read has not been created since.
+	default:
 		return Decision{Phase: Inactive, Action: Hold, Reason: OutsideSchedule}, true
 	}
 }
 
-// replaced finishes a departure in the window before anything is made again, and
-// starts one where the Machine cannot live on.
+// replaced completes a departure inside the window before anything is created again. It starts a departure for
+// a broken Machine.
 func replaced(f Facts) (Decision, bool) {
 	if f.leaving() || f.broken() {
 		return depart(f, GracefulShutdown, MachineReplaced), true
@@ -140,8 +137,7 @@ func replaced(f Facts) (Decision, bool) {
 	return Decision{}, false
 }
 
-// unread waits until everybody can be seen: nothing is made that may exist, and a Machine
-// that runs goes on.
+// unread waits until every child can be read: it creates no object that may exist. A running Machine continues.
 func unread(f Facts) (Decision, bool) {
 	if !f.unknown() {
 		return Decision{}, false
@@ -153,12 +149,12 @@ func unread(f Facts) (Decision, bool) {
 	}
 	phase := Pending
 	if f.Phase == ShuttingDown {
-		phase = ShuttingDown // Who cannot be seen may still be leaving.
+		phase = ShuttingDown // The unreadable child may still be leaving.
 	}
 	return Decision{Phase: phase, Action: Hold, Reason: Unread}, true
 }
 
-// blocked waits for a Cluster to join. What exists already is left alone.
+// blocked waits for the Cluster. Existing objects stay unchanged.
 func blocked(f Facts) (Decision, bool) {
 	if f.Cluster == ClusterPresent {
 		return Decision{}, false
@@ -170,8 +166,8 @@ func blocked(f Facts) (Decision, bool) {
 	return Decision{Phase: phase, Action: Hold, Reason: NoCluster}, true
 }
 
-// claimed makes nothing where somebody else comes first. A machine that runs is left as it
-// is, for nobody may take it away by naming its host.
+// claimed creates nothing while another object has precedence on the host. A running machine stays: naming its
+// host must not remove it.
 func claimed(f Facts) (Decision, bool) {
 	switch {
 	case !f.Claimed:
@@ -185,7 +181,7 @@ func claimed(f Facts) (Decision, bool) {
 	}
 }
 
-// wanted is the rule that is left: in the window, with nothing in the way.
+// wanted is the default: the machine is wanted and no rule prevents it.
 func wanted(f Facts) Decision {
 	d := Decision{Phase: Active, Action: Ensure, Reason: MachineNotReady}
 	switch {
@@ -197,7 +193,7 @@ func wanted(f Facts) Decision {
 	return d
 }
 
-// depart starts a graceful departure, or continues the one under way.
+// depart starts a graceful departure or continues it.
 func depart(f Facts, why Reason, cause Cause) Decision {
 	d := underWay(f)
 	d.Phase, d.Reason = ShuttingDown, why
@@ -214,8 +210,7 @@ func depart(f Facts, why Reason, cause Cause) Decision {
 	return d
 }
 
-// Kept is what follows from a decision to take a machine away that may not be carried out
-// yet: the machine goes on as it is.
+// Kept returns the decision for a machine whose departure is gated: the machine stays as it is.
 func Kept(f Facts, d Decision) Decision {
 	kept := wanted(f)
 	if !f.Enabled {
@@ -225,8 +220,8 @@ func Kept(f Facts, d Decision) Decision {
 	return kept
 }
 
-// Doubted is what follows from a decision by a clock that may be wrong: nobody joins, and no
-// wait of a departure ends. Whoever is not doubted decides as before.
+// Doubted returns the decision to use while the clock may be wrong: no machine joins, and no wait of a
+// departure ends. Other decisions stay unchanged.
 func Doubted(d Decision, f Facts) Decision {
 	switch {
 	case d.Action == Ensure && f.Machine == Absent:
@@ -237,7 +232,7 @@ func Doubted(d Decision, f Facts) Decision {
 	return d
 }
 
-// underWay bounds a departure that has begun: at its deadline, waiting ends.
+// underWay ends the waits of a departure at its deadline.
 func underWay(f Facts) Decision {
 	d := Decision{Action: Hold}
 	if f.Machine != Leaving || f.Expedited || f.Deadline.IsZero() {
@@ -251,7 +246,7 @@ func underWay(f Facts) Decision {
 	return d
 }
 
-// leavingPhase is the phase of an object that is being deleted.
+// leavingPhase returns the phase of an object that is being deleted.
 func leavingPhase(f Facts) Phase {
 	switch {
 	case f.KillSwitch:
@@ -263,9 +258,8 @@ func leavingPhase(f Facts) Phase {
 	}
 }
 
-// viaPending leads the way back into the schedule through Pending, where it is
-// judged anew. A failed step is tried again on the way, so that Error ends only
-// with success; the others start with a clean look.
+// viaPending inserts the phase Pending before a machine returns to the schedule. After Error, the failed action
+// is retried in Pending. After other phases, nothing is done until the next decision.
 func viaPending(f Facts, d Decision) Decision {
 	switch d.Phase {
 	case Active, Inactive, ShuttingDown:

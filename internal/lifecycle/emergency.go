@@ -2,93 +2,87 @@
 
 package lifecycle
 
-// Request is what is known of a Node's request to be given back.
+// Request is the state of an owner's request on a Node.
 type Request string
 
-// The requests; the zero value is none.
+// The requests. The zero value is none.
 const (
-	// NoRequest means that the Node asks for nothing.
+	// NoRequest means that the Node has no request.
 	NoRequest Request = ""
-	// FreshRequest means that the Node asks, and asks about this Machine.
+	// FreshRequest means that the Node has a request for this Machine.
 	FreshRequest Request = "Fresh"
 	// StaleRequest means that the request is older than the Machine.
 	StaleRequest Request = "Stale"
-	// ServedRequest means that the request has been served already.
+	// ServedRequest means that the request has been served.
 	ServedRequest Request = "Served"
-	// ForeignRequest means that the Node is not the host that the Machine was made on.
+	// ForeignRequest means that the Node is not the host on which the Machine was created.
 	ForeignRequest Request = "Foreign"
 )
 
 // Step is the next step of an emergency reclaim.
 type Step string
 
-// The steps, in their order. Each is idempotent, and each leaves behind what the
-// next one needs to be found after a crash.
+// The steps, in their order. Each is idempotent, and stores what the next step needs after a crash.
 const (
 	// Rest does nothing.
 	Rest Step = "Rest"
-	// Remember writes the request down where it survives everything.
+	// Remember stores the request on the ScheduledMachine.
 	Remember Step = "Remember"
-	// Recall writes a request down again that was taken off after the Machine was told to go.
+	// Recall stores a request again that was removed after the Machine's deletion.
 	Recall Step = "Recall"
-	// Eject takes the machine out at once.
+	// Eject removes the machine at once.
 	Eject Step = "Eject"
-	// Evict makes the pods be started elsewhere: the Node's machine is going.
+	// Evict taints the Node, so that its pods start elsewhere.
 	Evict Step = "Evict"
 	// DeleteNode deletes a Node whose machine is gone.
 	DeleteNode Step = "DeleteNode"
-	// Await waits for the machine to be gone.
+	// Await waits until the machine is gone.
 	Await Step = "Await"
-	// Disarm turns the schedule off and forgets the request, in one write.
+	// Disarm turns the schedule off and removes the stored request, in one write.
 	Disarm Step = "Disarm"
-	// Clear takes the request off the Node.
+	// Clear removes the request from the Node.
 	Clear Step = "Clear"
-	// Refuse does nothing, and says so.
+	// Refuse does nothing except report.
 	Refuse Step = "Refuse"
-	// Forget drops a request that was written down and must not be served.
+	// Forget removes a stored request that must not be served.
 	Forget Step = "Forget"
 )
 
-// ReclaimFacts are what one look at a machine and its Node shows.
+// ReclaimFacts are the observed state of a machine and its Node.
 type ReclaimFacts struct {
-	// Remembered says that a request has been written down and not been served yet.
+	// Remembered reports that a request is stored and not served yet.
 	Remembered bool
-	// Returned says that something of the machine is there although a request has
-	// been served and the schedule is off since: whoever made it had not seen that.
+	// Returned reports that objects of the machine exist although a request was served and the schedule has
+	// been off since. Their creator had not seen that.
 	Returned bool
-	// Request is what the Node asks for now. A Node that cannot be seen asks for
-	// nothing.
+	// Request is the state of the request on the Node. A Node that cannot be read has none.
 	Request Request
-	// Machine is the Machine.
+	// Machine is the state of the Machine.
 	Machine Presence
-	// ForOwner says that the Machine is being deleted because its owner asked for it, as
-	// the record of its departure tells.
+	// ForOwner reports that the departure record of the Machine names its owner's request.
 	ForOwner bool
-	// ControlPlane says that the Machine is one of a control plane.
+	// ControlPlane reports that the Machine is part of a control plane.
 	ControlPlane bool
-	// InfrastructureGone says that the Machine's infrastructure is known not to exist:
-	// false where it could not be read.
+	// InfrastructureGone reports that the Machine's infrastructure is known not to exist. It is false if it
+	// could not be read.
 	InfrastructureGone bool
-	// Node is the Node that asked, another of the same name not being it, or that of a
-	// Machine which a person asked for. A Node that cannot be seen is absent: nothing
-	// waits for it.
+	// Node is the state of the Node that has the request, or of the Machine's Node if a person requested the
+	// machine. Another Node of the same name does not count. A Node that cannot be read is absent, so that
+	// nothing waits for it.
 	Node Presence
-	// NodeAsked says that it is known to be the one, by its UID.
+	// NodeAsked reports that the UID of the Node matches.
 	NodeAsked bool
-	// Evicting says that the Node's pods are being started elsewhere already.
+	// Evicting reports that the Node has the eviction taint.
 	Evicting bool
-	// Expedited says that the Machine is being deleted and waits for nothing of Cluster
-	// API's.
+	// Expedited reports that the Machine is being deleted and that Cluster API does not wait for it any more.
 	Expedited bool
-	// Ejected says that everything that can be done to hasten the Machine's going has
-	// been done, as far as what there is can be read.
+	// Ejected reports that everything that accelerates the removal is done, as far as the objects can be read.
 	Ejected bool
 }
 
-// Urgent returns the next step if it is one that an owner waits for, and that nothing
-// can change which a provider or a workload cluster has to be asked for. Whoever
-// decides looks there only if there is none: an outage of others must not hold up
-// what takes a machine away.
+// Urgent returns the next step if it removes the machine for its owner and needs no read from a provider or a
+// workload cluster. The caller makes such reads only if there is none. An outage of them must not delay the
+// removal.
 func Urgent(f ReclaimFacts) (Step, bool) {
 	switch {
 	case !f.Remembered:
@@ -104,10 +98,9 @@ func Urgent(f ReclaimFacts) (Step, bool) {
 	}
 }
 
-// DecideReclaim returns the next step. Remembering comes before ejecting, ejecting
-// before disarming, and disarming before clearing: after a crash between any two,
-// what is left behind leads on to the next. A Node comes after everything that
-// gives the machine back, and a Machine of a control plane is never given back.
+// DecideReclaim returns the next step. The order is Remember, Eject, Disarm, Clear, so that after a crash the
+// stored state leads to the next step. The Node is handled after the removal of the machine. A Machine of a
+// control plane is never removed.
 func DecideReclaim(f ReclaimFacts) Step {
 	if step, urgent := Urgent(f); urgent {
 		return step
@@ -122,7 +115,7 @@ func DecideReclaim(f ReclaimFacts) Step {
 	}
 }
 
-// leave is what is left to do for the Node of a machine that is on its way.
+// leave returns the remaining step for the Node of a machine that is being removed.
 func leave(f ReclaimFacts) Step {
 	switch {
 	case f.Node == Present && f.NodeAsked && f.InfrastructureGone:
@@ -134,7 +127,7 @@ func leave(f ReclaimFacts) Step {
 	}
 }
 
-// answer is the answer to what a Node asks while nothing is being served.
+// answer returns the step for the request on a Node while no stored request is being served.
 func answer(f ReclaimFacts) Step {
 	if f.ForOwner && !f.Returned && !f.ControlPlane && f.Request != FreshRequest {
 		return Recall

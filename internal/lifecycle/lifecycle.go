@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lifecycle answers one question: given what is, what should be done for
-// a machine now, in which phase is it, and when must somebody look again? It
-// knows nothing about Kubernetes, and the time is a fact like any other.
+// Package lifecycle decides the next action for a machine, its phase, and when to reconcile again. It is pure:
+// it imports no Kubernetes package, and gets the time as an input. Decide is for ordinary reconciles,
+// DecideReclaim for emergency reclaims.
 package lifecycle
 
 import "time"
 
-// Phase is where a machine stands. The values are those of the API.
+// Phase is the state of a machine. The values are the ones of the API.
 type Phase string
 
-// The phases of a machine; the empty phase is that of one never judged before.
+// The phases of a machine. The empty phase is a machine before its first decision.
 const (
 	Pending         Phase = "Pending"
 	Active          Phase = "Active"
@@ -22,28 +22,27 @@ const (
 	Error           Phase = "Error"
 )
 
-// Presence is what is known of one child.
+// Presence is the state of one child object.
 type Presence string
 
-// The presences of a child; the zero value is absence.
+// The presences of a child. The zero value is absence.
 const (
-	// Absent means that there is none.
+	// Absent means that the object does not exist.
 	Absent Presence = ""
-	// Present means that it exists and nobody deletes it.
+	// Present means that it exists and is not being deleted.
 	Present Presence = "Present"
 	// Leaving means that it is being deleted.
 	Leaving Presence = "Leaving"
-	// Unknown means that nobody could tell. It is never a reason to take anything away,
-	// or to make it again.
+	// Unknown means that it could not be read. It never causes a deletion or a creation.
 	Unknown Presence = "Unknown"
 )
 
-// ClusterState is what is known of the Cluster.
+// ClusterState is the state of the Cluster.
 type ClusterState string
 
-// The states of a Cluster; the zero value is absence.
+// The states of a Cluster. The zero value is absence.
 const (
-	// ClusterMissing means that there is no such Cluster.
+	// ClusterMissing means that the Cluster does not exist.
 	ClusterMissing ClusterState = ""
 	// ClusterPresent means that the Cluster exists.
 	ClusterPresent ClusterState = "Present"
@@ -51,28 +50,28 @@ const (
 	ClusterLeaving ClusterState = "Leaving"
 )
 
-// Action is the one thing to do now.
+// Action is the next action for a machine.
 type Action string
 
-// The actions. Each is idempotent: doing it twice does what doing it once does.
+// The actions. Each is idempotent.
 const (
 	// Hold does nothing.
 	Hold Action = "Hold"
-	// Ensure makes what is missing and keeps the Machine's metadata as the spec has it.
+	// Ensure creates missing objects and updates the Machine's metadata to the spec.
 	Ensure Action = "Ensure"
 	// Depart starts or continues a graceful departure.
 	Depart Action = "Depart"
-	// Expedite ends the waiting of a departure whose budget is over.
+	// Expedite ends the waits of a departure whose budget is over.
 	Expedite Action = "Expedite"
-	// Remove takes the machine out at once, without drain or grace.
+	// Remove removes the machine at once, without drain or grace.
 	Remove Action = "Remove"
-	// RemoveNode deletes the Node of a machine that is gone, whose Machine lingers.
+	// RemoveNode deletes the Node of a machine that is gone while its Machine still exists.
 	RemoveNode Action = "RemoveNode"
-	// Release lets the object itself go: nothing of it is left.
+	// Release removes the finalizer from the ScheduledMachine: no child is left.
 	Release Action = "Release"
 )
 
-// Reason says why, in a word. The values are reasons of the API's conditions.
+// Reason is why. The values are reasons of the API's conditions.
 type Reason string
 
 // The reasons of a decision.
@@ -95,10 +94,10 @@ const (
 	Judging          Reason = "Pending"
 )
 
-// Cause is why a machine departs. The values are those of the record on the Machine.
+// Cause is why a machine leaves. The values are the ones of the departure record on the Machine.
 type Cause string
 
-// The causes of a departure; the zero value is none.
+// The causes of a departure. The zero value is none.
 const (
 	WindowClosed    Cause = "WindowClosed"
 	ObjectDeleted   Cause = "Deleted"
@@ -108,89 +107,87 @@ const (
 	OwnerAsked      Cause = "EmergencyReclaim"
 )
 
-// Facts are what one look at a machine shows.
+// Facts are the observed state of a machine.
 type Facts struct {
-	// Now is the instant of the look.
+	// Now is the instant of the observation.
 	Now time.Time
-	// Phase is the phase that was last reported, empty for a new object.
+	// Phase is the phase in the status, empty for a new object.
 	Phase Phase
 
-	// Deleting says that the object itself is being deleted.
+	// Deleting reports that the ScheduledMachine is being deleted.
 	Deleting bool
-	// KillSwitch, Reclaim and Enabled are what people and the agent ask for.
+	// KillSwitch, Reclaim and Enabled are the requests of people and of the agent.
 	KillSwitch, Reclaim, Enabled bool
 
-	// Readable says that the schedule can be judged. False is "unknown", which is
-	// never the same as "outside the window".
+	// Readable reports that the schedule can be evaluated. False means unknown, which is not the same as
+	// outside the window.
 	Readable bool
-	// Wanted is the schedule's answer, and Change when it flips; zero is never.
+	// Wanted is the result of the schedule. Change is when it changes, zero if never.
 	Wanted bool
 	Change time.Time
 
 	// Cluster is the state of the Cluster that the machine belongs to.
 	Cluster ClusterState
 
-	// Claimed says that somebody else comes first on the host that is named.
+	// Claimed reports that another object has precedence on the named host.
 	Claimed bool
 
-	// Bootstrap, Infrastructure and Machine are the children, foreign objects of the
-	// same name not among them.
+	// Bootstrap, Infrastructure and Machine are the states of the children. An object of the same name that
+	// 5-Spot did not make does not count.
 	Bootstrap, Infrastructure, Machine Presence
-	// MachineReady says that the Machine is ready.
+	// MachineReady reports that the Machine is ready.
 	MachineReady bool
-	// MachineFailed says that the Machine can never become ready, or that a health
-	// check asks its owner to replace it.
+	// MachineFailed reports that the Machine can never become ready, or that a health check requests its
+	// replacement.
 	MachineFailed bool
-	// Interrupted says that the Machine's departure had begun, and that nobody deletes it
-	// any more: it was moved from another management cluster.
+	// Interrupted reports that the Machine has a departure record but is not being deleted: it was moved from
+	// another management cluster.
 	Interrupted bool
-	// Settling says that a Machine was moved here, and that Cluster API has not found its
-	// Node again: deleted now, it would leave the Node behind. SettledBy is when that is
-	// not waited for any more; zero: only an event of the Machine ends the wait.
+	// Settling reports that a Machine was moved here and that Cluster API has not found its Node yet. A
+	// deletion now would leave the Node behind. SettledBy is when that wait ends. With zero, only an event of
+	// the Machine ends it.
 	Settling  bool
 	SettledBy time.Time
-	// Deadline is when the budget of a departure under way is over; zero while the
-	// Machine is not leaving.
+	// Deadline is when the budget of the current departure is over. It is zero while the Machine is not
+	// leaving.
 	Deadline time.Time
-	// Expedited says that all waiting of the departure has been ended already.
+	// Expedited reports that all waits of the departure have been ended.
 	Expedited bool
-	// Node is the Node of a Machine that is expedited and whose infrastructure is gone:
-	// Present or Leaving only if it is known to be that of this very Machine. Before, it
-	// is not looked at.
+	// Node is the Node of an expedited Machine whose infrastructure is gone. It is Present or Leaving only if
+	// it is known to be the Node of this Machine. It is not read earlier.
 	Node Presence
 }
 
-// Decision is what to do, what to report and when to look again.
+// Decision is the action, the phase to report, and when to reconcile again.
 type Decision struct {
-	// Phase to report, if Action succeeds.
+	// Phase is the phase to report if Action succeeds.
 	Phase Phase
-	// Action to carry out.
+	// Action is the action to carry out.
 	Action Action
-	// Reason why.
+	// Reason is why.
 	Reason Reason
-	// Cause is why the machine departs, if Action takes it away.
+	// Cause is why the machine leaves, if Action removes it.
 	Cause Cause
-	// Recheck is the next instant at which time alone changes the decision; zero is
-	// never.
+	// Recheck is the next instant at which the decision changes by time alone, zero if never.
 	Recheck time.Time
-	// Again says that the next decision follows at once.
+	// Again reports that the next decision follows immediately.
 	Again bool
 }
 
-// known reports whether any child is known to be left.
+// known reports whether a child is known to be left.
 func (f Facts) known() bool {
 	return f.Machine != Absent || there(f.Infrastructure) || there(f.Bootstrap)
 }
 
-// unknown reports whether a child may be left of which nobody knows.
+// unknown reports whether a child could not be read.
 func (f Facts) unknown() bool {
 	return f.Infrastructure == Unknown || f.Bootstrap == Unknown
 }
 
 func there(p Presence) bool { return p == Present || p == Leaving }
 
-// leaving reports whether a departure is under way. A bootstrap config that
-// somebody deletes below a living Machine is none: it has done its work.
+// leaving reports whether a departure is in progress. The deletion of the bootstrap config of a running Machine
+// does not count: the Machine no longer needs it.
 func (f Facts) leaving() bool {
 	if f.Machine == Present {
 		return false
@@ -198,21 +195,21 @@ func (f Facts) leaving() bool {
 	return f.Machine == Leaving || f.Bootstrap == Leaving || f.Infrastructure == Leaving
 }
 
-// husk reports whether the Node stands for a machine that is gone. Cluster API deletes it,
-// too, but may not look for 20 s.
+// husk reports whether the Node belongs to a machine that is gone. Cluster API deletes this Node too, but
+// possibly 20 s later.
 func (f Facts) husk() bool {
 	return f.Machine == Leaving && f.Expedited && f.Infrastructure == Absent && f.Node == Present
 }
 
-// broken reports whether the Machine must be replaced: Cluster API does not mend a
-// Machine whose infrastructure went away, it replaces it.
+// broken reports whether the Machine must be replaced. Cluster API does not repair a Machine whose
+// infrastructure was deleted.
 func (f Facts) broken() bool {
 	return f.Machine == Present && (f.Infrastructure == Absent || f.Infrastructure == Leaving || f.MachineFailed)
 }
 
-// deletable reports whether there is something to delete in a departure, besides what is
-// being deleted already. A Machine takes the other two with it. Without one the bootstrap
-// config is the last to go, and not before the infrastructure is known to be gone.
+// deletable reports whether an object must be deleted in a departure. The deletion of a Machine deletes the
+// other two. Without a Machine, the bootstrap config is deleted last, after the infrastructure is known to be
+// gone.
 func (f Facts) deletable() bool {
 	switch f.Machine {
 	case Present:
@@ -224,7 +221,7 @@ func (f Facts) deletable() bool {
 	}
 }
 
-// earliest returns the first of the instants that is not zero.
+// earliest returns the first instant that is not zero.
 func earliest(instants ...time.Time) time.Time {
 	var first time.Time
 	for _, t := range instants {

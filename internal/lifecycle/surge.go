@@ -8,29 +8,28 @@ import (
 )
 
 const (
-	// RapidWindow is how close together reclaims are a sign of a fault.
+	// RapidWindow is the time window in which repeated reclaims indicate a fault.
 	RapidWindow = 10 * time.Minute
-	// rapidReclaims is how many reclaims of one machine inside the window are rapid.
-	// More are not remembered.
+	// rapidReclaims is how many reclaims of one machine within the window are rapid. It is also how many are
+	// stored.
 	rapidReclaims = 3
-	// surgeFloor and surgeFraction bound the reclaims of one Cluster inside the window
-	// that are nothing special: three, or one machine in ten.
+	// surgeFloor and surgeFraction define how many reclaims of a Cluster within the window are normal: three,
+	// or one in ten machines.
 	surgeFloor    = 3
 	surgeFraction = 10
 )
 
-// Recent returns those of times that are inside the window at now, oldest first.
-// A clock that was set back leaves times ahead; those count as well, as long as
-// the window is.
+// Recent returns the times within the window around now, oldest first. Times in the future count too, because
+// the clock may have been set back.
 func Recent(times []time.Time, now time.Time) []time.Time {
 	recent := slices.DeleteFunc(slices.Clone(times), func(t time.Time) bool { return now.Sub(t).Abs() > RapidWindow })
 	slices.SortFunc(recent, time.Time.Compare)
 	return recent
 }
 
-// Reclaimed returns the times of a machine's reclaims to remember after one more
-// at now, and whether they follow each other so fast that somebody should look:
-// a machine that is lent while its owner works does no good to either.
+// Reclaimed returns the reclaim times to store after one more reclaim at now. rapid reports that they follow
+// each other so fast that a person should check: a machine that is lent while its owner uses it helps neither
+// side.
 func Reclaimed(times []time.Time, now time.Time) (remember []time.Time, rapid bool) {
 	remember = append(Recent(times, now), now)
 	if extra := len(remember) - rapidReclaims; extra > 0 {
@@ -39,8 +38,8 @@ func Reclaimed(times []time.Time, now time.Time) (remember []time.Time, rapid bo
 	return remember, len(remember) == rapidReclaims
 }
 
-// Surge reports whether so many reclaims inside the window, among so many
-// machines of one Cluster, are a sign of a fault. It holds nobody up.
+// Surge reports whether so many reclaims within the window, among so many machines of one Cluster, indicate a
+// fault. It delays no reclaim.
 func Surge(reclaims, machines int) bool {
 	return reclaims > max(surgeFloor, machines/surgeFraction)
 }

@@ -4,23 +4,22 @@ package rails
 
 import "time"
 
-// notice is how long before the end of a window its owner must have been able to read of it.
+// notice is how long before the end of a window the status must have announced that end.
 const notice = 10 * time.Minute
 
-// An Announcement is what the status said of the end of a window. It was written at another
-// time, by another look at the schedule: a clock, a zone or an edit that is wrong now was not
-// wrong then. The zero value announces nothing.
+// An Announcement is the end of a window as the status announced it. It was computed earlier, so it is
+// independent of a clock, time zone or spec that is wrong now. The zero value announces nothing.
 type Announcement struct {
-	// End is the end of the window that was announced.
+	// End is the announced end of the window.
 	End time.Time
-	// Since is since when the status has said so.
+	// Since is when the status first announced it.
 	Since time.Time
-	// Generation is that of the spec from which it was worked out.
+	// Generation is the generation of the spec from which it was computed.
 	Generation int64
 }
 
-// Covers reports whether the end of a window that the spec of this generation has was
-// announced in time: a departure for it is scheduled, and unscheduled otherwise.
+// Covers reports whether the end of a window in the spec of this generation was announced in time. If it was,
+// the departure is scheduled, otherwise unscheduled.
 func (a Announcement) Covers(end time.Time, generation int64) bool {
 	return !a.Since.IsZero() && a.End.Equal(end) && a.Generation == generation && !a.Since.After(end.Add(-notice))
 }

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rails answers one question: may what was decided be carried out already? It knows
-// nothing about Kubernetes, and the time is a fact like any other.
+// Package rails implements safety rails as pure values: the wipe quarantine, the warm-up, the trust in the
+// clock, and the announcement of a window's end. A rail delays a decision but does not change it. The package
+// imports no Kubernetes package, and gets the time as an input.
 //
-// Each gate is a value that its caller keeps, one for each Cluster or one for a manager.
-// What was seen makes another value of it; nothing is shared. A look that failed is none: the
-// gate stays as it was. Unknown is not zero, and it is not a confirmation.
+// Each rail is a value that its caller stores, per Cluster or per manager. A check returns the next value, and
+// no state is shared. A failed check must not be passed in: it neither confirms nor resets.
 package rails
 
 import "time"
 
 const (
-	// Apart is how far two looks are apart at least if the second is to confirm the first:
-	// what is wrong with the first may still be wrong a moment later.
+	// Apart is the minimum time between two checks that count. An error in one check may still be present a
+	// moment later.
 	Apart = 10 * time.Second
-	// confirmations is how many looks in a row it takes to believe what is hard to believe.
+	// confirmations is how many checks in a row confirm an unlikely result.
 	confirmations = 3
 )
 
-// A tally counts looks that say the same. The zero value has seen none.
+// A tally counts checks with the same result. The zero value has counted none.
 type tally struct {
 	n    int
-	last time.Time // that counted
+	last time.Time // the latest check that counted
 }
 
-// look counts a look at now, if it is far enough from the last one that counted, and reports
-// whether there are enough. A clock that was set back makes nobody wait for longer than Apart.
+// look counts a check at now if it is at least Apart after the latest one that counted. The bool reports
+// whether there are enough. If the clock was set back, the next check counts after Apart.
 func (t tally) look(now time.Time) (tally, bool) {
 	switch {
 	case t.n > 0 && now.Before(t.last):
@@ -36,5 +36,5 @@ func (t tally) look(now time.Time) (tally, bool) {
 	return t, t.n >= confirmations
 }
 
-// next is when another look counts.
+// next returns when another check counts.
 func (t tally) next() time.Time { return t.last.Add(Apart) }

@@ -8,24 +8,22 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
-// A Lead is what a manager has learned of one Cluster since it leads. The zero value has
-// learned nothing.
+// A Lead is what a manager has learned about one Cluster since it became leader. The zero value has learned
+// nothing.
 type Lead struct {
-	// Since is since when it leads.
+	// Since is when it became leader.
 	Since time.Time
-	// Lease is how long another manager may believe to lead that cannot renew its lease.
+	// Lease is the lease duration: for so long another manager that cannot renew its lease may still act as
+	// leader.
 	Lease time.Duration
-	// Synced says that the caches have been filled, and Told that the API server has told its
-	// time.
+	// Synced reports that the caches are synced, Told that the API server has responded with its time.
 	Synced, Told bool
-	// Counted says that the baseline of Wipe is set, or that nobody watches for a wipe.
+	// Counted reports that the baseline of Wipe is set or that the wipe quarantine is off.
 	Counted bool
 }
 
-// WarmUp returns how much there is still to learn at now, and when that changes by time alone;
-// zero is never. Nothing but what is to be learned ends it: no time is right for every Cluster.
-// All wait for one window, because a machine that started to leave under the manager before
-// and was gone at once is in no list.
+// WarmUp returns the stage at now, and when it changes by time alone, zero if it does not. All departures wait
+// for one Window: a machine that left under the previous leader and is already gone is in no list.
 func (l Lead) WarmUp(now time.Time) (departure.WarmUp, time.Time) {
 	cold := l.Since.Add(departure.Window)
 	lease := l.Since.Add(l.Lease)

@@ -5,64 +5,62 @@ package rails
 import "time"
 
 const (
-	// wipeFloor is the smallest Cluster that is watched: of few machines nearly all leave
-	// on any day.
+	// wipeFloor is the smallest Cluster that is guarded. In a smaller one, nearly all machines may leave on any
+	// day.
 	wipeFloor = 10
-	// wipeFraction is what is left at least of a Cluster that is not wiped: one in ten.
+	// wipeFraction is the divisor for the smallest part that must stay: one in ten.
 	wipeFraction = 10
 )
 
-// A Wipe watches how many machines of one Cluster should stay. If nearly all of them seem to
-// be unwanted all at once, more often than not a list was cut short, a template was wrong or
-// somebody deleted more than they meant to: it takes three looks in a row to be believed.
+// A Wipe is the wipe quarantine of one Cluster. If nearly all machines would leave at once, the cause is often
+// a truncated list, a wrong template or a mistaken deletion. Three checks in a row must confirm it.
 //
-// A manager that starts sets Baseline to how many machines there are by what was reported
-// last: else it would take a wipe that came with the restart for what has always been.
+// A manager that starts sets Baseline from the status of the machines. Otherwise a wipe during the restart
+// would look like the normal state.
 type Wipe struct {
-	// Baseline is how many machines should stay by the last count that was believed.
+	// Baseline is the number of machines that should stay by the latest accepted count.
 	Baseline int
-	// Held is how many looks in a row have seen a wipe that is not believed yet; zero is that
-	// nothing is held.
+	// Held is how many checks in a row have seen an unconfirmed wipe. Zero means that nothing is held.
 	Held int
 
-	heldAt time.Time // the last look that Held counts
+	heldAt time.Time // the latest check that Held counts
 	lower  int       // a count below Baseline
-	since  time.Time // of lower; zero is none
+	since  time.Time // first count of lower, zero if none
 }
 
-// A Count is a look at all machines of a Cluster. One that is suspected to be a wipe is judged
-// only if a list that the API server itself has just given says the same.
+// A Count is a count of all machines of a Cluster. A count that Suspects reports must be confirmed by a live
+// list before Judge gets it.
 type Count struct {
-	// At is when the list was asked for.
+	// At is when the list was requested.
 	At time.Time
-	// Kept is how many machines there are without those that are to leave unscheduled.
-	// One whose announced window has ended is kept until it starts to leave.
+	// Kept is the number of machines that are not due to leave in the unscheduled lane. A machine whose
+	// announced window has ended is included until it starts to leave.
 	Kept int
-	// Left is how many have started to leave since the look before, in whatever lane: nobody
-	// has to explain them.
+	// Left is how many machines have started to leave since the previous count, in any lane. The baseline is
+	// reduced by it.
 	Left int
 }
 
-// A WipeVerdict is what a look makes of a count.
+// A WipeVerdict is the result of a check.
 type WipeVerdict string
 
 // The verdicts.
 const (
-	// Believed means that nothing is held.
+	// Believed means that the count is accepted and nothing is held.
 	Believed WipeVerdict = "Believed"
-	// Quarantined means that no unscheduled departure may start.
+	// Quarantined means that unscheduled departures are held.
 	Quarantined WipeVerdict = "Quarantined"
-	// Confirmed means that a wipe was seen often enough, and nothing is held any more.
+	// Confirmed means that a wipe is confirmed and nothing is held any more.
 	Confirmed WipeVerdict = "Confirmed"
 )
 
-// Suspects reports whether a look with this count would see a wipe.
+// Suspects reports whether a check with this count would see a wipe.
 func (w Wipe) Suspects(c Count) bool {
 	baseline := w.Baseline - c.Left
 	return baseline >= wipeFloor && c.Kept*wipeFraction < baseline
 }
 
-// Judge returns the gate after a look, and its verdict.
+// Judge returns the quarantine after a check, and its verdict.
 func (w Wipe) Judge(c Count) (Wipe, WipeVerdict) {
 	suspected := w.Suspects(c)
 	w.Baseline, w.lower = max(0, w.Baseline-c.Left), max(0, w.lower-c.Left)
@@ -76,14 +74,14 @@ func (w Wipe) Judge(c Count) (Wipe, WipeVerdict) {
 	return Wipe{Baseline: w.Baseline, Held: seen.n, heldAt: seen.last}, Quarantined
 }
 
-// Grow believes a count only if it is higher: who looks does not know of all machines yet.
+// Grow accepts a count only if it is higher. It is for the warm-up, when not all machines are known.
 func (w Wipe) Grow(c Count) Wipe {
 	w.Baseline = max(w.Baseline, c.Kept+c.Left)
 	return w
 }
 
-// settle believes a count at once if it is higher. A lower one has to be seen twice: edits
-// come one by one, and who follows each of them never sees a wipe.
+// settle accepts a higher count at once. It accepts a lower count only after it was seen twice, at least Apart.
+// Edits arrive one by one: a baseline that followed each of them would never detect a wipe.
 func (w Wipe) settle(c Count) Wipe {
 	switch {
 	case c.Kept >= w.Baseline:
@@ -97,8 +95,8 @@ func (w Wipe) settle(c Count) Wipe {
 	}
 }
 
-// Next is when another look says more than the last one, though nothing changes; zero is
-// never. One that has passed is at once: the look that was due has failed.
+// Next returns when another check can change the result without a change of the count, zero if never. An
+// instant in the past means now: the check that was due has failed.
 func (w Wipe) Next() time.Time {
 	switch {
 	case w.Held > 0:
