@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package actuate answers one question: how is a decision carried out on the API
-// server? It is the only package with a client that writes, to the management cluster
-// and to workload clusters. What makes a machine join or leave is written for an Intent.
-// Every write is idempotent, names the object it means by UID or resourceVersion, and
-// counts the deletion of an object that is already gone as success. It decides nothing.
+// Package actuate writes to API servers. It is the only package with a writing client, for the management
+// cluster and for workload clusters. Writes that make a machine join or leave belong to an Intent, and each try
+// becomes a line of the audit log.
+//
+// Every write is idempotent and identifies its object by UID or resourceVersion. Deleting an object that does
+// not exist is a success. A Gate suppresses all writes during an actuation pause and in dry run. The package
+// makes no decisions.
 package actuate
 
 import (
@@ -26,21 +28,20 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// An Actuator writes to one API server, if its Gate lets it. It is safe for concurrent use.
+// An Actuator writes to one API server if its Gate permits it. It is safe for concurrent use.
 type Actuator struct {
 	gate *Gate
-	// given is what it was made with, and client the same with a field manager. Without
-	// one, patches would be of a manager named after the program, as those of Cluster
-	// API's own controllers are.
+	// given is the client of the constructor. client is the same with a field manager. Without a field manager,
+	// patches would have the name of the program as their manager, as Cluster API's controllers do.
 	given, client client.Client
-	// remote says that it is that of a workload cluster.
+	// remote reports that it writes to a workload cluster.
 	remote bool
 }
 
-// New returns an Actuator that writes with c, as the controllers' field manager.
+// New returns an Actuator that writes with c as the controllers' field manager.
 func New(c client.Client) *Actuator { return Behind(new(Gate), c) }
 
-// Behind is New for an Actuator whose writes g may suppress.
+// Behind returns an Actuator like New does, whose writes g may suppress.
 func Behind(g *Gate, c client.Client) *Actuator {
 	if g.Suppresses() {
 		c = suppressing{Reader: c, about: c, gate: g}
@@ -55,14 +56,14 @@ func (a *Actuator) As(owner string) *Actuator {
 	return &as
 }
 
-// Suppresses reports whether nothing that the Actuator is told to do is carried out.
+// Suppresses reports whether writes are suppressed.
 func (a *Actuator) Suppresses() bool { return a.gate.Suppresses() }
 
-// ActuationPaused reports whether that is because actuation is paused, which people are told.
+// ActuationPaused reports whether actuation is paused. Statuses report a pause, but not a dry run.
 func (a *Actuator) ActuationPaused() bool { return a.gate.Paused }
 
-// Create creates obj. One of that name that exists is an AlreadyExists error and
-// not touched. obj becomes what the server answered.
+// Create creates obj. If an object of that name exists, the error is AlreadyExists. obj is updated from the
+// response.
 func (a *Actuator) Create(ctx context.Context, obj client.Object) error {
 	if err := a.client.Create(ctx, obj); err != nil {
 		return fmt.Errorf("creating %s %s: %w", kind(obj), obj.GetName(), err)
@@ -70,14 +71,14 @@ func (a *Actuator) Create(ctx context.Context, obj client.Object) error {
 	return nil
 }
 
-// Apply applies obj, which is not known to exist: fields that another manager set
-// are a conflict, never overwritten. obj becomes what the server answered.
+// Apply applies obj, which may exist. A field that another manager owns is a conflict. obj is updated from the
+// response.
 func (a *Actuator) Apply(ctx context.Context, obj *unstructured.Unstructured) error {
 	return a.apply(ctx, obj)
 }
 
-// Update applies obj, which must be ours, and takes back the fields it names.
-// obj becomes what the server answered.
+// Update applies obj, which must belong to 5-Spot, and takes over the fields in it. obj is updated from the
+// response.
 func (a *Actuator) Update(ctx context.Context, obj *unstructured.Unstructured) error {
 	return a.apply(ctx, obj, client.ForceOwnership)
 }
@@ -89,8 +90,8 @@ func (a *Actuator) apply(ctx context.Context, obj *unstructured.Unstructured, op
 	return nil
 }
 
-// Replace writes all of obj over the object that it names by UID and resourceVersion. A field that
-// obj lacks is removed or gets its default. obj becomes what the server answered.
+// Replace replaces the object with this UID and resourceVersion. A field that obj lacks is removed or gets its
+// default. obj is updated from the response.
 func (a *Actuator) Replace(ctx context.Context, obj client.Object) error {
 	if err := a.client.Update(ctx, obj); err != nil {
 		return fmt.Errorf("replacing %s %s: %w", kind(obj), obj.GetName(), err)
@@ -98,8 +99,8 @@ func (a *Actuator) Replace(ctx context.Context, obj client.Object) error {
 	return nil
 }
 
-// Check returns the error with which the API server would refuse to create obj under another name.
-// Nothing is created.
+// Check returns the error with which the API server would reject the creation of obj under another name. It
+// creates nothing.
 func (a *Actuator) Check(ctx context.Context, obj *unstructured.Unstructured) error {
 	probe := obj.DeepCopy()
 	probe.SetGenerateName(obj.GetName() + "-")
@@ -110,15 +111,14 @@ func (a *Actuator) Check(ctx context.Context, obj *unstructured.Unstructured) er
 	return nil
 }
 
-// Delete deletes exactly this obj. One that is being deleted already is left
-// alone, and another of the same name is a conflict.
+// Delete deletes obj. It does nothing if obj is being deleted or does not exist. Another object of the same
+// name is a conflict.
 func (a *Actuator) Delete(ctx context.Context, obj client.Object) error {
 	_, err := a.delete(ctx, obj)
 	return kinds.IgnoreNoObject(err)
 }
 
-// delete is Delete, and says whether there was anything to send. That there is no such
-// object is an error.
+// delete is Delete, except that a missing object is an error. sent reports whether a request was necessary.
 func (a *Actuator) delete(ctx context.Context, obj client.Object) (sent bool, err error) {
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return false, nil
@@ -129,21 +129,20 @@ func (a *Actuator) delete(ctx context.Context, obj client.Object) (sent bool, er
 	return true, nil
 }
 
-// Gone reports whether err says that there is no such object, or no such kind. It is for
-// kinds that come and go with a feature, never for a machine's.
+// Gone reports whether err means that the object or its kind does not exist. It is for kinds that a feature may
+// remove, not for the kinds of a machine.
 func Gone(err error) bool {
 	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 }
 
-// Patch sends the difference between before and obj, and nothing where there is
-// none. Another object of the same name is a conflict. obj becomes what the server
-// answered.
+// Patch sends the difference between before and obj, if there is one. Another object of the same name is a
+// conflict. obj is updated from the response.
 func (a *Actuator) Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error {
 	_, err := a.patch(ctx, obj, before, opts...)
 	return err
 }
 
-// patch is Patch, and says whether there was anything to send.
+// patch is Patch. sent reports whether a request was necessary.
 func (a *Actuator) patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) (sent bool, err error) {
 	if same(obj, before) {
 		return false, nil
@@ -154,8 +153,8 @@ func (a *Actuator) patch(ctx context.Context, obj, before client.Object, opts ..
 	return true, nil
 }
 
-// byUID is a patch that says which object it is for: the UID is sent as if it had been
-// added. An API server refuses to change it.
+// byUID returns a merge patch that includes the UID as if it had been added. The API server rejects a patch
+// that changes the UID.
 func byUID(before client.Object) client.Patch {
 	if named, ok := before.DeepCopyObject().(client.Object); ok {
 		named.SetUID("")
@@ -164,7 +163,7 @@ func byUID(before client.Object) client.Patch {
 	return client.MergeFrom(before)
 }
 
-// asConflict returns a conflict for an error that says that another object has the name.
+// asConflict returns a conflict for the error with which an API server rejects a changed UID.
 func asConflict(obj client.Object, err error) error {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsInvalid(err) || status.ErrStatus.Details == nil {
@@ -179,14 +178,14 @@ func asConflict(obj client.Object, err error) error {
 	return err
 }
 
-// PatchLocked is Patch for changes to lists, which a merge patch replaces whole:
-// it is refused with a conflict when the object has changed since it was read.
+// PatchLocked is Patch for changes to lists, which a merge patch replaces as a whole. It fails with a conflict
+// if the object has changed since it was read.
 func (a *Actuator) PatchLocked(ctx context.Context, obj, before client.Object) error {
 	_, err := a.patchLocked(ctx, obj, before)
 	return err
 }
 
-// patchLocked is PatchLocked, and says whether there was anything to send.
+// patchLocked is PatchLocked. sent reports whether a request was necessary.
 func (a *Actuator) patchLocked(ctx context.Context, obj, before client.Object) (sent bool, err error) {
 	if same(obj, before) {
 		return false, nil
@@ -197,8 +196,8 @@ func (a *Actuator) patchLocked(ctx context.Context, obj, before client.Object) (
 	return true, nil
 }
 
-// PatchStatus writes the status of obj if it differs from before's. The lock keeps
-// the list of conditions from being replaced by an older one.
+// PatchStatus patches the status of obj if obj differs from before. The optimistic lock prevents an older list
+// of conditions from replacing a newer one.
 func (a *Actuator) PatchStatus(ctx context.Context, obj, before client.Object) error {
 	if same(obj, before) {
 		return nil
@@ -209,8 +208,8 @@ func (a *Actuator) PatchStatus(ctx context.Context, obj, before client.Object) e
 	return nil
 }
 
-// same reports whether there is nothing to send. Most looks at an object change
-// nothing, and comparing costs a tenth of making the patch that says so.
+// same reports whether there is nothing to send. Most reconciles change nothing, and the comparison costs a
+// tenth of computing the patch.
 func same(obj, before client.Object) bool {
 	return equality.Semantic.DeepEqual(obj, before)
 }
@@ -219,8 +218,8 @@ func locked(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
-// Paused keeps the Paused condition of obj, as Cluster API's own controllers do. It
-// reports whether it wrote: obj is then older than what the API server holds.
+// Paused updates the Paused condition of obj, as Cluster API's own controllers do. It reports whether it wrote:
+// obj is stale then.
 func (a *Actuator) Paused(ctx context.Context, cluster *clusterv1.Cluster, obj paused.ConditionSetter) (bool, error) {
 	_, wrote, err := paused.EnsurePausedCondition(ctx, a.client, cluster, obj)
 	if err != nil {
@@ -233,5 +232,5 @@ func kind(obj client.Object) string {
 	if k := obj.GetObjectKind().GroupVersionKind().Kind; k != "" {
 		return k
 	}
-	return reflect.Indirect(reflect.ValueOf(obj)).Type().Name() // A type of the API has the name of its kind.
+	return reflect.Indirect(reflect.ValueOf(obj)).Type().Name() // a type of the API has the name of its kind
 }

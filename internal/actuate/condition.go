@@ -14,11 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ApplyCondition sets one condition in the status of somebody else's object. Only that
-// condition is sent, and no version: it is not refused because others write the same
-// status, and takes nothing of theirs back. The API server does not compare the UID in what
-// is applied to a status: another object of the same name gets the condition, until whoever
-// wrote it looks again.
+// ApplyCondition sets one condition in the status of an object that another controller owns. It sends only that
+// condition and no resourceVersion, so other writers of the status cause no conflict and lose nothing. The API
+// server does not check the UID when it applies a status. Another object of the same name gets the condition
+// until its owner reconciles.
 func (a *Actuator) ApplyCondition(ctx context.Context, obj client.Object, as schema.GroupVersionKind, c metav1.Condition) error {
 	condition, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c)
 	if err != nil {
@@ -35,15 +34,15 @@ func (a *Actuator) ApplyCondition(ctx context.Context, obj client.Object, as sch
 	return nil
 }
 
-// PatchNodeConditions sends the difference between the conditions of a Node before and now. Those
-// of others stay, such as the kubelet's, who writes the same list all the time: they are not sent,
-// and it is not refused because of them. Another Node of the same name is a conflict.
+// PatchNodeConditions sends the difference between the conditions of two versions of a Node. It does not send
+// conditions of other writers, such as the kubelet, which updates the same list frequently. They cause no
+// conflict. Another Node of the same name is a conflict.
 func (a *Actuator) PatchNodeConditions(ctx context.Context, node, before *corev1.Node) error {
 	if same(node, before) {
 		return nil
 	}
 	named := before.DeepCopy()
-	named.UID = "" // As in byUID.
+	named.UID = "" // see byUID
 	if err := asConflict(node, a.client.Status().Patch(ctx, node, client.StrategicMergeFrom(named))); err != nil {
 		return fmt.Errorf("patching conditions of Node %s: %w", node.Name, err)
 	}

@@ -12,30 +12,27 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
-// A Gate says whether what Actuators write is sent, and keeps what was tried. The zero
-// value sends everything. It must not be changed once an Actuator is behind it, and many
-// may be.
+// A Gate determines whether Actuators send writes, and stores the open actions. The zero value sends
+// everything. It must not be changed after an Actuator uses it. Several Actuators may share it.
 type Gate struct {
-	// Paused suppresses every write but the status of ScheduledMachines, without its phase.
+	// Paused suppresses every write except the status of ScheduledMachines without its phase.
 	Paused bool
-	// DryRun suppresses every write. With Paused it only says what else is not written.
+	// DryRun suppresses every write. If Paused is set too, actions count as suppressed and not as dry run.
 	DryRun bool
-	// Log gets a line for each try; nil gets none.
+	// Log gets a line for each try. It may be nil.
 	Log *audit.Log
 
 	tries tries
 }
 
-// Suppresses reports whether nothing is carried out.
+// Suppresses reports whether writes are suppressed.
 func (g *Gate) Suppresses() bool { return g.Paused || g.DryRun }
 
-// showsStatus says whether the status of a ScheduledMachine is written all the same.
+// showsStatus reports whether the status of a ScheduledMachine is written nevertheless.
 func (g *Gate) showsStatus() bool { return !g.DryRun }
 
-// Suppressed is the error of a write that was not sent, because actuation is paused or the
-// manager only says what it would do. Nothing failed and nothing changed: whoever gets it
-// leaves things where they are, and does not try again because of it. The gate does not
-// open before the manager is started anew.
+// Suppressed is the error of a write that was not sent because of a pause or dry run. It is not a failure and
+// nothing changed. Callers do not retry because of it: the suppression lasts until the manager restarts.
 type Suppressed struct{ by audit.Outcome }
 
 // Error implements error.
@@ -46,7 +43,7 @@ func (s Suppressed) Error() string {
 	return "actuation is paused: nothing is carried out"
 }
 
-// refusal is what a write gets that is not sent.
+// refusal returns the error for a suppressed write.
 func (g *Gate) refusal() Suppressed {
 	if g.Paused {
 		return Suppressed{audit.Suppressed}
@@ -54,19 +51,19 @@ func (g *Gate) refusal() Suppressed {
 	return Suppressed{audit.DryRun}
 }
 
-// IsSuppressed reports whether err says that a write was not sent.
+// IsSuppressed reports whether err means that a write was not sent.
 func IsSuppressed(err error) bool {
 	_, ok := errors.AsType[Suppressed](err)
 	return ok
 }
 
-// joined is what errors.Join returns.
+// joined is the interface of the result of errors.Join.
 type joined interface {
 	error
 	Unwrap() []error
 }
 
-// IgnoreSuppressed returns err without what IsSuppressed reports.
+// IgnoreSuppressed returns err without the errors that IsSuppressed reports.
 func IgnoreSuppressed(err error) error {
 	if !IsSuppressed(err) {
 		return err
@@ -82,8 +79,7 @@ func IgnoreSuppressed(err error) error {
 	return errors.Join(rest...)
 }
 
-// suppress tells of an intention that is not carried out, where it has not been told of
-// yet.
+// suppress logs and counts a suppressed intention, once.
 func (g *Gate) suppress(ctx context.Context, t target, line audit.Line, want action, step string) {
 	id, news := g.tries.tell(t, want)
 	if !news {
@@ -102,7 +98,7 @@ func (g *Gate) suppress(ctx context.Context, t target, line audit.Line, want act
 	g.Log.Write(line)
 }
 
-// end notes what became of a try.
+// end records the outcome of a try.
 func (g *Gate) end(t target, id string, line audit.Line) {
 	for _, told := range g.tries.end(t, id, line) {
 		told.Time = line.Time

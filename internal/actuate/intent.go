@@ -15,36 +15,35 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// An Intent is what is to be done to a machine, and why.
+// An Intent is what 5-Spot does to a machine, and why.
 type Intent struct {
-	// Reason is why a machine leaves, and is written on the Machine. Empty means that it does
-	// not leave, or that why is on record.
+	// Reason is why a machine leaves. It is written on the Machine. Empty means that the machine does not
+	// leave, or that the reason is already recorded.
 	Reason v1alpha1.DepartureReason
-	// Lane is, too; empty is that of Reason.
+	// Lane is the lane of the departure. It is written on the Machine. Empty means the default lane of Reason.
 	Lane v1alpha1.DepartureLane
-	// At is now, by the clock that the departure's budget is measured by.
+	// At is now, by the clock that measures the budget of the departure.
 	At time.Time
 
 	// Kind is audit.Join or audit.NodePatch, empty for a departure.
 	Kind audit.Kind
-	// Why is the reason of what is no departure.
+	// Why is the reason of an Intent that is not a departure.
 	Why string
-	// Machine is the ScheduledMachine, or a Machine that belongs to none; zero is all of
-	// Cluster. Cluster is its Cluster.
+	// Machine is the ScheduledMachine, or a Machine without one. Zero means all machines of Cluster. Cluster is
+	// the Cluster.
 	Machine, Cluster client.ObjectKey
-	// Trigger tells the intention from an earlier one of the same kind and reason, such as by
-	// the instant that it follows from.
+	// Trigger distinguishes the intention from an earlier one with the same kind and reason, for example by an
+	// instant.
 	Trigger string
-	// By is the text of the request that the Intent serves. It is no part of the intention: two texts do not make two
-	// actions.
+	// By is the text of the request that the Intent serves. It does not distinguish intentions.
 	By string
-	// Grace is what a graceful departure may take.
+	// Grace is the time that a graceful departure may take.
 	Grace time.Duration
-	// Cycle is the run of the planner that admitted the departure; zero if none did.
+	// Cycle is the planner run that admitted the departure, zero if none did.
 	Cycle int64
 }
 
-// OnNode is the Intent of what is done to the Node of a Machine that leaves, or to pods there.
+// OnNode returns the Intent for writes to the Node of a Machine that leaves, or to its pods.
 func OnNode(m *clusterv1.Machine, why string, at time.Time) Intent {
 	i := Intent{
 		Kind: audit.NodePatch, Why: why, At: at, Machine: client.ObjectKeyFromObject(m),
@@ -56,8 +55,7 @@ func OnNode(m *clusterv1.Machine, why string, at time.Time) Intent {
 	return i
 }
 
-// An Action is an Actuator that writes for an Intent: what it writes is told in the audit
-// log, one line for each try.
+// An Action is an Actuator that writes for an Intent. Each try of a write becomes a line of the audit log.
 type Action struct {
 	*Actuator
 	Intent
@@ -66,8 +64,7 @@ type Action struct {
 // For returns the Action for i.
 func (a *Actuator) For(i Intent) Action { return Action{a, i} }
 
-// kindOf is the kind of a step of the Action: in a departure that nobody takes at once, the
-// one given.
+// kindOf returns the audit kind of a write. graceful is the kind in a departure that is not urgent.
 func (a Action) kindOf(graceful audit.Kind) audit.Kind {
 	switch {
 	case a.Kind != "":
@@ -81,35 +78,34 @@ func (a Action) kindOf(graceful audit.Kind) audit.Kind {
 	}
 }
 
-// A try is one write of an Action, or several to one object that mean nothing by
-// themselves.
+// A try is one write of an Action, or several writes to one object that belong together.
 type try struct {
 	kind audit.Kind
 	verb string
 	obj  client.Object
-	// says is what is written, where that is part of the intention.
+	// says is the content of the write, if that distinguishes the intention.
 	says string
-	// id is that of the departure that it belongs to; empty is that of obj, or a new one.
+	// id is the id of the departure. Empty means the id recorded on obj, or a new one.
 	id string
-	// step is added to the id, for what is not the beginning of a departure.
+	// step is a suffix of the id, for a write that does not start a departure.
 	step string
-	// send does it with an id. It reports whether there was anything to send.
+	// send sends the write with an id. sent reports whether a request was necessary.
 	send func(id string) (sent bool, err error)
-	// shows reports whether obj is as the try leaves it. Where it is nil, nothing of obj shows that.
+	// shows reports whether obj shows that the try succeeded. It is nil if obj cannot show that.
 	shows func(obj client.Object) bool
 }
 
-// exists, leaves and rushes are what creations, deletions and removals show.
+// exists, leaves and rushes are the values of shows for creations, deletions and removals.
 func exists(client.Object) bool     { return true }
 func leaves(obj client.Object) bool { return !obj.GetDeletionTimestamp().IsZero() }
 
-// rushes also asks whether the Machine waits for anything: somebody else may have deleted it.
+// rushes also requires that the Machine waits for nothing, because another client may have deleted it.
 func rushes(obj client.Object) bool {
 	m, ok := obj.(*clusterv1.Machine)
 	return ok && (&children.Set{Machine: m}).Expedited()
 }
 
-// carryOut tries t, and tells what became of it.
+// carryOut executes t and records its outcome.
 func (a Action) carryOut(ctx context.Context, t try) error {
 	at := target{a.of(), t.verb, kind(t.obj), t.obj.GetName(), a.remote, t.kind}
 	want := action{
@@ -136,7 +132,7 @@ func (a Action) carryOut(ctx context.Context, t try) error {
 	return err
 }
 
-// of is whose actions those of a are: the machine's, or those of all of its Cluster.
+// of returns the key of the actions: the machine, or all machines of the Cluster.
 func (a Action) of() client.ObjectKey {
 	if a.Machine.Name != "" {
 		return a.Machine
@@ -144,8 +140,8 @@ func (a Action) of() client.ObjectKey {
 	return client.ObjectKey{Namespace: "Cluster/" + a.Cluster.Namespace, Name: a.Cluster.Name}
 }
 
-// recorded is the id of the departure that a Machine has on record, empty if it has none,
-// or if nothing departs.
+// recorded returns the id in the departure record of a Machine. It is empty without a record and for an Intent
+// that is not a departure.
 func (a Action) recorded(obj client.Object) string {
 	m, ok := obj.(*clusterv1.Machine)
 	if !ok || m == nil || a.Kind != "" {
@@ -155,7 +151,7 @@ func (a Action) recorded(obj client.Object) string {
 	return d.ActionID
 }
 
-// line is what is told of a try, but for what became of it.
+// line returns the audit line of a try without its outcome.
 func (a Action) line(t try) audit.Line {
 	reason, lane := a.Reason, a.Lane
 	if m, ok := t.obj.(*clusterv1.Machine); ok && a.Kind == "" {
@@ -176,7 +172,7 @@ func (a Action) line(t try) audit.Line {
 	return line
 }
 
-// text is a key for people, empty for none.
+// text formats a key, empty for a key without a name.
 func text(key client.ObjectKey) string {
 	if key.Name == "" {
 		return ""
@@ -184,9 +180,8 @@ func text(key client.ObjectKey) string {
 	return key.String()
 }
 
-// Permit returns an error that IsSuppressed reports where nothing of the Intent may be
-// carried out, and tells of it. It is for what takes more than writes of an Action, which
-// ask for themselves.
+// Permit returns an error that IsSuppressed reports if writes are suppressed, and records the suppressed
+// action. It is for operations with other effects than writes of an Action, which check this themselves.
 func (a Action) Permit(ctx context.Context, obj client.Object) error {
 	if !a.gate.Suppresses() {
 		return nil

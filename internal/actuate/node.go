@@ -11,17 +11,16 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 )
 
-// evicting is the taint of a Node whose machine is being given back.
+// evicting is the taint of a Node whose machine is being returned to its owner.
 var evicting = corev1.Taint{Key: reclaim.NodeTaint, Effect: corev1.TaintEffectNoExecute}
 
-// Evicting reports whether the pods of the Node are being started elsewhere.
+// Evicting reports whether the Node has the eviction taint.
 func Evicting(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&evicting) })
 }
 
-// Evict taints the Node, so that its pods are started elsewhere although nobody
-// drains it. It is refused with a conflict when the Node has changed since it was
-// read: the list of taints has several writers.
+// Evict taints the Node, so that its pods start elsewhere without a drain. It fails with a conflict if the Node
+// has changed since it was read, because the list of taints has several writers.
 func (a Action) Evict(ctx context.Context, node *corev1.Node) error {
 	if Evicting(node) {
 		return nil

@@ -17,14 +17,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
-// errAck reports an answer to a creation that is not of the object that was sent.
+// errAck reports that the response to a creation is not the object that was sent.
 var errAck = errors.New("create: answer rejected")
 
-// ours are the labels by which an object is found again.
+// ours are the labels by which 5-Spot finds an object again.
 var ours = []string{v1alpha1.ScheduledMachineLabel, clusterv1.ClusterNameLabel}
 
-// acknowledged returns an error for the answer to a creation that has no UID, or lacks one
-// of our labels that were sent. What exists is looked at again at the next try.
+// acknowledged returns an error if the response to a creation has no UID, or lacks one of our labels that were
+// sent. The next reconcile reads the object that exists.
 func acknowledged(answer client.Object, sent map[string]string) error {
 	why := ""
 	if answer.GetUID() == "" {
@@ -42,8 +42,7 @@ func acknowledged(answer client.Object, sent map[string]string) error {
 	return fmt.Errorf("%w: %s %s: %s", errAck, kind(answer), answer.GetName(), why)
 }
 
-// outcomeOf is what an error says of a try. A request that nobody waited for to the end was
-// answered by nobody.
+// outcomeOf maps an error to the outcome of a try.
 func (a *Actuator) outcomeOf(err error) audit.Outcome {
 	_, answered := errors.AsType[*apierrors.StatusError](err)
 	switch {

@@ -13,9 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// EvictPod asks for the end of exactly this pod, with its own grace period. A disruption budget
-// may refuse that. One that is being deleted already is left alone, and another of the same
-// name is a conflict.
+// EvictPod evicts the pod through the Eviction API, with the grace period of the pod. A PodDisruptionBudget may
+// reject that. It does nothing if the pod is being deleted. Another pod of the same name is a conflict.
 func (a Action) EvictPod(ctx context.Context, pod *corev1.Pod) error {
 	return kinds.IgnoreNoObject(a.write(ctx, "evict", pod, "", leaves, func() (bool, error) {
 		if leaves(pod) {

@@ -24,7 +24,7 @@ import (
 // Waits are waits of Cluster API for a Machine that is being deleted.
 type Waits struct{ Drain, VolumeDetach bool }
 
-// Record writes down why a Machine leaves that somebody else deletes, once.
+// Record writes the departure record of a Machine that another client deletes, once.
 func (a Action) Record(ctx context.Context, m *clusterv1.Machine) error {
 	_, err := a.writeRecord(ctx, m, "")
 	return err
@@ -34,9 +34,9 @@ func (a Action) writeRecord(ctx context.Context, m *clusterv1.Machine, id string
 	return a.change(ctx, m, func() { a.record(m, id) })
 }
 
-// change patches a Machine. One that is not patched, because writes are suppressed, is as it
-// was. A departure is put on record only on the Machine that was read: a cache that is late shows
-// none where somebody has just written one. Whoever takes it at once does not wait for that.
+// change patches a Machine. If the write is suppressed, m stays unchanged. A new departure record requires that
+// the Machine has not changed since it was read: a stale cache may hide a record. An urgent departure has no
+// such condition.
 func (a Action) change(ctx context.Context, m *clusterv1.Machine, change func()) (sent bool, err error) {
 	before := m.DeepCopy()
 	change()
@@ -52,8 +52,8 @@ func (a Action) change(ctx context.Context, m *clusterv1.Machine, change func())
 	return sent, err
 }
 
-// LetGo takes hooks of ours off a Machine that leaves, and has Cluster API skip waits, in one
-// write with the record of its departure.
+// LetGo removes hooks of 5-Spot from a Machine that is being deleted, and makes Cluster API skip waits. It
+// writes the departure record in the same patch.
 func (a Action) LetGo(ctx context.Context, m *clusterv1.Machine, skip Waits, hooks ...string) error {
 	return a.carryOut(ctx, try{
 		kind: a.kindOf(audit.Depart), verb: "let go", obj: m, says: strings.Join(hooks, " "), step: stepOf(hooks),
@@ -77,7 +77,7 @@ func (a Action) LetGo(ctx context.Context, m *clusterv1.Machine, skip Waits, hoo
 	})
 }
 
-// stepOf names the hooks that are taken off, such as "/pre-drain".
+// stepOf returns the names of the removed hooks, such as "/pre-drain".
 func stepOf(hooks []string) string {
 	var step strings.Builder
 	for _, key := range hooks {
@@ -87,8 +87,8 @@ func stepOf(hooks []string) string {
 	return step.String()
 }
 
-// Depart starts a graceful departure: the Machine's deletion, which is Cluster API's to
-// carry out, once it is on record. Without a Machine nobody else deletes the other two.
+// Depart starts a graceful departure: it writes the departure record and deletes the Machine, and Cluster API
+// does the rest. Without a Machine it deletes the other two objects.
 func (a Action) Depart(ctx context.Context, c *children.Set) error {
 	if c.Machine == nil {
 		return a.DeleteLast(ctx, c, children.HonourHooks)
@@ -105,10 +105,9 @@ func (a Action) Depart(ctx context.Context, c *children.Set) error {
 	return kinds.IgnoreNoObject(err)
 }
 
-// Expedite ends the waiting of a departure. Cluster API looks at a draining
-// Machine again up to 20 s later (its drain defers the next reconcile), so the
-// infrastructure is deleted too, unless somebody else's hook asks to be waited
-// for; also when the Machine cannot be written to.
+// Expedite ends the waits of a departure. Cluster API may not reconcile a draining Machine for up to 20 s. So
+// Expedite also deletes the infrastructure, even if the Machine cannot be patched, unless another owner's hook
+// is set.
 func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 	var err error
 	if m := c.Machine; m != nil {
@@ -120,15 +119,12 @@ func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 	return errors.Join(err, a.DeleteLast(ctx, c, children.HonourHooks))
 }
 
-// Remove takes the machine out without drain or grace, also in the middle of a
-// graceful departure. The Machine is told to skip its waits first, so that
-// deletion never begins with them, and the infrastructure is deleted last, once
-// the Machine is going: providers that clean a host look for its deletion. See
-// ADR 0004.
+// Remove removes the machine without drain or grace, also during a graceful departure. It patches the Machine
+// first, so that Cluster API's deletion skips its waits. It deletes the infrastructure last, because providers
+// clean up a host when that is deleted. See ADR 0004.
 //
-// The webhooks of Cluster API are asked about patches of a Machine, and not about its
-// deletion: while they do not answer the first is refused, and the rest is done all the
-// same. gone says that the Machine is being deleted, or is gone.
+// Cluster API's webhooks handle patches of a Machine but not its deletion. If they are down, only the patch
+// fails. gone reports that the Machine is being deleted or does not exist.
 func (a Action) Remove(ctx context.Context, c *children.Set, hooks children.Hooks) (gone bool, err error) {
 	if m := c.Machine; m != nil {
 		err = kinds.IgnoreNoObject(a.carryOut(ctx, try{
@@ -154,8 +150,8 @@ func (a Action) expedite(ctx context.Context, m *clusterv1.Machine, id string) (
 	return a.change(ctx, m, func() { a.record(m, id, children.Expedite(m)...) })
 }
 
-// DeleteLast deletes what is last of a machine to go, once its Machine is going. It is left
-// alone where it has to wait.
+// DeleteLast deletes the object that a removal deletes after the Machine, see children.Set.Last. It does
+// nothing if that object has to wait.
 func (a Action) DeleteLast(ctx context.Context, c *children.Set, hooks children.Hooks) error {
 	last := c.Last(hooks)
 	if last == nil {
@@ -168,7 +164,7 @@ func (a Action) DeleteLast(ctx context.Context, c *children.Set, hooks children.
 	return kinds.IgnoreNoObject(a.carryOut(ctx, t))
 }
 
-// record changes m to say why it leaves, and which waits were ended for that.
+// record adds the departure record to m, with the waits that were skipped.
 func (a Action) record(m *clusterv1.Machine, id string, skips ...string) {
 	if id == "" {
 		id = string(uuid.NewUUID())
@@ -181,9 +177,9 @@ func (a Action) record(m *clusterv1.Machine, id string, skips ...string) {
 	children.Record(m, d)
 }
 
-// Withdraw takes the record of a departure off a Machine that stays after all, and the
-// annotations that came with it. One that has changed since it was read is a conflict: it
-// may be leaving. One that is not patched, because writes are suppressed, is as it was.
+// Withdraw removes the departure record, and the annotations that came with it, from a Machine that stays. A
+// Machine that has changed since it was read is a conflict: it may be leaving. If the write is suppressed, m
+// stays unchanged.
 func (a *Actuator) Withdraw(ctx context.Context, m *clusterv1.Machine) error {
 	before := m.DeepCopy()
 	children.Withdraw(m)

@@ -15,15 +15,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// suppressing is a client that reads and does not write. It embeds nothing that writes: a
-// write that a new release adds does not compile, and is not sent.
+// suppressing is a client that reads and does not write. It embeds no writing interface: a write method in a
+// new release of controller-runtime fails to compile instead of being sent.
 type suppressing struct {
 	client.Reader
 	about about
 	gate  *Gate
 }
 
-// about is what a client knows of kinds.
+// about has the methods of a client that concern types.
 type about interface {
 	Scheme() *runtime.Scheme
 	RESTMapper() meta.RESTMapper
@@ -71,8 +71,7 @@ func (s suppressing) Status() client.SubResourceWriter { return suppressingStatu
 
 func (s suppressing) SubResource(string) client.SubResourceClient { return suppressingPart(s) }
 
-// suppressingStatus writes the status of ScheduledMachines, without its phase, while that is
-// reported.
+// suppressingStatus writes the status of ScheduledMachines without its phase, if the Gate permits that.
 type suppressingStatus suppressing
 
 func (s suppressingStatus) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
@@ -101,8 +100,8 @@ func (s suppressingStatus) Patch(ctx context.Context, obj client.Object, patch c
 	return s.about.Status().Patch(ctx, obj, patch, opts...)
 }
 
-// movesPhase reports whether a merge patch may change status.phase. One that cannot be read
-// may.
+// movesPhase reports whether a merge patch may change status.phase. It returns true for a patch that cannot be
+// parsed.
 func movesPhase(patch []byte) bool {
 	var body struct {
 		Status map[string]json.RawMessage `json:"status"`
@@ -114,7 +113,7 @@ func movesPhase(patch []byte) bool {
 	return moves
 }
 
-// suppressingPart is for other parts of objects, which nobody here reads or writes.
+// suppressingPart rejects access to other subresources. No code here uses them.
 type suppressingPart suppressing
 
 func (s suppressingPart) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {

@@ -18,12 +18,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrRefused is the error of a request that the transport did not send. A write that gets
-// this far did not come from an Actuator, or from one that is broken.
+// ErrRefused is the error of a request that the transport refused. A suppressed write that gets this far
+// bypassed the Actuator, or the Actuator has a bug.
 var ErrRefused = errors.New("refused, because the manager carries nothing out")
 
-// allowed are the requests that carry nothing out: a manager's lease, what it tells people,
-// and the questions of its metrics endpoint about whoever asks for them.
+// allowed matches requests that are sent although writes are suppressed: leader election leases, Events, and
+// the authentication and authorization reviews of the metrics endpoint.
 var allowed = regexp.MustCompile(`^(/.*)?(` +
 	`/apis/coordination\.k8s\.io/v1/namespaces/[^/]+/leases(/[^/]+)?|` +
 	`/apis/events\.k8s\.io/v1/namespaces/[^/]+/events(/[^/]+)?|` +
@@ -31,12 +31,11 @@ var allowed = regexp.MustCompile(`^(/.*)?(` +
 	`/apis/authentication\.k8s\.io/v1/tokenreviews|` +
 	`/apis/authorization\.k8s\.io/v1/subjectaccessreviews)$`)
 
-// statuses are those of ScheduledMachines.
+// statuses matches the status of ScheduledMachines.
 var statuses = regexp.MustCompile(`^(/.*)?/apis/5spot\.finos\.org/v1alpha1/namespaces/[^/]+/scheduledmachines/[^/]+/status$`)
 
-// Transport returns a transport that, where the Gate suppresses, refuses every request that
-// changes something, whoever sends it. Every client of the manager is made with it. A
-// request that asks for server-side dry run changes something, too: webhooks see it.
+// Transport returns a transport that refuses every write while the Gate suppresses writes. Every client of the
+// manager uses it. A server-side dry-run request counts as a write, because it calls webhooks.
 func (g *Gate) Transport(next http.RoundTripper) http.RoundTripper {
 	if !g.Suppresses() {
 		return next
@@ -67,15 +66,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	if req.Body != nil {
-		_ = req.Body.Close() // As every transport has to.
+		_ = req.Body.Close() // http.RoundTripper requires it.
 	}
 	err := fmt.Errorf("%w: %s %s", ErrRefused, req.Method, req.URL.Path)
 	ctrl.LoggerFrom(req.Context()).Error(err, "Refused a request that no actuator should have sent")
 	return nil, err
 }
 
-// withoutPhase returns the request again, if it is a merge patch that leaves the phase
-// alone.
+// withoutPhase returns a copy of the request if it is a merge patch that does not change the phase.
 func withoutPhase(req *http.Request) (*http.Request, bool) {
 	if req.Method != http.MethodPatch || req.Header.Get("Content-Type") != string(types.MergePatchType) || req.Body == nil {
 		return nil, false
@@ -91,8 +89,8 @@ func withoutPhase(req *http.Request) (*http.Request, bool) {
 	return same, err == nil
 }
 
-// Remote returns an Actuator behind the same Gate that writes to a workload cluster. The
-// error of one that is not connected is clustercache.ErrClusterNotConnected.
+// Remote returns an Actuator with the same Gate that writes to a workload cluster. The error for a cluster that
+// is not connected is clustercache.ErrClusterNotConnected.
 func (a *Actuator) Remote(ctx context.Context, cache clustercache.ClusterCache, cluster client.ObjectKey) (*Actuator, error) {
 	c, err := cache.GetUncachedClient(ctx, cluster)
 	if err != nil {
@@ -108,11 +106,11 @@ func (a *Actuator) Remote(ctx context.Context, cache clustercache.ClusterCache, 
 	return remote, nil
 }
 
-// guard returns a client like c whose requests go through the Transport. The cluster cache
-// makes its clients without asking anybody for one. Connections are shared.
+// guard returns a client like c whose requests go through Transport. The cluster cache creates its clients
+// without a hook for that. Connections are shared.
 func (g *Gate) guard(ctx context.Context, c client.Client, cache clustercache.ClusterCache, cluster client.ObjectKey) (client.Client, error) {
 	config, err := cache.GetRESTConfig(ctx, cluster)
-	if err != nil || config == nil { // A cache of tests connects nowhere.
+	if err != nil || config == nil { // The cache of a test has no config.
 		return c, err
 	}
 	config = rest.CopyConfig(config)

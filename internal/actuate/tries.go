@@ -15,29 +15,29 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// A target is what is written for a machine: one object, in one way, for one kind of action.
+// A target identifies a write for a machine: one verb on one object, for one kind of action.
 type target struct {
-	// machine is the ScheduledMachine, verb what is done, and kind and name the object.
+	// machine is the ScheduledMachine. verb is the kind of write. kind and name identify the object.
 	machine          client.ObjectKey
 	verb, kind, name string
-	// remote says that the object is in the workload cluster.
+	// remote reports that the object is in the workload cluster.
 	remote bool
 	action audit.Kind
 }
 
-// String says what is written.
+// String returns the verb, kind and name.
 func (t target) String() string { return t.verb + " " + t.kind + " " + t.name }
 
-// The verbs of targets whose end the absence of their object says.
+// The verbs for which the absence of the object shows how the action ended.
 const (
 	create = "create"
 	remove = "delete"
 )
 
-// An intention tells one action about a target from another.
+// An intention distinguishes two actions on the same target.
 type intention struct{ reason, why, trigger, uid, says string }
 
-// is reports whether two intentions are the same, as far as whoever has them knows the trigger.
+// is reports whether two intentions are the same. It ignores the trigger if one of them has none.
 func (i intention) is(other intention) bool {
 	if i.trigger == "" || other.trigger == "" {
 		i.trigger, other.trigger = "", ""
@@ -45,27 +45,27 @@ func (i intention) is(other intention) bool {
 	return i == other
 }
 
-// tries are the actions that are under way: those whose last try was no success, and those
-// that were told of and suppressed. It may be lost: the next try then counts from one. The
-// zero value is ready for use, and it is safe for concurrent use.
+// tries are the open actions: the ones whose latest try failed and is retried, and the suppressed ones that
+// were logged. The state may be lost: the next try then counts as the first. The zero value is ready for use.
+// It is safe for concurrent use.
 type tries struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]map[target]*action
 }
 
-// An action is one intention about one target.
+// An action is one intention on one target.
 type action struct {
 	id        string
 	intention intention
 	attempts  int
-	// last is the line of the last try.
+	// last is the audit line of the latest try.
 	last audit.Line
-	// shows is that of a try.
+	// shows is try.shows.
 	shows func(client.Object) bool
 }
 
-// ended is what one look at the object of an action says of its end, empty if nothing. A departure
-// that has another on record was not carried out by this action.
+// ended returns the outcome of an action as obj shows it, empty if it shows none. A departure with another
+// recorded id was not carried out by this action.
 func (a *action) ended(obj client.Object, now time.Time) audit.Outcome {
 	if a.shows == nil || !a.shows(obj) {
 		return ""
@@ -79,9 +79,8 @@ func (a *action) ended(obj client.Object, now time.Time) audit.Outcome {
 	return audit.Success
 }
 
-// begin returns the id of the next try: that of the tries before it, if they were for the
-// same intention, else the proposed one, else a new one. It returns the last line of an
-// action that is given up for it.
+// begin returns the id of the next try. It is the id of earlier tries with the same intention, otherwise the
+// proposed id, otherwise a new one. givenUp has the final line of an action that this one replaces.
 func (t *tries) begin(at target, want action) (id string, givenUp []audit.Line) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +94,7 @@ func (t *tries) begin(at target, want action) (id string, givenUp []audit.Line) 
 	return t.add(at, want).id, givenUp
 }
 
-// tell returns the id of an intention that is suppressed, and whether it is news.
+// tell returns the id of a suppressed intention. news reports whether it has not been logged.
 func (t *tries) tell(at target, want action) (id string, news bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,13 +118,13 @@ func (t *tries) add(at target, a action) *action {
 	return &a
 }
 
-// end notes the end of a try that began with id, and returns what is told of it. A try whose
-// departure has got another id is another action.
+// end records the result of a try that began with id, and returns the audit lines. A try whose departure has
+// got another id is another action.
 func (t *tries) end(at target, id string, line audit.Line) (lines []audit.Line) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := t.of[at.machine][at]
-	if a == nil || a.id != id { // It was given up meanwhile.
+	if a == nil || a.id != id { // The action was canceled meanwhile.
 		line.Attempt = 1
 		if lines = append(lines, line); !line.Outcome.Final() {
 			lines = append(lines, canceled(line))
@@ -145,13 +144,13 @@ func (t *tries) end(at target, id string, line audit.Line) (lines []audit.Line) 
 	return append(lines, line)
 }
 
-// canceled is the last line of an action that is not tried again.
+// canceled returns the final line of an action that is not retried.
 func canceled(line audit.Line) audit.Line {
 	line.Outcome = audit.Canceled
 	return line
 }
 
-// skip forgets a try for which nothing had to be sent, unless an earlier one is open.
+// skip drops a try without a request, unless the action has earlier tries.
 func (t *tries) skip(at target) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,8 +166,7 @@ func (t *tries) drop(at target) {
 	}
 }
 
-// take takes out the actions of a machine that are open and have an end, and returns their last
-// lines. The end of one that has none is empty.
+// take removes the open actions of a machine for which end returns an outcome. It returns their final lines.
 func (t *tries) take(machine client.ObjectKey, end func(target, *action) audit.Outcome) []audit.Line {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -188,8 +186,8 @@ func (t *tries) take(machine client.ObjectKey, end func(target, *action) audit.O
 	return lines
 }
 
-// Seen notes what there is of a machine, so that an action whose answer was never heard has
-// an end. known says that nothing else exists of it.
+// Seen ends open actions by the observed objects of a machine, because the response to a request may have been
+// lost. known reports that exists is complete.
 func (a *Actuator) Seen(machine client.ObjectKey, exists []client.Object, known bool, now time.Time) {
 	a.closed(a.gate.tries.take(machine, func(t target, of *action) audit.Outcome {
 		if t.remote {
@@ -211,7 +209,7 @@ func (a *Actuator) Seen(machine client.ObjectKey, exists []client.Object, known 
 	}), now)
 }
 
-// Forget notes that a machine is gone: what was tried last for it has no end.
+// Forget cancels the open actions of a machine that is gone.
 func (a *Actuator) Forget(machine client.ObjectKey, now time.Time) {
 	a.closed(a.gate.tries.take(machine, func(target, *action) audit.Outcome { return audit.Canceled }), now)
 }

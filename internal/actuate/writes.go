@@ -13,9 +13,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// The writes of an Action are those of an Actuator, and are told.
+// The write methods of an Action call the same methods of its Actuator, and write a line to the audit log.
 
-// Create is that of an Actuator. An answer that is not of the object is an error.
+// Create is Actuator.Create. It fails if the response is not the object that was sent.
 func (a Action) Create(ctx context.Context, obj client.Object) error {
 	return a.write(ctx, create, obj, "", exists, func() (bool, error) {
 		want := maps.Clone(obj.GetLabels())
@@ -26,7 +26,7 @@ func (a Action) Create(ctx context.Context, obj client.Object) error {
 	})
 }
 
-// Apply is that of an Actuator. An answer that is not of the object is an error.
+// Apply is Actuator.Apply. It fails if the response is not the object that was sent.
 func (a Action) Apply(ctx context.Context, obj *unstructured.Unstructured) error {
 	return a.write(ctx, create, obj, "", exists, func() (bool, error) {
 		want := maps.Clone(obj.GetLabels())
@@ -37,22 +37,22 @@ func (a Action) Apply(ctx context.Context, obj *unstructured.Unstructured) error
 	})
 }
 
-// Replace is that of an Actuator.
+// Replace is Actuator.Replace.
 func (a Action) Replace(ctx context.Context, obj client.Object) error {
 	return a.write(ctx, "update", obj, "", nil, func() (bool, error) { return true, a.Actuator.Replace(ctx, obj) })
 }
 
-// Delete is that of an Actuator.
+// Delete is Actuator.Delete.
 func (a Action) Delete(ctx context.Context, obj client.Object) error {
 	return kinds.IgnoreNoObject(a.write(ctx, remove, obj, "", leaves, func() (bool, error) { return a.delete(ctx, obj) }))
 }
 
-// Patch is that of an Actuator.
+// Patch is Actuator.Patch.
 func (a Action) Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error {
 	return a.write(ctx, "patch", obj, difference(obj, before), nil, func() (bool, error) { return a.patch(ctx, obj, before, opts...) })
 }
 
-// PatchLocked is that of an Actuator.
+// PatchLocked is Actuator.PatchLocked.
 func (a Action) PatchLocked(ctx context.Context, obj, before client.Object) error {
 	return a.write(ctx, "patch", obj, difference(obj, before), nil, func() (bool, error) { return a.patchLocked(ctx, obj, before) })
 }
@@ -64,8 +64,8 @@ func (a Action) write(ctx context.Context, verb string, obj client.Object, says 
 	})
 }
 
-// difference is what a patch says, whatever version it is for. What cannot be told says
-// nothing: the write itself fails then.
+// difference returns the content of a patch without the resourceVersion. It returns an empty string if that
+// cannot be computed: the write itself fails then.
 func difference(obj, before client.Object) string {
 	if same(obj, before) {
 		return ""

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit answers one question: what did the manager try to do to machines, why,
-// and what became of it? It keeps one line of JSON for each try. It knows nothing about
-// Kubernetes, and what decides never reads it.
+// Package audit writes the decision audit log: one line of JSON for each try of an action on a machine, with
+// its reason and outcome. It imports no Kubernetes package. No decision reads the log.
 package audit
 
 import (
@@ -19,35 +18,35 @@ import (
 // Stdout is the path that means standard output.
 const Stdout = "-"
 
-// backlog is how many lines may wait for a file. Nobody waits for it: behind a volume that
-// hangs there is an owner.
+// backlog is how many lines may wait to be written to a file. Callers do not block: an owner must not wait
+// because a volume hangs.
 const backlog = 10_000
 
 var errFull = errors.New("the file takes no more")
 
-// A Log takes lines. It may be used by many at the same time. Nil takes none.
+// A Log writes lines. It is safe for concurrent use. A nil Log drops them.
 type Log struct {
-	// Failed is told of every line that could not be written; nil is not.
+	// Failed is called for every line that could not be written. It may be nil.
 	Failed func(error)
 
-	// waiting are lines on their way to a file, nil where each is written at once. An empty one
-	// asks for an answer by flushed.
+	// waiting has the lines that wait for the file. It is nil if Write writes synchronously. An empty line
+	// requests a signal on flushed.
 	waiting chan []byte
 	flushed chan struct{}
 
 	mu  sync.Mutex
 	out io.Writer
-	// path is that of the file which out is; empty for what is none.
+	// path is the path of the open file, empty for other outputs.
 	path string
-	// torn says that the last line was written in part: the next begins a new one.
+	// torn reports that the latest line was written in part. The next write starts with a newline.
 	torn bool
 }
 
-// New returns a Log that writes each line to out, with one call.
+// New returns a Log that writes each line to out with one call.
 func New(out io.Writer) *Log { return &Log{out: out} }
 
-// Open returns a Log that appends to the file at path, which it makes for nobody else to
-// read. For Stdout it is standard output, and for an empty path nil.
+// Open returns a Log that appends to the file at path. It creates the file with mode 0600. The path Stdout
+// means standard output. For an empty path it returns nil.
 func Open(path string) (*Log, error) {
 	switch path {
 	case "":
@@ -66,7 +65,7 @@ func open(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // whoever starts the manager names it
 }
 
-// begin has l write by itself.
+// begin starts the background writer of l.
 func begin(l *Log) *Log {
 	l.waiting, l.flushed = make(chan []byte, backlog), make(chan struct{}, 1)
 	go func() {
@@ -81,8 +80,7 @@ func begin(l *Log) *Log {
 	return l
 }
 
-// Flush waits until the lines are written that were there before, or ctx ends. It is for the
-// end of the program.
+// Flush waits until all earlier lines are written or ctx ends. It is for the end of the program.
 func (l *Log) Flush(ctx context.Context) {
 	if l == nil || l.waiting == nil {
 		return
@@ -98,8 +96,8 @@ func (l *Log) Flush(ctx context.Context) {
 	}
 }
 
-// Write appends a line, and does not wait for a file that Open has opened. That it cannot is
-// no error of whoever did something: Failed is told, and the line is lost.
+// Write appends a line. It does not block on a file that Open has opened. A line that cannot be written is
+// lost: Failed is called, and the action of the caller does not fail.
 func (l *Log) Write(line Line) {
 	if l == nil {
 		return
@@ -142,7 +140,7 @@ func (l *Log) append(text []byte) {
 	}
 }
 
-// follow opens the file again where it was rotated.
+// follow reopens the file after a rotation.
 func (l *Log) follow() error {
 	f, ok := l.out.(*os.File)
 	if !ok || l.path == "" || !rotated(f, l.path) {
@@ -152,13 +150,14 @@ func (l *Log) follow() error {
 	if err != nil {
 		return err
 	}
-	_ = f.Close() // Each line was written with one call.
+	// Each line is written with one call, so nothing is buffered.
+	_ = f.Close()
 	l.out, l.torn = again, false
 	return nil
 }
 
-// rotated reports whether the path is that of another file by now, or of none. What cannot be
-// looked at is the file that it was.
+// rotated reports whether path is now another file or does not exist. If that cannot be determined, it returns
+// false.
 func rotated(f *os.File, path string) bool {
 	was, err := f.Stat()
 	if err != nil {

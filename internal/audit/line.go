@@ -4,59 +4,58 @@ package audit
 
 import "time"
 
-// Kind is what is done to a machine.
+// Kind is the kind of an action on a machine.
 type Kind string
 
 // The kinds.
 const (
-	// Join means that an object of a machine that joins is made.
+	// Join means that an object of a joining machine is created.
 	Join Kind = "Join"
-	// Depart means that a graceful departure begins, or is let go on.
+	// Depart means that a graceful departure starts, or continues because a hook is removed.
 	Depart Kind = "Depart"
-	// Remove means that what is left of a machine is deleted, or that its waits are ended.
+	// Remove means that the remaining objects of a machine are deleted, or that its waits are ended.
 	Remove Kind = "Remove"
-	// KillSwitch means that the kill switch takes a machine out.
+	// KillSwitch means that the kill switch removes a machine.
 	KillSwitch Kind = "KillSwitch"
-	// EmergencyRemove means that a machine is taken out for its owner.
+	// EmergencyRemove means that a machine is removed for its owner.
 	EmergencyRemove Kind = "EmergencyRemove"
-	// NodePatch means that a Node is changed or deleted, its pods, or what its agent needs in the
-	// workload cluster.
+	// NodePatch means a write to a Node, to its pods, or to the agent's objects in the workload cluster.
 	NodePatch Kind = "NodePatch"
 )
 
-// Kinds are all of them.
+// Kinds has every kind.
 var Kinds = []Kind{Join, Depart, Remove, KillSwitch, EmergencyRemove, NodePatch}
 
-// Outcome is what became of one try.
+// Outcome is the result of one try.
 type Outcome string
 
 // The outcomes.
 const (
-	// Success means that the API server did it.
+	// Success means that the API server carried it out.
 	Success Outcome = "success"
-	// Suppressed means that actuation is paused: nothing was sent.
+	// Suppressed means that actuation is paused and no request was sent.
 	Suppressed Outcome = "suppressed"
-	// DryRun means that the manager only says what it would do: nothing was sent.
+	// DryRun means that the manager runs with --dry-run and no request was sent.
 	DryRun Outcome = "dryrun"
-	// Conflict means that the object has changed, or that another has its name.
+	// Conflict means that the object has changed, or that another object has its name.
 	Conflict Outcome = "conflict"
-	// NotFound means that the object was gone already.
+	// NotFound means that the object did not exist.
 	NotFound Outcome = "not_found"
-	// APIError means that the API server refused it, or did not answer.
+	// APIError means that the API server rejected the request or did not respond.
 	APIError Outcome = "api_error"
-	// RemoteUnreachable means that the workload cluster did not answer.
+	// RemoteUnreachable means that the workload cluster did not respond.
 	RemoteUnreachable Outcome = "remote_unreachable"
-	// AckRejected means that the API server answered with another object than was asked for.
+	// AckRejected means that the API server responded with another object than the requested one.
 	AckRejected Outcome = "ack_rejected"
-	// Canceled means that it was not tried again: nobody knows what became of the last try.
+	// Canceled means that the action is not retried. The result of its latest try is unknown.
 	Canceled Outcome = "canceled"
 )
 
-// Outcomes are all of them.
+// Outcomes has every outcome.
 var Outcomes = []Outcome{Success, Suppressed, DryRun, Conflict, NotFound, APIError, RemoteUnreachable, AckRejected, Canceled}
 
-// Final reports whether nothing more is said of an action after this outcome. What is not
-// final is tried again, and has the same id then.
+// Final reports whether this is the last line of an action. After another outcome the action is retried with
+// the same id.
 func (o Outcome) Final() bool {
 	switch o {
 	case Conflict, APIError, RemoteUnreachable:
@@ -66,35 +65,34 @@ func (o Outcome) Final() bool {
 	}
 }
 
-// A Line is one try to do something to a machine.
+// A Line is one try of an action on a machine.
 type Line struct {
-	// Time is when it was tried, or given up.
+	// Time is when it was tried or canceled.
 	Time time.Time `json:"time"`
-	// Cycle is the run of the planner that admitted it, in milliseconds since 1970; zero if
-	// none did.
+	// Cycle is the planner run that admitted it, in milliseconds since 1970, zero if none did.
 	Cycle int64 `json:"cycle"`
-	// Kind is what was tried.
+	// Kind is the kind of the action.
 	Kind Kind `json:"kind"`
-	// Machine is the namespace and name of the ScheduledMachine, or of a Machine that
-	// belongs to none. Empty means all of Cluster.
+	// Machine is the namespace and name of the ScheduledMachine, or of a Machine without one. Empty means all
+	// machines of Cluster.
 	Machine string `json:"machine"`
 	// Cluster is the namespace and name of its Cluster.
 	Cluster string `json:"cluster"`
 	// Reason is why.
 	Reason string `json:"reason"`
-	// GraceSeconds is what a graceful departure may take; zero elsewhere.
+	// GraceSeconds is the time that a graceful departure may take, zero for other kinds.
 	GraceSeconds int64 `json:"grace_seconds"`
-	// Outcome is what became of it.
+	// Outcome is the result.
 	Outcome Outcome `json:"outcome"`
-	// ActionID names the action, the same for every try.
+	// ActionID identifies the action. All its tries have the same.
 	ActionID string `json:"action_id"`
-	// Lane is how far a departure waits for others; empty for what is none.
+	// Lane is the lane of a departure, empty for other actions.
 	Lane string `json:"lane"`
 	// Attempt counts the tries of this manager, from 1.
 	Attempt int `json:"attempt"`
-	// UID is that of the object that was written; empty if there is none.
+	// UID is the UID of the written object, empty if there is none.
 	UID string `json:"uid"`
-	// By is the text of the request that the action serves, for example the matched process and pattern of an owner's
-	// request. It is absent without a request.
+	// By is the text of the request that the action serves, for example the matched process and pattern of an
+	// owner's request. It is absent without a request.
 	By string `json:"by,omitempty"`
 }

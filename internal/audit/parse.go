@@ -9,13 +9,13 @@ import (
 	"slices"
 )
 
-// ErrNoLine says that a text is no line of an audit log.
+// ErrNoLine reports that a text is not a line of an audit log.
 var ErrNoLine = errors.New("no line of an audit log")
 
-// Parse reads one line, with or without its end; its time is in UTC. The error is ErrNoLine if it is not all of one
-// JSON object, or lacks what every line has: a time, a kind, an action id and an outcome of
-// Outcomes, without which nobody can tell whether more follows. Other fields and kinds, such
-// as those of a later version, are no error.
+// Parse parses one line, with or without its newline. The time of the result is in UTC. The error is ErrNoLine
+// if the text is not one JSON object, or lacks a required field: time, kind, action id, or an outcome from
+// Outcomes. An unknown outcome is an error because Final is not defined for it. Unknown fields and kinds, such
+// as from a later version, are no error.
 func Parse(text []byte) (Line, error) {
 	var l Line
 	if err := json.Unmarshal(text, &l); err != nil {

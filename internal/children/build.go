@@ -17,9 +17,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
-// Machine builds the Machine. version is the Kubernetes version of the Cluster,
-// empty where it is not known, and now is when it is made. What cannot change during
-// a Machine's life is taken from live, nil before there is one.
+// Machine builds the Machine. version is the Kubernetes version of the Cluster, empty if unknown. now is the
+// time of creation. Immutable fields are copied from live, which is nil before the Machine exists.
 func Machine(sm *v1alpha1.ScheduledMachine, version string, now time.Time, live *clusterv1.Machine) (*unstructured.Unstructured, error) {
 	annotations := maps.Clone(sm.Spec.MachineTemplate.Annotations)
 	if annotations == nil {
@@ -31,7 +30,7 @@ func Machine(sm *v1alpha1.ScheduledMachine, version string, now time.Time, live 
 	}
 	spec := machineSpec(sm, version, live)
 	if drain == 0 {
-		// To Cluster API a timeout of zero is "wait for ever"; this is "do not drain".
+		// For Cluster API, a timeout of zero means to wait forever. Here it means not to drain.
 		annotations[clusterv1.ExcludeNodeDrainingAnnotation] = ""
 	} else {
 		spec["deletion"] = map[string]any{"nodeDrainTimeoutSeconds": int64(drain / time.Second)}
@@ -98,8 +97,8 @@ func reference(r clusterv1.ContractVersionedObjectReference) map[string]any {
 	return map[string]any{"apiGroup": r.APIGroup, "kind": r.Kind, "name": r.Name}
 }
 
-// labels are those that every child has. Cluster API and the providers may have a watch
-// filter as we do: what is served by one of us is served by all.
+// labels returns the labels of every child. It includes the watch label: Cluster API and providers may use the
+// same watch filter.
 func labels(sm *v1alpha1.ScheduledMachine) map[string]string {
 	l := map[string]string{
 		clusterv1.ClusterNameLabel:     sm.Spec.ClusterName,
@@ -122,10 +121,9 @@ func owner(sm *v1alpha1.ScheduledMachine, controller bool) metav1.OwnerReference
 	return ref
 }
 
-// clusterOwner is the Cluster, if sm belongs to it already. It keeps the garbage
-// collector from deleting the Machine when its ScheduledMachine is deleted in the
-// foreground: that would delete the infrastructure under a Machine that is being
-// drained. The collector spares an object that has an owner left.
+// clusterOwner returns an owner reference to the Cluster if sm has one. It keeps the garbage collector from
+// deleting the Machine in a foreground deletion of its ScheduledMachine: that would delete the infrastructure
+// of a Machine that is being drained. The collector does not delete an object that has another owner.
 func clusterOwner(sm *v1alpha1.ScheduledMachine) []metav1.OwnerReference {
 	for _, ref := range sm.OwnerReferences {
 		gv, err := schema.ParseGroupVersion(ref.APIVersion)
@@ -136,8 +134,8 @@ func clusterOwner(sm *v1alpha1.ScheduledMachine) []metav1.OwnerReference {
 	return nil
 }
 
-// orDefault is the API's default of a timeout, for objects that no API server
-// has seen.
+// orDefault returns the API's default for an empty timeout. An object that was never sent to an API server has
+// no defaults.
 func orDefault(timeout string) string {
 	if timeout == "" {
 		return v1alpha1.DefaultTimeout
@@ -154,11 +152,11 @@ func GraceOf(sm *v1alpha1.ScheduledMachine) time.Duration {
 	return d
 }
 
-// GraceDuring returns the grace of a departure that has started: the longer of gracefulShutdownTimeout now and at the
-// start. One edit of many objects cannot end departures that have started.
+// GraceDuring returns the grace of a departure that has started: the longer of gracefulShutdownTimeout now and
+// at the start. One edit of many objects cannot end departures that have started.
 func GraceDuring(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) time.Duration {
 	d, _ := DepartureOf(m, now)
-	recorded, _ := schedule.ParseDuration(d.Grace) // Zero for a record without it.
+	recorded, _ := schedule.ParseDuration(d.Grace) // zero for a record without it
 	return max(GraceOf(sm), recorded)
 }
 
@@ -171,8 +169,7 @@ func DeadlineOf(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Ti
 	return since.Add(GraceDuring(m, sm, now))
 }
 
-// Outdated reports whether live lacks anything that desired applies, or was
-// applied from another desired state.
+// Outdated reports whether live lacks anything that desired applies, or was applied from another desired state.
 func Outdated(live *clusterv1.Machine, desired *unstructured.Unstructured) bool {
 	return !contains(live.Labels, desired.GetLabels()) ||
 		!contains(live.Annotations, desired.GetAnnotations()) ||

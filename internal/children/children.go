@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package children answers two questions: which objects has a ScheduledMachine
-// brought into being, and which would it bring into being now? It reads and
-// builds; it writes nothing.
+// Package children reads and builds the children of a ScheduledMachine: its Machine, bootstrap config and
+// infrastructure machine. It determines which existing objects belong to the ScheduledMachine, and builds the
+// objects that its spec describes. It writes nothing.
 package children
 
 import (
@@ -12,8 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// maxNameLength keeps the names of children usable as label values and as host
-// names: providers put the Machine's name into both.
+// maxNameLength keeps the names of children valid as label values and as host names. Providers use the
+// Machine's name for both.
 const maxNameLength = 63
 
 // Names are the names of the children of one ScheduledMachine.
@@ -28,8 +28,8 @@ func NamesOf(name string) Names {
 	}
 }
 
-// childName appends suffix, and shortens name with a hash of the whole of it
-// where the result would be too long (ADR 0008).
+// childName appends suffix. If the result is too long, it truncates name and adds a hash of the full name (ADR
+// 0008).
 func childName(name, suffix string) string {
 	if len(name)+len(suffix) <= maxNameLength {
 		return name + suffix
@@ -38,7 +38,7 @@ func childName(name, suffix string) string {
 	return name[:maxNameLength-len(suffix)-len(hash)] + hash + suffix
 }
 
-// digest is short enough for a name and long enough not to collide by accident.
+// digest returns a short hash for a name. It is long enough to make accidental collisions unlikely.
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:4])

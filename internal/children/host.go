@@ -15,21 +15,20 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/ingest"
 )
 
-// A Host is what a Machine says of its host, and what of that is believed. The zero value is
-// that of no Machine.
+// A Host is what a Machine reports about its host, and what is accepted. The zero value is for no Machine.
 type Host struct {
-	// Host is what is believed. An empty part is unknown, and never gone.
+	// Host is what is accepted. An empty field is unknown, which does not mean gone.
 	ingest.Host
-	// Says is what the Machine says.
+	// Says is the report of the Machine.
 	Says ingest.Host
-	// Rejected is what is not believed.
+	// Rejected are the rejected values.
 	Rejected []ingest.Rejection
 }
 
-// Doubtful reports whether the Machine names a Node that is not believed, and none is.
+// Doubtful reports whether the Machine reports a Node that is rejected, and no Node is accepted.
 func (h Host) Doubtful() bool { return h.Node == "" && h.Says.Node != "" }
 
-// Doubt is why the Node that the Machine names is not believed, empty unless none is.
+// Doubt returns why the reported Node is rejected. It is empty unless Doubtful.
 func (h Host) Doubt() string {
 	if !h.Doubtful() {
 		return ""
@@ -42,8 +41,8 @@ func (h Host) Doubt() string {
 	return ""
 }
 
-// Host screens what a Machine of sm says of its host. Everybody who looks for its Node asks
-// here. Where the same was believed before, nothing is read.
+// Host validates what a Machine of sm reports about its host. Every controller that needs the Node of a Machine
+// uses it. It reads other Machines only if the report is not accepted yet.
 func (r Reader) Host(ctx context.Context, sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine) (Host, error) {
 	if m == nil {
 		return Host{}, nil
@@ -68,8 +67,8 @@ func (r Reader) Host(ctx context.Context, sm *v1alpha1.ScheduledMachine, m *clus
 	return h, nil
 }
 
-// Unscreened is what was believed of the host of a Machine before, and else what it says: for an
-// owner, who does not wait until it is known what others say.
+// Unscreened returns what was accepted for the host of a Machine before, otherwise its report. It is for an
+// owner's request, which does not wait for the validation.
 func Unscreened(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine) Host {
 	if m == nil {
 		return Host{}
@@ -80,7 +79,7 @@ func Unscreened(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine) Host {
 	}}
 }
 
-// saysOf is what a Machine says of its host.
+// saysOf returns what a Machine reports about its host.
 func saysOf(m *clusterv1.Machine) ingest.Host {
 	h := ingest.Host{Node: m.Status.NodeRef.Name, ProviderID: m.Spec.ProviderID}
 	if info := m.Status.NodeInfo; info != nil {
@@ -89,8 +88,8 @@ func saysOf(m *clusterv1.Machine) ingest.Host {
 	return h
 }
 
-// Known is what was believed of the host of this very Machine, as the status has it. Nothing that
-// anybody can write on the Machine says which one it is.
+// Known returns what was accepted for the host of this Machine, according to the status of sm. It identifies
+// the Machine by UID, which clients cannot change.
 func Known(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine) ingest.Host {
 	st := sm.Status
 	if m == nil || st.MachineRef == nil || st.MachineRef.UID != m.UID {
@@ -103,8 +102,8 @@ func Known(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine) ingest.Host {
 	return h
 }
 
-// other returns the first in the alphabet of the other Machines of the Cluster that the index
-// has for a value, empty if there is none: also of those that are not ours.
+// other returns the first other Machine of the Cluster, by name, that the index has for a value. It includes
+// Machines that 5-Spot did not make. It is empty if there is none.
 func (r Reader) other(ctx context.Context, m *clusterv1.Machine, field, value string) (string, error) {
 	list := &clusterv1.MachineList{}
 	if err := r.Cached.List(ctx, list, client.InNamespace(m.Namespace), client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy); err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// Whether an object is ours is decided by who owns it and by what the Machine refers to.
-// A label only finds it: anybody may take that off. Alone it is enough for an object that
-// nobody controls, so that children survive a backup that was restored without owners.
+// Ownership and the references of the Machine determine whether an object belongs to a ScheduledMachine. The
+// label is for finding it, because anyone may remove the label. The label alone is enough for an object without
+// a controller: a backup may be restored without owner references.
 
-// isMachineOf reports whether obj, a Machine of our name, is that of sm.
+// isMachineOf reports whether obj, a Machine with the name of the child, belongs to sm.
 func isMachineOf(obj client.Object, sm *v1alpha1.ScheduledMachine) bool {
 	if ref := metav1.GetControllerOf(obj); ref != nil {
 		return ref.UID == sm.UID
@@ -28,8 +28,8 @@ func isMachineOf(obj client.Object, sm *v1alpha1.ScheduledMachine) bool {
 	return owns(sm, obj) || labelled(obj, sm) || unmarked(obj) == sm.Name
 }
 
-// isPartOf reports whether obj, of our name, is a child of sm besides the Machine, which
-// is nil while there is none. Cluster API makes the Machine its controller.
+// isPartOf reports whether obj, with the name of the child, is the bootstrap config or infrastructure machine
+// of sm. Cluster API makes the Machine its controller. machine is nil if there is none.
 func isPartOf(obj client.Object, sm *v1alpha1.ScheduledMachine, machine *clusterv1.Machine) bool {
 	ours := owns(sm, obj) || labelled(obj, sm)
 	switch ref := metav1.GetControllerOf(obj); {
@@ -37,7 +37,8 @@ func isPartOf(obj client.Object, sm *v1alpha1.ScheduledMachine, machine *cluster
 		return ours || machine != nil && refers(machine, obj)
 	case ref.UID == sm.UID, machine != nil && ref.UID == machine.UID:
 		return true
-	default: // The Machine of a restored backup, or one that has gone.
+	// The controller is the Machine of a restored backup, or one that was deleted.
+	default:
 		return ours && groupOf(ref.APIVersion) == clusterv1.GroupVersion.Group &&
 			ref.Kind == MachineKind.Kind && ref.Name == NamesOf(sm.Name).Machine
 	}
@@ -60,10 +61,9 @@ func refers(machine *clusterv1.Machine, obj client.Object) bool {
 	})
 }
 
-// ParentOf returns the name of the ScheduledMachine that obj says it is a child of,
-// empty if none. Its owner is asked first, for a label is easily changed; the label
-// counts where the garbage collector has taken our owner reference off, as in a deletion
-// in the foreground.
+// ParentOf returns the name of the ScheduledMachine of which obj is a child, empty if none. The owner reference
+// has precedence, because a label is easily changed. The label counts if the garbage collector has removed the
+// owner reference, as in a foreground deletion.
 func ParentOf(obj client.Object) string {
 	for _, ref := range obj.GetOwnerReferences() {
 		if ref.Kind == "ScheduledMachine" && groupOf(ref.APIVersion) == v1alpha1.GroupVersion.Group {
@@ -76,8 +76,8 @@ func ParentOf(obj client.Object) string {
 	return unmarked(obj)
 }
 
-// unmarked returns the name of the ScheduledMachine that a Machine was made for, if both our owner reference and our label
-// were removed. It is empty for every other object.
+// unmarked returns the name of the ScheduledMachine that a Machine was made for, if both our owner reference
+// and our label were removed. It is empty for every other object.
 func unmarked(obj client.Object) string {
 	_, created := obj.GetAnnotations()[v1alpha1.CreatedAnnotation]
 	name, ours := strings.CutSuffix(obj.GetName(), NamesOf("").Machine)
@@ -95,9 +95,9 @@ func groupOf(apiVersion string) string {
 	return gv.Group
 }
 
-// Claim puts our label and our owner reference on a child that has lost one of them, and
-// reports whether it had. What is being deleted keeps its owners as they are: the garbage
-// collector takes ours off in a deletion in the foreground.
+// Claim restores our label and our owner reference on a child that has lost one of them, and reports whether it
+// had. It does not restore the owner reference of an object that is being deleted: in a foreground deletion,
+// the garbage collector removes it.
 func Claim(child client.Object, sm *v1alpha1.ScheduledMachine) (changed bool) {
 	if !labelled(child, sm) {
 		l := maps.Clone(child.GetLabels())
@@ -116,23 +116,21 @@ func Claim(child client.Object, sm *v1alpha1.ScheduledMachine) (changed bool) {
 	return changed
 }
 
-// IsOrphan reports whether m is a Machine of a ScheduledMachine that there is not: uidOf
-// returns the UID of the one of that name in its namespace, empty if there is none. The
-// garbage collector takes the reference to an owner that is gone off what has another owner
-// left; then our label tells. One that is being deleted is on its way.
+// IsOrphan reports whether the ScheduledMachine of m does not exist, and m is not being deleted. uidOf returns
+// the UID of the ScheduledMachine with a name in the same namespace, empty if there is none. If the garbage
+// collector has removed the owner reference, the label counts.
 func IsOrphan(m *clusterv1.Machine, uidOf func(name string) types.UID) bool {
 	return m.DeletionTimestamp.IsZero() && Orphaned(m, uidOf(ParentOf(m)))
 }
 
-// Orphaned is IsOrphan also of a Machine that is being deleted, where the ScheduledMachine of its
-// name has this UID, empty if there is none.
+// Orphaned is IsOrphan for any Machine, also one that is being deleted. uid is the UID of the ScheduledMachine
+// with the name of its parent, empty if there is none.
 func Orphaned(m *clusterv1.Machine, uid types.UID) bool {
 	ref := metav1.GetControllerOf(m)
 	return MadeByUs(m) && (uid == "" || ref != nil && ref.UID != uid)
 }
 
-// MadeByUs reports whether a Machine says that it was made for a ScheduledMachine, and nobody
-// else controls it.
+// MadeByUs reports whether a Machine was made for a ScheduledMachine and has no other controller.
 func MadeByUs(m *clusterv1.Machine) bool {
 	if ref := metav1.GetControllerOf(m); ref != nil {
 		return ref.Kind == "ScheduledMachine" && groupOf(ref.APIVersion) == v1alpha1.GroupVersion.Group

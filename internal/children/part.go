@@ -26,11 +26,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// A Part is one of the two children that are made from what the spec describes, or
-// from a template that it names.
+// A Part is the bootstrap config or the infrastructure machine. It is made from the spec, or from a template
+// that the spec names.
 type Part struct {
-	// Field is the field of the spec that says what it is made from, such as
-	// "bootstrapSpec".
+	// Field is the field of the spec from which it is made, such as "bootstrapSpec".
 	Field string
 	// Name is the name of the child.
 	Name string
@@ -40,7 +39,7 @@ type Part struct {
 	template v1alpha1.TemplateReference
 }
 
-// BootstrapOf returns the bootstrap config that sm asks for.
+// BootstrapOf returns the bootstrap config of sm.
 func BootstrapOf(sm *v1alpha1.ScheduledMachine) Part {
 	return partOf(Part{
 		Field: "bootstrapSpec", Name: NamesOf(sm.Name).Bootstrap, owner: sm,
@@ -48,7 +47,7 @@ func BootstrapOf(sm *v1alpha1.ScheduledMachine) Part {
 	}, "bootstrapTemplateRef")
 }
 
-// InfrastructureOf returns the infrastructure machine that sm asks for.
+// InfrastructureOf returns the infrastructure machine of sm.
 func InfrastructureOf(sm *v1alpha1.ScheduledMachine) Part {
 	return partOf(Part{
 		Field: "infrastructureSpec", Name: NamesOf(sm.Name).Infrastructure, owner: sm,
@@ -66,7 +65,7 @@ func partOf(p Part, templateField string) Part {
 // cloned reports whether the child is made from a template.
 func (p Part) cloned() bool { return p.template != v1alpha1.TemplateReference{} }
 
-// Kind is the kind of the child: a template's own, without the word Template.
+// Kind returns the kind of the child. For a template it is the kind without the suffix Template.
 func (p Part) Kind() schema.GroupVersionKind {
 	if p.cloned() {
 		return schema.FromAPIVersionAndKind(p.template.APIVersion, strings.TrimSuffix(p.template.Kind, clusterv1.TemplateSuffix))
@@ -74,10 +73,9 @@ func (p Part) Kind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(p.inline.APIVersion, p.inline.Kind)
 }
 
-// Hash identifies what the child would be made from. JSON's own canonical form
-// makes it independent of key order and white space. Of a template it is the
-// reference: what is inside is not meant to change, and a template is replaced by
-// one of another name (ADR 0008).
+// Hash identifies the source of the child. It does not depend on key order and white space. For a template it
+// covers only the reference: templates are immutable by convention, and are replaced by others with new names
+// (ADR 0008).
 func (p Part) Hash() string {
 	if p.cloned() {
 		return hash(p.template.APIVersion, p.template.Kind, p.template.Name)
@@ -93,20 +91,19 @@ func (p Part) Hash() string {
 
 func hash(of ...any) string {
 	b, err := json.Marshal(of)
-	if err != nil { // what was unmarshalled marshals
+	if err != nil { // a value that was unmarshalled marshals
 		return ""
 	}
 	return digest(b)
 }
 
-// MadeFrom reports whether live was made from what the spec says now.
+// MadeFrom reports whether live was made from the current spec.
 func (p Part) MadeFrom(live *unstructured.Unstructured) bool {
 	return live.GetAnnotations()[v1alpha1.SpecHashAnnotation] == p.Hash()
 }
 
-// Dropped returns the fields of the spec that live lacks, although it was made from them: its API
-// prunes fields that it does not know. Values that mean the same as none are not compared, nor
-// another version of the API, nor a template.
+// Dropped returns the fields of the spec that live lacks although it was made from them: its API prunes unknown
+// fields. It does not compare zero values, other versions of the API, and templates.
 func (p Part) Dropped(live *unstructured.Unstructured) []string {
 	if p.cloned() || !p.MadeFrom(live) || live.GetAPIVersion() != p.inline.APIVersion {
 		return nil
@@ -124,7 +121,7 @@ func (p Part) Dropped(live *unstructured.Unstructured) []string {
 	return dropped
 }
 
-// empty reports whether an API may leave a value out because it is its zero value.
+// empty reports whether an API may omit a value because it is the zero value.
 func empty(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:
@@ -136,8 +133,8 @@ func empty(value any) bool {
 	}
 }
 
-// Desired builds the child. A template is read for it, from the API server: one that
-// cannot be used is a Problem of s and no object.
+// Desired builds the child. It reads a template live. If a template or kind cannot be used, it adds a Problem
+// to s and returns nil.
 func (r Reader) Desired(ctx context.Context, s *Set, p Part) (*unstructured.Unstructured, error) {
 	if !p.cloned() {
 		return r.embedded(ctx, s, p)
@@ -154,8 +151,8 @@ func (r Reader) Desired(ctx context.Context, s *Set, p Part) (*unstructured.Unst
 	return desired, nil
 }
 
-// embedded builds the child from the spec. A kind that cannot be used, or is not served
-// in that version, is a Problem of s and no object.
+// embedded builds the child from the spec. If the kind cannot be used or is not served in that version, it adds
+// a Problem to s and returns nil.
 func (r Reader) embedded(ctx context.Context, s *Set, p Part) (*unstructured.Unstructured, error) {
 	if usable, err := r.usable(ctx, s, p.Field, p.Kind()); err != nil || !usable {
 		return nil, err
@@ -163,8 +160,7 @@ func (r Reader) embedded(ctx context.Context, s *Set, p Part) (*unstructured.Uns
 	return p.embedded()
 }
 
-// usable reports whether objects of a kind can be read and made. Else that is a Problem
-// of s.
+// usable reports whether objects of a kind can be read and created. If not, it adds a Problem to s.
 func (r Reader) usable(ctx context.Context, s *Set, field string, kind schema.GroupVersionKind) (bool, error) {
 	err := r.kinds().ToMake(ctx, kind)
 	if errors.Is(err, kinds.ErrNotInstalled) || errors.Is(err, kinds.ErrUnusable) || errors.Is(err, kinds.ErrNotServed) {
@@ -178,7 +174,7 @@ func (p Part) embedded() (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	if len(p.inline.Spec.Raw) > 0 {
 		var spec map[string]any
-		// The standard library would read 9007199254740993 as ...992.
+		// The standard library would parse 9007199254740993 as ...992.
 		if err := utiljson.Unmarshal(p.inline.Spec.Raw, &spec); err != nil {
 			return nil, fmt.Errorf("reading spec of %s: %w", p.inline.Kind, err)
 		}
@@ -197,12 +193,12 @@ func (p Part) annotations() map[string]string {
 	return map[string]string{v1alpha1.SpecHashAnnotation: p.Hash()}
 }
 
-// ownerReference is not that of a controller: Cluster API's machine controller makes
-// the Machine that, and fails for ever on an object that has another (ADR 0002).
+// ownerReference does not make sm the controller. Cluster API's machine controller makes the Machine the
+// controller, and fails on an object that has another one (ADR 0002).
 func (p Part) ownerReference() metav1.OwnerReference { return owner(p.owner, false) }
 
-// clone builds the child from its template as Cluster API does, or says what is wrong
-// with the template.
+// clone builds the child from its template as Cluster API does. problem describes what is wrong with the
+// template.
 func (p Part) clone(template *unstructured.Unstructured) (u *unstructured.Unstructured, problem string) {
 	if _, found, err := unstructured.NestedMap(template.Object, "spec", "template"); !found || err != nil {
 		return nil, fmt.Sprintf("%s %s has no spec.template to clone: name a template that has one", p.template.Kind, p.template.Name)
@@ -221,7 +217,7 @@ func (p Part) clone(template *unstructured.Unstructured) (u *unstructured.Unstru
 	return u, ""
 }
 
-// template reads the template. One that is not there is a Problem of s and no object.
+// template reads the template. If it does not exist, it adds a Problem to s and returns nil.
 func (r Reader) template(ctx context.Context, s *Set, p Part) (*unstructured.Unstructured, error) {
 	gvk := schema.FromAPIVersionAndKind(p.template.APIVersion, p.template.Kind)
 	if usable, err := r.usable(ctx, s, p.Field, gvk); err != nil || !usable {
@@ -241,7 +237,7 @@ func (r Reader) template(ctx context.Context, s *Set, p Part) (*unstructured.Uns
 	return template, nil
 }
 
-// Templates reads the templates that sm names, as far as they exist.
+// Templates reads the templates that sm names and that exist.
 func (r Reader) Templates(ctx context.Context, sm *v1alpha1.ScheduledMachine) ([]*unstructured.Unstructured, error) {
 	var s Set
 	for _, p := range []Part{BootstrapOf(sm), InfrastructureOf(sm)} {

@@ -26,40 +26,39 @@ import (
 type Problem struct {
 	// Field is the field of the spec that names the child, such as "bootstrapSpec".
 	Field string
-	// Message says what stands in the way and the way out.
+	// Message describes the cause and what to do.
 	Message string
 }
 
-// A Set is what exists of a ScheduledMachine's children.
+// A Set has the existing children of a ScheduledMachine.
 type Set struct {
-	// Machine, Bootstrap and Infrastructure are nil where none is known.
+	// Machine, Bootstrap and Infrastructure are nil if they do not exist or are unknown.
 	Machine                   *clusterv1.Machine
 	Bootstrap, Infrastructure *unstructured.Unstructured
 
-	// BootstrapUnknown and InfrastructureUnknown say that nobody knows whether there is
-	// one.
+	// BootstrapUnknown and InfrastructureUnknown report that the object could not be read.
 	BootstrapUnknown, InfrastructureUnknown bool
 
-	// ForeignMachine says that an object which another controller owns has the name of the Machine. The
-	// bootstrap config and the infrastructure machine may be in use by it.
+	// ForeignMachine reports that an object of another controller has the name of the Machine. It may use the
+	// bootstrap config and the infrastructure machine.
 	ForeignMachine bool
-	// Problems are the children that cannot be used: names that other objects have,
-	// kinds that are not installed.
+	// Problems are the children that cannot be used: other objects have their names, or their kinds are not
+	// installed.
 	Problems []Problem
 
-	// Unread are the children of which nobody knows whether they exist, and why: at most
-	// the bootstrap config and the infrastructure machine. Unknown is never absent.
+	// Unread are the children that could not be read, and why: at most the bootstrap config and the
+	// infrastructure machine. Unknown does not mean absent.
 	Unread []Problem
 
-	// Kinds are those of which children were looked for.
+	// Kinds are the kinds of the children that were read.
 	Kinds []schema.GroupVersionKind
 
-	// Templates are those that were read for what is to be made.
+	// Templates are the templates that were read.
 	Templates []*unstructured.Unstructured
 }
 
-// MachineState is what is known of the Machine. It is unknown while a Machine that another controller
-// owns may use the other two children.
+// MachineState returns the state of the Machine. It is Unknown while a Machine of another controller may use
+// the other two children.
 func (s *Set) MachineState() lifecycle.Presence {
 	switch {
 	case s.Machine != nil:
@@ -71,12 +70,12 @@ func (s *Set) MachineState() lifecycle.Presence {
 	}
 }
 
-// BootstrapState is what is known of the bootstrap config.
+// BootstrapState returns the state of the bootstrap config.
 func (s *Set) BootstrapState() lifecycle.Presence {
 	return stateOf(s.Bootstrap, s.BootstrapUnknown)
 }
 
-// InfrastructureState is what is known of the infrastructure machine.
+// InfrastructureState returns the state of the infrastructure machine.
 func (s *Set) InfrastructureState() lifecycle.Presence {
 	return stateOf(s.Infrastructure, s.InfrastructureUnknown)
 }
@@ -99,19 +98,19 @@ func presence(obj client.Object) lifecycle.Presence {
 	return lifecycle.Leaving
 }
 
-// readTimeout bounds the read of one object of a provider's kind. The cache waits for
-// the first list of a kind, which never comes while its conversion webhook is down.
+// readTimeout is the timeout for a read of one provider object. The cache waits for the first list of a kind,
+// which fails while the conversion webhook of that kind is down.
 const readTimeout = 2 * time.Second
 
 // A Reader reads children. It is safe for concurrent use.
 type Reader struct {
-	// Cached answers from a cache, and may be late.
+	// Cached reads from a cache, which may be stale.
 	Cached client.Reader
-	// Live answers from the API server.
+	// Live reads from the API server.
 	Live client.Reader
 }
 
-// Uncached asks the API server for everything: no answer of it is late.
+// Uncached returns a Reader that reads everything live.
 func (r Reader) Uncached() Reader {
 	r.Cached = r.Live
 	return r
@@ -119,13 +118,14 @@ func (r Reader) Uncached() Reader {
 
 func (r Reader) kinds() kinds.Resolver { return kinds.Resolver(r) }
 
-// Read returns the children of sm. What the cache does not have is looked up live
-// if sure is set, so that "absent" is never the answer of a cache that is late. What a
-// Machine refers to always is: each kind has a cache of its own, and the Machine would be
-// replaced. One that leaves takes the other two with it, and nothing depends on whether
-// they have gone before, until it waits for nothing else: then the cache will do for them.
-// An object of a provider that cannot be read is Unread, and no error: its machine is
-// served as far as it goes.
+// Read returns the children of sm. If sure is set, it reads a child that the cache lacks live, so that a stale
+// cache never makes a child absent. It always does so for the objects to which a Machine refers: each kind has
+// its own cache, and a missing object would cause a replacement. For a Machine that is being deleted it does so
+// only if the Machine waits for nothing else: its deletion deletes the other two, and no decision depends on
+// them earlier.
+//
+// A provider object that cannot be read is in Unread and is not an error: the machine is served as far as
+// possible.
 func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bool) (Set, error) {
 	var s Set
 	name := NamesOf(sm.Name).Machine
@@ -149,7 +149,7 @@ func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bo
 	return s, nil
 }
 
-// Machine returns the Machine of sm as the cache has it, nil if there is none.
+// Machine returns the Machine of sm from the cache, nil if there is none.
 func (r Reader) Machine(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*clusterv1.Machine, error) {
 	machine := &clusterv1.Machine{}
 	found, err := r.get(ctx, client.ObjectKey{Namespace: sm.Namespace, Name: NamesOf(sm.Name).Machine}, machine, false)
@@ -159,9 +159,9 @@ func (r Reader) Machine(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*cl
 	return machine, nil
 }
 
-// kindsOf returns the kinds that a child may be of. A Machine says what it refers to;
-// without one it is the kind that was reported, or that of the spec. An edit of the
-// kind must not lose the old object.
+// kindsOf returns the possible kinds of the children. The references of the Machine have precedence. Without a
+// Machine they are the kind in the status and the kind in the spec. After an edit of the kind, the old object
+// must still be found.
 func kindsOf(sm *v1alpha1.ScheduledMachine, machine *clusterv1.Machine) (bootstrap, infrastructure []schema.GroupKind) {
 	bootstrap = appendKind(reported(sm.Status.BootstrapRef), BootstrapOf(sm).Kind().GroupKind())
 	infrastructure = appendKind(reported(sm.Status.InfrastructureRef), InfrastructureOf(sm).Kind().GroupKind())
@@ -172,7 +172,7 @@ func kindsOf(sm *v1alpha1.ScheduledMachine, machine *clusterv1.Machine) (bootstr
 	return bootstrap, infrastructure
 }
 
-// MayBeOf reports whether a child of sm, or what it is made from, may be of a kind.
+// MayBeOf reports whether a child of sm, or its template, may have this kind.
 func MayBeOf(sm *v1alpha1.ScheduledMachine, group, kind string) bool {
 	kinds := slices.Concat(reported(sm.Status.BootstrapRef), reported(sm.Status.InfrastructureRef))
 	for _, p := range []Part{BootstrapOf(sm), InfrastructureOf(sm)} {
@@ -203,8 +203,7 @@ func appendKind(all []schema.GroupKind, kind schema.GroupKind) []schema.GroupKin
 	return append(all, kind)
 }
 
-// find returns the first object of ours among the kinds, or says that nobody knows
-// whether there is one.
+// find returns the first child of sm among the kinds. unread reports that a kind could not be read.
 func (r Reader) find(ctx context.Context, s *Set, p Part, among []schema.GroupKind, sure bool) (obj *unstructured.Unstructured, unread bool) {
 	for _, kind := range among {
 		obj, err := r.findKind(ctx, s, p, kind, sure)
@@ -220,8 +219,8 @@ func (r Reader) find(ctx context.Context, s *Set, p Part, among []schema.GroupKi
 	return nil, unread
 }
 
-// findKind returns the object of ours of one kind, nil if there is none. Only the kind of
-// the spec can be a problem, for it is the one that is to be made.
+// findKind returns the child of one kind, nil if there is none. Only the kind of the spec can be a Problem,
+// because only that kind is created.
 func (r Reader) findKind(ctx context.Context, s *Set, p Part, kind schema.GroupKind, sure bool) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -246,18 +245,20 @@ func (r Reader) findKind(ctx context.Context, s *Set, p Part, kind schema.GroupK
 	case found && isPartOf(obj, p.owner, s.Machine):
 		return obj, nil
 	case found && s.Machine != nil:
-		return nil, errForeign // The Machine refers to it: that it runs is certain, and no more.
+		// The Machine refers to an object of another controller. It runs, but the state of the child is
+		// unknown.
+		return nil, errForeign
 	case found && kind == p.Kind().GroupKind():
 		s.foreign(p.Field, kind.Kind, p.Name)
 	}
 	return nil, nil
 }
 
-// errForeign reports an object of somebody else to which our Machine refers.
+// errForeign reports that our Machine refers to an object of another controller.
 var errForeign = errors.New("somebody else controls the object")
 
-// unreadable says why nobody knows whether a child exists. The same cause gives the same
-// text: what an API server or a network adds to it differs each time.
+// unreadable describes why a child could not be read. The same cause has the same text: details from the API
+// server or the network differ each time.
 func unreadable(kind schema.GroupKind, err error) string {
 	switch {
 	case errors.Is(err, kinds.ErrNotServed), errors.Is(err, kinds.ErrUnusable):
@@ -273,7 +274,7 @@ func unreadable(kind schema.GroupKind, err error) string {
 	}
 }
 
-// reasonOf is the API server's word for an error, or ours.
+// reasonOf returns the reason of an API error, or NoAnswer.
 func reasonOf(err error) metav1.StatusReason {
 	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
 		return reason
@@ -281,8 +282,8 @@ func reasonOf(err error) metav1.StatusReason {
 	return "NoAnswer"
 }
 
-// Look returns the object that is about to be made, if it exists already, from
-// the API server. One that is not ours is a Problem of s and no object.
+// Look reads the object that is about to be created live. It returns nil if it does not exist. If it does not
+// belong to sm, it adds a Problem to s and returns nil.
 func (r Reader) Look(ctx context.Context, s *Set, sm *v1alpha1.ScheduledMachine, field string, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(desired.GroupVersionKind())
@@ -323,8 +324,8 @@ func (s *Set) foreign(field, kind, name string) {
 	s.Problems = append(s.Problems, Problem{field, fmt.Sprintf("%s %s exists but does not belong to this ScheduledMachine, and is left alone: delete it, or use another name", kind, name)})
 }
 
-// ControlPlaneVersion returns spec.version of the Cluster's control plane, empty
-// where its kind has none or it does not exist yet.
+// ControlPlaneVersion returns spec.version of the Cluster's control plane. It is empty if the kind has no
+// version or the object does not exist.
 func (r Reader) ControlPlaneVersion(ctx context.Context, cluster *clusterv1.Cluster) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -342,7 +343,7 @@ func (r Reader) ControlPlaneVersion(ctx context.Context, cluster *clusterv1.Clus
 	return version, err
 }
 
-// Existing are the children that are known to exist.
+// Existing returns the children that are known to exist.
 func (s *Set) Existing() []client.Object {
 	var objs []client.Object
 	if s.Machine != nil {

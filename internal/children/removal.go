@@ -13,30 +13,29 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// skipWaits are the annotations that make Cluster API's machine controller skip
-// what takes time, and keep a health check from remediating what is going anyway.
+// skipWaits are the annotations that make Cluster API's machine controller skip its waits, and that keep a
+// MachineHealthCheck from remediating a Machine that is being removed.
 var skipWaits = []string{
 	clusterv1.ExcludeNodeDrainingAnnotation,
 	clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation,
 	clusterv1.MachineSkipRemediationAnnotation,
 }
 
-// ourHooks are the deletion hooks by which Cluster API waits for us.
+// ourHooks are the deletion hooks of 5-Spot.
 var ourHooks = []string{v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation}
 
-// Hooks says what a removal does about the deletion hooks that others put on the
-// Machine. The zero value honours them.
+// Hooks determines how a removal treats deletion hooks of other owners on the Machine. The zero value honours
+// them.
 type Hooks string
 
 const (
-	// HonourHooks leaves the infrastructure to Cluster API while there is one.
+	// HonourHooks does not delete the infrastructure while the Machine has such a hook.
 	HonourHooks Hooks = ""
-	// BypassHooks does not wait for them: the Machine object does, the box does not.
+	// BypassHooks deletes the infrastructure in spite of them. The Machine object still waits.
 	BypassHooks Hooks = "Bypass"
 )
 
-// WaitsFor returns the deletion hooks, in the order of their names, that keep a
-// removal from deleting the infrastructure.
+// WaitsFor returns the deletion hooks that keep a removal from deleting the infrastructure, sorted by name.
 func (s *Set) WaitsFor(hooks Hooks) []string {
 	if s.Machine == nil || hooks == BypassHooks {
 		return nil
@@ -55,9 +54,9 @@ func (s *Set) WaitsFor(hooks Hooks) []string {
 	return found
 }
 
-// Last is what a removal deletes once the Machine is going, nil if nothing. A Machine
-// takes its bootstrap config along. Without one that is the last to go, and not before the
-// infrastructure is known to be gone: providers read it while they clean a host.
+// Last returns the object that a removal deletes after the Machine, nil if there is none. The deletion of a
+// Machine includes its bootstrap config. Without a Machine, the bootstrap config is last, after the
+// infrastructure is known to be gone: providers read it while they clean up a host.
 func (s *Set) Last(hooks Hooks) *unstructured.Unstructured {
 	switch {
 	case len(s.WaitsFor(hooks)) > 0:
@@ -71,13 +70,13 @@ func (s *Set) Last(hooks Hooks) *unstructured.Unstructured {
 	}
 }
 
-// Removed reports whether a removal has nothing left to do but wait.
+// Removed reports whether a removal has nothing left to do except wait.
 func (s *Set) Removed(hooks Hooks) bool {
 	last := s.Last(hooks)
 	return s.Expedited() && (last == nil || !last.GetDeletionTimestamp().IsZero())
 }
 
-// Expedited reports whether nothing makes the Machine wait any more.
+// Expedited reports whether the Machine is being deleted without waits, or does not exist.
 func (s *Set) Expedited() bool {
 	if s.Machine == nil {
 		return true
@@ -95,8 +94,7 @@ func (s *Set) Expedited() bool {
 	return !s.Machine.DeletionTimestamp.IsZero()
 }
 
-// Expedite changes m so that nothing makes it wait once it is deleted, and returns the
-// annotations that it added.
+// Expedite changes m so that its deletion has no waits. It returns the annotations that it added.
 func Expedite(m *clusterv1.Machine) (added []string) {
 	for _, key := range skipWaits {
 		if _, ok := m.Annotations[key]; !ok {
@@ -110,8 +108,8 @@ func Expedite(m *clusterv1.Machine) (added []string) {
 	return added
 }
 
-// Withdraw changes m, a Machine of ours whose departure was abandoned, back to one that
-// stays: our hooks, too, which hold it when somebody else deletes it.
+// Withdraw undoes the changes of an abandoned departure on m. It also restores our hooks, which hold the
+// Machine if another client deletes it.
 func Withdraw(m *clusterv1.Machine) {
 	d, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	for _, key := range d.Skips {

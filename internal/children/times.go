@@ -13,12 +13,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// slack is by how much two records of the same instant may differ: what a write takes,
-// and clocks.
+// slack is the maximum difference between two records of the same instant, by the duration of a write and
+// different clocks.
 const slack = 5 * time.Second
 
-// CreatedAt returns when a Machine was made, wherever clusterctl move has brought it
-// since.
+// CreatedAt returns when a Machine was first created. clusterctl move creates it again with another creation
+// timestamp.
 func CreatedAt(m *clusterv1.Machine) time.Time {
 	at := earlier(m.CreationTimestamp.Time, m.Annotations[v1alpha1.CreatedAnnotation])
 	if m.CreationTimestamp.Sub(at) <= slack {
@@ -27,9 +27,9 @@ func CreatedAt(m *clusterv1.Machine) time.Time {
 	return at
 }
 
-// DepartureOf returns the record of the departure of this very Machine. ok is false where there is none,
-// and for a record of a time to come. The record of another Machine, as clusterctl move, a restore and
-// people leave one, is a request: see Interrupted.
+// DepartureOf returns the departure record of this Machine. ok is false without a record and for a record in
+// the future. A record of another Machine does not count, such as clusterctl move, a restore and people leave:
+// see Interrupted.
 func DepartureOf(m *clusterv1.Machine, now time.Time) (d v1alpha1.Departure, ok bool) {
 	d, ok = v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	if !ok || d.MachineUID != m.UID || d.Since.After(now.Add(slack)) {
@@ -44,11 +44,12 @@ func ForOwner(m *clusterv1.Machine, now time.Time) bool {
 	return ok && d.Reason == v1alpha1.ReclaimedByOwner && !m.DeletionTimestamp.IsZero()
 }
 
-// LeavingSince returns since when a Machine has been leaving, by the clock that its
-// budget is measured by; zero if it does not leave, or while our deletion hook holds a
-// Machine that somebody else deletes: it is on record before the hook goes. Without hook
-// and record the API server's clock has to do. One whose deletion was refused has not
-// started to leave, unless somebody wants it at once, as sm says; it may be nil.
+// LeavingSince returns when a Machine started to leave, by the clock that measures its budget. It is zero if
+// the Machine does not leave. It is also zero while our hook holds a Machine that another client deletes: the
+// departure is recorded before the hook is removed.
+//
+// Without a hook and a record, the deletion timestamp counts. A Machine whose delete call failed has not
+// started to leave, unless the departure is urgent and sm still requires it. sm may be nil.
 func LeavingSince(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	if d, ok := DepartureOf(m, now); ok && (!Abandoned(m) || d.Urgent() && urgent(sm)) {
 		return d.Since.Time
@@ -59,22 +60,21 @@ func LeavingSince(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.
 	return m.DeletionTimestamp.Time
 }
 
-// Held reports whether our hook holds a Machine that somebody else deletes: nothing is on
-// record, and its departure has not started.
+// Held reports whether our hook holds a Machine that another client deletes. It has no departure record, and
+// its departure has not started.
 func Held(m *clusterv1.Machine, now time.Time) bool {
 	_, recorded := DepartureOf(m, now)
 	return AtHook(m) && !recorded
 }
 
-// AtHook reports whether our hook holds a Machine that is being deleted, and 5-Spot has to act
-// before its drain. A paused Machine is nobody's to move.
+// AtHook reports whether our pre-drain hook holds a Machine that is being deleted. A paused Machine does not
+// count.
 func AtHook(m *clusterv1.Machine) bool {
 	_, hook := m.Annotations[v1alpha1.PreDrainHookAnnotation]
 	return hook && !m.DeletionTimestamp.IsZero() && !annotations.HasPaused(m)
 }
 
-// earlier is the earlier one of two instants. One that is zero, or cannot be read,
-// does not count.
+// earlier returns the earlier of two instants. It ignores one that is zero or cannot be parsed.
 func earlier(at time.Time, written string) time.Time {
 	if w, err := time.Parse(time.RFC3339, written); err == nil && (at.IsZero() || w.Before(at)) {
 		return w
@@ -82,15 +82,16 @@ func earlier(at time.Time, written string) time.Time {
 	return at
 }
 
-// settling is how long a Machine that was moved is given once Cluster API has looked for
-// its Node, and not seen the workload cluster.
+// settling is how long a moved Machine waits after Cluster API has tried to find its Node and could not reach
+// the workload cluster.
 const settling = time.Minute
 
-// Settling reports whether clusterctl move brought a Machine of sm whose Node Cluster API
-// has not found again: deleted now, it would leave its Node behind. by is when that
-// ends at the latest; zero is when Cluster API has looked, without which it deletes
-// nothing either. A Machine that was moved is older than both objects here: one made by a
-// manager whose clock is behind the API server's is not older than its ScheduledMachine.
+// Settling reports whether clusterctl move brought a Machine of sm, and Cluster API has not found its Node yet.
+// If it were deleted now, its Node would remain. by is when the wait ends. It is zero until Cluster API has
+// tried to find the Node: before that it deletes nothing either.
+//
+// A moved Machine was created before both objects here. If the manager's clock is behind the API server's, a
+// new Machine is not older than its ScheduledMachine.
 func Settling(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) (settles bool, by time.Time) {
 	at := CreatedAt(m)
 	if !at.Before(m.CreationTimestamp.Time) || !at.Before(sm.CreationTimestamp.Time) || m.Spec.ProviderID == "" || m.Status.NodeRef.IsDefined() {
@@ -108,38 +109,38 @@ func Settling(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time
 	}
 }
 
-// Interrupted reports whether a Machine that is not being deleted carries the departure record of another
-// Machine: clusterctl move or a restore brought it in the middle of its departure, and its Node may be
-// cordoned. The departure goes on, as a new one: the planner admits it.
+// Interrupted reports whether a Machine that is not being deleted has the departure record of another Machine:
+// clusterctl move or a restore brought it during its departure, and its Node may be cordoned. The departure
+// continues as a new one, which the planner admits.
 func Interrupted(m *clusterv1.Machine) bool {
 	d, on := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	return on && m.DeletionTimestamp.IsZero() && d.MachineUID != m.UID
 }
 
-// Abandoned reports whether a record says that a Machine leaves which nobody has ever
-// deleted: the deletion was refused, or never sent.
+// Abandoned reports whether a Machine has a departure record of its own but was never deleted: the delete call
+// failed or was not sent.
 func Abandoned(m *clusterv1.Machine) bool {
 	text, on := m.Annotations[v1alpha1.DepartureAnnotation]
 	d, readable := v1alpha1.ParseDeparture(text)
 	return on && m.DeletionTimestamp.IsZero() && (!readable || d.MachineUID == m.UID)
 }
 
-// Outlived reports whether a record says that a person or the owner wants a Machine at once
-// which nobody has ever deleted, and neither does any more.
+// Outlived reports whether a Machine has an urgent departure record but was never deleted, and neither the kill
+// switch nor the owner's request is set any more.
 func Outlived(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) bool {
 	d, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	return d.Urgent() && Abandoned(m) && !urgent(sm)
 }
 
-// urgent reports whether a person or the owner wants the machine at once.
+// urgent reports whether the kill switch or the owner's request is set.
 func urgent(sm *v1alpha1.ScheduledMachine) bool {
 	return sm != nil && (sm.Spec.KillSwitch || sm.BeingReclaimed())
 }
 
-// Record changes m to say why it leaves. The record of a departure that has begun stands, unless a person
-// or the owner now wants the machine at once. A departure that was tried before, or on another Machine,
-// and for the same reason, keeps its id. Without a reason a departure of another Machine keeps its own,
-// unless that is urgent: nothing shows that it still is.
+// Record writes a departure record to m. The record of a started departure stays, unless d is urgent and the
+// record is not. A departure that was tried before, or on another Machine, and for the same reason keeps its
+// id. Without a reason, a departure of another Machine keeps its own. If that is urgent, it becomes
+// DeletedByOthers, because the urgency is not confirmed.
 func Record(m *clusterv1.Machine, d v1alpha1.Departure) {
 	was, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	_, own := DepartureOf(m, d.Since.Time)

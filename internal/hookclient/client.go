@@ -31,8 +31,8 @@ import (
 const (
 	// Handler is the name of the handler that is called.
 	Handler = "before-machine-delete"
-	// maxAnswer is the maximum size of a response in bytes: twice the maximum of a condition message. Many
-	// calls may be open.
+	// maxAnswer is the maximum size of a response in bytes: six times the maximum of a condition message.
+	// Many calls may be open.
 	maxAnswer = 1 << 16
 	// maxQuoted is the maximum size of a quoted message in bytes. Several extensions share a condition, and the
 	// messages for a thousand Machines are in memory.

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// noted is how long a note counts. It is for the moment until everybody can see what was
-// made: a cache is late by less. Whoever is paused, edited or cannot be read after its note
-// must not keep a host from others by it.
+// noted is how long a note is valid. That is longer than a cache may lag: after it, everyone sees the created
+// object. A ScheduledMachine that is paused, edited or unreadable after its note must not block the host for
+// longer.
 const noted = time.Minute
 
-// A Book knows who is about to use a host. Two that begin in the same moment may not see
-// each other yet; here the second is told. The zero value is ready for use, and it is
-// safe for concurrent use. It is in memory only: what has begun can be seen after a
-// restart. A note that nobody renews is forgotten after a minute.
+// A Book records which claim is about to use a host. Two claims that start at the same moment may not see each
+// other in the cache. The Book rejects the second. The zero value is ready for use. It is safe for concurrent
+// use. It is in memory only: after a restart the created objects are visible. A note expires after a minute if
+// it is not renewed.
 type Book struct {
 	mu sync.Mutex
-	by map[string]note     // who has an ID, by its key
-	of map[string][]string // the keys of who has any
+	by map[string]note     // owner of each ID, by the key of the ID
+	of map[string][]string // keys of the IDs that each owner has
 }
 
 type note struct {
@@ -29,8 +29,8 @@ type note struct {
 
 func (n note) counts(now time.Time) bool { return now.Before(n.at.Add(noted)) }
 
-// Take notes that who is about to use the host of ids, in place of what it took before,
-// and reports whether it may: nobody else has noted the same.
+// Take records that who is about to use the host of ids, and drops its earlier notes. It returns false if
+// another has a valid note of one of the ids.
 func (b *Book) Take(who string, ids []ID, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,7 +50,7 @@ func (b *Book) Take(who string, ids []ID, now time.Time) bool {
 	return true
 }
 
-// Leave forgets what who has taken.
+// Leave drops the notes of who.
 func (b *Book) Leave(who string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,14 +59,14 @@ func (b *Book) Leave(who string) {
 
 func (b *Book) leave(who string) {
 	for _, key := range b.of[who] {
-		if b.by[key].who == who { // Another may have it by now.
+		if b.by[key].who == who { // another may have it by now
 			delete(b.by, key)
 		}
 	}
 	delete(b.of, who)
 }
 
-// Taken returns those of ids that who has taken.
+// Taken returns the ids of which who has a valid note.
 func (b *Book) Taken(who string, ids []ID, now time.Time) []ID {
 	b.mu.Lock()
 	defer b.mu.Unlock()

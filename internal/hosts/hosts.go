@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hosts answers one question: who of several that name the same host may use
-// it? It knows nothing about Kubernetes, nor how a host comes by its names.
+// Package hosts decides which of several objects that name the same host may use it. It is pure: it imports no
+// Kubernetes package, and gets the names of a host as input.
 package hosts
 
 import (
@@ -11,88 +11,85 @@ import (
 	"time"
 )
 
-// Kind is what an ID says of a host.
+// Kind is the kind of an ID.
 type Kind string
 
 // The kinds of IDs.
 const (
-	// Address is where a provider reaches the host.
+	// Address is the address at which a provider reaches the host.
 	Address Kind = "address"
-	// ProviderID is what a provider calls it.
+	// ProviderID is its ID at the provider.
 	ProviderID Kind = "providerID"
 	// NodeName is the name of its Node.
 	NodeName Kind = "nodeName"
-	// MachineID is what its operating system calls it. It is copied with an image, so
-	// that it proves nothing: two that have the same are only suspected.
+	// MachineID is the machine ID of its operating system. Copying an image copies it, so it proves nothing: an
+	// equal machine ID is only a suspicion.
 	MachineID Kind = "machineID"
 )
 
-// An ID is one name of a host. Equal ones are of the same host.
+// An ID is one name of a host. Equal IDs name the same host.
 type ID struct {
 	Kind Kind
-	// Value is the name, and Scope where it means one host; empty is everywhere.
+	// Value is the name. Scope is where the name is unique, empty for everywhere.
 	Value, Scope string
 }
 
-// String is the ID for people, without its scope.
+// String returns the ID without its scope, for messages.
 func (id ID) String() string { return string(id.Kind) + " " + id.Value }
 
-// Key tells IDs apart.
+// Key returns a unique string for the ID.
 func (id ID) Key() string { return strings.Join([]string{string(id.Kind), id.Scope, id.Value}, "|") }
 
 func (id ID) proof() bool { return id.Kind != MachineID }
 
-// A Claim is what one object says of its host, and what it has of it.
+// A Claim is what one object declares about its host, and what is known about it.
 type Claim struct {
-	// Namespace and Name tell claims apart.
+	// Namespace and Name identify the claim.
 	Namespace, Name string
-	// Wants are what the object calls the host that it is to have.
+	// Wants are the names of the host that the object requests.
 	Wants []ID
-	// Has are what is known of the host that it uses, or is about to; empty while it
-	// uses none.
+	// Has are the names of the host that it uses or is about to use. It is empty if it uses none.
 	Has []ID
-	// MadeAt is when it began to use it, zero while that is not known.
+	// MadeAt is when it began to use the host, zero if unknown.
 	MadeAt time.Time
-	// Since is when it began to name the host; zero where nobody has written that down
-	// yet, which was after all others.
+	// Since is when it began to name the host. Zero means that this is not recorded yet. It counts as later
+	// than every recorded instant.
 	Since time.Time
-	// Created is when the object was made.
+	// Created is when the object was created.
 	Created time.Time
-	// Owner says that the host's owner asked this object for it, and has not lent it
-	// again.
+	// Owner reports that the host's owner took the machine back through this object and has not lent it again.
 	Owner bool
 }
 
-// Standing is where a claim stands among others.
+// Standing is the result for a claim among other claims.
 type Standing int
 
-// The standings, in the order of what they mean for the object.
+// The standings, in the order of severity.
 const (
-	// Alone means that nobody else names the host.
+	// Alone means that no other claim names the host.
 	Alone Standing = iota
-	// Suspected means that somebody else may name it. Both go on.
+	// Suspected means that another claim may name the same host. Both continue.
 	Suspected
-	// First means that others name it, and that it may be used.
+	// First means that others name the host, and that this claim may use it.
 	First
-	// Second means that somebody else comes first, and that nothing is made.
+	// Second means that another claim has precedence, and that nothing is created.
 	Second
-	// Withheld means that the host's owner has it, as another claim in the same
-	// namespace knows.
+	// Withheld means that the host's owner has it, according to another claim in the same namespace.
 	Withheld
 )
 
-// A Verdict is where a claim stands, and because of whom.
+// A Verdict is the standing of a claim and its cause.
 type Verdict struct {
 	Standing Standing
-	// With is the foremost of the others, and ID what both say of the host.
+	// With is the other claim that comes first. ID is the name of the host that both have.
 	With Claim
 	ID   ID
-	// More says that there are others besides.
+	// More reports that there are further claims.
 	More bool
 }
 
-// Judge says where mine stands among others, of which mine is none. Of those that name
-// one host at most one is First, or uses it already.
+// Judge returns the standing of mine among others, which must not include mine. Of the claims that name one
+// host, at most one is First or already uses it.
 func Judge(mine Claim, others []Claim) Verdict {
 	var v Verdict
 	for _, o := range others {
@@ -124,9 +121,9 @@ func standing(mine, o Claim, id ID) Standing {
 	}
 }
 
-// Asked returns the claims among others whose owner has the host that mine names, too:
-// mine must not lend it either. Those of another namespace do not count: whoever may
-// write there could take a machine away here.
+// Asked returns the claims among others whose owner has taken back the host that mine names. Mine must not lend
+// it either. Claims of another namespace do not count: a user with write access there could otherwise remove a
+// machine here.
 func Asked(mine Claim, others []Claim) []Claim {
 	var asked []Claim
 	for _, o := range others {
@@ -137,8 +134,8 @@ func Asked(mine Claim, others []Claim) []Claim {
 	return asked
 }
 
-// Before reports whether c comes before o: who uses the host before who only names it,
-// and then who came first in time. Between any two one comes before the other.
+// Before reports whether c has precedence over o. A claim that uses the host precedes one that only names it.
+// Otherwise the earlier one has precedence. The order is total.
 func (c Claim) Before(o Claim) bool {
 	holds, held := c.holds(o), o.holds(c)
 	switch {
@@ -150,18 +147,18 @@ func (c Claim) Before(o Claim) bool {
 	return c.named(o) < 0
 }
 
-// Few is how many others of one ID a change wakes: of those that people name twice by
-// mistake all, and of a thousand copies the foremost, one of which comes next.
+// Few is the maximum number of other claims that a change enqueues. It covers a host that people name twice by
+// mistake. Of a thousand copies, only the first ones are enqueued.
 const Few = 8
 
-// Many is the same for a change of what an owner said, which is passed on to all. Who comes
-// later makes nothing, and sees it when it is looked at.
+// Many is the maximum for a change of the owner's request, which concerns every claim. A claim that is created
+// later creates nothing, and sees the request in its own reconcile.
 const Many = 64
 
-// Concerned returns those of others, which all name the host by id, to whom it matters that
-// mine changed, the foremost first: all that mine comes before, of the rest the foremost,
-// which says that it is not alone; of its namespace everybody, if the owner asked mine for
-// the host. Never more than a few: what one change costs does not grow with the others.
+// Concerned returns the claims among others that a change of mine affects, in the order of precedence. All
+// others must name the host by id. It returns the first one, and all over which mine has precedence. If the
+// owner took the machine back through mine, it also returns the others in its namespace. The maximum is Few or
+// Many, so that the cost of one change is bounded.
 func Concerned(mine Claim, id ID, others []Claim) []Claim {
 	others = slices.Clone(others)
 	slices.SortFunc(others, func(a, b Claim) int { return a.compare(b, id) })
@@ -179,7 +176,7 @@ func Concerned(mine Claim, id ID, others []Claim) []Claim {
 	return concerned
 }
 
-// compare is the order of those that name the host by id.
+// compare orders claims that name the host by id.
 func (c Claim) compare(o Claim, id ID) int {
 	switch uses := slices.Contains(c.Has, id); {
 	case uses != slices.Contains(o.Has, id):
@@ -198,7 +195,7 @@ func before(yes bool) int {
 	return 1
 }
 
-// named is the order in which the two began to name the host.
+// named orders claims by when they began to name the host.
 func (c Claim) named(o Claim) int {
 	if !c.Since.Equal(o.Since) {
 		return before(earlier(c.Since, o.Since))
@@ -206,9 +203,8 @@ func (c Claim) named(o Claim) int {
 	return cmp.Or(c.Created.Compare(o.Created), cmp.Compare(c.Namespace, o.Namespace), cmp.Compare(c.Name, o.Name))
 }
 
-// After returns when to write down that mine began to name its host, for one that nobody
-// has written down yet: now, and after all others that are written down. Creation is dated
-// by another clock, which may be ahead of ours.
+// After returns the instant to record for Since of mine: now, but after every recorded instant of the others.
+// The clock of another manager may be ahead.
 func After(mine Claim, others []Claim, now time.Time) time.Time {
 	since := now.Truncate(time.Second)
 	for _, o := range others {
@@ -219,7 +215,7 @@ func After(mine Claim, others []Claim, now time.Time) time.Time {
 	return since
 }
 
-// IDs are all that the claim calls its host.
+// IDs returns all names of the host in the claim.
 func (c Claim) IDs() []ID {
 	var ids []ID
 	for _, id := range slices.Concat(c.Wants, c.Has) {
@@ -230,7 +226,7 @@ func (c Claim) IDs() []ID {
 	return ids
 }
 
-// earlier reports whether a comes before b; zero comes last.
+// earlier reports whether a is before b. Zero is last.
 func earlier(a, b time.Time) bool { return !a.IsZero() && (b.IsZero() || a.Before(b)) }
 
 // holds reports whether c uses the host that o names.
@@ -240,7 +236,7 @@ func (c Claim) holds(o Claim) bool {
 
 func (c Claim) names(id ID) bool { return slices.Contains(c.Wants, id) || slices.Contains(c.Has, id) }
 
-// shares returns what both say of the host: a proof, if there is one.
+// shares returns a name of the host that both claims have. It prefers a name that is a proof.
 func (c Claim) shares(o Claim) (shared ID, ok bool) {
 	for _, id := range slices.Concat(c.Wants, c.Has) {
 		if !o.names(id) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ingest answers one question: what of that which other actors say is to be
-// believed, given what was known before? It knows nothing about Kubernetes, and forgets at
-// once: what was known is an argument. What it rejects is never applied and is no absence:
-// what was known stays.
+// Package ingest validates what other actors report about a Machine, its Node and a request, compared with what
+// was known before. A rejected value is never used, and it does not count as absent: the known value stays in
+// effect. The package is pure. It imports no Kubernetes API package and holds no state.
 package ingest
 
 import (
@@ -12,63 +11,61 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// A Reason is why something is rejected. It is the value of a label of a metric.
+// A Reason is why a report is rejected. It is the value of a metric label.
 type Reason string
 
 // The reasons.
 const (
-	// NodeRef means that a Machine names another Node than before, none any more, or that
-	// of another Machine.
+	// NodeRef means that a Machine reports another Node than before, no Node any more, or the Node of another
+	// Machine.
 	NodeRef Reason = "node_ref"
-	// ProviderID means the same of its provider's ID.
+	// ProviderID means the same for the provider ID.
 	ProviderID Reason = "provider_id"
-	// MachineID means that the Node of a Machine has reported another machine ID than at
-	// first.
+	// MachineID means that the Node of a Machine reports another machine ID than at first.
 	MachineID Reason = "machine_id"
-	// Annotation means that an annotation of a request on a Node is not as an agent writes
-	// it. People write them by hand.
+	// Annotation means that an annotation of a request on a Node is not in the form that the agent writes.
+	// People write them by hand.
 	Annotation Reason = "annotation"
-	// Ack means that the answer to a creation is not the object that was to be created.
+	// Ack means that the response to a creation is not the requested object.
 	Ack Reason = "ack"
 )
 
-// Reasons are all of them.
+// Reasons has every reason.
 var Reasons = []Reason{NodeRef, ProviderID, MachineID, Annotation, Ack}
 
-// A Rejection is something that is not believed.
+// A Rejection is a report that is rejected.
 type Rejection struct {
 	Reason Reason
-	// Message names the field, what it says, what counts instead, and the way out. It
-	// depends on nothing else, so that the same rejection is told once.
+	// Message has the field, the reported value, the value in effect, and what to do. It has no other content,
+	// so that the same rejection always has the same message.
 	Message string
 }
 
-// A Host is what is said of the host of a Machine. What is empty is not known.
+// A Host identifies the host of a Machine. An empty field is unknown.
 type Host struct {
-	// Node is the name of its Node, ProviderID what its provider calls it, and MachineID
-	// what its operating system calls it.
+	// Node is the name of its Node. ProviderID is its ID at the provider. MachineID is the machine ID of its
+	// operating system.
 	Node, ProviderID, MachineID string
 }
 
-// MaxMachineID is the bound of a machine ID. A longer one is none.
+// MaxMachineID is the maximum length of a machine ID. A longer one is rejected.
 const MaxMachineID = 253
 
-// A Claim is what one Machine says of its host.
+// A Claim is what one Machine reports about its host.
 type Claim struct {
-	// Name is that of the Machine.
+	// Name is the name of the Machine.
 	Name string
-	// Says is what it says, and Known what was believed of this very Machine before.
+	// Says is the report. Known is what was accepted for this Machine before.
 	Says, Known Host
-	// Running says that it is in phase Running, in which nothing may be missing.
+	// Running reports that the Machine is in the phase Running, in which no field may be missing.
 	Running bool
-	// NodeOf and ProviderIDOf name another Machine of the Cluster that says the same, empty
-	// if there is none. They need not be known where Says is what was believed before.
+	// NodeOf and ProviderIDOf name another Machine of the Cluster that reports the same value, empty if there
+	// is none. They are not needed if Says equals Known.
 	NodeOf, ProviderIDOf string
 }
 
-// Screen returns what is to be believed of the host, and what is rejected. What was believed
-// stays as long as the Machine is the same; what several say is believed of nobody who was
-// not believed before.
+// Screen returns the accepted values and the rejections. A known value stays in effect as long as the Machine
+// is the same. A value that several Machines report is accepted only for the Machine that had it before.
 func Screen(c Claim) (Host, []Rejection) {
 	var h Host
 	var rejected []Rejection
@@ -87,16 +84,17 @@ func Screen(c Claim) (Host, []Rejection) {
 	case c.Says.Node:
 		h.MachineID, why = c.machineID()
 		note(MachineID, why)
-	default: // What another Node reports says nothing of this host.
+	// The report comes from another Node, so its machine ID does not apply to this host.
+	default:
 		h.MachineID = c.Known.MachineID
 	}
 	return h, rejected
 }
 
-// wayOut ends the message about a Machine that changed.
+// wayOut is the end of the message for a changed report.
 const wayOut = "put it back; if the host is meant to be another, let the machine leave and join again"
 
-// screen returns which value of a field counts, and why that is not the one that it has.
+// screen returns the accepted value of a field, and why the report is rejected, empty if it is not.
 func (c Claim) screen(field, says, known, other string) (value, why string) {
 	switch {
 	case says == known && says != "":

@@ -11,23 +11,23 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// maxReason is how many characters of a reason are kept: a pattern has at most as many.
+// maxReason is the maximum length of a reason in characters. A pattern has the same maximum.
 const maxReason = 256
 
-// A Request is what is written on a Node about its owner's request.
+// A Request has the annotations of an owner's request on a Node.
 type Request struct {
-	// Node is its name.
+	// Node is the name of the Node.
 	Node string
-	// Asks says that the Node asks for its owner. Marked says that it has the annotation
-	// for it, and Trigger is its value.
+	// Asks reports that the Node requests the machine for its owner. Marked reports that it has the annotation.
+	// Trigger is the value of that annotation.
 	Asks, Marked bool
 	Trigger      string
-	// Reason and RequestedAt are what else is written, empty if it is not.
+	// Reason and RequestedAt are the other annotations, empty if absent.
 	Reason, RequestedAt string
 }
 
-// ScreenRequest returns what of a request is rejected. Only the trigger decides whether the
-// owner asks: of what else is wrong nothing is believed, and the request is served.
+// ScreenRequest returns the rejections of a request. Only the trigger decides whether the owner requests the
+// machine. If another annotation is wrong, its value is not used, and the request is served.
 func ScreenRequest(r Request) []Rejection {
 	var rejected []Rejection
 	note := func(field, format string, args ...any) {

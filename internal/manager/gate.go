@@ -14,18 +14,17 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
-// flushing is for how long the end of the manager waits for its audit log.
+// flushing is how long the shutdown waits for the audit log.
 const flushing = 5 * time.Second
 
-// flush writes what is left of the audit log, also when ctx has ended.
+// flush writes the remaining lines of the audit log, also after ctx has ended.
 func flush(ctx context.Context, gate *actuate.Gate) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushing)
 	defer cancel()
 	gate.Log.Flush(ctx)
 }
 
-// gate is what the flags say about carrying anything out. It says so in the log, where it is
-// not all.
+// gate returns the actuation gate for the flags. It logs a warning if writes are suppressed.
 func (o *Options) gate() (*actuate.Gate, error) {
 	log, err := audit.Open(o.auditLog)
 	if err != nil {

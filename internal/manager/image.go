@@ -12,16 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// container is what clusterctl wants the manager's container to be called.
+// container is the name that clusterctl requires for the manager's container.
 const container = "manager"
 
-// namespacedName is how --pod names a pod.
+// namespacedName is the form of --pod.
 var namespacedName = regexp.MustCompile(`^[^/]+/[^/]+$`)
 
-// installedImage is the image of a program that is installed in workload clusters: the one
-// that is asked for, or else the manager's own, which holds all of them. Where the manager is
-// not a pod it is empty. Whoever mirrors images tells clusterctl about those of the manager
-// only.
+// installedImage returns the image of a program that is installed in workload clusters. It is the requested
+// one, otherwise the manager's own image, which contains all programs. It is empty if the manager does not run
+// in a pod. With image mirrors, clusterctl is configured only for the manager's image.
 func installedImage(ctx context.Context, r client.Reader, ofManager, asked string) (string, error) {
 	if asked != "" || ofManager == "" {
 		return asked, nil

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manager answers one question: what is the manager made of? It knows the flags,
-// the kinds and the wiring, so that the command, benchmarks and suites start the same
-// thing. It does not know what its controllers do.
+// Package manager builds and runs the manager: flags, scheme, cache options, webhook server, controllers and
+// the actuation gate. The command, benchmarks and test suites all start the manager through it.
 package manager
 
 import (
@@ -32,7 +31,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 )
 
-// Scheme has every kind that the manager reads or writes with a type of its own.
+// Scheme returns a scheme with every kind that the manager uses as a Go type.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -45,8 +44,8 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// Run runs the manager that o describes until ctx ends. It may be called once in a
-// process: the options of logging are the process's own.
+// Run runs the manager with options o until ctx ends. It may be called once per process, because the log
+// options are global.
 func Run(ctx context.Context, o *Options) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -67,7 +66,7 @@ func Run(ctx context.Context, o *Options) error {
 	return mgr.Start(ctx)
 }
 
-// newManager wires everything, and starts nothing.
+// newManager builds the manager without starting it.
 func (o *Options) newManager(ctx context.Context, gate *actuate.Gate) (ctrl.Manager, error) {
 	config, err := ctrl.GetConfig()
 	if err != nil {

@@ -40,12 +40,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/server"
 )
 
-// Options are the flags of the manager. They are named, and default, as those of
-// Cluster API's managers.
+// Options are the flags of the manager. Names and defaults follow Cluster API's managers.
 type Options struct {
-	// Clock tells the time; nil is the machine's. No flag sets it.
+	// Clock is the source of the time; nil means the system clock. No flag sets it.
 	Clock clock.PassiveClock
-	// Version is that of the manager, for its metrics.
+	// Version is the version of the manager for its metrics.
 	Version string
 
 	leaderElect                         bool
@@ -69,11 +68,10 @@ type Options struct {
 	logs        *logs.Options
 }
 
-// NewOptions returns options without defaults: FlagSet or AddFlags gives them theirs.
+// NewOptions returns options without defaults. FlagSet and AddFlags set the defaults.
 func NewOptions() *Options { return &Options{logs: logs.NewOptions()} }
 
-// FlagSet returns the flags of a program that runs the manager. The program may add
-// its own.
+// FlagSet returns the flags of a program that runs the manager. The program may add its own.
 func (o *Options) FlagSet(program string) *pflag.FlagSet {
 	fs := pflag.NewFlagSet(program, pflag.ContinueOnError)
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
@@ -81,10 +79,10 @@ func (o *Options) FlagSet(program string) *pflag.FlagSet {
 	return fs
 }
 
-// unfilled is a variable that the manifests leave to clusterctl.
+// unfilled matches a variable that clusterctl must replace.
 var unfilled = regexp.MustCompile(`\$\{([A-Z0-9_]+)`)
 
-// Parse reads the command line into flags that FlagSet returned.
+// Parse parses the command line with the flags from FlagSet.
 func (o *Options) Parse(fs *pflag.FlagSet, args []string) error {
 	for _, arg := range args {
 		if found := unfilled.FindStringSubmatch(arg); found != nil {
@@ -140,7 +138,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 var extensionModes = []extensionconfig.Mode{extensionconfig.Enabled, extensionconfig.Disabled, extensionconfig.Elsewhere}
 
-// Validate names the first flag that cannot be used.
+// Validate returns an error for the first flag with an invalid value.
 func (o *Options) Validate() error {
 	switch {
 	case o.controllers.ScheduledMachineConcurrency < 1:
@@ -170,8 +168,8 @@ func (o *Options) Validate() error {
 	}
 }
 
-// validTaints names the first key of --detach-taints that no taint can have: it would take out
-// no Node, and nobody would notice. A lone * would take out each Node with a taint.
+// validTaints returns an error for the first key of --detach-taints that no taint can have. Such a key would
+// match no Node without any notice. A single * would match every taint.
 func validTaints(keys []string) error {
 	for _, key := range keys {
 		whole := key
@@ -185,13 +183,12 @@ func validTaints(keys []string) error {
 	return nil
 }
 
-// leaseName is the name of the lease: one for each shard, so that shards in one
-// namespace do not take it from each other. It is a hash, because the value of a label
-// may be no name of an object.
+// leaseName returns the name of the lease. Each shard has its own, so that several shards can run in one
+// namespace. The suffix is a hash, because a label value may not be a valid object name.
 func (o *Options) leaseName() string {
 	name := "controller-leader-election-5spot"
 	if o.dryRun {
-		name += "-dry-run" // It takes the lease from nobody who works.
+		name += "-dry-run" // A dry run must not take the lease of a working manager.
 	}
 	if o.namespace == "" && o.controllers.WatchFilter == "" {
 		return name
@@ -200,10 +197,10 @@ func (o *Options) leaseName() string {
 	return name + "-" + hex.EncodeToString(sum[:5])
 }
 
-// httpsURL is how --runtime-extension-url looks; Cluster API reads it to the end.
+// httpsURL is the form of --runtime-extension-url. Cluster API uses the whole URL.
 var httpsURL = regexp.MustCompile(`^https://[^/@?#]+(/[^?#]*)?$`)
 
-// registration is what the flags say about the runtime extension.
+// registration returns the options for the registration of the runtime extension.
 func (o *Options) registration() extensionconfig.Options {
 	r := o.controllers.RuntimeExtension
 	r.PodNamespace, _, _ = strings.Cut(o.pod, "/")
@@ -212,7 +209,7 @@ func (o *Options) registration() extensionconfig.Options {
 	return r
 }
 
-// lease is how long another manager may believe to lead; without election there is none.
+// lease returns for how long another manager may still act as leader, zero without leader election.
 func (o *Options) lease() time.Duration {
 	if !o.leaderElect {
 		return 0
@@ -220,7 +217,7 @@ func (o *Options) lease() time.Duration {
 	return o.leaseDuration
 }
 
-// manager are controller-runtime's options for these flags.
+// manager returns controller-runtime's options for these flags.
 func (o *Options) manager(scheme *runtime.Scheme) (ctrl.Options, error) {
 	tls, metrics, err := flags.GetManagerOptions(o.diagnostics)
 	if err != nil {
@@ -232,7 +229,7 @@ func (o *Options) manager(scheme *runtime.Scheme) (ctrl.Options, error) {
 	}
 	caches := cache.Options{
 		SyncPeriod: &o.syncPeriod,
-		// Cluster API labels the kubeconfigs of workload clusters; no other Secret is read.
+		// Cluster API labels the kubeconfigs of workload clusters. No other Secret is read.
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}:                            {Label: labels.NewSelector().Add(*ofClusters)},
 			&runtimev1.ExtensionConfig{}:                extensionconfig.CacheByObject(),

@@ -10,12 +10,11 @@ import (
 	"unicode"
 )
 
-// maxDuration bounds a duration: a machine that takes a day to leave has missed
-// its next window.
+// maxDuration is the maximum of a duration. A machine that takes a day to leave has missed its next window.
 const maxDuration = 24 * time.Hour
 
-// ParseDuration reads a whole number of one unit, s, m or h, between 0s and 24h,
-// such as "5m". Its error is a *FieldError without a field.
+// ParseDuration parses an integer with one unit, s, m or h, between 0s and 24h, such as "5m". Its error is a
+// *FieldError without a field.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := parseDuration(strings.Trim(s, " \t\n\v\f\r"))
 	if err != nil {
@@ -46,7 +45,7 @@ func parseDuration(s string) (time.Duration, error) {
 	}
 	limit := uint64(maxDuration / time.Second)
 	switch {
-	case n > limit && n*seconds/seconds != n: // too many seconds to name
+	case n > limit && n*seconds/seconds != n: // more seconds than fit into the type
 		return 0, reason(fmt.Sprintf("Duration %s exceeds maximum of %ds (24h)", clip(s), limit))
 	case n*seconds > limit:
 		return 0, reason(fmt.Sprintf("Duration %ds exceeds maximum of %ds (24h)", n*seconds, limit))

@@ -8,23 +8,22 @@ import (
 	"strings"
 )
 
-// FieldError is one bad value, where it stands and how to write it instead.
+// FieldError describes one invalid value, its field, and the accepted form.
 type FieldError struct {
-	// Field is the path below the Spec, such as "hoursOfDay[0]". It is empty for
-	// a value that stands alone.
+	// Field is the path below the Spec, such as "hoursOfDay[0]". It is empty for a value without a field.
 	Field string
 
-	// Value is the offending text; of a very long one, the beginning.
+	// Value is the invalid text, truncated if it is long.
 	Value string
 
-	// Reason says what is wrong.
+	// Reason describes the error.
 	Reason string
 
-	// Help says what would be right.
+	// Help describes the accepted form.
 	Help string
 }
 
-// Error reads like an error of the Kubernetes API: field, value, detail.
+// Error formats the error like the Kubernetes API: field, value, detail.
 func (e *FieldError) Error() string {
 	if e.Field == "" {
 		return e.Detail()
@@ -32,12 +31,12 @@ func (e *FieldError) Error() string {
 	return e.Field + ": Invalid value: " + strconv.Quote(e.Value) + ": " + e.Detail()
 }
 
-// Detail is the error without field and value, for callers that print those themselves.
+// Detail returns the error without field and value, for callers that print these.
 func (e *FieldError) Detail() string {
 	return e.Reason + "; " + e.Help
 }
 
-// FieldErrors returns the errors of which err, from this package, is made.
+// FieldErrors returns the individual errors in err, which must come from this package.
 func FieldErrors(err error) []*FieldError {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []*FieldError
@@ -52,15 +51,15 @@ func FieldErrors(err error) []*FieldError {
 	return nil
 }
 
-// reason is what is wrong with a piece of text. These sentences are older than
-// this package: people search for them, so they stay as they are.
+// reason is the error in a piece of text. These sentences are older than this package. They stay unchanged
+// because people search for them.
 type reason string
 
 func (r reason) Error() string { return string(r) }
 
-// clip shortens what is too long to be repeated in an error.
+// clip truncates a value that is too long for an error.
 func clip(s string) string {
-	const most = 64 // bytes: a line of a terminal with room for the rest of the error
+	const most = 64 // bytes: most of a terminal line
 	if len(s) <= most {
 		return s
 	}

@@ -11,22 +11,21 @@ import (
 )
 
 const (
-	// MaxItems bounds a list. Seven days and 24 hours fit one item each, so a
-	// longer list says something twice.
+	// MaxItems is the maximum length of a list. Seven days and 24 hours fit with one item each, so a longer
+	// list is redundant.
 	MaxItems = 32
 
-	// MaxItemBytes bounds an item: every hour spelt out with spaces takes 92
-	// bytes. Both lists at their bounds are 16 KiB, so they fit the 32 KiB of a
-	// condition message, where the schedule is repeated.
+	// MaxItemBytes is the maximum length of an item. A list of all hours with spaces has 92 bytes. Two lists of
+	// maximum size have 16 KiB, so they fit into a condition message of 32 KiB, which repeats the schedule.
 	MaxItemBytes = 256
 )
 
 var dayNames = []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}
 
-// grammar is what distinguishes a list of days from a list of hours.
+// grammar has the differences between a list of days and a list of hours.
 type grammar struct {
 	field  string
-	reason string // begins every reason
+	reason string // prefix of every reason
 	help   string
 	size   int // of the set
 	part   func(string) (first, last int, err error)
@@ -72,7 +71,7 @@ func (g grammar) parse(items []string) (uint32, error) {
 	return set, errors.Join(errs...)
 }
 
-// parseItem reads one comma list.
+// parseItem parses one comma-separated list.
 func (g grammar) parseItem(item string) (uint32, error) {
 	if len(item) > MaxItemBytes {
 		return 0, reason(fmt.Sprintf("%d bytes, at most %d are allowed", len(item), MaxItemBytes))
@@ -83,7 +82,7 @@ func (g grammar) parseItem(item string) (uint32, error) {
 		if err != nil {
 			return 0, err
 		}
-		for i := first; ; i = (i + 1) % g.size { // wraps, as from fri to mon
+		for i := first; ; i = (i + 1) % g.size { // wraps around, as from fri to mon
 			set |= 1 << i
 			if i == last {
 				break
@@ -93,7 +92,7 @@ func (g grammar) parseItem(item string) (uint32, error) {
 	return set, nil
 }
 
-// parseDayPart reads a day or a range of days.
+// parseDayPart parses a day or a range of days.
 func parseDayPart(part string) (first, last int, err error) {
 	from, to, err := ends(part, "Invalid day range: ")
 	if err != nil {
@@ -106,7 +105,7 @@ func parseDayPart(part string) (first, last int, err error) {
 	return first, last, err
 }
 
-// parseHourPart reads an hour or a range of hours.
+// parseHourPart parses an hour or a range of hours.
 func parseHourPart(part string) (first, last int, err error) {
 	if strings.HasPrefix(part, "-") { // a negative number, not a range without a start
 		_, err := parseHour(part)
@@ -131,7 +130,7 @@ func parseHourPart(part string) (first, last int, err error) {
 	return 0, 0, reason("Hours must be 0-23, got: " + part)
 }
 
-// ends splits a range. Both ends of anything else are the part itself.
+// ends splits a range. For a single value, both ends are that value.
 func ends(part, invalid string) (from, to string, err error) {
 	sides := strings.Split(part, "-")
 	switch len(sides) {
@@ -152,8 +151,8 @@ func parseDay(name string) (int, error) {
 	return day, nil
 }
 
-// parseHour reads a number of one byte; whether it is an hour is for the caller
-// to say. One plus sign is let pass, as it always was.
+// parseHour parses a number of up to one byte. The caller checks that it is an hour. It accepts one plus sign,
+// as earlier versions did.
 func parseHour(number string) (int, error) {
 	hour, err := strconv.ParseUint(strings.TrimPrefix(number, "+"), 10, 8)
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schedule answers one question: is a machine wanted at instant t, and
-// when does that answer next change? It knows nothing about Kubernetes.
+// Package schedule evaluates the schedule of a machine: whether the machine is wanted at an instant, and when
+// that changes next. It is pure, imports no Kubernetes package, and has its own time zone database.
 package schedule
 
 import (
@@ -19,27 +19,26 @@ const (
 	everyHour    = 1<<hoursPerDay - 1
 )
 
-// horizon ends the search for a change: neither RFC 3339 nor the Kubernetes API
-// can write a later instant.
+// horizon is the end of the search for a change. Neither RFC 3339 nor the Kubernetes API can represent a later
+// instant.
 var horizon = time.Date(10000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// Spec is a schedule in its author's words.
+// Spec is a schedule as its author wrote it.
 type Spec struct {
-	// DaysOfWeek holds comma lists of days and ranges of days, such as "mon-fri".
+	// DaysOfWeek has comma-separated lists of days and ranges of days, such as "mon-fri".
 	DaysOfWeek []string
 
-	// HoursOfDay holds comma lists of hours and ranges of hours, such as "9-17",
-	// which lasts from 09:00:00 to 17:59:59.
+	// HoursOfDay has comma-separated lists of hours and ranges of hours, such as "9-17", which lasts from
+	// 09:00:00 to 17:59:59.
 	HoursOfDay []string
 
-	// Timezone is the IANA name of the zone of both. It has no default.
+	// Timezone is the IANA name of the time zone. It has no default.
 	Timezone string
 }
 
-// Schedule is a set of weekdays and a set of hours of the day in one zone. A
-// machine is wanted while the local weekday and the local hour are both in
-// their set. Schedules are equal (==) if they were parsed from the same words;
-// the zero value is never active.
+// Schedule is a set of weekdays and a set of hours of the day in one time zone. A machine is wanted while the
+// local weekday and the local hour are both in their set. Schedules are equal (==) if they were parsed from the
+// same text, apart from white space. The zero value is never active.
 type Schedule struct {
 	days  uint32 // bit 0 is Monday
 	hours uint32 // bit 0 is midnight
@@ -47,9 +46,8 @@ type Schedule struct {
 	words string
 }
 
-// Parse reads the whole of spec and reports every problem at once: its error
-// joins one *FieldError per bad field or list item. Empty lists are no problem;
-// such a schedule is never active.
+// Parse parses spec and reports all errors. The error joins one *FieldError per invalid field or list item.
+// Empty lists are valid: such a schedule is never active.
 func Parse(spec Spec) (Schedule, error) {
 	days, dayErr := dayGrammar.parse(spec.DaysOfWeek)
 	hours, hourErr := hourGrammar.parse(spec.HoursOfDay)
@@ -60,15 +58,15 @@ func Parse(spec Spec) (Schedule, error) {
 	return Schedule{days: days, hours: hours, zone: zone, words: words(spec)}, nil
 }
 
-// At reports whether a machine is wanted at t, and the first later instant, in
-// UTC, at which that changes. A zero change means never.
+// At reports whether a machine is wanted at t. change is the next instant at which that changes, in UTC, zero
+// if it never does.
 func (s Schedule) At(t time.Time) (active bool, change time.Time) {
 	active = s.wanted(t)
 	if s.constant() {
 		return active, time.Time{}
 	}
-	// Every round handles one period of constant offset. A week without a change
-	// of offset holds both answers, so the loop ends with the first such week.
+	// Each iteration handles one period of constant UTC offset. A week with a constant offset has both states,
+	// so the loop ends with the first such week.
 	for t.Before(horizon) {
 		end := s.offsetEnd(t)
 		flip := s.flip(t)
@@ -83,7 +81,7 @@ func (s Schedule) At(t time.Time) (active bool, change time.Time) {
 	return active, time.Time{}
 }
 
-// known replaces an instant that nobody can write by never.
+// known returns zero for an instant after the horizon.
 func known(change time.Time) time.Time {
 	if change.Before(horizon) {
 		return change
@@ -91,14 +89,14 @@ func known(change time.Time) time.Time {
 	return time.Time{}
 }
 
-// Transition is an instant at which the answer changes, and the answer from then on.
+// Transition is an instant at which a machine becomes wanted or unwanted.
 type Transition struct {
 	At     time.Time // in UTC
 	Active bool
 }
 
-// Transitions yields, in order, every change after from up to and including to.
-// What holds at from itself is the business of [Schedule.At].
+// Transitions yields every change after from, up to and including to, in order. For the state at from, see
+// [Schedule.At].
 func (s Schedule) Transitions(from, to time.Time) iter.Seq[Transition] {
 	return func(yield func(Transition) bool) {
 		active, change := s.At(from)
@@ -111,7 +109,7 @@ func (s Schedule) Transitions(from, to time.Time) iter.Seq[Transition] {
 	}
 }
 
-// Zone returns the zone in which the schedule is read. That of the zero value is UTC.
+// Zone returns the time zone of the schedule. For the zero value it is UTC.
 func (s Schedule) Zone() *time.Location {
 	if s.zone == nil {
 		return time.UTC
@@ -119,8 +117,8 @@ func (s Schedule) Zone() *time.Location {
 	return s.zone
 }
 
-// String returns the author's own words without white space, such as "mon-fri 9-17",
-// or "never" if there are no days or no hours.
+// String returns the author's text without white space, such as "mon-fri 9-17", or "never" if there are no days
+// or no hours.
 func (s Schedule) String() string {
 	if s.days == 0 || s.hours == 0 {
 		return "never"
@@ -128,7 +126,7 @@ func (s Schedule) String() string {
 	return s.words
 }
 
-// constant reports whether the answer is the same at all times.
+// constant reports whether the result is the same at all times.
 func (s Schedule) constant() bool {
 	return s.days == 0 || s.hours == 0 || s.days == everyDay && s.hours == everyHour
 }
@@ -143,8 +141,8 @@ func (s Schedule) wantedHour(h int) bool {
 	return s.days>>(h/hoursPerDay)&1 == 1 && s.hours>>(h%hoursPerDay)&1 == 1
 }
 
-// flip returns the first instant after t at which the answer would change if
-// the offset of t lasted forever. The schedule must not be constant.
+// flip returns the first instant after t at which the result would change if the UTC offset at t lasted
+// forever. The schedule must not be constant.
 func (s Schedule) flip(t time.Time) time.Time {
 	local := t.In(s.Zone())
 	now := hourOfWeek(local)
@@ -156,28 +154,27 @@ func (s Schedule) flip(t time.Time) time.Time {
 	return time.Unix(t.Unix()+int64(n*3600-intoHour), 0).UTC()
 }
 
-// offsetEnd returns an instant after t, in UTC, before which the offset of t
-// holds; zero means forever. The offset may go on unchanged at that instant.
+// offsetEnd returns an instant after t, in UTC, until which the UTC offset at t is valid. Zero means forever.
+// The offset may stay the same at that instant.
 func (s Schedule) offsetEnd(t time.Time) time.Time {
 	_, end := t.In(s.Zone()).ZoneBounds()
 	if end.IsZero() || end.After(t) {
 		return end.UTC()
 	}
-	// Where the database leaves off and a rule takes over (2037), package time
-	// takes every year to have 365 days, so on 31 December of a leap year the end
-	// it gives is past. That offset lasts until midnight UTC.
+	// After the last entry of the database (2037), package time computes offsets by a rule with years of 365
+	// days. On 31 December of a leap year it returns an end in the past. That offset is valid until midnight
+	// UTC.
 	year, month, day := t.UTC().Date()
 	return time.Date(year, month, day+1, 0, 0, 0, 0, time.UTC)
 }
 
-// hourOfWeek counts local hours from Monday 00:00.
+// hourOfWeek returns the hours since Monday 00:00, local time.
 func hourOfWeek(local time.Time) int {
 	monday0 := (int(local.Weekday()) + daysPerWeek - 1) % daysPerWeek
 	return monday0*hoursPerDay + local.Hour()
 }
 
-// words repeats spec on one line. White space is dropped, because a condition
-// has the result in the middle of its message.
+// words returns spec on one line without white space, because it is part of a condition message.
 func words(spec Spec) string {
 	return join(spec.DaysOfWeek) + " " + join(spec.HoursOfDay)
 }

@@ -12,26 +12,25 @@ import (
 	"time"
 )
 
-// ZoneDatabase is the release of the IANA time zone database that is linked in.
+// ZoneDatabase is the embedded release of the IANA time zone database.
 const ZoneDatabase = "2025c"
 
-// MaxZoneBytes bounds the name of a zone. The longest has 32 bytes; the API
-// allows 64 for names to come.
+// MaxZoneBytes is the maximum length of a zone name. The longest existing name has 32 bytes. The API allows 64
+// for future names.
 const MaxZoneBytes = 64
 
-// zoneinfo is carried in this package because time.LoadLocation asks, in this
-// order, $ZONEINFO, the host, the Go installation, and only then time/tzdata.
-// Two managers must agree on when a window opens, whatever their hosts believe.
-// The file is the one that comes with Go, byte for byte, and a test compares it.
+// zoneinfo is embedded because time.LoadLocation reads $ZONEINFO, the host's files and the Go installation
+// before time/tzdata. All managers must compute the same windows, independent of their hosts. The file is an
+// exact copy of Go's, and a test compares them.
 //
 //go:generate cp $GOROOT/lib/time/zoneinfo.zip zoneinfo.zip
 //go:embed zoneinfo.zip
 var zoneinfo string
 
-// unset is in the database for hosts on which nobody has chosen a zone. It is no zone.
+// unset is a name in the database for hosts without a configured zone. It is not a zone.
 const unset = "Factory"
 
-// zoneFiles finds a zone by its exact name.
+// zoneFiles returns the files of the database by the exact zone name.
 var zoneFiles = sync.OnceValues(func() (map[string]*zip.File, error) {
 	archive, err := zip.NewReader(strings.NewReader(zoneinfo), int64(len(zoneinfo)))
 	if err != nil {
@@ -46,11 +45,11 @@ var zoneFiles = sync.OnceValues(func() (map[string]*zip.File, error) {
 	return files, nil
 })
 
-// zones holds the *time.Location of every zone used so far, by name: loading one
-// is slow next to asking it, and one pointer per zone makes Schedules comparable.
+// zones caches the *time.Location of every zone that was used, by name. Loading a zone is slow, and one pointer
+// per zone makes Schedules comparable.
 var zones sync.Map
 
-// parseZone returns the zone of that exact name in the database that is linked in.
+// parseZone returns the zone with that exact name from the embedded database.
 func parseZone(name string) (*time.Location, error) {
 	if zone, ok := zones.Load(name); ok {
 		return zone.(*time.Location), nil
@@ -86,7 +85,7 @@ func load(file *zip.File) (*time.Location, error) {
 	return time.LoadLocationFromTZData(file.Name, data)
 }
 
-// similar names the zone that was probably meant, for the commonest mistake.
+// similar suggests a zone name that differs only in case.
 func similar(name string, files map[string]*zip.File) string {
 	for known := range files {
 		if strings.EqualFold(known, name) {

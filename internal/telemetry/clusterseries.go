@@ -15,9 +15,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// StartClusterSeries calls start for the Cluster of each ScheduledMachine that is created or
-// changed, so that the first increase of its counters is one from zero. A Cluster that is absent
-// or deleted has no series. It enqueues nothing.
+// StartClusterSeries calls start for the Cluster of each ScheduledMachine that is created or changed, so that
+// its counters exist before their first increase. It does not call start for a Cluster that is absent or being
+// deleted. It enqueues nothing.
 func StartClusterSeries(reader client.Reader, start func(cluster client.ObjectKey)) handler.EventHandler {
 	known := func(ctx context.Context, obj client.Object) {
 		sm, ok := obj.(*v1alpha1.ScheduledMachine)
@@ -42,7 +42,7 @@ func StartClusterSeries(reader client.Reader, start func(cluster client.ObjectKe
 	}
 }
 
-// RemoveClusterSeries calls remove for each Cluster that is gone. It enqueues nothing.
+// RemoveClusterSeries calls remove for each Cluster that is deleted. It enqueues nothing.
 func RemoveClusterSeries(remove func(cluster client.ObjectKey)) handler.EventHandler {
 	return handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 		remove(client.ObjectKeyFromObject(e.Object))

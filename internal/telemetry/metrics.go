@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package telemetry answers one question: what does the manager tell of itself,
-// whichever controller does the work? What the fleet does is told by the controllers.
+// Package telemetry has the metrics of the manager that do not belong to one controller, and helpers for
+// metrics and Events of controllers. Each controller has its own metrics of the fleet.
 package telemetry
 
 import (
@@ -60,7 +60,7 @@ var (
 	})
 )
 
-// Register registers the metrics of this package, and says which version this is.
+// Register registers the metrics of this package and sets the build info.
 func Register(registry prometheus.Registerer, version string) error {
 	for _, c := range []prometheus.Collector{failures, build, paused, dryRun, actions, suppressed, wouldAct, auditErrors, skew, rejected} {
 		if err := registry.Register(c); err != nil {
@@ -72,7 +72,7 @@ func Register(registry prometheus.Registerer, version string) error {
 	return nil
 }
 
-// start starts the counters at zero, so that the first increase of each is one.
+// start sets the counters to zero, so that the first increase is visible.
 func start() {
 	for _, r := range ingest.Reasons {
 		rejected.WithLabelValues(string(r))
@@ -86,9 +86,8 @@ func start() {
 	}
 }
 
-// Counted returns a reconciler that does what r does, and counts the errors that it
-// returns as failures of that controller. It counts from zero, so that the first
-// failure is an increase.
+// Counted wraps a reconciler and counts its errors as failures of that controller. It sets the counter to zero,
+// so that the first failure is visible as an increase.
 func Counted(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 	failed := failures.WithLabelValues(controller)
 	return reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -100,10 +99,10 @@ func Counted(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// Failed counts a failure of a controller that tries again by itself.
+// Failed counts a failure of a controller that retries by itself.
 func Failed(controller string) { failures.WithLabelValues(controller).Inc() }
 
-// Gated says whether actuation is paused, and whether the manager only says what it would do.
+// Gated sets the gauges for an actuation pause and for dry run.
 func Gated(isPaused, isDryRun bool) {
 	paused.Set(number(isPaused))
 	dryRun.Set(number(isDryRun))
@@ -119,17 +118,17 @@ func number(is bool) float64 {
 // Acted counts a try of an action.
 func Acted(kind, outcome string) { actions.WithLabelValues(kind, outcome).Inc() }
 
-// Suppressed counts an action that is not carried out because actuation is paused.
+// Suppressed counts an action that an actuation pause suppresses.
 func Suppressed(kind string) { suppressed.WithLabelValues(kind).Inc() }
 
-// WouldAct counts an action that the manager only says it would carry out.
+// WouldAct counts an action that dry run suppresses.
 func WouldAct(kind string) { wouldAct.WithLabelValues(kind).Inc() }
 
 // ClockSkew records how far the clock of this process is ahead.
 func ClockSkew(ahead time.Duration) { skew.Set(ahead.Seconds()) }
 
-// Rejected counts something that is not believed.
+// Rejected counts a rejected report.
 func Rejected(r ingest.Reason) { rejected.WithLabelValues(string(r)).Inc() }
 
-// AuditFailed counts a line of the decision audit log that is lost.
+// AuditFailed counts a lost line of the decision audit log.
 func AuditFailed() { auditErrors.Inc() }

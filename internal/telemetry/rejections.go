@@ -13,15 +13,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/ingest"
 )
 
-// Rejections remembers what was rejected last of each ScheduledMachine, so that a rejection
-// is told when it comes and not at each look. After a restart each is told again. The zero
-// value is ready for use, and it is safe for concurrent use.
+// Rejections stores the current rejections of each ScheduledMachine, so that each is reported once and not on
+// every reconcile. After a restart each is reported again. The zero value is ready for use. It is safe for
+// concurrent use.
 type Rejections struct {
 	mu sync.Mutex
 	of map[client.ObjectKey][]ingest.Rejection
 }
 
-// Tell logs and counts what was not rejected at the last look, and returns it.
+// Tell logs, counts and returns the rejections that the previous call for of did not have.
 func (r *Rejections) Tell(ctx context.Context, of client.ObjectKey, rejected []ingest.Rejection) []ingest.Rejection {
 	last := r.swap(of, rejected)
 	news := slices.DeleteFunc(slices.Clone(rejected), func(n ingest.Rejection) bool { return slices.Contains(last, n) })
@@ -47,5 +47,5 @@ func (r *Rejections) swap(of client.ObjectKey, rejected []ingest.Rejection) (las
 	return last
 }
 
-// Forget forgets a ScheduledMachine that is gone.
+// Forget drops the state of a deleted ScheduledMachine.
 func (r *Rejections) Forget(of client.ObjectKey) { r.swap(of, nil) }

@@ -13,13 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// first is the priority of what an owner waits for. An event of an ordinary change has
-// zero, and one that a cache delivers at its start less.
+// first is the priority of urgent requests. An event of a change has priority zero, and an event of an initial
+// list has a lower one.
 const first = 100
 
-// Ahead has the events of urgent objects overtake everything else that is in the queue.
-// Without it, a manager that starts looks at every machine of the fleet before it looks
-// at the one whose owner has been waiting since the last one stopped.
+// Ahead gives events of urgent objects precedence in the queue. Without it, a manager that starts reconciles
+// the whole fleet before a machine whose owner already waits.
 func Ahead(h handler.EventHandler, urgent func(client.Object) bool) handler.EventHandler {
 	queueFor := func(q queue, obj client.Object) queue {
 		if p, ok := q.(priorityqueue.PriorityQueue[ctrl.Request]); ok && obj != nil && urgent(obj) {
@@ -41,7 +40,7 @@ func Ahead(h handler.EventHandler, urgent func(client.Object) bool) handler.Even
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// ahead adds everything at the front.
+// ahead is a queue that adds every request with the priority first.
 type ahead struct {
 	priorityqueue.PriorityQueue[ctrl.Request]
 }

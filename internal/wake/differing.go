@@ -9,15 +9,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Differing knows since when what is seen of an object differs from what was reported
-// of it. It can be lost: then a report waits a little longer. The zero value is ready for
-// use, and it is safe for concurrent use.
+// Differing tracks since when the observed state of an object differs from its reported state. If the state is
+// lost, a report is delayed a little longer. The zero value is ready for use. It is safe for concurrent use.
 type Differing struct {
 	mu    sync.Mutex
 	since map[ctrl.Request]time.Time
 }
 
-// Until returns when a patience ends that began with the first call.
+// Until returns the end of a delay of the given length, counted from the first call.
 func (d *Differing) Until(req ctrl.Request, patience time.Duration, now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -25,14 +24,14 @@ func (d *Differing) Until(req ctrl.Request, patience time.Duration, now time.Tim
 		d.since = map[ctrl.Request]time.Time{}
 	}
 	begun, ok := d.since[req]
-	if !ok || begun.After(now) { // A clock may be set back.
+	if !ok || begun.After(now) { // The clock may have been set back.
 		begun = now
 		d.since[req] = begun
 	}
 	return begun.Add(patience)
 }
 
-// Over notes that what is seen is reported, or that there is nothing to report.
+// Over ends the delay: the state is reported, or does not differ any more.
 func (d *Differing) Over(req ctrl.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

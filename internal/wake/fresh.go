@@ -14,23 +14,23 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
-// QuietRetry is for a write that met a newer object: the cache catches up within
-// milliseconds, and nobody needs to hear of it.
+// QuietRetry is the delay after a conflict. The cache catches up within milliseconds, so the conflict is not
+// reported.
 const QuietRetry = 50 * time.Millisecond
 
-// longestQuiet bounds how long an object waits for a cache that is late. It is
-// short, because nothing else may wake the object.
+// longestQuiet is the maximum time between two checks of a stale cache. It is short, because no other event may
+// enqueue the object.
 const longestQuiet = 2 * time.Second
 
-// longestLate is when a cache that shows a version still is not taken to be late any more: the
-// version has not been replaced after all, or is there again.
+// longestLate is when a cache that still shows a replaced version does not count as stale any more. The version
+// was not replaced after all, or was restored.
 const longestLate = time.Minute
 
-// quietRefusals is how many refusals in a row nobody hears of: some three seconds, in
-// which every cache catches up. What is refused for longer is refused by somebody.
+// quietRefusals is how many conflicts in a row are not reported. They take about three seconds, in which every
+// cache catches up. A longer series has another cause.
 const quietRefusals = 6
 
-// Freshness is the one way to meet a cache that is late, in every controller:
+// Freshness handles stale caches for every controller:
 //
 //	if wait := r.fresh.Hold(req, read.ResourceVersion, now); wait > 0 {
 //		return ctrl.Result{RequeueAfter: wait}, nil
@@ -39,17 +39,15 @@ const quietRefusals = 6
 //	r.fresh.Wrote(req, read.ResourceVersion, written.ResourceVersion)
 //	return r.fresh.Meet(req, now, err)
 //
-// It knows of which objects the cache still shows a version that has been replaced: the
-// one that a run read, or any that the run wrote before its last.
-// Another write from that version would only be refused: when a thousand machines come
-// at once and the caches lag for seconds, refused writes outnumbered those that
-// counted. And it knows whose writes were refused with a conflict. Such a write is tried
-// once per back-off, whatever wakes the object in between, because a conflict that stays
-// is no late cache: a webhook may answer so to everything. The zero value is ready for
-// use, and it is safe for concurrent use.
+// It tracks the objects of which the cache still shows a replaced version: the version that a reconcile read,
+// or any that it wrote before its last. A write from such a version would only cause a conflict. With a
+// thousand simultaneous joins and caches that lag for seconds, conflicts outnumbered successful writes.
+//
+// It also tracks conflicts. A write that caused a conflict is retried once per back-off, whatever enqueues the
+// object in between. A persistent conflict is not a stale cache: a webhook may reject every write with it. The
+// zero value is ready for use. It is safe for concurrent use.
 type Freshness struct {
-	// Longest bounds the back-off of writes that are refused; zero is the contract's
-	// five minutes.
+	// Longest is the maximum back-off after conflicts. Zero means five minutes.
 	Longest time.Duration
 
 	late        sync.Map // ctrl.Request to replaced
@@ -57,16 +55,16 @@ type Freshness struct {
 	generations sync.Map // ctrl.Request to int64
 }
 
-// replaced records the version that a reconcile read (version) and the last one that it wrote
-// (last, empty if unknown), how often the cache has shown an older one since (met), and since when.
+// replaced has the version that a reconcile read (version), the last version that it wrote (last, empty if
+// unknown), how often the cache has shown an older one since (met), and since when.
 type replaced struct {
 	version, last string
 	met           int
 	since         time.Time
 }
 
-// covers reports whether a version that the cache shows has been replaced. A run may write
-// several times, and a late cache shows each of its versions in turn.
+// covers reports whether a version from the cache has been replaced. A reconcile may write several times, and a
+// stale cache shows each version in turn.
 func (r replaced) covers(shown string) bool {
 	if shown == r.version {
 		return true
@@ -75,31 +73,30 @@ func (r replaced) covers(shown string) bool {
 	return err == nil && order < 0
 }
 
-// refusals are the conflicts in a row, and when the next try is due.
+// refusals counts conflicts in a row. until is when the next try is due.
 type refusals struct {
 	count int
 	until time.Time
 }
 
-// Hold returns how long nothing is to be tried for an object whose cached version was
-// read, zero if it may be worked with.
+// Hold returns how long to wait before an object with this cached version is reconciled, zero if it is current.
 func (f *Freshness) Hold(req ctrl.Request, version string, now time.Time) time.Duration {
 	wait := f.Wait(req, version, now)
 	if v, ok := f.refused.Load(req); ok {
 		r, _ := v.(refusals)
-		wait = max(wait, min(r.until.Sub(now), f.longest())) // A clock may be set back.
+		wait = max(wait, min(r.until.Sub(now), f.longest())) // The clock may have been set back.
 	}
 	return wait
 }
 
-// Wait is Hold for a version that has been replaced. It has an end.
+// Wait is Hold for a replaced version only. The wait ends after longestLate.
 func (f *Freshness) Wait(req ctrl.Request, version string, now time.Time) time.Duration {
 	v, ok := f.late.Load(req)
 	if !ok {
 		return 0
 	}
 	r, _ := v.(replaced)
-	if r.met == 0 || r.since.After(now) { // A clock may be set back.
+	if r.met == 0 || r.since.After(now) { // The clock may have been set back.
 		r.since = now
 	}
 	if !r.covers(version) || now.Sub(r.since) >= longestLate {
@@ -112,17 +109,16 @@ func (f *Freshness) Wait(req ctrl.Request, version string, now time.Time) time.D
 	return wait
 }
 
-// Generation notes the generation that was read. Whoever asks for something new does not
-// wait for the end of a back-off.
+// Generation records the generation that was read. A new generation ends the back-off.
 func (f *Freshness) Generation(req ctrl.Request, generation int64) {
 	if was, ok := f.generations.Swap(req, generation); ok && was != generation {
 		f.refused.Delete(req)
 	}
 }
 
-// Meet returns what a reconcile ends with that ended with err. A conflict is tried again
-// after a back-off, quietly; one that lasts is an error as any other. What is suppressed is
-// none: it is not tried again.
+// Meet returns the result of a reconcile that ended with err. A conflict is retried after a back-off, without
+// an error. After quietRefusals in a row it is returned as an error. Suppressed writes are ignored and not
+// retried.
 func (f *Freshness) Meet(req ctrl.Request, now time.Time, err error) (ctrl.Result, error) {
 	err = actuate.IgnoreSuppressed(err)
 	if err == nil {
@@ -149,19 +145,19 @@ func (f *Freshness) longest() time.Duration {
 	return longestRetry
 }
 
-// Wrote notes what a run made of the version that it read.
+// Wrote records the version that a reconcile read and the version that it wrote.
 func (f *Freshness) Wrote(req ctrl.Request, read, now string) {
 	if read != now {
 		f.late.Store(req, replaced{version: read, last: now})
 	}
 }
 
-// Late notes that a version has been replaced, and with it every version before it.
+// Late records that a version has been replaced, and with it every earlier version.
 func (f *Freshness) Late(req ctrl.Request, version string) {
 	f.late.Store(req, replaced{version: version})
 }
 
-// Forget forgets an object that is gone.
+// Forget drops the state of a deleted object.
 func (f *Freshness) Forget(req ctrl.Request) {
 	f.late.Delete(req)
 	f.refused.Delete(req)

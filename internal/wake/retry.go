@@ -9,15 +9,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// firstRetry and longestRetry bound the back-off of an object that fails. The
-// contract says five minutes at most.
+// firstRetry and longestRetry are the limits of the back-off after a failure.
 const (
 	firstRetry   = time.Second
 	longestRetry = 5 * time.Minute
 )
 
-// Backoff returns when an object that fails is tried again, for all controllers
-// but the one that an owner waits for.
+// Backoff returns the rate limiter for failed reconciles. All controllers use it except the one for emergency
+// reclaims.
 func Backoff() workqueue.TypedRateLimiter[ctrl.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry)
 }

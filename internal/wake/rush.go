@@ -8,25 +8,26 @@ import (
 )
 
 const (
-	// longestRush bounds how long what is told of an owner's request waits for other owners.
+	// longestRush is the maximum time for which the report on one owner's request is delayed for other owners.
 	longestRush = time.Minute
-	// rushLook is how long to wait before looking whether the rush is over. There is
-	// no instant to wait for, and a look costs the API server nothing.
+	// rushLook is the interval of checks whether the delay is over. No event ends it, and a check makes no API
+	// request.
 	rushLook = time.Second
 )
 
-// Rush knows whether several owners are waiting for their machines at this moment. A
-// report then waits: it costs the API server as much as taking a machine away. When
-// two hundred owners came back at once, a quarter of the requests before the last
-// machine was taken away were reports of ours. It also knows which of them wait in vain,
-// and why, for whoever reports on their machines. The zero value is ready for use, nil
-// knows of no owner, and it is safe for concurrent use.
+// Rush tracks the owners' requests that are being served, and the ones that cannot be served. While several
+// owners wait, controllers delay their reports, because a report costs the API server as much as the removal of
+// a machine. In a test with 200 simultaneous requests, a quarter of the API requests before the last removal
+// were reports.
+//
+// It also stores why a removal fails, for the controller that reports on the machine. The zero value is ready
+// for use. A nil Rush tracks nothing. It is safe for concurrent use.
 type Rush struct {
 	owners atomic.Int64
 	stalls stalls
 }
 
-// Serve says that an owner is being served, until done is called.
+// Serve counts an owner as being served until done is called.
 func (r *Rush) Serve() (done func()) {
 	if r == nil {
 		return func() {}
@@ -35,8 +36,8 @@ func (r *Rush) Serve() (done func()) {
 	return func() { r.owners.Add(-1) }
 }
 
-// Wait returns how long everything else about a machine waits before it looks again,
-// zero if it does not. Its owner asked for it at the given instants, in their order.
+// Wait returns how long other work on a machine is delayed, zero if it is not. asked has the instants at which
+// its owner requested it, in order.
 func (r *Rush) Wait(asked []time.Time, now time.Time) time.Duration {
 	if r == nil || r.owners.Load() < 2 {
 		return 0
@@ -44,8 +45,8 @@ func (r *Rush) Wait(asked []time.Time, now time.Time) time.Duration {
 	return min(Left(longestRush, asked, now), rushLook)
 }
 
-// Left returns how much of d is left since the last of the given instants: zero without
-// one, and if it is in the future, where a clock was wrong.
+// Left returns how much of d is left since the last instant. It returns zero without an instant, and for an
+// instant in the future: a clock was wrong.
 func Left(d time.Duration, instants []time.Time, now time.Time) time.Duration {
 	if len(instants) == 0 {
 		return 0

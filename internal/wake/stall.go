@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// stalls are the machines that are not given back although everything was tried. It is
-// in memory only: what stalls is tried again, and noted again.
+// stalls are the machines whose removal fails although everything was tried. The state is in memory: after a
+// restart the removal fails again and is recorded again.
 type stalls struct {
 	mu    sync.Mutex
 	known map[ctrl.Request]stall
@@ -21,9 +21,8 @@ type stalls struct {
 
 type stall struct{ class, why string }
 
-// Stall notes why the machine of an owner who asked is not given back, and reports
-// whether that is news. Stalls of one class are one: the first text stays, because an
-// API server adds to each what differs, and nobody would read it.
+// Stall records why a requested machine is not removed. news reports whether the class is new. The first text
+// of a class stays, because later errors differ only in details that the API server adds.
 func (r *Rush) Stall(req ctrl.Request, class, why string) (news bool) {
 	if r == nil {
 		return false
@@ -41,7 +40,7 @@ func (r *Rush) Stall(req ctrl.Request, class, why string) (news bool) {
 	return true
 }
 
-// Unstall notes that it gets on.
+// Unstall records that the removal makes progress.
 func (r *Rush) Unstall(req ctrl.Request) {
 	if r == nil {
 		return
@@ -54,7 +53,7 @@ func (r *Rush) Unstall(req ctrl.Request) {
 	}
 }
 
-// Stalled says why the machine is not given back, empty if nothing is known to stop it.
+// Stalled returns why the machine is not removed, empty if no cause is recorded.
 func (r *Rush) Stalled(req ctrl.Request) string {
 	if r == nil {
 		return ""
@@ -64,7 +63,7 @@ func (r *Rush) Stalled(req ctrl.Request) string {
 	return r.stalls.known[req].why
 }
 
-// Stalls wakes one controller for an object whenever Stalled says something else of it.
+// Stalls is the source that enqueues an object at one controller whenever the result of Stalled changes.
 func (r *Rush) Stalls() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		if r == nil {

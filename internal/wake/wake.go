@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wake answers one question: which ScheduledMachines does an event concern, and
-// when is a failed one tried again? It reads from the manager's cache only, and trusts nothing that a Node
-// says of itself.
+// Package wake maps events to requests for ScheduledMachines, and controls when failed reconciles are retried.
+// It also has the predicates that several controllers share. It reads only from the manager's cache, and
+// accepts no mapping that only a Node reports.
 package wake
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// OfChild returns the ScheduledMachine of a child.
+// OfChild returns the request for the ScheduledMachine of a child.
 func OfChild(_ context.Context, child client.Object) []ctrl.Request {
 	name := children.ParentOf(child)
 	if name == "" {
@@ -30,20 +30,20 @@ func OfChild(_ context.Context, child client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: child.GetNamespace(), Name: name}}}
 }
 
-// A Mapper finds ScheduledMachines in a cache.
+// A Mapper maps objects to ScheduledMachines by a cache.
 type Mapper struct {
-	// Reader is the cache. Machines are indexed by Node as Cluster API does.
+	// Reader is the cache. It must have Cluster API's indexes of Machines.
 	Reader client.Reader
 	// ClusterIndex is the index of ScheduledMachines by the name of their Cluster.
 	ClusterIndex string
 }
 
-// OfCluster returns the ScheduledMachines of a Cluster.
+// OfCluster returns requests for the ScheduledMachines of a Cluster.
 func (m Mapper) OfCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
 	return m.OfClusterIf(ctx, client.ObjectKeyFromObject(cluster), func(*v1alpha1.ScheduledMachine) bool { return true })
 }
 
-// OfClusterIf returns the wanted among the ScheduledMachines of a Cluster.
+// OfClusterIf returns requests for the ScheduledMachines of a Cluster for which wanted returns true.
 func (m Mapper) OfClusterIf(ctx context.Context, cluster client.ObjectKey, wanted func(*v1alpha1.ScheduledMachine) bool) []ctrl.Request {
 	list := &v1alpha1.ScheduledMachineList{}
 	if err := m.Reader.List(ctx, list, client.InNamespace(cluster.Namespace),
@@ -63,8 +63,8 @@ func (m Mapper) OfClusterIf(ctx context.Context, cluster client.ObjectKey, wante
 // NodeIndex is the index of ScheduledMachines by the Node in their status.
 const NodeIndex = "status.nodeRef.name"
 
-// OfHost returns the ScheduledMachine of a Machine, and those of the others that name the same
-// Node: they may be believed when this one does not any more.
+// OfHost returns requests for the ScheduledMachine of a Machine, and for those whose Machines report the same
+// Node or provider ID. Their reports may be accepted after this Machine changes its own.
 func (m Mapper) OfHost(ctx context.Context, machine client.Object) []ctrl.Request {
 	found := OfChild(ctx, machine)
 	self, ok := machine.(*clusterv1.Machine)
@@ -89,8 +89,8 @@ func (m Mapper) OfHost(ctx context.Context, machine client.Object) []ctrl.Reques
 	return found
 }
 
-// OfNode returns the ScheduledMachines whose Machines have this Node of a workload
-// cluster, or had it when it was believed: more than one where several name one host.
+// OfNode returns requests for the ScheduledMachines whose Machines report this Node of a workload cluster, or
+// whose status has it. There are several if several Machines report one host.
 func (m Mapper) OfNode(ctx context.Context, cluster client.ObjectKey, node client.Object) []ctrl.Request {
 	list := &clusterv1.MachineList{}
 	if err := m.Reader.List(ctx, list, client.InNamespace(cluster.Namespace),
@@ -124,16 +124,14 @@ func (m Mapper) believing(ctx context.Context, cluster client.ObjectKey, node st
 	return found
 }
 
-// Changes lets an update through if it changes what is read. Most updates of a Node are
-// heartbeats.
+// Changes selects updates that change the result of read. Most updates of a Node are heartbeats.
 func Changes(read func(client.Object) any) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(read(e.ObjectOld), read(e.ObjectNew))
 	}}
 }
 
-// Relabelled lets through objects that got other labels: a selector may now mean
-// them, or another manager.
+// Relabelled selects updates that change labels. A selector or another manager may now apply.
 func Relabelled() predicate.Predicate {
 	return predicate.And(predicate.LabelChangedPredicate{}, predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -142,8 +140,7 @@ func Relabelled() predicate.Predicate {
 	})
 }
 
-// ClusterLeaves lets through the beginning of a Cluster's deletion, after which nobody
-// waits, and its end.
+// ClusterLeaves selects the start of a Cluster's deletion and its end.
 func ClusterLeaves() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -155,8 +152,8 @@ func ClusterLeaves() predicate.Predicate {
 	}
 }
 
-// NodeOfMachine lets through the changes of a Machine after which it has another
-// Node, none, or one that is about to go, or another ID of its provider.
+// NodeOfMachine selects updates of a Machine that change its Node, its provider ID, its deletion or its
+// ScheduledMachine.
 func NodeOfMachine() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*clusterv1.Machine)

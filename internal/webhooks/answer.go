@@ -14,16 +14,16 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// maxRequest is how much of a request controller-runtime reads.
+// maxRequest is the limit of controller-runtime for a request, in bytes.
 const maxRequest = 7 << 20
 
-// tooDeep is what a person reads. Of 10,000 levels that can be decoded, the request
-// and the managed fields of the object, which repeat its shape, take some.
+// tooDeep is the error message. JSON decoding allows 10,000 levels. The request and the managed fields of the
+// object, which repeat its structure, use some of them.
 const tooDeep = "the object is nested too deeply to be validated, more than 10,000 levels with its managed fields: " +
 	"make spec of bootstrapSpec and of infrastructureSpec flatter"
 
-// answered has a request that cannot be decoded refused under its own UID. Under none,
-// as controller-runtime refuses it, the API server reports only that UIDs differ.
+// answered rejects a request that cannot be decoded, with the UID of the request. controller-runtime rejects it
+// without a UID, and the API server then only reports that the UIDs differ.
 func answered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil {
@@ -55,8 +55,8 @@ func refuse(w http.ResponseWriter, r *http.Request, uid types.UID) {
 	}
 }
 
-// uidOf reads request.uid of an AdmissionReview from the beginning of its text, however
-// deep the rest is. It is empty if there is none.
+// uidOf reads request.uid from the start of an AdmissionReview, however deep the rest is. It is empty if there
+// is none.
 func uidOf(body []byte) types.UID {
 	d := json.NewDecoder(bytes.NewReader(body))
 	if !enter(d, "request") || !enter(d, "uid") {
@@ -69,8 +69,8 @@ func uidOf(body []byte) types.UID {
 	return uid
 }
 
-// enter reads until the value of a field of the object that d is about to read. It
-// passes over fields that are strings, numbers or shallow.
+// enter reads up to the value of a field of the next object in d. It skips fields that are strings, numbers or
+// shallow.
 func enter(d *json.Decoder, field string) bool {
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
 		return false

@@ -14,23 +14,23 @@ import (
 
 // +kubebuilder:webhook:verbs=update,path=/lending-5spot-finos-org-v1alpha1-scheduledmachine,mutating=false,failurePolicy=ignore,matchPolicy=Equivalent,groups=5spot.finos.org,resources=scheduledmachines,versions=v1alpha1,name=lending.scheduledmachine.5spot.finos.org,sideEffects=None,timeoutSeconds=2,admissionReviewVersions=v1
 
-// lendingPath is where the API server calls, as the marker above says.
+// lendingPath is the path in the marker above.
 const lendingPath = "/lending-5spot-finos-org-v1alpha1-scheduledmachine"
 
-// Lending warns a tool that lends a machine again which its owner has just taken back. It
-// refuses nothing, and its outage does not either: it is a webhook of its own because the
-// one that validates is not asked about the switches (ADR 0013).
+// Lending warns a tool that lends a machine again soon after its owner took it back. It rejects nothing, and
+// neither does its outage (failurePolicy=ignore). It is a separate webhook because the validating one is not
+// called for the switches (ADR 0013).
 type Lending struct {
-	// Clock tells the time.
+	// Clock is the source of the time.
 	Clock clock.PassiveClock
 }
 
-// ValidateCreate allows everything.
+// ValidateCreate accepts everything.
 func (*Lending) ValidateCreate(context.Context, *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
 	return nil, nil
 }
 
-// ValidateUpdate warns, and allows everything.
+// ValidateUpdate returns a warning and never an error.
 func (w *Lending) ValidateUpdate(_ context.Context, old, m *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
 	if _, again := lending.Again(m, w.Clock.Now()); again && !old.ScheduleEnabled() {
 		return admission.Warnings{lending.Warning}, nil
@@ -38,7 +38,7 @@ func (w *Lending) ValidateUpdate(_ context.Context, old, m *v1alpha1.ScheduledMa
 	return nil, nil
 }
 
-// ValidateDelete allows everything.
+// ValidateDelete accepts everything.
 func (*Lending) ValidateDelete(context.Context, *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
 	return nil, nil
 }

@@ -14,19 +14,20 @@ import (
 
 // +kubebuilder:webhook:verbs=create;update,path=/gate-exp-5spot-finos-org-v1alpha1-loadbalancer,mutating=false,failurePolicy=ignore,matchPolicy=Equivalent,groups=exp.5spot.finos.org,resources=loadbalancers,versions=v1alpha1,name=gate.loadbalancer.exp.5spot.finos.org,sideEffects=None,timeoutSeconds=2,admissionReviewVersions=v1
 
-// loadBalancerPath is where the API server calls, as the marker above says.
+// loadBalancerPath is the path in the marker above.
 const loadBalancerPath = "/gate-exp-5spot-finos-org-v1alpha1-loadbalancer"
 
-// gateOff is the warning. The kind is installed whether the gate is on or off.
+// gateOff is the warning. The kind is installed whether the feature gate is on or off.
 const gateOff = "the feature gate NodeDetach is off: the 5-Spot manager takes no Node out of this load balancer"
 
-// LoadBalancer warns that nothing acts on a LoadBalancer. It refuses nothing.
+// LoadBalancer warns if the feature gate is off, so that no controller acts on LoadBalancers. It rejects
+// nothing.
 type LoadBalancer struct {
 	// Gates are the feature gates of the manager.
 	Gates featuregate.FeatureGate
 }
 
-// ValidateCreate warns, and allows everything.
+// ValidateCreate returns a warning if the feature gate is off. It never returns an error.
 func (w *LoadBalancer) ValidateCreate(context.Context, *expv1.LoadBalancer) (admission.Warnings, error) {
 	if w.Gates.Enabled(feature.NodeDetach) {
 		return nil, nil
@@ -34,12 +35,12 @@ func (w *LoadBalancer) ValidateCreate(context.Context, *expv1.LoadBalancer) (adm
 	return admission.Warnings{gateOff}, nil
 }
 
-// ValidateUpdate warns, and allows everything.
+// ValidateUpdate is ValidateCreate for an update.
 func (w *LoadBalancer) ValidateUpdate(ctx context.Context, _, lb *expv1.LoadBalancer) (admission.Warnings, error) {
 	return w.ValidateCreate(ctx, lb)
 }
 
-// ValidateDelete allows everything.
+// ValidateDelete accepts every deletion.
 func (*LoadBalancer) ValidateDelete(context.Context, *expv1.LoadBalancer) (admission.Warnings, error) {
 	return nil, nil
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhooks answers one question: may this object be stored? It is thin:
-// package validation knows what is wrong, this package knows when to ask, and which
-// kinds are installed.
+// Package webhooks has the admission webhooks of ScheduledMachines and LoadBalancers. Package validation has
+// the rules. This package applies them to requests and checks which kinds are installed.
 package webhooks
 
 import (
@@ -30,21 +29,21 @@ import (
 
 // +kubebuilder:webhook:verbs=create;update,path=/validate-5spot-finos-org-v1alpha1-scheduledmachine,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=5spot.finos.org,resources=scheduledmachines,versions=v1alpha1,name=validation.scheduledmachine.5spot.finos.org,sideEffects=None,admissionReviewVersions=v1
 
-// path is where the API server calls, as the marker above says.
+// path is the path in the marker above.
 const path = "/validate-5spot-finos-org-v1alpha1-scheduledmachine"
 
-// forKinds is how long a request waits for what is known of the kinds that it names. The
-// API server gives up after ten seconds, and refuses the request.
+// forKinds is how long a request may wait for the lookup of its kinds. The API server rejects the request after
+// ten seconds.
 const forKinds = 3 * time.Second
 
-// ScheduledMachine validates ScheduledMachines. It keeps nothing between two requests.
+// ScheduledMachine validates ScheduledMachines. It is stateless.
 type ScheduledMachine struct {
-	// Kinds knows which kinds are installed. No request may wait for another's look-up:
-	// a RESTMapper looks up one kind at a time.
+	// Kinds looks up the installed kinds. Requests must not block each other: a RESTMapper looks up one kind at
+	// a time.
 	Kinds kinds.Resolver
 }
 
-// SetupWithManager serves the webhooks on mgr's webhook server.
+// SetupWithManager registers the webhooks at mgr's webhook server.
 func SetupWithManager(mgr ctrl.Manager) {
 	w := &ScheduledMachine{Kinds: kinds.Resolver{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}}
 	mgr.GetWebhookServer().Register(path, w.Handler(mgr.GetScheme()))
@@ -52,12 +51,12 @@ func SetupWithManager(mgr ctrl.Manager) {
 	mgr.GetWebhookServer().Register(loadBalancerPath, admission.WithValidator(mgr.GetScheme(), &LoadBalancer{Gates: feature.Gates}))
 }
 
-// Handler answers the API server.
+// Handler returns the HTTP handler for admission requests.
 func (w *ScheduledMachine) Handler(scheme *runtime.Scheme) http.Handler {
 	return answered(admission.WithValidator(scheme, w))
 }
 
-// ValidateCreate refuses everything that could not be carried out.
+// ValidateCreate rejects an object that could not be reconciled.
 func (w *ScheduledMachine) ValidateCreate(ctx context.Context, m *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
 	ctx, cancel := context.WithTimeout(ctx, forKinds)
 	defer cancel()
@@ -65,8 +64,8 @@ func (w *ScheduledMachine) ValidateCreate(ctx context.Context, m *v1alpha1.Sched
 	return warnings, invalid(m, errs)
 }
 
-// ValidateUpdate refuses what is wrong and was not wrong before. An object that
-// was stored before a rule existed can still be turned off, and can always go.
+// ValidateUpdate rejects errors that the old object did not have. An object from before a rule can thus be
+// turned off, and an object that is being deleted always passes.
 func (w *ScheduledMachine) ValidateUpdate(ctx context.Context, old, m *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
 	if !m.DeletionTimestamp.IsZero() {
 		return nil, nil
@@ -92,17 +91,17 @@ func (w *ScheduledMachine) ValidateUpdate(ctx context.Context, old, m *v1alpha1.
 	return warnings, invalid(m, errs)
 }
 
-// ValidateDelete allows everything: deletion is never refused.
+// ValidateDelete accepts every deletion.
 func (*ScheduledMachine) ValidateDelete(context.Context, *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
 	return nil, nil
 }
 
-// judge says what is wrong with m, and what is allowed and seldom meant.
+// judge returns the errors of m, and warnings for valid values that are rarely intended.
 func (w *ScheduledMachine) judge(ctx context.Context, m *v1alpha1.ScheduledMachine) (field.ErrorList, admission.Warnings) {
 	errs, warnings := validation.ScheduledMachine(m), validation.Warnings(m)
 	for _, k := range validation.Kinds(&m.Spec, field.NewPath("spec")) {
 		if slices.ContainsFunc(errs, func(e *field.Error) bool { return strings.HasPrefix(e.Field, k.Path.String()) }) {
-			continue // What is no good by name is not looked up.
+			continue // A kind with an invalid name is not looked up.
 		}
 		wrong, warning := w.lookUp(ctx, k)
 		errs = append(errs, wrong...)
@@ -111,8 +110,8 @@ func (w *ScheduledMachine) judge(ctx context.Context, m *v1alpha1.ScheduledMachi
 	return errs, warnings
 }
 
-// lookUp judges a kind by its definition. Its provider may be installed later, so what
-// is not served is only warned of, and so is what cannot be told.
+// lookUp checks a kind against its CustomResourceDefinition. A kind that is not served is only a warning,
+// because its provider may be installed later. So is a kind whose lookup fails.
 func (w *ScheduledMachine) lookUp(ctx context.Context, k validation.NamedKind) (field.ErrorList, admission.Warnings) {
 	at := k.Path.Child("kind")
 	err := w.Kinds.ToMake(ctx, k.Kind)

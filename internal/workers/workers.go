@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workers answers one question: is a worker of a controller stuck? It bounds
-// what one object may cost: every reconcile has a deadline, after which the object backs
-// off and its worker is free. It knows nothing about what a reconcile does.
+// Package workers limits the time of every reconcile and reports stuck workers to the health check. After its
+// deadline, a reconcile is canceled and the object retried with back-off.
 //
-// What is measured is controller-runtime's: controller_runtime_reconcile_timeouts_total
-// counts the reconciles that ran into their deadline, and
-// workqueue_longest_running_processor_seconds is the age of the oldest.
+// Two metrics of controller-runtime show this. controller_runtime_reconcile_timeouts_total counts the
+// reconciles that reached their deadline. workqueue_longest_running_processor_seconds is the age of the oldest
+// one.
 package workers
 
 import (
@@ -24,16 +23,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// Deadline is how long a reconcile may take that has no reason to take longer. It is
-// more than the ten seconds that an API server waits for an admission webhook.
+// Deadline is the default deadline of a reconcile. It is longer than the ten seconds that an API server waits
+// for an admission webhook.
 const Deadline = 30 * time.Second
 
-// patience is how many deadlines a reconcile may take before its worker counts as stuck:
-// what honours its deadline ends well before.
+// patience is after how many deadlines a worker counts as stuck. A reconcile that honours its context ends much
+// earlier.
 const patience = 2
 
-// A Watch knows what the workers of all controllers are doing. It is safe for
-// concurrent use.
+// A Watch tracks what the workers of all controllers are doing. It is safe for concurrent use.
 type Watch struct {
 	clock clock.PassiveClock
 
@@ -41,20 +39,19 @@ type Watch struct {
 	busy map[worker]time.Time
 }
 
-// worker is what one worker is doing.
+// worker is one reconcile in progress.
 type worker struct {
 	controller string
 	deadline   time.Duration
 	req        ctrl.Request
 }
 
-// New returns a Watch by a clock.
+// New returns a Watch that uses a clock.
 func New(c clock.PassiveClock) *Watch {
 	return &Watch{clock: c, busy: map[worker]time.Time{}}
 }
 
-// Options are those of a controller with so many workers, each of whose reconciles has
-// a deadline.
+// Options returns the options of a controller with this number of workers and this deadline per reconcile.
 func (w *Watch) Options(workers int, deadline time.Duration) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: workers,
@@ -70,7 +67,7 @@ func (w *Watch) Options(workers int, deadline time.Duration) controller.Options 
 	}
 }
 
-// Check implements healthz.Checker: it names the workers that are stuck.
+// Check implements healthz.Checker. Its error names the stuck workers.
 func (w *Watch) Check(*http.Request) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +85,7 @@ func (w *Watch) Check(*http.Request) error {
 	return fmt.Errorf("%d workers are stuck: %s", len(stuck), strings.Join(stuck[:min(len(stuck), 3)], ", "))
 }
 
-// queue notes what its workers take and give back.
+// queue records which requests its workers take and finish.
 type queue struct {
 	priorityqueue.PriorityQueue[ctrl.Request]
 

@@ -19,51 +19,50 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// An Aside is a cache beside the ClusterCache, of kinds of which that one keeps others, or
-// none: it has one set of objects of a kind for all clusters. An Aside keeps some namespaces of
-// those clusters that are asked for, and goes by the ClusterCache's connections. It is safe for
-// concurrent use.
+// An Aside is a cache of additional kinds of workload clusters. The ClusterCache keeps one selection of each
+// kind for all clusters. An Aside keeps only requested namespaces of requested clusters. It uses the
+// connections of the ClusterCache. It is safe for concurrent use.
 type Aside struct {
-	// Cache reaches the clusters.
+	// Cache has the connections to the clusters.
 	Cache clustercache.ClusterCache
-	// Kinds are what is kept.
+	// Kinds are the kinds in the cache.
 	Kinds []AsideKind
-	// Controller is woken.
+	// Controller is the controller whose queue gets the requests.
 	Controller clustercache.SourceWatcher[ctrl.Request]
-	// All returns whom it concerns that a cluster can be read now.
+	// All returns the requests to enqueue when the cache of a cluster is synced.
 	All func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request
 
 	mu   sync.Mutex
 	open map[client.ObjectKey]*aside
 }
 
-// An AsideKind is a kind that an Aside keeps.
+// An AsideKind is a kind in an Aside.
 type AsideKind struct {
 	// Kind is an empty object of the kind.
 	Kind client.Object
-	// Keep is what of it is kept. Its namespaces are those that are asked for.
+	// Keep selects and transforms the objects. Its Namespaces are overwritten.
 	Keep cache.ByObject
-	// Index is what it can be listed by, by field.
+	// Index has the field indexes.
 	Index map[string]client.IndexerFunc
-	// Map returns whom an object of a cluster concerns.
+	// Map returns the requests for an object of a cluster.
 	Map func(ctx context.Context, cluster client.ObjectKey, obj client.Object) []ctrl.Request
-	// Predicate lets the changes through that matter.
+	// Predicate selects the events.
 	Predicate predicate.Predicate
 }
 
 // aside is the cache of one cluster.
 type aside struct {
 	cache.Cache
-	// connection is that of the ClusterCache with which it was made.
+	// connection is the connection of the ClusterCache when this cache was created.
 	connection any
 	namespaces []string
-	// complete says that all that there was at the beginning is here.
+	// complete reports that the cache is synced.
 	complete atomic.Bool
 	stop     context.CancelFunc
 }
 
-// Reader returns what reads these namespaces of a cluster: nil while not everything is here, and
-// where no namespace is asked for. The error of a cluster that is not connected is
+// Reader returns a reader of these namespaces of a cluster. It creates the cache if necessary. The reader is
+// nil until the cache is synced, and if namespaces is empty. The error for a cluster that is not connected is
 // clustercache.ErrClusterNotConnected.
 func (a *Aside) Reader(ctx context.Context, cluster client.ObjectKey, namespaces []string) (client.Reader, error) {
 	if len(namespaces) == 0 {
@@ -90,10 +89,10 @@ func (a *Aside) Reader(ctx context.Context, cluster client.ObjectKey, namespaces
 	return c, nil
 }
 
-// Stop forgets a cluster.
+// Stop stops and drops the cache of a cluster.
 func (a *Aside) Stop(cluster client.ObjectKey) { a.replace(cluster, nil) }
 
-// replace has another cache be that of a cluster.
+// replace stops the cache of a cluster and stores another one.
 func (a *Aside) replace(cluster client.ObjectKey, by *aside) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,7 +109,7 @@ func (a *Aside) replace(cluster client.ObjectKey, by *aside) {
 	a.open[cluster] = by
 }
 
-// start makes the cache of a cluster. It runs as long as the controller, or until it is stopped.
+// start creates the cache of a cluster. It runs until the controller ends or Stop is called.
 func (a *Aside) start(ctx context.Context, cluster client.ObjectKey, c *aside) error {
 	if err := a.make(ctx, cluster, c); err != nil {
 		return err
@@ -158,12 +157,12 @@ func (a *Aside) make(ctx context.Context, cluster client.ObjectKey, c *aside) er
 	}
 	c.connection = config
 	lasting := *config
-	lasting.Timeout = 0 // A watch has none.
+	lasting.Timeout = 0 // A watch has no timeout.
 	c.Cache, err = cache.New(&lasting, cache.Options{Scheme: known.Scheme(), Mapper: known.RESTMapper(), ByObject: keep})
 	return err
 }
 
-// watch wakes the controller when an object of a kind changes.
+// watch enqueues requests when an object of a kind changes.
 func (a *Aside) watch(ctx context.Context, cluster client.ObjectKey, c *aside, k AsideKind, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	for field, extract := range k.Index {
 		if err := c.IndexField(ctx, k.Kind, field, extract); err != nil {

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NodeOf is the Node that a pod runs on, or is to run on: the DaemonSet's controller says so by
-// a field selector, and the scheduler puts it there.
+// NodeOf returns the Node on which a pod runs or will run. The DaemonSet controller sets it in a required node
+// affinity, before the scheduler binds the pod.
 func NodeOf(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" || pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
 		return pod.Spec.NodeName
@@ -30,7 +30,7 @@ func NodeOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// Ready reports whether a pod takes connections.
+// Ready reports whether a pod has the condition Ready.
 func Ready(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
@@ -40,7 +40,7 @@ func Ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// DaemonSetOf is the DaemonSet of an object, nil if it has none.
+// DaemonSetOf returns the owner reference to the DaemonSet of an object, nil if it has none.
 func DaemonSetOf(obj client.Object) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(obj)
 	if owner == nil || owner.Kind != "DaemonSet" {
@@ -52,9 +52,8 @@ func DaemonSetOf(obj client.Object) *metav1.OwnerReference {
 	return owner
 }
 
-// TrimDaemonPod drops what nobody reads of a pod of a DaemonSet: what stays is whose it is, on
-// which Node, of which revision, and whether it is Ready or terminates. It is a transform of an
-// Aside, as is TrimDaemonSet.
+// TrimDaemonPod drops the fields of a DaemonSet pod that no controller reads. It keeps the owner, the Node, the
+// revision, the condition Ready and the deletion timestamp. It is a transform of an Aside, as is TrimDaemonSet.
 func TrimDaemonPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -77,8 +76,8 @@ func TrimDaemonPod(obj any) (any, error) {
 	return trimmed, nil
 }
 
-// TrimDaemonSet drops what nobody reads of a DaemonSet: what stays is how it is updated, and how
-// far that has come.
+// TrimDaemonSet drops the fields of a DaemonSet that no controller reads. It keeps the update strategy and the
+// state of the rollout.
 func TrimDaemonSet(obj any) (any, error) {
 	set, ok := obj.(*appsv1.DaemonSet)
 	if !ok {
@@ -94,7 +93,7 @@ func TrimDaemonSet(obj any) (any, error) {
 	return trimmed, nil
 }
 
-// trimMeta is what tells an object from others.
+// trimMeta keeps the fields that identify an object.
 func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
 }

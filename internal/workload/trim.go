@@ -12,11 +12,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TrimNode drops what no controller reads, which is most of a Node. It is a
-// transform of the per-cluster caches: hundreds of clusters times hundreds of Nodes
-// live in them. What stays is the metadata, of managedFields the entries that
-// WroteRequest and Cordoned report, the taints, the cordon, the Ready condition, those that say
-// that the Node leaves, and what tells the host and its addresses.
+// TrimNode drops the fields of a Node that no controller reads, which is most of it. It is a transform of the
+// per-cluster caches, which hold hundreds of Nodes for each of hundreds of clusters. It keeps the metadata, the
+// taints, the cordon, the Ready condition, the conditions for a Node that leaves, the machine ID, the provider
+// ID and the addresses. Of managedFields it keeps the entries that WroteRequest and Cordoned report.
 func TrimNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -43,14 +42,13 @@ func TrimNode(obj any) (any, error) {
 	return trimmed, nil
 }
 
-// WroteRequest reports whether these are the fields of whoever wrote an owner's
-// request on a Node.
+// WroteRequest reports whether these are the fields of the writer of an owner's request on a Node.
 func WroteRequest(f metav1.ManagedFieldsEntry) bool {
 	return f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:`+reclaim.RequestedAnnotation+`"`))
 }
 
-// Cordoned reports whether these are the fields of our cordon of a Node: the API server keeps
-// who changed a field last.
+// Cordoned reports whether these are the fields of our cordon of a Node. The API server records the latest
+// writer of a field.
 func Cordoned(f metav1.ManagedFieldsEntry) bool {
 	return f.Manager == v1alpha1.FieldManager && f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:unschedulable"`))
 }

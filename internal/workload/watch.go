@@ -12,26 +12,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// Watch wakes a controller when an object of a kind changes in a workload cluster.
+// Watch enqueues requests at a controller when an object of a kind changes in a workload cluster.
 type Watch struct {
-	// Name tells this watch from every other, those of other controllers included.
+	// Name must be unique among all watches of all controllers.
 	Name string
 	// Kind is an empty object of the kind.
 	Kind client.Object
-	// Cache reaches the clusters.
+	// Cache has the connections to the clusters.
 	Cache clustercache.ClusterCache
-	// Controller is woken.
+	// Controller is the controller whose queue gets the requests.
 	Controller clustercache.SourceWatcher[ctrl.Request]
-	// Map returns whom an object of a cluster concerns.
+	// Map returns the requests for an object of a cluster.
 	Map func(ctx context.Context, cluster client.ObjectKey, obj client.Object) []ctrl.Request
-	// Predicate lets the changes through that matter.
+	// Predicate selects the events.
 	Predicate predicate.Predicate
-	// Handler changes what handles the events; nil leaves it.
+	// Handler wraps the event handler. It may be nil.
 	Handler func(handler.EventHandler) handler.EventHandler
 }
 
-// Start watches a cluster. It is idempotent. For a cluster without a connection
-// the error is one that NotConnected reports.
+// Start watches a cluster. It is idempotent. The error for a cluster without a connection is one that
+// NotConnected reports.
 func (w Watch) Start(ctx context.Context, cluster client.ObjectKey) error {
 	h := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []ctrl.Request {
 		return w.Map(ctx, cluster, obj)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workload answers one question: how is a workload cluster seen? Its
-// Cluster, paused or not; what it holds, through one cache for all controllers; and
-// what in it wakes whom. What the objects mean is for those who read them.
+// Package workload gives controllers access to workload clusters: the Cluster object and its pause, cached and
+// live reads, and watches. One cache per cluster serves all controllers.
 package workload
 
 import (
@@ -21,19 +20,18 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// UnreachableAfter is how long a connection may fail before it is reported. One
-// that was never made is reported at its first failure.
+// UnreachableAfter is how long a connection may fail before it is reported. A connection that never succeeded
+// is reported at its first failure.
 const UnreachableAfter = time.Minute
 
-// ClusterKey is the key of the Cluster that a ScheduledMachine names.
+// ClusterKey returns the key of the Cluster that a ScheduledMachine names.
 func ClusterKey(sm *v1alpha1.ScheduledMachine) client.ObjectKey {
 	return client.ObjectKey{Namespace: sm.Namespace, Name: sm.Spec.ClusterName}
 }
 
-// ClusterOf reads the Cluster that obj, of the same namespace, belongs to, nil if
-// there is none, and says whether either of them is paused. What the cache does not
-// have is looked up live: clusterctl move makes the Cluster first, and paused, but
-// the cache may show its machines before it.
+// ClusterOf reads the Cluster of obj, which is in the same namespace. It returns nil if there is none. paused
+// reports whether the Cluster or obj is paused. It reads a Cluster that the cache lacks live: clusterctl move
+// creates the Cluster first, and paused, but the cache may show its machines first.
 func ClusterOf(ctx context.Context, cached, live client.Reader, obj client.Object, name string) (cluster *clusterv1.Cluster, paused bool, err error) {
 	cluster = &clusterv1.Cluster{}
 	key := client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}
@@ -50,7 +48,7 @@ func ClusterOf(ctx context.Context, cached, live client.Reader, obj client.Objec
 	return cluster, annotations.IsPaused(cluster, obj), nil
 }
 
-// Node reads the Node of that name from a workload cluster, nil if there is none.
+// Node reads a Node from a workload cluster. It returns nil if it does not exist.
 func Node(ctx context.Context, reader client.Reader, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node); {
@@ -62,15 +60,15 @@ func Node(ctx context.Context, reader client.Reader, name string) (*corev1.Node,
 	return node, nil
 }
 
-// Live returns a reader of a workload cluster that no cache is asked for. The error of one
-// that is not connected is clustercache.ErrClusterNotConnected.
+// Live returns an uncached reader of a workload cluster. The error for a cluster that is not connected is
+// clustercache.ErrClusterNotConnected.
 func Live(ctx context.Context, cache clustercache.ClusterCache, cluster client.ObjectKey) (client.Reader, error) {
 	//nolint:forbidigo // It is read with, and given out as a reader.
 	return cache.GetUncachedClient(ctx, cluster)
 }
 
-// NotConnected reports whether err is that of a workload cluster without a
-// connection, which wakes everybody once it is there.
+// NotConnected reports whether err means that a workload cluster has no connection. The controllers are
+// enqueued when it connects.
 func NotConnected(err error) bool { return errors.Is(err, clustercache.ErrClusterNotConnected) }
 
 // IgnoreNotConnected returns nil for an error that NotConnected reports.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package writer answers one question: who wrote a field of an object, as Kubernetes
-// remembers it? It knows which programs are a person's hand, and nothing else of them.
+// Package writer returns which program wrote a field of an object, according to metadata.managedFields. It
+// distinguishes programs that a person uses interactively from all others.
 package writer
 
 import (
@@ -13,24 +13,23 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Enabled is the field that lends a machine.
+// Enabled is the path of the field that lends a machine.
 var Enabled = fieldpath.MakePathOrDie("spec", "schedule", "enabled")
 
 // Plugin is the field manager of kubectl-5spot.
 const Plugin = "kubectl-5spot"
 
-// A Writer is a program that wrote a field, such as kubectl-patch, and when it last
-// wrote to the object. Its JSON is an API.
+// A Writer is a program that wrote a field, such as kubectl-patch, and the time of its latest write to the
+// object. Its JSON form is an API.
 type Writer struct {
 	Manager string `json:"manager"`
-	// Operation is Apply for server-side apply, else Update.
+	// Operation is Apply for server-side apply, otherwise Update.
 	Operation metav1.ManagedFieldsOperationType `json:"operation,omitempty"`
 	At        *metav1.Time                      `json:"at,omitempty"`
 }
 
-// Last returns who set a field, or anything below it; nil if nobody is recorded. Of
-// several, all of whom set it to what it is, it is the one who wrote last; who set it to
-// something else before is not recorded.
+// Last returns the writer of a field or of a field below it, nil if none is recorded. If several own it with
+// the same value, it returns the latest. Writers of earlier values are not recorded.
 func Last(entries []metav1.ManagedFieldsEntry, field fieldpath.Path) *Writer {
 	return LastFunc(entries, func(fields *fieldpath.Set) bool {
 		if fields.Has(field) {
@@ -43,8 +42,7 @@ func Last(entries []metav1.ManagedFieldsEntry, field fieldpath.Path) *Writer {
 	})
 }
 
-// LastFunc is Last for the writers whose fields satisfy owns. An entry that cannot be read is
-// skipped.
+// LastFunc is Last for entries whose fields satisfy owns. It skips entries that cannot be parsed.
 func LastFunc(entries []metav1.ManagedFieldsEntry, owns func(*fieldpath.Set) bool) *Writer {
 	var last *Writer
 	for _, f := range entries {
@@ -59,7 +57,7 @@ func LastFunc(entries []metav1.ManagedFieldsEntry, owns func(*fieldpath.Set) boo
 	return last
 }
 
-// Time is when the writer wrote last, zero if nobody knows.
+// Time returns when the writer last wrote, zero if unknown.
 func (w *Writer) Time() time.Time {
 	if w == nil || w.At == nil {
 		return time.Time{}
@@ -67,7 +65,7 @@ func (w *Writer) Time() time.Time {
 	return w.At.Time
 }
 
-// String names the program and how it wrote.
+// String returns the name of the program and whether it used server-side apply.
 func (w *Writer) String() string {
 	switch {
 	case w == nil || w.Manager == "":
@@ -79,12 +77,12 @@ func (w *Writer) String() string {
 	}
 }
 
-// byHand are the programs with which a person changes one field at one time. "kubectl
-// apply" and "kubectl replace" are not among them: they write what stands in a file.
+// byHand are the programs with which a person changes single fields. "kubectl apply" and "kubectl replace" are
+// not among them: they write the content of a file.
 var byHand = []string{Plugin, "kubectl-edit", "kubectl-patch"}
 
-// ByHand reports whether a person wrote the field, as far as the name of the program
-// tells: whoever writes may choose it. Nobody knows of one that is not recorded.
+// ByHand reports whether a person wrote the field, according to the field manager. A client can choose any
+// field manager. It returns false for a writer that is not recorded.
 func (w *Writer) ByHand() bool {
 	return w != nil && w.Operation != metav1.ManagedFieldsOperationApply && slices.Contains(byHand, w.Manager)
 }
