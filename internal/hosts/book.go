@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// noted is how long a note is valid. That is longer than a cache may lag: after it, everyone sees the created
+// noted is how long a note is valid. That is longer than a cache may lag: after it, every reconcile sees the created
 // object. A ScheduledMachine that is paused, edited or unreadable after its note must not block the host for
 // longer.
 const noted = time.Minute
