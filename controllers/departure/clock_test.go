@@ -13,7 +13,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
-// hears has the API server say that our clock is ahead.
+// hears sends a response of the API server by which our clock is ahead.
 func (w *world) hears(ctx context.Context, ahead time.Duration) {
 	w.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://lab.test/api", nil)
@@ -34,7 +34,7 @@ func (s says) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {date}}, Body: http.NoBody}, nil
 }
 
-// TestAClockThatIsWrongHoldsEverybody has windows end by a clock that is an hour ahead.
+// TestAClockThatIsWrongHoldsEverybody ends windows by a clock that is an hour ahead.
 func TestAClockThatIsWrongHoldsEverybody(t *testing.T) {
 	w := newWorld(t, 40)
 	w.r.APIClock = apiclock.New(w.clock)
@@ -54,7 +54,7 @@ func TestAClockThatIsWrongHoldsEverybody(t *testing.T) {
 	}
 	w.ahead = 0
 	for range 3 {
-		w.plan() // Each asks for the time.
+		w.plan() // Each run requests the time.
 	}
 	if w.plan(); len(w.begin()) != 1 {
 		t.Errorf("nobody leaves by a clock that is right: %+v", w.verdict(0))

@@ -12,7 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
-// TestANewLeaderWarmsUp has machines be unwanted while a manager begins to lead.
+// TestANewLeaderWarmsUp makes machines due while a manager becomes leader.
 func TestANewLeaderWarmsUp(t *testing.T) {
 	const s = time.Second
 	w := newWorld(t, 40)
@@ -42,7 +42,7 @@ func TestANewLeaderWarmsUp(t *testing.T) {
 	}
 }
 
-// TestWithoutLimitsNobodyWaits has the manager that no flag limits.
+// TestWithoutLimitsNobodyWaits uses a manager without limits.
 func TestWithoutLimitsNobodyWaits(t *testing.T) {
 	w := newWorld(t, 40)
 	w.r.Limits = departure.Limits{}
@@ -54,7 +54,7 @@ func TestWithoutLimitsNobodyWaits(t *testing.T) {
 	}
 }
 
-// TestASettledClusterIsLeftAlone has nobody be unwanted: the planner asks never again.
+// TestASettledClusterIsLeftAlone has no machine that is due: the planner requeues nothing.
 func TestASettledClusterIsLeftAlone(t *testing.T) {
 	w := newWorld(t, 40)
 	for range 3 {
@@ -68,7 +68,7 @@ func TestASettledClusterIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestARestartKeepsTheCap starts the manager again while machines leave, five at a time.
+// TestARestartKeepsTheCap restarts the manager while machines leave, five at a time.
 func TestARestartKeepsTheCap(t *testing.T) {
 	const most = 5
 	w := newWorld(t, 100)
@@ -97,7 +97,7 @@ func TestARestartKeepsTheCap(t *testing.T) {
 	}
 }
 
-// TestAnOwnerIsNotPlanned has an owner's machine leave during the warm-up.
+// TestAnOwnerIsNotPlanned starts an urgent departure during the warm-up.
 func TestAnOwnerIsNotPlanned(t *testing.T) {
 	w := newWorld(t, 44)
 	w.r.Roster.Leave(box(0), uid(0), w.clock.Now())

@@ -8,33 +8,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Collector is what shows the planner's gauges.
+// Collector returns the collector of the planner's gauges.
 func (r *Reconciler) Collector() prometheus.Collector { return collector{r} }
 
-// HoldChanges is holdChanges.
+// HoldChanges exports holdChanges.
 var HoldChanges = holdChanges
 
-// The series of a Cluster.
+// The functions set and remove the series of a Cluster.
 var (
 	StartClusterSeries  = startClusterSeries
 	RemoveClusterSeries = removeClusterSeries
 )
 
-// Series is how many there are of counters.
+// Series returns the number of series of the counters.
 func Series() int { return testutil.CollectAndCount(departures) + testutil.CollectAndCount(capped) }
 
-// ResetMetrics has every counter begin at zero.
+// ResetMetrics resets every counter.
 func ResetMetrics() {
 	departures.Reset()
 	capped.Reset()
 }
 
-// Departures counts departures.
+// Departures returns the counter of departures.
 func Departures(cluster client.ObjectKey, lane string) float64 {
 	return testutil.ToFloat64(departures.WithLabelValues(cluster.Namespace, cluster.Name, lane))
 }
 
-// Capped counts machines that were deferred.
+// Capped returns the counter of deferred machines.
 func Capped(cluster client.ObjectKey, lane string) float64 {
 	return testutil.ToFloat64(capped.WithLabelValues(cluster.Namespace, cluster.Name, lane))
 }

@@ -45,7 +45,7 @@ func TestAPersonHoldsDepartures(t *testing.T) {
 	}
 }
 
-// TestAnUnreadableClusterReleasesNothing has a cache that cannot return the Cluster.
+// TestAnUnreadableClusterReleasesNothing uses a cache that fails to return the Cluster.
 func TestAnUnreadableClusterReleasesNothing(t *testing.T) {
 	w := newWorld(t, 40)
 	w.warm()
@@ -69,7 +69,7 @@ func TestAHoldWithoutACap(t *testing.T) {
 	}
 }
 
-// TestWhichUpdatesOfAClusterCount holds that a hold and its end are seen at once, and other updates are not.
+// TestWhichUpdatesOfAClusterCount checks that only updates of the hold enqueue the Cluster.
 func TestWhichUpdatesOfAClusterCount(t *testing.T) {
 	with := func(annotations map[string]string) *clusterv1.Cluster {
 		c := &clusterv1.Cluster{}

@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
-// wantOldest checks for how long the first in line is shown to wait; empty is not at all.
+// wantOldest checks the metric of the oldest deferred candidate, empty for absent.
 func (w *world) wantOldest(seconds string) {
 	w.Helper()
 	want := ""
@@ -32,7 +32,7 @@ fivespot_departure_oldest_deferred_seconds{cluster="lab",namespace="farm"} ` + s
 	}
 }
 
-// TestWhoWaitsIsCountedOnce has four machines leave, two at a time.
+// TestWhoWaitsIsCountedOnce defers four machines, of which two leave at a time.
 func TestWhoWaitsIsCountedOnce(t *testing.T) {
 	planner.ResetMetrics()
 	w := newWorld(t, 44)
@@ -65,7 +65,7 @@ func TestWhoWaitsIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestWhoIsRefusedIsCountedOnce has a machine try to leave in three turns.
+// TestWhoIsRefusedIsCountedOnce admits a machine three times whose delete call fails.
 func TestWhoIsRefusedIsCountedOnce(t *testing.T) {
 	planner.ResetMetrics()
 	w := newWorld(t, 10)
@@ -86,7 +86,7 @@ func TestWhoIsRefusedIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestTheSeriesOfAClusterGoWithIt has one of two Clusters be deleted.
+// TestTheSeriesOfAClusterGoWithIt deletes one of two Clusters.
 func TestTheSeriesOfAClusterGoWithIt(t *testing.T) {
 	planner.ResetMetrics()
 	planner.StartClusterSeries(lab)
@@ -95,7 +95,7 @@ func TestTheSeriesOfAClusterGoWithIt(t *testing.T) {
 	w.leaves(departure.Unscheduled, 0, 1, 2)
 	w.plan()
 	planner.RemoveClusterSeries(client.ObjectKey{Namespace: lab.Namespace, Name: "other"})
-	if got := planner.Series(); got != 4 { // In each lane: departures and capped machines.
+	if got := planner.Series(); got != 4 { // departures and capped machines, per lane
 		t.Errorf("another Cluster has gone, and %d series are left, want 4", got)
 	}
 	planner.RemoveClusterSeries(lab)
@@ -104,7 +104,7 @@ func TestTheSeriesOfAClusterGoWithIt(t *testing.T) {
 	}
 }
 
-// TestPeopleAreToldOnceAMinute has machines wait again and again.
+// TestPeopleAreToldOnceAMinute defers machines repeatedly.
 func TestPeopleAreToldOnceAMinute(t *testing.T) {
 	w := newWorld(t, 40)
 	w.warm()

@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
-// orphan is a Machine that somebody deletes, and whose ScheduledMachine is gone.
+// orphan adds a Machine that another client deletes and whose ScheduledMachine is gone.
 func (w *world) orphan(i int) *clusterv1.Machine {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: lab.Namespace, Name: fmt.Sprintf("gone-%d-machine", i), UID: types.UID(fmt.Sprintf("orphan-%d", i)),
@@ -30,7 +30,7 @@ func (w *world) orphan(i int) *clusterv1.Machine {
 	return m
 }
 
-// starting are the orphans that may start.
+// starting returns how many orphans may start.
 func (w *world) starting() (n int) {
 	for i := range w.orphans {
 		m := &w.orphans[i]
@@ -41,8 +41,8 @@ func (w *world) starting() (n int) {
 	return n
 }
 
-// TestMachinesWithoutScheduledMachinesAreNoWayPastTheRails: somebody deletes all Machines of a
-// Cluster, and the manager knows of none of them before, as after a restart.
+// TestMachinesWithoutScheduledMachinesAreNoWayPastTheRails deletes all Machines of a Cluster. The manager has
+// no entries for them, as after a restart.
 func TestMachinesWithoutScheduledMachinesAreNoWayPastTheRails(t *testing.T) {
 	w := newGuarded(t, 0)
 	for i := range 40 {

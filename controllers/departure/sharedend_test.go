@@ -10,7 +10,7 @@ import (
 )
 
 // TestASharedWindowEndIsWorkedOff ends the windows of 40 of 44 machines together, and the other four more than
-// a minute later: two start in each window, as the Event says, although the fleet shrinks.
+// a minute later. Two start in each window, as the Event says, although the fleet shrinks.
 func TestASharedWindowEndIsWorkedOff(t *testing.T) {
 	w := newWorld(t, 44)
 	w.warm()

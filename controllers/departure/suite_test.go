@@ -30,7 +30,7 @@ var (
 
 const lease = 15 * time.Second
 
-// A world is a planner in fake time, and the reconcilers of the machines of one Cluster.
+// A world is a planner in fake time, with the reported machines of one Cluster.
 type world struct {
 	*testing.T
 	r        *planner.Reconciler
@@ -41,23 +41,24 @@ type world struct {
 	orphans []clusterv1.Machine
 	// warnings are the log lines at warning level.
 	warnings []string
-	// guarded says that the manager watches for a wipe.
+	// guarded enables the wipe quarantine.
 	guarded bool
-	// listed says how often the API server was asked for a list, failing that it does not
-	// answer, and newer who has a newer spec there than in the cache.
+	// listed counts the live lists. failing is the error of such a list. newer has the machines with a newer
+	// spec at the API server than in the cache.
 	listed  int
 	failing error
 	newer   map[int]bool
-	// listing is what happens while it is asked; nil is nothing.
+	// listing is called during a live list. It may be nil.
 	listing func()
-	// ahead is by how much our clock is ahead of the API server's.
+	// ahead is how far our clock is ahead of the API server's.
 	ahead time.Duration
-	// annotations are the annotations of the Cluster. unread is the error of a cache that cannot return the Cluster.
+	// annotations are the annotations of the Cluster. unread is the error of a cache that cannot return the
+	// Cluster.
 	annotations map[string]string
 	unread      error
 }
 
-// newWorld is a manager that has just begun to lead, of a Cluster with as many machines.
+// newWorld returns a manager that has just become leader, and a Cluster with this number of machines.
 func newWorld(t *testing.T, machines int) *world {
 	t.Helper()
 	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(noon), recorder: events.NewFakeRecorder(100), entries: map[int]roster.Entry{}}
@@ -68,7 +69,7 @@ func newWorld(t *testing.T, machines int) *world {
 	return w
 }
 
-// start starts the manager, which knows nothing. Who has left is gone in the meantime.
+// start starts a manager without state. Machines that have left are gone.
 func (w *world) start() {
 	w.r = &planner.Reconciler{
 		Clock: w.clock, Roster: &roster.Roster{}, Limits: departure.Limits{Cap: 50_000}, Lease: lease, WipeGuard: w.guarded,
@@ -81,7 +82,7 @@ func (w *world) start() {
 	}
 }
 
-// warm lets the warm-up of the manager pass.
+// warm waits until the warm-up is over.
 func (w *world) warm() {
 	w.Helper()
 	w.plan()
@@ -91,7 +92,7 @@ func (w *world) warm() {
 
 func (w *world) after(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// tell tells the planner what a change makes of a machine.
+// tell changes the entry of a machine and reports it.
 func (w *world) tell(i int, change func(*roster.Entry)) {
 	e := w.entries[i]
 	change(&e)
@@ -99,7 +100,7 @@ func (w *world) tell(i int, change func(*roster.Entry)) {
 	w.r.Roster.Tell(box(i), e, w.clock.Now())
 }
 
-// leaves makes machines unwanted, in the lane.
+// leaves makes machines due in the lane.
 func (w *world) leaves(lane departure.Lane, machines ...int) {
 	for _, i := range machines {
 		w.tell(i, func(e *roster.Entry) {
@@ -114,7 +115,7 @@ func (w *world) leaves(lane departure.Lane, machines ...int) {
 // stays makes a machine wanted again.
 func (w *world) stays(i int) { w.tell(i, func(e *roster.Entry) { e.From = time.Time{} }) }
 
-// plan runs the planner, and returns when it asks again; zero is never.
+// plan runs the planner, and returns its RequeueAfter, zero if none.
 func (w *world) plan() time.Duration {
 	w.Helper()
 	log := funcr.New(func(_, line string) {
@@ -129,10 +130,10 @@ func (w *world) plan() time.Duration {
 	return res.RequeueAfter
 }
 
-// verdict is what the planner says of a machine.
+// verdict requests the grant of a machine.
 func (w *world) verdict(i int) roster.Verdict { return w.r.Roster.Begin(box(i), uid(i), w.clock.Now()) }
 
-// begin has everybody start to leave who may, and returns who does.
+// begin starts the departures of all granted machines, and returns these machines.
 func (w *world) begin() (began []int) {
 	for i := range len(w.entries) {
 		if !w.entries[i].From.IsZero() && w.entries[i].Left.IsZero() && w.verdict(i).Granted {
@@ -143,7 +144,7 @@ func (w *world) begin() (began []int) {
 	return began
 }
 
-// events are those recorded since the last look.
+// events returns the Events since the previous call.
 func (w *world) events() (all []string) {
 	for {
 		select {
@@ -161,8 +162,7 @@ func box(i int) types.NamespacedName {
 
 func uid(i int) types.UID { return types.UID(fmt.Sprint("uid-", i)) }
 
-// objects are those of the cache, or of the API server: every Cluster, and what the
-// reconcilers have reported of the machines.
+// objects is the cache or the API server: every Cluster, and the reported machines.
 type objects struct {
 	client.Reader
 

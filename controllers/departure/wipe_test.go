@@ -17,7 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
-// newGuarded is a manager that watches for a wipe, and is warm.
+// newGuarded returns a manager with the wipe quarantine after its warm-up.
 func newGuarded(t *testing.T, machines int) *world {
 	t.Helper()
 	w := newWorld(t, machines)
@@ -27,14 +27,14 @@ func newGuarded(t *testing.T, machines int) *world {
 	return w
 }
 
-// wipe makes all machines unwanted but as many.
+// wipe makes all machines due except the given number.
 func (w *world) wipe(lane departure.Lane, kept int) {
 	for i := range len(w.entries) - kept {
 		w.leaves(lane, i)
 	}
 }
 
-// wantHeld checks how many looks are shown to have seen a wipe.
+// wantHeld checks the metric of the checks that saw a wipe.
 func (w *world) wantHeld(looks string) {
 	w.Helper()
 	registry := prometheus.NewRegistry()
@@ -47,8 +47,7 @@ fivespot_wipe_quarantined{cluster="lab",namespace="farm"} ` + looks + "\n"
 	}
 }
 
-// look plans, and checks who starts, how often the API server has been asked, and how many
-// looks are shown.
+// look runs the planner. It checks how many machines start, how many live lists there were, and the metric.
 func (w *world) look(began, listed int, looks string) (next time.Duration) {
 	w.Helper()
 	next = w.plan()
@@ -59,7 +58,7 @@ func (w *world) look(began, listed int, looks string) (next time.Duration) {
 	return next
 }
 
-// TestAWipeIsHeldUntilItIsConfirmed has nearly all machines be unwanted.
+// TestAWipeIsHeldUntilItIsConfirmed makes nearly all machines due.
 func TestAWipeIsHeldUntilItIsConfirmed(t *testing.T) {
 	w := newGuarded(t, 40)
 	w.look(0, 0, "0")
@@ -71,7 +70,7 @@ func TestAWipeIsHeldUntilItIsConfirmed(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	w.after(rails.Apart - 1)
-	w.look(0, 1, "1") // Whatever wakes it: not yet.
+	w.look(0, 1, "1") // It is too early for the next check, whatever enqueues the Cluster.
 	w.after(1)
 	w.look(0, 2, "2")
 	w.after(rails.Apart)
@@ -84,7 +83,7 @@ func TestAWipeIsHeldUntilItIsConfirmed(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoWipe has machines leave of which nobody has to be asked.
+// TestWhatIsNoWipe has departures that need no live list.
 func TestWhatIsNoWipe(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
@@ -108,7 +107,7 @@ func TestWhatIsNoWipe(t *testing.T) {
 	}
 }
 
-// TestAWipeThatIsUndone has the machines be wanted again between two looks.
+// TestAWipeThatIsUndone makes the machines wanted again between two checks.
 func TestAWipeThatIsUndone(t *testing.T) {
 	w := newGuarded(t, 40)
 	w.wipe(departure.Unscheduled, 0)
@@ -119,7 +118,7 @@ func TestAWipeThatIsUndone(t *testing.T) {
 	w.look(1, 1, "0")
 }
 
-// TestALookThatIsNone has the API server not answer, or say something else than the cache.
+// TestALookThatIsNone has live lists that fail or differ from the cache.
 func TestALookThatIsNone(t *testing.T) {
 	for name, tc := range map[string]func(w *world, is bool){
 		"Fails": func(w *world, is bool) {
@@ -148,7 +147,7 @@ func TestALookThatIsNone(t *testing.T) {
 			w.look(0, 3, "2")
 			tc(w, true)
 			w.after(rails.Apart)
-			w.look(0, 4, "2") // It confirms nothing, and resets nothing.
+			w.look(0, 4, "2") // The check neither confirms nor resets.
 			tc(w, false)
 			w.after(rails.Apart)
 			w.look(2, 5, "0")
@@ -156,7 +155,7 @@ func TestALookThatIsNone(t *testing.T) {
 	}
 }
 
-// TestAWipeThatComesWithTheRestart has the manager start while all machines are unwanted.
+// TestAWipeThatComesWithTheRestart starts the manager while all machines are due.
 func TestAWipeThatComesWithTheRestart(t *testing.T) {
 	w := newGuarded(t, 40)
 	w.wipe(departure.Unscheduled, 0)
@@ -170,8 +169,8 @@ func TestAWipeThatComesWithTheRestart(t *testing.T) {
 	w.look(2, 3, "0")
 }
 
-// TestAWipeOfMachinesThatJoinedInAWarmUp has all machines of a Cluster but one join, and be unwanted,
-// before the manager is warm.
+// TestAWipeOfMachinesThatJoinedInAWarmUp joins all machines of a Cluster but one during the warm-up, and makes
+// all due.
 func TestAWipeOfMachinesThatJoinedInAWarmUp(t *testing.T) {
 	w := newWorld(t, 1)
 	w.guarded = true
@@ -188,7 +187,7 @@ func TestAWipeOfMachinesThatJoinedInAWarmUp(t *testing.T) {
 	w.look(0, 1, "1")
 }
 
-// TestWhoIsUnknownIsNotLost has a manager start that cannot read 30 of the machines.
+// TestWhoIsUnknownIsNotLost starts a manager that cannot read 30 of the machines.
 func TestWhoIsUnknownIsNotLost(t *testing.T) {
 	w := newWorld(t, 40)
 	w.guarded = true
@@ -202,7 +201,7 @@ func TestWhoIsUnknownIsNotLost(t *testing.T) {
 	w.look(1, 1, "0")
 }
 
-// TestOwnersAreNoWipe has nearly all owners ask for their machines, and one window be closed.
+// TestOwnersAreNoWipe starts urgent departures of nearly all machines, and closes one window.
 func TestOwnersAreNoWipe(t *testing.T) {
 	w := newGuarded(t, 40)
 	for i := range 37 {
@@ -214,7 +213,7 @@ func TestOwnersAreNoWipe(t *testing.T) {
 	w.look(1, 0, "0")
 }
 
-// TestASettledClusterIsNotListed has a Cluster be watched in which nothing happens.
+// TestASettledClusterIsNotListed has a guarded Cluster without events.
 func TestASettledClusterIsNotListed(t *testing.T) {
 	w := newGuarded(t, 40)
 	for range 5 {
@@ -225,7 +224,7 @@ func TestASettledClusterIsNotListed(t *testing.T) {
 	}
 }
 
-// TestARailIsLoggedWhenItBeginsAndEnds has a wipe be held and undone, and then machines leave in turn.
+// TestARailIsLoggedWhenItBeginsAndEnds holds a wipe that is undone, and then defers machines.
 func TestARailIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	w := newGuarded(t, 20)
 	w.wipe(departure.Unscheduled, 0)
@@ -256,7 +255,7 @@ func TestARailIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	}
 }
 
-// TestMachinesThatNeverRanRaiseNoLimit has 900 machines without a Node beside 100 that run, all of which are renamed:
+// TestMachinesThatNeverRanRaiseNoLimit has 900 machines without a Node and 100 that run. All are renamed:
 // deleted, and created with other names.
 func TestMachinesThatNeverRanRaiseNoLimit(t *testing.T) {
 	w := newGuarded(t, 100)
@@ -277,7 +276,7 @@ func TestMachinesThatNeverRanRaiseNoLimit(t *testing.T) {
 	w.look(4, 3, "0")
 }
 
-// TestAMachineThatRanStaysCounted loses the status of a Machine.
+// TestAMachineThatRanStaysCounted removes the status of a Machine.
 func TestAMachineThatRanStaysCounted(t *testing.T) {
 	w := newGuarded(t, 40)
 	for i := range 40 {

@@ -35,16 +35,16 @@ import (
 )
 
 const (
-	// slowExtensions, each of which answers after slowly, are asked about the machines
-	// of team. In 110 of them, one after the other, a hundred workers were stuck for 280 s.
+	// slowExtensions is the number of extensions that are called for the machines of team. Each responds after
+	// slowly. With sequential calls for 110 machines, a hundred workers were blocked for 280 s.
 	slowExtensions = 10
 	slowly         = 28 * time.Second
-	// aWrite is how long the API server takes for a write.
+	// aWrite is the duration of a write to the API server.
 	aWrite = 5 * time.Millisecond
 )
 
-// crowd is the controller as it runs, on an API server in memory, in a bubble of time.
-// Whatever is written wakes the Machine, as a watch does.
+// crowd runs the controller on an in-memory API server with fake time. Every write enqueues the Machine, as a
+// watch does.
 type crowd struct {
 	*testing.T
 	client client.Client
@@ -52,7 +52,7 @@ type crowd struct {
 	queue  workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 	mu sync.Mutex
-	// calls are those under way, heard all that were made.
+	// calls is the number of open calls. heard has all calls.
 	calls int
 	heard []string
 }
@@ -112,7 +112,7 @@ func inCrowd(t *testing.T, test func(*crowd)) {
 	})
 }
 
-// Call answers after slowly, but for what is told of an owner.
+// Call responds after slowly, except to the notification of an owner's request.
 func (c *crowd) Call(ctx context.Context, h *v1alpha1.MachineDeletionHook, req *hooksv1.BeforeMachineDeleteRequest) (*hooksv1.BeforeMachineDeleteResponse, error) {
 	c.mu.Lock()
 	c.calls++
@@ -127,10 +127,10 @@ func (c *crowd) Call(ctx context.Context, h *v1alpha1.MachineDeletionHook, req *
 	}
 }
 
-// Forget is part of Extensions.
+// Forget implements Extensions.
 func (c *crowd) Forget(types.UID) {}
 
-// under returns how many calls are under way, and how many were made of a kind.
+// under returns the number of open calls, and the number of all calls of a kind.
 func (c *crowd) under(kind string) (calls, made int) {
 	synctest.Wait()
 	c.mu.Lock()
@@ -153,14 +153,14 @@ func (c *crowd) create(objs ...client.Object) {
 	}
 }
 
-// namespace makes a namespace with a Cluster.
+// namespace creates a Cluster in a namespace.
 func (c *crowd) namespace(name string) {
 	c.Helper()
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "lab"}}
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}}, cluster)
 }
 
-// extensions registers the slow ones for the namespace team.
+// extensions registers the slow extensions for the namespace team.
 func (c *crowd) extensions() (all []*v1alpha1.MachineDeletionHook) {
 	c.Helper()
 	for i := range slowExtensions {
@@ -173,7 +173,7 @@ func (c *crowd) extensions() (all []*v1alpha1.MachineDeletionHook) {
 	return all
 }
 
-// leave deletes a Machine of a Node that carries our two hooks.
+// leave creates a Machine with a Node and our two hooks, and deletes it.
 func (c *crowd) leave(namespace, name string) *clusterv1.Machine {
 	c.Helper()
 	sm := &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -195,7 +195,7 @@ func (c *crowd) leave(namespace, name string) *clusterv1.Machine {
 	return m
 }
 
-// held are our hooks on a Machine.
+// held returns how many of our hooks a Machine has.
 func (c *crowd) held(m *clusterv1.Machine) (hooks int) {
 	c.Helper()
 	if err := c.client.Get(c.Context(), client.ObjectKeyFromObject(m), m); err != nil {
@@ -209,7 +209,7 @@ func (c *crowd) held(m *clusterv1.Machine) (hooks int) {
 	return hooks
 }
 
-// released waits until nothing of ours holds a Machine, and returns how long that took.
+// released waits until a Machine has no hook of ours, and returns how long that took.
 func (c *crowd) released(m *clusterv1.Machine) time.Duration {
 	c.Helper()
 	begin := time.Now()
@@ -223,8 +223,8 @@ func (c *crowd) released(m *clusterv1.Machine) time.Duration {
 	return time.Since(begin)
 }
 
-// owner asks for a machine: package reclaim writes it on the ScheduledMachine, and the
-// next event of the Machine finds it there.
+// owner requests a machine: it writes the request to the ScheduledMachine as package reclaim does. The next
+// event of the Machine reads it there.
 func (c *crowd) owner(m *clusterv1.Machine) {
 	c.Helper()
 	sm := &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
@@ -234,9 +234,8 @@ func (c *crowd) owner(m *clusterv1.Machine) {
 	}
 }
 
-// TestSlowExtensionsHoldNobodyElseUp has 110 machines wait for ten extensions that
-// answer after 28 s. What an extension is not asked about leaves as fast as on a quiet
-// day, and so does a machine whose owner wants it, among those that wait.
+// TestSlowExtensionsHoldNobodyElseUp checks that 110 machines which wait for slow extensions delay neither
+// machines without extensions nor a machine whose owner requests it.
 func TestSlowExtensionsHoldNobodyElseUp(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.namespace("team")
@@ -266,7 +265,7 @@ func TestSlowExtensionsHoldNobodyElseUp(t *testing.T) {
 	})
 }
 
-// TestAllExtensionsAreAskedAtOnce has ten extensions take as long as one.
+// TestAllExtensionsAreAskedAtOnce checks that ten extensions take as long as one.
 func TestAllExtensionsAreAskedAtOnce(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.namespace("team")
@@ -288,7 +287,7 @@ func TestAllExtensionsAreAskedAtOnce(t *testing.T) {
 	})
 }
 
-// TestExtensionsThatGoReleaseAtOnce deletes them in the middle of their calls.
+// TestExtensionsThatGoReleaseAtOnce deletes the extensions during their calls.
 func TestExtensionsThatGoReleaseAtOnce(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.namespace("team")
@@ -297,7 +296,7 @@ func TestExtensionsThatGoReleaseAtOnce(t *testing.T) {
 		for i := range 110 {
 			machines = append(machines, c.leave("team", fmt.Sprint("m", i)))
 		}
-		c.owner(machines[0]) // They are told of him, which nobody waits for.
+		c.owner(machines[0]) // The notification of the extensions delays no machine.
 		<-time.After(10 * time.Second)
 		for _, h := range hooks {
 			if err := c.client.Delete(c.Context(), h); err != nil {
@@ -322,8 +321,8 @@ func TestExtensionsThatGoReleaseAtOnce(t *testing.T) {
 	})
 }
 
-// TestTheOwnersRequestIsToldOnce has every extension hear of it, in whatever it is busy
-// with, and once, whatever happens to the Machine afterwards.
+// TestTheOwnersRequestIsToldOnce checks that every extension gets one notification of an owner's request, also
+// during another call.
 func TestTheOwnersRequestIsToldOnce(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.namespace("team")
@@ -346,7 +345,7 @@ func TestTheOwnersRequestIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestWhoServesAMachine has managers of several shards look at one Machine.
+// TestWhoServesAMachine checks which of several shards serves a Machine.
 func TestWhoServesAMachine(t *testing.T) {
 	label := func(value string) map[string]string {
 		if value == "" {
@@ -382,8 +381,8 @@ func TestWhoServesAMachine(t *testing.T) {
 	}
 }
 
-// TestAnOrphanIsReleased has the manager of a shard let a Machine go whose
-// ScheduledMachine is gone, and which nobody labelled.
+// TestAnOrphanIsReleased checks that a manager of a shard removes the hooks from a Machine without a label
+// whose ScheduledMachine is gone.
 func TestAnOrphanIsReleased(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.r.watchFilter = "a"

@@ -50,8 +50,8 @@ func TestJudge(t *testing.T) {
 	now := time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
 	lies := errors.New("certificate has expired")
-	// said is the progress of an extension that was asked when the phase began, and
-	// answered so many seconds ago.
+	// said returns the progress of an extension that was first called 30 s ago and responded so many seconds
+	// ago.
 	said := func(ago time.Duration, a leaving.Answer) leaving.Progress {
 		return leaving.Progress{Asked: at(-30), Answered: at(-int(ago)), Answer: a}
 	}
@@ -61,7 +61,7 @@ func TestJudge(t *testing.T) {
 		reason   string
 		policy   v1alpha1.FailurePolicy
 		progress leaving.Progress
-		// began is how many seconds ago the phase did; 30 if zero.
+		// began is how many seconds ago the phase began, 30 if zero.
 		began time.Duration
 		want  verdict
 	}{
@@ -154,7 +154,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestAShortDeadline bounds one call, too.
+// TestAShortDeadline checks that a deadline shorter than the timeout also limits the only call.
 func TestAShortDeadline(t *testing.T) {
 	now := time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
 	hook := &v1alpha1.MachineDeletionHook{Spec: v1alpha1.MachineDeletionHookSpec{DeadlineSeconds: 1, TimeoutSeconds: 10}}

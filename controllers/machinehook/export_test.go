@@ -2,7 +2,7 @@
 
 package machinehook
 
-// DeadlinesMissed is the metric; the others start and remove the series of a Cluster.
+// DeadlinesMissed is the metric. The functions set and remove the series of a Cluster.
 var (
 	DeadlinesMissed     = deadlinesMissed
 	StartClusterSeries  = startClusterSeries

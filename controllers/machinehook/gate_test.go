@@ -19,8 +19,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// planned gives the world a planner that lets one machine of its Cluster start in ten
-// seconds, and has another one start now.
+// planned adds a planner that admits one machine of the Cluster in ten seconds, and starts the departure of
+// another machine now.
 func (w *world) planned() *roster.Roster {
 	w.Helper()
 	turns, other := &roster.Roster{}, types.NamespacedName{Namespace: w.sm.Namespace, Name: "other"}
@@ -28,7 +28,7 @@ func (w *world) planned() *roster.Roster {
 	return turns
 }
 
-// clusterGoes has the Cluster be deleted, and not be gone.
+// clusterGoes deletes the Cluster, which stays because of its finalizer.
 func (w *world) clusterGoes() {
 	w.Helper()
 	w.cluster.Finalizers = []string{clusterv1.ClusterFinalizer}
@@ -36,14 +36,14 @@ func (w *world) clusterGoes() {
 	w.Must(w.Client.Delete(w.Context(), w.cluster))
 }
 
-// plan plans as the planner does.
+// plan runs the planner once.
 func (w *world) plan(turns *roster.Roster) {
 	key := client.ObjectKeyFromObject(w.cluster)
 	f, _ := turns.Fleet(key, w.clock.Now())
 	turns.Publish(key, departure.Decide(f, departure.Limits{Cap: 50_000}), w.clock.Now())
 }
 
-// TestAMachineThatSomebodyDeletesWaitsForItsTurn has one of many be deleted past us.
+// TestAMachineThatSomebodyDeletesWaitsForItsTurn deletes a Machine with another client.
 func TestAMachineThatSomebodyDeletesWaitsForItsTurn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		extensions []string
@@ -78,7 +78,7 @@ func TestAMachineThatSomebodyDeletesWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// TestWhoMustNotWaitIsLetGo has another machine leave just before.
+// TestWhoMustNotWaitIsLetGo checks the exempt departures while the cap is used up.
 func TestWhoMustNotWaitIsLetGo(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"KillSwitch": func(w *world) {
@@ -123,8 +123,8 @@ func TestWhoMustNotWaitIsLetGo(t *testing.T) {
 	}
 }
 
-// TestAMachineWithoutItsScheduledMachineWaitsForItsTurn: the garbage collector deletes all of them
-// at once whose ScheduledMachines are gone, whether others of their names were made meanwhile or not.
+// TestAMachineWithoutItsScheduledMachineWaitsForItsTurn checks orphans, with and without a new ScheduledMachine
+// of the same name. The garbage collector deletes all of them at once.
 func TestAMachineWithoutItsScheduledMachineWaitsForItsTurn(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"Gone":    func(*world) {},
@@ -169,7 +169,7 @@ func TestAMachineWithoutItsScheduledMachineWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// TestACacheThatIsLatePartsNobody: it has not yet the ScheduledMachine, which the API server has.
+// TestACacheThatIsLatePartsNobody uses a cache that lacks the ScheduledMachine, which the API server has.
 func TestACacheThatIsLatePartsNobody(t *testing.T) {
 	w := newWorld(t)
 	w.leave()
@@ -186,7 +186,7 @@ func TestACacheThatIsLatePartsNobody(t *testing.T) {
 	}
 }
 
-// late is a cache that has no ScheduledMachine.
+// late is a cache without ScheduledMachines.
 type late struct{ client.Reader }
 
 func (l late) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -196,7 +196,7 @@ func (l late) Get(ctx context.Context, key client.ObjectKey, obj client.Object, 
 	return l.Reader.Get(ctx, key, obj, opts...)
 }
 
-// TestATryIsAnswered: what the API server is asked for counts from its answer on.
+// TestATryIsAnswered checks that a start counts from the response of the API server.
 func TestATryIsAnswered(t *testing.T) {
 	w := newWorld(t)
 	w.leave()
@@ -217,7 +217,7 @@ func TestATryIsAnswered(t *testing.T) {
 	}
 }
 
-// TestAPausedScheduledMachineKeepsItsMachine has somebody delete the Machine meanwhile.
+// TestAPausedScheduledMachineKeepsItsMachine deletes the Machine with another client during the pause.
 func TestAPausedScheduledMachineKeepsItsMachine(t *testing.T) {
 	w := newWorld(t, "one")
 	w.leave()
@@ -230,7 +230,8 @@ func TestAPausedScheduledMachineKeepsItsMachine(t *testing.T) {
 	}
 }
 
-// TestAClusterThatGoesIsOnRecord has Cluster API delete the Machines of a Cluster that goes.
+// TestAClusterThatGoesIsOnRecord checks the departure record of Machines that Cluster API deletes with their
+// Cluster.
 func TestAClusterThatGoesIsOnRecord(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world)
@@ -259,7 +260,7 @@ func TestAClusterThatGoesIsOnRecord(t *testing.T) {
 	}
 }
 
-// TestARecordIsNotOverwritten has a cache be late that does not show what is on record.
+// TestARecordIsNotOverwritten uses a stale cache without the departure record.
 func TestARecordIsNotOverwritten(t *testing.T) {
 	w := newWorld(t)
 	w.leave()

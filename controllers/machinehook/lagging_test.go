@@ -27,10 +27,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// TestEachHookIsRemovedOnceOnALateCache has Machines leave, with a departure step in each of both phases,
-// while the manager's cache shows each version of the Machine late.
+// TestEachHookIsRemovedOnceOnALateCache deletes Machines with a built-in step in both phases, while the cache
+// shows each version of the Machine late.
 func TestEachHookIsRemovedOnceOnALateCache(t *testing.T) {
-	testenv.OnLateCaches(t, map[string]int{ // The record of the departure, and a hook of each phase.
+	testenv.OnLateCaches(t, map[string]int{ // the departure record, and a hook per phase
 		"sent: patch Machine": 3, "Event WaitingForLoadBalancers": 1, "final audit lines": 2, "final audit lines of one action": 1,
 	}, func(seed uint64) map[string]int { return departureOnALateCache(t, seed) })
 }
@@ -45,7 +45,7 @@ func departureOnALateCache(t *testing.T, seed uint64) map[string]int {
 		Recorder: recorder, Desk: leaving.New(now), Steps: leaving.Steps{step},
 	}
 	machine := client.ObjectKey{Namespace: "lab", Name: children.NamesOf("box").Machine}
-	holds := 20 // reconciles
+	holds := 20 // in reconciles
 	cache.Settle(r, ctrl.Request{NamespacedName: machine}, now, func(ctrl.Result) bool {
 		if holds--; holds == 0 {
 			step.says = leaving.Verdict{}
@@ -55,7 +55,7 @@ func departureOnALateCache(t *testing.T, seed uint64) map[string]int {
 	return cache.Counts(recorder, lines)
 }
 
-// departing is a Machine of a ScheduledMachine that somebody else has deleted.
+// departing returns a Machine of a ScheduledMachine that another client has deleted.
 func departing(t *testing.T, seed uint64) (*testenv.Lagging, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -83,12 +83,12 @@ func departing(t *testing.T, seed uint64) (*testenv.Lagging, *clocktesting.FakeP
 	return testenv.NewLagging(t, store, seed), clocktesting.NewFakePassiveClock(time.Now())
 }
 
-// drained plays Cluster API, and reports whether there was something to do.
+// drained does the part of Cluster API, and reports whether it changed the Machine.
 func drained(t *testing.T, cache *testenv.Lagging, machine client.ObjectKey, now time.Time) bool {
 	t.Helper()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: machine.Namespace, Name: machine.Name}}
 	if !cache.CaughtUp() {
-		return false // Cluster API takes its time.
+		return false // Cluster API has not reconciled yet.
 	}
 	if err := cache.Client.Get(t.Context(), machine, m); err != nil {
 		t.Fatal(err)

@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
 }
 
-// world is a Machine of a ScheduledMachine that is being deleted, and extensions
-// that answer as the test says. Cluster API's part is played by the test.
+// world is a Machine of a ScheduledMachine that is being deleted, with extensions whose responses the test
+// sets. The test does the part of Cluster API.
 type world struct {
 	*testenv.Fixture
 	cluster *clusterv1.Cluster
@@ -51,16 +51,16 @@ type world struct {
 	machine *clusterv1.Machine
 	clock   *clocktesting.FakePassiveClock
 	hooks   []*v1alpha1.MachineDeletionHook
-	// reads are how the manager's cache answers.
+	// reads intercepts reads from the manager's cache.
 	reads interceptor.Funcs
 
 	r        *machinehook.Reconciler
 	recorder *events.FakeRecorder
-	// woken has one for each answer.
+	// woken has an entry for each response.
 	woken chan types.NamespacedName
 
 	mu sync.Mutex
-	// answers is for how many seconds each extension asks to wait, and says what it says.
+	// answers has the retryAfterSeconds of each extension, says its message.
 	answers map[string]int32
 	says    map[string]string
 	asked   []string
@@ -72,7 +72,7 @@ func newWorld(t *testing.T, extensions ...string) *world {
 	w := &world{Fixture: server.Fixture(t), answers: map[string]int32{}, says: map[string]string{}, recorder: events.NewFakeRecorder(100)}
 	w.cluster, w.sm = testenv.Cluster(ns), testenv.ScheduledMachine(ns, "box")
 	w.Create(w.cluster, w.sm)
-	w.Must(w.Client.DeleteAllOf(t.Context(), &v1alpha1.MachineDeletionHook{})) // An earlier test's.
+	w.Must(w.Client.DeleteAllOf(t.Context(), &v1alpha1.MachineDeletionHook{})) // Objects of an earlier test.
 	for _, name := range extensions {
 		h := &v1alpha1.MachineDeletionHook{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		h.Spec.ClientConfig = runtimev1.ClientConfig{URL: "https://" + name + ".test/"}
@@ -91,7 +91,7 @@ func newWorld(t *testing.T, extensions ...string) *world {
 	return w
 }
 
-// status writes the Machine's status as Cluster API does.
+// status updates the Machine's status as Cluster API does.
 func (w *world) status(change func(*clusterv1.MachineStatus)) {
 	w.Helper()
 	w.Read(w.machine)
@@ -100,7 +100,7 @@ func (w *world) status(change func(*clusterv1.MachineStatus)) {
 	w.Must(w.Client.Status().Patch(w.Context(), w.machine, client.MergeFrom(before)))
 }
 
-// leave deletes the Machine; the clock begins when Cluster API waits for our hook.
+// leave deletes the Machine. The time counts from when Cluster API waits for our hook.
 func (w *world) leave() {
 	w.Helper()
 	w.Must(w.Client.Delete(w.Context(), w.machine))
@@ -108,7 +108,7 @@ func (w *world) leave() {
 	w.clock = clocktesting.NewFakePassiveClock(w.machine.DeletionTimestamp.Time)
 }
 
-// restart starts the manager anew: it remembers nothing.
+// restart starts a new manager without state in memory.
 func (w *world) restart() {
 	c := w.Recorded(w.reads)
 	w.woken = make(chan types.NamespacedName, 100)
@@ -119,8 +119,8 @@ func (w *world) restart() {
 	}
 }
 
-// settle reconciles until everybody has answered and nothing is written, and returns
-// when to look again. A manager that fails is started anew.
+// settle reconciles until all extensions have responded and nothing is written. It returns the delay until the
+// next reconcile. After an error it starts a new manager.
 func (w *world) settle() time.Duration {
 	w.Helper()
 	if w.r == nil {
@@ -146,7 +146,7 @@ func (w *world) reconcile() (ctrl.Result, error) {
 	return w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.machine)})
 }
 
-// progress is how far all have come, once nobody is being asked.
+// progress returns the state of all calls when none is open.
 func (w *world) progress() (all []leaving.Progress) {
 	for _, h := range w.hooks {
 		for _, phase := range []hooksv1.Phase{hooksv1.BeforeDrain, hooksv1.BeforeTermination} {
@@ -160,7 +160,7 @@ func (w *world) progress() (all []leaving.Progress) {
 	return all
 }
 
-// Call is how extensions answer.
+// Call implements Extensions.
 func (w *world) Call(_ context.Context, h *v1alpha1.MachineDeletionHook, req *hooksv1.BeforeMachineDeleteRequest) (*hooksv1.BeforeMachineDeleteResponse, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -175,10 +175,10 @@ func (w *world) Call(_ context.Context, h *v1alpha1.MachineDeletionHook, req *ho
 	return answer, nil
 }
 
-// Forget is how extensions go.
+// Forget implements Extensions.
 func (w *world) Forget(types.UID) {}
 
-// wasAsked returns what extensions were asked since the last time, in alphabetical order.
+// wasAsked returns the calls since the previous one, sorted.
 func (w *world) wasAsked() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +188,7 @@ func (w *world) wasAsked() []string {
 	return asked
 }
 
-// waits is what people read of a Machine that waits.
+// waits returns the condition of a Machine that waits.
 func (w *world) waits() string {
 	c := conditions.Get(w.machine, v1alpha1.ReadyToLeaveCondition)
 	if c == nil {
@@ -197,7 +197,7 @@ func (w *world) waits() string {
 	return fmt.Sprint(c.Status, " ", c.Reason, ": ", c.Message)
 }
 
-// held are our hooks on the Machine.
+// held returns our hooks on the Machine.
 func (w *world) held() string {
 	var held []string
 	for key := range w.machine.Annotations {
@@ -265,9 +265,9 @@ func TestExtensionsAreAskedSideBySide(t *testing.T) {
 	}
 }
 
-// TestAnExtensionSkipsWhatItSays has extensions that move pods or volumes themselves. What
-// they do not say is not skipped: a drain that is left out kills workloads, and a volume
-// that is still attached holds the pod that needs it.
+// TestAnExtensionSkipsWhatItSays checks extensions that move pods or volumes themselves. Only the wait in the
+// response is skipped. Without a drain workloads are killed, and an attached volume blocks the pod that needs
+// it.
 func TestAnExtensionSkipsWhatItSays(t *testing.T) {
 	for name, tc := range map[string]struct {
 		extensions    []string
@@ -291,7 +291,7 @@ func TestAnExtensionSkipsWhatItSays(t *testing.T) {
 	}
 }
 
-// drained has Cluster API drain the Node, and wait for our second hook.
+// drained sets the status in which Cluster API has drained the Node and waits for the pre-terminate hook.
 func (w *world) drained() {
 	w.Helper()
 	w.status(func(s *clusterv1.MachineStatus) {
@@ -325,8 +325,8 @@ func TestEachExtensionHasItsDeadline(t *testing.T) {
 	}
 }
 
-// TestARestartAsksAgain has deadlines go on, and gives an extension that could not be
-// asked in time the time for one call.
+// TestARestartAsksAgain checks that deadlines continue after a restart, and that an extension still gets one
+// call after its deadline.
 func TestARestartAsksAgain(t *testing.T) {
 	w := newWorld(t, "a-lb")
 	w.answers["a-lb"] = 50
@@ -349,9 +349,8 @@ func TestARestartAsksAgain(t *testing.T) {
 	}
 }
 
-// TestAnExtensionIsCalledWhenItSaid changes the message with each call, as one does that
-// counts. What it says is written once for each call, and nothing that happens to the
-// Machine in between makes one.
+// TestAnExtensionIsCalledWhenItSaid changes the message with each call, as a countdown does. Each message is
+// written once, and no event of the Machine causes a call in between.
 func TestAnExtensionIsCalledWhenItSaid(t *testing.T) {
 	w := newWorld(t, "a-lb")
 	w.answers["a-lb"] = 1
@@ -388,7 +387,7 @@ func TestAnExtensionIsCalledWhenItSaid(t *testing.T) {
 	}
 }
 
-// TestWhoIsNotWaitedForIsTold has an Event say so: the condition is gone with the Machine.
+// TestWhoIsNotWaitedForIsTold expects an Event, because the condition is deleted with the Machine.
 func TestWhoIsNotWaitedForIsTold(t *testing.T) {
 	w := newWorld(t, "a-lb")
 	w.Edit(w.hooks[0], func() { w.hooks[0].Spec.DeadlineSeconds = 1 })
@@ -403,8 +402,8 @@ func TestWhoIsNotWaitedForIsTold(t *testing.T) {
 	}
 }
 
-// TestAnExtensionThatChanges is asked anew: what was said at another address, or under
-// other settings, does not count.
+// TestAnExtensionThatChanges checks that a changed extension is called again. A response from another address
+// or with other settings does not count.
 func TestAnExtensionThatChanges(t *testing.T) {
 	w := newWorld(t, "a-lb")
 	w.answers["a-lb"] = 50
@@ -417,7 +416,7 @@ func TestAnExtensionThatChanges(t *testing.T) {
 	}
 }
 
-// TestAnExtensionThatGoes lets go, also while it is being deleted.
+// TestAnExtensionThatGoes checks that a deleted extension holds no Machine, also during its deletion.
 func TestAnExtensionThatGoes(t *testing.T) {
 	for name, goes := range map[string]func(*world){
 		"deleted": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.hooks[0])) },
@@ -447,8 +446,7 @@ func TestAnExtensionThatGoes(t *testing.T) {
 	}
 }
 
-// TestARefusedWriteIsTriedOncePerBackOff has somebody answer a conflict to everything,
-// as a webhook may.
+// TestARefusedWriteIsTriedOncePerBackOff rejects every write with a conflict, as a webhook may.
 func TestARefusedWriteIsTriedOncePerBackOff(t *testing.T) {
 	w := newWorld(t, "a-lb")
 	w.answers["a-lb"] = 1
@@ -474,7 +472,7 @@ func TestARefusedWriteIsTriedOncePerBackOff(t *testing.T) {
 	}
 }
 
-// TestNobodyIsWaitedFor nor is a step even looked at, which might ask operators to move pods.
+// TestNobodyIsWaitedFor also checks that no step runs, because a step might request pods to be moved.
 func TestNobodyIsWaitedFor(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"cluster is deleted": func(w *world) {
@@ -546,8 +544,8 @@ func TestWhyItLeaves(t *testing.T) {
 	}
 }
 
-// TestTheOwnerIsNotHeldUp has package actuate take our hooks off before the Machine
-// is deleted. That the extension is told all the same is a test of the crowd's.
+// TestTheOwnerIsNotHeldUp removes our hooks as package actuate does before the deletion of the Machine. A test
+// of crowd checks that the extension is notified.
 func TestTheOwnerIsNotHeldUp(t *testing.T) {
 	w := newWorld(t, "a-lb")
 	w.answers = map[string]int32{"a-lb": 50}
@@ -566,7 +564,7 @@ func TestTheOwnerIsNotHeldUp(t *testing.T) {
 	}
 }
 
-// TestWhereExtensionsAre has the API server judge what a MachineDeletionHook says.
+// TestWhereExtensionsAre checks the validation of a MachineDeletionHook by the API server.
 func TestWhereExtensionsAre(t *testing.T) {
 	f := server.Fixture(t)
 	service := runtimev1.ServiceReference{Namespace: "tools", Name: "lb"}
@@ -605,11 +603,11 @@ func TestPausedIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestCrashPoints stops the controller before each of its writes, and after each
-// with the reply lost, and starts it anew. Every run ends as the one without.
+// TestCrashPoints stops the controller before each of its writes, and after each with the response lost, and
+// restarts it. Every run must end in the same state.
 func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 5, story) }
 
-// story is a departure with an extension, told at three stations.
+// story is a departure with an extension, recorded at three points.
 func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
 	w := newWorld(t, "b-operator")

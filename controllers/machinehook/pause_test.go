@@ -14,8 +14,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 )
 
-// TestAPauseHoldsAMachineThatSomebodyDeletes has a Machine be deleted past us: nobody is
-// asked, and it waits at our hook until the pause ends.
+// TestAPauseHoldsAMachineThatSomebodyDeletes deletes a Machine with another client during a pause. No extension
+// is called, and our hook holds the Machine until the pause ends.
 func TestAPauseHoldsAMachineThatSomebodyDeletes(t *testing.T) {
 	for name, extensions := range map[string][]string{"Alone": nil, "WithExtension": {"one"}} {
 		t.Run(name, func(t *testing.T) {

@@ -18,10 +18,10 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// balancers is a step that says what the test says before the drain, and lets go after it.
+// balancers is a step with a given verdict before the drain. It is done after the drain.
 type balancers struct {
 	says leaving.Verdict
-	// looks is how often it was looked at, and forgotten how often it was told to forget.
+	// looks counts the calls of Look, forgotten the calls of Forget.
 	looks, forgotten int
 }
 
@@ -35,8 +35,8 @@ func (b *balancers) Look(_ context.Context, d leaving.Departing, _ time.Time) (l
 	return b.says, nil
 }
 
-// TestWhatAStepWaitsForIsTold has an Event name the cause, and not that nobody knows it yet; and one
-// Warning of what was not waited for, also if it is looked at again.
+// TestWhatAStepWaitsForIsTold expects an Event with the cause and none for AskingReason. It expects one Warning
+// for a missed deadline, also after another reconcile.
 func TestWhatAStepWaitsForIsTold(t *testing.T) {
 	const waits = v1alpha1.WaitingForLoadBalancersReason
 	asking := leaving.Verdict{Holds: true, Reason: v1alpha1.AskingReason, Note: "load balancer edge: not asked yet"}
@@ -96,7 +96,7 @@ func TestWhatAStepWaitsForIsTold(t *testing.T) {
 	}
 }
 
-// TestAStepThatLooksOnceMore is woken for that while an extension holds the Machine.
+// TestAStepThatLooksOnceMore checks that the step requeues the Machine while an extension holds it.
 func TestAStepThatLooksOnceMore(t *testing.T) {
 	w := newWorld(t, "a-lb")
 	w.answers = map[string]int32{"a-lb": 50}

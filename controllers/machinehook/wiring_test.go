@@ -26,8 +26,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
-// seen tells of each look at a ScheduledMachine, which is the last read before a manager
-// with a filter knows whether it serves the Machine.
+// seen signals each read of a ScheduledMachine. It is the last read before a manager with a filter determines
+// whether it serves the Machine.
 type seen struct {
 	client.Reader
 	looked chan struct{}
@@ -44,11 +44,11 @@ func (s seen) Get(ctx context.Context, key client.ObjectKey, obj client.Object, 
 	return err
 }
 
-// run runs the controller in a manager with a filter, and tells of its looks.
+// run starts the controller in a manager with a filter. looked gets a signal for each reconcile.
 func (w *world) run(filter string) (looked chan struct{}) {
 	w.Helper()
 	looked = make(chan struct{}, 1)
-	registry := metrics.Registry // It takes each metric once.
+	registry := metrics.Registry // A registry accepts each metric once.
 	metrics.Registry = prometheus.NewRegistry()
 	w.Cleanup(func() { metrics.Registry = registry })
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{Scheme: w.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
@@ -69,7 +69,7 @@ func (w *world) run(filter string) (looked chan struct{}) {
 	return looked
 }
 
-// becomes waits until the Machine is held by these hooks, with a condition of a reason.
+// becomes waits until the Machine has these hooks and a condition with this reason.
 func (w *world) becomes(held, reason string) {
 	w.Helper()
 	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
@@ -81,8 +81,8 @@ func (w *world) becomes(held, reason string) {
 	}
 }
 
-// TestWhatWakesAMachine has the controller run in managers. Extensions hold the Machine
-// until the event of the case lets it go.
+// TestWhatWakesAMachine runs the controller in managers. Extensions hold the Machine until the event of the
+// case.
 func TestWhatWakesAMachine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		filter  string
@@ -120,8 +120,8 @@ func TestWhatWakesAMachine(t *testing.T) {
 	}
 }
 
-// TestALabelThatAppears has a manager with a filter begin with a Machine when its
-// ScheduledMachine, or its Cluster, becomes the manager's.
+// TestALabelThatAppears checks that a manager with a filter starts to serve a Machine when its ScheduledMachine
+// or Cluster gets the label.
 func TestALabelThatAppears(t *testing.T) {
 	ours := func(w *world, of map[string]string) map[string]string {
 		if of == nil {

@@ -2,7 +2,7 @@
 
 package orphan
 
-// The metric, and what wakes the controller.
+// The metric and the predicates of the controller.
 var (
 	OrphanMachines = orphanMachines
 	MachineChanges = machineChanges

@@ -26,7 +26,7 @@ import (
 
 const lab = "farm/lab"
 
-// machine is the Machine of a ScheduledMachine a of UID 1, changed by change.
+// machine returns the Machine of the ScheduledMachine a with UID 1, changed by change.
 func machine(change func(*clusterv1.Machine)) *clusterv1.Machine {
 	const of, uid = "a", "1"
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
@@ -46,7 +46,7 @@ func scheduled(name string, uid types.UID) *v1alpha1.ScheduledMachine {
 	return &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "farm", Name: name, UID: uid}, Spec: v1alpha1.ScheduledMachineSpec{ClusterName: "lab"}}
 }
 
-// collected is a Machine whose reference to its owner the garbage collector has taken off.
+// collected removes the owner reference of a Machine, as the garbage collector does.
 func collected(m *clusterv1.Machine) { m.OwnerReferences = m.OwnerReferences[1:] }
 
 func leaving(m *clusterv1.Machine) {
@@ -64,7 +64,7 @@ func holding(t *testing.T, objs ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).Build()
 }
 
-// shown is the metric by Cluster.
+// shown returns the metric by Cluster.
 func shown(t *testing.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -138,7 +138,7 @@ func TestOrphansAreCounted(t *testing.T) {
 	}
 }
 
-// TestAListThatFailsIsNotZero: what was counted stays, and what was never counted is absent.
+// TestAListThatFailsIsNotZero checks that the metric keeps its value, and stays absent if it had none.
 func TestAListThatFailsIsNotZero(t *testing.T) {
 	orphan.OrphanMachines.Reset()
 	broken := errors.New("no answer")
@@ -166,7 +166,7 @@ func TestAListThatFailsIsNotZero(t *testing.T) {
 	}
 }
 
-// TestWhatMakesAnOrphanWakes: and a report of Cluster API does not.
+// TestWhatMakesAnOrphanWakes checks that a status update by Cluster API does not enqueue.
 func TestWhatMakesAnOrphanWakes(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

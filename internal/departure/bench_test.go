@@ -15,7 +15,7 @@ func BenchmarkDecide(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", lane, n), func(b *testing.B) {
 				b.ReportAllocs()
 				f := leaving(n, lane).Fleet
-				for i := range f.Candidates { // In no order that the plan could keep.
+				for i := range f.Candidates { // in no order that the plan could keep
 					f.Candidates[i].Priority = int32(i * 7919 % 256)
 				}
 				for b.Loop() {

@@ -10,10 +10,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
-// noon is when windows end here.
+// noon is when windows end in these tests.
 var noon = time.Date(2025, time.January, 15, 12, 0, 0, 0, time.UTC)
 
-// oneInTwenty is the limit that a manager has if nobody sets another.
+// oneInTwenty is the default limit.
 var oneInTwenty = departure.Limits{Cap: fraction("0.05")}
 
 func fraction(s string) departure.Fraction {
@@ -26,7 +26,7 @@ func fraction(s string) departure.Fraction {
 
 func after(d time.Duration) time.Time { return noon.Add(d) }
 
-// candidates returns n of a lane that are to leave since noon.
+// candidates returns n candidates of a lane that are due since noon.
 func candidates(n int, lane departure.Lane) []departure.Candidate {
 	list := make([]departure.Candidate, n)
 	for i := range list {
@@ -52,13 +52,13 @@ type cluster struct {
 	departed []time.Time
 }
 
-// leaving is a Cluster of n machines that are all to leave.
+// leaving returns a Cluster of n machines that are all due.
 func leaving(n int, lane departure.Lane) *cluster {
 	return &cluster{Fleet: departure.Fleet{Now: noon, Active: n, Candidates: candidates(n, lane)}, limits: oneInTwenty}
 }
 
-// wake plans at an instant and carries the plan out. A plan that asks for another look at
-// once would have its test look for ever.
+// wake plans at an instant and carries out the plan. It panics if the plan names the same instant
+// again, which would be an endless loop.
 func (c *cluster) wake(at time.Time) departure.Plan {
 	c.Now = at
 	c.departed = departure.Within(c.departed, at, departure.Patience)
@@ -77,21 +77,21 @@ func (c *cluster) wake(at time.Time) departure.Plan {
 	return p
 }
 
-// begin has a machine start to leave.
+// begin starts the departure of a machine.
 func (c *cluster) begin() {
 	c.Active--
 	c.departed = append(c.departed, c.Now)
 	c.Started = append(departure.Recent(c.Started, c.Now), c.Now)
 }
 
-// run wakes at the instants that the plans name, until there is none.
+// run plans at the instants that the plans name, until there is none.
 func (c *cluster) run() {
 	for at := c.Now; !at.IsZero(); {
 		at = c.wake(at).Next
 	}
 }
 
-// batches counts the starts of each instant.
+// batches returns the number of starts of each instant.
 func (c *cluster) batches() []int {
 	var sizes []int
 	for i, s := range c.starts {
@@ -104,7 +104,7 @@ func (c *cluster) batches() []int {
 	return sizes
 }
 
-// names are who started, in their order.
+// names returns the candidates that started, in order.
 func (c *cluster) names() []string {
 	var names []string
 	for _, s := range c.starts {

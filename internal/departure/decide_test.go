@@ -15,7 +15,7 @@ import (
 
 const never time.Duration = -1
 
-// outcome is a plan in words: "a" starts, "a BlastRadiusCap" waits. Next is counted from noon.
+// outcome is a readable form of a plan: "a" starts, "a BlastRadiusCap" waits. Next counts from noon.
 type outcome struct {
 	Admitted, Deferred, Held []string
 	Members, Cap, Left       int
@@ -275,7 +275,7 @@ func TestFortyWindowsEndTogether(t *testing.T) {
 	if p := c.wake(noon); len(p.Admitted) != 2 || len(p.Deferred) != 38 {
 		t.Fatalf("case 5: %d start and %d wait, want 2 and 38", len(p.Admitted), len(p.Deferred))
 	}
-	for i := range 1000 { // Somebody edits something every 5 ms.
+	for i := range 1000 { // An edit occurs every 5 ms.
 		if p := c.wake(noon.Add(time.Duration(i) * 5 * time.Millisecond)); len(p.Admitted) != 0 {
 			t.Fatalf("cases 7 and 14: another starts after %d looks", i)
 		}
@@ -328,7 +328,7 @@ func TestANormalEvening(t *testing.T) {
 	}
 }
 
-// TestARefusalIsForgotten has machines be refused, and one of the highest rank that was not.
+// TestARefusalIsForgotten has refused machines, and a less important one that was not refused.
 func TestARefusalIsForgotten(t *testing.T) {
 	refused := func(ago time.Duration) func(*departure.Candidate) {
 		return func(c *departure.Candidate) { c.Refused = noon.Add(-ago) }

@@ -104,7 +104,7 @@ func TestAFractionIsReadAsItIsWritten(t *testing.T) {
 	})
 }
 
-// FuzzParseFraction compares with arithmetic that loses nothing.
+// FuzzParseFraction compares with exact arithmetic.
 func FuzzParseFraction(f *testing.F) {
 	for _, s := range []string{"0.05", "1", "0", "NaN", "1.5", "-1", "1e-2", "0.0000001", "00000000000000000000.5", "0x.8p0", "1_0"} {
 		f.Add(s)

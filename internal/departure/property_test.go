@@ -15,7 +15,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
-// drawCandidates draws candidates of either lane, whose names tell when they were drawn.
+// drawCandidates draws candidates of either lane. Their names show when they were drawn.
 func drawCandidates(from, to int) *rapid.Generator[[]departure.Candidate] {
 	ages := rapid.SampledFrom([]time.Duration{0, time.Second, 9 * time.Minute, 10 * time.Minute, time.Hour})
 	return rapid.Custom(func(t *rapid.T) []departure.Candidate {
@@ -51,7 +51,7 @@ func drawGates() *rapid.Generator[departure.Gates] {
 	})
 }
 
-// TestTheRailsDecideNothing is P10: they keep somebody for later, and change nothing else.
+// TestTheRailsDecideNothing is P10: rails only postpone candidates.
 func TestTheRailsDecideNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFleet().Draw(t, "fleet")
@@ -79,8 +79,8 @@ func TestOrderOfFactsDoesNotMatter(t *testing.T) {
 	})
 }
 
-// TestEverybodyLeaves is P3: without anything new all start, as soon as an engine that plans every 10 s
-// would let them.
+// TestEverybodyLeaves is P3: without new candidates all start, as soon as a planner that runs every 10 s would
+// admit them.
 func TestEverybodyLeaves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &cluster{limits: oneInTwenty}
@@ -97,7 +97,7 @@ func TestEverybodyLeaves(t *testing.T) {
 	})
 }
 
-// An arrival is an instant at which a machine begins to be a candidate.
+// An arrival is an instant at which a machine becomes a candidate.
 type arrival struct {
 	at time.Time
 	departure.Candidate
@@ -120,8 +120,7 @@ func drawArrivals(lanes ...departure.Lane) *rapid.Generator[[]arrival] {
 	})
 }
 
-// play wakes a Cluster at every arrival, at the instants that its plans name, and at those
-// of others.
+// play plans at every arrival, at the instants that the plans name, and at the instants others.
 func play(c *cluster, arrivals []arrival, others []time.Time) {
 	for next := noon; ; {
 		at := next
@@ -143,7 +142,7 @@ func play(c *cluster, arrivals []arrival, others []time.Time) {
 	}
 }
 
-// sooner returns o if it comes before at and after the last look.
+// sooner returns o if it is before at and after the last run.
 func sooner(at, o, last time.Time) time.Time {
 	if o.After(last) && (at.IsZero() || o.Before(at)) {
 		return o
@@ -157,8 +156,8 @@ func drawInstants() *rapid.Generator[[]time.Time] {
 	}), 0, 100)
 }
 
-// TestLooksOfOthersChangeNothing is P5 and P6: what wakes the manager for other Clusters, and
-// how often, does not change who starts here and when.
+// TestLooksOfOthersChangeNothing is P5 and P6: additional planner runs, and their number, do not change the
+// starts.
 func TestLooksOfOthersChangeNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		arrivals := drawArrivals(departure.Scheduled, departure.Unscheduled).Draw(t, "arrivals")
@@ -173,8 +172,7 @@ func TestLooksOfOthersChangeNothing(t *testing.T) {
 	})
 }
 
-// TestOrderWithinAWindowDoesNotMatter is P7: whoever comes while nobody may start, in which
-// order is the same.
+// TestOrderWithinAWindowDoesNotMatter is P7: the order of arrivals while the limit is used up does not matter.
 func TestOrderWithinAWindowDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		arrivals := drawArrivals(departure.Scheduled, departure.Unscheduled).Draw(t, "arrivals")
@@ -186,7 +184,7 @@ func TestOrderWithinAWindowDoesNotMatter(t *testing.T) {
 		}
 		run := func(arrivals []arrival) []start {
 			c := &cluster{limits: oneInTwenty}
-			c.Active, c.Started = 2*len(arrivals), slices.Repeat([]time.Time{noon}, len(arrivals)) // Owners came back.
+			c.Active, c.Started = 2*len(arrivals), slices.Repeat([]time.Time{noon}, len(arrivals)) // Urgent departures have used up the limit.
 			play(c, arrivals, nil)
 			return c.starts
 		}
@@ -201,7 +199,7 @@ func TestOrderWithinAWindowDoesNotMatter(t *testing.T) {
 	})
 }
 
-// TestALowerLimitIsNeverFaster is P20, for those who have no deadline.
+// TestALowerLimitIsNeverFaster is P20, for candidates without a deadline.
 func TestALowerLimitIsNeverFaster(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		arrivals := drawArrivals(departure.Unscheduled).Draw(t, "arrivals")

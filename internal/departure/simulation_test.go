@@ -11,8 +11,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
-// How long it takes until all machines of a Cluster have started to leave that are to leave
-// at once, if nothing sets an end to it.
+// TestHowLongAFleetTakes checks how long it takes until all machines of a Cluster that are due at once have
+// started to leave.
 func TestHowLongAFleetTakes(t *testing.T) {
 	for _, tc := range []struct {
 		machines, batches int
@@ -47,7 +47,7 @@ func TestHowLongAFleetTakes(t *testing.T) {
 	}
 }
 
-// cycles are the batches of an engine that looks once every 10 s, and no more often.
+// cycles returns the batches of a planner that runs every 10 s.
 func cycles(machines int) []int {
 	var batches []int
 	for machines > 0 {
@@ -58,8 +58,8 @@ func cycles(machines int) []int {
 	return batches
 }
 
-// TestASharedWindowEnd has the announced windows of a whole Cluster end together: the limit does not
-// shrink, and the last machine starts within six and a half minutes, whatever the size.
+// TestASharedWindowEnd ends the announced windows of a whole Cluster together. The limit does not shrink, and
+// the last machine starts within six and a half minutes, whatever the size.
 func TestASharedWindowEnd(t *testing.T) {
 	for machines := 1; machines <= 5000; machines += 1 + machines/7 {
 		c := leaving(machines, departure.Scheduled)

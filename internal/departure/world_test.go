@@ -16,30 +16,30 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.steps", "100"); err != nil { // A hundred worlds of a hundred steps.
+	if err := flag.Set("rapid.steps", "100"); err != nil { // a hundred worlds of a hundred steps
 		panic(err)
 	}
 	os.Exit(m.Run())
 }
 
-// A world has some Clusters, one manager after another, and a clock that people set. What
-// really happened is known by time that nobody sets.
+// A world has some Clusters, a sequence of managers, and a manager's clock that people set. A second clock,
+// which no one can set, records the real events.
 type world struct {
-	now    time.Time     // that nobody sets
+	now    time.Time     // real time
 	offset time.Duration // of the manager's clock
-	led    time.Time     // since when this manager leads
+	led    time.Time     // when this manager became leader
 	limits departure.Limits
 	farms  []*farm
 	made   int
 }
 
-// A farm is what a Cluster really is.
+// A farm is the real state of a Cluster.
 type farm struct {
 	machines   []*machine
-	remembered []time.Time // what the manager knows to have started
-	departed   []time.Time // what it knows to have started within departure.Patience
+	remembered []time.Time // starts that the manager has recorded
+	departed   []time.Time // starts within departure.Patience that it has recorded
 	begun      []begun
-	most       int // members there ever were
+	most       int // maximum number of members so far
 }
 
 type machine struct {
@@ -49,17 +49,17 @@ type machine struct {
 	record    time.Time // by the manager's clock, to the second
 }
 
-// begun is a departure as it was.
+// begun is a real departure.
 type begun struct {
 	at     time.Time
 	name   string
 	exempt bool
 }
 
-// clock is what the manager takes for now.
+// clock returns the time of the manager's clock.
 func (w *world) clock() time.Time { return w.now.Add(w.offset) }
 
-// gates are what a manager that looks at the clock and at its own age closes.
+// gates returns the gates of a manager that checks its clock and its warm-up.
 func (w *world) gates() departure.Gates {
 	g := departure.Gates{ClockSuspect: w.offset.Abs() > time.Minute}
 	if w.now.Sub(w.led) < departure.Window {
@@ -79,7 +79,7 @@ func (w *world) fleet(f *farm) departure.Fleet {
 			fleet.Candidates = append(fleet.Candidates, *m.candidate)
 		}
 	}
-	for _, at := range f.remembered { // As an instant with a monotonic reading.
+	for _, at := range f.remembered { // as an instant with a monotonic reading
 		fleet.Started = append(fleet.Started, at.Add(w.offset))
 	}
 	f.departed = departure.Within(f.departed, w.now, departure.Patience)
@@ -96,7 +96,7 @@ func (f *farm) find(name string) *machine {
 	return f.machines[i]
 }
 
-// begin has a machine start to leave.
+// begin starts the departure of a machine.
 func (w *world) begin(f *farm, b begun) {
 	b.at = w.now
 	m := f.find(b.name)
@@ -105,14 +105,14 @@ func (w *world) begin(f *farm, b begun) {
 	f.begun = append(f.begun, b)
 }
 
-// restart has another manager take over: it knows the records of the machines that are there.
+// restart replaces the manager. The new one reads the records of the machines that exist.
 func (w *world) restart() {
 	w.led = w.now
 	for _, f := range w.farms {
 		var records []time.Time
 		for _, m := range f.machines {
 			if m.leaving {
-				records = append(records, m.record.Add(time.Second)) // Not before the real start.
+				records = append(records, m.record.Add(time.Second)) // not before the real start
 			}
 		}
 		f.remembered, f.departed = nil, nil
@@ -122,7 +122,7 @@ func (w *world) restart() {
 	}
 }
 
-// wake plans for a farm and carries out as many admissions as the manager lives for.
+// wake plans for a farm and carries out admissions until the manager stops.
 func (w *world) wake(t *rapid.T, f *farm, lives int) {
 	fleet := w.fleet(f)
 	p := departure.Decide(fleet, w.limits)
@@ -137,12 +137,12 @@ func (w *world) wake(t *rapid.T, f *farm, lives int) {
 	w.checkNext(t, f, p)
 }
 
-// within are the departures of the last Window.
+// within returns the departures of the last Window.
 func (w *world) within(f *farm) []begun {
 	return slices.DeleteFunc(slices.Clone(f.begun), func(b begun) bool { return w.now.Sub(b.at) >= departure.Window })
 }
 
-// most is the limit, by counting.
+// most computes the limit by counting.
 func most(n int, limit departure.Fraction) int {
 	k := 1
 	for (k+1)*1_000_000 <= int(limit)*n {
@@ -151,7 +151,7 @@ func most(n int, limit departure.Fraction) int {
 	return k
 }
 
-// check looks at a plan before it is carried out.
+// check validates a plan before it is carried out.
 func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Plan) {
 	checkWhole(t, fleet.Candidates, p)
 	checkOrder(t, fleet, p)
@@ -172,7 +172,7 @@ func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Pl
 	}
 }
 
-// checkWhole says that a plan names each candidate once, and as it is.
+// checkWhole checks that a plan has each candidate once, and unchanged.
 func checkWhole(t *rapid.T, candidates []departure.Candidate, p departure.Plan) {
 	planned := map[departure.Candidate]int{}
 	for _, a := range p.Admitted {
@@ -191,7 +191,7 @@ func checkWhole(t *rapid.T, candidates []departure.Candidate, p departure.Plan) 
 	}
 }
 
-// checkOrder says that in each lane no candidate that is deferred comes before one that starts.
+// checkOrder checks that in each lane no deferred candidate precedes one that starts.
 func checkOrder(t *rapid.T, fleet departure.Fleet, p departure.Plan) {
 	for _, w := range p.Deferred {
 		for _, a := range p.Admitted {
@@ -223,7 +223,7 @@ func comesBefore(a, b departure.Candidate, now time.Time) bool {
 	return a.Name < b.Name
 }
 
-// sameWaits reports whether the same wait for the same.
+// sameWaits reports whether the same candidates wait for the same reasons.
 func sameWaits(p, q departure.Plan) bool {
 	if slices.Equal(p.Deferred, q.Deferred) && slices.Equal(p.Held, q.Held) {
 		return true
@@ -236,8 +236,8 @@ func sameWaits(p, q departure.Plan) bool {
 		!slices.ContainsFunc(slices.Concat(q.Deferred, q.Held), func(w departure.Waiting) bool { return all[w.Name] != w })
 }
 
-// checkNext looks again at a farm whose plan was carried out: nothing comes of it before
-// the instant that the plan names, and something does at that instant.
+// checkNext plans again after a plan was carried out. The result must not change before the instant in Next,
+// and must change at that instant.
 func (w *world) checkNext(t *rapid.T, f *farm, p departure.Plan) {
 	until := time.Hour
 	if !p.Next.IsZero() {
@@ -259,7 +259,7 @@ func (w *world) checkNext(t *rapid.T, f *farm, p departure.Plan) {
 	}
 }
 
-// some draws a few of a farm's machines that are what is asked.
+// some draws a few machines of a farm for which what returns true.
 func (f *farm) some(t *rapid.T, what func(*machine) bool) []*machine {
 	all := slices.DeleteFunc(slices.Clone(f.machines), func(m *machine) bool { return !what(m) })
 	if len(all) == 0 {
@@ -340,9 +340,9 @@ func drawLimits() *rapid.Generator[departure.Limits] {
 	return rapid.Map(some, func(f departure.Fraction) departure.Limits { return departure.Limits{Cap: f} })
 }
 
-// TestWhateverHappens is P1, P2, P4, P6, P8, P16 and P22: whatever people, owners, clocks and
-// crashes do, no more start within 10 s than may, in their order, none of them twice, and
-// nothing comes of looking more often than the plan says.
+// TestWhateverHappens is P1, P2, P4, P6, P8, P16 and P22. Whatever people, owners, clocks and crashes do, the
+// starts within 10 s never exceed the limit. Starts are in order, no machine starts twice, and additional
+// planner runs have no effect.
 func TestWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, steps := drawWorld(t)
@@ -353,7 +353,7 @@ func TestWhateverHappens(t *testing.T) {
 	})
 }
 
-// checkBegun looks back at all that happened in a farm.
+// checkBegun validates all departures of a farm.
 func checkBegun(t *rapid.T, f *farm, limit departure.Fraction) {
 	once := map[string]bool{}
 	windows := map[int64]int{}

@@ -23,7 +23,7 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// extension serves answers over HTTPS, and returns a registration for it.
+// extension starts an HTTPS server, and returns a registration for it.
 func extension(t *testing.T, serve http.HandlerFunc) *v1alpha1.MachineDeletionHook {
 	t.Helper()
 	s := httptest.NewTLSServer(serve)
@@ -70,7 +70,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestWhatAnExtensionSays is shown to people, next to what others say.
+// TestWhatAnExtensionSays checks messages, which people read next to messages of other extensions.
 func TestWhatAnExtensionSays(t *testing.T) {
 	for name, tc := range map[string]struct{ status, message, want string }{
 		"Controls":  {"Success", `\u001b[31mred\u202e\u200b`, "[31mred"},
@@ -95,7 +95,7 @@ func TestWhatAnExtensionSays(t *testing.T) {
 func TestWhatIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	slow := func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // The server sees an end only once it has read all.
+		_, _ = io.Copy(io.Discard, r.Body) // The server detects the end of the connection only after it has read everything.
 		<-r.Context().Done()
 	}
 	for name, tc := range map[string]struct {
@@ -153,8 +153,7 @@ func TestWhatIsNoAnswer(t *testing.T) {
 	}
 }
 
-// TestAService has no name server, so the connection fails: the cause of the error
-// names where it was called.
+// TestAService runs without a name server, so the connection fails. The cause of the error has the address.
 func TestAService(t *testing.T) {
 	hook := extension(t, says(`{"status":"Success"}`))
 	hook.Spec.ClientConfig.URL = ""

@@ -22,8 +22,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 )
 
-// registered is a registration of what listens at an address, with a certificate that
-// it is to trust.
+// registered returns a registration of an address with a CA certificate.
 func registered(address string, certificate []byte) *v1alpha1.MachineDeletionHook {
 	h := &v1alpha1.MachineDeletionHook{ObjectMeta: metav1.ObjectMeta{UID: "lb"}}
 	h.Spec.ClientConfig.URL = "https://" + address
@@ -32,8 +31,7 @@ func registered(address string, certificate []byte) *v1alpha1.MachineDeletionHoo
 	return h
 }
 
-// serves is the address and the certificate of a server with a certificate for a name
-// and a time.
+// serves starts a server with a certificate for a name, valid until an instant.
 func serves(t *testing.T, name string, until time.Time) (address string, certificate []byte) {
 	t.Helper()
 	pair, certificate := pairFor(t, name, until)
@@ -44,7 +42,7 @@ func serves(t *testing.T, name string, until time.Time) (address string, certifi
 	return s.Listener.Addr().String(), certificate
 }
 
-// pairFor is a certificate for a name and a time, with its key.
+// pairFor returns a certificate for a name, valid until an instant, with its key.
 func pairFor(t *testing.T, name string, until time.Time) (pair tls.Certificate, certificate []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -65,8 +63,8 @@ func pairFor(t *testing.T, name string, until time.Time) (pair tls.Certificate, 
 	return tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}, certificate
 }
 
-// TestAFailureHasOneText calls three times, a second apart at least once: what people
-// read of a failure that lasts must not change with the time of day or a port.
+// TestAFailureHasOneText makes three calls, with at least a second between two of them. The text of a
+// persistent failure must not contain a time or a port.
 func TestAFailureHasOneText(t *testing.T) {
 	t.Parallel()
 	soon, past := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
@@ -105,7 +103,7 @@ func TestAFailureHasOneText(t *testing.T) {
 				}
 			}
 			if name == "NoHost" {
-				tc.want = texts[0] // The name server, or that there is none, decides.
+				tc.want = texts[0] // The text depends on the name server of the host.
 			}
 			for _, text := range texts {
 				if text != tc.want {

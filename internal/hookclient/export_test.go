@@ -10,7 +10,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// DialWith has the client reach an extension another way.
+// DialWith makes the client of an extension use another dial function.
 func (c *Client) DialWith(hook *v1alpha1.MachineDeletionHook, dial func(ctx context.Context, network, address string) (net.Conn, error)) error {
 	client, err := c.clientFor(hook)
 	if err != nil {

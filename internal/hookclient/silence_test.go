@@ -15,7 +15,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 )
 
-// listener gives out the connections of a channel, until it is closed.
+// listener returns the connections of a channel, until it is closed.
 type listener struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -34,7 +34,7 @@ func (l listener) Accept() (net.Conn, error) {
 func (l listener) Close() error { close(l.done); return nil }
 func (listener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// severed is a connection whose other host went away without a word, once cut is set.
+// severed is a connection whose other end disappears without a packet when cut is set.
 type severed struct {
 	net.Conn
 	cut *atomic.Bool
@@ -47,9 +47,8 @@ func (s severed) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// TestAHostThatWentAwayCostsOneCall has the host of an extension replaced without a word:
-// the connection stands for another quarter of an hour, as far as the kernel knows, and in
-// that time every Machine would wait for its deadline.
+// TestAHostThatWentAwayCostsOneCall replaces the host of an extension without closing its connection. The
+// kernel keeps the connection for 15 minutes, in which every Machine would wait until its deadline.
 func TestAHostThatWentAwayCostsOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pair, certificate := pairFor(t, "127.0.0.1", time.Now().Add(time.Hour))

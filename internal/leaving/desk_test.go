@@ -15,23 +15,22 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// slowly is how long a step takes that is slow.
+// slowly is the duration of a slow call.
 const slowly = 28 * time.Second
 
-// office is a Desk, and what happened there.
+// office is a Desk with a log of its calls.
 type office struct {
 	*Desk
 	*testing.T
 	start time.Time
 	mu    sync.Mutex
-	// open and most are how many calls of a step are under way, and were at most.
+	// open and most are the current and the maximum number of concurrent calls, by step.
 	open, most map[types.UID]int
-	// log says what happened, and how long after the beginning.
+	// log has the events with their times since the start.
 	log []string
 }
 
-// inOffice runs a test in a bubble of time; calls that are open at its end are
-// cancelled.
+// inOffice runs a test in fake time. Open calls are canceled at its end.
 func inOffice(t *testing.T, test func(*office)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +52,7 @@ func (o *office) note(what string) {
 	o.log = append(o.log, fmt.Sprintf("%v %s", time.Since(o.start), what))
 }
 
-// ask asks a step that takes a while to say done.
+// ask starts a call that takes a while and responds with done.
 func (o *office) ask(machine, step string, takes time.Duration) {
 	key := types.NamespacedName{Name: machine}
 	o.Ask(o.Context(), key, question(machine, step), 1, o.takes(machine, step, takes))

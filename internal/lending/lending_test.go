@@ -14,7 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
-// now is six minutes after the machine was given back.
+// now is six minutes after the reclaim was served.
 var (
 	now  = time.Date(2025, time.January, 20, 10, 6, 0, 500, time.UTC)
 	java = v1alpha1.ReclaimRecord{Node: "box", NodeUID: "u1", Reason: "process-match: java"}.Served(now.Add(-6 * time.Minute))
@@ -22,7 +22,7 @@ var (
 
 type change = func(*v1alpha1.ScheduledMachine)
 
-// lent is a machine whose owner took it back, and that a tool has turned on.
+// lent returns a machine whose owner took it back, and whose schedule a tool has turned on.
 func lent(changes ...change) *v1alpha1.ScheduledMachine {
 	m := &v1alpha1.ScheduledMachine{}
 	m.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: java.String()}
@@ -60,7 +60,7 @@ func TestAgain(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		m      *v1alpha1.ScheduledMachine
-		want   string // empty: nobody
+		want   string // empty: no mark
 	}{
 		"ServerSideApply": {"Desired state knows nothing of the owner.", lent(), "flux by server-side apply"},
 		"ThreeWayApply":   {"Nor does a file.", lent(by("kubectl-client-side-apply", update)), "kubectl-client-side-apply"},
@@ -86,7 +86,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// marked is a machine some time after Note has seen that a tool lent it again.
+// marked returns a machine some time after Note has recorded that a tool lent it again.
 func marked(changes ...change) *v1alpha1.ScheduledMachine {
 	m := lent()
 	lending.Note(m, now)
@@ -143,7 +143,7 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// API servers cut a warning after 256 bytes.
+// API servers truncate a warning to 256 bytes.
 func TestTheWarningFits(t *testing.T) {
 	t.Parallel()
 	if len(lending.Warning) > 256 {

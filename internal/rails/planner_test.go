@@ -14,7 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
-// A planner looks at one Cluster, keeps its gates, and has machines start to leave.
+// A planner plans for one Cluster, stores its rails, and starts departures.
 type planner struct {
 	departure.Fleet
 	wipe   rails.Wipe
@@ -32,7 +32,7 @@ func newPlanner(machines int) *planner {
 	return &planner{Fleet: departure.Fleet{Active: machines}, wipe: rails.Wipe{Baseline: machines}}
 }
 
-// edit makes as many machines unwanted.
+// edit makes the machines of the list due.
 func (p *planner) edit(lane departure.Lane, list ...string) {
 	for _, name := range list {
 		c := departure.Candidate{Name: name, Lane: lane, Since: p.Now}
@@ -43,7 +43,7 @@ func (p *planner) edit(lane departure.Lane, list ...string) {
 	}
 }
 
-// wake looks, and returns when to look again.
+// wake plans, and returns when to plan again.
 func (p *planner) wake(at time.Time) time.Time {
 	p.Now = at
 	kept := p.Active
@@ -73,7 +73,7 @@ func (p *planner) wake(at time.Time) time.Time {
 	return next
 }
 
-// until counts who has started by then.
+// until counts the starts up to an instant.
 func (p *planner) until(at time.Time) int {
 	n := 0
 	for _, s := range p.starts {
@@ -159,8 +159,8 @@ func TestANormalEvening(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsSet is P17, for departures: by a clock that somebody sets nobody starts who
-// would not start by a right one, but for the minute that two clocks may differ.
+// TestAClockThatIsSet is P17 for departures: a clock that is set causes no start that a correct clock would not
+// cause, apart from the accepted skew of one minute.
 func TestAClockThatIsSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var clock rails.Clock
@@ -200,7 +200,7 @@ func TestAClockThatIsSet(t *testing.T) {
 	})
 }
 
-// names are those of machines, from one number up to another.
+// names returns the names of machines in a range of numbers.
 func names(from, to int) []string {
 	var list []string
 	for i := from; i < to; i++ {

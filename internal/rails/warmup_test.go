@@ -23,7 +23,7 @@ func TestWarmUp(t *testing.T) {
 		lead   rails.Lead
 		at     time.Duration
 		want   departure.WarmUp
-		next   time.Duration // 0 is never
+		next   time.Duration // 0 means never
 	}{
 		"Nothing":      {"Who knows nothing lets nobody leave.", rails.Lead{}, time.Hour, departure.Cold, 0},
 		"JustNow":      {"What started a moment before may be in no list.", learned, 0, departure.Cold, 10 * s},

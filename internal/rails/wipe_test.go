@@ -16,11 +16,11 @@ var noon = time.Date(2025, time.January, 15, 12, 0, 0, 0, time.UTC)
 
 func after(d time.Duration) time.Time { return noon.Add(d) }
 
-// seen is a gate after a look.
+// seen is the state after a check.
 type seen struct {
 	Verdict        rails.WipeVerdict
 	Held, Baseline int
-	Next           time.Duration // from noon; 0 is never
+	Next           time.Duration // from noon; 0 means never
 }
 
 const (
@@ -177,19 +177,19 @@ func TestWipe(t *testing.T) {
 	}
 }
 
-// oracle is P11: the gate by all that was ever seen. Counts are raised by those who have left,
-// so that their leaving changes nothing.
+// oracle is P11: it computes the quarantine from all earlier checks. Counts include machines that have left, so
+// that a departure changes nothing.
 type oracle struct {
 	left int
 	base int
-	runs []oracleRun // of looks since base was believed
+	runs []oracleRun // of checks since base was accepted
 }
 
 type oracleRun struct {
 	kept int
 	wipe bool
-	at   time.Time // its first look
-	n    int       // looks that count
+	at   time.Time // its first check
+	n    int       // checks that count
 	last time.Time
 }
 

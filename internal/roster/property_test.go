@@ -13,8 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
-// TestNoMoreStartThanMay has machines wanted and unwanted, owners come, and reconcilers come
-// late or never, in any order. What counts is when a machine really starts to leave.
+// TestNoMoreStartThanMay changes what is due, starts urgent departures, and delays or drops reconciles, in
+// random order. The real start of a departure counts.
 func TestNoMoreStartThanMay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const machines = 45
@@ -52,13 +52,13 @@ func TestNoMoreStartThanMay(t *testing.T) {
 	})
 }
 
-// A story is what happens to a roster.
+// A story is a sequence of events of a roster.
 type story struct {
 	roster  roster.Roster
 	now     time.Time
 	left    map[int]bool
-	started []time.Time // all of them
-	owners  []time.Time // of these, for owners, who ask nobody
+	started []time.Time // of all machines
+	owners  []time.Time // of urgent departures, which need no grant
 }
 
 var fraction = departure.Limits{Cap: 50_000}
@@ -74,7 +74,7 @@ func (w *story) plan() {
 	w.roster.Publish(lab, departure.Decide(f, fraction), w.now)
 }
 
-// reconcile takes a machine away, if it may leave.
+// reconcile starts the departure of a machine if it is granted.
 func (w *story) reconcile(t *rapid.T, i int) {
 	if w.left[i] || !w.roster.Begin(box(i), uid(i), w.now).Granted {
 		return
@@ -104,8 +104,7 @@ func (w *story) recent(instants []time.Time) (n int) {
 	return n
 }
 
-// TestEverybodyLeavesInTheEnd has all machines of a Cluster unwanted, and reconcilers that
-// come whenever they are woken.
+// TestEverybodyLeavesInTheEnd makes all machines of a Cluster due, and reconciles each whenever it is enqueued.
 func TestEverybodyLeavesInTheEnd(t *testing.T) {
 	w := &story{now: noon, left: map[int]bool{}}
 	for i := range 45 {

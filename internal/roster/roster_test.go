@@ -21,7 +21,7 @@ var (
 	lab  = client.ObjectKey{Namespace: "farm", Name: "lab"}
 )
 
-// one lets one machine of a small Cluster start within ten seconds.
+// one is a limit that admits one machine of a small Cluster in ten seconds.
 var one = departure.Limits{Cap: 50_000}
 
 func box(i int) types.NamespacedName {
@@ -37,7 +37,7 @@ type world struct {
 	now time.Time
 }
 
-// plan plans as the planner does, and returns what is left in its facts.
+// plan runs the planner once, and returns the facts after that.
 func (w *world) plan() (departure.Fleet, time.Time) {
 	w.Helper()
 	f, _ := w.Fleet(lab, w.now)
@@ -45,12 +45,12 @@ func (w *world) plan() (departure.Fleet, time.Time) {
 	return w.Fleet(lab, w.now)
 }
 
-// tell tells of a machine that is to leave from then on.
+// tell reports a machine that is due from the given instant on.
 func (w *world) tell(i int, from time.Time) {
 	w.Tell(box(i), roster.Entry{Cluster: lab, Machine: uid(i), From: from, Lane: departure.Unscheduled, Priority: int32(i)}, w.now)
 }
 
-// granted are who may start now.
+// granted returns the machines that may start now.
 func (w *world) granted(n int) (names []int) {
 	for i := range n {
 		if w.Begin(box(i), uid(i), w.now).Granted {
@@ -62,7 +62,7 @@ func (w *world) granted(n int) (names []int) {
 
 func (w *world) after(d time.Duration) { w.now = w.now.Add(d) }
 
-// left tells that a machine has started to leave.
+// left reports that a machine has started to leave.
 func (w *world) left(i int) {
 	w.Tell(box(i), roster.Entry{Cluster: lab, Machine: uid(i), Left: w.now.Truncate(time.Second)}, w.now)
 }
@@ -98,7 +98,7 @@ func TestWhoIsToldAheadIsACandidateInTime(t *testing.T) {
 	}
 }
 
-// TestOneStartsAtATime has five machines leave that are all told at once.
+// TestOneStartsAtATime reports five machines that are due at the same time.
 func TestOneStartsAtATime(t *testing.T) {
 	w := &world{T: t, now: noon}
 	for i := range 5 {
@@ -109,7 +109,7 @@ func TestOneStartsAtATime(t *testing.T) {
 	}
 	for i := range 5 {
 		w.plan()
-		if got := w.granted(5); len(got) != i+1 || got[i] != i { // Who has begun may go on.
+		if got := w.granted(5); len(got) != i+1 || got[i] != i { // A granted machine keeps its grant.
 			t.Fatalf("at %v %v may leave", w.now, got)
 		}
 		w.left(i)
@@ -135,7 +135,7 @@ func TestWhoWaitsKnowsWhy(t *testing.T) {
 	}
 }
 
-// TestAGrantEndsThatNobodyUses has the reconciler of the first machine never come.
+// TestAGrantEndsThatNobodyUses never reconciles the first machine.
 func TestAGrantEndsThatNobodyUses(t *testing.T) {
 	w := &world{T: t, now: noon}
 	w.tell(0, noon)
@@ -163,7 +163,7 @@ func TestAGrantEndsThatNobodyUses(t *testing.T) {
 	}
 }
 
-// TestWhoTriesInVainKeepsNobody has every try of the first machine be refused.
+// TestWhoTriesInVainKeepsNobody makes every attempt of the first machine fail.
 func TestWhoTriesInVainKeepsNobody(t *testing.T) {
 	w := &world{T: t, now: noon}
 	w.tell(0, noon)
@@ -181,7 +181,7 @@ func TestWhoTriesInVainKeepsNobody(t *testing.T) {
 	}
 }
 
-// TestManyWhoTryInVainKeepNobody has a policy refuse all machines but the last.
+// TestManyWhoTryInVainKeepNobody makes the attempts of all machines but the last fail.
 func TestManyWhoTryInVainKeepNobody(t *testing.T) {
 	w := &world{T: t, now: noon}
 	const last = 12
@@ -202,14 +202,14 @@ func TestManyWhoTryInVainKeepNobody(t *testing.T) {
 	t.Error("those who are refused take all turns")
 }
 
-// TestAStartCountsFromItsAnswer has the API server take its time, and everybody look meanwhile.
+// TestAStartCountsFromItsAnswer delays the response of the API server and reconciles meanwhile.
 func TestAStartCountsFromItsAnswer(t *testing.T) {
 	const slow = 7 * time.Second
 	for name, seen := range map[string]func(*world){
 		"Answered": func(w *world) { w.Tried(box(0), uid(0), w.now); w.left(0) },
 		"Seen":     func(w *world) { w.left(0); w.Tried(box(0), uid(0), w.now) },
 		"Unseen":   func(w *world) { w.Tried(box(0), uid(0), w.now) },
-		// The window is extended while the cache does not show that the Machine is going.
+		// The window is extended while the cache does not show the deletion of the Machine.
 		"Undone":                func(w *world) { w.Tried(box(0), uid(0), w.now); w.tell(0, time.Time{}) },
 		"UndoneBeforeTheAnswer": func(w *world) { w.tell(0, time.Time{}) },
 		"Forgotten":             func(w *world) { w.Forget(box(0), w.now) },
@@ -237,8 +237,8 @@ func TestAStartCountsFromItsAnswer(t *testing.T) {
 	}
 }
 
-// TestAStartCountsWhenItIsMade has who may start come nine seconds later: the next one
-// waits for ten from then on.
+// TestAStartCountsWhenItIsMade starts a granted machine nine seconds late. The next one waits ten seconds from
+// then.
 func TestAStartCountsWhenItIsMade(t *testing.T) {
 	w := &world{T: t, now: noon}
 	w.tell(0, noon)
@@ -261,7 +261,7 @@ func TestAStartCountsWhenItIsMade(t *testing.T) {
 	}
 }
 
-// TestOwnersCount has an owner's machine leave, which asks nobody: no other may start.
+// TestOwnersCount starts an urgent departure, which needs no grant. No other machine may start.
 func TestOwnersCount(t *testing.T) {
 	for name, leaves := range map[string]func(*world){
 		"Told":         func(w *world) { w.Leave(box(0), uid(0), w.now) },
@@ -313,8 +313,7 @@ func TestItsTurnIsKept(t *testing.T) {
 	}
 }
 
-// TestACacheThatIsLateTellsNothing has somebody tell of an older generation of an object than
-// somebody else did.
+// TestACacheThatIsLateTellsNothing reports an older generation of an object after a newer one.
 func TestACacheThatIsLateTellsNothing(t *testing.T) {
 	known := roster.Entry{Cluster: lab, Scheduled: "first", Machine: uid(0), Generation: 2, Priority: 7}
 	for name, tc := range map[string]struct {
@@ -353,10 +352,10 @@ func TestNobodyIsKeptInMind(t *testing.T) {
 	}
 }
 
-// TestThePlannerIsWokenForAll has something change that concerns every Cluster.
+// TestThePlannerIsWokenForAll checks that Wake enqueues every Cluster.
 func TestThePlannerIsWokenForAll(t *testing.T) {
 	w := &world{T: t, now: noon}
-	w.Wake() // Nobody is there yet.
+	w.Wake() // No cluster exists yet.
 	w.tell(0, time.Time{})
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 	defer queue.ShutDown()
@@ -373,11 +372,10 @@ func TestThePlannerIsWokenForAll(t *testing.T) {
 	}
 }
 
-// TestAMachineIsOneUnderTwoNames has the ScheduledMachines of machines be gone, and others adopt
-// these machines.
+// TestAMachineIsOneUnderTwoNames deletes the ScheduledMachines of machines, and lets others adopt the machines.
 func TestAMachineIsOneUnderTwoNames(t *testing.T) {
 	for name, tc := range map[string]struct {
-		// begins says that the machine has started to leave, and leaves that this was told.
+		// begins reports that the machine has started to leave, leaves that the start was reported.
 		begins, leaves bool
 		started        int
 	}{
@@ -416,8 +414,7 @@ func TestAMachineIsOneUnderTwoNames(t *testing.T) {
 	}
 }
 
-// TestAnOrphanIsNobodyElse: a ScheduledMachine may have the name of a Machine, and neither is taken
-// for the other.
+// TestAnOrphanIsNobodyElse checks that a ScheduledMachine with the name of an orphan is another member.
 func TestAnOrphanIsNobodyElse(t *testing.T) {
 	w := &world{T: t, now: noon}
 	w.tell(0, noon)
