@@ -19,8 +19,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 )
 
-// TestAnAnswerThatIsNotOfTheObject is not believed: an admission webhook may change what is
-// created, and what lacks our label is not found again.
+// TestAnAnswerThatIsNotOfTheObject checks that such a response is rejected. An admission webhook may change
+// what is created, and an object without our label is not found again.
 func TestAnAnswerThatIsNotOfTheObject(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(client.Object)

@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
 }
 
-// TestAWriteNamesItsObject has somebody delete the object, and make another of its name,
-// between a read and each kind of write.
+// TestAWriteNamesItsObject replaces the object by another of the same name between a read and each kind of
+// write.
 func TestAWriteNamesItsObject(t *testing.T) {
 	a, ctx := actuate.New(server.Client), t.Context()
 	writes := map[string]func(obj *corev1.ConfigMap, before client.Object) error{
@@ -76,7 +76,7 @@ func TestAWriteNamesItsObject(t *testing.T) {
 	}
 }
 
-// TestWhyIsWrittenBeforeAnythingIsTaken looks at the Machine at each write of a departure.
+// TestWhyIsWrittenBeforeAnythingIsTaken reads the Machine at each write of a departure.
 func TestWhyIsWrittenBeforeAnythingIsTaken(t *testing.T) {
 	at := time.Date(2026, time.March, 2, 17, 0, 0, 0, time.UTC)
 	cases := map[string]struct {
@@ -115,7 +115,7 @@ func TestWhyIsWrittenBeforeAnythingIsTaken(t *testing.T) {
 	}
 }
 
-// machine makes a Machine that Cluster API has to let go.
+// machine creates a Machine with Cluster API's finalizer.
 func machine(f *testenv.Fixture, namespace string) *clusterv1.Machine {
 	f.Helper()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "box", Finalizers: []string{clusterv1.MachineFinalizer}}}
@@ -126,8 +126,8 @@ func machine(f *testenv.Fixture, namespace string) *clusterv1.Machine {
 	return m
 }
 
-// TestAListOfOthersIsKept has somebody write between a read and a write of a list. A patch
-// replaces the whole list: without a lock their taint, or their condition, would be lost.
+// TestAListOfOthersIsKept has another client write between a read and a write of a list. A patch replaces the
+// whole list: without a lock, the other client's taint or condition would be lost.
 func TestAListOfOthersIsKept(t *testing.T) {
 	a := actuate.New(server.Client).For(actuate.Intent{})
 	t.Run("Taints", func(t *testing.T) {
@@ -168,8 +168,8 @@ func TestAListOfOthersIsKept(t *testing.T) {
 	})
 }
 
-// TestTheInfrastructureStaysWithItsMachine has an API server refuse to delete the Machine:
-// a provider looks for its deletion, and cleans no host without.
+// TestTheInfrastructureStaysWithItsMachine has an API server that rejects the deletion of the Machine.
+// Providers clean up a host when the Machine is deleted.
 func TestTheInfrastructureStaysWithItsMachine(t *testing.T) {
 	f := server.Fixture(t)
 	m := machine(f, f.Namespace(t))

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Guard is what Remote does to the client of a workload cluster.
+// Guard exports guard, which Remote applies to the client of a workload cluster.
 func (g *Gate) Guard(ctx context.Context, c client.Client, cache clustercache.ClusterCache, cluster client.ObjectKey) (client.Client, error) {
 	return g.guard(ctx, c, cache, cluster)
 }

@@ -37,7 +37,7 @@ import (
 
 var at = time.Date(2026, time.March, 2, 17, 0, 0, 0, time.UTC)
 
-// lines are those of an audit log. Each must be JSON.
+// lines returns the lines of an audit log. Each must be JSON.
 func lines(t *testing.T, out *bytes.Buffer) []audit.Line {
 	t.Helper()
 	var all []audit.Line
@@ -51,7 +51,7 @@ func lines(t *testing.T, out *bytes.Buffer) []audit.Line {
 	return all
 }
 
-// told is what is compared of lines: ids by the order in which they come.
+// told returns lines in a comparable form. It numbers ids by their first occurrence.
 func told(all []audit.Line) []string {
 	var ids, says []string
 	for _, l := range all {
@@ -71,7 +71,7 @@ func window(m *clusterv1.Machine) actuate.Intent {
 	}
 }
 
-// TestEveryTryHasALine has an API server refuse the deletion of a Machine twice.
+// TestEveryTryHasALine has an API server that rejects the deletion of a Machine twice.
 func TestEveryTryHasALine(t *testing.T) {
 	f, out := server.Fixture(t), &bytes.Buffer{}
 	m := machine(f, f.Namespace(t))
@@ -84,7 +84,7 @@ func TestEveryTryHasALine(t *testing.T) {
 		}
 		return nil, nil
 	}
-	for range 4 { // The last finds nothing to do.
+	for range 4 { // The last has nothing to do.
 		f.Read(m)
 		if err := a.For(window(m)).Depart(t.Context(), &children.Set{Machine: m.DeepCopy()}); err != nil && !apierrors.IsInternalError(err) {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestEveryTryHasALine(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatIsLost has the Machine be deleted, and nobody hear of it.
+// TestAnAnswerThatIsLost deletes the Machine and loses the response.
 func TestAnAnswerThatIsLost(t *testing.T) {
 	f, out := server.Fixture(t), &bytes.Buffer{}
 	m := machine(f, f.Namespace(t))
@@ -131,7 +131,7 @@ func TestAnAnswerThatIsLost(t *testing.T) {
 	}
 }
 
-// TestWhatIsGivenUpHasAnEnd has a departure be refused, and the kill switch come instead.
+// TestWhatIsGivenUpHasAnEnd rejects a departure, which the kill switch then replaces.
 func TestWhatIsGivenUpHasAnEnd(t *testing.T) {
 	f, out := server.Fixture(t), &bytes.Buffer{}
 	m := machine(f, f.Namespace(t))
@@ -148,8 +148,8 @@ func TestWhatIsGivenUpHasAnEnd(t *testing.T) {
 	}
 }
 
-// TestARemovalThatIsRefusedIsNoSuccess has an owner take a Machine that somebody else deletes, and an
-// API server refuse all writes at first. That it is being deleted is nothing that was done for them.
+// TestARemovalThatIsRefusedIsNoSuccess requests a Machine for its owner that another client deletes. The API
+// server rejects all writes at first. The deletion by the other client must not count as a success.
 func TestARemovalThatIsRefusedIsNoSuccess(t *testing.T) {
 	f, out := server.Fixture(t), &bytes.Buffer{}
 	m := machine(f, f.Namespace(t))
@@ -187,8 +187,8 @@ func TestARemovalThatIsRefusedIsNoSuccess(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatIsLostIsSeen loses the answer to each write of a Machine. The next look shows
-// what was done.
+// TestAnAnswerThatIsLostIsSeen loses the response to each write of a Machine. The next observation shows the
+// result.
 func TestAnAnswerThatIsLostIsSeen(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(context.Context, actuate.Action, *clusterv1.Machine) error
@@ -228,8 +228,8 @@ func TestAnAnswerThatIsLostIsSeen(t *testing.T) {
 	}
 }
 
-// TestADepartureIsRecordedOnce has two take a Machine away that each know of no record, as two
-// caches show it that are late. What is on record stays, and whoever comes second is told so.
+// TestADepartureIsRecordedOnce has two writers with stale caches that show no record. The first record stays,
+// and the second writer gets a conflict.
 func TestADepartureIsRecordedOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
@@ -292,7 +292,7 @@ func TestADepartureIsRecordedOnce(t *testing.T) {
 	}
 }
 
-// TestAnIDThatChangesHasAnEnd has somebody else record a departure between two tries of it.
+// TestAnIDThatChangesHasAnEnd has another writer record a departure between two tries of it.
 func TestAnIDThatChangesHasAnEnd(t *testing.T) {
 	f, out := server.Fixture(t), &bytes.Buffer{}
 	m := machine(f, f.Namespace(t))
@@ -320,8 +320,8 @@ func TestAnIDThatChangesHasAnEnd(t *testing.T) {
 	}
 }
 
-// TestWhatIsSuppressedIsToldOnce has a Machine be deleted past us while nothing is carried out.
-// Two controllers say the same of it, and one of them does not know what made it so.
+// TestWhatIsSuppressedIsToldOnce deletes a Machine with another client while writes are suppressed. Two
+// controllers report the same action, one of them without its trigger.
 func TestWhatIsSuppressedIsToldOnce(t *testing.T) {
 	for name, reason := range map[string]v1alpha1.DepartureReason{"ByOthers": v1alpha1.DeletedByOthers, "Owner": v1alpha1.ReclaimedByOwner, "KillSwitch": v1alpha1.KilledByPerson} {
 		t.Run(name, func(t *testing.T) {
@@ -347,7 +347,7 @@ func TestWhatIsSuppressedIsToldOnce(t *testing.T) {
 	}
 }
 
-// everyWrite does everything that an Actuator can do.
+// everyWrite calls every write method of an Actuator.
 func everyWrite(f *testenv.Fixture, a *actuate.Actuator, m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) map[string]error {
 	ctx, errs := f.Context(), map[string]error{}
 	changed := m.DeepCopy()
@@ -381,8 +381,7 @@ func ready(m *clusterv1.Machine) *clusterv1.Machine {
 	return m
 }
 
-// TestNothingIsSent has everything be written behind gates that suppress, and nothing reach
-// the API server.
+// TestNothingIsSent calls every write method behind suppressing gates. No write may reach the API server.
 func TestNothingIsSent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
@@ -419,7 +418,7 @@ func TestNothingIsSent(t *testing.T) {
 				}
 				ids[l.ActionID] = true
 			}
-			if len(all) != 5 { // Depart, LetGo, Expedite, Remove and Evict: once each.
+			if len(all) != 5 { // one each of Depart, LetGo, Expedite, Remove and Evict
 				t.Errorf("%s\ntold of %v", tc.reason, told(all))
 			}
 			before := sm.DeepCopy()
@@ -453,7 +452,7 @@ func TestIgnoreSuppressedKeepsTheRest(t *testing.T) {
 	}
 }
 
-// TestAFullDiskStopsNothing has no line be written, and the Machine go.
+// TestAFullDiskStopsNothing checks that the Machine leaves although no line can be written.
 func TestAFullDiskStopsNothing(t *testing.T) {
 	f := server.Fixture(t)
 	m := machine(f, f.Namespace(t))
@@ -469,7 +468,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// TestTheTransportRefuses asks for what no Actuator lets through.
+// TestTheTransportRefuses sends requests that a suppressing Actuator does not send.
 func TestTheTransportRefuses(t *testing.T) {
 	const sms = "/apis/5spot.finos.org/v1alpha1/namespaces/farm/scheduledmachines/box"
 	merge := "application/merge-patch+json"
@@ -550,8 +549,8 @@ func (c *closes) Close() error {
 	return nil
 }
 
-// TestTheTransportHoldsABrokenActuator has an Actuator that suppresses nothing write behind
-// the transport of a manager that carries nothing out.
+// TestTheTransportHoldsABrokenActuator has an Actuator that suppresses nothing, behind the transport of a
+// manager that suppresses writes.
 func TestTheTransportHoldsABrokenActuator(t *testing.T) {
 	f := server.Fixture(t)
 	ns := f.Namespace(t)
@@ -574,7 +573,7 @@ func TestTheTransportHoldsABrokenActuator(t *testing.T) {
 	}
 }
 
-// connected is a cluster cache that says how to reach its cluster.
+// connected is a cluster cache that returns the REST config of its cluster.
 type connected struct {
 	clustercache.ClusterCache
 	config *rest.Config
@@ -584,8 +583,8 @@ func (c connected) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Confi
 	return c.config, nil
 }
 
-// TestTheTransportGuardsWorkloadClusters has an Actuator that suppresses nothing write to a
-// workload cluster.
+// TestTheTransportGuardsWorkloadClusters has an Actuator that suppresses nothing and writes to a workload
+// cluster.
 func TestTheTransportGuardsWorkloadClusters(t *testing.T) {
 	f, lab := server.Fixture(t), client.ObjectKey{Namespace: "farm", Name: "lab"}
 	cache := connected{clustercache.NewFakeClusterCache(server.Client, lab), server.Config}

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNobodyElseCanWrite looks for packages of the manager that could make a client of their
-// own. Whoever is given one cannot write with it: the linter forbids the methods.
+// TestNobodyElseCanWrite searches for packages of the manager that could create a client. A linter forbids the
+// write methods of clients that are passed in.
 func TestNobodyElseCanWrite(t *testing.T) {
 	makes := []string{
 		"k8s.io/client-go/rest", "k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic", "k8s.io/client-go/metadata",
@@ -27,7 +27,7 @@ func TestNobodyElseCanWrite(t *testing.T) {
 		"internal/actuate/transport.go": "the last gate itself",
 		"internal/manager/manager.go":   "the manager's connection, behind that gate",
 	}
-	// Tests, a person's own client, and another program.
+	// tests, the client of a person, and another program
 	others := []string{"internal/testenv", "internal/kubectl", "exp/eviction/guard"}
 	root, found := "../..", map[string]bool{}
 	for _, dir := range []string{"api", "controllers", "internal", "runtime-extension", "cmd/manager", "config", "exp"} {

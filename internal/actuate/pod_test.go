@@ -14,7 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 )
 
-// TestAnEvictionNamesItsPod has another pod of that name come between the read and the write.
+// TestAnEvictionNamesItsPod replaces the pod by another of the same name between the read and the write.
 func TestAnEvictionNamesItsPod(t *testing.T) {
 	f, a := server.Fixture(t), actuate.New(server.Client).For(actuate.Intent{Kind: audit.NodePatch})
 	made := func() *corev1.Pod {

@@ -32,7 +32,7 @@ var line = audit.Line{
 	Outcome: audit.Success, ActionID: "b5d3", Lane: "scheduled", Attempt: 1, UID: "1234", By: "process-match: idea",
 }
 
-// TestALineHasEveryField holds the names, which others read.
+// TestALineHasEveryField checks the field names, which other programs read.
 func TestALineHasEveryField(t *testing.T) {
 	const want = `{"time":"2026-03-02T17:00:00Z","cycle":7,"kind":"Depart","machine":"farm/office","cluster":"farm/lab",` +
 		`"reason":"WindowClosed","grace_seconds":300,"outcome":"success","action_id":"b5d3","lane":"scheduled","attempt":1,"uid":"1234","by":"process-match: idea"}` + "\n"
@@ -89,13 +89,12 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestAFileThatIsRotatedIsOpenedAgain has the file be renamed or removed, as logrotate does it,
-// and truncated, while lines come.
+// TestAFileThatIsRotatedIsOpenedAgain renames, removes or truncates the file between lines, as logrotate does.
 func TestAFileThatIsRotatedIsOpenedAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rotate func(path string) error
-		// lines are in the file of that name after one before and one after; lost is how many
-		// could not be written.
+		// lines is the number of lines in the file of that name after one line before the rotation and one
+		// after. lost is the number of failed lines.
 		lines, lost int
 	}{
 		"Renamed": {func(path string) error { return os.Rename(path, path+".1") }, 1, 0},
@@ -148,11 +147,11 @@ func TestAFileThatIsRotatedIsOpenedAgain(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForAFile has a volume hang: whoever writes goes on, and what is too much is
-// counted. The end of the program does not wait for ever.
+// TestNobodyWaitsForAFile has a volume that hangs. Write does not block, surplus lines are counted, and Flush
+// ends.
 func TestNobodyWaitsForAFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		read, write := io.Pipe() // Nobody reads, and it has no room.
+		read, write := io.Pipe() // There is no reader and no buffer.
 		log := audit.Begin(write)
 		var lost atomic.Int64
 		log.Failed = func(error) { lost.Add(1) }
@@ -179,8 +178,7 @@ func TestNobodyWaitsForAFile(t *testing.T) {
 	})
 }
 
-// TestManyWriteOneLineEach has many write at once: no line is torn by another, and each is
-// one call.
+// TestManyWriteOneLineEach writes concurrently: each line is one call and is not interleaved with others.
 func TestManyWriteOneLineEach(t *testing.T) {
 	out := &calls{}
 	log := audit.New(out)
@@ -200,7 +198,7 @@ func TestManyWriteOneLineEach(t *testing.T) {
 	}
 }
 
-// TestAFullDiskIsCounted has the disk run full in the middle of a line, and be freed.
+// TestAFullDiskIsCounted fills the disk in the middle of a line, and frees it.
 func TestAFullDiskIsCounted(t *testing.T) {
 	out := &calls{}
 	log := audit.New(out)
@@ -242,7 +240,7 @@ func TestWhatIsNotFinalIsTriedAgain(t *testing.T) {
 	}
 }
 
-// calls is a disk. Once limited, it takes so many bytes of each call.
+// calls is a disk. Once limited, it accepts a limited number of bytes per call.
 type calls struct {
 	mu      sync.Mutex
 	texts   []string

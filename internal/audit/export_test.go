@@ -4,11 +4,11 @@ package audit
 
 import "io"
 
-// Begin returns a Log as Open does, of another file.
+// Begin returns a Log like Open does, for another writer.
 func Begin(out io.Writer) *Log { return begin(New(out)) }
 
 // Backlog is how many lines may wait.
 const Backlog = backlog
 
-// Stop ends what writes.
+// Stop ends the background writer.
 func (l *Log) Stop() { close(l.waiting) }

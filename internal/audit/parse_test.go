@@ -60,7 +60,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// TestAllAreListed finds what was declared and forgotten in Kinds or Outcomes.
+// TestAllAreListed finds constants that are missing in Kinds or Outcomes.
 func TestAllAreListed(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "line.go", nil, 0)
 	if err != nil {
@@ -100,7 +100,7 @@ func FuzzParse(f *testing.F) {
 		audit.New(&out).Write(l)
 		again, err := audit.Parse(out.Bytes())
 		if year := l.Time.Year(); year < 0 || year > 9999 {
-			return // It is read, and JSON cannot say it.
+			return // JSON cannot represent such a time.
 		}
 		if diff := cmp.Diff(l, again); err != nil || diff != "" {
 			t.Errorf("%v\n%s", err, diff)

@@ -60,10 +60,10 @@ func machineOf(change func(*v1alpha1.ScheduledMachine)) *v1alpha1.ScheduledMachi
 	return sm
 }
 
-// made is when live was.
+// made is the time of creation of live.
 var made = time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
 
-// live is the Machine that was made from sm.
+// live returns the Machine that was made from sm.
 func live(t *testing.T, sm *v1alpha1.ScheduledMachine) *clusterv1.Machine {
 	t.Helper()
 	desired, err := children.Machine(sm, "v1.36.3", made, nil)

@@ -55,8 +55,8 @@ func TestHashIsThatOfTheMeaning(t *testing.T) {
 	}
 }
 
-// TestHashOutlivesAnUpgrade has hashes that version 80609b2 wrote: another one would
-// report every running machine as edited, and replace it at the next window.
+// TestHashOutlivesAnUpgrade has hashes from version 80609b2. A changed hash would report every running machine
+// as edited, and replace it at the next window.
 func TestHashOutlivesAnUpgrade(t *testing.T) {
 	for raw, want := range map[string]string{
 		``:                                     "0d9b0a7f",
@@ -77,7 +77,7 @@ func TestHashOutlivesAnUpgrade(t *testing.T) {
 	}
 }
 
-// TestIntegersSurvive looks at what is sent to the API server.
+// TestIntegersSurvive checks what is sent to the API server.
 func TestIntegersSurvive(t *testing.T) {
 	const spec = `{"list":[9007199254740993,{"n":-9007199254740993}],"max":9223372036854775807,"min":-9223372036854775808}`
 	var object map[string]any
@@ -108,7 +108,7 @@ func TestIntegersSurvive(t *testing.T) {
 	}
 }
 
-// templates is an API server that has one template, or nothing.
+// templates is an API server with one template or nothing.
 type templates struct {
 	client.Reader
 
@@ -208,7 +208,7 @@ func TestTemplatesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestDroppedNamesWhatTheAPIPruned compares a spec with what the API stored of it.
+// TestDroppedNamesWhatTheAPIPruned compares a spec with the stored object.
 func TestDroppedNamesWhatTheAPIPruned(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

@@ -18,8 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// store is a cache, or an API server, that has one Machine or nothing. It counts
-// what is asked for.
+// store is a cache or an API server with one Machine or nothing. It counts the reads.
 type store struct {
 	client.Reader
 
@@ -40,7 +39,7 @@ func (s *store) Get(_ context.Context, key client.ObjectKey, obj client.Object, 
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-// define fills in the definition of one of kinds, if that is asked for.
+// define fills in the CustomResourceDefinition of one of kinds, if its name is name.
 func define(crd *apiextensionsv1.CustomResourceDefinition, name client.ObjectKey, kinds ...schema.GroupVersionKind) error {
 	for _, kind := range kinds {
 		if name.Name == contract.CalculateCRDName(kind.Group, kind.Kind) {

@@ -15,7 +15,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// annotated is a Machine with annotations.
+// annotated returns a Machine with annotations.
 func annotated(keys ...string) *clusterv1.Machine {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "box-machine", Annotations: map[string]string{}}}
 	for _, key := range keys {
@@ -24,8 +24,8 @@ func annotated(keys ...string) *clusterv1.Machine {
 	return m
 }
 
-// TestWhoseHooksARemovalWaitsFor has somebody's hook be what saves their data: the box goes
-// when they are done, unless the manager is told to bypass them.
+// TestWhoseHooksARemovalWaitsFor has another owner's hook that protects data. The infrastructure stays until
+// the hook is removed, unless the manager bypasses such hooks.
 func TestWhoseHooksARemovalWaitsFor(t *testing.T) {
 	t.Parallel()
 	drain, terminate := clusterv1.PreDrainDeleteHookAnnotationPrefix+"/a", clusterv1.PreTerminateDeleteHookAnnotationPrefix+"/b"
@@ -55,8 +55,8 @@ func TestWhoseHooksARemovalWaitsFor(t *testing.T) {
 	}
 }
 
-// TestWhatARemovalDeletesLast has a provider need the bootstrap config while it cleans a
-// host: that goes when the infrastructure is known to be gone, and not before.
+// TestWhatARemovalDeletesLast checks that the bootstrap config is deleted only after the infrastructure is
+// known to be gone. Providers read it while they clean up a host.
 func TestWhatARemovalDeletesLast(t *testing.T) {
 	t.Parallel()
 	infra, bootstrap := &unstructured.Unstructured{}, &unstructured.Unstructured{}
@@ -78,8 +78,8 @@ func TestWhatARemovalDeletesLast(t *testing.T) {
 	}
 }
 
-// TestWhatIsTakenBackOfADeparture takes off what the departure put on the Machine, and no
-// annotation of anybody else, whatever its record says.
+// TestWhatIsTakenBackOfADeparture checks that Withdraw removes only annotations of the departure, whatever the
+// record contains.
 func TestWhatIsTakenBackOfADeparture(t *testing.T) {
 	t.Parallel()
 	theirs := clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"

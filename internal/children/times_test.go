@@ -14,7 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// slack is what two records of one instant may differ by.
+// slack is the accepted difference between two records of one instant.
 const slack = 5 * time.Second
 
 func TestTimesOutliveAMove(t *testing.T) {

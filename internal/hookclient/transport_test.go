@@ -12,8 +12,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 )
 
-// TestConnectionsAreKept has one connection serve several calls, until the extension is
-// gone or trusts another authority.
+// TestConnectionsAreKept checks that one connection serves several calls, until the extension is deleted or its
+// CA bundle changes.
 func TestConnectionsAreKept(t *testing.T) {
 	opened, closed := make(chan net.Conn, 10), make(chan net.Conn, 10)
 	s := httptest.NewUnstartedServer(says(`{"status":"Success"}`))

@@ -20,7 +20,7 @@ var (
 	image   = hosts.ID{Kind: hosts.MachineID, Value: "0123456789abcdef0123456789abcdef"}
 )
 
-// claim is one that named its host in a minute after noon.
+// claim returns a claim that named its host some minutes after noon.
 func claim(name string, minute int, change func(*hosts.Claim)) hosts.Claim {
 	at := noon.Add(time.Duration(minute) * time.Minute)
 	c := hosts.Claim{Namespace: "farm", Name: name, Wants: []hosts.ID{address}, Since: at, Created: at}
@@ -138,7 +138,7 @@ func TestTheForemostIsNamed(t *testing.T) {
 	}
 }
 
-// claims draws some that name one host, of which nobody's owner has it.
+// claims draws claims of one host that no owner has taken back.
 func claims(t *rapid.T) []hosts.Claim {
 	var all []hosts.Claim
 	for i := range rapid.IntRange(2, 6).Draw(t, "claims") {
@@ -181,7 +181,7 @@ func TestExactlyOneActsOnAFreshHost(t *testing.T) {
 			if acting != 1 {
 				t.Fatalf("%d act: %+v", acting, all)
 			}
-			// Whoever uses it goes on to, until its machine leaves.
+			// A claim that uses the host continues to, until its machine leaves.
 			if i := rapid.IntRange(0, len(all)-1).Draw(t, "leaves"); len(all[i].Has) > 0 {
 				all[i].Has, all[i].MadeAt = nil, time.Time{}
 			}
@@ -189,8 +189,7 @@ func TestExactlyOneActsOnAFreshHost(t *testing.T) {
 	})
 }
 
-// TestNobodyActsThatSeesTooLittle has each see some of the others only, as with caches that
-// are late.
+// TestNobodyActsThatSeesTooLittle shows each claim only some of the others, as a stale cache does.
 func TestNobodyActsThatSeesTooLittle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var book hosts.Book
@@ -302,7 +301,7 @@ func TestConcerned(t *testing.T) {
 	}
 }
 
-// TestWhoComesNextIsConcerned has one of some leave, as each sees the others.
+// TestWhoComesNextIsConcerned removes one claim, and checks that the next one is enqueued.
 func TestWhoComesNextIsConcerned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := claims(t)
@@ -324,7 +323,7 @@ func TestWhoComesNextIsConcerned(t *testing.T) {
 	})
 }
 
-// TestWritingItDownKeepsTheOrder whatever the clocks say.
+// TestWritingItDownKeepsTheOrder checks that recording Since keeps the order, whatever the clocks are.
 func TestWritingItDownKeepsTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := claims(t)

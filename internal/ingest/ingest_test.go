@@ -15,7 +15,7 @@ import (
 
 var box = ingest.Host{Node: "n1", ProviderID: "lab://1", MachineID: "m1"}
 
-// with is the box with one thing changed.
+// with returns box with one change.
 func with(change func(*ingest.Host)) ingest.Host {
 	h := box
 	change(&h)
@@ -77,7 +77,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// draw draws a host of few values, so that many are the same.
+// draw draws a host from few values, so that many are equal.
 func draw(t *rapid.T, name string) ingest.Host {
 	of := func(field string) string {
 		return rapid.SampledFrom([]string{"", "a", "b", strings.Repeat("c", ingest.MaxMachineID+1)}).Draw(t, name+field)
@@ -93,7 +93,7 @@ func drawClaim(t *rapid.T) ingest.Claim {
 	}
 }
 
-// TestWhatIsKnownStays: whatever a Machine says later, and whoever else says it.
+// TestWhatIsKnownStays checks that a known value stays in effect, whatever any Machine reports later.
 func TestWhatIsKnownStays(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -108,8 +108,8 @@ func TestWhatIsKnownStays(t *testing.T) {
 	})
 }
 
-// TestWhatDiffersIsRejected: nothing that is said is passed over in silence, and what is
-// believed was said or known.
+// TestWhatDiffersIsRejected checks that every report is either accepted or rejected. An accepted value was
+// reported or known.
 func TestWhatDiffersIsRejected(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -132,7 +132,7 @@ func TestWhatDiffersIsRejected(t *testing.T) {
 	})
 }
 
-// TestBeliefSettles: to screen what is believed again changes nothing.
+// TestBeliefSettles checks that screening an accepted value again changes nothing.
 func TestBeliefSettles(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -148,8 +148,8 @@ func TestBeliefSettles(t *testing.T) {
 	})
 }
 
-// TestASharedHostGoesToNoneAnew: of several Machines that say the same of their hosts, those
-// believe it that did before.
+// TestASharedHostGoesToNoneAnew checks Machines that report the same host: only a Machine that had it before
+// keeps it.
 func TestASharedHostGoesToNoneAnew(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,7 +16,7 @@ var (
 	evening = noon.Add(6 * time.Hour)
 )
 
-// running is a machine in its window that is where it should be.
+// running returns a machine in its window in the desired state.
 func running(change func(*lifecycle.Facts)) lifecycle.Facts {
 	f := lifecycle.Facts{
 		Now: noon, Phase: lifecycle.Active, Enabled: true, Readable: true, Wanted: true, Change: evening,
@@ -29,13 +29,13 @@ func running(change func(*lifecycle.Facts)) lifecycle.Facts {
 	return f
 }
 
-// nothing is a machine of which nothing exists.
+// nothing removes all objects of a machine.
 func nothing(f *lifecycle.Facts) {
 	f.Bootstrap, f.Infrastructure, f.Machine = lifecycle.Absent, lifecycle.Absent, lifecycle.Absent
 	f.MachineReady = false
 }
 
-// leaving is a machine in the middle of a graceful departure.
+// leaving is a machine during a graceful departure.
 func leaving(f *lifecycle.Facts) {
 	f.Machine, f.MachineReady, f.Deadline = lifecycle.Leaving, false, noon.Add(5*time.Minute)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// husk is a departure whose budget is over and whose infrastructure is gone. Only Cluster
-// API's Machine is left, and the Node.
+// husk is a departure whose budget is over and whose infrastructure is gone. Only the Machine and the Node are
+// left.
 func husk(f *lifecycle.Facts) {
 	leaving(f)
 	f.Wanted, f.Deadline, f.Expedited = false, noon, true

@@ -18,8 +18,8 @@ var (
 	clusters  = []lifecycle.ClusterState{lifecycle.ClusterMissing, lifecycle.ClusterPresent, lifecycle.ClusterLeaving}
 )
 
-// everything is every observation there can be. Deadlines are before, at and after now; what
-// is to come is after it, or unknown.
+// everything yields every combination of facts. Deadlines are before, at and after now. Other instants are
+// after now, or zero.
 func everything() iter.Seq[lifecycle.Facts] {
 	type facts = lifecycle.Facts
 	both := []bool{false, true}
@@ -42,7 +42,7 @@ func everything() iter.Seq[lifecycle.Facts] {
 	})
 }
 
-// with is every one of all with every one of values.
+// with yields each element of all with each of values.
 func with[T any](all iter.Seq[lifecycle.Facts], values []T, set func(*lifecycle.Facts, T)) iter.Seq[lifecycle.Facts] {
 	return func(yield func(lifecycle.Facts) bool) {
 		for f := range all {
@@ -55,7 +55,7 @@ func with[T any](all iter.Seq[lifecycle.Facts], values []T, set func(*lifecycle.
 	}
 }
 
-// schedules are what a person and the clock can ask for.
+// schedules returns all combinations of the schedule and a person's settings.
 func schedules() []lifecycle.Facts {
 	all := []lifecycle.Facts{{}, {Readable: true}, {Enabled: true}}
 	for _, wanted := range []bool{false, true} {
@@ -66,7 +66,7 @@ func schedules() []lifecycle.Facts {
 	return all
 }
 
-// machines are the Machines there can be, and none.
+// machines returns all states of a Machine, and none.
 func machines() []lifecycle.Facts {
 	all := []lifecycle.Facts{{Machine: lifecycle.Absent}}
 	for bits := range 8 {
@@ -132,7 +132,7 @@ func TestAClaimOfAnotherTakesNothingAway(t *testing.T) {
 		f.Claimed = false
 		want := lifecycle.Decide(f)
 		judged := f
-		judged.Phase = lifecycle.Pending // Where everybody is judged who comes back into the schedule.
+		judged.Phase = lifecycle.Pending // A machine that returns to the schedule passes through Pending.
 		if lifecycle.Decide(judged).Action == lifecycle.Ensure {
 			want.Action = lifecycle.Hold
 			if f.Machine == lifecycle.Absent {
@@ -221,8 +221,8 @@ func TestRecheckIsTheFirstInstantThatMatters(t *testing.T) {
 	}
 }
 
-// apply is the world after an action: everything that was asked for has happened, and
-// what could not be seen can be: there is none.
+// apply returns the facts after an action is complete. A child that could not be read is then known to be
+// absent.
 func apply(f lifecycle.Facts, d lifecycle.Decision) lifecycle.Facts {
 	for _, p := range []*lifecycle.Presence{&f.Infrastructure, &f.Bootstrap} {
 		if *p == lifecycle.Unknown {
@@ -242,7 +242,7 @@ func apply(f lifecycle.Facts, d lifecycle.Decision) lifecycle.Facts {
 		f.Infrastructure, f.Bootstrap = gone(f.Infrastructure), gone(f.Bootstrap)
 	}
 	if machine != lifecycle.Absent && f.Machine == lifecycle.Absent {
-		f.Infrastructure, f.Bootstrap = lifecycle.Absent, lifecycle.Absent // Cluster API deletes both first
+		f.Infrastructure, f.Bootstrap = lifecycle.Absent, lifecycle.Absent // Cluster API deletes both before the Machine.
 	}
 	if f.Bootstrap == lifecycle.Leaving {
 		f.Bootstrap = lifecycle.Absent
@@ -266,8 +266,8 @@ func TestEveryPhaseHasAnExitAndEveryStateSettles(t *testing.T) {
 	}
 }
 
-// settles says what is wrong with where everything that follows from the facts ends, if
-// anything is.
+// settles repeats decisions and their actions until the facts are stable. It returns what is wrong with the
+// last state, empty if nothing is.
 func settles(first lifecycle.Facts) string {
 	f := first
 	var last lifecycle.Decision
@@ -288,7 +288,7 @@ func settles(first lifecycle.Facts) string {
 	return fmt.Sprintf("%+v\ndoes not settle: %+v, last decision %+v", first, f, last)
 }
 
-// settled is where a machine of which everything asked for has happened may be.
+// settled returns the phases in which a machine may be after all actions are complete.
 func settled(f lifecycle.Facts) []lifecycle.Phase {
 	switch {
 	case f.KillSwitch:
@@ -299,7 +299,7 @@ func settled(f lifecycle.Facts) []lifecycle.Phase {
 		return []lifecycle.Phase{lifecycle.Inactive}
 	case !f.Enabled:
 		return []lifecycle.Phase{lifecycle.Disabled}
-	case !f.Readable: // everything stays as it is
+	case !f.Readable: // an unreadable schedule makes no change
 		return []lifecycle.Phase{lifecycle.Pending, lifecycle.Active, lifecycle.ShuttingDown, lifecycle.Inactive}
 	case !f.Wanted:
 		return []lifecycle.Phase{lifecycle.Inactive}
@@ -310,15 +310,15 @@ func settled(f lifecycle.Facts) []lifecycle.Phase {
 	}
 }
 
-// begun is the world once an action was accepted, and nothing more has come of it: what
-// goes is on its way, and nobody has reported anything.
+// begun returns the facts after an action was accepted but before it has further effects: deletions are in
+// progress, and no status has changed.
 func begun(f lifecycle.Facts, d lifecycle.Decision) lifecycle.Facts {
 	leaves := func(p *lifecycle.Presence) {
 		if *p == lifecycle.Present {
 			*p = lifecycle.Leaving
 		}
 	}
-	last := &f.Infrastructure // What goes where there is no Machine to take it along.
+	last := &f.Infrastructure // the object that is deleted if there is no Machine
 	if f.Infrastructure == lifecycle.Absent {
 		last = &f.Bootstrap
 	}
@@ -350,8 +350,8 @@ func begun(f lifecycle.Facts, d lifecycle.Decision) lifecycle.Facts {
 	return f
 }
 
-// onceMore is what may follow an action while nothing has come of it: the same again where
-// that changes nothing, or nothing. A kill switch goes on removing, whatever else is done.
+// onceMore has the actions that may follow an action before it has effects: the same action if it is
+// idempotent, or none. A kill switch always continues to remove.
 var onceMore = map[lifecycle.Action][]lifecycle.Action{
 	lifecycle.Hold:       {lifecycle.Hold},
 	lifecycle.Release:    {lifecycle.Release},
@@ -362,15 +362,15 @@ var onceMore = map[lifecycle.Action][]lifecycle.Action{
 	lifecycle.RemoveNode: {lifecycle.Hold, lifecycle.Remove},
 }
 
-// TestActingTwiceIsActingOnce has the manager stop between an action and its report, or
-// look again before anything has come of it: it neither undoes what it did nor does more.
+// TestActingTwiceIsActingOnce stops the manager between an action and its report, or reconciles again before
+// the action has effects. The next action must neither undo nor extend the first.
 func TestActingTwiceIsActingOnce(t *testing.T) {
 	t.Parallel()
 	for f := range everything() {
 		d := lifecycle.Decide(f)
 		unreported := begun(f, d)
 		reported := unreported
-		if !d.Again { // Else the next decision follows at once, and is another.
+		if !d.Again { // otherwise another decision follows immediately
 			reported.Phase = d.Phase
 		}
 		for _, next := range []lifecycle.Facts{unreported, reported} {

@@ -89,8 +89,8 @@ func TestEveryShardHasALeaseOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestAPausedManagerTakesTheLease holds that a manager which carries nothing out replaces
-// the one that did.
+// TestAPausedManagerTakesTheLease checks that a manager with paused actuation uses the same lease as the one
+// that it replaces.
 func TestAPausedManagerTakesTheLease(t *testing.T) {
 	paused, live := NewOptions(), NewOptions()
 	for o, args := range map[*Options][]string{paused: {"--actuation-paused"}, live: {}} {

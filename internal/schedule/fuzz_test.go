@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// declared fails unless err is nil or made of *FieldErrors that can be shown.
+// declared fails the test unless err is nil or consists of *FieldErrors with printable text.
 func declared(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -49,7 +49,7 @@ func FuzzParse(f *testing.F) {
 		if text := s.String(); !utf8.ValidString(text) || strings.ContainsAny(text, "\n\t\x00") {
 			t.Fatalf("%q is not one line of text", text)
 		}
-		s.At(time.Unix(sec, 0)) // ends, whatever the instant
+		s.At(time.Unix(sec, 0)) // It must end for every instant.
 	})
 }
 

@@ -15,10 +15,10 @@ var (
 	seed     = flag.Uint64("seed", 0, "seed of the sample; 0 takes one from the clock")
 )
 
-// These tests compare Transitions with an implementation that knows nothing but
-// how to read a wall clock: it looks at every minute, or every second.
+// These tests compare Transitions with an implementation that only reads a wall clock, at every minute or every
+// second.
 
-// dice returns a source of randomness that a failure can be repeated with.
+// dice returns a random source with a seed that reproduces a failure.
 func dice(t *testing.T) *rand.Rand {
 	t.Helper()
 	n := *seed
@@ -29,7 +29,7 @@ func dice(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(n, n))
 }
 
-// sample returns a few zones and always those that do odd things.
+// sample returns some zones, and always the zones with unusual rules.
 func sample(t *testing.T, r *rand.Rand, n int) []string {
 	t.Helper()
 	names := zoneNames(t)
@@ -41,7 +41,7 @@ func sample(t *testing.T, r *rand.Rand, n int) []string {
 	return append(names[:n], odd[r.IntN(len(odd))])
 }
 
-// roll makes a schedule and its meaning.
+// roll returns a random schedule and its meaning.
 func roll(t *testing.T, r *rand.Rand, zone string) (sets, Schedule) {
 	t.Helper()
 	var in sets
@@ -60,7 +60,7 @@ func roll(t *testing.T, r *rand.Rand, zone string) (sets, Schedule) {
 	return in, s
 }
 
-// clock is a stretch of time as a wall clock shows it.
+// clock is the readings of a wall clock over a period.
 type clock struct {
 	from  time.Time
 	step  time.Duration
@@ -123,8 +123,8 @@ func at(list []Transition, i int) any {
 	return "none"
 }
 
-// TestAgreesMinuteByMinute covers two years, now and far ahead: since 1972 every
-// offset is a whole number of minutes, so no edge falls between two looks.
+// TestAgreesMinuteByMinute covers two years, now and in the far future. Since 1972 every UTC offset is a whole
+// number of minutes, so no edge is between two readings.
 func TestAgreesMinuteByMinute(t *testing.T) {
 	t.Parallel()
 	r := dice(t)
@@ -144,8 +144,8 @@ func TestAgreesMinuteByMinute(t *testing.T) {
 	}
 }
 
-// TestAgreesSecondBySecond covers the hours around every change of offset that
-// is not a whole number of minutes, back to when towns kept the time of the sun.
+// TestAgreesSecondBySecond covers the hours around every change of a UTC offset that is not a whole number of
+// minutes, back to local mean time.
 func TestAgreesSecondBySecond(t *testing.T) {
 	t.Parallel()
 	r := dice(t)
@@ -170,7 +170,7 @@ func TestAgreesSecondBySecond(t *testing.T) {
 	}
 }
 
-// oddShifts lists the changes of offset in which seconds play a part.
+// oddShifts lists the changes of offset that are not whole minutes.
 func oddShifts(zone *time.Location) []time.Time {
 	var list []time.Time
 	for at := time.Date(1980, 1, 1, 0, 0, 0, 0, zone); ; {

@@ -43,7 +43,7 @@ func TestParseEdges(t *testing.T) {
 	cases := map[string]struct {
 		reason      string
 		days, hours []string
-		want        string // beginning of the reason; empty accepts
+		want        string // beginning of the reason; empty means no error
 	}{
 		"Largest":            {reason: "The bounds themselves are allowed.", hours: slices.Repeat([]string{"0," + strings.Repeat(" ", 253) + "1"}, 32)},
 		"TooManyItems":       {reason: "The API refuses them too.", days: slices.Repeat([]string{"mon"}, 33), want: "Failed to parse weekdays: 33 items, at most 32"},

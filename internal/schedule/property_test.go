@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// zoneNames lists every zone of the database that is linked in.
+// zoneNames lists every zone of the embedded database.
 func zoneNames(t *testing.T) []string {
 	t.Helper()
 	files, err := zoneFiles()
@@ -30,7 +30,7 @@ func zoneNames(t *testing.T) []string {
 // chooser is a source of choices: rapid, or a generator with a seed.
 type chooser interface{ IntN(n int) int }
 
-// sets is a schedule as its meaning, for oracles that must not share a parser.
+// sets is the meaning of a schedule, for oracles that must not share the parser.
 type sets struct {
 	days  [7]bool // by time.Weekday
 	hours [24]bool
@@ -40,7 +40,7 @@ func (s sets) wanted(local time.Time) bool {
 	return s.days[local.Weekday()] && s.hours[local.Hour()]
 }
 
-// write says s in the grammar, in one of many ways.
+// write writes s in the grammar, in one of many ways.
 func (s sets) write(r chooser) (days, hours []string) {
 	week := []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 	var clock []string
@@ -50,8 +50,8 @@ func (s sets) write(r chooser) (days, hours []string) {
 	return writeSet(s.days[:], week, r), writeSet(s.hours[:], clock, r)
 }
 
-// writeSet writes every member as itself or as the beginning of a range that may
-// wrap, so parts overlap and repeat.
+// writeSet writes every member as itself or as the start of a range that may wrap around, so that parts overlap
+// and repeat.
 func writeSet(in []bool, names []string, r chooser) []string {
 	var parts []string
 	for i := range in {
@@ -72,7 +72,7 @@ func writeSet(in []bool, names []string, r chooser) []string {
 	return pack(slices.Concat(parts[cut:], parts[:cut]), r)
 }
 
-// pack puts parts into items, within the bound on their length.
+// pack puts parts into items within their maximum length.
 func pack(parts []string, r chooser) []string {
 	var items []string
 	for _, p := range parts {
@@ -86,7 +86,7 @@ func pack(parts []string, r chooser) []string {
 	return items
 }
 
-// drawSets makes sparse, dense and ordinary schedules about equally often.
+// drawSets draws sparse, dense and ordinary schedules about equally often.
 func drawSets(t *rapid.T) sets {
 	var s sets
 	one := rapid.SampledFrom([]func(int) bool{
@@ -105,7 +105,7 @@ func drawSets(t *rapid.T) sets {
 	return s
 }
 
-// rapidDice lets rapid choose the spelling too, so that it can shrink it.
+// rapidDice makes rapid choose the spelling too, so that it can shrink it.
 type rapidDice struct{ t *rapid.T }
 
 func (d rapidDice) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(d.t, "spelling") }
@@ -121,7 +121,7 @@ func drawSchedule(t *rapid.T, zones []string) (sets, Schedule) {
 	return in, s
 }
 
-// drawInstant prefers the neighbourhood of a change of offset to empty ocean.
+// drawInstant prefers instants near a change of offset.
 func drawInstant(t *rapid.T, zone *time.Location) time.Time {
 	year := rapid.IntRange(1800, 2300).Draw(t, "year")
 	at := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC).

@@ -12,7 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
-// mustParse is for schedules that are right by construction.
+// mustParse is for schedules that are known to be valid.
 func mustParse(tb testing.TB, days, hours, zone string) schedule.Schedule {
 	tb.Helper()
 	s, err := schedule.Parse(schedule.Spec{DaysOfWeek: []string{days}, HoursOfDay: []string{hours}, Timezone: zone})
@@ -242,7 +242,7 @@ func TestTransitionsStopWithTheirReader(t *testing.T) {
 	t.Parallel()
 	s := mustParse(t, "mon", "9", "UTC")
 	for range s.Transitions(time.Unix(0, 0), instant(t, "9999-12-31T00:00:00Z")) {
-		return // or this takes a while
+		return // The iteration stops here. All transitions would take a while.
 	}
 }
 

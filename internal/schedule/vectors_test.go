@@ -65,7 +65,7 @@ func TestVectorsEvaluate(t *testing.T) {
 	for _, v := range readVectors(t).Eval {
 		t.Run(v.ID, func(t *testing.T) {
 			t.Parallel()
-			var s Schedule // what a disabled schedule is, whatever its words
+			var s Schedule // a disabled schedule is the zero value, whatever its text
 			if v.Enabled == nil || *v.Enabled {
 				var err error
 				if s, err = Parse(Spec{DaysOfWeek: v.Days, HoursOfDay: v.Hours, Timezone: v.TZ}); err != nil {
@@ -99,7 +99,7 @@ func TestVectorsRefuse(t *testing.T) {
 			t.Parallel()
 			_, err := Parse(Spec{DaysOfWeek: v.Days, HoursOfDay: v.Hours, Timezone: v.TZ})
 			want := v.Error
-			if want == "schema pattern" { // refused by the CRD, but a file may not have met one
+			if want == "schema pattern" { // The CRD rejects it, but a file may not have passed a CRD.
 				want = "Invalid timezone: " + v.TZ
 			}
 			if got := reasonOf(t, err); got != want {
@@ -154,7 +154,7 @@ func TestVectorsDurations(t *testing.T) {
 	}
 }
 
-// reasonOf also checks the kind of the error and that it names a way out.
+// reasonOf also checks the type of the error and that it has a Help.
 func reasonOf(t *testing.T, err error) string {
 	t.Helper()
 	var bad *FieldError
@@ -167,7 +167,7 @@ func reasonOf(t *testing.T, err error) string {
 	return bad.Reason
 }
 
-// members lists a bit set.
+// members returns the elements of a bit set.
 func members(set uint32) []int {
 	var list []int
 	for i := range 32 {

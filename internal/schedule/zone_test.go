@@ -68,8 +68,7 @@ func TestZonesAreRefused(t *testing.T) {
 	}
 }
 
-// TestHostHasNoSay runs this test binary again on a host whose own database
-// claims that Zurich keeps the time of Tokyo.
+// TestHostHasNoSay runs this test binary again on a host whose own database has Tokyo's time for Zurich.
 func TestHostHasNoSay(t *testing.T) {
 	const child = "SCHEDULE_TEST_CHILD"
 	ask := func() string {
@@ -118,7 +117,7 @@ func TestHostHasNoSay(t *testing.T) {
 	}
 }
 
-// TestDatabaseIsGosOwn lets a reviewer trust a file that no diff can show.
+// TestDatabaseIsGosOwn verifies a binary file that a reviewer cannot read in a diff.
 func TestDatabaseIsGosOwn(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "env", "GOROOT").Output()

@@ -69,7 +69,7 @@ func TestTheManagerTellsThatItCarriesNothingOut(t *testing.T) {
 	}
 }
 
-// TestCountersStartAtZero reads those whose values of labels are known.
+// TestCountersStartAtZero checks the counters with known label values.
 func TestCountersStartAtZero(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	if err := Register(registry, "v1.2.3"); err != nil {

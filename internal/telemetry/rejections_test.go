@@ -12,7 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
-// TestARejectionIsToldWhenItComes, and again when it comes back.
+// TestARejectionIsToldWhenItComes checks that a rejection is reported once, and again after it had ended.
 func TestARejectionIsToldWhenItComes(t *testing.T) {
 	t.Parallel()
 	node, id := ingest.Rejection{Reason: ingest.NodeRef, Message: "n"}, ingest.Rejection{Reason: ingest.ProviderID, Message: "i"}

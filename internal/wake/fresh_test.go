@@ -14,7 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// begin is when everything begins.
+// begin is the start of the tests.
 var begin = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 
 func TestACacheThatIsLateIsWaitedFor(t *testing.T) {
@@ -62,7 +62,7 @@ func TestACacheThatIsLateIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAVersionThatStaysIsWorkedWith has a version be shown for ever: it was not replaced.
+// TestAVersionThatStaysIsWorkedWith shows a version forever, as if it was not replaced.
 func TestAVersionThatStaysIsWorkedWith(t *testing.T) {
 	var f wake.Freshness
 	var req ctrl.Request
@@ -72,7 +72,7 @@ func TestAVersionThatStaysIsWorkedWith(t *testing.T) {
 		wait := f.Hold(req, "1", now)
 		if wait == 0 {
 			tries++
-			f.Late(req, "1") // It is refused each time.
+			f.Late(req, "1") // Each write is rejected.
 			wait = time.Millisecond
 		}
 		now = now.Add(wait)
@@ -95,7 +95,7 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "box", errors.New("somebody says so"))
 	now, tries, heard := begin, 0, 0
 	for now.Before(begin.Add(time.Hour)) {
-		if wait := f.Hold(req, "1", now); wait > 0 { // Whatever wakes it, the wait is the one that is left.
+		if wait := f.Hold(req, "1", now); wait > 0 { // An event does not shorten the wait.
 			now = now.Add(wait)
 			continue
 		}
@@ -110,7 +110,7 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 			t.Fatalf("try %d: a newer version is no reason to try again at once", tries)
 		}
 	}
-	// 50 ms, doubled until it is five minutes, makes 13 in the first seven minutes.
+	// Doubling from 50 ms to five minutes makes 13 tries in the first seven minutes.
 	if tries != 24 || heard != tries-6 {
 		t.Errorf("%d tries in an hour, %d of them heard of; want 24 and 18", tries, heard)
 	}

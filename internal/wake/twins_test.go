@@ -20,7 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// machine is that of ScheduledMachine sm in a Cluster, on Node desk.
+// machine returns the Machine of ScheduledMachine sm in a Cluster, on Node desk.
 func machine(sm, namespace, cluster string) *clusterv1.Machine {
 	return &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: sm + "-machine", Labels: map[string]string{v1alpha1.ScheduledMachineLabel: sm}},
@@ -29,20 +29,20 @@ func machine(sm, namespace, cluster string) *clusterv1.Machine {
 	}
 }
 
-// on has a Machine name another Node, and an ID of its provider.
+// on changes the Node and the provider ID of a Machine.
 func on(m *clusterv1.Machine, node, providerID string) *clusterv1.Machine {
 	m.Status.NodeRef.Name, m.Spec.ProviderID = node, providerID
 	return m
 }
 
-// believes is a ScheduledMachine whose status has a Node.
+// believes returns a ScheduledMachine whose status has a Node.
 func believes(name, namespace, cluster, node string) *v1alpha1.ScheduledMachine {
 	sm := &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	sm.Spec.ClusterName, sm.Status.NodeRef = cluster, &v1alpha1.NodeReference{Name: node}
 	return sm
 }
 
-// mapper reads from a cache that has these objects, and its indexes.
+// mapper returns a Mapper with an indexed cache of these objects.
 func mapper(objs ...client.Object) wake.Mapper {
 	scheme := runtime.NewScheme()
 	_, _ = clusterv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)
@@ -59,7 +59,7 @@ func mapper(objs ...client.Object) wake.Mapper {
 	return wake.Mapper{Reader: c}
 }
 
-// woken is whom Node desk of Cluster lab/c wakes.
+// woken returns the requests for Node desk of Cluster lab/c.
 func woken(t *testing.T, objs ...client.Object) []ctrl.Request {
 	t.Helper()
 	return wokenBy(t, "desk", objs...)
@@ -70,7 +70,7 @@ func wokenBy(t *testing.T, node string, objs ...client.Object) []ctrl.Request {
 	return mapper(objs...).OfNode(t.Context(), client.ObjectKey{Namespace: "lab", Name: "c"}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 }
 
-// names are those of the ScheduledMachines in namespace lab, each once.
+// names returns the sorted names of ScheduledMachines, which must be in namespace lab, without duplicates.
 func names(t *testing.T, requests []ctrl.Request) []string {
 	t.Helper()
 	var names []string
@@ -84,7 +84,7 @@ func names(t *testing.T, requests []ctrl.Request) []string {
 	return slices.Compact(names)
 }
 
-// TestBothNodesOfAMachineWakeIt: the one that it names, and the one that is believed.
+// TestBothNodesOfAMachineWakeIt checks the Node that the Machine reports and the Node in the status.
 func TestBothNodesOfAMachineWakeIt(t *testing.T) {
 	objs := []client.Object{machine("a", "lab", "c"), believes("a", "lab", "c", "first"), believes("b", "lab", "other", "first"), believes("c", "elsewhere", "c", "first")}
 	for _, node := range []string{"desk", "first"} {
@@ -94,7 +94,8 @@ func TestBothNodesOfAMachineWakeIt(t *testing.T) {
 	}
 }
 
-// TestAMachineWakesWhoNamesItsHost: they may be believed when it is not any more.
+// TestAMachineWakesWhoNamesItsHost checks that a Machine enqueues the ScheduledMachines of the same host. Their
+// reports may be accepted after a change of this Machine.
 func TestAMachineWakesWhoNamesItsHost(t *testing.T) {
 	self := on(machine("a", "lab", "c"), "desk", "lab://1")
 	for name, tc := range map[string]struct {
@@ -125,8 +126,7 @@ func TestANodeOfTwoMachinesWakesBoth(t *testing.T) {
 	}
 }
 
-// TestANodeIsOfItsClusterAlone has two workload clusters with a Node of one name: the
-// owner of one asks for one machine.
+// TestANodeIsOfItsClusterAlone has two workload clusters with a Node of the same name.
 func TestANodeIsOfItsClusterAlone(t *testing.T) {
 	got := woken(t, machine("a", "lab", "c"), machine("b", "lab", "other"), machine("c", "elsewhere", "c"))
 	if want := []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: "lab", Name: "a"}}}; !slices.Equal(got, want) {
@@ -134,8 +134,8 @@ func TestANodeIsOfItsClusterAlone(t *testing.T) {
 	}
 }
 
-// TestWhatOfAMachineConcernsItsNode has a Machine change. Its status changes all the time,
-// and each look at a Node is one at another cluster.
+// TestWhatOfAMachineConcernsItsNode checks which changes of a Machine enqueue. Its status changes often, and
+// each reconcile reads a Node from another cluster.
 func TestWhatOfAMachineConcernsItsNode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string

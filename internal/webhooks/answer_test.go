@@ -22,7 +22,7 @@ const (
 		`"infrastructureSpec":{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2","kind":"DevMachine","spec":{"x":`
 )
 
-// ask posts a review as an API server does.
+// ask posts an AdmissionReview as an API server does.
 func ask(t *testing.T, body string) *admissionv1.AdmissionResponse {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -44,8 +44,8 @@ func nested(depth int) string {
 	return review + object + strings.Repeat("[", depth) + strings.Repeat("]", depth) + "}}}}}}"
 }
 
-// TestWhatIsTooDeepIsRefusedByName has the UID of the request in the answer: under
-// another, an API server says nothing of what is wrong.
+// TestWhatIsTooDeepIsRefusedByName expects the UID of the request in the response. With another UID, an API
+// server does not report the error.
 func TestWhatIsTooDeepIsRefusedByName(t *testing.T) {
 	for depth, allowed := range map[int]bool{1: true, 9_000: true, 9_994: true, 9_995: false, 20_000: false} {
 		got := ask(t, nested(depth))

@@ -17,8 +17,8 @@ import (
 
 var today = time.Date(2025, time.January, 20, 10, 0, 0, 0, time.UTC)
 
-// TestLendingAgainWarns warns whoever lends a machine that its owner has just taken back, and
-// nobody who writes to it before or after.
+// TestLendingAgainWarns checks that only the write which lends a machine again soon after its reclaim gets the
+// warning.
 func TestLendingAgainWarns(t *testing.T) {
 	state := func(enabled bool, manager string, more ...func(*v1alpha1.ScheduledMachine)) *v1alpha1.ScheduledMachine {
 		return machine(func(m *v1alpha1.ScheduledMachine) {

@@ -13,7 +13,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/webhooks"
 )
 
-// TestALoadBalancerWithoutTheFeatureGate is accepted with a warning, when it is made and when it is changed.
+// TestALoadBalancerWithoutTheFeatureGate expects a warning on create and update, and no error.
 func TestALoadBalancerWithoutTheFeatureGate(t *testing.T) {
 	for name, on := range map[string]bool{"Off": false, "On": true} {
 		t.Run(name, func(t *testing.T) {

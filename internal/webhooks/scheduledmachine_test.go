@@ -98,7 +98,7 @@ func TestCreateWarns(t *testing.T) {
 	}
 }
 
-// TestKindsThatAreServed judges what only the API server knows.
+// TestKindsThatAreServed checks rules that need the kinds of the API server.
 func TestKindsThatAreServed(t *testing.T) {
 	infra := func(kind string) *v1alpha1.ScheduledMachine {
 		return machine(func(m *v1alpha1.ScheduledMachine) { m.Spec.InfrastructureSpec.Kind = kind })
@@ -143,7 +143,7 @@ func TestKindsThatAreServed(t *testing.T) {
 	}
 }
 
-// definitions are the kinds that an API server has, and whether they are namespaced.
+// definitions are the kinds of an API server. The value reports whether the kind is namespaced.
 type definitions map[string]bool
 
 func (d definitions) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
@@ -171,18 +171,18 @@ func (definitions) List(context.Context, client.ObjectList, ...client.ListOption
 	return errors.New("lists are not served")
 }
 
-// hook is the webhook of an API server with some kinds.
+// hook returns the webhook for an API server with some kinds.
 func hook() *webhooks.ScheduledMachine {
 	d := definitions{"DevMachine": true, "DevMachineTemplate": true, "GlobalMachineTemplate": true, "GlobalMachine": false, "KubeadmConfig": true}
 	return &webhooks.ScheduledMachine{Kinds: kinds.Resolver{Cached: d, Live: d}}
 }
 
-// unreadable is the webhook of an API server that does not answer.
+// unreadable returns the webhook for an API server that does not respond.
 func unreadable() *webhooks.ScheduledMachine {
 	return &webhooks.ScheduledMachine{Kinds: kinds.Resolver{Cached: definitions{}, Live: silent{}}}
 }
 
-// silent is an API server that never answers.
+// silent is an API server that never responds.
 type silent struct{ client.Reader }
 
 func (silent) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
@@ -190,8 +190,8 @@ func (silent) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ..
 	return ctx.Err()
 }
 
-// TestASlowAPIServerRefusesNothing waits no longer than the API server itself would: it
-// gives up after ten seconds, and a machine could not even be switched off.
+// TestASlowAPIServerRefusesNothing checks that the webhook responds before the API server's timeout of ten
+// seconds. Otherwise even the kill switch could not be set.
 func TestASlowAPIServerRefusesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()

@@ -26,7 +26,7 @@ func request(name string) ctrl.Request {
 	return req
 }
 
-// run runs a controller with one worker on some objects, in a bubble.
+// run runs a controller with one worker on some objects, with fake time.
 func run(t *testing.T, w *workers.Watch, do reconcile.Func, objects ...string) {
 	t.Helper()
 	o := w.Options(1, workers.Deadline)
@@ -84,7 +84,7 @@ func TestAStuckWorkerIsSeen(t *testing.T) {
 		w := workers.New(clock.RealClock{})
 		free := make(chan struct{})
 		run(t, w, func(context.Context, ctrl.Request) (ctrl.Result, error) {
-			<-free // whatever its deadline is
+			<-free // it ignores its deadline
 			return ctrl.Result{}, errors.New("at last")
 		}, "bad")
 		time.Sleep(2 * workers.Deadline)

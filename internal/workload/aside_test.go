@@ -30,12 +30,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// pods is an API server that has one pod in each namespace, and knows who watches what.
+// pods is an API server with one pod per namespace. It records the watches.
 type pods struct {
 	mu       sync.Mutex
 	watched  map[string]int
 	selector string
-	// slow holds every answer back until it is closed.
+	// slow blocks every response until it is closed.
 	slow chan struct{}
 }
 
@@ -44,7 +44,7 @@ func (p *pods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	namespace := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/"), "/pods")
 	w.Header().Set("Content-Type", "application/json")
 	switch {
-	case query.Has("sendInitialEvents"): // As an old API server says.
+	case query.Has("sendInitialEvents"): // as an old API server responds
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		answer(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
 	case query.Has("watch"):
@@ -75,7 +75,7 @@ func (p *pods) watches(namespace string, n int, selector string) {
 	}
 }
 
-// now are the namespaces that are watched.
+// now returns the namespaces that are watched.
 func (p *pods) now() (all []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +106,7 @@ func (c *connections) GetUncachedClient(context.Context, client.ObjectKey) (clie
 	return c.client, nil
 }
 
-// woken is a controller that runs.
+// woken is a running controller.
 type woken struct {
 	//nolint:containedctx // A controller starts its sources with its own.
 	ctx   context.Context
@@ -115,7 +115,7 @@ type woken struct {
 
 func (w woken) Watch(s source.Source) error { return s.Start(w.ctx, w.queue) }
 
-// TestAnAsideKeepsWhatIsAskedFor follows one cluster.
+// TestAnAsideKeepsWhatIsAskedFor follows the cache of one cluster.
 func TestAnAsideKeepsWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
 	api := &pods{watched: map[string]int{}, slow: make(chan struct{})}
@@ -187,14 +187,14 @@ func TestAnAsideKeepsWhatIsAskedFor(t *testing.T) {
 	if api.selector != "a=b" {
 		t.Errorf("those of %q are watched", api.selector)
 	}
-	time.Sleep(1500 * time.Millisecond) // A watch lasts longer than a call may.
+	time.Sleep(1500 * time.Millisecond) // A watch outlasts the timeout of a call.
 	wantWatched("edge")
 
 	ask("edge", "web")
 	wantWoken("web", "all")
 	wantWatched("edge", "web")
 	other := *clusters.config
-	clusters.config = &other // It was connected again.
+	clusters.config = &other // It has reconnected.
 	ask("edge", "web")
 	wantWoken("all")
 	wantWatched("edge", "web")

@@ -13,8 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// TestWhatIsReadOfAPodIsKept has the cache drop the rest. A pod that nobody has scheduled yet is
-// for the Node that the DaemonSet's controller made it for.
+// TestWhatIsReadOfAPodIsKept checks the fields that the transform keeps. A pod that is not scheduled yet
+// belongs to the Node for which the DaemonSet controller created it.
 func TestWhatIsReadOfAPodIsKept(t *testing.T) {
 	t.Parallel()
 	set := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "ingress", UID: "u2", Controller: new(true)}
@@ -52,7 +52,7 @@ func TestWhatIsReadOfAPodIsKept(t *testing.T) {
 	}
 }
 
-// TestWhatIsReadOfADaemonSetIsKept has the cache drop the rest.
+// TestWhatIsReadOfADaemonSetIsKept checks the fields that the transform keeps.
 func TestWhatIsReadOfADaemonSetIsKept(t *testing.T) {
 	t.Parallel()
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "ingress", UID: "u2", ResourceVersion: "8", Generation: 2, Labels: map[string]string{"a": "b"}}}

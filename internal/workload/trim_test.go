@@ -13,16 +13,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// wrote is an entry of managedFields for an annotation.
+// wrote returns a managedFields entry for an annotation.
 func wrote(manager, annotation string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
 		Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + annotation + `":{}}}}`),
 	}
 }
 
-// TestWhatIsReadOfANodeIsKept has the cache drop the rest. A taint that the cache drops
-// would be taken off by the next write of the list, the host would be anybody's without
-// its IDs, and a request would have no time.
+// TestWhatIsReadOfANodeIsKept checks the fields that the transform keeps. A dropped taint would be removed by
+// the next write of the list. Without its IDs the host could not be verified, and a request would have no time.
 func TestWhatIsReadOfANodeIsKept(t *testing.T) {
 	t.Parallel()
 	meta := metav1.ObjectMeta{

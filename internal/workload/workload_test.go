@@ -19,7 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// holding is a cache, or an API server, with these objects.
+// holding returns a cache or an API server with these objects.
 func holding(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -33,7 +33,7 @@ func holding(t *testing.T, objects ...client.Object) client.WithWatch {
 
 var errBroken = errors.New("no route to host")
 
-// broken is one that cannot be read.
+// broken returns a reader that fails.
 func broken(t *testing.T) client.Reader {
 	t.Helper()
 	return interceptor.NewClient(holding(t), interceptor.Funcs{

@@ -10,7 +10,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
-// What Last finds is tested where people read it: TestWhyNamesTheWriter.
+// TestWhyNamesTheWriter in package kubectl checks the results of Last.
 func TestWhoIsAPerson(t *testing.T) {
 	t.Parallel()
 	const update, apply = metav1.ManagedFieldsOperationUpdate, metav1.ManagedFieldsOperationApply
