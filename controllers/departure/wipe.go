@@ -173,8 +173,8 @@ func unscheduled(f departure.Fleet) (left []departure.Candidate) {
 }
 
 // compare lists the ScheduledMachines of a Cluster live. unknown is the number of active machines that are not
-// in the Roster. unsure is the number of candidates whose ScheduledMachine is missing from the list or has
-// another generation than its reconciler read.
+// in the Roster. unsure is the number of candidates whose spec differs between the list and the read of the
+// reconciler, or that are missing from the list.
 func (r *Reconciler) compare(ctx context.Context, key client.ObjectKey, left []departure.Candidate) (unknown, unsure int, err error) {
 	list := &v1alpha1.ScheduledMachineList{}
 	if err := r.Live.List(ctx, list, client.InNamespace(key.Namespace)); err != nil {

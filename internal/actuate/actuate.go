@@ -5,8 +5,8 @@
 // becomes a line of the audit log.
 //
 // Every write is idempotent and identifies its object by UID or resourceVersion. Deleting an object that does
-// not exist is a success. A Gate suppresses all writes during an actuation pause and in dry run. The package
-// makes no decisions.
+// not exist is a success. In dry run, a Gate suppresses all writes. During an actuation pause, it permits only
+// the status of ScheduledMachines. The package makes no decisions.
 package actuate
 
 import (

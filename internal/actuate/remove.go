@@ -87,8 +87,8 @@ func stepOf(hooks []string) string {
 	return step.String()
 }
 
-// Depart starts a graceful departure: it writes the departure record and deletes the Machine, and Cluster API
-// does the rest. Without a Machine it deletes the other two objects.
+// Depart starts a graceful departure: it writes the departure record and deletes the Machine. Cluster API then
+// deletes the other two objects. Without a Machine, Depart deletes them itself.
 func (a Action) Depart(ctx context.Context, c *children.Set) error {
 	if c.Machine == nil {
 		return a.DeleteLast(ctx, c, children.HonourHooks)

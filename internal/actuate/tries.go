@@ -79,8 +79,8 @@ func (a *action) ended(obj client.Object, now time.Time) audit.Outcome {
 	return audit.Success
 }
 
-// begin returns the id of the next try. It is the id of earlier tries with the same intention, otherwise the
-// proposed id, otherwise a new one. givenUp has the final line of an action that this one replaces.
+// begin returns the id of the next try: the id of earlier tries with the same intention, otherwise the proposed
+// id, otherwise a new one. givenUp has the final line of an action that this one replaces.
 func (t *tries) begin(at target, want action) (id string, givenUp []audit.Line) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -121,9 +121,9 @@ func owner(sm *v1alpha1.ScheduledMachine, controller bool) metav1.OwnerReference
 	return ref
 }
 
-// clusterOwner returns an owner reference to the Cluster if sm has one. It keeps the garbage collector from
-// deleting the Machine in a foreground deletion of its ScheduledMachine: that would delete the infrastructure
-// of a Machine that is being drained. The collector does not delete an object that has another owner.
+// clusterOwner returns an owner reference to the Cluster if sm has one. With it, the garbage collector does not
+// delete the Machine in a foreground deletion of its ScheduledMachine, because the Machine has another owner.
+// Otherwise the infrastructure would be deleted while the Machine is being drained.
 func clusterOwner(sm *v1alpha1.ScheduledMachine) []metav1.OwnerReference {
 	for _, ref := range sm.OwnerReferences {
 		gv, err := schema.ParseGroupVersion(ref.APIVersion)

@@ -119,10 +119,11 @@ func (r Reader) Uncached() Reader {
 func (r Reader) kinds() kinds.Resolver { return kinds.Resolver(r) }
 
 // Read returns the children of sm. If sure is set, it reads a child that the cache lacks live, so that a stale
-// cache never makes a child absent. It always does so for the objects to which a Machine refers: each kind has
-// its own cache, and a missing object would cause a replacement. For a Machine that is being deleted it does so
-// only if the Machine waits for nothing else: its deletion deletes the other two, and no decision depends on
-// them earlier.
+// cache never makes a child absent.
+//
+// It always does so for the objects to which a Machine refers. Each kind has its own cache, and a missing
+// object would cause a replacement. For a Machine that is being deleted, it does so only if the Machine waits
+// for nothing else. Before that, no decision depends on the other two objects.
 //
 // A provider object that cannot be read is in Unread and is not an error: the machine is served as far as
 // possible.

@@ -13,8 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// skipWaits are the annotations that make Cluster API's machine controller skip its waits, and that keep a
-// MachineHealthCheck from remediating a Machine that is being removed.
+// skipWaits are the annotations with which Cluster API's machine controller skips its waits, and with which no
+// MachineHealthCheck remediates the Machine.
 var skipWaits = []string{
 	clusterv1.ExcludeNodeDrainingAnnotation,
 	clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation,

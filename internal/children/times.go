@@ -109,7 +109,7 @@ func Settling(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time
 	}
 }
 
-// Interrupted reports whether a Machine that is not being deleted has the departure record of another Machine:
+// Interrupted reports whether a Machine that is not being deleted has the departure record of another Machine.
 // clusterctl move or a restore brought it during its departure, and its Node may be cordoned. The departure
 // continues as a new one, which the planner admits.
 func Interrupted(m *clusterv1.Machine) bool {
@@ -138,9 +138,9 @@ func urgent(sm *v1alpha1.ScheduledMachine) bool {
 }
 
 // Record writes a departure record to m. The record of a started departure stays, unless d is urgent and the
-// record is not. A departure that was tried before, or on another Machine, and for the same reason keeps its
-// id. Without a reason, a departure of another Machine keeps its own. If that is urgent, it becomes
-// DeletedByOthers, because the urgency is not confirmed.
+// record is not. A departure that was tried before for the same reason, also on another Machine, keeps its id.
+// If d has no reason, a record of another Machine keeps its reason. An urgent reason becomes DeletedByOthers
+// then, because the urgency is not confirmed.
 func Record(m *clusterv1.Machine, d v1alpha1.Departure) {
 	was, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	_, own := DepartureOf(m, d.Since.Time)

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A world has some Clusters, a sequence of managers, and a manager's clock that people set. A second clock,
-// which no one can set, records the real events.
+// A world has some Clusters, a sequence of managers, and a manager's clock that people set. now is the real
+// time, by which the events are recorded.
 type world struct {
 	now    time.Time     // real time
 	offset time.Duration // of the manager's clock

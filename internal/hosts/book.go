@@ -29,8 +29,8 @@ type note struct {
 
 func (n note) counts(now time.Time) bool { return now.Before(n.at.Add(noted)) }
 
-// Take records that who is about to use the host of ids, and drops its earlier notes. It returns false if
-// another has a valid note of one of the ids.
+// Take records that a claim is about to use the host of ids, and drops its earlier notes. It returns false if
+// another claim has a valid note of one of the ids.
 func (b *Book) Take(who string, ids []ID, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,7 +50,7 @@ func (b *Book) Take(who string, ids []ID, now time.Time) bool {
 	return true
 }
 
-// Leave drops the notes of who.
+// Leave drops the notes of a claim.
 func (b *Book) Leave(who string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,7 +66,7 @@ func (b *Book) leave(who string) {
 	delete(b.of, who)
 }
 
-// Taken returns the ids of which who has a valid note.
+// Taken returns the ids of which a claim has a valid note.
 func (b *Book) Taken(who string, ids []ID, now time.Time) []ID {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -204,7 +204,7 @@ func (c Claim) named(o Claim) int {
 }
 
 // After returns the instant to record for Since of mine: now, but after every recorded instant of the others.
-// The clock of another manager may be ahead.
+// Another clock may have written these, and may be ahead.
 func After(mine Claim, others []Claim, now time.Time) time.Time {
 	since := now.Truncate(time.Second)
 	for _, o := range others {

@@ -31,7 +31,8 @@ type Live struct {
 	Again time.Duration
 	// Reason is the reason of the condition ReadyToLeave after the first check.
 	Reason string
-	// Unseen is the message before the first check, Late the message after Has has passed.
+	// Unseen is the detail of the message if no check has returned before Has passed. Late is the message after
+	// Has has passed.
 	Unseen, Late string
 }
 

@@ -55,7 +55,7 @@ func with[T any](all iter.Seq[lifecycle.Facts], values []T, set func(*lifecycle.
 	}
 }
 
-// schedules returns all combinations of the schedule and a person's settings.
+// schedules returns the states of the schedule and of the switch that turns it on.
 func schedules() []lifecycle.Facts {
 	all := []lifecycle.Facts{{}, {Readable: true}, {Enabled: true}}
 	for _, wanted := range []bool{false, true} {

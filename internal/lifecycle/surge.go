@@ -27,9 +27,8 @@ func Recent(times []time.Time, now time.Time) []time.Time {
 	return recent
 }
 
-// Reclaimed returns the reclaim times to store after one more reclaim at now. rapid reports that they follow
-// each other so fast that a person should check: a machine that is lent while its owner uses it helps neither
-// side.
+// Reclaimed returns the reclaim times to store after one more reclaim at now. If rapid is true, a person should
+// check the schedule: the machine is lent while its owner uses it.
 func Reclaimed(times []time.Time, now time.Time) (remember []time.Time, rapid bool) {
 	remember = append(Recent(times, now), now)
 	if extra := len(remember) - rapidReclaims; extra > 0 {

@@ -47,8 +47,8 @@ func IsOrphan(candidate string) bool {
 }
 
 // Orphaned returns the Entry of an orphan that is being deleted. The departure record and the deletion
-// timestamp of the Machine survive a restart. killed reports that the ScheduledMachine which has the name now
-// has its kill switch on: the Machine then leaves at once.
+// timestamp of the Machine survive a restart. killed reports that the kill switch is on in the ScheduledMachine
+// that now has the name. The Machine then leaves at once.
 func Orphaned(m *clusterv1.Machine, killed bool, now time.Time) Entry {
 	e := Entry{Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, Machine: m.UID, NeverRan: !m.Status.NodeRef.IsDefined()}
 	switch e.Left = children.LeavingSince(m, nil, now); {

@@ -38,7 +38,7 @@ type Spec struct {
 
 // Schedule is a set of weekdays and a set of hours of the day in one time zone. A machine is wanted while the
 // local weekday and the local hour are both in their set. Schedules are equal (==) if they were parsed from the
-// same text, apart from white space. The zero value is never active.
+// same text, apart from white space and the split into list items. The zero value is never active.
 type Schedule struct {
 	days  uint32 // bit 0 is Monday
 	hours uint32 // bit 0 is midnight

@@ -55,8 +55,8 @@ type Freshness struct {
 	generations sync.Map // ctrl.Request to int64
 }
 
-// replaced has the version that a reconcile read (version), the last version that it wrote (last, empty if
-// unknown), how often the cache has shown an older one since (met), and since when.
+// replaced describes a version that was replaced. A reconcile read version and last wrote last, which is empty
+// if unknown. met is how often the cache has shown an older version since then, since is when that started.
 type replaced struct {
 	version, last string
 	met           int

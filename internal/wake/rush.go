@@ -17,8 +17,8 @@ const (
 
 // Rush tracks the owners' requests that are being served, and the ones that cannot be served. While several
 // owners wait, controllers delay their reports, because a report costs the API server as much as the removal of
-// a machine. In a test with 200 simultaneous requests, a quarter of the API requests before the last removal
-// were reports.
+// a machine. With 200 simultaneous requests, a quarter of the API requests before the last removal were
+// reports.
 //
 // It also stores why a removal fails, for the controller that reports on the machine. The zero value is ready
 // for use. A nil Rush tracks nothing. It is safe for concurrent use.
