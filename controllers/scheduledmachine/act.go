@@ -18,10 +18,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// errUnusable reports that a child cannot be made as the spec names it.
+// errUnusable means that the spec does not allow 5-Spot to create a child: a reference in it is invalid.
 var errUnusable = errors.New("references cannot be used")
 
-// act carries out exactly one action.
+// act carries out the one action of the Decision.
 func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) error {
 	switch d.Action {
 	case lifecycle.Hold:
@@ -29,7 +29,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 	case lifecycle.Ensure:
 		return r.leaveHost(s, r.ensure(ctx, s))
 	case lifecycle.Depart:
-		s.pending = waits // Depart is only decided where there is something to delete.
+		s.pending = waits // lifecycle decides Depart only if there is an object to delete.
 		return r.depart(ctx, s, d)
 	case lifecycle.Expedite:
 		return r.leave(s, d).Expedite(ctx, &s.children)
@@ -55,10 +55,9 @@ func (r *Reconciler) release(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	return r.Actuate.PatchLocked(ctx, sm, before)
 }
 
-// ensure makes the children that are missing, the Machine last: core looks for
-// the objects that a Machine refers to only every 30 s. What exists is left as it
-// is, but for the Machine's metadata and timeouts. After the first object it
-// stops, and the rest follows behind the first objects of everybody else.
+// ensure creates the missing children. It creates the Machine last, because Cluster API checks a Machine's references
+// only every 30 s. Of an existing Machine it updates only the metadata and the timeouts. It stops after the first
+// object that it creates. The next reconcile continues, so that the first objects of other machines are not delayed.
 func (r *Reconciler) ensure(ctx context.Context, s *scope) error {
 	if err := s.unusable(); err != nil {
 		return err
@@ -72,7 +71,7 @@ func (r *Reconciler) ensure(ctx context.Context, s *scope) error {
 		return err
 	}
 	if err := s.unusable(); err != nil {
-		return err // A template cannot be used: nothing is made by halves.
+		return err // One unusable template stops both: a machine is never created partially.
 	}
 	if s.children.Bootstrap, err = r.make(ctx, s, bootstrap); err != nil || s.pending != nothing {
 		return err
@@ -81,13 +80,13 @@ func (r *Reconciler) ensure(ctx context.Context, s *scope) error {
 		return err
 	}
 	if s.children.Bootstrap == nil || s.children.Infrastructure == nil {
-		return nil // What was made from an older spec is on its way out; its going wakes us.
+		return nil // A child made from an older spec is being deleted. The event of its deletion triggers the next reconcile.
 	}
 	return r.ensureMachine(ctx, s)
 }
 
-// unusable reports why the children cannot be made. A Machine that lives needs
-// nothing made.
+// unusable returns why no child can be created. It returns nil if the Machine exists, because nothing has to be created
+// then.
 func (s *scope) unusable() error {
 	if s.children.Machine != nil {
 		return nil
@@ -98,14 +97,14 @@ func (s *scope) unusable() error {
 	return nil
 }
 
-// draft is one of the two children that the spec describes: what exists of it, and
-// else what is to be made, nil if it cannot be.
+// draft is one of the two children that the spec describes, the bootstrap config or the infrastructure machine. live is
+// the existing object. desired is the object to create if live is nil; it is nil if it cannot be built.
 type draft struct {
 	children.Part
 	live, desired *unstructured.Unstructured
 }
 
-// draft reads what it takes to make a child that is missing.
+// draft builds the desired object if the child is missing.
 func (r *Reconciler) draft(ctx context.Context, s *scope, p children.Part, live *unstructured.Unstructured) (draft, error) {
 	d := draft{Part: p, live: live}
 	var err error
@@ -115,8 +114,8 @@ func (r *Reconciler) draft(ctx context.Context, s *scope, p children.Part, live 
 	return d, err
 }
 
-// make returns the child, made if it is missing. One that was made from an older
-// spec is replaced as long as there is no Machine that uses it.
+// make returns the child, and creates it if it is missing. It deletes a child that was made from an older spec, as long
+// as no Machine uses it.
 func (r *Reconciler) make(ctx context.Context, s *scope, d draft) (*unstructured.Unstructured, error) {
 	live := d.live
 	if live == nil {
@@ -126,7 +125,7 @@ func (r *Reconciler) make(ctx context.Context, s *scope, d draft) (*unstructured
 		}
 	}
 	if s.children.Machine == nil && !live.GetDeletionTimestamp().IsZero() {
-		return nil, nil // An older one on its way out, which the cache had not seen.
+		return nil, nil // An older child that is being deleted. The cache did not show it yet.
 	}
 	if s.children.Machine != nil || d.MadeFrom(live) {
 		return live, nil
@@ -134,9 +133,9 @@ func (r *Reconciler) make(ctx context.Context, s *scope, d draft) (*unstructured
 	return nil, r.Actuate.For(r.replacing(s)).Delete(ctx, live)
 }
 
-// create makes what is desired, or returns the one of ours that exists. It is a plain
-// create, which never touches somebody else's object of that name; these objects
-// are not changed again (ADR 0008).
+// create creates the desired object, or returns the existing one that belongs to sm. It uses a plain create, which
+// never overwrites an object of another writer with the same name. 5-Spot does not change these objects later (ADR
+// 0008).
 func (r *Reconciler) create(ctx context.Context, s *scope, d draft) (*unstructured.Unstructured, error) {
 	if d.desired == nil {
 		return nil, fmt.Errorf("%w: %s", errUnusable, s.referenceProblems())
@@ -156,9 +155,8 @@ func (r *Reconciler) create(ctx context.Context, s *scope, d draft) (*unstructur
 	return live, err
 }
 
-// apply makes the Machine, which is kept up to date later. Server-side apply would
-// take over somebody else's object of that name, so it is looked for first, where
-// no cache can be late.
+// apply creates the Machine with server-side apply, because 5-Spot updates it later. Server-side apply would take over
+// a Machine of another writer with the same name. Therefore a live read checks for one first.
 func (r *Reconciler) apply(ctx context.Context, s *scope, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live, err := r.Children.Look(ctx, &s.children, s.scheduled, "machineTemplate", desired)
 	if live != nil || err != nil {
@@ -189,7 +187,7 @@ func (r *Reconciler) ensureMachine(ctx context.Context, s *scope) error {
 	case !live.DeletionTimestamp.IsZero(), !children.Outdated(live, desired):
 		return nil
 	default:
-		desired.SetUID(live.UID) // Another of the name, or none, is a conflict.
+		desired.SetUID(live.UID) // The UID makes the update conflict if the Machine was deleted or replaced.
 		err = r.Actuate.Update(ctx, desired)
 	}
 	if err != nil {
@@ -202,9 +200,8 @@ func (r *Reconciler) ensureMachine(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// version is the Kubernetes version of the Cluster: that of its topology, else
-// that of its control plane, else empty. Bootstrap providers such as kubeadm's
-// need it on the Machine.
+// version returns the Kubernetes version of the Cluster: from its topology, else from its control plane, else empty.
+// Bootstrap providers such as kubeadm need it on the Machine.
 func (r *Reconciler) version(ctx context.Context, cluster *clusterv1.Cluster) (string, error) {
 	if v := cluster.Spec.Topology.Version; v != "" {
 		return v, nil

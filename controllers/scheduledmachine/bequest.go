@@ -21,9 +21,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 )
 
-// A topology, a GitOps tool or a restored backup makes a ScheduledMachine again that
-// somebody deleted while the owner had the machine. What the owner said must not go with
-// the object: it is left in a ReclaimedMachine, and taken over from there (ADR 0026).
+// A topology, a GitOps tool or a restored backup may recreate a ScheduledMachine that was deleted while the owner had
+// the machine. The owner's request must survive the deletion. A ReclaimedMachine stores it, and the new
+// ScheduledMachine adopts it (ADR 0026).
 
 // maxNode and maxNodeUID bound names and UIDs in a ReclaimedMachine.
 const (
@@ -31,7 +31,7 @@ const (
 	maxNodeUID = 128
 )
 
-// bequeath leaves behind that the owner has the machine, before the object goes.
+// bequeath saves the owner's reclaim in a ReclaimedMachine before the ScheduledMachine is deleted.
 func (r *Reconciler) bequeath(ctx context.Context, sm *v1alpha1.ScheduledMachine) error {
 	record, reclaimed := sm.Reclaimed()
 	if !reclaimed {
@@ -44,13 +44,14 @@ func (r *Reconciler) bequeath(ctx context.Context, sm *v1alpha1.ScheduledMachine
 		},
 		Spec: v1alpha1.ReclaimedMachineSpec{
 			ClusterName: sm.Spec.ClusterName,
-			// Whoever wrote the record must not keep the object from going.
+			// Overlong values in the record are cut. Otherwise the API server would reject the object and block the
+			// deletion.
 			Node: clip.To(record.Node, maxNode), NodeUID: clip.To(string(record.NodeUID), maxNodeUID), Of: clip.To(record.Of, maxNode),
 			Reason: record.Reason, RequestedAt: record.RequestedAt, StoredAt: record.StoredAt, Host: hostNames(sm, record.Node),
 		},
 	}
 	for _, ref := range sm.OwnerReferences {
-		if ref.Kind == "Cluster" && ref.Name == sm.Spec.ClusterName { // It goes with its Cluster, also in clusterctl move.
+		if ref.Kind == "Cluster" && ref.Name == sm.Spec.ClusterName { // The Cluster owns it: garbage collection and clusterctl move follow the owner.
 			left.OwnerReferences = []metav1.OwnerReference{ref}
 		}
 	}
@@ -61,10 +62,11 @@ func (r *Reconciler) bequeath(ctx context.Context, sm *v1alpha1.ScheduledMachine
 	return nil
 }
 
-// maxHostNames bounds them in a ReclaimedMachine.
+// maxHostNames bounds the host names in a ReclaimedMachine.
 const maxHostNames = 32
 
-// hostNames are the names of the host that sm has, or had: its Node has gone with the Machine.
+// hostNames returns the known names of the host of sm. node is the Node of the reclaim, which is deleted with the
+// Machine.
 func hostNames(sm *v1alpha1.ScheduledMachine, node string) []v1alpha1.HostName {
 	var names []v1alpha1.HostName
 	for _, id := range slices.Concat(claimOf(sm).claim.IDs(), namer{sm: sm}.id(hosts.NodeName, node)) {
@@ -76,10 +78,9 @@ func hostNames(sm *v1alpha1.ScheduledMachine, node string) []v1alpha1.HostName {
 	return names
 }
 
-// remembered are the claims of those that were deleted in the namespace of sm while the owner
-// had the machine. One that has named its host since before was told of the request while both
-// were there, and may have been lent again. For an object that nobody has looked at, the API
-// server is asked: it may have been renamed just now.
+// remembered returns one claim for each ReclaimedMachine in the namespace of sm. It omits a ReclaimedMachine that is
+// newer than since: sm received that request while both objects existed, and a person may have lent sm again. If sm has
+// never been reconciled, it lists from the API server, because sm may have been renamed just now.
 func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachine, since time.Time) ([]hosts.Claim, error) {
 	reader := r.Reader
 	if sm.Status.ObservedGeneration == 0 {
@@ -93,7 +94,7 @@ func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachi
 	for i := range list.Items {
 		left := &list.Items[i]
 		told := !since.IsZero() && since.Before(left.CreationTimestamp.Time)
-		if left.Name == sm.Name || told { // Its own it takes over.
+		if left.Name == sm.Name || told { // inherit adopts the ReclaimedMachine of the same name.
 			continue
 		}
 		claims = append(claims, hosts.Claim{Namespace: left.Namespace, Name: left.Name, Wants: namesOf(left), Owner: true})
@@ -101,7 +102,7 @@ func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachi
 	return claims, nil
 }
 
-// namesOf are the names of the host that an object has left behind.
+// namesOf returns the names of the host that a ReclaimedMachine stores.
 func namesOf(left *v1alpha1.ReclaimedMachine) []hosts.ID {
 	ids := make([]hosts.ID, len(left.Spec.Host))
 	for i, name := range left.Spec.Host {
@@ -110,8 +111,9 @@ func namesOf(left *v1alpha1.ReclaimedMachine) []hosts.ID {
 	return ids
 }
 
-// ofReclaimed returns the one that takes a ReclaimedMachine over, which may have come before
-// it, and those who may use its host again once it is gone.
+// ofReclaimed maps a ReclaimedMachine to requests. It returns the ScheduledMachine of the same name, which adopts it
+// and may be older than it. It also returns other ones of the same host in its namespace: they may use the host after it is
+// deleted.
 func (r *Reconciler) ofReclaimed(ctx context.Context, obj client.Object) []ctrl.Request {
 	left, ok := obj.(*v1alpha1.ReclaimedMachine)
 	if !ok {
@@ -134,9 +136,9 @@ func (r *Reconciler) ofReclaimed(ctx context.Context, obj client.Object) []ctrl.
 	return requests
 }
 
-// inherit takes over what an object of the same name has left behind, and turns the
-// schedule off; the caller writes it. For a new object it asks the API server: a cache that
-// is late would lend the machine. It returns what was left behind, nil if nothing was.
+// inherit adopts the ReclaimedMachine of the same name: it copies the record to sm and disables the schedule. The
+// caller writes sm. For a new object it reads from the API server, because a stale cache would lend the machine. It
+// returns the ReclaimedMachine, nil if there is none.
 func (r *Reconciler) inherit(ctx context.Context, sm *v1alpha1.ScheduledMachine, isNew bool) (*v1alpha1.ReclaimedMachine, error) {
 	reader := r.Reader
 	if isNew {
@@ -159,10 +161,9 @@ func (r *Reconciler) inherit(ctx context.Context, sm *v1alpha1.ScheduledMachine,
 	return left, nil
 }
 
-// restoreReclaim restores the record of a served reclaim that a replace of the object removed, for
-// example kubectl replace with the original manifest. A replace also removes the finalizer, which
-// resuming the machine does not. Status survives a replace. Where the schedule lends the machine
-// again, the condition LentAgain names the writer instead.
+// restoreReclaim restores the record of a served reclaim that a replace of the object removed, for example kubectl
+// replace with the original manifest. A replace also removes the finalizer; resuming the machine does not. Status
+// survives a replace. If the schedule lends the machine again, the condition LentAgain names the writer instead.
 func (r *Reconciler) restoreReclaim(ctx context.Context, sm *v1alpha1.ScheduledMachine) {
 	if _, served := sm.ServedReclaim(); served || sm.BeingReclaimed() {
 		return
@@ -171,7 +172,7 @@ func (r *Reconciler) restoreReclaim(ctx context.Context, sm *v1alpha1.ScheduledM
 	switch shown := conditions.Get(sm, v1alpha1.ScheduledCondition); {
 	case shown != nil && shown.Reason == v1alpha1.EmergencyReclaimDisabledScheduleReason:
 		since = shown.LastTransitionTime.Time
-	case sm.Status.Phase != v1alpha1.PhaseEmergencyRemove: // The status of a request that was served just now is older.
+	case sm.Status.Phase != v1alpha1.PhaseEmergencyRemove: // A request that was served just now is newer than the status.
 		return
 	}
 	if sm.Spec.ResumeAfterReclaim != v1alpha1.ResumeOnResume && sm.ScheduleEnabled() {

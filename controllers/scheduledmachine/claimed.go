@@ -24,12 +24,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// errHostTaken reports that somebody began to use the host whom nobody can see.
+// errHostTaken means that another ScheduledMachine reserved the host just now. The cache does not show it yet.
 var errHostTaken = errors.New("another ScheduledMachine has just begun to use the same host")
 
-// decide decides, and notes before anything is made that the host is being used: of two
-// that are looked at in the same moment one is refused, and sees the other by then. What is
-// inside a template is known when something is about to be made from it.
+// decide decides, and reserves the host in memory before anything is created. If two ScheduledMachines of one host are
+// reconciled at the same time, the reservation of one fails. That one observes the host again and then sees the other.
+// A template is read only if something is about to be created from it.
 func (r *Reconciler) decide(ctx context.Context, s *scope, now time.Time) (lifecycle.Decision, error) {
 	who := client.ObjectKeyFromObject(s.scheduled).String()
 	d := s.decide(now)
@@ -38,10 +38,10 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, now time.Time) (lifec
 			return lifecycle.Decision{}, err
 		}
 		d = s.decide(now)
-		d.Again = d.Again || s.untold() // Which the next look does.
+		d.Again = d.Again || s.untold() // The next reconcile propagates the request.
 	}
 	if d.Action != lifecycle.Ensure || s.children.Machine != nil {
-		if s.children.Machine == nil || s.scheduled.Status.MachineRef != nil { // Everybody can see that.
+		if s.children.Machine == nil || s.scheduled.Status.MachineRef != nil { // The status shows the Machine, or there is nothing to reserve: others no longer need the reservation.
 			r.hosts.Leave(who)
 		}
 		return d, nil
@@ -58,27 +58,27 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, now time.Time) (lifec
 	return d, nil
 }
 
-// clone is the infrastructure machine that a template makes. It is read once in a look:
-// what is made must be what was judged.
+// clone is the infrastructure machine that a template produces. One reconcile reads it once, so that 5-Spot creates
+// exactly the object whose host it checked.
 type clone struct {
 	known bool
-	// object is nil where the template cannot be used, or read: read says why, or err.
+	// object is nil if the template is invalid or unreadable. read has the problems, and err the error.
 	object *unstructured.Unstructured
 	read   children.Set
 	err    error
 }
 
-// observeClone finds out which host a template names, and who else names it.
+// observeClone reads which host a template names, and finds the other ScheduledMachines of that host.
 func (r *Reconciler) observeClone(ctx context.Context, s *scope) error {
 	s.clone = clone{known: true}
 	s.clone.object, s.clone.err = r.Children.Desired(ctx, &s.clone.read, children.InfrastructureOf(s.scheduled))
 	if s.clone.object == nil {
-		return nil // Nothing can be made, and act says why.
+		return nil // Nothing can be created; act reports the reason.
 	}
 	return r.observeHost(ctx, s)
 }
 
-// desired is a child that is to be made: of a template the one that was judged.
+// desired returns the child to create. From a template it returns the object that observeClone checked.
 func (r *Reconciler) desired(ctx context.Context, s *scope, p children.Part) (*unstructured.Unstructured, error) {
 	if !s.clone.known || p.Field != children.InfrastructureOf(s.scheduled).Field {
 		return r.Children.Desired(ctx, &s.children, p)
@@ -88,8 +88,7 @@ func (r *Reconciler) desired(ctx context.Context, s *scope, p children.Part) (*u
 	return s.clone.object, s.clone.err
 }
 
-// leaveHost forgets that the host was about to be used where nothing could be made. It
-// returns err.
+// leaveHost releases the reservation of the host if no child could be created. It returns err.
 func (r *Reconciler) leaveHost(s *scope, err error) error {
 	if errors.Is(err, errUnusable) && len(s.children.Existing()) == 0 {
 		r.hosts.Leave(client.ObjectKeyFromObject(s.scheduled).String())
@@ -97,7 +96,8 @@ func (r *Reconciler) leaveHost(s *scope, err error) error {
 	return err
 }
 
-// reportClaim says who else names the host, as long as somebody does.
+// reportClaim sets the condition HostClaimed while other ScheduledMachines name the same host, and deletes it
+// otherwise.
 func (s *scope) reportClaim(now time.Time) {
 	if s.host.Standing == hosts.Alone {
 		conditions.Delete(s.scheduled, v1alpha1.HostClaimedCondition)
@@ -108,8 +108,8 @@ func (s *scope) reportClaim(now time.Time) {
 	conditions.Set(s.scheduled, c)
 }
 
-// hostClaimed says where the object stands among those that name the same host, and the
-// way out.
+// hostClaimed returns the condition HostClaimed: the standing of the object among the ScheduledMachines of the same
+// host, and what a person can do.
 func (s *scope) hostClaimed() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.HostClaimedCondition, Status: metav1.ConditionTrue}
 	other, same := s.other(), s.host.ID.String()
@@ -134,8 +134,8 @@ func (s *scope) hostClaimed() metav1.Condition {
 	return c
 }
 
-// other names the foremost of the others. Who may read this namespace may not read
-// another's.
+// other describes the first of the other ScheduledMachines. It does not name one of another namespace, because a reader
+// of this namespace may have no access there.
 func (s *scope) other() string {
 	with := s.host.With
 	switch {
@@ -148,8 +148,8 @@ func (s *scope) other() string {
 	}
 }
 
-// ofHost returns those of the same host whom a change of obj concerns. Of a thousand copies
-// of one manifest not all wake all, nor does one wake all others.
+// ofHost maps a changed ScheduledMachine to the ScheduledMachines of the same host that the change affects.
+// hosts.Concerned bounds their number, so that a thousand copies of one manifest do not all enqueue each other.
 func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Request {
 	sm, ok := obj.(*v1alpha1.ScheduledMachine)
 	if !ok {
@@ -177,8 +177,8 @@ func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Reque
 	return requests
 }
 
-// hostChanges lets through what may change how those of the same host stand. Whoever was
-// about to use the host and does not changes its phase.
+// hostChanges filters for updates that may change the standing of ScheduledMachines of the same host. The phase counts,
+// because it changes when a ScheduledMachine stops before it used its host.
 func (r *Reconciler) hostChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.ScheduledMachine)

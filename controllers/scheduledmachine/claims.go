@@ -17,24 +17,22 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 )
 
-// maxClaims bounds what is remembered. It is more than one manager has; beyond, some are
-// read again.
+// maxClaims bounds the cache. It is more than the ScheduledMachines of one manager; beyond it, some claims are computed
+// again.
 const maxClaims = 20_000
 
-// claims remembers what ScheduledMachines say of their hosts, so that one version of an
-// object is read once: each may be looked at for a thousand others, and its spec may be as
-// large as the API server allows. The zero value is ready for use, and it is safe for
-// concurrent use.
+// claims caches the host claim of each ScheduledMachine, so that each version of an object is parsed once. A claim may
+// be compared with a thousand others, and a spec may be as large as the API server allows. The zero value is ready for
+// use. It is safe for concurrent use.
 type claims struct {
 	mu sync.Mutex
 	by map[client.ObjectKey]claim
 }
 
-// A claim is what one version of a ScheduledMachine says. What it refers to must not be
-// changed.
+// A claim is derived from one version of a ScheduledMachine. Callers must not modify the slices in it.
 type claim struct {
 	claim hosts.Claim
-	// record is the owner's request, and request says which that is; empty if there is none.
+	// record is the owner's request, and request its digest. Both are empty without a request.
 	record  v1alpha1.ReclaimRecord
 	request string
 
@@ -42,7 +40,7 @@ type claim struct {
 	version string
 }
 
-// of is what the object itself shows of its claim.
+// of returns the claim of sm, from the cache if its version is the same.
 func (k *claims) of(sm *v1alpha1.ScheduledMachine) claim {
 	key := client.ObjectKeyFromObject(sm)
 	k.mu.Lock()
@@ -68,7 +66,7 @@ func (k *claims) of(sm *v1alpha1.ScheduledMachine) claim {
 	return c
 }
 
-// forget forgets an object that is gone.
+// forget removes a deleted object from the cache.
 func (k *claims) forget(key client.ObjectKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -98,7 +96,7 @@ func claimOf(sm *v1alpha1.ScheduledMachine) claim {
 	return claim{claim: c, record: record, request: digest([]string{said})}
 }
 
-// digest stands for words in any order, and is empty for none.
+// digest returns a hash of the words that does not depend on their order; empty for no words.
 func digest(words []string) string {
 	if len(words) == 0 {
 		return ""

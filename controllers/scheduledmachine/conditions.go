@@ -24,7 +24,7 @@ import (
 
 var machineAPIVersion = clusterv1.GroupVersion.String()
 
-// reportConditions writes every condition of the object and its message.
+// reportConditions sets all conditions of the object, and its message.
 func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Time) {
 	ready := s.ready(d, actErr, now)
 	report := []metav1.Condition{ready, s.scheduledCondition(now), s.machineReady(), s.referencesValid(), s.reachable()}
@@ -42,15 +42,14 @@ func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Ti
 	s.reportClaim(now)
 	s.scheduled.Status.Message = clip.Message(ready.Message)
 	if s.scheduled.Status.NodeRef == nil && !s.believed.Doubtful() || len(s.scheduled.Spec.KillIfCommands) == 0 {
-		// Package protection takes it off as well; here that costs no write of its own.
+		// Package protection deletes it, too. Deleting it here saves a separate write.
 		conditions.Delete(s.scheduled, v1alpha1.OwnerProtectedCondition)
 	}
 	s.reportLentAgain(now)
 }
 
-// reportLentAgain says that a tool lent the machine again soon after its owner had taken it
-// back: the owner may still be there. It is the only condition that is good when it is
-// absent.
+// reportLentAgain sets the condition LentAgain if a tool lent the machine again soon after a reclaim. The owner may
+// still be at the machine. It is the only condition whose absence is good.
 func (s *scope) reportLentAgain(now time.Time) {
 	mark, told := lending.Of(s.scheduled, now)
 	if !told {
@@ -63,8 +62,7 @@ func (s *scope) reportLentAgain(now time.Time) {
 	})
 }
 
-// settled are the reasons of a decision that say the object is where its spec
-// wants it to be.
+// settled maps the reasons of a machine that is in its desired state to their messages.
 var settled = map[lifecycle.Reason]string{
 	lifecycle.MachineRunning:   "Machine is healthy and running",
 	lifecycle.OutsideSchedule:  "Outside the schedule: nothing runs",
@@ -72,7 +70,7 @@ var settled = map[lifecycle.Reason]string{
 	lifecycle.KillSwitchOn:     "Machine stays removed until spec.killSwitch is false again",
 }
 
-// underway are the reasons that say it is on the way, or blocked.
+// underway maps the reasons of a machine that changes state, or that is blocked, to their messages.
 var underway = map[lifecycle.Reason]string{
 	lifecycle.MachineNotReady:  "Machine is not ready",
 	lifecycle.MachineCreating:  "Machine is being created",
@@ -87,7 +85,7 @@ var underway = map[lifecycle.Reason]string{
 	lifecycle.Unread:           "Something cannot be read",
 }
 
-// departureCauses are the reasons of departures for people.
+// departureCauses are the reasons of departures as text for people.
 var departureCauses = map[v1alpha1.DepartureReason]string{
 	v1alpha1.WindowClosed:            "its window is closed",
 	v1alpha1.ScheduledMachineDeleted: "its ScheduledMachine is being deleted",
@@ -112,7 +110,7 @@ func (s *scope) ready(d lifecycle.Decision, actErr error, now time.Time) metav1.
 		return c
 	}
 	if d.Reason == lifecycle.MachineCreating && s.children.Machine != nil {
-		c.Reason = v1alpha1.MachineNotReadyReason // It has just been made.
+		c.Reason = v1alpha1.MachineNotReadyReason // act created it in this reconcile.
 	}
 	reason := lifecycle.Reason(c.Reason)
 	if msg, ok := settled[reason]; ok {
@@ -148,8 +146,7 @@ func (s *scope) ready(d lifecycle.Decision, actErr error, now time.Time) metav1.
 	return c
 }
 
-// notReady says what a Machine waits for that is not ready. Cluster API reports on it
-// before it names its Node.
+// notReady returns why a Machine is not ready. Cluster API sets the Ready condition before nodeRef.
 func (s *scope) notReady() string {
 	if c := s.machineReady(); c.Status != metav1.ConditionTrue {
 		return c.Message
@@ -157,7 +154,7 @@ func (s *scope) notReady() string {
 	return "Cluster API has not reported its Node yet"
 }
 
-// leaving says since when a departure lasts and why, when its budget ends or ended, and what it waits for.
+// leaving returns since when and why a machine leaves, when its budget ends or ended, and what it waits for.
 func (s *scope) leaving(now time.Time) string {
 	m := s.children.Machine
 	switch {
@@ -183,12 +180,12 @@ func (s *scope) leaving(now time.Time) string {
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// leftovers says what of a machine that leaves is still there: what its Machine waits for,
-// else what it has left behind.
+// leftovers returns what a departure waits for: the state of the Machine's deletion, or without a Machine the other
+// children that still exist.
 func (s *scope) leftovers() string {
 	if m := s.children.Machine; m != nil {
 		if m.DeletionTimestamp.IsZero() {
-			return "" // Cluster API reports on a Machine that runs.
+			return "" // Cluster API reports on a running Machine.
 		}
 		return s.machineReady().Message
 	}
@@ -209,7 +206,8 @@ func withDetail(message, detail string) string {
 	return message + ": " + detail
 }
 
-// hooksInTheWay says what a removal waits for, and the way out; empty if nothing.
+// hooksInTheWay names the deletion hooks of others that a removal waits for, and how to proceed; empty if there are
+// none.
 func (s *scope) hooksInTheWay() string {
 	if len(s.waitsFor) == 0 {
 		return ""
@@ -248,8 +246,7 @@ func disabledBy(sm *v1alpha1.ScheduledMachine, r v1alpha1.ReclaimRecord) string 
 	return fmt.Sprintf("Schedule auto-disabled by emergency reclaim (%s). Re-enable with kubectl patch when ready.", r.Why())
 }
 
-// problemsOf returns what is wrong with the schedule, or with everything else in
-// the spec.
+// problemsOf returns the validation errors of spec.schedule, or all others if schedule is false.
 func (s *scope) problemsOf(schedule bool) []string {
 	var problems []string
 	for _, e := range s.invalid {
@@ -260,8 +257,8 @@ func (s *scope) problemsOf(schedule bool) []string {
 	return problems
 }
 
-// unreadableReason tells a zone that this build does not know from everything
-// else: a newer build may know it.
+// unreadableReason distinguishes an unknown time zone from other errors of the schedule. A newer build may know the
+// zone.
 func (s *scope) unreadableReason() string {
 	for _, e := range s.invalid {
 		if strings.HasPrefix(e.Field, "spec.schedule.") && e.Field != "spec.schedule.timezone" {
@@ -271,7 +268,7 @@ func (s *scope) unreadableReason() string {
 	return v1alpha1.TimezoneUnavailableReason
 }
 
-// machineReady mirrors the Machine, and adds what of it is not believed.
+// machineReady mirrors the state of the Machine, and adds why ingest rejected a part of what it reports.
 func (s *scope) machineReady() metav1.Condition {
 	c := s.mirrored()
 	for _, r := range s.believed.Rejected {
@@ -280,9 +277,9 @@ func (s *scope) machineReady() metav1.Condition {
 	return c
 }
 
-// mirrored is what Cluster API says of the Machine: while it is being deleted, what the
-// deletion waits for, which names the pods that block a drain. Where that is our own hook,
-// what we wait for says more.
+// mirrored mirrors the Ready condition of the Machine, and during its deletion the Deleting condition, which names pods
+// that block a drain. While Cluster API waits for a hook of 5-Spot, it uses 5-Spot's condition ReadyToLeave, which has
+// more detail.
 func (s *scope) mirrored() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.MachineReadyCondition, Status: metav1.ConditionFalse}
 	m := s.children.Machine
@@ -318,7 +315,7 @@ func (s *scope) mirrored() metav1.Condition {
 	return c
 }
 
-// atHook reports whether Cluster API waits for a deletion hook, or has said nothing yet.
+// atHook reports whether Cluster API waits for a deletion hook, or has not reported on the deletion yet.
 func atHook(deleting *metav1.Condition) bool {
 	return deleting == nil || deleting.Reason == clusterv1.MachineDeletingWaitingForPreDrainHookReason || deleting.Reason == clusterv1.MachineDeletingWaitingForPreTerminateHookReason
 }
@@ -337,7 +334,7 @@ func (s *scope) referencesValid() metav1.Condition {
 	return c
 }
 
-// unread says what could not be read, empty if everything could.
+// unread names the objects that could not be read, empty if there are none.
 func (s *scope) unread() string {
 	var parts []string
 	for _, p := range s.children.Unread {
@@ -349,8 +346,7 @@ func (s *scope) unread() string {
 	return strings.Join(parts, "; ") + ". Until then nothing is created or removed because of it"
 }
 
-// referenceProblems says what of the spec cannot be used, and the way out; empty
-// if everything can.
+// referenceProblems names invalid parts of the spec and how to correct them; empty if all are valid.
 func (s *scope) referenceProblems() string {
 	problems := s.problemsOf(false)
 	if s.cluster == nil {
@@ -363,7 +359,7 @@ func (s *scope) referenceProblems() string {
 	return strings.Join(problems, "; ")
 }
 
-// remarks are what the author of the spec should know of children that exist.
+// remarks returns notes on existing children for the author of the spec.
 func (s *scope) remarks() string {
 	var remarks []string
 	for _, remark := range []string{s.pendingEdits(), s.dropped()} {
@@ -374,8 +370,8 @@ func (s *scope) remarks() string {
 	return strings.Join(remarks, "; ")
 }
 
-// dropped names the fields of the spec that a provider's API did not store, which it does without
-// an error where it does not know them.
+// dropped names the fields of the spec that the provider's API did not store. An API server prunes unknown fields
+// without an error.
 func (s *scope) dropped() string {
 	var fields []string
 	if live := s.children.Bootstrap; live != nil {
@@ -390,7 +386,7 @@ func (s *scope) dropped() string {
 	return "the provider's API did not store " + strings.Join(fields, ", ") + ": check the spelling"
 }
 
-// pendingEdits says which edits wait for the next window.
+// pendingEdits names the edits that apply at the next window.
 func (s *scope) pendingEdits() string {
 	if s.children.Machine == nil {
 		return ""
@@ -413,7 +409,7 @@ func (s *scope) pendingEdits() string {
 	return "edits of " + strings.Join(edited, " and ") + " apply at the next window"
 }
 
-// reachable says whether the Nodes can be seen.
+// reachable reports whether 5-Spot can read the Nodes of the workload cluster.
 func (s *scope) reachable() metav1.Condition {
 	c := metav1.Condition{
 		Type: v1alpha1.WorkloadClusterReachableCondition, Status: metav1.ConditionTrue,
@@ -425,8 +421,8 @@ func (s *scope) reachable() metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ClusterNotServedReason
 		c.Message = fmt.Sprintf("Cluster %s lacks the label %s=%s: owners' requests are not seen; label the Cluster", s.cluster.Name, clusterv1.WatchLabel, s.filter)
 	case s.cluster != nil && !s.tried && last != nil && last.Reason != v1alpha1.ClusterNotServedReason:
-		// A manager that starts has not tried yet: what was reported stays, or every
-		// restart would rewrite every status twice.
+		// After a start, the manager has not tried to connect yet. The last condition stays; otherwise each restart
+		// would write each status twice.
 		return *last
 	case !s.connected, s.probes.ConsecutiveFailures >= silentProbes:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.NotConnectedReason

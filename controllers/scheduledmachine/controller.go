@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scheduledmachine answers one question: what should this machine be
-// doing now, and when does that change? It makes children when a window opens and
-// lets Cluster API take them out when it closes. What an owner asks for in an
-// emergency is done by package reclaim; here it is only shown.
+// Package scheduledmachine reconciles ScheduledMachines. It evaluates the schedule, the owner's requests and the kill
+// switch. It creates the Machine, bootstrap config and infrastructure machine when a window opens, and deletes the
+// Machine when the window closes. It writes the status and requeues at the next instant at which the decision changes.
+// Package reclaim carries out emergency reclaims; this package only reports them.
 package scheduledmachine
 
 import (
@@ -42,61 +42,60 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// Reconciler moves ScheduledMachines towards what their schedules ask.
+// Reconciler reconciles ScheduledMachines. All fields without a default below are required.
 type Reconciler struct {
-	// Clock tells the time.
+	// Clock is the time source.
 	Clock clock.PassiveClock
 	// Reader reads ScheduledMachines and Clusters from the manager's cache.
 	Reader client.Reader
-	// Children reads what a ScheduledMachine has brought into being.
+	// Children reads the Machine, bootstrap config and infrastructure machine of a ScheduledMachine.
 	Children children.Reader
-	// Actuate is the only way to write.
+	// Actuate carries out all writes, or suppresses them during a pause and a dry run.
 	Actuate *actuate.Actuator
-	// Live reads from the API server what no cache may be late for.
+	// Live reads from the API server where a stale cache would cause a wrong decision.
 	Live client.Reader
-	// ClusterCache says which workload clusters are connected.
+	// ClusterCache provides the connections to workload clusters.
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Watcher starts watches on kinds of children, which are only known at run time.
+	// Watcher starts watches on kinds of children. These kinds are known only at run time.
 	Watcher Watcher
-	// Hooks says what the kill switch does about deletion hooks of others; status says
-	// of a reclaim, too, what it waits for.
+	// Hooks configures how the kill switch handles deletion hooks of others. Status also uses it to report what a
+	// reclaim waits for.
 	Hooks children.Hooks
-	// Rush knows of owners who wait for their machines; nil knows of none.
+	// Rush tracks reclaims that are being served or that have stalled; nil tracks none.
 	Rush *wake.Rush
-	// APIClock says whether Clock can be trusted; nil trusts it.
+	// APIClock reports whether Clock is trustworthy; nil means that it is.
 	APIClock *apiclock.Clock
-	// Steps are done before a machine leaves. Package machinehook does them.
+	// Steps are the departure steps that run before a machine leaves. Package machinehook carries them out.
 	Steps leaving.Steps
-	// Roster says who may start to leave; nil lets everybody.
+	// Roster admits departures as the departure planner decides; nil admits all.
 	Roster *roster.Roster
-	// Backoff says how long to wait after a failure; nil is the contract's.
+	// Backoff is the back-off after a failure; nil means wake.Backoff.
 	Backoff workqueue.TypedRateLimiter[ctrl.Request]
 
 	watchFilter string
 	fresh       wake.Freshness
-	// hosts knows who is about to use a host, and claims what others say of theirs.
+	// hosts has the hosts that are reserved in memory. claims caches the claims of other ScheduledMachines.
 	hosts     hosts.Book
 	claims    claims
 	differing wake.Differing
 	departed  departed
 	listened  listened
 	surges    telemetry.EventLimit
-	// rejections are what was not believed last.
+	// rejections deduplicates the Events about rejected host data.
 	rejections telemetry.Rejections
-	// measured has the edge, in Unix seconds, whose lag was measured last, by
-	// ScheduledMachine.
+	// measured maps a ScheduledMachine to the edge whose lag was measured last, in Unix seconds.
 	measured sync.Map
 }
 
-// A Watcher makes the objects of a child's kind wake their ScheduledMachine. It
-// is idempotent.
+// A Watcher starts a watch on the kind of obj. Its events enqueue the ScheduledMachine of the child. Watch is
+// idempotent.
 type Watcher interface {
 	Watch(obj client.Object) error
 }
 
-// Reconcile moves one ScheduledMachine one step towards what its schedule asks.
+// Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
@@ -115,7 +114,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
 		r.hosts.Leave(req.String())
 		r.Roster.Forget(req.NamespacedName, r.Clock.Now())
-		return ctrl.Result{}, nil // Its Cluster or a child woke us; it is another manager's.
+		return ctrl.Result{}, nil // An event of its Cluster or a child enqueued it; another manager serves it.
 	}
 	read := sm.ResourceVersion
 	r.fresh.Generation(req, sm.Generation)
@@ -144,12 +143,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	retry := r.Clock.Now().Add(r.Backoff.When(req))
 	if !next.at.After(r.Clock.Now()) || retry.Before(next.at) {
-		next.at = retry // But a window's edge does not wait for a back-off.
+		next.at = retry // A back-off must not delay an edge of the window.
 	}
 	return next.result(r.Clock.Now()), nil
 }
 
-// concerns reports whether an API server's answer is about sm, and not about a child.
+// concerns reports whether an API error is about sm, and not about a child.
 func concerns(sm *v1alpha1.ScheduledMachine, err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Details == nil {
@@ -159,14 +158,14 @@ func concerns(sm *v1alpha1.ScheduledMachine, err error) bool {
 	return about.Group == v1alpha1.GroupVersion.Group && about.Name == sm.Name
 }
 
-// reconcile observes, decides, asks whether it may, acts and reports, and says when to look again.
+// reconcile observes, decides, gates, acts and reports. It returns when to reconcile again.
 func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachine) (wakeUp, error) {
 	s, err := r.observe(ctx, sm)
 	if err != nil {
 		return wakeUp{}, fmt.Errorf("observing: %w", err)
 	}
 	if wrote, err := r.prepare(ctx, s); err != nil || wrote {
-		return r.wakeUp(time.Time{}, wrote), err // Go on from what the cache then shows.
+		return r.wakeUp(time.Time{}, wrote), err // Continue when the cache shows the write.
 	}
 	if s.paused {
 		now := r.Clock.Now()
@@ -178,7 +177,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	return r.move(ctx, s)
 }
 
-// move decides, asks, acts and reports on what was observed.
+// move decides, gates, acts and reports on the observed state.
 func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	evaluations.Inc()
 	now := r.Clock.Now()
@@ -193,7 +192,8 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 		return wakeUp{}, err
 	}
 	if d = r.gate(s, r.doubt(ctx, s, d, now), now); s.unplanned() {
-		// The planner looks at once, and wakes us. Who has been refused is held again meanwhile.
+		// The planner evaluates the departure at once, and enqueues this object. A Machine without a verdict stays
+		// until then.
 		return wakeUp{at: d.Recheck}, actuate.IgnoreSuppressed(r.withdraw(ctx, s, d))
 	}
 	r.Actuate.Seen(client.ObjectKeyFromObject(s.scheduled), s.children.Existing(), len(s.children.Unread) == 0, now)
@@ -222,8 +222,8 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	return next, err
 }
 
-// keep puts back what is ours, and reports whether that has to be tried again later: nobody waits
-// for it, not the owner, nor the window's edge.
+// keep restores 5-Spot's labels, owner references and departure records. It reports whether to retry after a conflict:
+// no machine and no window edge waits for these writes.
 func (r *Reconciler) keep(ctx context.Context, s *scope, d lifecycle.Decision) (later bool, err error) {
 	err = actuate.IgnoreSuppressed(errors.Join(r.withdraw(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
 	if apierrors.IsConflict(err) {
@@ -232,8 +232,7 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, d lifecycle.Decision) (
 	return false, err
 }
 
-// decide is what to do at now, and when to look again: also when a tool has been named for
-// long enough.
+// decide returns the Decision at now. Its recheck is not later than the end of the condition LentAgain.
 func (s *scope) decide(now time.Time) lifecycle.Decision {
 	d := s.thaw(now, lifecycle.Decide(s.facts(now)))
 	if mark, told := lending.Of(s.scheduled, now); told && (d.Recheck.IsZero() || mark.Ends().Before(d.Recheck)) {
@@ -242,8 +241,8 @@ func (s *scope) decide(now time.Time) lifecycle.Decision {
 	return d
 }
 
-// unwatched is when an object that was made is looked for whose event does not come, such
-// as the first of a kind. To look before its event is to make it again, and be refused.
+// unwatched is when a created object is checked if its watch event does not arrive, for example for the first object of
+// a kind. An earlier check would create it again and fail with AlreadyExists.
 const unwatched = 2 * wake.QuietRetry
 
 // probeInterval is how often Cluster API's cluster cache probes a workload cluster. One that failed
@@ -262,14 +261,13 @@ func (s *scope) nextProbe(now time.Time) time.Time {
 	return now.Add(probeInterval)
 }
 
-// ejecting is how long a report waits for a Machine that is about to be ejected. It covers
-// the slowest reclaim in a mass return.
+// ejecting bounds how long a report waits for the deletion of a Machine that package reclaim ejects. It covers the
+// slowest reclaim of a mass return.
 const ejecting = 15 * time.Second
 
-// ejected is how long package reclaim has this object to itself: the Machine of an
-// owner who asked is being deleted any moment now. What we would report takes the API
-// server's time, for which the owner waits. The Machine's deletion wakes us, and so does
-// a reclaim that is refused: people must see that at once.
+// ejected returns how long to leave the object to package reclaim, which deletes the Machine of a waiting owner within
+// moments. A status write now would delay that deletion at the API server. The Machine's deletion enqueues the object.
+// So does a reclaim that stalls, which the status must show at once.
 func (s *scope) ejected(now time.Time) time.Duration {
 	m := s.children.Machine
 	if s.stalled != "" || !s.scheduled.BeingReclaimed() || m == nil || !m.DeletionTimestamp.IsZero() {
@@ -278,8 +276,8 @@ func (s *scope) ejected(now time.Time) time.Duration {
 	return wake.Left(ejecting, s.scheduled.ReclaimTimes(), now)
 }
 
-// prepare claims the object, and shows whether it is paused. It reports whether it
-// wrote.
+// prepare propagates an owner's request, adds the finalizer and owner, and sets the Paused condition. It reports
+// whether it wrote.
 func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
 	sm := s.scheduled
 	read := sm.ResourceVersion
@@ -290,7 +288,7 @@ func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
 		return sm.ResourceVersion != read, err
 	}
 	if !s.paused && !conditions.Has(sm, clusterv1.PausedCondition) {
-		return false, nil // The first report shows it. One that says otherwise is corrected before anything is done.
+		return false, nil // The first report adds the condition. A wrong one is corrected before any action.
 	}
 	wrote, err := r.Actuate.Paused(ctx, s.cluster, sm)
 	if wrote {
@@ -299,9 +297,9 @@ func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
 	return wrote, actuate.IgnoreSuppressed(err)
 }
 
-// claim makes the object findable before anything is made for it: the finalizer
-// keeps it until its children are gone, the owner reference carries it along with
-// its Cluster in clusterctl move, the label is Cluster API's.
+// claim adds the metadata that 5-Spot needs before it creates children. The finalizer keeps the object until its
+// children are deleted. The owner reference includes it in clusterctl move of its Cluster. The label is Cluster API's
+// cluster name label.
 func (r *Reconciler) claim(ctx context.Context, s *scope) error {
 	sm := s.scheduled
 	if !sm.DeletionTimestamp.IsZero() || s.paused {
@@ -327,11 +325,11 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) error {
 	if err := r.Actuate.PatchLocked(ctx, sm, before); err != nil || inherited == nil || sm.ResourceVersion != before.ResourceVersion {
 		return err
 	}
-	return r.Actuate.Delete(ctx, inherited) // It is written down on the new object now.
+	return r.Actuate.Delete(ctx, inherited) // The patch stored the record on the new object.
 }
 
-// claimChildren puts back our label and our owner reference where somebody took one off.
-// Nothing depends on the label, and it comes after the action: what is found by it is.
+// claimChildren restores 5-Spot's label and owner reference on children. It runs after the action, because the action
+// does not depend on them: the children were found already.
 func (r *Reconciler) claimChildren(ctx context.Context, s *scope) error {
 	if !controllerutil.ContainsFinalizer(s.scheduled, v1alpha1.ScheduledMachineFinalizer) {
 		return nil
@@ -346,8 +344,8 @@ func (r *Reconciler) claimChildren(ctx context.Context, s *scope) error {
 	return errors.Join(errs...)
 }
 
-// withdraw takes the record of a departure off a Machine that was never deleted, and that
-// nobody takes away any more: the next departure has a budget of its own.
+// withdraw removes the departure record from a Machine that was never deleted and that stays now. The next departure
+// gets its own budget.
 func (r *Reconciler) withdraw(ctx context.Context, s *scope, d lifecycle.Decision) error {
 	m := s.children.Machine
 	if m == nil || !children.Abandoned(m) || s.scheduled.BeingReclaimed() || d.Action != lifecycle.Hold && d.Action != lifecycle.Ensure {
@@ -356,9 +354,8 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope, d lifecycle.Decisio
 	return kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m))
 }
 
-// calmDown takes off a record that a person or the owner wanted the machine at once, and what
-// came with it, if neither does any more and nobody has deleted the Machine. It comes before
-// everything else: a departure that follows waits for its turn, and is drained.
+// calmDown removes an urgent departure record and its annotations from a Machine that was never deleted, once neither
+// a kill switch nor a reclaim is active. It runs first, so that a later departure waits for its admission and drains.
 func (r *Reconciler) calmDown(ctx context.Context, s *scope) error {
 	m := s.children.Machine
 	if m == nil || !children.Outlived(m, s.scheduled) {
@@ -367,17 +364,17 @@ func (r *Reconciler) calmDown(ctx context.Context, s *scope) error {
 	return actuate.IgnoreSuppressed(kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m)))
 }
 
-// clusterReference makes clusterctl move take an object along.
+// clusterReference returns an owner reference to the Cluster. With it, clusterctl move includes the object.
 func (s *scope) clusterReference() metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name, UID: s.cluster.UID,
 	}
 }
 
-// keepTemplates ties the templates of a spec that is new, and those that were read to
-// make something, to the Cluster, as Cluster API does with those of MachineDeployments:
-// without them no machine would join after clusterctl move. Those of a ClusterClass go
-// with it. It comes after the action: nobody waits for a template to leave.
+// keepTemplates makes the Cluster an owner of the templates of a new spec, and of templates that were read to create a
+// child. Cluster API does the same for MachineDeployments: without it clusterctl move would omit the templates, and no
+// machine could join. It skips templates of a ClusterClass, which move with the class. It runs after the action,
+// because no departure depends on templates.
 func (r *Reconciler) keepTemplates(ctx context.Context, s *scope) error {
 	sm, templates := s.scheduled, s.children.Templates
 	if s.cluster == nil || !sm.DeletionTimestamp.IsZero() {
@@ -403,8 +400,7 @@ func (r *Reconciler) keepTemplates(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// withOwner replaces an owner of the same kind and name, whatever its UID and
-// version, or adds it.
+// withOwner adds an owner. It replaces an owner of the same kind and name if the UID differs.
 func withOwner(refs []metav1.OwnerReference, want metav1.OwnerReference) []metav1.OwnerReference {
 	for i, ref := range refs {
 		if ref.Kind == want.Kind && ref.Name == want.Name {
@@ -418,27 +414,25 @@ func withOwner(refs []metav1.OwnerReference, want metav1.OwnerReference) []metav
 	return append(refs, want)
 }
 
-// Priorities in the queue. Without one, an object keeps that of its last event,
-// which after a start of the manager is below every other's: at an edge that many
-// machines share, the second steps of some would come before the first steps of
-// the rest.
+// Priorities in the queue. Without a priority, a requeued object keeps the priority of its last event, which is low
+// after a start of the manager. At an edge that many machines share, second steps of some would run before first steps
+// of others.
 const (
-	// underWay is for an object that is not yet where it should be, as for any event.
+	// underWay is for an object that is not in its desired state yet. Watch events have the same priority.
 	underWay = iota
-	// onTime is for an object that only waits for an instant.
+	// onTime is for an object that waits only for an instant.
 	onTime
 )
 
-// A wakeUp is when to look at an object again; the zero value is never.
+// A wakeUp is when to reconcile an object again. The zero value is never.
 type wakeUp struct {
 	at       time.Time
 	priority int
-	// retry says that something could not be read, or that a Node could not be deleted, and
-	// is looked at again after a back-off.
+	// retry requests a retry after a back-off: an object could not be read, or a Node not be deleted.
 	retry bool
 }
 
-// wakeUp is at the given instant, or at once.
+// wakeUp returns a wakeUp at the given instant, or at once.
 func (r *Reconciler) wakeUp(at time.Time, again bool) wakeUp {
 	if again {
 		at = r.Clock.Now()
@@ -446,8 +440,8 @@ func (r *Reconciler) wakeUp(at time.Time, again bool) wakeUp {
 	return wakeUp{at: at, priority: underWay}
 }
 
-// result turns an instant into a requeue. A past instant requeues at once rather
-// than never, because a zero RequeueAfter means "do not requeue".
+// result converts a wakeUp to a Result. A past instant requeues at once, because a zero RequeueAfter means "do not
+// requeue".
 func (w wakeUp) result(now time.Time) ctrl.Result {
 	if w.at.IsZero() {
 		return ctrl.Result{}

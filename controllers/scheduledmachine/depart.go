@@ -19,11 +19,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// depart begins a graceful departure. Where nobody is to be asked before the Machine
-// leaves, our hooks go in the write that records its departure, before its deletion: Cluster
-// API would look at a Machine that has them twice, a second apart. Those of a Machine that
-// somebody else deletes, or about whose leaving somebody is asked, are the business of
-// package machinehook.
+// depart starts a graceful departure. If no extension and no departure step applies, it removes 5-Spot's hooks in the
+// write of the departure record, before the deletion. With hooks on it, Cluster API would reconcile the Machine twice,
+// a second apart. Package machinehook removes the hooks in all other cases: if an extension or step applies, or another
+// client deleted the Machine.
 func (r *Reconciler) depart(ctx context.Context, s *scope, d lifecycle.Decision) error {
 	m, leave := s.children.Machine, r.leave(s, d)
 	if m == nil {
@@ -34,11 +33,11 @@ func (r *Reconciler) depart(ctx context.Context, s *scope, d lifecycle.Decision)
 	}
 	key, now := client.ObjectKeyFromObject(s.scheduled), r.Clock.Now()
 	if r.departed.is(key, m.UID, now) {
-		return nil // The cache does not show it yet.
+		return nil // It was deleted here; the cache does not show it yet.
 	}
 	asked, err := r.asked(ctx, m)
 	if err != nil {
-		// Our hooks stay: who is asked is looked up again when Cluster API meets them.
+		// The hooks stay. Package machinehook looks up extensions and steps again when Cluster API waits at the hooks.
 		ctrl.LoggerFrom(ctx).Error(err, "Looking for extensions and steps before Machine leaves")
 	} else if asked == 0 {
 		hooks := []string{v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation}
@@ -53,7 +52,7 @@ func (r *Reconciler) depart(ctx context.Context, s *scope, d lifecycle.Decision)
 	return nil
 }
 
-// asked is how many extensions and steps are to be asked before a Machine leaves.
+// asked returns how many extensions and departure steps apply to a Machine.
 func (r *Reconciler) asked(ctx context.Context, m *clusterv1.Machine) (int, error) {
 	hooks, err := extensions.For(ctx, r.Reader, m.Namespace)
 	if err != nil {
@@ -63,19 +62,18 @@ func (r *Reconciler) asked(ctx context.Context, m *clusterv1.Machine) (int, erro
 	return len(hooks) + len(steps), err
 }
 
-// departed knows which Machines were deleted here, and when. The write before a deletion
-// wakes us, and a cache that does not show the deletion then is late. It may be lost: the
-// Machine is then deleted twice.
+// departed records the Machines that this process deleted, and when. The write of the departure record enqueues the
+// object before the cache shows the deletion. A lost entry causes a second delete call.
 type departed struct{ machines sync.Map }
 
-// deletion is that of a Machine.
+// deletion is the latest delete call for a Machine.
 type deletion struct {
 	machine types.UID
 	at      time.Time
 }
 
-// unseen bounds how long a cache may be late. After that a Machine that is not being deleted
-// is another state of the world, such as a restored one.
+// unseen bounds the lag of the cache. A Machine that shows no deletion after that time is a new state, for example a
+// restored Machine.
 const unseen = 10 * time.Second
 
 func (d *departed) is(scheduled types.NamespacedName, machine types.UID, now time.Time) bool {

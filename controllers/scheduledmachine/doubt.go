@@ -16,9 +16,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
-// doubt is what is left of a decision while our clock and the API server's differ: nobody
-// joins by what our clock says, and no wait of a departure ends. Departures that have not
-// started are held by the planner, which doubts the same clock.
+// doubt restricts a Decision while the clock is suspect: no machine joins, and no wait of a departure ends. The planner
+// holds departures that have not started, by the same clock.
 func (r *Reconciler) doubt(ctx context.Context, s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
 	if r.APIClock.Trust() != rails.Suspect {
 		return d
@@ -31,8 +30,8 @@ func (r *Reconciler) doubt(ctx context.Context, s *scope, d lifecycle.Decision, 
 	return doubted
 }
 
-// listen has the API server tell its time, once for all who wait for that: a manager that has
-// no lease may have nothing else to ask.
+// listen makes one live read, whose response carries the API server's time. It limits the rate for all objects
+// together. A manager without leader election may have no other request that samples the time.
 func (r *Reconciler) listen(ctx context.Context, sm *v1alpha1.ScheduledMachine, now time.Time) {
 	if !r.listened.due(now) {
 		return
@@ -42,13 +41,13 @@ func (r *Reconciler) listen(ctx context.Context, sm *v1alpha1.ScheduledMachine, 
 	}
 }
 
-// listened knows when the API server was last asked for its time. It may be lost.
+// listened is when the API server's time was last requested. A lost value causes one more read.
 type listened struct {
 	mu sync.Mutex
 	at time.Time
 }
 
-// due reports whether it is time to ask again, and notes that somebody does.
+// due reports whether a read is due, and records that it is made.
 func (l *listened) due(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

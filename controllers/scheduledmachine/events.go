@@ -15,9 +15,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// announce tells people of a change of phase that has been written, and of two that are
-// none: when the machine is ready, for it is Active while it joins, and when a tool has lent
-// it again.
+// announce records an Event for a phase change that has been written. Two changes without a new phase get an Event,
+// too: the machine becomes ready while Active, and a tool has lent it again.
 func (r *Reconciler) announce(ctx context.Context, sm, before *v1alpha1.ScheduledMachine) {
 	if c := conditions.Get(sm, v1alpha1.LentAgainCondition); c != nil && !conditions.IsTrue(before, c.Type) {
 		r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.LentAgainEvent, "LendAgain", "%s", c.Message)
@@ -46,15 +45,15 @@ func (r *Reconciler) announce(ctx context.Context, sm, before *v1alpha1.Schedule
 	r.Recorder.Eventf(sm, nil, kind, reason, "PhaseTransitionTo"+string(to), "%s -> %s: %s", cmp.Or(from, "New"), to, sm.Status.Message)
 }
 
-// announceRejected tells people what is not believed of the Machine, once.
+// announceRejected records one Event for each rejected part of the Machine's host data.
 func (r *Reconciler) announceRejected(ctx context.Context, s *scope) {
 	for _, n := range r.rejections.Tell(ctx, client.ObjectKeyFromObject(s.scheduled), s.believed.Rejected) {
 		r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.RecordRejectedEvent, "ScreenRecords", "%s", n.Message)
 	}
 }
 
-// announceHost tells people that somebody else names the same host, and when that comes to
-// mean something else for this machine. A change of phase because of it has been told.
+// announceHost records an Event when the reason of the condition HostClaimed changes. It records none if the Event of a
+// phase change reports the same.
 func (r *Reconciler) announceHost(sm, before *v1alpha1.ScheduledMachine) {
 	c := conditions.Get(sm, v1alpha1.HostClaimedCondition)
 	if told := sm.Status.Phase != before.Status.Phase && conditions.GetReason(sm, v1alpha1.ReadyCondition) == v1alpha1.HostClaimedReason; told {
@@ -65,7 +64,7 @@ func (r *Reconciler) announceHost(sm, before *v1alpha1.ScheduledMachine) {
 	}
 }
 
-// announcePassedOn tells people that the owner of the host asked another for it.
+// announcePassedOn records an Event: the owner of the host requested it through another ScheduledMachine.
 func (r *Reconciler) announcePassedOn(sm *v1alpha1.ScheduledMachine, record v1alpha1.ReclaimRecord) {
 	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimEvent, "EmergencyReclaim", "%s", record.Where())
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// gate admits a departure or defers it. A departure whose deletion is refused is admitted again on
-// every reconcile. Emergencies, kill switches and the end of the Cluster are exempt. A Machine that
-// another client deletes waits at our hook: package machinehook requests its admission.
+// gate admits a departure or defers it. A departure whose deletion failed is admitted again on every reconcile.
+// Reclaims, kill switches and the deletion of the Cluster are exempt. A Machine that another client deletes waits at
+// 5-Spot's hook: package machinehook requests its admission.
 func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
 	key := client.ObjectKeyFromObject(s.scheduled)
 	r.Roster.Tell(key, s.entry(d, now), now)
 	if s.frozen {
-		return d // Where nothing is carried out, the whole decision is told.
+		return d // Writes are suppressed: the report needs the full Decision.
 	}
 	if s.held(now) {
 		s.verdict = r.Roster.Look(key, s.children.Machine.UID)
@@ -42,34 +42,32 @@ func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecyc
 	return lifecycle.Kept(s.facts(now), d)
 }
 
-// starts reports whether a decision starts a departure that the planner has to admit.
+// starts reports whether a Decision starts a departure that needs the planner's admission.
 func (s *scope) starts(d lifecycle.Decision) bool {
 	return d.Action == lifecycle.Depart && s.children.Machine != nil && !s.exempt() && v1alpha1.DepartureReason(d.Cause).Lane() != v1alpha1.ExemptLane
 }
 
-// held reports whether our hook holds a Machine that somebody else deletes, and that has to
-// wait.
+// held reports whether 5-Spot's hook holds a Machine that another client deleted, and that is not exempt.
 func (s *scope) held(now time.Time) bool {
 	return s.children.Machine != nil && !s.paused && !s.exempt() && children.Held(s.children.Machine, now)
 }
 
-// exempt reports whether the machine does not wait for the planner, whatever takes it away: a
-// person or its owner wants it at once, or its Cluster goes.
+// exempt reports whether the machine leaves without the planner's admission: by a kill switch, a reclaim, or the
+// deletion of its Cluster.
 func (s *scope) exempt() bool { return s.scheduled.Spec.KillSwitch || s.urgent() }
 
-// urgent reports whether the machine waits for nobody at all. A Cluster that is missing may have
-// been lost.
+// urgent is exempt without the kill switch. A missing Cluster is not urgent: it may have been lost.
 func (s *scope) urgent() bool {
 	return s.scheduled.BeingReclaimed() || s.cluster != nil && !s.cluster.DeletionTimestamp.IsZero()
 }
 
-// unplanned reports whether the planner has yet to look at the departure.
+// unplanned reports whether the planner has not evaluated the departure yet.
 func (s *scope) unplanned() bool { return s.kept() && s.verdict.Reason == "" }
 
-// kept reports whether the machine is to leave and may not yet.
+// kept reports whether the departure is deferred.
 func (s *scope) kept() bool { return s.starting && !s.verdict.Granted }
 
-// entry is what the departure planner is told of the machine.
+// entry returns the state of the machine that the departure planner uses.
 func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 	e := roster.Entry{Cluster: workload.ClusterKey(s.scheduled), Scheduled: s.scheduled.UID}
 	m := s.children.Machine
@@ -103,8 +101,8 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 	return e
 }
 
-// lane is that of a departure: what the planner says, and where it was not asked, because nobody
-// has to wait or nothing is carried out, what it would be told. Empty is that of the reason.
+// lane returns the lane of a departure: the planner's, or the one that would apply if the planner was not involved.
+// Empty means the lane of the departure reason.
 func (s *scope) lane(d lifecycle.Decision, now time.Time) v1alpha1.DepartureLane {
 	_, onTime := s.onTime(d, now)
 	switch {
@@ -119,8 +117,7 @@ func (s *scope) lane(d lifecycle.Decision, now time.Time) v1alpha1.DepartureLane
 	}
 }
 
-// onTime returns the end of the window that a departure follows from, and whether that is the one
-// that was announced.
+// onTime returns the end of the window that caused a departure, and whether status announced this end.
 func (s *scope) onTime(d lifecycle.Decision, now time.Time) (end time.Time, ok bool) {
 	if d.Cause != lifecycle.WindowClosed {
 		return time.Time{}, false
@@ -128,8 +125,7 @@ func (s *scope) onTime(d lifecycle.Decision, now time.Time) (end time.Time, ok b
 	return s.announced(now)
 }
 
-// announced returns the end of the window that is over, and whether status announced it in
-// time.
+// announced returns the end of the window that is over, and whether status announced it in time.
 func (s *scope) announced(now time.Time) (end time.Time, ok bool) {
 	st := &s.scheduled.Status
 	if st.NextCleanup == nil || st.NextCleanup.After(now) || !s.inTime(st.NextCleanup.Time) {
@@ -138,7 +134,7 @@ func (s *scope) announced(now time.Time) (end time.Time, ok bool) {
 	return st.NextCleanup.Time, true
 }
 
-// inTime reports whether status has announced this end long enough, for this very spec.
+// inTime reports whether status announced this end long enough before, for the current generation of the spec.
 func (s *scope) inTime(end time.Time) bool {
 	st := &s.scheduled.Status
 	if st.NextCleanup == nil || st.NextCleanupSince == nil {
@@ -148,9 +144,9 @@ func (s *scope) inTime(end time.Time) bool {
 	return a.Covers(end, s.scheduled.Generation)
 }
 
-// reportCleanup writes when the window closes, and since when that is known. What is over
-// stays while the machine is kept, or refused to go: after a restart it must still be known
-// that it was announced.
+// reportCleanup writes when the window closes, and since when the status has announced this. A past end stays in the
+// status while the departure is deferred or its deletion fails. After a restart it still proves that the end was
+// announced.
 func (s *scope) reportCleanup(closes, now time.Time, refused bool) {
 	st, before := &s.scheduled.Status, &s.before.Status
 	if (s.kept() || s.starting && refused) && before.NextCleanup != nil && !before.NextCleanup.After(now) && before.ObservedGeneration == s.scheduled.Generation {
@@ -166,7 +162,7 @@ func (s *scope) reportCleanup(closes, now time.Time, refused bool) {
 	}
 }
 
-// reportGate says what keeps a machine that is to leave.
+// reportGate sets the condition DepartureGated: why a departure is deferred.
 func (s *scope) reportGate(d lifecycle.Decision, actErr error, now time.Time, paused bool) {
 	reason, message := string(s.verdict.Reason), s.verdict.Message
 	if paused && s.heldByPause(d, actErr) {

@@ -13,8 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// holders names what keeps Cluster API from the next step of a deletion: deletion hooks with
-// their owners, or finalizers. Cluster API's own message names neither owners nor finalizers.
+// holders names the objects that block the next step of a deletion: deletion hooks with their owners, or finalizers.
+// Cluster API's own message names neither.
 func (s *scope) holders(reason string) string {
 	switch reason {
 	case clusterv1.MachineDeletingWaitingForPreDrainHookReason:
@@ -37,7 +37,7 @@ func (s *scope) holders(reason string) string {
 	return ""
 }
 
-// hooksOf lists the hooks of others with a prefix, and the owner that each names as its value.
+// hooksOf lists the hooks of others with a prefix. The value of a hook is its owner.
 func hooksOf(m *clusterv1.Machine, prefix string) string {
 	var hooks []string
 	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
@@ -56,7 +56,7 @@ func hooksOf(m *clusterv1.Machine, prefix string) string {
 	return strings.Join(hooks, ", ") + "; the owner takes the annotation off Machine " + m.Name + " when it is done"
 }
 
-// heldObject is an object by kind and name, with the finalizers that hold it.
+// heldObject returns kind and name of an object, and the finalizers that hold it.
 func heldObject(obj client.Object) string {
 	text := obj.GetObjectKind().GroupVersionKind().Kind + " " + obj.GetName()
 	if finalizers := foreignFinalizers(obj); len(finalizers) > 0 {
@@ -65,7 +65,7 @@ func heldObject(obj client.Object) string {
 	return text
 }
 
-// foreignFinalizers are all but Cluster API's own on a Machine.
+// foreignFinalizers returns all finalizers except Cluster API's own on a Machine.
 func foreignFinalizers(obj client.Object) []string {
 	return slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool { return f == clusterv1.MachineFinalizer })
 }

@@ -21,17 +21,17 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 )
 
-// HostIndex finds in the cache the ScheduledMachines that name a host, in all namespaces.
+// HostIndex is the cache index of ScheduledMachines by the names of their hosts, across all namespaces.
 const HostIndex = "host"
 
-// maxHostName bounds a name of a host: a longer one is not known. It is that of
-// status.providerID. maxWritten is as long as one may be written in JSON.
+// maxHostName is the longest accepted name of a host, the limit of status.providerID. A longer name is ignored.
+// maxWritten is the longest JSON form of such a name.
 const (
 	maxHostName = 512
 	maxWritten  = 6*maxHostName + len(`""`)
 )
 
-// HostKeys are the values of HostIndex.
+// HostKeys returns the values of HostIndex for an object.
 func HostKeys(obj client.Object) []string {
 	sm, ok := obj.(*v1alpha1.ScheduledMachine)
 	if !ok {
@@ -46,16 +46,15 @@ func HostKeys(obj client.Object) []string {
 	return keys
 }
 
-// namer says what a provider's spec, and what Cluster API reports, call a host.
+// namer converts fields of a provider's spec and of Cluster API objects to names of a host.
 type namer struct {
 	sm   *v1alpha1.ScheduledMachine
 	kind schema.GroupKind
 }
 
-// id is one name of a host, and nothing for a name that is empty or too long. An address
-// counts for a kind, because one provider reaches it from one place, whatever the Cluster;
-// a provider's ID in a namespace, because providers repeat them in others; a Node's name
-// in its Cluster.
+// id returns one name of a host; none if the value is empty or too long. The scope is where the name is unique. An
+// address is unique per kind of infrastructure machine, across Clusters: the provider connects to it from one network.
+// A provider ID is unique per namespace, because providers reuse IDs in others. A Node name is unique per Cluster.
 func (n namer) id(kind hosts.Kind, value string) []hosts.ID {
 	if len(value) > maxWritten {
 		return nil
@@ -77,7 +76,7 @@ func (n namer) id(kind hosts.Kind, value string) []hosts.ID {
 	return []hosts.ID{id}
 }
 
-// ofSpec reads the fields by which providers let an author name a host.
+// ofSpec reads the fields in which a provider's spec names the host.
 func (n namer) ofSpec(spec map[string]any) []hosts.ID {
 	text := func(field string) string { s, _ := spec[field].(string); return s }
 	return slices.Concat(
@@ -87,8 +86,8 @@ func (n namer) ofSpec(spec map[string]any) []hosts.ID {
 	)
 }
 
-// address is a host and a port, written in one way. Two ports of one address may be two
-// hosts behind it. Without one it is that of SSH, as for the providers that log in.
+// address returns host and port in a canonical form. Two ports of one address may be two hosts behind it. The default
+// port is 22, as for providers that connect by SSH.
 func address(host string, port any) string {
 	host = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(host)), ".")
 	if host == "" {
@@ -106,7 +105,7 @@ func address(host string, port any) string {
 	return fmt.Sprintf("%s:%v", host, port)
 }
 
-// ofWords reads what String wrote.
+// ofWords parses names that hosts.ID.String wrote.
 func (n namer) ofWords(words []string) []hosts.ID {
 	var ids []hosts.ID
 	for _, word := range words {
@@ -116,7 +115,7 @@ func (n namer) ofWords(words []string) []hosts.ID {
 	return ids
 }
 
-// namedFields are those of a spec that name a host. All else in it is skipped: it may be as
+// namedFields are the fields of a spec that name a host. Decoding skips all other fields, because a spec may be as
 // large as the API server allows.
 type namedFields struct {
 	Address    json.RawMessage `json:"address"`
@@ -125,7 +124,7 @@ type namedFields struct {
 	NodeName   json.RawMessage `json:"nodeName"`
 }
 
-// spec is what can be a name, or a port.
+// spec decodes the fields that are short enough for a name or a port.
 func (f namedFields) spec() map[string]any {
 	spec := map[string]any{}
 	for field, raw := range map[string]json.RawMessage{"address": f.Address, "port": f.Port, "providerID": f.ProviderID, "nodeName": f.NodeName} {
@@ -137,8 +136,8 @@ func (f namedFields) spec() map[string]any {
 	return spec
 }
 
-// wants are the names of the host in the spec. Of a template they are what was in it when
-// it was last read; before, they are not known.
+// wants returns the names of the host in the spec. For a template it returns the names that status recorded when the
+// template was last read, none before that.
 func wants(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	n := namer{sm, children.InfrastructureOf(sm).Kind().GroupKind()}
 	if cloned(sm) {
@@ -148,7 +147,7 @@ func wants(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 		return nil
 	}
 	var spec namedFields
-	// The standard library does not tell address from ADDRESS, which no provider reads.
+	// This decoder is case-sensitive. encoding/json would accept ADDRESS for address, which no provider reads.
 	if utiljson.Unmarshal(sm.Spec.InfrastructureSpec.Spec.Raw, &spec) != nil {
 		return nil
 	}
@@ -160,8 +159,8 @@ func cloned(sm *v1alpha1.ScheduledMachine) bool {
 	return sm.Spec.InfrastructureTemplateRef != (v1alpha1.TemplateReference{})
 }
 
-// source is what the names of the host are for: the kind of the infrastructure machine, or
-// its template. With another they are those of another host.
+// source identifies the origin of the names: the kind of the infrastructure machine, or its template. Names of another
+// source belong to another host.
 func source(sm *v1alpha1.ScheduledMachine) string {
 	if ref := sm.Spec.InfrastructureTemplateRef; cloned(sm) {
 		return "template " + schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind().String() + "/" + ref.Name
@@ -169,7 +168,7 @@ func source(sm *v1alpha1.ScheduledMachine) string {
 	return "kind " + children.InfrastructureOf(sm).Kind().GroupKind().String()
 }
 
-// inWords is what status says of how the spec names the host.
+// inWords returns the source and the names, as status.host.wanted stores them.
 func inWords(sm *v1alpha1.ScheduledMachine, ids []hosts.ID) []string {
 	if len(ids) == 0 {
 		return nil
@@ -181,7 +180,7 @@ func inWords(sm *v1alpha1.ScheduledMachine, ids []hosts.ID) []string {
 	return words
 }
 
-// sameHost reports whether the words are the same, of a template but for a provider's ID.
+// sameHost reports whether a and b name the same host. For a template it ignores provider IDs.
 func sameHost(sm *v1alpha1.ScheduledMachine, a, b []string) bool {
 	if cloned(sm) {
 		isID := func(word string) bool { return strings.HasPrefix(word, string(hosts.ProviderID)+" ") }
@@ -190,29 +189,28 @@ func sameHost(sm *v1alpha1.ScheduledMachine, a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// byAuthor are those of a clone's names that are its template's. Its provider gives it an ID.
+// byAuthor removes provider IDs: the provider of a clone sets them, not the template.
 func byAuthor(ids []hosts.ID) []hosts.ID {
 	return slices.DeleteFunc(slices.Clone(ids), func(id hosts.ID) bool { return id.Kind == hosts.ProviderID })
 }
 
-// since is when sm began to name its host so; zero is after all others. Whoever was edited
-// before anybody looked at it did not name it when it was created, and a template may say
-// something else than it did then.
+// since returns when sm first named this host. Zero means unknown, and orders after all known times. The creation time
+// is used only if the spec has not been edited since, and not for a template, whose content may have changed.
 func since(sm *v1alpha1.ScheduledMachine, ids []hosts.ID) time.Time {
 	st := sm.Status
-	isNew := st.ObservedGeneration == 0 && sm.Generation <= 1 // Or its status was lost, as in clusterctl move.
+	isNew := st.ObservedGeneration == 0 && sm.Generation <= 1 // It is new, or its status was lost, as in clusterctl move.
 	switch {
 	case st.Host != nil && st.Host.Since != nil && sameHost(sm, st.Host.Wanted, inWords(sm, ids)):
 		return st.Host.Since.Time
 	case st.Host == nil && !cloned(sm) && (isNew || st.ObservedGeneration > 0 && st.ObservedGeneration == sm.Generation):
-		return sm.CreationTimestamp.Time // It is new, or of a version that did not write it down.
+		return sm.CreationTimestamp.Time // It is new, or its status is from a version that did not record it.
 	default:
 		return time.Time{}
 	}
 }
 
-// inUse are the names of the host that sm has, as its status tells. While nothing of a
-// machine is there, there are none.
+// inUse returns the names of the host that sm uses according to its status. It returns none without a Machine and
+// infrastructure.
 func inUse(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	st := sm.Status
 	if st.MachineRef == nil && st.InfrastructureRef == nil {
@@ -232,8 +230,8 @@ func inUse(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	return ids
 }
 
-// ofMachine is what the host of a Machine is called. Where nothing is believed it is what the
-// Machine says: several that name one host are to see each other.
+// ofMachine returns the names of a Machine's host. Where ingest accepted no value, it returns the reported value, so
+// that several ScheduledMachines that name one host find each other.
 func (n namer) ofMachine(h children.Host) []hosts.ID {
 	return slices.Concat(n.id(hosts.ProviderID, cmp.Or(h.ProviderID, h.Says.ProviderID)),
 		n.id(hosts.NodeName, cmp.Or(h.Node, h.Says.Node)), n.id(hosts.MachineID, h.MachineID))

@@ -17,21 +17,20 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 )
 
-// host is what the object says of its host, and where it stands among those that name it,
-// too.
+// host has the standing of the object among all ScheduledMachines that name the same host.
 type host struct {
 	hosts.Verdict
 
 	mine hosts.Claim
-	// others are the claims among which it stands.
+	// others are the claims of the other ScheduledMachines.
 	others []hosts.Claim
-	// asked is a request of the host's owner that another was told of, and told says which
-	// those are, empty where there are none.
+	// asked is a request of the host's owner that another ScheduledMachine received. told is a digest of all such
+	// requests, empty if there are none.
 	asked v1alpha1.ReclaimRecord
 	told  string
 }
 
-// observeHost finds out who else names the host.
+// observeHost lists the other ScheduledMachines that name the host, and judges the claims.
 func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 	now := r.Clock.Now()
 	s.host = host{mine: s.claim(r.claims.of(s.scheduled).claim)}
@@ -71,11 +70,11 @@ func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// manyImages is how many have the same machine ID where nobody means a host: they were
-// made from one image.
+// manyImages is the largest number of ScheduledMachines with one machine ID that is still evaluated. A larger number
+// means copies of one image, not one host.
 const manyImages = 8
 
-// rivals are the other ScheduledMachines that have one of the IDs.
+// rivals returns the other ScheduledMachines that have one of the IDs.
 func (r *Reconciler) rivals(ctx context.Context, sm *v1alpha1.ScheduledMachine, ids []hosts.ID) ([]*v1alpha1.ScheduledMachine, error) {
 	seen := map[client.ObjectKey]bool{}
 	var rivals []*v1alpha1.ScheduledMachine
@@ -98,8 +97,8 @@ func (r *Reconciler) rivals(ctx context.Context, sm *v1alpha1.ScheduledMachine, 
 	return rivals, nil
 }
 
-// named are the ScheduledMachines that have an ID and not the name of obj, those of other
-// namespaces and of other managers among them: a host is one host. They must not be changed.
+// named returns the ScheduledMachines that have an ID, except the one with the name of obj. It includes other
+// namespaces and other managers, because a host is one host. The caller must not modify the result.
 func (r *Reconciler) named(ctx context.Context, obj client.Object, id hosts.ID) ([]*v1alpha1.ScheduledMachine, error) {
 	list := &v1alpha1.ScheduledMachineList{}
 	opts := []client.ListOption{client.MatchingFields{HostIndex: id.Key()}, client.UnsafeDisableDeepCopy}
@@ -121,7 +120,8 @@ func (r *Reconciler) named(ctx context.Context, obj client.Object, id hosts.ID) 
 	return others, nil
 }
 
-// claim is the object's own, of what there is now: c is what it shows to others.
+// claim returns the object's own claim from the children that exist now. c is the claim that other ScheduledMachines
+// see.
 func (s *scope) claim(c hosts.Claim) hosts.Claim {
 	sm := s.scheduled
 	c.Has, c.MadeAt = nil, time.Time{}
@@ -147,16 +147,16 @@ func (s *scope) claim(c hosts.Claim) hosts.Claim {
 		c.MadeAt = children.CreatedAt(m).Truncate(time.Second)
 	}
 	if infra == nil && (m != nil || s.children.InfrastructureUnknown) {
-		c.Has = append(c.Has, inUse(sm)...) // Unknown is not absent.
+		c.Has = append(c.Has, inUse(sm)...) // Unknown does not mean absent.
 	}
 	return c
 }
 
-// claimOf is what another ScheduledMachine says of its host.
+// claimOf returns the claim of another ScheduledMachine.
 func (r *Reconciler) claimOf(ctx context.Context, sm *v1alpha1.ScheduledMachine, now time.Time) (claim, error) {
 	c := r.claims.of(sm)
 	taken := r.hosts.Taken(client.ObjectKeyFromObject(sm).String(), c.claim.Wants, now)
-	if len(taken) == 0 && sm.Status.ObservedGeneration == 0 { // Its status was lost, as in clusterctl move, or it is new.
+	if len(taken) == 0 && sm.Status.ObservedGeneration == 0 { // It is new, or its status was lost, as in clusterctl move.
 		m, err := r.Children.Machine(ctx, sm)
 		if err != nil {
 			return claim{}, err
@@ -169,16 +169,16 @@ func (r *Reconciler) claimOf(ctx context.Context, sm *v1alpha1.ScheduledMachine,
 	return c, nil
 }
 
-// second reports whether nothing may be made on the host.
+// second reports whether nothing may be created on the host.
 func (h host) second() bool { return h.Standing >= hosts.Second }
 
-// reportHost writes how the host is named, and since when.
+// reportHost writes the names of the host, and since when the spec names it.
 func (s *scope) reportHost(now time.Time) {
 	h := v1alpha1.HostStatus{Wanted: inWords(s.scheduled, s.host.mine.Wants)}
 	if infra := s.children.Infrastructure; infra != nil {
 		spec, _ := infra.Object["spec"].(map[string]any)
 		for _, id := range (namer{sm: s.scheduled}).ofSpec(spec) {
-			if id.Kind != hosts.ProviderID { // It is in the status already.
+			if id.Kind != hosts.ProviderID { // status.providerID has it.
 				h.InUse = append(h.InUse, id.String())
 			}
 		}
@@ -197,8 +197,8 @@ func (s *scope) reportHost(now time.Time) {
 	}
 }
 
-// unbelieved are the names of the host that the Machine says where nothing is believed. They
-// are nowhere else in the status, by which others of the same host find this one.
+// unbelieved returns the names that the Machine reports and ingest did not accept. Status stores them only here; other
+// ScheduledMachines of the host find this one by them.
 func (s *scope) unbelieved() []string {
 	n, b := namer{sm: s.scheduled}, s.believed
 	var ids []hosts.ID
@@ -215,16 +215,15 @@ func (s *scope) unbelieved() []string {
 	return words
 }
 
-// untold reports whether there is a request of the host's owner to pass on.
+// untold reports whether a request of the host's owner has to be propagated to this object.
 func (s *scope) untold() bool {
 	_, reclaimed := s.scheduled.Reclaimed()
 	return s.host.told != "" && !reclaimed && s.scheduled.Annotations[v1alpha1.HostReclaimedAnnotation] != s.host.told
 }
 
-// passOn writes down on this object, too, that the owner has the host, or asks for it:
-// whoever lends the same host must not take it again, and still knows when the other is
-// gone. Package reclaim does the rest. Each request is told once: a person may turn the
-// schedule on, and nothing is made while the owner has the host.
+// passOn records the owner's request on this object, too, so that no other ScheduledMachine lends the host again. The
+// record remains when the other object is deleted. Package reclaim serves it. Each request is propagated once: a person
+// may turn the schedule on again, and nothing is created while the owner has the host.
 func (r *Reconciler) passOn(ctx context.Context, s *scope) (bool, error) {
 	sm := s.scheduled
 	if !s.untold() {

@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// intent is what every intent about this machine has in common.
+// intent returns the fields that all intents about this machine share, for the audit log.
 func (r *Reconciler) intent(s *scope) actuate.Intent {
 	now := r.Clock.Now()
 	return actuate.Intent{
@@ -24,8 +24,8 @@ func (r *Reconciler) intent(s *scope) actuate.Intent {
 	}
 }
 
-// trigger is what made the decision: a person, or an edge of the schedule, which is known
-// by the next one.
+// trigger names the cause of the Decision: the deletion, the generation with the kill switch, or the window, identified
+// by its next edge.
 func (s *scope) trigger(now time.Time) string {
 	sm := s.scheduled
 	_, change := s.answer(now)
@@ -39,7 +39,7 @@ func (s *scope) trigger(now time.Time) string {
 	}
 }
 
-// leave is how a machine is taken away for a decision.
+// leave returns the Action that removes the machine for a Decision.
 func (r *Reconciler) leave(s *scope, d lifecycle.Decision) actuate.Action {
 	i := r.intent(s)
 	i.Reason, i.Grace = v1alpha1.DepartureReason(d.Cause), children.GraceOf(s.scheduled)
@@ -47,21 +47,21 @@ func (r *Reconciler) leave(s *scope, d lifecycle.Decision) actuate.Action {
 	return r.Actuate.For(i)
 }
 
-// joining is why an object of the machine is made.
+// joining is the intent for the creation of a child.
 func (r *Reconciler) joining(s *scope) actuate.Intent {
 	i := r.intent(s)
 	i.Kind, i.Why = audit.Join, "WindowOpen"
 	return i
 }
 
-// replacing is why one is deleted that was made from an older spec.
+// replacing is the intent for the deletion of a child that was made from an older spec.
 func (r *Reconciler) replacing(s *scope) actuate.Intent {
 	i := r.intent(s)
 	i.Reason = v1alpha1.MachineReplaced
 	return i
 }
 
-// onNode is why the Node of a machine that is gone is deleted.
+// onNode is the intent for the deletion of the Node of a machine that is gone.
 func (r *Reconciler) onNode(s *scope) actuate.Intent {
 	i := r.intent(s)
 	i.Kind, i.Why = audit.NodePatch, "MachineGone"

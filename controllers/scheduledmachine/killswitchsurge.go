@@ -16,8 +16,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// reportKillSwitchSurge records a Warning on the Cluster when many of its kill switches were turned on
-// within ten minutes. Nothing is delayed. It counts what the ScheduledMachines show, sm as it is now.
+// reportKillSwitchSurge records a Warning on the Cluster if many of its kill switches were turned on within ten
+// minutes. It delays nothing. It counts by the status of the ScheduledMachines in the cache, and uses the given sm
+// instead of its cached version.
 func (r *Reconciler) reportKillSwitchSurge(ctx context.Context, cluster *clusterv1.Cluster, sm *v1alpha1.ScheduledMachine, now time.Time) {
 	if cluster == nil || r.surges.Reached(client.ObjectKeyFromObject(cluster), now) {
 		return
@@ -32,7 +33,7 @@ func (r *Reconciler) reportKillSwitchSurge(ctx context.Context, cluster *cluster
 	for i := range list.Items {
 		other := &list.Items[i]
 		if other.Name == sm.Name {
-			other = sm // The cache may not have its status yet.
+			other = sm // The cache may not have its new status yet.
 		}
 		switch {
 		case terminatedSince(other, now.Add(-lifecycle.RapidWindow)):
@@ -51,8 +52,7 @@ func (r *Reconciler) reportKillSwitchSurge(ctx context.Context, cluster *cluster
 		killed, lifecycle.RapidWindow, machines, cluster.Namespace, cluster.Name)
 }
 
-// terminatedSince reports whether the kill switch of a machine has been served after an instant, or is
-// being served.
+// terminatedSince reports whether a kill switch took effect after the instant.
 func terminatedSince(sm *v1alpha1.ScheduledMachine, since time.Time) bool {
 	ready := conditions.Get(sm, v1alpha1.ReadyCondition)
 	return sm.Status.Phase == v1alpha1.PhaseTerminated && ready != nil && ready.LastTransitionTime.After(since)

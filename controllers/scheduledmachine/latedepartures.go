@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// lateDepartures counts late Machines from the cache at each scrape.
+// lateDepartures is a collector that counts late Machines from the cache at each scrape.
 type lateDepartures struct {
 	fleet
 

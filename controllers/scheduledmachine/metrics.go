@@ -45,9 +45,8 @@ var (
 		[]string{"namespace", "cluster"}, nil)
 )
 
-// registerMetrics registers the metrics of this package. What is counted of the
-// machines is counted from the cache when it is asked for, so that it cannot drift
-// and forgets what is gone.
+// registerMetrics registers the metrics of this package. Collectors count machines from the cache at each scrape, so
+// that deleted machines disappear from the metrics.
 func registerMetrics(f fleet, clock clock.PassiveClock) error {
 	for _, c := range []prometheus.Collector{transitions, transitionLag, evaluations, killSwitchActivations, f, lateDepartures{f, clock}} {
 		if err := metrics.Registry.Register(c); err != nil {
@@ -57,16 +56,15 @@ func registerMetrics(f fleet, clock clock.PassiveClock) error {
 	for _, from := range append([]v1alpha1.Phase{""}, v1alpha1.Phases...) {
 		for _, to := range v1alpha1.Phases {
 			if from != to {
-				transitions.WithLabelValues(string(from), string(to)) // Starts at zero, so that the first is an increase.
+				transitions.WithLabelValues(string(from), string(to)) // The series starts at zero, so that the first transition is an increase.
 			}
 		}
 	}
 	return nil
 }
 
-// observeLag measures how late the first action is that an edge of the window asked
-// for. The edge is the one that was announced. The further actions of an edge are not
-// measured.
+// observeLag measures the time from an announced edge of the window to the first action for it. It measures each edge
+// once.
 func (r *Reconciler) observeLag(s *scope, now time.Time) {
 	st := s.before.Status
 	edge := st.NextActivation
@@ -81,8 +79,8 @@ func (r *Reconciler) observeLag(s *scope, now time.Time) {
 	}
 }
 
-// fleet counts ScheduledMachines. Several replicas see the same ones, and several
-// shards see those of each other: each is counted by the one manager that acts on it.
+// fleet counts ScheduledMachines. All replicas and shards cache the same objects; only the leader that serves an object
+// counts it.
 type fleet struct {
 	reader      client.Reader
 	watchFilter string
@@ -96,8 +94,8 @@ func (fleet) Describe(ch chan<- *prometheus.Desc) {
 	ch <- machineConditions
 }
 
-// list returns the ScheduledMachines that match the watch filter, and none before this manager leads. They
-// are the cache's own.
+// list returns the ScheduledMachines that match the watch filter; none before this manager leads. The caller must not
+// modify the result, which is the cache's.
 func (f fleet) list(ctx context.Context) ([]v1alpha1.ScheduledMachine, error) {
 	select {
 	case <-f.elected:

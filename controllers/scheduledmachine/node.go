@@ -18,19 +18,18 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// Cluster API does not look at a Machine for up to 20 s after it has tried to drain it. If
-// its infrastructure goes meanwhile, that is what wakes us, and the Node goes at once.
+// After a drain attempt, Cluster API may wait up to 20 s before it reconciles the Machine again. If the infrastructure
+// is deleted meanwhile, that event triggers this controller, which deletes the Node at once.
 
-// nodeRead bounds the read of a Node, which is in a cache, and nodeWrite its deletion. A
-// worker has no more time for a workload cluster that does not answer: Cluster API deletes
-// the Node, too.
+// nodeRead bounds the read of a Node, which comes from a cache. nodeWrite bounds its deletion. An unresponsive workload
+// cluster must not block a worker for longer: Cluster API deletes the Node, too.
 const (
 	nodeRead  = 250 * time.Millisecond
 	nodeWrite = time.Second
 )
 
-// observeNode looks at the Node of a Machine that waits for nothing, once its infrastructure
-// is known to be gone. A Node that cannot be seen is unknown, and no error.
+// observeNode reads the Node of a deleted Machine whose waits are skipped and whose infrastructure is gone. If it
+// cannot read the Node, the state is Unknown, without an error.
 func (r *Reconciler) observeNode(ctx context.Context, s *scope) {
 	if !s.hostGone() {
 		return
@@ -52,8 +51,8 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope) {
 	s.nodeState = stateOfNode(s.node, s.children.Machine, s.believed.ProviderID)
 }
 
-// later notes that the Node could not be read or deleted, which is tried again after a
-// back-off. The connection to its cluster wakes us by itself.
+// later requests a retry after a back-off, because the Node could not be read or deleted. It requests none without a
+// connection: the cluster cache sends an event when it connects.
 func (s *scope) later(ctx context.Context, err error) {
 	if !workload.NotConnected(err) {
 		s.nodeLater = true
@@ -61,18 +60,16 @@ func (s *scope) later(ctx context.Context, err error) {
 	}
 }
 
-// hostGone reports whether a Machine with a Node is left of a machine whose infrastructure
-// is known to be gone, and for which Cluster API waits no more. A Machine of a control plane
-// is Cluster API's alone.
+// hostGone reports whether the infrastructure is known to be gone while a Machine with a Node remains, for which
+// Cluster API skips all waits. Machines of a control plane are excluded: Cluster API alone handles their Nodes.
 func (s *scope) hostGone() bool {
 	m := s.children.Machine
 	return m != nil && s.believed.Node != "" && !util.IsControlPlaneMachine(m) && s.children.Expedited() &&
 		s.children.InfrastructureState() == lifecycle.Absent && len(s.children.Problems) == 0
 }
 
-// stateOfNode is what is known of the Node of a Machine, given the Node of its name, nil if
-// there is none. It is the Machine's if it names the host that is believed to be the
-// Machine's, and if Cluster API has written on it that it is.
+// stateOfNode returns the state of the Node; nil means that there is none of that name. A Node belongs to the Machine
+// if it has the accepted provider ID, and Cluster API's annotations on it name the Machine. Any other Node is Unknown.
 func stateOfNode(node *corev1.Node, m *clusterv1.Machine, providerID string) lifecycle.Presence {
 	switch {
 	case node == nil:
@@ -88,8 +85,8 @@ func stateOfNode(node *corev1.Node, m *clusterv1.Machine, providerID string) lif
 	}
 }
 
-// removeNode deletes the Node. If that fails it is tried again, and is no failure of the
-// departure: the machine is gone, and Cluster API deletes the Node, too.
+// removeNode deletes the Node. A failure is retried and does not fail the departure: the machine is gone, and Cluster
+// API deletes the Node, too.
 func (r *Reconciler) removeNode(ctx context.Context, s *scope) {
 	ctx, cancel := context.WithTimeout(ctx, nodeWrite)
 	defer cancel()
@@ -107,11 +104,11 @@ func (r *Reconciler) removeNode(ctx context.Context, s *scope) {
 	}
 }
 
-// nodeGone reports whether the Node is known to be gone, although its Machine is there.
+// nodeGone reports whether the Node is gone while its Machine still exists.
 func (s *scope) nodeGone() bool { return s.hostGone() && s.nodeState == lifecycle.Absent }
 
-// lingering says what a Machine waits for whose infrastructure went in the middle of a drain
-// or a wait for volumes: Cluster API still reports that. Empty if it reports something else.
+// lingering returns the message for a Machine whose infrastructure disappeared during a drain or a wait for volumes.
+// Cluster API still reports the drain then. It returns "" for any other state.
 func (s *scope) lingering() string {
 	deleting := conditions.GetReason(s.children.Machine, clusterv1.MachineDeletingCondition)
 	drains := deleting == clusterv1.MachineDeletingDrainingNodeReason || deleting == clusterv1.MachineDeletingWaitingForVolumeDetachReason

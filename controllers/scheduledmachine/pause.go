@@ -10,13 +10,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// pausedMessage is what people are told of everything that is suppressed.
+// pausedMessage is the message while actuation is paused.
 const pausedMessage = "Actuation is paused in the manager: nothing is carried out"
 
-// askedMessage is what they are told where an owner waits.
+// askedMessage is the message while actuation is paused and an owner waits.
 const askedMessage = pausedMessage + "; its owner has asked for it, and the request is kept"
 
-// reportPaused says what would be done.
+// reportPaused returns the message for a suppressed action: what would happen without the pause.
 func (s *scope) reportPaused(reason lifecycle.Reason) string {
 	if s.stalled != "" {
 		return askedMessage
@@ -27,8 +27,8 @@ func (s *scope) reportPaused(reason lifecycle.Reason) string {
 	return withDetail(pausedMessage+"; otherwise", underway[reason])
 }
 
-// thaw is the decision of a machine whose phases stay as they are, although some are only
-// passed on the way: it is what would be decided at the end of the way.
+// thaw resolves an intermediate phase while writes are suppressed and phases do not change. It returns the Decision
+// that follows the intermediate phase.
 func (s *scope) thaw(now time.Time, d lifecycle.Decision) lifecycle.Decision {
 	if !s.frozen || !d.Again {
 		return d
@@ -38,14 +38,14 @@ func (s *scope) thaw(now time.Time, d lifecycle.Decision) lifecycle.Decision {
 	return lifecycle.Decide(f)
 }
 
-// heldByPause reports whether the machine would leave now, were actuation not paused.
+// heldByPause reports whether the machine would leave now without the pause.
 func (s *scope) heldByPause(d lifecycle.Decision, actErr error) bool {
 	departs := d.Action == lifecycle.Depart || d.Action == lifecycle.Remove
 	return s.heldElsewhere() || departs && actuate.IsSuppressed(actErr)
 }
 
-// heldElsewhere reports whether another controller carries nothing out for the machine: an owner
-// waits, or our hook holds a Machine that is being deleted.
+// heldElsewhere reports whether the pause suppresses an action of another controller: an owner's reclaim has stalled,
+// or 5-Spot's hook holds a Machine that is being deleted.
 func (s *scope) heldElsewhere() bool {
 	m := s.children.Machine
 	return s.frozen && (s.stalled != "" || m != nil && !s.paused && children.AtHook(m))

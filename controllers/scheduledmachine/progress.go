@@ -14,13 +14,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// readable is how long a report of progress may wait for the next one. A machine that
-// joins or leaves passes a dozen states, most of them within a second of another, and each
-// would be a write that nobody reads. It is short enough for somebody who watches a drain.
-// See ADR 0031.
+// readable is the shortest interval between two reports of progress. A machine that joins or leaves passes a dozen
+// states, most within a second of each other. Writing each would be wasteful; 10 s are enough for a person who watches
+// a drain. See ADR 0031.
 const readable = 10 * time.Second
 
-// mayWait reports whether a report may wait: it is only of progress, and nobody is late.
+// mayWait reports whether the status write may be deferred: it reports only progress, and the departure is within its
+// budget.
 func (s *scope) mayWait(now time.Time) bool {
 	m := s.children.Machine
 	if m == nil {
@@ -31,8 +31,8 @@ func (s *scope) mayWait(now time.Time) bool {
 	return !overdue && !s.firstWord() && onlyProgress(s.before, s.scheduled)
 }
 
-// firstWord reports whether a departure step names its cause for the first time, where the last
-// report says only that the Machine is being deleted.
+// firstWord reports whether a departure step states its cause for the first time, after a report that the Machine is
+// being deleted.
 func (s *scope) firstWord() bool {
 	step := conditions.Get(s.children.Machine, v1alpha1.ReadyToLeaveCondition)
 	return step != nil && step.Reason != v1alpha1.AskingReason &&
@@ -40,10 +40,9 @@ func (s *scope) firstWord() bool {
 		conditions.GetReason(s.before, v1alpha1.MachineReadyCondition) == clusterv1.MachineDeletingReason
 }
 
-// onlyProgress reports whether all that is new is how far a machine has come on a way
-// that people know of: it is joining, or leaving with grace, as it was. Everything else is
-// reported at once: phases, failures, what a schedule, a person or an owner changed, and
-// that the machine is ready, or not any more.
+// onlyProgress reports whether the status differs only in the progress of a machine that joins, or leaves gracefully.
+// All other changes are reported at once: phases, failures, changes of the schedule, a person or an owner, and a change
+// of readiness.
 func onlyProgress(before, after *v1alpha1.ScheduledMachine) bool {
 	switch after.Status.Phase {
 	case v1alpha1.PhaseActive, v1alpha1.PhaseShuttingDown:
@@ -55,9 +54,8 @@ func onlyProgress(before, after *v1alpha1.ScheduledMachine) bool {
 		equality.Semantic.DeepEqual(withoutProgress(before), withoutProgress(after))
 }
 
-// withoutProgress is the status without what changes on the way. That there is a Machine
-// stays: what is looked up live depends on it. So does what is believed of its host: what is
-// said of it later is held against that.
+// withoutProgress returns the status without the fields that change during progress. MachineRef stays, because live
+// reads depend on it. The accepted host data stays, because later host data is checked against it.
 func withoutProgress(sm *v1alpha1.ScheduledMachine) v1alpha1.ScheduledMachineStatus {
 	sm = sm.DeepCopy()
 	conditions.Delete(sm, v1alpha1.MachineReadyCondition)

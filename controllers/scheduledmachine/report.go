@@ -22,12 +22,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// report writes status at most once, and says what changed only after the write.
-// Everything in it comes from this run: nothing an earlier run wrote is trusted. It
-// returns when it is to be asked again, where it left progress for later; else zero.
+// report writes the status at most once, and records Events after the write. It derives the status from this reconcile
+// only. It returns when to reconcile again if it deferred a report of progress, else zero.
 func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision, actErr error) (again time.Time, err error) {
 	if apierrors.IsConflict(actErr) {
-		return time.Time{}, nil // The next run sees the newer object; there is nothing to tell.
+		return time.Time{}, nil // The next reconcile reads the newer object.
 	}
 	now := r.Clock.Now()
 	st := &s.scheduled.Status
@@ -64,10 +63,10 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	return time.Time{}, actuate.IgnoreSuppressed(r.reportOnMachine(ctx, s.children.Machine, s.scheduled))
 }
 
-// reportOnMachine shows the schedule where clusterctl describe looks: its tree has
-// Machines, and no kinds of others. It waits until Cluster API has nothing to do for
-// the Machine: where hundreds join at once, two writers of one status only get in each
-// other's way. A Machine that is gone, or another one, is no error: it wakes us.
+// reportOnMachine sets the condition Scheduled on the Machine, because the tree of clusterctl describe shows Machines
+// but no kinds of other providers. It waits until the Machine is ready and has a Node: two writers of one status would
+// conflict often while hundreds join. A conflict or a missing Machine is no error, because its event triggers another
+// reconcile.
 func (r *Reconciler) reportOnMachine(ctx context.Context, m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) error {
 	if m == nil || !m.DeletionTimestamp.IsZero() || !conditions.IsTrue(m, clusterv1.ReadyCondition) || !m.Status.NodeRef.IsDefined() {
 		return nil
@@ -91,8 +90,8 @@ func (r *Reconciler) reportOnMachine(ctx context.Context, m *clusterv1.Machine, 
 	return nil
 }
 
-// reportSchedule writes the schedule's answer and its next changes; refused says that what
-// was decided could not be carried out.
+// reportSchedule writes whether the schedule is active, and its next changes. refused means that the action of the
+// Decision failed.
 func (s *scope) reportSchedule(now time.Time, refused bool) {
 	st := &s.scheduled.Status
 	active, change := s.answer(now)
@@ -111,7 +110,7 @@ func (s *scope) reportSchedule(now time.Time, refused bool) {
 	st.Days, st.Hours = oneLine(s.scheduled.Spec.Schedule.DaysOfWeek), oneLine(s.scheduled.Spec.Schedule.HoursOfDay)
 }
 
-// nextTransition is what the schedule does next, or why nothing follows from it.
+// nextTransition returns the next change of the schedule as text, or why there is none.
 func (s *scope) nextTransition(active bool, change time.Time) string {
 	sm := s.scheduled
 	switch {
@@ -130,7 +129,7 @@ func (s *scope) nextTransition(active bool, change time.Time) string {
 	}
 }
 
-// oneLine is a list of the schedule in the author's words, as wide as a column may be.
+// oneLine joins a list of the schedule, in the author's notation, cut to the width of a printer column.
 func oneLine(items []string) string {
 	const most = 64
 	return clip.To(strings.Join(strings.Fields(strings.Join(items, ",")), ""), most)
@@ -143,8 +142,8 @@ func instant(t time.Time) *metav1.Time {
 	return new(metav1.NewTime(t.UTC()))
 }
 
-// reportChildren writes what exists; what is gone has no reference. Of the host it writes
-// what is believed: the next look knows it from here.
+// reportChildren writes references to the children that exist. Of the host it writes the accepted data, which the next
+// reconcile reads as known.
 func (s *scope) reportChildren() {
 	st := &s.scheduled.Status
 	c := s.children

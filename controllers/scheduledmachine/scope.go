@@ -25,25 +25,24 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// scope holds what one reconcile reads. It is filled by observe.
+// scope holds what one reconcile reads. observe fills it.
 type scope struct {
-	// scheduled is the object being reconciled, and before what it was when its
-	// status began to be rewritten.
+	// scheduled is the object being reconciled. before is a copy from before the changes to its status.
 	scheduled, before *v1alpha1.ScheduledMachine
 
-	// cluster is nil while there is no Cluster of that name.
+	// cluster is nil if there is no Cluster of that name.
 	cluster *clusterv1.Cluster
-	// paused says that it is, or the object itself.
+	// paused reports that the Cluster or the object is paused.
 	paused bool
 
-	// children are what exists. act keeps them up to date.
+	// children are the existing children. act updates them.
 	children children.Set
 
-	// believed is what is believed of the host of the Machine.
+	// believed is the accepted data about the host of the Machine. See children.Host.
 	believed children.Host
 
-	// nodeState is what is known of the Node of a machine that is gone, and node the Node of
-	// its name, nil if none is known. nodeLater says that it is to be tried again.
+	// nodeState is the state of the Node of a machine that is gone. node is the Node of its name, nil if unknown.
+	// nodeLater requests a retry.
 	nodeState lifecycle.Presence
 	node      *corev1.Node
 	nodeLater bool
@@ -52,51 +51,47 @@ type scope struct {
 	schedule    schedule.Schedule
 	scheduleErr error
 
-	// invalid is everything in the spec that can never be carried out.
+	// invalid has the validation errors of the spec.
 	invalid field.ErrorList
 
-	// host is who else names the host, and clone what a template would make there.
+	// host has the other ScheduledMachines of the host. clone is the infrastructure machine that the template produces.
 	host  host
 	clone clone
 
 	// waitsFor are the deletion hooks of others that a removal waits for.
 	waitsFor []string
 
-	// stalled says why an owner who asked does not get the machine, empty if nothing is
-	// known to stop it.
+	// stalled is why an owner's reclaim does not proceed, empty if it is not known to stall.
 	stalled string
 
-	// frozen says that nothing is carried out, and phases stay as they are.
+	// frozen reports that all writes are suppressed, and phases do not change.
 	frozen bool
-	// starting says that a departure would start that may have to wait, and verdict whether
-	// it does.
+	// starting reports that a departure starts that needs the planner's admission. verdict is the planner's verdict.
 	starting bool
 	verdict  roster.Verdict
 
-	// pending is what act left for later.
+	// pending is what act has not finished.
 	pending pending
 
-	// filter is the watch label without which the Cluster is never connected, empty where
-	// it does not need one.
+	// filter is the watch label that the Cluster needs for a connection, empty if it needs none.
 	filter string
 
-	// connected says that the workload cluster can be seen, and tried that a
-	// connection was tried. Before that it is unknown. probes are its health probes.
+	// connected reports that the workload cluster is connected, tried that a connection was attempted. probes are the
+	// health probes of the connection.
 	connected, tried bool
 	probes           clustercache.HealthCheckingState
 }
 
-// pending is what follows an action that has only begun. Nothing is reported then:
-// at the edge of a shared window everybody's first write comes before anybody's
-// second.
+// pending is what remains after act started an action. No status is written then: at the edge of a shared window,
+// the first writes of all machines must not wait for second writes of some.
 type pending int
 
 const (
-	// nothing follows.
+	// nothing remains.
 	nothing pending = iota
-	// follows: the rest of the action is for the next look, once the cache has what was made.
+	// follows: the next reconcile continues the action, when the cache shows the created object.
 	follows
-	// waits: what was done wakes us.
+	// waits: an event of the written object triggers the next reconcile.
 	waits
 )
 
@@ -134,17 +129,15 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	return s, r.watchChildren(s)
 }
 
-// mustBeSure reports whether a child that the cache does not have is looked up
-// live: before the object itself goes, so that nothing is left behind, and while a
-// Machine is there, so that it is not replaced because of a cache that is late.
-// What is about to be made is looked up then.
+// mustBeSure reports whether a child that is missing in the cache is read live. This prevents leftovers when the object
+// itself is deleted, and a duplicate because of a stale cache. Creation checks live by itself.
 func (s *scope) mustBeSure() bool {
 	st := &s.scheduled.Status
 	return !s.scheduled.DeletionTimestamp.IsZero() || st.MachineRef != nil || st.InfrastructureRef != nil || st.BootstrapRef != nil
 }
 
-// watchChildren watches the kinds of which children were looked for. One whose objects
-// cannot be listed now wakes us when they can.
+// watchChildren starts watches on the kinds of the children. If a kind cannot be listed now, its watch triggers a
+// reconcile when it can.
 func (r *Reconciler) watchChildren(s *scope) error {
 	var errs []error
 	for _, kind := range s.children.Kinds {
@@ -155,7 +148,7 @@ func (r *Reconciler) watchChildren(s *scope) error {
 	return errors.Join(errs...)
 }
 
-// answer is the schedule's, and never a yes while the schedule is disabled.
+// answer returns the answer of the schedule. active is false while the schedule is disabled or unreadable.
 func (s *scope) answer(now time.Time) (active bool, change time.Time) {
 	if !s.scheduled.ScheduleEnabled() || s.scheduleErr != nil {
 		return false, time.Time{}
@@ -163,7 +156,7 @@ func (s *scope) answer(now time.Time) (active bool, change time.Time) {
 	return s.schedule.At(now)
 }
 
-// facts is the border between Kubernetes and the decision.
+// facts converts the observed objects to the facts of the decision, which has no Kubernetes types.
 func (s *scope) facts(now time.Time) lifecycle.Facts {
 	sm := s.scheduled
 	f := lifecycle.Facts{
@@ -189,7 +182,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		}
 	}
 	if m := s.children.Machine; m != nil {
-		// Cluster API patches conditions before the rest of the status.
+		// Cluster API writes conditions before the other status fields.
 		f.MachineReady = conditions.IsTrue(m, clusterv1.ReadyCondition) && s.believed.Node != ""
 		f.MachineFailed = conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) && m.DeletionTimestamp.IsZero()
 		f.Interrupted = children.Interrupted(m)

@@ -27,13 +27,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// name is that of the controller, in metrics and logs.
+// name is the controller's name in metrics and logs.
 const name = "scheduledmachine"
 
-// ClusterNameIndex finds the ScheduledMachines of a Cluster in the cache.
+// ClusterNameIndex is the cache index of ScheduledMachines by the name of their Cluster.
 const ClusterNameIndex = "spec.clusterName"
 
-// AddIndexes adds the indexes that this controller and its siblings read by.
+// AddIndexes adds the cache indexes that this controller and others in this module use.
 func AddIndexes(ctx context.Context, mgr ctrl.Manager) error {
 	indexer := mgr.GetFieldIndexer()
 	return errors.Join(
@@ -50,12 +50,11 @@ func AddIndexes(ctx context.Context, mgr ctrl.Manager) error {
 	)
 }
 
-// SetupWithManager adds the controller to mgr. watchFilter is the value of
-// Cluster API's watch label, empty for everything.
+// SetupWithManager adds the controller to mgr. watchFilter is the value of Cluster API's watch label, empty for all
+// objects.
 //
-// This is controller-runtime's own builder, not Cluster API's: that one
-// reconciles an object once a second at most, which an owner would have to wait
-// for (ADR 0005).
+// It uses controller-runtime's builder. Cluster API's builder reconciles an object at most once a second, which would
+// delay an owner's reclaim (ADR 0005).
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", name)
 	r.watchFilter = watchFilter
@@ -67,14 +66,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		Named(name).
 		For(&v1alpha1.ScheduledMachine{}, builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter),
-			// Our own status writes are no news to us.
+			// Status writes of this controller do not trigger it.
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, resync()),
 		)).
-		// Those of other managers count, so there is no filter.
+		// ScheduledMachines of other managers count, so there is no filter.
 		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(r.hostChanges())).
 		Watches(&v1alpha1.ReclaimedMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofReclaimed)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
-		// Another Machine of the same host may be believed now.
+		// The change may make the host data of another Machine of the same host acceptable.
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(mapper.OfHost), builder.WithPredicates(wake.NodeOfMachine())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster), builder.WithPredicates(clusterChanges())).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofKind),
@@ -93,17 +92,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	return registerMetrics(fleet{reader: mgr.GetCache(), watchFilter: watchFilter, elected: mgr.Elected()}, r.Clock)
 }
 
-// clusterChanges lets through what a ScheduledMachine reads of its Cluster: the spec,
-// by which it is paused, its deletion, and what else is not status. The status of a
-// Cluster changes with every Machine that joins or leaves, and would wake all of them.
+// clusterChanges filters for changes of a Cluster that a ScheduledMachine depends on: the spec with paused, the
+// deletion, and metadata. It excludes the status, which changes with each Machine that joins or leaves and would
+// enqueue all ScheduledMachines.
 func clusterChanges() predicate.Predicate {
 	another := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() }}
 	return predicate.Or(another, predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 }
 
-// ofKind returns the ScheduledMachines that a change of a definition concerns: they may wait
-// for the kind to be installed or served, and those that run are watched in a version that
-// is served.
+// ofKind maps a CustomResourceDefinition to the ScheduledMachines that use its kind. They may wait for the kind to be
+// installed or served. Running ones need a watch in a served version.
 func (r *Reconciler) ofKind(ctx context.Context, crd client.Object) []ctrl.Request {
 	definition, ok := crd.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
@@ -124,9 +122,8 @@ func (r *Reconciler) ofKind(ctx context.Context, crd client.Object) []ctrl.Reque
 	return requests
 }
 
-// resync lets through what the cache delivers every --sync-period. A timer counts
-// the time that a machine runs; this catches up with a wall clock that was set, or
-// went on while the machine slept.
+// resync filters for the updates that the cache delivers every --sync-period. They correct timers after the wall clock
+// was set or the host was suspended: timers count only running time.
 func resync() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -138,7 +135,7 @@ func resync() predicate.Predicate {
 	}
 }
 
-// childWatcher watches kinds of children once each.
+// childWatcher starts one watch for each kind of child.
 type childWatcher struct {
 	tracker *external.ObjectTracker
 	mgr     ctrl.Manager
