@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package protection answers one question: would the owner of a machine be heard?
-// It looks at the agent's pod on the Node, at what the Node says of its agent, and at
-// what became of the installation, and reports the OwnerProtected condition. It does
-// nothing about it, and believes the Node for nothing else. See ADR 0021.
+// Package protection checks that the reclaim agent watches for the owner's programs on each Node. It reads the agent's
+// pod, the state that the agent reports on its Node, and the result of the installation by package nodesync. It reports
+// the condition OwnerProtected and takes no other action. It uses the Node's report for this condition only. See ADR
+// 0021.
 //
-// It writes status as package nodetaints does: one condition, under the object's lock,
-// and it is not woken by a change of status.
+// Its status patch has one condition and a lock. Status changes do not trigger it.
 package protection
 
 import (
@@ -35,16 +34,16 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// readsFor bounds the reading of a workload cluster, whose cache waits until it has
-// listed what it is to hold: a cluster that never answers must not keep a worker.
+// readsFor bounds reads of a workload cluster. Its cache blocks until its first list, and an unresponsive cluster must
+// not block a worker.
 const readsFor = 10 * time.Second
 
-// maxID bounds what is shown of a machine ID that a Node reports.
+// maxID bounds the length of a shown machine ID.
 const maxID = 64
 
-// Reconciler reports whether owners are protected.
+// Reconciler reports the condition OwnerProtected.
 type Reconciler struct {
-	// Clock tells the time.
+	// Clock is the time source.
 	Clock clock.PassiveClock
 	// Reader reads ScheduledMachines and Clusters from the manager's cache.
 	Reader client.Reader
@@ -52,9 +51,9 @@ type Reconciler struct {
 	Children children.Reader
 	// Actuate writes status to the management cluster.
 	Actuate *actuate.Actuator
-	// ClusterCache reaches the Nodes and the agent's pods.
+	// ClusterCache provides the connections to workload clusters, for Nodes and the agent's pods.
 	ClusterCache clustercache.ClusterCache
-	// Board knows what became of the installations.
+	// Board has the latest result of the installation per Cluster.
 	Board *installation.Board
 	// Recorder records events.
 	Recorder events.EventRecorder
@@ -71,21 +70,21 @@ type scope struct {
 	cluster   client.ObjectKey
 	// machine is nil if there is none.
 	machine *clusterv1.Machine
-	// host is what is believed of its host.
+	// host is the accepted host data of the machine.
 	host children.Host
 	// node is nil if there is none, or if it was not read.
 	node *corev1.Node
-	// pod is the agent's, nil if there is none, or if it was not read.
+	// pod is the agent's pod, nil if there is none, or if it was not read.
 	pod *corev1.Pod
-	// disconnected says that there is no connection, unreadable why reading failed.
+	// disconnected reports that there is no connection. unreadable is why a read failed.
 	disconnected bool
 	unreadable   error
-	// outcome is that of the installation, once it was tried.
+	// outcome is the result of the installation. tried reports that there is one.
 	outcome installation.Outcome
 	tried   bool
 }
 
-// Reconcile reports whether the owner of one machine is protected.
+// Reconcile reports whether the agent protects the owner of one machine.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
@@ -94,7 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
-		return ctrl.Result{}, nil // Its Cluster, Machine or Node woke us; it is another manager's.
+		return ctrl.Result{}, nil // An event of its Cluster, Machine or Node enqueued it; another manager serves it.
 	}
 	read := sm.ResourceVersion
 	if wait := r.fresh.Hold(req, read, r.Clock.Now()); wait > 0 {
@@ -109,8 +108,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, err
 }
 
-// reconcile observes, decides and reports. It returns when to look again, zero if
-// whatever changes wakes us.
+// reconcile observes, decides and reports. It returns when to reconcile again, zero if only an event triggers the next
+// reconcile.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, sm *v1alpha1.ScheduledMachine) (time.Duration, error) {
 	s, err := r.observe(ctx, sm)
 	if err != nil || s == nil {
@@ -133,9 +132,8 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, sm *v1alph
 	return 0, s.unreadable
 }
 
-// observe returns nil for an object that has nothing to do with the agent or is paused,
-// and where nobody knows yet whether the Node can be seen: a manager that starts leaves
-// what was reported.
+// observe returns nil if the object does not use the agent or is paused. It also returns nil before the first
+// connection attempt, so that a starting manager does not change the condition.
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	if asked(sm) == "" && !conditions.Has(sm, v1alpha1.OwnerProtectedCondition) {
 		return nil, nil
@@ -161,7 +159,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	case !workload.NotConnected(err):
 		s.unreadable = err
 	case r.ClusterCache.GetHealthCheckingState(ctx, s.cluster).LastProbeTime.IsZero():
-		return nil, nil // The first try wakes us, whatever comes of it.
+		return nil, nil // The first connection attempt triggers a reconcile, also if it fails.
 	default:
 		s.disconnected = true
 	}
@@ -184,7 +182,7 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope) (err error) {
 		return err
 	}
 	pods := &corev1.PodList{}
-	// Not copied, because they are only read: there is one for each Node.
+	// There is one pod per Node. They are only read, so the list is not copied.
 	if err := reader.List(ctx, pods, client.InNamespace(reclaimapi.Namespace), agentLabels, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing pods of the reclaim agent: %w", err)
 	}
@@ -192,7 +190,7 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope) (err error) {
 	return nil
 }
 
-// asked is the hash of what is to be looked for, empty for nothing.
+// asked returns the hash of the programs that the agent has to watch for, empty for none.
 func asked(sm *v1alpha1.ScheduledMachine) string {
 	c := reclaimapi.ConfigFor(sm.Spec.KillIfCommands)
 	if c.Inert() {
@@ -203,7 +201,7 @@ func asked(sm *v1alpha1.ScheduledMachine) string {
 
 func (s *scope) nodeName() string { return s.host.Node }
 
-// facts is the border between Kubernetes and the decision.
+// facts converts the observed objects to the facts of the decision.
 func (s *scope) facts() Facts {
 	f := Facts{
 		Wanted: asked(s.scheduled), Leaving: s.leaving(), Disconnected: s.disconnected, Unreadable: s.unreadable != nil,
@@ -222,7 +220,7 @@ func (s *scope) facts() Facts {
 	return f
 }
 
-// trouble is why the agent's pod is not Ready. On a Node that is not, nobody knows.
+// trouble returns why the agent's pod is not Ready. If the Node is not Ready, the pod's own state is outdated.
 func (s *scope) trouble() string {
 	if s.node != nil && !nodeReady(s.node) {
 		return "the Node is not Ready either"
@@ -239,9 +237,9 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
-// hostMismatch returns why requests from the Node are refused, empty if they are served: the Node
-// reports another machine ID than before, or the agent exited with code 3 and does not run. The
-// exit code of an earlier run stays in the status of a container that runs again.
+// hostMismatch returns why requests from the Node are refused, empty if they are served. Either the Node reports
+// another machine ID than before, or the agent exited with code 3 and is not running. A restarted container still has
+// the exit code of an earlier run in its status.
 func (s *scope) hostMismatch() string {
 	now, first := s.node.Status.NodeInfo.MachineID, children.Known(s.scheduled, s.machine).MachineID
 	switch {
@@ -254,7 +252,7 @@ func (s *scope) hostMismatch() string {
 	}
 }
 
-// refused is the request on the Node, empty if there is none. It is the Node's text.
+// refused returns the request on the Node as text, empty if there is none.
 func (s *scope) refused() string {
 	a := s.node.Annotations
 	if !reclaimapi.Requested(a) {
@@ -263,8 +261,8 @@ func (s *scope) refused() string {
 	return v1alpha1.ReclaimRecord{Reason: a[reclaimapi.ReasonAnnotation], RequestedAt: a[reclaimapi.RequestedAtAnnotation]}.Screened().Requested()
 }
 
-// leaving reports whether the machine is on its way out, or its owner was heard: then
-// the agent is taken away, or keeps quiet.
+// leaving reports whether the machine is being removed, or its owner has requested it. The agent is then removed, or
+// has nothing more to report.
 func (s *scope) leaving() bool {
 	sm := s.scheduled
 	return sm.BeingReclaimed() || sm.Spec.KillSwitch || !sm.DeletionTimestamp.IsZero() ||

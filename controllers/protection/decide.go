@@ -12,51 +12,51 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// Facts are what one look shows.
+// Facts is the observed state on which Decide bases the condition.
 type Facts struct {
-	// Wanted is the hash of what is to be looked for, empty for nothing.
+	// Wanted is the hash of the programs that the agent has to watch for, empty for none.
 	Wanted string
 	// Node is the Node of the machine, empty while there is none.
 	Node string
-	// Doubt is why the Node that the machine names is not believed, empty unless none is.
+	// Doubt is why the Node that the machine names was rejected; empty if an accepted Node exists or none is named.
 	Doubt string
-	// Leaving says that machine or Node are on their way out, or that its owner asks for
-	// it: the agent has done its work.
+	// Leaving reports that the machine or Node is being removed, or that its owner requested it. The agent has done its
+	// work then.
 	Leaving bool
-	// Disconnected says that the workload cluster is not connected, Unreadable that the
-	// Node or the agent's pods could not be read.
+	// Disconnected reports that the workload cluster is not connected, Unreadable that the Node or the agent's pods
+	// could not be read.
 	Disconnected, Unreadable bool
-	// Tried says that the outcome of the installation is known. Elsewhere says that
-	// somebody else installs the agent, and Failure why it is not installed.
+	// Tried reports that the result of the installation is known. Elsewhere reports that 5-Spot does not install the
+	// agent. Failure is why the installation failed, empty if it did not.
 	Tried, Elsewhere bool
 	Failure          string
-	// Pod says that the agent has a pod on the Node, Running that its program runs, Ready
-	// that the pod is Ready, and Trouble why it is not.
+	// Pod reports that the agent has a pod on the Node, Running that its container runs, Ready that the pod is Ready.
+	// Trouble is why it is not Ready.
 	Pod, Running, Ready bool
 	Trouble             string
-	// Said is what the Node says of its agent.
+	// Said is the agent's state annotation on the Node.
 	Said string
-	// Changed says that the machine IDs of host and Node differ, and why; empty if they
-	// do not. Refused is the owner's request that is not served because of that.
+	// Changed is how the machine IDs of host and Node differ, empty if they do not. Refused is the owner's request that
+	// is not served because of it.
 	Changed, Refused string
 }
 
-// Verdict is what becomes of the condition.
+// Verdict is the change of the condition OwnerProtected that Decide returns.
 type Verdict struct {
-	// Keep leaves what was reported, and Drop takes it away.
+	// Keep leaves the condition unchanged. Drop deletes it.
 	Keep, Drop bool
-	// Status, Reason and Message are reported otherwise.
+	// Status, Reason and Message are the new condition if Keep and Drop are false.
 	Status          metav1.ConditionStatus
 	Reason, Message string
 }
 
 type rule func(Facts) (Verdict, bool)
 
-// rules are tried in order and the first to decide wins. An agent that watches is one,
-// whatever became of a later attempt to install it.
+// rules are tried in order; the first that matches decides. A watching agent counts, even if a later attempt to install
+// it failed.
 var rules = []rule{notAsked, leaving, doubtful, unseen, hostChanged, blind, watching, notInstalled, notRunning}
 
-// Decide says what is to be reported. It always decides.
+// Decide returns the change of the condition for the facts.
 func Decide(f Facts) Verdict {
 	for _, r := range rules {
 		if v, ok := r(f); ok {
@@ -87,7 +87,7 @@ func unseen(f Facts) (Verdict, bool) {
 	}
 }
 
-// hostChanged is about an owner whose requests are refused, by the manager or the agent.
+// hostChanged matches if the manager or the agent refuses the owner's requests.
 func hostChanged(f Facts) (Verdict, bool) {
 	if f.Changed == "" {
 		return Verdict{}, false
@@ -100,7 +100,7 @@ func hostChanged(f Facts) (Verdict, bool) {
 	return unprotected(v1alpha1.HostChangedReason, "%s", message), true
 }
 
-// blind is about an agent that runs. Its pod is Ready for some seconds more.
+// blind matches an agent that runs but cannot read processes. Its pod is still Ready for some seconds.
 func blind(f Facts) (Verdict, bool) {
 	said, ok := reclaim.ParseAgentState(f.Said)
 	if !f.Running || !ok || said.Detector != reclaim.BlindDetector {
@@ -125,7 +125,7 @@ func notInstalled(f Facts) (Verdict, bool) {
 	case f.Ready:
 		return Verdict{}, false
 	case !f.Tried:
-		return Verdict{Keep: true}, true // The first outcome wakes us.
+		return Verdict{Keep: true}, true // The first result of the installation triggers a reconcile.
 	case f.Failure != "":
 		return unprotected(v1alpha1.AgentNotInstalledReason, "%s", f.Failure), true
 	case f.Elsewhere && !f.Pod:
@@ -149,12 +149,12 @@ func notRunning(f Facts) (Verdict, bool) {
 	}
 }
 
-// unconfirmed is about an agent that is Ready.
+// unconfirmed is the verdict for a Ready agent that no rule matched: it has not confirmed the wanted programs.
 func unconfirmed(f Facts) Verdict {
 	said, ok := reclaim.ParseAgentState(f.Said)
 	switch {
 	case f.Failure != "":
-		// Its ConfigMap may be somebody else's.
+		// The installation failed, for example because the ConfigMap belongs to another writer.
 		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s has not read the list of spec.killIfCommands: %s", f.Node, f.Failure)
 	case !ok:
 		return unknown(v1alpha1.ConfigurationUnconfirmedReason, "The agent on Node "+f.Node+
@@ -175,19 +175,17 @@ func unknown(reason, message string) Verdict {
 }
 
 const (
-	// joinsFor is how long a machine that joins may be without its agent: its pod is
-	// scheduled, its image pulled, and its configuration read.
+	// joinsFor is how long a new machine may be without a working agent, while its pod is scheduled, its image pulled,
+	// and its configuration read.
 	joinsFor = time.Minute
-	// recoversFor is how long it may be without it later: a pod is replaced, or a
-	// configuration read.
+	// recoversFor is how long a later interruption may last, such as the replacement of the pod or a new configuration.
 	recoversFor = 15 * time.Second
-	// dropsFor is how long a condition stays of which nothing is left to say. The
-	// controller that reports what is gone takes it off in the same write.
+	// dropsFor delays the deletion of an obsolete condition. Package scheduledmachine usually deletes it in its own
+	// status write before.
 	dropsFor = 2 * time.Second
 )
 
-// Patience is how long a verdict has to stand before it is reported, in the place of
-// what was: good news are at once.
+// Patience returns how long a verdict must last before it is reported. True is reported at once.
 func (v Verdict) Patience(reported *metav1.Condition) time.Duration {
 	switch {
 	case v.Drop:
@@ -201,7 +199,7 @@ func (v Verdict) Patience(reported *metav1.Condition) time.Duration {
 	}
 }
 
-// Settled reports whether a verdict is what was reported.
+// Settled reports whether the reported condition already shows the verdict.
 func (v Verdict) Settled(reported *metav1.Condition) bool {
 	switch {
 	case v.Keep:

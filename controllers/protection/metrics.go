@@ -18,10 +18,10 @@ var unprotectedMachines = prometheus.NewDesc("fivespot_unprotected_machines",
 	"Machines with killIfCommands whose reclaim agent is not known to be watching, by namespace, Cluster and reason of OwnerProtected. Reported by the leader only.",
 	[]string{"namespace", "cluster", "reason"}, nil)
 
-// collector counts from the cache when it is asked, so that it cannot drift.
+// collector counts from the cache at each scrape.
 type collector struct {
 	reader client.Reader
-	// elected is closed once this replica leads.
+	// elected is closed when this replica becomes the leader.
 	elected <-chan struct{}
 }
 

@@ -12,8 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// trimPod drops what is not read here. It is a transform of the caches of workload
-// clusters.
+// trimPod removes fields that this package does not read. It is a transform of the caches of workload clusters.
 func trimPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -38,8 +37,8 @@ func trimPod(obj any) (any, error) {
 	return trimmed, nil
 }
 
-// agentOn returns the agent's pod on a Node, nil if it has none: one that is Ready, if
-// there is, or else the newest. A pod that is being deleted does not count.
+// agentOn returns the agent's pod on a Node: a Ready one if there is one, else the newest. It returns nil if there is
+// none. A pod that is being deleted does not count.
 func agentOn(pods []corev1.Pod, node string) *corev1.Pod {
 	var found *corev1.Pod
 	for i := range pods {
@@ -63,22 +62,22 @@ func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondi
 	return &pod.Status.Conditions[i]
 }
 
-// running reports whether the program of a pod runs.
+// running reports whether the first container of a pod runs.
 func running(pod *corev1.Pod) bool {
 	return len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Running != nil
 }
 
-// exitIdentity is the agent's exit code after it refused a request.
+// exitIdentity is the agent's exit code after it refused a request because of the machine ID.
 const exitIdentity = 3
 
-// exits are what the agent means by its exit codes.
+// exits maps the agent's exit codes to their meaning.
 var exits = map[int32]string{
 	2:            "it cannot start with its flags, configuration or environment",
 	exitIdentity: "the Node has another machine's ID",
 	4:            "the kernel does not announce processes",
 }
 
-// endOf is how the program of a container ended last, nil if it has not.
+// endOf returns the latest termination of a container, nil if it has none.
 func endOf(c corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	if c.State.Terminated != nil {
 		return c.State.Terminated
@@ -86,7 +85,7 @@ func endOf(c corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	return c.LastTerminationState.Terminated
 }
 
-// exitOf is the exit code with which the agent ended last, zero if it has not.
+// exitOf returns the latest exit code of the agent, zero if it has none.
 func exitOf(pod *corev1.Pod) int32 {
 	if len(pod.Status.ContainerStatuses) == 0 {
 		return 0
@@ -97,9 +96,8 @@ func exitOf(pod *corev1.Pod) int32 {
 	return 0
 }
 
-// troubleOf says why a pod is not Ready. The same trouble has the same text: a
-// container that ends again and again is now waiting, now running, and a pull of its
-// image now fails and now backs off.
+// troubleOf returns why a pod is not Ready. The text is stable while the cause is the same. A crash-looping container
+// alternates between waiting and running, and an image pull between failing and backing off.
 func troubleOf(pod *corev1.Pod) string {
 	if c := conditionOf(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
 		return fmt.Sprintf("it is not scheduled (%s)", c.Reason)

@@ -13,10 +13,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// maxNote is the bound of an event's note in the events API, in bytes.
+// maxNote is the limit of an Event's note in the events API, in bytes.
 const maxNote = 1024
 
-// report writes the condition, and tells people only after the write.
+// report writes the condition, and then records an Event.
 func (r *Reconciler) report(ctx context.Context, sm *v1alpha1.ScheduledMachine, v Verdict) error {
 	before := sm.DeepCopy()
 	if v.Drop {
@@ -34,8 +34,8 @@ func (r *Reconciler) report(ctx context.Context, sm *v1alpha1.ScheduledMachine, 
 	return nil
 }
 
-// announce tells of a protection that was lost or never came, and of one that came
-// back. That a machine is protected from the first is no news.
+// announce records an Event when protection is lost or missing, and when it is restored. It records none for a machine
+// that is protected from the start.
 func (r *Reconciler) announce(sm *v1alpha1.ScheduledMachine, last *metav1.Condition, v Verdict) {
 	lost := last != nil && last.Status == metav1.ConditionFalse
 	switch {

@@ -36,11 +36,11 @@ const (
 	podsWatch  = "protection-pods"
 )
 
-// agentLabels are on the pods of the agent, whoever installs it.
+// agentLabels are the labels of the agent's pods, for each way to install it.
 var agentLabels = client.MatchingLabels{"app.kubernetes.io/name": "5spot", "app.kubernetes.io/component": "reclaim-agent"}
 
-// CacheByObject is what the caches of workload clusters keep of pods: the agent's, and
-// of those what is read.
+// CacheByObject configures the caches of workload clusters to hold only the agent's pods, without the fields that this
+// package does not read.
 func CacheByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&corev1.Pod{}: {
 		Namespaces: map[string]cache.Config{reclaimapi.Namespace: {}},
@@ -49,9 +49,8 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}}
 }
 
-// SetupWithManager adds the controller to mgr. clusterIndex is the index of
-// ScheduledMachines by the name of their Cluster; Machines are indexed by Node as
-// Cluster API does.
+// SetupWithManager adds the controller to mgr. clusterIndex is the index of ScheduledMachines by the name of their
+// Cluster. Machines have Cluster API's index by Node name.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterIndex string, opts controller.Options) error {
 	if err := metrics.Registry.Register(collector{mgr.GetClient(), mgr.Elected()}); err != nil {
 		return fmt.Errorf("registering metrics of protection: %w", err)
@@ -97,7 +96,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	return nil
 }
 
-// concerns reports whether there is anything to report of a ScheduledMachine, or was.
+// concerns reports whether a ScheduledMachine uses the agent, or has the condition OwnerProtected.
 func concerns(sm *v1alpha1.ScheduledMachine) bool {
 	return len(sm.Spec.KillIfCommands) > 0 || conditions.Has(sm, v1alpha1.OwnerProtectedCondition)
 }
@@ -109,7 +108,7 @@ func concerned() predicate.Predicate {
 	})
 }
 
-// changes lets an update through if it changes what is read.
+// changes filters for updates that change the value that read returns.
 func changes[T comparable](read func(client.Object) T) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return read(e.ObjectOld) != read(e.ObjectNew) }}
 }

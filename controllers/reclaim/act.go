@@ -23,15 +23,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// maxQuoted bounds a reason inside a note, in bytes, so that the note still says how to
-// lend the machine again.
+// maxQuoted bounds a reason inside an Event note, in bytes. The note must still have room for how to lend the machine
+// again.
 const maxQuoted = 512
 
-// nodeTimeout bounds one write to a Node. The next is tried after others had a turn.
+// nodeTimeout bounds one write to a Node. A failed write is retried after a back-off.
 const nodeTimeout = 2 * time.Second
 
-// act carries out one step; a request that was written down is acted upon in the
-// same breath.
+// act carries out one step. Remember continues with the ejection in the same reconcile.
 func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) error {
 	if err := r.permit(ctx, s, step); err != nil {
 		return err
@@ -68,8 +67,8 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 	}
 }
 
-// remember records the Node's request on the ScheduledMachine, where neither a crash nor the end of
-// the Node nor clusterctl move loses it.
+// remember records the Node's request on the ScheduledMachine. There it survives a crash, the deletion of the Node, and
+// clusterctl move.
 func (r *Reconciler) remember(ctx context.Context, s *scope) (first, rapid bool, err error) {
 	record := recordOf(s.node)
 	first, rapid, err = r.record(ctx, s, record, func() bool {
@@ -80,15 +79,15 @@ func (r *Reconciler) remember(ctx context.Context, s *scope) (first, rapid bool,
 	}
 	since := askedAt(s.node)
 	if at, err := time.Parse(time.RFC3339, record.RequestedAt); err == nil {
-		since = at // The Node's clock also dates the stages that follow.
+		since = at // The same clock, the Node's, dates the later stages.
 	}
 	s.observeStage(stageSeen, since, s.at)
 	ctrl.LoggerFrom(ctx).Info("Reclaiming machine for its owner", "Node", record.Node, "reason", record.Why())
 	return first, rapid, nil
 }
 
-// recordGiveBack counts and reports a person's request, which no controller wrote. It waits until
-// the Machine is deleted: the owner waits for no other write.
+// recordGiveBack counts and reports a request that a person wrote to the ScheduledMachine. It waits until the Machine
+// is deleted, so that this write does not delay the owner.
 func (r *Reconciler) recordGiveBack(ctx context.Context, s *scope) error {
 	if !s.uncounted() || s.children.Machine != nil && !s.deleted() && !s.ejected {
 		return nil
@@ -102,10 +101,10 @@ func (r *Reconciler) recordGiveBack(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// record writes a request and the time of it to the ScheduledMachine in one locked patch. first is
-// false if another patch already recorded the request, and rapid reports too many requests. After an
-// error, record reads the ScheduledMachine from the API server: a conflict may come from a late cache,
-// and a lost reply from a patch that was applied. open reports whether the request is still to record.
+// record writes a request and the time of it to the ScheduledMachine in one locked patch. first is false if another
+// patch already recorded the request, and rapid reports too many requests. After an error, record reads the
+// ScheduledMachine from the API server. A conflict may come from a stale cache, and a lost response from a patch that
+// was applied. open reports whether the request still has to be recorded.
 func (r *Reconciler) record(ctx context.Context, s *scope, request v1alpha1.ReclaimRecord, open func() bool) (first, rapid bool, err error) {
 	request = request.Seen(s.at)
 	write := func() error {
@@ -130,7 +129,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope, request v1alpha1.Recl
 	case unread != nil:
 		return false, false, fmt.Errorf("recording request: %w", err)
 	case live.UID != s.scheduled.UID:
-		return false, false, nil // Its creation wakes us.
+		return false, false, nil // The creation of the new object triggers a reconcile.
 	}
 	s.scheduled = live
 	switch {
@@ -147,8 +146,9 @@ func (r *Reconciler) record(ctx context.Context, s *scope, request v1alpha1.Recl
 	return true, rapid, nil
 }
 
-// recall writes down again what the Machine alone still tells: else it would be lent again
-// as soon as it is gone. A cache that is late must not be the one that tells.
+// recall restores the request from the Machine's departure record, if a tool removed it from the ScheduledMachine.
+// Without it the machine would be lent again as soon as it is gone. It reads the Machine live, because a stale cache
+// may show an old record.
 func (r *Reconciler) recall(ctx context.Context, s *scope) error {
 	m, err := r.Children.Uncached().Machine(ctx, s.scheduled)
 	if err != nil || m == nil || !children.ForOwner(m, r.Clock.Now()) {
@@ -165,7 +165,7 @@ func (r *Reconciler) recall(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// forget drops a request that is not served.
+// forget removes a request that 5-Spot does not serve.
 func (r *Reconciler) forget(ctx context.Context, s *scope) error {
 	before := s.scheduled.DeepCopy()
 	delete(s.scheduled.Annotations, v1alpha1.EmergencyReclaimAnnotation)
@@ -175,8 +175,8 @@ func (r *Reconciler) forget(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// eject takes the Machine away before it asks for anything that a provider holds: its
-// kind may be out of order, and whoever wrote it down must not stop an owner.
+// eject deletes the Machine before it reads or deletes objects of a provider. A provider's API may fail, and a broken
+// reference must not block the owner.
 func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 	var refused error
 	if m := s.children.Machine; m != nil {
@@ -198,13 +198,13 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 	}
 	err := errors.Join(refused, r.ejectRest(ctx, s))
 	if m := s.children.Machine; m != nil {
-		// It counts among those that leave, once nobody waits for it any more.
+		// The roster counts the departure only now, after all writes that the owner waits for.
 		r.Roster.Leave(client.ObjectKeyFromObject(s.scheduled), m.UID, r.Clock.Now())
 	}
 	return err
 }
 
-// ejectRest takes away what a provider holds of the machine.
+// ejectRest deletes the remaining provider objects of the machine.
 func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
 	if s.children.Last(r.Hooks) == nil {
 		return nil
@@ -214,10 +214,9 @@ func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
 	})
 }
 
-// disarm turns the schedule off and forgets the request in one write: between the
-// two, the machine would be taken away again, or come back. What happened stays
-// on record, so that a person can read it a week later. The write carries the resourceVersion: with
-// a stale cache it fails with a conflict, so that Event and metrics are recorded once. See ADR 0003.
+// disarm disables the schedule and removes the request in one write. Between two writes, the machine would be ejected
+// again, or join again. A record of the served reclaim stays for people. The write carries the resourceVersion: with a
+// stale cache it fails with a conflict, so that Event and metrics are recorded once. See ADR 0003.
 func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	if err := r.recordGiveBack(ctx, s); err != nil || !s.scheduled.BeingReclaimed() {
 		return err
@@ -239,7 +238,7 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// otherWay is what else lends a machine again, or does not.
+// otherWay returns whether setting spec.schedule.enabled lends the machine again, as text for an Event.
 func otherWay(sm *v1alpha1.ScheduledMachine) string {
 	if sm.AwaitsResume() {
 		return ". With spec.resumeAfterReclaim: OnResume, setting spec.schedule.enabled is not enough"
@@ -247,9 +246,8 @@ func otherWay(sm *v1alpha1.ScheduledMachine) string {
 	return ", or set spec.schedule.enabled to true"
 }
 
-// onNode writes to the Node, in the workload cluster. The machine is on its way by
-// then, and the Node may be gone or its cluster out of reach: what is left to do
-// for the machine does not wait for it.
+// onNode writes to the Node in the workload cluster. A missing Node or a missing connection is no error: by then the
+// Machine is being deleted, and the other steps must not wait.
 func (r *Reconciler) onNode(ctx context.Context, s *scope, step lifecycle.Step, write func(context.Context, actuate.Action) error) error {
 	remote, err := r.Actuate.Remote(ctx, r.ClusterCache, workload.ClusterKey(s.scheduled))
 	if err != nil {
@@ -268,8 +266,8 @@ func (r *Reconciler) onNode(ctx context.Context, s *scope, step lifecycle.Step, 
 	return err
 }
 
-// deleteNode deletes the Node. If an admission policy refuses the deletion, deleteNode clears the
-// served request. Otherwise the agent could not make a new one on the same Node.
+// deleteNode deletes the Node. If the API server rejects the deletion, deleteNode clears the served request. Otherwise
+// the agent could not make a new one on the same Node.
 func (s *scope) deleteNode(ctx context.Context, remote actuate.Action) error {
 	err := remote.Delete(ctx, s.node)
 	if !isRefusal(err) || s.judge(s.node) != lifecycle.ServedRequest {
@@ -278,15 +276,14 @@ func (s *scope) deleteNode(ctx context.Context, remote actuate.Action) error {
 	return errors.Join(err, s.clear(ctx, remote))
 }
 
-// isRefusal reports whether the API server refuses a request and would refuse it again.
+// isRefusal reports whether the API server rejects a request permanently.
 func isRefusal(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && status.ErrStatus.Code/100 == 4 && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsTooManyRequests(err)
 }
 
-// clear takes a request that needs no answer any more off its Node. The agent
-// asks again if its reason still holds, so nothing is lost; the lock keeps a
-// newer request from being taken off unseen.
+// clear removes a served or stale request from its Node. If the reason still holds, the agent requests again. The lock
+// prevents the removal of a newer request.
 func (s *scope) clear(ctx context.Context, remote actuate.Action) error {
 	before := s.node.DeepCopy()
 	for _, annotation := range []string{

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reclaim answers one question: did the Node of a machine ask for its
-// owner, and what is the next step of giving it back? It has its own queue and its
-// own client without a rate limit: nothing else may make an owner wait.
+// Package reclaim carries out emergency reclaims, one step per reconcile (see lifecycle.Step). It reads the request of
+// an owner on the Node or on the ScheduledMachine. It deletes the Machine and its infrastructure, evicts the Node's
+// pods, and disables the schedule. Its queue and its client without a rate limit are separate, so that no other
+// controller delays an owner.
 package reclaim
 
 import (
@@ -28,51 +29,50 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// Reconciler gives machines back to owners who ask for them.
+// Reconciler carries out emergency reclaims.
 type Reconciler struct {
-	// Clock tells the time, for reports and back-offs only: no step depends on it.
+	// Clock is the time source of reports and back-offs. No step depends on it.
 	Clock clock.PassiveClock
 	// Reader reads ScheduledMachines, Machines and Clusters from the manager's cache.
 	Reader client.Reader
-	// Children reads what is to be removed.
+	// Children reads the Machine and the provider objects to remove.
 	Children children.Reader
 	// Actuate writes to the management cluster, without a client-side rate limit.
 	Actuate *actuate.Actuator
-	// ClusterCache reaches the Nodes.
+	// ClusterCache provides the connections to workload clusters, for the Nodes.
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Roster is told of the machines that leave; nil need not know.
+	// Roster counts the departures, for the departure planner. It may be nil.
 	Roster *roster.Roster
-	// Rush is told of the owners who are being served, and of those who wait in vain;
-	// nil is not.
+	// Rush tracks reclaims that are being served or that have stalled. It may be nil.
 	Rush *wake.Rush
-	// Hooks says what a removal does about deletion hooks of others.
+	// Hooks configures how a removal handles deletion hooks of others.
 	Hooks children.Hooks
 
 	nodes       nodeWatcher
 	watchFilter string
-	// told holds what was last said of a request that is not served, by ScheduledMachine.
+	// told maps a ScheduledMachine to the latest report of a request that is not served.
 	told sync.Map
-	// ejected holds the UID of the Machine that was ejected last, by ScheduledMachine.
+	// ejected maps a ScheduledMachine to the UID of the Machine that was ejected last.
 	ejected sync.Map
-	// rejections are what was not believed of Nodes last.
+	// rejections deduplicates the Events about malformed requests on Nodes.
 	rejections telemetry.Rejections
 	surges     telemetry.EventLimit
-	// fresh knows of Machines that were ejected, and that the cache shows as they were.
+	// fresh detects a stale cache that still shows a Machine from before its ejection.
 	fresh wake.Freshness
-	// patience knows for whom an owner waits.
+	// patience is the back-off. It is short while an owner waits.
 	patience patience
-	// looks are the looks at providers that are under way.
+	// looks limits the concurrent calls to providers and workload clusters.
 	looks looks
 }
 
-// nodeWatcher watches the Nodes of a connected workload cluster; it is idempotent.
+// nodeWatcher starts the watch on the Nodes of a connected workload cluster. Start is idempotent.
 type nodeWatcher interface {
 	Start(ctx context.Context, cluster client.ObjectKey) error
 }
 
-// Reconcile moves an emergency reclaim one step on. Without one it does nothing.
+// Reconcile carries out the next step of an emergency reclaim. Without a request it does nothing.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
@@ -80,7 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
-		return ctrl.Result{}, nil // Its Cluster, Machine or Node woke us; it is another manager's.
+		return ctrl.Result{}, nil // An event of its Cluster, Machine or Node enqueued it; another manager serves it.
 	}
 	s, err := r.observe(ctx, sm)
 	if err != nil || s == nil {
@@ -98,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.reportScreened(ctx, s, screened(facts, step))
 	r.reportAnnotations(ctx, s)
-	if step == lifecycle.Disarm { // It only writes down what has happened.
+	if step == lifecycle.Disarm { // Disarm only records; other owners come first.
 		if wait := r.Rush.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
@@ -108,7 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.end(req, s, step, err)
 }
 
-// forgetAll forgets an object that is gone.
+// forgetAll removes the state of a deleted object.
 func (r *Reconciler) forgetAll(req ctrl.Request) {
 	r.told.Delete(req.NamespacedName)
 	r.ejected.Delete(req.NamespacedName)
@@ -117,8 +117,8 @@ func (r *Reconciler) forgetAll(req ctrl.Request) {
 	r.Rush.Unstall(req)
 }
 
-// serve carries out one step. While it takes a Machine away, an owner waits, and what was
-// read of the Machine is out of date once it has.
+// serve carries out one step. While a step deletes a Machine, Rush counts a waiting owner. After the ejection, the
+// cached version of the Machine is stale.
 func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step lifecycle.Step) error {
 	takes := s.children.Machine != nil && !s.deleted() && (step == lifecycle.Remember || step == lifecycle.Eject)
 	if !takes {
@@ -132,8 +132,8 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step
 	return err
 }
 
-// end says when to look again, and how urgent that is. What could not be read is an
-// error only when everything else has been done.
+// end returns when to reconcile again, and with which priority. A failed read is returned as an error only after all
+// other work.
 func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr error) (ctrl.Result, error) {
 	who := waitOf(s, step)
 	r.patience.note(req, who)
@@ -141,7 +141,7 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 	switch {
 	case actuate.IsSuppressed(actErr):
 		r.reportSuppressed(req, s, step)
-	case errors.Is(errors.Join(actErr, s.unread), errCrowd): // It says nothing of this machine.
+	case errors.Is(errors.Join(actErr, s.unread), errCrowd): // The limit of concurrent calls is no error of this machine.
 	case err != nil && who == ownerWaits, err != nil && step == lifecycle.Eject:
 		r.reportStalled(req, s, string(apierrors.ReasonForError(err)), err)
 	case s.unread != nil && s.scheduled.BeingReclaimed():
@@ -156,12 +156,12 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 		result, err = ctrl.Result{RequeueAfter: nextLook}, nil
 	}
 	if who != ownerWaits {
-		result.Priority = new(0) // Who has asked since comes first.
+		result.Priority = new(0) // Machines of waiting owners come first.
 	}
 	return result, err
 }
 
-// facts is the border between Kubernetes and the decision.
+// facts converts the observed objects to the facts of the decision, which has no Kubernetes types.
 func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	f := lifecycle.ReclaimFacts{
 		Remembered: s.scheduled.BeingReclaimed(),
@@ -169,14 +169,14 @@ func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 		Request:    s.judge(s.node),
 		Expedited:  s.children.Expedited(),
 		Ejected:    s.looked && s.children.Removed(r.Hooks),
-		// What cannot be read is no proof of absence.
+		// An unreadable object is not known to be absent.
 		InfrastructureGone: s.looked && s.unread == nil && s.children.InfrastructureState() == lifecycle.Absent && len(s.children.Problems) == 0,
 	}
 	if m := s.children.Machine; m != nil {
 		f.Machine, f.ControlPlane = s.children.MachineState(), util.IsControlPlaneMachine(m)
 		f.ForOwner = children.ForOwner(m, r.Clock.Now())
 	}
-	// A person who asked did not know the Node's UID.
+	// A request of a person does not have the Node's UID.
 	if uid := s.asked().NodeUID; s.node != nil && (uid == "" || uid == s.node.UID) {
 		f.Node, f.NodeAsked, f.Evicting = presence(s.node), uid != "", actuate.Evicting(s.node)
 	}

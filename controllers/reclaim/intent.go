@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// intent is what every intent about this machine has in common.
+// intent returns the fields that all intents about this machine share, for the audit log.
 func (r *Reconciler) intent(s *scope) actuate.Intent {
 	record := s.asked()
 	if s.node != nil && !s.scheduled.BeingReclaimed() {
@@ -27,22 +27,22 @@ func (r *Reconciler) intent(s *scope) actuate.Intent {
 	}
 }
 
-// ejection is how a machine is taken away for its owner.
+// ejection returns the Action that ejects the machine for its owner.
 func (r *Reconciler) ejection(s *scope) actuate.Action {
 	i := r.intent(s)
 	i.Reason = v1alpha1.ReclaimedByOwner
 	return r.Actuate.For(i)
 }
 
-// onNodeFor is why a Node is written to.
+// onNodeFor is the intent for a write to the Node.
 func (r *Reconciler) onNodeFor(s *scope, step lifecycle.Step) actuate.Intent {
 	i := r.intent(s)
 	i.Kind, i.Why = audit.NodePatch, string(step)
 	return i
 }
 
-// permit returns an error where a machine is to be taken away and nothing is carried out. The
-// request stays where it is: on the Node, or on the ScheduledMachine.
+// permit returns an error if the step would eject the machine while writes are suppressed. The request stays on the
+// Node or on the ScheduledMachine.
 func (r *Reconciler) permit(ctx context.Context, s *scope, step lifecycle.Step) error {
 	if m := s.children.Machine; m != nil && (step == lifecycle.Remember || step == lifecycle.Eject) {
 		return r.ejection(s).Permit(ctx, m)
@@ -50,11 +50,10 @@ func (r *Reconciler) permit(ctx context.Context, s *scope, step lifecycle.Step) 
 	return nil
 }
 
-// pausedNote is what people are told of an owner who waits for the end of a pause.
+// pausedNote is the message for an owner's request during a pause.
 const pausedNote = "actuation is paused in the manager: nothing is carried out, and this machine is given back first when the pause ends"
 
-// reportSuppressed tells people, once for each request, that its owner waits because
-// actuation is paused.
+// reportSuppressed records an Event, once per request: the reclaim waits because actuation is paused.
 func (r *Reconciler) reportSuppressed(req ctrl.Request, s *scope, step lifecycle.Step) {
 	if !r.Actuate.ActuationPaused() || step != lifecycle.Remember && step != lifecycle.Eject {
 		return

@@ -8,43 +8,41 @@ import (
 	"time"
 )
 
-// mostLooks is how many calls to what others have in hand may be under way, of 100
-// workers: some always are free for the owner who asks next. mostLooksOfOne is how many
-// of them may be at one provider's kind, or at the Nodes of one workload cluster, and
-// fewest how many may do what failed there last: an outage is not felt by the machines of
-// another, and a crowd of owners is no outage.
+// mostLooks bounds the concurrent calls to providers and workload clusters. There are 100 workers, so that some stay
+// free for new requests. mostLooksOfOne bounds the calls to one provider kind, or to the Nodes of one workload cluster.
+// An outage there then does not block other machines. fewest bounds one kind of call at one target after its latest
+// call failed. Without a failure, many owners at once are not limited to it.
 const (
 	mostLooks      = 90
 	mostLooksOfOne = 75
 	fewest         = 10
 )
 
-// nextLook is when a look that found no place is tried again.
+// nextLook is the delay before a retry after errCrowd.
 const nextLook = time.Second
 
-// errCrowd reports that a look found no place.
+// errCrowd means that the limit of concurrent calls is reached.
 var errCrowd = errors.New("too many requests are waiting for an answer")
 
-// looks are the calls that are under way. The zero value is ready for use.
+// looks limits and counts concurrent calls. The zero value is ready for use. It is safe for concurrent use.
 type looks struct {
 	mu  sync.Mutex
 	all int
-	// whose is how many are at one provider's kind, or at the Nodes of one workload cluster.
+	// whose counts the calls per target: a provider kind, or the Nodes of one workload cluster.
 	whose map[string]int
 	at    map[look]progress
 }
 
-// look is what is done, and at whose.
+// look is a kind of call (what) and its target (whose).
 type look struct{ what, whose string }
 
-// progress is what is known of the calls that do the same.
+// progress has the number of running calls, and whether the latest finished call failed.
 type progress struct {
 	n      int
 	failed bool
 }
 
-// begin reports whether one more call may begin, errCrowd if not. Then done must be called
-// with its error.
+// begin admits one more call, or returns errCrowd. After an admitted call, the caller must call done with its error.
 func (l *looks) begin(at look) (done func(error), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

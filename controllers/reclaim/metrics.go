@@ -46,7 +46,7 @@ func registerMetrics() error {
 		}
 	}
 	for reason := range screenedNotes {
-		screenedRequests.WithLabelValues(reason) // Starts at zero, so that the first is an increase.
+		screenedRequests.WithLabelValues(reason) // The series starts at zero, so that the first request is an increase.
 	}
 	return nil
 }
@@ -59,23 +59,22 @@ func startClusterSeries(cluster client.ObjectKey) {
 	}
 }
 
-// removeClusterSeries removes the counters of a Cluster that is gone.
+// removeClusterSeries removes the series of a deleted Cluster.
 func removeClusterSeries(cluster client.ObjectKey) {
 	labels := prometheus.Labels{"namespace": cluster.Namespace, "cluster": cluster.Name}
 	reclaims.DeletePartialMatch(labels)
 	latency.DeletePartialMatch(labels)
 }
 
-// observeStage measures the time from since to until, unless since is unknown. Clocks of two hosts
-// may differ: a negative time counts as zero. A Cluster that is gone has no series.
+// observeStage measures the time from since to until, unless since is zero. The clocks of two hosts may differ: a
+// negative time counts as zero. Without a Cluster it records nothing.
 func (s *scope) observeStage(stage string, since, until time.Time) {
 	if !since.IsZero() && s.cluster != nil {
 		latency.WithLabelValues(s.cluster.Namespace, s.cluster.Name, stage).Observe(max(until.Sub(since).Seconds(), 0))
 	}
 }
 
-// since is when the request that is being served was made, or else when it was counted; zero if
-// neither is known.
+// since returns when the current request was made, else when it was counted; zero if both are unknown.
 func (s *scope) since() time.Time {
 	request := s.request()
 	at, err := time.Parse(time.RFC3339, request.RequestedAt)

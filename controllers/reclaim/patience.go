@@ -12,44 +12,43 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// firstRetry and longestRetry bound the back-off while an owner waits for the step that
-// failed. An owner who has waited for the end of an outage does not wait for a back-off
-// after it.
+// firstRetry and longestRetry bound the back-off while an owner waits for the failed step. The low maximum limits the
+// wait of an owner after the end of an outage.
 const (
 	firstRetry   = 5 * time.Millisecond
 	longestRetry = time.Second
 )
 
-// longestRest bounds the back-off of what is left to do for a machine that is on its
-// way. Cluster API does it, too, and later.
+// longestRest bounds the back-off of the remaining steps once the Machine is being deleted. Cluster API carries them
+// out, too, but later.
 const longestRest = 15 * time.Second
 
-// waits is whether an owner waits for an object's next try.
+// waits is how urgent the next try of an object is.
 type waits int
 
 const (
-	// nobodyWaits: it is settled, or asks for what may take a while.
+	// nobodyWaits: no owner waits. The request is served, or its next step may be delayed.
 	nobodyWaits waits = iota
-	// restWaits: the Machine is on its way, or gone, and its Node is not done with.
+	// restWaits: the Machine is being deleted, or gone, but steps for its Node remain.
 	restWaits
-	// ownerWaits: the step is one that gives the machine back.
+	// ownerWaits: the step gives the machine back to its owner.
 	ownerWaits
 )
 
-// waitOf says who waits for a step.
+// waitOf returns how urgent a step is.
 func waitOf(s *scope, step lifecycle.Step) waits {
 	switch {
 	case step == lifecycle.Remember, step == lifecycle.Recall, step == lifecycle.Disarm, step == lifecycle.Forget, step == lifecycle.Eject && s.refused:
 		return ownerWaits
 	case s.scheduled.BeingReclaimed(), step == lifecycle.Clear, step == lifecycle.DeleteNode:
-		return restWaits // An agent whose request still stands does not ask again.
+		return restWaits // The agent makes no new request while its request is on the Node.
 	default:
 		return nobodyWaits
 	}
 }
 
-// patience is the back-off of the lane. Objects that fail and for which nobody waits
-// leave the workers to the others for longer and longer. It is made by newPatience.
+// patience is the rate limiter of the queue. Its back-off depends on the urgency of the object: objects without a
+// waiting owner back off longer and longer. newPatience returns one.
 type patience struct {
 	fast, slow workqueue.TypedRateLimiter[ctrl.Request]
 	who        *sync.Map // ctrl.Request to waits
@@ -62,7 +61,7 @@ func newPatience(slow workqueue.TypedRateLimiter[ctrl.Request]) patience {
 	}
 }
 
-// note remembers who waits for the next try.
+// note records the urgency of the next try.
 func (p patience) note(req ctrl.Request, who waits) {
 	if p.who != nil {
 		p.who.Store(req, who)

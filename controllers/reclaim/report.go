@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// Reasons of fivespot_reclaim_requests_screened_total, and what people are told.
+// Reasons of fivespot_reclaim_requests_screened_total.
 const (
 	screenedStale        = "stale"
 	screenedForeignHost  = "foreign_host"
@@ -31,8 +31,7 @@ var screenedNotes = map[string]string{
 		"delete the Machine to remove it",
 }
 
-// screened is the reason why a request is not served, empty if it is or if there is
-// none.
+// screened returns the reason why a request is not served, empty if it is served or there is none.
 func screened(f lifecycle.ReclaimFacts, step lifecycle.Step) string {
 	switch {
 	case step == lifecycle.Forget, step == lifecycle.Refuse && f.ControlPlane:
@@ -46,7 +45,7 @@ func screened(f lifecycle.ReclaimFacts, step lifecycle.Step) string {
 	}
 }
 
-// reportScreened tells of a request that is not served, once.
+// reportScreened records an Event and a metric for a request that is not served, once per request.
 func (r *Reconciler) reportScreened(ctx context.Context, s *scope, why string) {
 	if why == "" {
 		return
@@ -69,11 +68,11 @@ func (r *Reconciler) reportScreened(ctx context.Context, s *scope, why string) {
 	r.Recorder.Eventf(s.scheduled, nil, kind, reason, "EmergencyReclaim", screenedNotes[why], record.Node)
 }
 
-// reportAnnotations tells once of what is written on the Node about a request and is not as an
-// agent writes it. It costs no owner time: people are told by an Event only where nobody asks.
+// reportAnnotations reports malformed request annotations on the Node, once. It records an Event only if the Node has
+// no request, so that Events do not delay an owner.
 func (r *Reconciler) reportAnnotations(ctx context.Context, s *scope) {
 	if s.node == nil {
-		return // It was not looked at, or is not seen: nothing has changed.
+		return // The Node was not read, or cannot be read: nothing has changed.
 	}
 	request := requestOn(s.node)
 	for _, n := range r.rejections.Tell(ctx, client.ObjectKeyFromObject(s.scheduled), ingest.ScreenRequest(request)) {
@@ -83,9 +82,8 @@ func (r *Reconciler) reportAnnotations(ctx context.Context, s *scope) {
 	}
 }
 
-// announce tells people of a reclaim that has begun. Nothing of it may come before
-// the Machine is on its way: an Event takes the API server's time, for which the
-// owner waits.
+// announce reports a reclaim that has started. Callers call it after the Machine's deletion, because recording an Event
+// delays the API server, and so the owner.
 func (r *Reconciler) announce(ctx context.Context, s *scope, rapid bool) {
 	sm, record := s.scheduled, s.request()
 	reclaims.WithLabelValues(sm.Namespace, sm.Spec.ClusterName).Inc()
@@ -99,7 +97,7 @@ func (r *Reconciler) announce(ctx context.Context, s *scope, rapid bool) {
 	r.reportSurge(ctx, s)
 }
 
-// reportStalled tells people that an owner still waits, once for each class of cause.
+// reportStalled records an Event for a reclaim that does not proceed, once per class of cause.
 func (r *Reconciler) reportStalled(req ctrl.Request, s *scope, class string, err error) {
 	why := "it cannot be given back yet, and 5-Spot retries: " + clip.Line(err.Error())
 	if r.Rush.Stall(req, "because "+class, why) {
@@ -108,9 +106,8 @@ func (r *Reconciler) reportStalled(req ctrl.Request, s *scope, class string, err
 	}
 }
 
-// reportSurge tells the Cluster when many of its machines are reclaimed at once.
-// It counts what is written down on the ScheduledMachines, so that a restart
-// forgets nothing.
+// reportSurge records an Event on the Cluster if many of its machines are reclaimed at once. It counts the records on
+// the ScheduledMachines, so that a restart loses none.
 func (r *Reconciler) reportSurge(ctx context.Context, s *scope) {
 	now := r.Clock.Now()
 	if s.cluster == nil || r.surges.Reached(client.ObjectKeyFromObject(s.cluster), now) {

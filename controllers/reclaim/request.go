@@ -18,10 +18,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// judge says whether a Node asks for its owner, and whether it asks about this
-// Machine, which a Node of another host and a request that is older than the
-// Machine do not. host is what is known of the Machine's. Where something cannot be told,
-// the owner wins.
+// judge classifies the request on a Node. The request must be about this Machine: it is Foreign if the Node is of
+// another host, and Stale if it is older than the Machine. host is the accepted host data of the Machine. If a fact is
+// unknown, the request is Fresh, in favor of the owner.
 func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.ReclaimRecord, host children.Host) lifecycle.Request {
 	if node == nil || !reclaimapi.Requested(node.Annotations) {
 		return lifecycle.NoRequest
@@ -36,7 +35,7 @@ func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Reclai
 	if !sameHost(node, host) {
 		return lifecycle.ForeignRequest
 	}
-	// A Node that is no older than the Machine cannot carry an older request.
+	// A Node that is not older than the Machine cannot carry an older request.
 	created := children.CreatedAt(machine)
 	if !node.CreationTimestamp.Time.Before(created) {
 		return lifecycle.FreshRequest
@@ -50,10 +49,10 @@ func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Reclai
 	return lifecycle.FreshRequest
 }
 
-// requestedSinceReady reports whether the request was made after the Node last became ready. Agent
-// and kubelet write both times by the clock of one host. The Machine's time is of another cluster,
-// whose clock may differ by any amount. After an outage of the workload cluster, a Node still shows
-// that it became ready before this Machine. Its request has been served then, which is recorded.
+// requestedSinceReady reports whether the request was made after the Node last became ready. The agent and the kubelet
+// write both times by the clock of one host. The Machine's time is from another cluster, whose clock may differ. After
+// an outage of the workload cluster, the ready time may be older than this Machine. An old request has then been
+// served, and the record shows it.
 func requestedSinceReady(node *corev1.Node) bool {
 	at, err := time.Parse(time.RFC3339, node.Annotations[reclaimapi.RequestedAtAnnotation])
 	return err == nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
@@ -61,9 +60,9 @@ func requestedSinceReady(node *corev1.Node) bool {
 	})
 }
 
-// sameHost compares what the Node says of its host with what is known of the Machine's.
-// The agent has compared already; whoever takes the name of a Node has no agent. An ID of
-// the provider counts that was believed, and one that the Machine has now.
+// sameHost compares the Node's provider ID and machine ID with the Machine's. The agent has compared the machine ID
+// already, but a foreign Node of the same name has no agent. The accepted provider ID counts, and the one that the
+// Machine reports now.
 func sameHost(node *corev1.Node, host children.Host) bool {
 	if node.Name != host.Node {
 		return proves(node, host)
@@ -72,18 +71,18 @@ func sameHost(node *corev1.Node, host children.Host) bool {
 	return (agree(id, known) || id == host.Says.ProviderID) && agree(node.Status.NodeInfo.MachineID, host.MachineID)
 }
 
-// proves reports whether a Node that is not believed to be the Machine's is of its host all
-// the same: Cluster API finds a Node by this ID.
+// proves reports whether a Node that is not the accepted Node of the Machine still is its host, by the provider ID.
+// Cluster API finds Nodes by this ID.
 func proves(node *corev1.Node, host children.Host) bool {
 	id := node.Spec.ProviderID
 	return id != "" && (id == host.ProviderID || id == host.Says.ProviderID)
 }
 
-// agree reports whether two values are the same, as far as both are known.
+// agree reports whether a and b are equal, or one of them is unknown.
 func agree(a, b string) bool { return a == "" || b == "" || a == b }
 
-// askedAt is when the request was written: by the API server's clock where that
-// is known, else by the Node's. Zero is unknown.
+// askedAt returns when the request was written: by the API server's clock if known, else by the Node's. Zero means
+// unknown.
 func askedAt(node *corev1.Node) time.Time {
 	for _, f := range node.ManagedFields {
 		if f.Time != nil && workload.WroteRequest(f) {
@@ -97,7 +96,7 @@ func askedAt(node *corev1.Node) time.Time {
 	return at
 }
 
-// recordOf is the request in the Node's words.
+// recordOf returns the record of the request on a Node.
 func recordOf(node *corev1.Node) v1alpha1.ReclaimRecord {
 	r := v1alpha1.ReclaimRecord{
 		Node:        node.Name,
@@ -113,7 +112,7 @@ func recordOf(node *corev1.Node) v1alpha1.ReclaimRecord {
 	return r.Screened()
 }
 
-// requestOn is what is written on a Node about a request.
+// requestOn returns the request annotations of a Node.
 func requestOn(node *corev1.Node) ingest.Request {
 	a := node.Annotations
 	trigger, marked := a[reclaimapi.RequestedAnnotation]

@@ -19,10 +19,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// nodeLook and providerLook bound a look at a Node, and at what a provider holds of a
-// machine. Both are in caches, which answer at once or, before their first list, not
-// for as long as a workload cluster or a conversion webhook is out of order. The Node's
-// is short, because the end of that list wakes whoever asks.
+// nodeLook bounds the read of a Node, and providerLook the read of provider objects. Both reads use caches. Before its
+// first list, a cache blocks while the workload cluster or a conversion webhook fails. nodeLook is short, because the
+// end of the first list triggers a reconcile.
 const (
 	nodeLook     = 250 * time.Millisecond
 	providerLook = 5 * time.Second
@@ -35,26 +34,24 @@ type scope struct {
 	scheduled *v1alpha1.ScheduledMachine
 	// cluster is nil if there is none.
 	cluster *clusterv1.Cluster
-	// node is nil if there is none, or if it cannot be seen.
+	// node is nil if there is none, or if it cannot be read.
 	node *corev1.Node
-	// host is what is believed of the host of the Machine, once the Node was looked for.
+	// host is the accepted host data of the Machine. lookAtNode sets it.
 	host children.Host
-	// children are what is to be removed: the Machine alone until looked is set.
+	// children are the objects to remove. They have only the Machine until looked is set.
 	children children.Set
-	// looked says that what a provider holds was looked for.
+	// looked reports that the provider objects were read.
 	looked bool
-	// unseen says why the Node could not be read, and unread why what a provider holds
-	// could not. It is unknown then, and not gone.
+	// unseen is why the Node could not be read, unread why provider objects could not. Their state is unknown then.
 	unseen, unread error
-	// unrecorded says why a person's request could not be counted and reported.
+	// unrecorded is why a person's request could not be counted and reported.
 	unrecorded error
-	// ejected says that the Machine was told to go, and refused that a part of that was
-	// refused: what makes it wait may still be in its way.
+	// ejected reports that the Machine's deletion was requested. refused reports that a part of the removal failed, so
+	// that hooks or waits may still block it.
 	ejected, refused bool
 }
 
-// observe reads what the management cluster holds of its own kinds, which nobody else
-// can make wait. It returns nil for an object that is paused.
+// observe reads objects of the management cluster that need no provider. It returns nil if the object is paused.
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, r.Children.Live, sm, sm.Spec.ClusterName)
 	if err != nil || paused {
@@ -63,7 +60,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	s := &scope{at: r.Clock.Now(), scheduled: sm, cluster: cluster}
 	s.children.Machine, err = r.Children.Machine(ctx, sm)
 	if err == nil && s.children.Machine == nil && sm.BeingReclaimed() {
-		// "Absent" ends the reclaim: it must not be the answer of a cache that is late.
+		// Absence ends the reclaim, so that a stale cache must not decide it.
 		s.children.Machine, err = r.Children.Uncached().Machine(ctx, sm)
 	}
 	if err != nil {
@@ -72,9 +69,8 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	return s, nil
 }
 
-// look reads what others hold of the machine: its Node, and where something may be left
-// to remove, its infrastructure. What cannot be read in time is unread, and no error:
-// everything else is done first.
+// look reads the Node and, during and after a reclaim, the infrastructure. A failed or slow read is stored in unseen or
+// unread and is no error: all other steps come first.
 func (r *Reconciler) look(ctx context.Context, s *scope) {
 	if err := r.lookAtNode(ctx, s); err != nil {
 		s.unseen = fmt.Errorf("looking at Node: %w", err)
@@ -84,16 +80,15 @@ func (r *Reconciler) look(ctx context.Context, s *scope) {
 	}
 }
 
-// lookAtNode reads the Node of the Machine. If that has no request to serve, and the Machine
-// names another one, which is not believed, it looks there, too: a Node that asks and proves to be
-// of this host is believed. Nothing that is rejected may cost an owner the machine, nor may what
-// is left on a Node.
+// lookAtNode reads the accepted Node of the Machine. If it has no fresh request and the Machine names another Node,
+// lookAtNode reads that one, too. It uses the other Node if that has a fresh request, or proves to be the same host. A
+// rejected nodeRef or a leftover request must not cost an owner the machine.
 func (r *Reconciler) lookAtNode(ctx context.Context, s *scope) error {
 	var doubt error
 	if s.host, doubt = r.Children.Host(ctx, s.scheduled, s.children.Machine); doubt != nil {
 		s.host = children.Unscreened(s.scheduled, s.children.Machine)
 	}
-	// What Cluster API holds of the machine ID does not count: it follows the Node.
+	// Cluster API's copy of the machine ID does not count: it follows the Node.
 	s.host.MachineID = children.Known(s.scheduled, s.children.Machine).MachineID
 	cluster := workload.ClusterKey(s.scheduled)
 	node, err := r.observeNode(ctx, cluster, s.nodeName())
@@ -110,12 +105,12 @@ func (r *Reconciler) lookAtNode(ctx context.Context, s *scope) error {
 	return errors.Join(doubt, err, otherErr)
 }
 
-// judge says what a Node asks for.
+// judge classifies the request on a Node.
 func (s *scope) judge(node *corev1.Node) lifecycle.Request {
 	return judge(node, s.children.Machine, s.served(), s.host)
 }
 
-// lookAtRest reads what a provider holds of the machine.
+// lookAtRest reads the provider objects of the machine.
 func (r *Reconciler) lookAtRest(ctx context.Context, s *scope) {
 	s.looked = true
 	s.unread = r.atProvider(ctx, look{"reading", s.provider()}, func(ctx context.Context) error {
@@ -123,7 +118,7 @@ func (r *Reconciler) lookAtRest(ctx context.Context, s *scope) {
 		if err != nil {
 			return fmt.Errorf("looking at infrastructure: %w", err)
 		}
-		rest.Machine = s.children.Machine // It may have been changed since it was read.
+		rest.Machine = s.children.Machine // It may have changed since it was read.
 		s.children = rest
 		for _, p := range rest.Unread {
 			err = errors.Join(err, errors.New(p.Message))
@@ -132,9 +127,9 @@ func (r *Reconciler) lookAtRest(ctx context.Context, s *scope) {
 	})
 }
 
-// atProvider makes a call that takes as long as the machine's provider takes to answer:
-// the API server asks its conversion webhook for whatever is read and written of it.
-// A cache may answer to reads while writes fail, so that either is judged by itself.
+// atProvider calls an API of a provider, within the limits of looks and providerLook. Such a call may take as long as
+// the provider's conversion webhook. Reads and writes have separate limits, because reads may succeed from a cache
+// while writes fail.
 func (r *Reconciler) atProvider(ctx context.Context, at look, call func(context.Context) error) error {
 	done, err := r.looks.begin(at)
 	if err != nil {
@@ -147,7 +142,7 @@ func (r *Reconciler) atProvider(ctx context.Context, at look, call func(context.
 	return err
 }
 
-// provider is the kind that decides whose cache is asked.
+// provider returns the infrastructure kind of the machine, the key for the limit.
 func (s *scope) provider() string {
 	if m := s.children.Machine; m != nil {
 		return m.Spec.InfrastructureRef.Kind + "." + m.Spec.InfrastructureRef.APIGroup
@@ -155,8 +150,8 @@ func (s *scope) provider() string {
 	return children.InfrastructureOf(s.scheduled).Kind().GroupKind().String()
 }
 
-// observeNode watches the Nodes of the cluster and returns the one of that name.
-// A cluster that is not connected shows none: its connection wakes us.
+// observeNode watches the Nodes of the cluster and returns the named one. Without a connection it returns nil: a new
+// connection triggers a reconcile.
 func (r *Reconciler) observeNode(ctx context.Context, cluster client.ObjectKey, name string) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodeLook)
 	defer cancel()
@@ -173,8 +168,7 @@ func (r *Reconciler) observeNode(ctx context.Context, cluster client.ObjectKey, 
 	return workload.Node(ctx, reader, name)
 }
 
-// machineVersion is the version of the Machine that the cache shows, empty if there is
-// none.
+// machineVersion returns the resourceVersion of the cached Machine, empty if there is none.
 func (s *scope) machineVersion() string {
 	if s.children.Machine == nil {
 		return ""
@@ -182,8 +176,8 @@ func (s *scope) machineVersion() string {
 	return s.children.Machine.ResourceVersion
 }
 
-// nodeName is the Node that is believed to be the Machine's; without a Machine, the Node whose request
-// was served last and may have to be cleared.
+// nodeName returns the accepted Node of the Machine. Without a Machine it returns the Node of the last served request,
+// which may have to be cleared.
 func (s *scope) nodeName() string {
 	if s.children.Machine != nil {
 		return s.host.Node
@@ -191,9 +185,8 @@ func (s *scope) nodeName() string {
 	return s.served().Node
 }
 
-// returned reports whether something of the machine is there although its owner
-// has the box: whoever made it had not yet seen the schedule go off. A person may
-// ask at that instant; a Node asks only when there is a Machine.
+// returned reports whether an object of the machine exists although the owner has the machine. Its creator had not seen
+// yet that the schedule is disabled. This can happen after a request of a person; a request on a Node needs a Machine.
 func (s *scope) returned() bool {
 	_, reclaimed := s.scheduled.ServedReclaim()
 	return reclaimed && !s.scheduled.ScheduleEnabled() && (s.children.Machine != nil || s.children.Infrastructure != nil)
@@ -204,7 +197,7 @@ func (s *scope) deleted() bool {
 	return s.children.Machine != nil && !s.children.Machine.DeletionTimestamp.IsZero()
 }
 
-// asked is the request that is being served, or else was served last.
+// asked returns the current request, or else the last served one.
 func (s *scope) asked() v1alpha1.ReclaimRecord {
 	if record, ok := s.scheduled.ReclaimRequest(); ok {
 		return record
@@ -212,19 +205,19 @@ func (s *scope) asked() v1alpha1.ReclaimRecord {
 	return s.served()
 }
 
-// request is the request that is being served, zero if there is none.
+// request returns the current request, zero if there is none.
 func (s *scope) request() v1alpha1.ReclaimRecord {
 	record, _ := s.scheduled.ReclaimRequest()
 	return record
 }
 
-// uncounted reports whether a person wrote the request and it is not yet counted and reported.
+// uncounted reports whether the request of a person is not counted and reported yet.
 func (s *scope) uncounted() bool {
 	record, requested := s.scheduled.ReclaimRequest()
 	return requested && record.ByPerson() && record.SeenAt == ""
 }
 
-// served is the request that was served last, zero if there is none.
+// served returns the last served request, zero if there is none.
 func (s *scope) served() v1alpha1.ReclaimRecord {
 	record, _ := s.scheduled.LastReclaim()
 	return record

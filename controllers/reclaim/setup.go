@@ -24,10 +24,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// SetupWithManager adds the controller to mgr. clusterIndex is the index of
-// ScheduledMachines by the name of their Cluster; Machines are indexed by Node as
-// Cluster API does. It uses controller-runtime's own builder: Cluster API's
-// reconciles an object once a second at most.
+// SetupWithManager adds the controller to mgr. clusterIndex is the index of ScheduledMachines by the name of their
+// Cluster. Machines have Cluster API's index by Node name. It uses controller-runtime's builder, because Cluster API's
+// builder reconciles an object at most once a second.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterIndex string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "reclaim")
 	mapper := mapper{wake.Mapper{Reader: r.Reader, ClusterIndex: clusterIndex}}
@@ -40,7 +39,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter), scheduledMachineChanges(),
 		)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
-		// Another Machine of the same host may be believed now.
+		// The change may make the host data of another Machine of the same host acceptable.
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(mapper.OfHost), builder.WithPredicates(wake.NodeOfMachine())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster),
 			builder.WithPredicates(predicates.ClusterPausedTransitions(mgr.GetScheme(), log))).
@@ -61,7 +60,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	return registerMetrics()
 }
 
-// asked reports whether an owner waits for what an object stands for.
+// asked reports whether the object, a ScheduledMachine or a Node, has an owner's request.
 func asked(obj client.Object) bool {
 	if sm, ok := obj.(*v1alpha1.ScheduledMachine); ok {
 		return sm.BeingReclaimed()
@@ -69,30 +68,30 @@ func asked(obj client.Object) bool {
 	return reclaimapi.Requested(obj.GetAnnotations())
 }
 
-// scheduledMachineChanges filters updates of status. A label counts: the watch label may be added after the owner's request.
+// scheduledMachineChanges filters out status updates. A label change counts: the watch label may be added after the
+// owner's request.
 func scheduledMachineChanges() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-// nodeChanges lets through Nodes that are marked, or were.
+// nodeChanges filters for Nodes with the request annotation, now or before the update.
 func nodeChanges() predicate.Predicate {
 	p := predicate.NewPredicateFuncs(marked)
 	p.UpdateFunc = func(e event.UpdateEvent) bool { return marked(e.ObjectOld) || marked(e.ObjectNew) }
 	return p
 }
 
-// marked reports whether a Node asks for its owner, or has a value for it that is none.
+// marked reports whether a Node has the request annotation, whatever its value.
 func marked(node client.Object) bool {
 	_, is := node.GetAnnotations()[reclaimapi.RequestedAnnotation]
 	return is
 }
 
-// mapper also finds whose request a Node without a Machine may still carry.
+// mapper also maps a Node without a Machine to the ScheduledMachine whose served request it may carry.
 type mapper struct{ wake.Mapper }
 
-// ofNode trusts nothing that the Node says of itself: its Machine is found from
-// the management cluster's side. A Node whose Machine is gone may still carry a
-// request that has been served.
+// ofNode maps a Node to its ScheduledMachine. It uses only data of the management cluster to find the Machine, not the
+// Node's annotations. A Node whose Machine is gone may still carry a served request.
 func (m mapper) ofNode(ctx context.Context, cluster client.ObjectKey, node client.Object) []ctrl.Request {
 	if found := m.OfNode(ctx, cluster, node); len(found) > 0 {
 		return found
