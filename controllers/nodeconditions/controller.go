@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeconditions answers one question: does the Node of a machine say, in the words of
-// Kubernetes, that the machine is about to leave, leaves, or is drained? The conditions are those
-// of KEP-5683, on every version of Kubernetes. Nothing here reads them: what happens to a
-// machine does not depend on them.
+// Package nodeconditions reports the departure of a machine on its Node, with the conditions MaintenancePlanned,
+// DrainInProgress and Drained of KEP-5683. It reads ScheduledMachine, Cluster and Machine, and writes only these
+// conditions. It works on all versions of Kubernetes. No decision of 5-Spot depends on these conditions.
 //
-// It writes conditions that have its own reasons, and no other. A departure costs the Node
-// three writes at most, and one that nobody waits for costs none.
+// It removes only conditions that have its own reasons. It replaces a condition of another writer only if the status
+// differs. A departure costs at most three writes to the Node, and an urgent one none.
 package nodeconditions
 
 import (
@@ -37,12 +36,12 @@ import (
 // nodesWatch is the name of this controller's watch on Nodes.
 const nodesWatch = "nodeconditions-nodes"
 
-// nodeTimeout bounds one look at a Node and the write that follows.
+// nodeTimeout bounds one live read of a Node and the following write.
 const nodeTimeout = 5 * time.Second
 
-// Reconciler keeps the conditions of Nodes.
+// Reconciler reconciles the departure conditions of Nodes.
 type Reconciler struct {
-	// Clock tells the time.
+	// Clock is the time source.
 	Clock clock.PassiveClock
 	// Reader reads ScheduledMachines and Clusters from the manager's cache.
 	Reader client.Reader
@@ -50,9 +49,9 @@ type Reconciler struct {
 	Children children.Reader
 	// Actuate writes Nodes.
 	Actuate *actuate.Actuator
-	// ClusterCache reaches them.
+	// ClusterCache provides the connections to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Lead is how long before its end a window is said to close; zero is not at all.
+	// Lead is how long before its end a window is announced; zero disables the announcement.
 	Lead time.Duration
 
 	nodes       workload.Watch
@@ -69,7 +68,7 @@ type scope struct {
 	node    *corev1.Node
 }
 
-// Reconcile brings the conditions of one Node to what is the case.
+// Reconcile reconciles the conditions of one Node.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
@@ -77,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
-		return ctrl.Result{}, nil // Its Cluster, Machine or Node woke us; it is another manager's.
+		return ctrl.Result{}, nil // An event of its Cluster, Machine or Node enqueued it; another manager serves it.
 	}
 	if wait := r.fresh.Hold(req, sm.ResourceVersion, r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
@@ -91,22 +90,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, err
 }
 
-// reconcile observes, decides and acts, and says when to look again.
+// reconcile observes, decides and acts. It returns when to reconcile again, zero for never.
 func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachine) (again time.Time, err error) {
 	s, err := r.observe(ctx, sm)
 	if err != nil || s == nil {
-		return time.Time{}, workload.IgnoreNotConnected(err) // The connection wakes us.
+		return time.Time{}, workload.IgnoreNotConnected(err) // A new connection triggers a reconcile.
 	}
 	d := decide(s.facts(r.Clock.Now(), r.Lead))
 	err = r.act(ctx, s, d)
 	if actuate.Gone(err) || workload.NotConnected(err) {
-		return time.Time{}, nil // The end of the Node wakes us, or the connection.
+		return time.Time{}, nil // An event of the Node or of the connection triggers a reconcile.
 	}
 	return d.Again, err
 }
 
-// observe returns nil for an object that is paused, and where there is no Node, or none that is
-// believed.
+// observe returns nil if the object is paused, or if there is no accepted Node.
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	s := &scope{scheduled: sm}
 	var paused bool
@@ -134,7 +132,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	return s, nil
 }
 
-// facts is the border between Kubernetes and the decision.
+// facts converts the observed objects to the facts of the decision.
 func (s *scope) facts(now time.Time, lead time.Duration) facts {
 	sm := s.scheduled
 	f := facts{Now: now, Name: client.ObjectKeyFromObject(sm).String(), Lead: lead, Has: conditionsOf(s.node)}
@@ -148,8 +146,8 @@ func (s *scope) facts(now time.Time, lead time.Duration) facts {
 	return f
 }
 
-// endOf is when the window of a ScheduledMachine closes, zero if it never does: a machine whose
-// schedule is off stays. due says that it is closed, and ends is when it opens, or that nobody knows.
+// endOf returns when the window of a ScheduledMachine closes, zero if it never does: with a disabled schedule the
+// machine stays. due reports that the window is closed; ends is then when the next one opens, zero if that is unknown.
 func endOf(sm *v1alpha1.ScheduledMachine, now time.Time) (ends time.Time, due bool) {
 	switch plan, err := schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule)); {
 	case !sm.DeletionTimestamp.IsZero():
@@ -164,14 +162,13 @@ func endOf(sm *v1alpha1.ScheduledMachine, now time.Time) (ends time.Time, due bo
 	}
 }
 
-// drained reports whether Cluster API says that its drain has ended. That it goes on says nothing:
-// it does so, too, when it skips a drain, or gives it up after nodeDrainTimeout. It has no newer word
-// for it.
+// drained reports whether Cluster API reports a successful drain. A deletion that proceeds is no proof: Cluster API
+// also proceeds after a skipped drain, or when nodeDrainTimeout expires. The v1beta2 conditions have no equivalent.
 func drained(m *clusterv1.Machine) bool {
 	return v1beta1conditions.IsTrue(m, clusterv1.DrainingSucceededV1Beta1Condition)
 }
 
-// conditionsOf are those of a Node that matter here.
+// conditionsOf returns the departure conditions of a Node.
 func conditionsOf(node *corev1.Node) map[string]condition {
 	has := map[string]condition{}
 	for _, c := range node.Status.Conditions {
@@ -183,8 +180,8 @@ func conditionsOf(node *corev1.Node) map[string]condition {
 	return has
 }
 
-// act writes what is decided, in one patch, for the Node as it is now: the cache may not show yet
-// what was written a moment ago.
+// act writes the conditions in one patch. It reads the Node live and decides again, because the cache may not show the
+// latest write yet.
 func (r *Reconciler) act(ctx context.Context, s *scope, d decision) error {
 	if len(d.Set) == 0 {
 		return nil
@@ -202,7 +199,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d decision) error {
 	}
 	uid := s.node.UID
 	if s.node, err = workload.Node(ctx, live, s.node.Name); err != nil || s.node == nil || s.node.UID != uid {
-		return err // Another Node wakes us.
+		return err // An event of another Node triggers a reconcile.
 	}
 	now := r.Clock.Now()
 	if d = decide(s.facts(now, r.Lead)); len(d.Set) == 0 {
@@ -219,7 +216,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d decision) error {
 	return nil
 }
 
-// set changes a condition of a Node, or takes it off.
+// set sets a condition of a Node, or removes it if c is the zero value.
 func set(node *corev1.Node, kind string, c condition, now time.Time) {
 	at := slices.IndexFunc(node.Status.Conditions, func(has corev1.NodeCondition) bool { return string(has.Type) == kind })
 	want := corev1.NodeCondition{

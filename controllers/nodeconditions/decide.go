@@ -9,7 +9,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// A condition is what one says; the zero value is one that is not there.
+// A condition has the fields of a Node condition that matter here. The zero value means that it is absent.
 type condition struct{ Status, Reason, Message string }
 
 const (
@@ -17,7 +17,7 @@ const (
 	no  = "False"
 )
 
-// ours reports whether nobody else wrote it: Kubernetes lets everybody write these conditions.
+// ours reports whether this package wrote the condition, by its reason. Other programs may write the same types.
 func (c condition) ours() bool {
 	switch c.Reason {
 	case v1alpha1.NodeWindowClosesReason, v1alpha1.NodeLeavesReason, v1alpha1.NodeDrainedReason:
@@ -27,37 +27,37 @@ func (c condition) ours() bool {
 	}
 }
 
-// facts are everything that a decision depends on.
+// facts is the state that a decision depends on.
 type facts struct {
 	// Now is the time.
 	Now time.Time
-	// Name is that of the ScheduledMachine, for people.
+	// Name identifies the ScheduledMachine in messages.
 	Name string
-	// Ends is when its window closes, zero if it never does; if Due, when the next one opens.
+	// Ends is when its window closes, zero if it never does. If Due is true, it is when the next window opens.
 	Ends time.Time
-	// Lead is how long before that it is announced; zero is not at all.
+	// Lead is how long before Ends the end is announced; zero disables the announcement.
 	Lead time.Duration
-	// Due says that the window is closed, or that nobody knows: what was said of its end stays.
+	// Due reports that the window is closed or its end unknown. An earlier announcement stays then.
 	Due bool
-	// Urgent says that nobody waits for the machine: its Node is left as it is.
+	// Urgent reports that the machine leaves without waiting for others: its Node does not change.
 	Urgent bool
-	// Why is why the machine leaves, empty if no departure was admitted.
+	// Why is the departure reason, empty if no departure was admitted.
 	Why string
-	// Drained says that Cluster API's drain of the Node has ended.
+	// Drained reports that Cluster API has drained the Node.
 	Drained bool
-	// Has are the conditions of the Node.
+	// Has are the departure conditions of the Node.
 	Has map[string]condition
 }
 
-// A decision says what to do.
+// A decision has the conditions to write.
 type decision struct {
-	// Set are the conditions to be written. One that is the zero value is taken off.
+	// Set has the conditions to write, by type. The zero value removes a condition.
 	Set map[string]condition
 	// Again is when time alone changes the decision, zero if it never does.
 	Again time.Time
 }
 
-// decide says what the Node is to say of its departure.
+// decide returns the changes of the Node's departure conditions.
 func decide(f facts) decision {
 	d := decision{Set: map[string]condition{}}
 	if f.Urgent {
@@ -67,8 +67,8 @@ func decide(f facts) decision {
 	switch {
 	case f.Lead == 0:
 		d.off(f, v1alpha1.MaintenancePlannedCondition)
-	case f.Why != "": // What was announced happens.
-	case f.Due: // It is about to happen, unless the machine waits for its turn until the next window.
+	case f.Why != "": // The announced departure happens.
+	case f.Due: // The departure is imminent, or deferred until at most the next window.
 		d.Again = f.Ends
 	case f.Ends.IsZero():
 		d.off(f, v1alpha1.MaintenancePlannedCondition)
@@ -96,14 +96,14 @@ func decide(f facts) decision {
 	return d
 }
 
-// say has a condition be as wanted, unless somebody else says the same.
+// say sets a condition, unless another writer has set it with the same status.
 func (d decision) say(f facts, kind string, want condition) {
 	if has := f.Has[kind]; has != want && (has.ours() || has.Status != want.Status) {
 		d.Set[kind] = want
 	}
 }
 
-// off takes a condition of ours off.
+// off removes a condition that this package wrote.
 func (d decision) off(f facts, kind string) {
 	if f.Has[kind].ours() {
 		d.Set[kind] = condition{}

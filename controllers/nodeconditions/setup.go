@@ -23,9 +23,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// SetupWithManager adds the controller to mgr. clusterIndex is the index of
-// ScheduledMachines by the name of their Cluster; Machines are indexed by Node as
-// Cluster API does.
+// SetupWithManager adds the controller to mgr. clusterIndex is the index of ScheduledMachines by the name of their
+// Cluster. Machines have Cluster API's index by Node name.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterIndex string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "nodeconditions")
 	mapper := wake.Mapper{Reader: r.Reader, ClusterIndex: clusterIndex}
@@ -52,7 +51,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	return nil
 }
 
-// machineChanges lets through how far a Machine has left.
+// machineChanges filters for progress of a departure: the departure record and the drain.
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -67,7 +66,7 @@ func machineChanges() predicate.Predicate {
 	}
 }
 
-// matters returns all of a Node that a decision depends on.
+// matters returns the parts of a Node that a decision depends on.
 func matters(o client.Object) any {
 	node, ok := o.(*corev1.Node)
 	if !ok {

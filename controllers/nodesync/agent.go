@@ -20,7 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
-// syncAgent keeps a Node's label and ConfigMap.
+// syncAgent reconciles the agent's label on a Node, and its ConfigMap.
 func (r *Reconciler) syncAgent(ctx context.Context, s *scope, n *node) error {
 	for _, w := range DecideNode(s.nodeFacts(n)) {
 		if err := s.carryOut(ctx, n, w); err != nil {
@@ -30,7 +30,7 @@ func (r *Reconciler) syncAgent(ctx context.Context, s *scope, n *node) error {
 	return nil
 }
 
-// nodeFacts is the border between Kubernetes and the decision.
+// nodeFacts converts the observed objects to the facts of the decision, which has no Kubernetes types.
 func (s *scope) nodeFacts(n *node) NodeFacts {
 	f := NodeFacts{Wanted: n.wantsAgent(), Held: n.held}
 	if n.live != nil {
@@ -44,8 +44,8 @@ func (s *scope) nodeFacts(n *node) NodeFacts {
 	return f
 }
 
-// wantsAgent reports whether an agent is to run on the Node: nothing of it leaves,
-// and there are programs to look for.
+// wantsAgent reports whether an agent must run on the Node. The spec names programs to watch for, and neither the
+// ScheduledMachine nor the Machine nor the Node is being deleted.
 func (n *node) wantsAgent() bool {
 	return n.scheduled != nil && n.scheduled.DeletionTimestamp.IsZero() && uses(n.scheduled) &&
 		n.machine != nil && n.machine.DeletionTimestamp.IsZero() &&
@@ -71,8 +71,8 @@ func (s *scope) carryOut(ctx context.Context, n *node, w Write) error {
 	}
 }
 
-// label changes the labels of a Node. Only the one that differs is sent, so nobody
-// else's change is lost.
+// label changes the agent's label of a Node. The patch has only this label, so that it never overwrites a change of
+// another writer.
 func (s *scope) label(ctx context.Context, n *node, change func(map[string]string)) error {
 	after := n.live.DeepCopy()
 	if after.Labels == nil {
@@ -86,8 +86,8 @@ func (s *scope) label(ctx context.Context, n *node, change func(map[string]strin
 	return nil
 }
 
-// makeConfigMap is a plain create, which never touches somebody else's. The cache
-// only has ours, so who made one that exists is asked where no cache can be late.
+// makeConfigMap creates the ConfigMap with a plain create, which never overwrites an object of another writer. The
+// cache has only objects of 5-Spot. If the create fails with AlreadyExists, a live read shows who made the object.
 func (s *scope) makeConfigMap(ctx context.Context, n *node) error {
 	cm := s.filled(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: reclaimapi.Namespace, Name: reclaimapi.ConfigMapName(n.name),
@@ -113,8 +113,8 @@ func (s *scope) makeConfigMap(ctx context.Context, n *node) error {
 	return write.PatchLocked(ctx, s.filled(live, n), live)
 }
 
-// filled returns a copy of a ConfigMap that says what the agent of a Node is to look
-// for. It goes with the Node.
+// filled returns a copy of cm with the configuration of the agent on a Node. The Node owns the ConfigMap, so that
+// garbage collection deletes it with the Node.
 func (s *scope) filled(cm *corev1.ConfigMap, n *node) *corev1.ConfigMap {
 	cm = cm.DeepCopy()
 	claim(cm, s.key)

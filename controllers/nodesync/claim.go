@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Labels of what we make in a workload cluster. The first is only on what the
-// manager made: the same objects, applied by somebody else, are theirs.
+// Labels of the objects that 5-Spot creates in a workload cluster. Only objects that the manager created have the first
+// label. A person who applies the same manifests owns the result.
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	nameLabel      = "app.kubernetes.io/name"
@@ -29,21 +29,21 @@ const (
 	component = "reclaim-agent"
 )
 
-// errForeign reports an object of somebody else that has a name that we need.
+// errForeign means that an object of another writer has a name that 5-Spot needs.
 var errForeign = errors.New("not managed by 5-Spot")
 
 func foreign(kind, name string) error {
 	return fmt.Errorf("%s %s exists and is %w, and is left alone", kind, name, errForeign)
 }
 
-// claim says on obj who made it and for which Cluster.
+// claim sets the label of 5-Spot, and annotations that name the Cluster.
 func claim(obj metav1.Object, cluster client.ObjectKey) {
 	obj.SetLabels(with(obj.GetLabels(), managedByLabel, managedBy))
 	obj.SetAnnotations(with(with(obj.GetAnnotations(),
 		clusterv1.ClusterNamespaceAnnotation, cluster.Namespace), clusterv1.ClusterNameAnnotation, cluster.Name))
 }
 
-// with returns m with one more pair.
+// with sets one pair in m and returns m.
 func with(m map[string]string, key, value string) map[string]string {
 	if m == nil {
 		m = map[string]string{}
@@ -52,8 +52,8 @@ func with(m map[string]string, key, value string) map[string]string {
 	return m
 }
 
-// presenceOf says whose an object that exists is. An object of ours stays ours if only the label
-// or only the annotations are removed.
+// presenceOf returns the owner of an existing object. An object of 5-Spot is still recognized if only the label or only
+// the annotations were removed.
 func presenceOf(obj metav1.Object, cluster client.ObjectKey) Presence {
 	a := obj.GetAnnotations()
 	namespace, name := a[clusterv1.ClusterNamespaceAnnotation], a[clusterv1.ClusterNameAnnotation]
@@ -68,8 +68,8 @@ func presenceOf(obj metav1.Object, cluster client.ObjectKey) Presence {
 	}
 }
 
-// A fingerprint tells whether an object is as it was. The generation leaves status
-// out; kinds that have none have no status either.
+// A fingerprint changes when an object changes. It uses the generation, which status changes do not increase. Kinds
+// without a generation have no status either, so that their resourceVersion serves.
 type fingerprint struct {
 	uid     types.UID
 	version string
@@ -82,10 +82,10 @@ func fingerprintOf(obj metav1.Object) fingerprint {
 	return fingerprint{obj.GetUID(), obj.GetResourceVersion()}
 }
 
-// A part is one of the things that are installed, as people name it.
+// A part is one of the two installations, named as in Events.
 type part string
 
-// The parts. Both have the Namespace.
+// The parts. Both contain the Namespace.
 const (
 	agent part = "reclaim agent"
 	guard part = "eviction guard"
@@ -98,34 +98,34 @@ type identity struct {
 	key  client.ObjectKey
 }
 
-// memory is what this process knows of workload clusters. All of it can be lost:
-// then it is looked at again.
+// memory caches the state of workload clusters in this process. Lost entries cause more reads, not wrong decisions. It
+// is safe for concurrent use.
 type memory struct {
 	mu sync.Mutex
-	// left is how objects of installations were left.
+	// left has the fingerprint of each object after its latest write or check.
 	left map[client.ObjectKey]map[identity]fingerprint
-	// clean are Clusters without a user of a part in which nothing of it is left.
+	// clean marks parts that a Cluster does not use, and of which no object remains.
 	clean map[client.ObjectKey]map[part]bool
-	// failed are the failures of the guard that people have been told of.
+	// failed has the class of the guard's latest failure, to deduplicate Events.
 	failed map[client.ObjectKey]string
-	// restorations are the repairs that were made.
+	// restorations has the repairs of the objects of each Cluster.
 	restorations map[client.ObjectKey]map[repair]restoration
 }
 
-// repair is one kind of restoration of one object. Each has its own limit: edits of an object must
-// not delay its creation after a deletion.
+// repair is one kind of restoration of one object. Each has its own limit: edits of an object must not delay its
+// creation after a deletion.
 type repair struct {
 	identity
 	deleted bool
 }
 
-// restoration bounds how often one repair is made, and keeps what differed last.
+// restoration limits the rate of one repair. what is the latest difference.
 type restoration struct {
 	limit *rate.Limiter
 	what  string
 }
 
-// contested returns an error if a repair was made so often that it has to wait.
+// contested returns an error if a repair has reached its limit.
 func (m *memory) contested(cluster client.ObjectKey, id repair, now time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,7 +167,7 @@ func (m *memory) leave(cluster client.ObjectKey, id identity, f fingerprint) {
 	m.left[cluster][id] = f
 }
 
-// deleted notes that 5-Spot deleted an object.
+// deleted records that 5-Spot deleted an object.
 func (m *memory) deleted(cluster client.ObjectKey, id identity) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -181,7 +181,7 @@ func (m *memory) recall(cluster client.ObjectKey, id identity) (fingerprint, boo
 	return f, ok
 }
 
-// forget makes the next look at a Cluster a thorough one.
+// forget removes all entries of a Cluster, so that the next reconcile reads all its objects live.
 func (m *memory) forget(cluster client.ObjectKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,7 +191,7 @@ func (m *memory) forget(cluster client.ObjectKey) {
 	delete(m.restorations, cluster)
 }
 
-// forgetPart makes the next look at one part a thorough one.
+// forgetPart removes the entries of one part, so that the next reconcile reads its objects live.
 func (m *memory) forgetPart(cluster client.ObjectKey, p part) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -199,7 +199,7 @@ func (m *memory) forgetPart(cluster client.ObjectKey, p part) {
 	delete(m.clean[cluster], p)
 }
 
-// setClean says whether a Cluster is known to have nothing of a part.
+// setClean records whether a Cluster has no object of a part.
 func (m *memory) setClean(cluster client.ObjectKey, p part, clean bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -223,7 +223,7 @@ func (m *memory) isClean(cluster client.ObjectKey, p part) bool {
 	return m.clean[cluster][p]
 }
 
-// fails notes a failure of the guard, empty for none, and reports whether it is news.
+// fails records the class of a failure of the guard, empty for none. It reports whether the class is new.
 func (m *memory) fails(cluster client.ObjectKey, class string) (news bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

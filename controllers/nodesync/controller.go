@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodesync answers one question: does the workload cluster have the reclaim
-// agent and the eviction guard, and each of our Nodes its label and ConfigMap, exactly
-// where they belong?
+// Package nodesync installs the reclaim agent and the eviction guard in workload clusters. It labels the Nodes of
+// ScheduledMachines for the agent's DaemonSet, and writes a ConfigMap with the programs for each Node. It removes all
+// of this when no ScheduledMachine needs it any more.
 //
-// One reconcile is for one Cluster, not for one ScheduledMachine. The installation is
-// the Cluster's, and one key means one worker for it, in order. What has to go often
-// belongs to no ScheduledMachine any more, and is found by looking at the workload
-// cluster and not by a finalizer that an unreachable one would hold for ever. What
-// is read comes from caches, so a Cluster of many Nodes costs memory reads.
+// One reconcile is for one Cluster, not for one ScheduledMachine. The installation belongs to the Cluster, and one key
+// serializes all writes to it. Obsolete objects often belong to no existing ScheduledMachine, so that nodesync finds
+// them in the workload cluster. A finalizer would block deletion while the workload cluster is unreachable. Reads use
+// caches, so that a Cluster of many Nodes costs no requests.
 package nodesync
 
 import (
@@ -35,9 +34,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// Reconciler keeps workload clusters as their ScheduledMachines want them.
+// Reconciler reconciles the agent, the guard, Node labels and ConfigMaps of workload clusters.
 type Reconciler struct {
-	// Clock tells the time, for back-offs only.
+	// Clock is the time source, for back-offs only.
 	Clock clock.PassiveClock
 	// Reader reads ScheduledMachines and Clusters from the manager's cache.
 	Reader client.Reader
@@ -47,18 +46,17 @@ type Reconciler struct {
 	Children children.Reader
 	// Actuate writes to workload clusters.
 	Actuate *actuate.Actuator
-	// ClusterCache reaches the workload clusters.
+	// ClusterCache provides the connections to workload clusters.
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Manifests are installed in their order. Without any, the installation is
-	// somebody else's, and only Nodes and ConfigMaps are kept.
+	// Manifests of the agent, installed in this order. If empty, 5-Spot does not install the agent, and reconciles only
+	// Node labels and ConfigMaps.
 	Manifests []*unstructured.Unstructured
-	// Guard are the manifests of the eviction guard, for each Cluster that has a
-	// ScheduledMachine. Without any, the installation is somebody else's, or the feature is
-	// off.
+	// Guard are the manifests of the eviction guard, for each Cluster that has a ScheduledMachine. If empty, 5-Spot
+	// does not install the guard.
 	Guard []*unstructured.Unstructured
-	// Board is told what became of the installation; nil is not.
+	// Board receives the result of each installation. It may be nil.
 	Board *installation.Board
 
 	watches     watcher
@@ -67,16 +65,15 @@ type Reconciler struct {
 	fresh       wake.Freshness
 }
 
-// A watcher makes objects of a connected workload cluster wake their Cluster. It is
+// A watcher starts watches in a connected workload cluster. Their events enqueue the Cluster. Both methods are
 // idempotent.
 type watcher interface {
 	nodes(ctx context.Context, cluster client.ObjectKey) error
 	installed(ctx context.Context, cluster client.ObjectKey, obj *unstructured.Unstructured) error
 }
 
-// Reconcile brings one workload cluster to where it should be. A conflict is met as
-// everywhere, but that other events of the Cluster are not held back for it: Nodes
-// must not wait because somebody refuses a write for another.
+// Reconcile reconciles one workload cluster. After a conflict it does not hold back other events of the Cluster: a
+// rejected write for one Node must not delay other Nodes.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	return r.fresh.Meet(req, r.Clock.Now(), workload.IgnoreNotConnected(r.reconcile(ctx, req.NamespacedName)))
 }
@@ -93,7 +90,7 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) error 
 		return nil
 	}
 	done := r.act(ctx, s)
-	// Where anything is suppressed, what is installed is what was.
+	// If writes were suppressed, the installation is unchanged, and so is its report.
 	if err = done.err(); !actuate.IsSuppressed(err) {
 		r.tell(s, done)
 		r.remember(s, agent, err)
@@ -108,7 +105,7 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) error 
 	return errors.Join(err, done.guard)
 }
 
-// remember says how thorough the next look at a part is to be.
+// remember records whether the next reconcile may rely on the cached fingerprints of a part.
 func (r *Reconciler) remember(s *scope, p part, err error) {
 	switch {
 	case err == nil && s.useOf(p) == unused:
@@ -119,8 +116,8 @@ func (r *Reconciler) remember(s *scope, p part, err error) {
 	}
 }
 
-// tellOfGuard tells people of a failure, once. It is none of the agent's: owners are protected
-// without a guard.
+// tellOfGuard records an Event for a failure of the guard, once per class. It does not affect the report on the agent,
+// because owners are protected without a guard.
 func (r *Reconciler) tellOfGuard(s *scope, err error) {
 	if workload.NotConnected(err) {
 		return
@@ -131,10 +128,10 @@ func (r *Reconciler) tellOfGuard(s *scope, err error) {
 	}
 }
 
-// elsewhere reports whether somebody else installs the agent.
+// elsewhere reports that 5-Spot does not install the agent.
 func (r *Reconciler) elsewhere() bool { return len(r.Manifests) == 0 }
 
-// tell tells others what became of the run. A connection that broke is no outcome.
+// tell publishes the result of the run on the Board. A lost connection is no result.
 func (r *Reconciler) tell(s *scope, done tried) {
 	switch {
 	case workload.NotConnected(done.err()):
@@ -145,8 +142,8 @@ func (r *Reconciler) tell(s *scope, done tried) {
 	}
 }
 
-// act opts Nodes in after the agent is installed, and out before it goes. A Node
-// that fails does not hold up the others, and the guard nobody.
+// act labels Nodes after the agent is installed, and removes the labels before the agent. A failure at one Node does
+// not affect other Nodes or the guard.
 func (r *Reconciler) act(ctx context.Context, s *scope) tried {
 	done := tried{nodes: map[string]error{}}
 	if s.use == used {
@@ -170,14 +167,13 @@ func (r *Reconciler) act(ctx context.Context, s *scope) tried {
 	return done
 }
 
-// A nodeStep does one thing for one Node. It is idempotent, writes nothing where
-// nothing is to do, and leaves a Node that is held alone.
+// A nodeStep reconciles one aspect of one Node. It is idempotent, writes only on a difference, and skips a held Node.
 type nodeStep func(ctx context.Context, s *scope, n *node) error
 
-// steps are all that is done for a Node.
+// steps returns all steps for a Node.
 func (r *Reconciler) steps() []nodeStep { return []nodeStep{r.syncAgent} }
 
-// readCluster returns nil for a Cluster that is gone, going, or paused.
+// readCluster returns nil if the Cluster is missing, being deleted, or paused.
 func (r *Reconciler) readCluster(ctx context.Context, key client.ObjectKey) (*clusterv1.Cluster, error) {
 	cluster := &clusterv1.Cluster{}
 	err := r.Reader.Get(ctx, key, cluster)

@@ -2,62 +2,61 @@
 
 package nodesync
 
-// Presence is what one look shows of an object of a name that we use.
+// Presence is the owner of an object that has a name of the installation.
 type Presence string
 
 // The presences; the zero value is Absent.
 const (
-	// Absent means that there is none.
+	// Absent means that there is no such object.
 	Absent Presence = ""
-	// Foreign means that somebody else made it.
+	// Foreign means that another writer created it.
 	Foreign Presence = "Foreign"
-	// Elsewhere means that we made it, for another Cluster of the same API server.
+	// Elsewhere means that 5-Spot created it, for another Cluster with the same API server.
 	Elsewhere Presence = "Elsewhere"
-	// Ours means that we made it for this Cluster.
+	// Ours means that 5-Spot created it for this Cluster.
 	Ours Presence = "Ours"
 )
 
-// Verdict is what becomes of one object of the installation.
+// Verdict is the decision about one object of the installation.
 type Verdict string
 
 // The verdicts.
 const (
-	// Keep leaves it as it is.
+	// Keep makes no change.
 	Keep Verdict = "Keep"
-	// Install makes it.
+	// Install creates the object.
 	Install Verdict = "Install"
-	// Repair makes it again what it should be.
+	// Repair restores the object to the manifest.
 	Repair Verdict = "Repair"
-	// Uninstall takes it away.
+	// Uninstall deletes the object.
 	Uninstall Verdict = "Uninstall"
-	// Refuse leaves it, and what comes after it undone.
+	// Refuse makes no change, and skips all later objects of the installation.
 	Refuse Verdict = "Refuse"
 )
 
-// InstallFacts are what one look at an object of the installation shows.
+// InstallFacts is the observed state of one object of the installation.
 type InstallFacts struct {
-	// Wanted says that the Cluster has a ScheduledMachine that asks for it.
+	// Wanted reports that a ScheduledMachine of the Cluster needs the object.
 	Wanted bool
-	// Shared says that others live in it too: the Namespace, and definitions of kinds.
+	// Shared reports that other writers' objects depend on it: the Namespace, and CustomResourceDefinitions.
 	Shared bool
-	// Presence is whose it is.
+	// Presence is the owner of the object.
 	Presence Presence
-	// Leaving says that it is being deleted.
+	// Leaving reports that the object is being deleted.
 	Leaving bool
 	// InstalledBefore reports that this process has written the object, or verified it.
 	InstalledBefore bool
-	// AsLeft says that it has not changed since.
+	// AsLeft reports that the object has not changed since then.
 	AsLeft bool
 }
 
-// DecideInstall says what becomes of one object of the installation. What is shared
-// stays when the rest goes: others may have put something into it, such as policies. Another
-// Cluster's installation is taken over once, which is what restoring a management
-// cluster under another name needs, and never fought over.
+// DecideInstall returns the decision for one object of the installation. A shared object is never deleted, because
+// others may have added objects to it, such as policies. An object of another Cluster is taken over once, for a
+// management cluster that was restored under another name. A second takeover would lead to an endless fight.
 func DecideInstall(f InstallFacts) Verdict {
 	switch {
 	case f.Leaving:
-		return Keep // Its going wakes us.
+		return Keep // Its deletion triggers a reconcile.
 	case !f.Wanted && f.Presence == Ours && !f.Shared:
 		return Uninstall
 	case !f.Wanted:
@@ -80,40 +79,39 @@ type Write string
 
 // The writes.
 const (
-	// MakeConfigMap makes the ConfigMap, MendConfigMap corrects it.
+	// MakeConfigMap creates the ConfigMap, MendConfigMap corrects it.
 	MakeConfigMap Write = "MakeConfigMap"
 	MendConfigMap Write = "MendConfigMap"
-	// AddLabel opts the Node in to the DaemonSet, DropLabel out.
+	// AddLabel adds the label that selects the Node for the DaemonSet, DropLabel removes it.
 	AddLabel  Write = "AddLabel"
 	DropLabel Write = "DropLabel"
-	// DeleteConfigMap takes the ConfigMap away.
+	// DeleteConfigMap deletes the ConfigMap.
 	DeleteConfigMap Write = "DeleteConfigMap"
-	// RefuseConfigMap leaves somebody else's of that name, and the Node as it is.
+	// RefuseConfigMap reports a ConfigMap of another writer with that name. Node and ConfigMap do not change.
 	RefuseConfigMap Write = "RefuseConfigMap"
 )
 
-// NodeFacts are what one look at a Node and its agent shows.
+// NodeFacts is the observed state of a Node and its agent.
 type NodeFacts struct {
-	// Wanted says that its ScheduledMachine has programs to look for, and that
-	// neither of them leaves.
+	// Wanted reports that an agent must run on the Node. See node.wantsAgent.
 	Wanted bool
-	// Held says that nothing may be touched: an emergency, or a pause.
+	// Held reports that no write is allowed, because of a reclaim or a pause.
 	Held bool
-	// Exists says that there is a Node, and Labelled that it is opted in.
+	// Exists reports that the Node exists, Labelled that it has the agent's label.
 	Exists, Labelled bool
-	// ConfigMap is whose it is, and Current that it says what it should.
+	// ConfigMap is the owner of the ConfigMap, Current that its content is correct.
 	ConfigMap Presence
 	Current   bool
 }
 
-// DecideNode returns the writes, in their order. The ConfigMap is the record that we
-// opted the Node in: it comes before the label and goes after it, so that a crash
-// between the two loses nothing, and a label that somebody else put there stays.
+// DecideNode returns the writes in their order. The ConfigMap is the record that 5-Spot labelled the Node. It is
+// created before the label and deleted after it, so that a crash between the writes loses nothing. A label that another
+// writer added stays.
 func DecideNode(f NodeFacts) []Write {
 	var writes []Write
 	switch {
 	case f.Held:
-	case f.Wanted && !f.Exists: // Its coming wakes us.
+	case f.Wanted && !f.Exists: // The creation of the Node triggers a reconcile.
 	case f.Wanted && f.ConfigMap == Foreign:
 		writes = append(writes, RefuseConfigMap)
 	case f.Wanted:

@@ -15,20 +15,20 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 )
 
-// yourself says how to do without the manager.
+// yourself is the advice to install a part without the manager.
 var yourself = map[part]string{
 	agent: "or install the agent yourself, and start the manager with --agent-install=disabled",
 	guard: "or install the guard yourself, and start the manager with --eviction-guard-install=disabled",
 }
 
-// tried is what became of one run.
+// tried has the errors of one run.
 type tried struct {
-	// install is the failure of the Cluster, nodes those of its Nodes, by their names.
+	// install is the error of the installation. nodes has the errors of Nodes, by name.
 	install error
 	nodes   map[string]error
-	// uninstall concerns no Node any more.
+	// uninstall is the error of the removal. It affects no Node.
 	uninstall error
-	// guard is the failure of the guard, which concerns no Node and not the agent.
+	// guard is the error of the guard. It affects neither the Nodes nor the agent.
 	guard error
 }
 
@@ -40,7 +40,7 @@ func (t tried) err() error {
 	return errors.Join(errs...)
 }
 
-// outcome is what others are told of it.
+// outcome converts the errors to the result that other controllers read.
 func (t tried) outcome(elsewhere bool) installation.Outcome {
 	o := installation.Outcome{Elsewhere: elsewhere, Failure: failureOf(t.install, agent), Nodes: map[string]installation.Failure{}}
 	for name, err := range t.nodes {
@@ -49,7 +49,7 @@ func (t tried) outcome(elsewhere bool) installation.Outcome {
 	return o
 }
 
-// An objectError is a failure that concerns one object.
+// An objectError is an error about one object of the installation.
 type objectError struct {
 	object string
 	err    error
@@ -65,8 +65,8 @@ func failureOf(err error, p part) installation.Failure {
 	return installation.Failure{Class: classOf(err), Text: fmt.Sprintf("%s: %s", err, wayOut(err, p))}
 }
 
-// classOf is the object that it concerns, and what the API server makes of it, or else
-// the kind of the innermost error: nothing that changes while the failure stays.
+// classOf returns a class that is stable while the failure lasts. It has the object and the API server's reason, or
+// else the type of the innermost error.
 func classOf(err error) string {
 	var object objectError
 	_ = errors.As(err, &object)
@@ -87,7 +87,7 @@ func codeOf(err error) (int32, bool) {
 	return status.ErrStatus.Code, true
 }
 
-// wayOut says what can be done about err.
+// wayOut returns advice how to resolve err, as text for an Event.
 func wayOut(err error, p part) string {
 	code, _ := codeOf(err)
 	switch {

@@ -16,16 +16,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
-// install brings the installation to what the manifests say, in their order, and
-// ends at the first that fails: no rights without the policy that narrows them, and
-// no agent without rights. A contested object does not end it, because it has been installed
-// before, and so have the objects after it. See ADR 0012.
+// install applies the manifests of a part in their order, and stops at the first error. The order ensures that no
+// permission exists before the policy that restricts it, and no agent before its permissions. A contested object does
+// not stop it: it was installed before, and so were the objects after it. See ADR 0012.
 func (r *Reconciler) install(ctx context.Context, s *scope, p part) error {
 	var suppressed, contested error
 	for _, desired := range r.manifests(p) {
 		err := r.sync(ctx, s, p, desired)
 		if actuate.IsSuppressed(err) {
-			suppressed = err // The others are told of, too.
+			suppressed = err // The suppressed writes of the other objects are reported, too.
 			continue
 		}
 		if errors.Is(err, errContested) {
@@ -45,7 +44,7 @@ func (r *Reconciler) install(ctx context.Context, s *scope, p part) error {
 	return contested
 }
 
-// manifests are those of a part.
+// manifests returns the manifests of a part.
 func (r *Reconciler) manifests(p part) []*unstructured.Unstructured {
 	if p == guard {
 		return r.Guard
@@ -53,7 +52,7 @@ func (r *Reconciler) manifests(p part) []*unstructured.Unstructured {
 	return r.Manifests
 }
 
-// uninstall takes a part away, the other way round. What is known to be gone is not looked for.
+// uninstall deletes the objects of a part in reverse order. It skips a part that is known to be gone.
 func (r *Reconciler) uninstall(ctx context.Context, s *scope, p part) error {
 	if r.memory.isClean(s.key, p) {
 		return nil
@@ -66,7 +65,7 @@ func (r *Reconciler) uninstall(ctx context.Context, s *scope, p part) error {
 	return nil
 }
 
-// sync looks at one object of the installation and does what is decided.
+// sync reads one object of the installation, decides, and carries out the decision.
 func (r *Reconciler) sync(ctx context.Context, s *scope, p part, desired *unstructured.Unstructured) error {
 	id := identity{p, desired.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(desired)}
 	facts, live, err := r.look(ctx, s, id, desired)
@@ -100,12 +99,11 @@ func (r *Reconciler) sync(ctx context.Context, s *scope, p part, desired *unstru
 	}
 }
 
-// shared are the kinds of objects that stay: with them would go what is others'.
+// shared has the kinds that are never deleted, because the deletion would delete objects of others.
 var shared = map[string]bool{"Namespace": true, "CustomResourceDefinition": true}
 
-// look shows one object of the installation. An object that the cache shows as it was left is
-// not read again, and only its metadata is returned. Any other is read live and whole, because the
-// cache only has what is ours.
+// look reads one object of the installation. If the cache shows no change since the latest check, it returns only the
+// metadata. Otherwise it reads the whole object live, because the cache has only objects of 5-Spot.
 func (r *Reconciler) look(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured) (InstallFacts, client.Object, error) {
 	f := InstallFacts{Wanted: s.useOf(id.part) == used, Shared: shared[id.kind.Kind]}
 	var left fingerprint
@@ -132,8 +130,8 @@ func (r *Reconciler) look(ctx context.Context, s *scope, id identity, desired *u
 	return f.withObject(live, s.key, desired, left), live, nil
 }
 
-// withObject fills in the facts of an existing object. AsLeft also compares our labels and
-// annotations, because they do not change the generation.
+// withObject adds the facts of an existing object. AsLeft also compares 5-Spot's labels and annotations, because they
+// do not change the generation.
 func (f InstallFacts) withObject(live metav1.Object, cluster client.ObjectKey, desired *unstructured.Unstructured, left fingerprint) InstallFacts {
 	f.Presence = presenceOf(live, cluster)
 	f.Leaving = !live.GetDeletionTimestamp().IsZero()
@@ -144,7 +142,7 @@ func (f InstallFacts) withObject(live metav1.Object, cluster client.ObjectKey, d
 	return f
 }
 
-// has reports whether a map has all pairs of another.
+// has reports whether all contains all pairs of some.
 func has(all, some map[string]string) bool {
 	for key, value := range some {
 		if got, ok := all[key]; !ok || got != value {

@@ -21,15 +21,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// use says what a Cluster needs the agent for.
+// use is whether a Cluster needs the agent.
 type use int
 
 const (
-	// unused: nobody asks for the agent.
+	// unused: no ScheduledMachine needs the agent.
 	unused use = iota
-	// used: a ScheduledMachine has programs to look for.
+	// used: a ScheduledMachine names programs to watch for.
 	used
-	// lingering: nobody asks any more, but a Node may not be touched yet.
+	// lingering: no ScheduledMachine needs the agent, but a held Node still has its ConfigMap.
 	lingering
 )
 
@@ -38,23 +38,23 @@ type scope struct {
 	key     client.ObjectKey
 	cluster *clusterv1.Cluster
 	use     use
-	// guarded says that the Cluster has a ScheduledMachine, and so needs the guard.
+	// guarded reports that the Cluster needs the guard: it has a ScheduledMachine, and there are manifests.
 	guarded bool
-	// now is when it was connected.
+	// now is the time of the connection.
 	now time.Time
-	// reader reads the workload cluster, from a cache where there is reason to have
-	// one; live reads what it has now.
+	// reader reads the workload cluster, from the cache if the Cluster uses a part. live always reads from its API
+	// server.
 	reader client.Reader
 	live   client.Reader
-	// write writes Nodes and ConfigMaps, installer the installation.
+	// write writes Nodes and ConfigMaps. installer writes the installation.
 	write     *actuate.Actuator
 	installer actuate.Action
 	nodes     []*node
-	// doubtful are the names of Nodes of which it is not known whose they are.
+	// doubtful has the names of Nodes that a Machine reports and ingest rejected.
 	doubtful []string
 }
 
-// useOf says what the Cluster needs a part for.
+// useOf returns whether the Cluster needs a part.
 func (s *scope) useOf(p part) use {
 	switch {
 	case p == agent:
@@ -66,7 +66,7 @@ func (s *scope) useOf(p part) use {
 	}
 }
 
-// intent is that of a write for a Node, or without one for all of them.
+// intent returns the intent of a write for a Node; n is nil for the installation.
 func (s *scope) intent(why string, n *node) actuate.Intent {
 	i := actuate.Intent{Kind: audit.NodePatch, Why: why, At: s.now, Cluster: s.key}
 	if n != nil && n.scheduled != nil {
@@ -75,29 +75,29 @@ func (s *scope) intent(why string, n *node) actuate.Intent {
 	return i
 }
 
-// node is one Node of a ScheduledMachine, or one that was.
+// node is a Node that belongs, or belonged, to a ScheduledMachine.
 type node struct {
 	name string
-	// scheduled is nil for a Node that no ScheduledMachine has any more.
+	// scheduled is nil if the Node belongs to no ScheduledMachine any more.
 	scheduled *v1alpha1.ScheduledMachine
 	// machine is nil if there is none.
 	machine *clusterv1.Machine
 	// live is nil if there is no such Node.
 	live *corev1.Node
-	// configMap is nil if there is none that is ours.
+	// configMap is nil if 5-Spot has no ConfigMap for the Node.
 	configMap *corev1.ConfigMap
-	// held says that nothing may be touched.
+	// held reports that no write is allowed, because of a reclaim, a pause, or another manager.
 	held bool
 }
 
-// observe returns nil where there is nothing to do.
+// observe returns nil if there is nothing to do.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope, error) {
 	cluster, err := r.readCluster(ctx, key)
 	if cluster == nil || err != nil {
 		return nil, err
 	}
 	list := &v1alpha1.ScheduledMachineList{}
-	// Not copied, because they are only read: there may be thousands.
+	// The list may have thousands of objects. They are only read, so it is not copied.
 	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{r.ClusterIndex: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing ScheduledMachines: %w", err)
 	}
@@ -121,7 +121,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope,
 	return s, r.observeConfigMaps(ctx, s)
 }
 
-// concerns reports whether a Cluster needs anything, or may have something that it does not need.
+// concerns reports whether a Cluster needs a part, or may have an obsolete one.
 func (r *Reconciler) concerns(s *scope) (concerned bool) {
 	for _, p := range []part{agent, guard} {
 		if s.useOf(p) != unused {
@@ -133,8 +133,8 @@ func (r *Reconciler) concerns(s *scope) (concerned bool) {
 	return concerned
 }
 
-// connect reads a Cluster that uses anything through its cache, and one that does
-// not without: a look is all that it costs to know that nothing was left there.
+// connect reads through a cache if the Cluster uses a part. Otherwise it reads live: a few requests suffice to check
+// that no obsolete object remains.
 func (r *Reconciler) connect(ctx context.Context, s *scope) error {
 	var err error
 	if s.live, err = workload.Live(ctx, r.ClusterCache, s.key); err != nil {
@@ -155,7 +155,7 @@ func (r *Reconciler) connect(ctx context.Context, s *scope) error {
 	return r.watches.nodes(ctx, s.key)
 }
 
-// uses reports whether a ScheduledMachine asks for the agent.
+// uses reports whether a ScheduledMachine needs the agent.
 func uses(sm *v1alpha1.ScheduledMachine) bool {
 	if reclaimapi.ConfigFor(sm.Spec.KillIfCommands).Inert() {
 		return false
@@ -163,8 +163,8 @@ func uses(sm *v1alpha1.ScheduledMachine) bool {
 	return sm.DeletionTimestamp.IsZero() || sm.BeingReclaimed()
 }
 
-// observeNode adds the Node of a ScheduledMachine: that of its Machine or, once the
-// Machine is gone, the one whose request is being served.
+// observeNode adds the Node of a ScheduledMachine: the accepted Node of its Machine. Without a Machine it adds the Node
+// of the reclaim that is being served.
 func (r *Reconciler) observeNode(ctx context.Context, s *scope, sm *v1alpha1.ScheduledMachine) error {
 	machine, err := r.Children.Machine(ctx, sm)
 	if err != nil {
@@ -195,8 +195,8 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope, sm *v1alpha1.Sch
 	return nil
 }
 
-// observeConfigMaps adds our ConfigMaps to their Nodes, and the Nodes of those that
-// no ScheduledMachine has any more.
+// observeConfigMaps assigns 5-Spot's ConfigMaps to their Nodes. It adds a node for each ConfigMap without a
+// ScheduledMachine.
 func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope) error {
 	list := &corev1.ConfigMapList{}
 	if err := s.reader.List(ctx, list, client.InNamespace(reclaimapi.Namespace),
@@ -235,8 +235,7 @@ func nodeOf(cm *corev1.ConfigMap) string {
 	return strings.TrimPrefix(cm.Name, reclaimapi.ConfigMapName(""))
 }
 
-// byConfigMap are the Nodes by the names of their ConfigMaps. One that is doubtful keeps what
-// it has, and gets nothing.
+// byConfigMap returns the Nodes by the names of their ConfigMaps. A doubtful Node is held: its objects do not change.
 func (s *scope) byConfigMap() map[string]*node {
 	by := map[string]*node{}
 	for _, n := range s.nodes {

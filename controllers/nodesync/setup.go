@@ -34,10 +34,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// CacheByObject is what the caches of workload clusters keep of the kinds that this
-// package watches: what is ours. The kinds of admission policies are not here, since
-// an API server that does not have them could not be connected at all; there are
-// few objects of them. guard says that the eviction guard is installed, too.
+// CacheByObject configures the caches of workload clusters to hold only 5-Spot's objects of the kinds that this package
+// watches. Kinds of admission policies are missing: without them in the API server, the connection would fail. There
+// are few objects of them. guard adds the kinds of the eviction guard.
 func CacheByObject(guard bool) map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{managedByLabel: managedBy})}
 	ours.Transform = cache.TransformStripManagedFields()
@@ -62,8 +61,7 @@ func CacheByObject(guard bool) map[client.Object]cache.ByObject {
 	return kinds
 }
 
-// SetupWithManager adds the controller to mgr. It uses controller-runtime's own
-// builder, as its siblings do.
+// SetupWithManager adds the controller to mgr. It uses controller-runtime's builder, like the other controllers.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "nodesync")
 	r.watchFilter = watchFilter
@@ -96,9 +94,9 @@ func ofScheduledMachine(_ context.Context, obj client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: workload.ClusterKey(sm)}}
 }
 
-// concerned lets through ScheduledMachines that ask for the agent, asked for it, or
-// kept a Node from being touched. A fleet that does without costs nothing. Where the guard is
-// installed, the first and the last of a Cluster count, and so all that come or go.
+// concerned filters for ScheduledMachines that use the agent, used it, or hold a Node. Without them, a fleet causes no
+// reconciles. If the guard is installed, it also passes all creations and deletions, because the first and the last of
+// a Cluster matter.
 func concerned(guard bool) predicate.Predicate {
 	concerns := func(obj client.Object) bool {
 		sm, ok := obj.(*v1alpha1.ScheduledMachine)
@@ -109,8 +107,7 @@ func concerned(guard bool) predicate.Predicate {
 	return p
 }
 
-// ofMachine returns the Cluster of a Machine of ours, unless it is known to have
-// nothing to do with the agent.
+// ofMachine maps a Machine of 5-Spot to its Cluster, unless the Cluster is known not to use the agent.
 func (r *Reconciler) ofMachine(_ context.Context, obj client.Object) []ctrl.Request {
 	machine, ok := obj.(*clusterv1.Machine)
 	if !ok || children.ParentOf(machine) == "" {
@@ -123,8 +120,7 @@ func (r *Reconciler) ofMachine(_ context.Context, obj client.Object) []ctrl.Requ
 	return []ctrl.Request{{NamespacedName: cluster}}
 }
 
-// nodeChanged lets through what this package reads of a Node. Kubelets report every
-// few minutes, which is no news here.
+// nodeChanged filters for changes of the Node data that this package reads. The kubelet's periodic updates do not pass.
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -132,12 +128,12 @@ func nodeChanged() predicate.Predicate {
 				e.ObjectOld.GetLabels()[reclaimapi.AgentLabel] != e.ObjectNew.GetLabels()[reclaimapi.AgentLabel] ||
 				reclaimapi.Requested(e.ObjectOld.GetAnnotations()) != reclaimapi.Requested(e.ObjectNew.GetAnnotations())
 		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false }, // Its ConfigMap goes with it.
+		DeleteFunc: func(event.DeleteEvent) bool { return false }, // Garbage collection deletes its ConfigMap.
 	}
 }
 
-// installedChanged lets through changes of what we install, not of its status. The generation
-// counts neither labels nor annotations.
+// installedChanged filters for changes of installed objects, without their status. It checks labels and annotations,
+// too, because they do not change the generation.
 func installedChanged() predicate.Predicate {
 	changed := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return fingerprintOf(e.ObjectOld) != fingerprintOf(e.ObjectNew)
@@ -145,7 +141,7 @@ func installedChanged() predicate.Predicate {
 	return predicate.Or(changed, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 }
 
-// clusterWatches watches through the ClusterCache.
+// clusterWatches starts watches through the ClusterCache.
 type clusterWatches struct {
 	cache      clustercache.ClusterCache
 	controller controller.Controller
@@ -158,7 +154,7 @@ func (w clusterWatches) nodes(ctx context.Context, cluster client.ObjectKey) err
 	return w.watch(ctx, cluster, "nodesync-configmaps", &corev1.ConfigMap{}, predicate.ResourceVersionChangedPredicate{})
 }
 
-// installed watches the kind of an object, and keeps of it no more than metadata.
+// installed watches the kind of an object. It caches only metadata.
 func (w clusterWatches) installed(ctx context.Context, cluster client.ObjectKey, obj *unstructured.Unstructured) error {
 	kind := &metav1.PartialObjectMetadata{}
 	kind.SetGroupVersionKind(obj.GroupVersionKind())

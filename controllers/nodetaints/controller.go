@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodetaints answers one question: does the Node of a machine have the
-// taints of the spec, and none that we applied and the spec no longer names?
-// Package internal/nodetaints decides; this package reads the Node and writes it,
-// once, under a lock.
+// Package nodetaints applies spec.nodeTaints to the Node of a machine. It removes taints that it applied earlier and
+// that the spec no longer has. Package internal/nodetaints decides; this package reads the Node, and writes it with one
+// locked patch.
 //
-// It alone writes status.appliedNodeTaints and the NodeTainted condition, because
-// only it knows what became of a write. Package scheduledmachine writes everything
-// else of the status and passes these two on as it read them. Both write under the
-// object's lock, so neither takes back what the other wrote, and neither is woken
-// by a change of status, so they cannot keep each other busy.
+// It is the only writer of status.appliedNodeTaints and of the condition NodeTainted. Package scheduledmachine writes
+// the other parts of the status. Both patch with a lock, so that neither overwrites the other. Status changes trigger
+// neither, so that they cannot trigger each other endlessly.
 package nodetaints
 
 import (
@@ -38,9 +35,9 @@ import (
 // nodesWatch is the name of this controller's watch on Nodes.
 const nodesWatch = "nodetaints-nodes"
 
-// Reconciler keeps the taints of Nodes.
+// Reconciler reconciles the taints of Nodes.
 type Reconciler struct {
-	// Clock tells the time, for conditions and back-offs only.
+	// Clock is the time source, for conditions and back-offs only.
 	Clock clock.PassiveClock
 	// Reader reads ScheduledMachines and Clusters from the manager's cache.
 	Reader client.Reader
@@ -48,7 +45,7 @@ type Reconciler struct {
 	Children children.Reader
 	// Actuate writes status to the management cluster, and Nodes.
 	Actuate *actuate.Actuator
-	// ClusterCache reaches the Nodes.
+	// ClusterCache provides the connections to workload clusters.
 	ClusterCache clustercache.ClusterCache
 
 	nodes       workload.Watch
@@ -59,17 +56,16 @@ type Reconciler struct {
 // scope holds what one reconcile reads.
 type scope struct {
 	scheduled *v1alpha1.ScheduledMachine
-	// cluster is the key of the Cluster.
-	cluster client.ObjectKey
+	cluster   client.ObjectKey
 	// machine is nil if there is none.
 	machine *clusterv1.Machine
-	// node is nil if there is none, or if it cannot be seen.
+	// node is nil if there is none, or if it cannot be read.
 	node *corev1.Node
-	// connected says that the Node can be seen, if there is one.
+	// connected is false if the Node cannot be read for lack of a connection.
 	connected bool
 }
 
-// Reconcile brings the taints of one Node to what the spec wants.
+// Reconcile reconciles the taints of one Node.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
@@ -77,7 +73,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
-		return ctrl.Result{}, nil // Its Cluster, Machine or Node woke us; it is another manager's.
+		return ctrl.Result{}, nil // An event of its Cluster, Machine or Node enqueued it; another manager serves it.
 	}
 	if wait := r.fresh.Hold(req, sm.ResourceVersion, r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
@@ -96,19 +92,19 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	actErr := r.act(ctx, s, d)
 	switch {
 	case apierrors.IsConflict(actErr):
-		return actErr // A newer Node is on its way to the cache: nothing is known yet.
+		return actErr // The cache does not have the newer Node yet.
 	case actuate.IsSuppressed(actErr):
-		return actErr // The Node has the taints that it had, and that is reported.
+		return actErr // The Node and its report are unchanged.
 	case actuate.Gone(actErr):
-		return nil // The end of the Node wakes us.
+		return nil // The event of the Node's deletion triggers a reconcile.
 	case workload.NotConnected(actErr):
 		d, actErr = nodetaints.Decision{Outcome: nodetaints.Unseen}, nil
 	}
 	return errors.Join(actErr, client.IgnoreNotFound(r.report(ctx, s, d, actErr)))
 }
 
-// observe returns nil for an object that is paused, and where nobody knows yet
-// whether the Node can be seen: a manager that starts leaves what was reported.
+// observe returns nil if the object is paused or the Node is not accepted. It also returns nil before the first
+// connection attempt, so that a starting manager does not change the status.
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	s := &scope{scheduled: sm, cluster: workload.ClusterKey(sm), connected: true}
 	_, paused, err := workload.ClusterOf(ctx, r.Reader, r.Children.Live, sm, sm.Spec.ClusterName)
@@ -121,7 +117,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	host, err := r.Children.Host(ctx, sm, s.machine)
 	switch {
 	case err != nil, host.Doubtful():
-		return nil, err // Nobody knows which Node it is: what was reported stays.
+		return nil, err // It is unknown which Node is this machine's: the status does not change.
 	case host.Node == "":
 		return s, nil
 	}
@@ -129,7 +125,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	if workload.NotConnected(err) {
 		s.connected, err = false, nil
 		if r.ClusterCache.GetHealthCheckingState(ctx, s.cluster).LastProbeTime.IsZero() {
-			return nil, nil // The first try wakes us, whatever comes of it.
+			return nil, nil // The first connection attempt triggers a reconcile, also if it fails.
 		}
 	}
 	return s, err
@@ -147,7 +143,7 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope, name string) (er
 	return err
 }
 
-// facts is the border between Kubernetes and the decision.
+// facts converts the observed objects to the facts of the decision, which has no Kubernetes types.
 func (s *scope) facts() nodetaints.Facts {
 	f := nodetaints.Facts{Unseen: !s.connected, Leaving: s.leaving()}
 	for _, t := range s.scheduled.Spec.NodeTaints {
@@ -173,17 +169,15 @@ func taintOf(t corev1.Taint) nodetaints.Taint {
 	return nodetaints.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}
 }
 
-// leaving reports whether the machine is on its way out: whoever waits for it does
-// not wait for taints.
+// leaving reports whether the machine is being removed. Taint changes must not delay its removal.
 func (s *scope) leaving() bool {
 	sm := s.scheduled
 	return sm.BeingReclaimed() || sm.Spec.KillSwitch || !sm.DeletionTimestamp.IsZero() ||
 		s.machine != nil && !s.machine.DeletionTimestamp.IsZero()
 }
 
-// act writes taints and record to the Node in one patch. The lock refuses it when
-// anybody has changed the Node since it was read: a merge patch replaces the whole
-// list, and a taint that came in between would be lost.
+// act writes the taints and their record to the Node in one patch. The patch replaces the whole list, so that it needs
+// the lock. Without the lock, a taint that another writer added meanwhile would be lost.
 func (r *Reconciler) act(ctx context.Context, s *scope, d nodetaints.Decision) error {
 	if d.Outcome != nodetaints.Write {
 		return nil
@@ -211,7 +205,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d nodetaints.Decision) e
 	return nil
 }
 
-// merge returns the planned taints, each with the time at which the Node got it.
+// merge returns the planned taints. A taint that the Node already has retains its timeAdded.
 func merge(planned []nodetaints.Taint, current []corev1.Taint) []corev1.Taint {
 	var taints []corev1.Taint
 	for _, p := range planned {

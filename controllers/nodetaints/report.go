@@ -14,16 +14,16 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/nodetaints"
 )
 
-// report writes what is applied and the condition, if either changed.
+// report writes appliedNodeTaints and the condition, if either changed.
 func (r *Reconciler) report(ctx context.Context, s *scope, d nodetaints.Decision, actErr error) error {
 	if d.Outcome == nodetaints.Leaving {
-		return nil // Nothing is done to the Node, so nothing has changed.
+		return nil // Nothing was written to the Node.
 	}
 	sm := s.scheduled
 	before := sm.DeepCopy()
 	switch {
 	case actErr != nil, d.Outcome == nodetaints.Unseen, d.Outcome == nodetaints.Unreadable:
-		// What is applied is not known: what was, stays.
+		// The applied taints are unknown, so that the old value stays.
 	default:
 		sm.Status.AppliedNodeTaints = apiTaints(d.Applied)
 	}
@@ -37,8 +37,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d nodetaints.Decision
 	return r.Actuate.PatchStatus(ctx, sm, before)
 }
 
-// silent reports whether there is nothing to say: no taints to apply, and none
-// that is to go.
+// silent reports whether the condition has nothing to report: no taints to apply, and none to remove.
 func (s *scope) silent(d nodetaints.Decision, actErr error) bool {
 	if len(s.scheduled.Spec.NodeTaints) > 0 {
 		return false

@@ -22,9 +22,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// SetupWithManager adds the controller to mgr. clusterIndex is the index of
-// ScheduledMachines by the name of their Cluster; Machines are indexed by Node as
-// Cluster API does.
+// SetupWithManager adds the controller to mgr. clusterIndex is the index of ScheduledMachines by the name of their
+// Cluster. Machines have Cluster API's index by Node name.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterIndex string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "nodetaints")
 	mapper := wake.Mapper{Reader: r.Reader, ClusterIndex: clusterIndex}
@@ -51,7 +50,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	return nil
 }
 
-// matters returns all of a Node that a decision depends on.
+// matters returns the parts of a Node that a decision depends on.
 func matters(o client.Object) any {
 	node, ok := o.(*corev1.Node)
 	if !ok {
