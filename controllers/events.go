@@ -11,9 +11,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// clipped records events of whatever the controllers quote. The API server refuses
-// one whose note is too long for good, and what programs and people wrote is shown
-// on one line, without what nobody sees.
+// clipped shortens the notes of Events and puts them on one line without invisible characters. Notes may quote text of
+// programs and people. The API server always rejects a note that is too long.
 type clipped struct{ events.EventRecorder }
 
 // Eventf implements events.EventRecorder.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllers is the one list of everything that runs in the manager.
+// Package controllers sets up all controllers, webhooks and hooks of the manager, and configures the caches and clients
+// that they share.
 package controllers
 
 import (
@@ -66,100 +67,96 @@ import (
 // ManagerName is the name of the manager in user agents and events.
 const ManagerName = "5spot-controller-manager"
 
-// reclaimConcurrency is how many machines are given back at once. An owner's
-// request never waits for a free worker: each costs three writes.
+// reclaimConcurrency is how many machines are reclaimed at once. It is large, so that an owner's request need not wait
+// for a worker: each costs three writes.
 const reclaimConcurrency = 100
 
-// departureConcurrency is how many Clusters are planned for at once. A plan takes
-// milliseconds for a thousand machines, and waits for nobody.
+// departureConcurrency is how many Clusters are planned at once. A plan takes milliseconds for a thousand machines.
 const departureConcurrency = 4
 
-// nodesyncConcurrency is how many workload clusters are kept at once. One that
-// answers slowly must not hold up the others.
+// nodesyncConcurrency is how many workload clusters are reconciled at once. A slow one must not delay the others.
 const nodesyncConcurrency = 50
 
-// machinehookConcurrency is how many leaving Machines are looked at in parallel. Extensions
-// take no worker: each look costs a write or two.
+// machinehookConcurrency is how many leaving Machines are reconciled at once. Calls to extensions do not occupy a
+// worker: each reconcile costs one or two writes.
 const machinehookConcurrency = 100
 
-// loadBalancerConcurrency is how many load balancers are asked at once. One that does not
-// answer takes a worker for ten seconds, and must not hold up the others.
+// loadBalancerConcurrency is how many load balancers are called at once. An unresponsive one occupies a worker for ten
+// seconds, and must not delay the others.
 const loadBalancerConcurrency = 200
 
-// Options are what may differ between two managers.
+// Options configures a manager.
 type Options struct {
-	// Version is that of the manager, for its metrics.
+	// Version is the version of the manager, for its metrics.
 	Version string
-	// Clock tells the time; nil is the machine's.
+	// Clock is the time source; nil means the system clock.
 	Clock clock.PassiveClock
-	// APIClock says whether Clock can be trusted; nil trusts it.
+	// APIClock reports whether Clock is trustworthy; nil means that it is.
 	APIClock *apiclock.Clock
-	// WatchFilter is the value of Cluster API's watch label, empty for everything.
+	// WatchFilter is the value of Cluster API's watch label, empty for all objects.
 	WatchFilter string
-	// BypassForeignHooks lets the kill switch and an owner's request delete the
-	// infrastructure although somebody else's deletion hook is on the Machine.
+	// BypassForeignHooks allows the kill switch and an owner's request to delete the infrastructure although another
+	// controller has a deletion hook on the Machine.
 	BypassForeignHooks bool
 	// ScheduledMachineConcurrency is how many ScheduledMachines are reconciled at once.
 	ScheduledMachineConcurrency int
-	// DepartureLimits bound how many machines of a Cluster may leave; the zero value does not.
+	// DepartureLimits bound how many machines of a Cluster may leave; the zero value sets no limit.
 	DepartureLimits plans.Limits
 	// WipeGuard holds unscheduled departures while nearly all machines of a Cluster would leave at once,
 	// until three checks confirm it.
 	WipeGuard bool
-	// Lease is how long another manager may believe to lead that cannot renew its lease; zero
-	// is that there is no other.
+	// Lease is how long a former leader that cannot renew its lease may still act as the leader. Zero means that there
+	// is no other manager.
 	Lease time.Duration
 	// ClusterCacheConcurrency is how many workload clusters are connected at once.
 	ClusterCacheConcurrency int
-	// ClusterCacheQPS and ClusterCacheBurst limit requests to each workload cluster.
-	// Below zero there is no limit, and zero is Cluster API's default.
+	// ClusterCacheQPS and ClusterCacheBurst limit requests to each workload cluster. A negative value means no limit,
+	// and zero means Cluster API's default.
 	ClusterCacheQPS   float32
 	ClusterCacheBurst int
-	// AgentInstall says who installs the reclaim agent in workload clusters.
+	// AgentInstall is whether the manager installs the reclaim agent in workload clusters.
 	AgentInstall AgentInstall
-	// ReclaimAgentImage is the image of the agent; empty is that of the manifests.
+	// ReclaimAgentImage is the image of the agent; empty means the image in the manifests.
 	ReclaimAgentImage string
-	// ReclaimAgentDetector says how the agent that is installed finds processes.
+	// ReclaimAgentDetector is how the installed agent detects processes.
 	ReclaimAgentDetector ReclaimAgentDetector
-	// EvictionGuardInstall says who installs the eviction guard in workload clusters, if the
-	// feature gate EvictionGuard is on.
+	// EvictionGuardInstall is whether the manager installs the eviction guard in workload clusters, if the feature gate
+	// EvictionGuard is on.
 	EvictionGuardInstall AgentInstall
-	// EvictionGuardImage is the image of the guard; empty is that of the manifests.
+	// EvictionGuardImage is the image of the guard; empty means the image in the manifests.
 	EvictionGuardImage string
-	// DetachTaints are the keys of taints that take a Node out of its load balancers, if the
-	// feature gate NodeDetach is on.
+	// DetachTaints are the keys of taints that detach a Node from its load balancers, if the feature gate NodeDetach is
+	// on.
 	DetachTaints []string
-	// MaintenanceLead is how long before its end a window is announced on the Node; zero is not
-	// at all.
+	// MaintenanceLead is how long before its end a window is announced on the Node; zero disables the announcement.
 	MaintenanceLead time.Duration
-	// Gate says whether anything is carried out; nil carries everything out.
+	// Gate can suppress all writes, for a pause or a dry run; nil suppresses none.
 	Gate *actuate.Gate
-	// RuntimeExtension says what Cluster API is told of the hooks that the manager
-	// serves.
+	// RuntimeExtension configures the registration of the hooks that the manager serves for Cluster API.
 	RuntimeExtension extensionconfig.Options
 }
 
-// AgentInstall says who installs what runs in workload clusters.
+// AgentInstall is whether the manager installs a component in workload clusters.
 type AgentInstall string
 
 const (
-	// AgentInstallEnabled means that the manager does.
+	// AgentInstallEnabled means that the manager installs it.
 	AgentInstallEnabled AgentInstall = "enabled"
-	// AgentInstallDisabled means that somebody else does.
+	// AgentInstallDisabled means that the manager does not install it.
 	AgentInstallDisabled AgentInstall = "disabled"
 )
 
-// ReclaimAgentDetector says how the agent finds processes, and so what it may do.
+// ReclaimAgentDetector is how the agent detects processes. It determines the agent's capabilities.
 type ReclaimAgentDetector string
 
 const (
-	// ReclaimAgentDetectorAuto listens to the kernel where it can.
+	// ReclaimAgentDetectorAuto uses the kernel's process events if they are available, else polling.
 	ReclaimAgentDetectorAuto ReclaimAgentDetector = "auto"
-	// ReclaimAgentDetectorPoll polls, which takes no capability.
+	// ReclaimAgentDetectorPoll polls /proc, which needs no capability.
 	ReclaimAgentDetectorPoll ReclaimAgentDetector = "poll"
 )
 
-// SetupWithManager adds everything to mgr.
+// SetupWithManager adds all controllers and webhooks to mgr.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := telemetry.Register(metrics.Registry, o.Version); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
@@ -183,14 +180,14 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	return errors.Join(s.setUpMachines(), s.setUpNodes(), s.setUpDetach(), s.setUpClusters())
 }
 
-// shared is what several controllers are made of.
+// shared has the objects that several controllers use.
 type shared struct {
 	Options
 
 	mgr          ctrl.Manager
 	clusterCache clustercache.ClusterCache
 	read         children.Reader
-	// write has the manager's rate limit, and unlimited none.
+	// write has the manager's rate limit; unlimited has none.
 	write, unlimited *actuate.Actuator
 	recorder         events.EventRecorder
 	watch            *workers.Watch
@@ -222,7 +219,7 @@ func newShared(ctx context.Context, mgr ctrl.Manager, o Options) (*shared, error
 	return s, mgr.AddReadyzCheck("workers", s.watch.Check)
 }
 
-// setUpMachines adds what makes machines join and leave.
+// setUpMachines adds the controllers of machines that join and leave.
 func (s *shared) setUpMachines() error {
 	hooks := children.HonourHooks
 	if s.BypassForeignHooks {
@@ -254,8 +251,7 @@ func (s *shared) setUpMachines() error {
 	)
 }
 
-// steps are done before a machine leaves, where the features are on, and what wakes those who
-// wait for them.
+// steps returns the departure steps of the enabled features, and the sources whose events trigger package machinehook.
 func (s *shared) steps() (steps leaving.Steps, woken []source.Source) {
 	if feature.Gates.Enabled(feature.NodeDetach) {
 		balancers := detach.Step{Reader: s.mgr.GetClient()}
@@ -269,7 +265,7 @@ func (s *shared) steps() (steps leaving.Steps, woken []source.Source) {
 	return steps, woken
 }
 
-// setUpDetach adds what takes Nodes out of load balancers, if that is on.
+// setUpDetach adds the controllers that detach Nodes from load balancers, if the feature is on.
 func (s *shared) setUpDetach() error {
 	if !feature.Gates.Enabled(feature.NodeDetach) {
 		if len(s.DetachTaints) > 0 {
@@ -292,7 +288,7 @@ func (s *shared) setUpDetach() error {
 	)
 }
 
-// setUpNodes adds what keeps Nodes and their agents as they are asked for.
+// setUpNodes adds the controllers that write to Nodes and install the agent.
 func (s *shared) setUpNodes() error {
 	install, err := agentManifests(s.Options)
 	if err != nil {
@@ -321,7 +317,7 @@ func (s *shared) setUpNodes() error {
 	)
 }
 
-// setUpClusters adds what answers for whole Clusters.
+// setUpClusters adds the controllers of whole Clusters, and Cluster API's hooks.
 func (s *shared) setUpClusters() error {
 	if err := serveHooks(s.mgr, s.Options); err != nil {
 		return fmt.Errorf("serving Cluster API's hooks: %w", err)
@@ -340,8 +336,8 @@ func (s *shared) setUpClusters() error {
 	}).SetupWithManager(s.mgr, s.watch.Options(1, workers.Deadline))
 }
 
-// serveHooks serves Cluster API's hooks where admission webhooks are served, on every
-// replica. Nobody calls them before they are registered.
+// serveHooks serves Cluster API's hooks on the webhook server of every replica. Cluster API calls them only after they
+// are registered.
 func serveHooks(mgr ctrl.Manager, o Options) error {
 	s, ok := mgr.GetWebhookServer().(*server.Server)
 	if !ok {
@@ -350,7 +346,7 @@ func serveHooks(mgr ctrl.Manager, o Options) error {
 	return s.Serve(handlers.All(mgr.GetClient(), o.Clock, scheduledmachine.ClusterNameIndex)...)
 }
 
-// agentManifests are what the manager installs in workload clusters.
+// agentManifests returns the manifests of the agent; none if the manager does not install it.
 func agentManifests(o Options) ([]*unstructured.Unstructured, error) {
 	if o.AgentInstall == AgentInstallDisabled {
 		return nil, nil
@@ -367,7 +363,7 @@ func agentManifests(o Options) ([]*unstructured.Unstructured, error) {
 	return manifests.WithImage(objects, o.ReclaimAgentImage)
 }
 
-// guardManifests are what the manager installs in workload clusters that have machines.
+// guardManifests returns the manifests of the guard; none if the manager does not install it.
 func guardManifests(o Options) ([]*unstructured.Unstructured, error) {
 	if !installsGuard(o) {
 		return nil, nil
@@ -380,7 +376,7 @@ func guardManifests(o Options) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects[0] = agent[0] // Both are at home in one Namespace, which nobody changes for the other.
+	objects[0] = agent[0] // Agent and guard share one Namespace. Both use the same manifest, so that neither changes it.
 	return manifests.WithImage(objects, o.EvictionGuardImage)
 }
 
@@ -388,7 +384,7 @@ func installsGuard(o Options) bool {
 	return feature.Gates.Enabled(feature.EvictionGuard) && o.EvictionGuardInstall != AgentInstallDisabled
 }
 
-// newClusterCache caches Nodes, of those only what is read, and what is ours.
+// newClusterCache caches trimmed Nodes, and of other kinds only 5-Spot's objects.
 func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clustercache.ClusterCache, error) {
 	//nolint:forbidigo // The cluster cache reads kubeconfigs with it.
 	secrets, err := client.New(mgr.GetConfig(), client.Options{
@@ -408,8 +404,8 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 	return clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient:     secrets,
 		WatchFilterValue: o.WatchFilter,
-		// The value above is asked for changes alone: a Cluster that loses the label would
-		// stay connected until a restart, and one that gets another's would be so twice
+		// Cluster API checks WatchFilterValue only when a Cluster changes. Without ClusterFilter, a Cluster that loses
+		// the label would stay connected until a restart. Two managers would connect to a Cluster whose label changes
 		// (ADR 0025).
 		ClusterFilter: func(cluster *clusterv1.Cluster) bool {
 			return o.WatchFilter == "" || labels.HasWatchLabel(cluster, o.WatchFilter)
@@ -425,8 +421,8 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 	}, controller.Options{MaxConcurrentReconciles: o.ClusterCacheConcurrency})
 }
 
-// unlimitedClient writes without a client-side rate limit: a thousand machines
-// that leave at five must not make one owner wait.
+// unlimitedClient returns a client without a client-side rate limit. A thousand departures at one edge must not delay
+// an owner's request.
 func unlimitedClient(mgr ctrl.Manager) (client.Client, error) { //nolint:forbidigo // It is made for the actuator.
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.QPS, config.RateLimiter = -1, nil

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package extensionconfig answers one question: is our runtime extension registered
-// with Cluster API while, and only while, it can answer? Cluster API's manager does not
-// start while an extension that is registered does not answer, so the registration
-// comes and goes with us (ADR 0016).
+// Package extensionconfig registers 5-Spot's runtime extension with Cluster API, as the ExtensionConfig fivespot.
+// Cluster API's manager does not start while a registered extension does not respond. Therefore the extension is
+// registered only while it can respond (ADR 0016).
 package extensionconfig
 
 import (
@@ -31,73 +30,69 @@ import (
 )
 
 const (
-	// Name is the name of the ExtensionConfig. It is an API: ClusterClasses name
-	// handlers as handler.fivespot.
+	// Name is the name of the ExtensionConfig. It is part of the API: ClusterClasses refer to handlers as
+	// handler.fivespot.
 	Name = "fivespot"
 
-	// What is installed with the manager, by the names that config/default gives it.
+	// Names of other objects of the installation, as config/default sets them.
 	serviceName    = "fivespot-webhook-service"
 	servicePort    = 443
 	ownerName      = "fivespot-validating-webhook-configuration"
 	deploymentName = "fivespot-controller-manager"
 
-	// caName is the file with the authority that signed the serving certificate, where
-	// cert-manager puts it.
+	// caName is the file with the CA of the serving certificate, as cert-manager writes it.
 	caName = "ca.crt"
 )
 
-// Mode says whether the extension is to be registered.
+// Mode is whether to register the extension.
 type Mode string
 
 const (
-	// Enabled registers it wherever Cluster API takes it.
+	// Enabled registers it if Cluster API accepts registrations.
 	Enabled Mode = "enabled"
-	// Disabled withdraws it.
+	// Disabled removes the registration.
 	Disabled Mode = "disabled"
-	// Elsewhere leaves it to another manager of the same installation, which shares the
-	// fleet with this one: nothing is registered, and nothing withdrawn.
+	// Elsewhere leaves the registration to another manager of the same installation, which serves another shard.
 	Elsewhere Mode = "elsewhere"
 )
 
-// Options say what is registered.
+// Options configures the registration.
 type Options struct {
-	// Mode is Enabled or Disabled; with Elsewhere there is nothing to reconcile.
+	// Mode is Enabled or Disabled. With Elsewhere, the controller does not run.
 	Mode Mode
-	// URL is where Cluster API reaches the webhook server. Empty is its Service in
-	// PodNamespace.
+	// URL is the address of the webhook server for Cluster API. Empty means its Service in PodNamespace.
 	URL string
-	// PodNamespace is the namespace that the manager runs in, empty outside of a cluster.
+	// PodNamespace is the namespace of the manager's pod, empty outside a cluster.
 	PodNamespace string
-	// WatchedNamespace is the one namespace that the manager watches; empty is all.
+	// WatchedNamespace is the only namespace that the manager watches; empty means all.
 	WatchedNamespace string
-	// CertDir holds the certificate CertName of the webhook server with its key KeyName,
-	// and ca.crt.
+	// CertDir has the files CertName and KeyName of the webhook server's certificate, and ca.crt.
 	CertDir, CertName, KeyName string
 }
 
-// A State is where the registration stands.
+// A State is the state of the registration.
 type State string
 
-// The states, which are values of a metric.
+// The states. They are label values of a metric.
 const (
-	// Registered means that Cluster API calls us.
+	// Registered means that Cluster API calls the extension.
 	Registered State = "Registered"
-	// Withdrawn means that it is not to call us.
+	// Withdrawn means that there is no registration, as configured.
 	Withdrawn State = "Withdrawn"
-	// Unaddressed means that nobody said where it would reach us.
+	// Unaddressed means that the manager does not know its own address.
 	Unaddressed State = "Unaddressed"
-	// NotServing means that the webhook server is not ready.
+	// NotServing means that the webhook server is not ready, or that there is no CA.
 	NotServing State = "NotServing"
-	// NotInstalled means that Cluster API has no ExtensionConfigs, or that what is
-	// installed with the manager is not there.
+	// NotInstalled means that Cluster API has no ExtensionConfigs, or that an object of the installation is missing.
 	NotInstalled State = "NotInstalled"
-	// Refused means that Cluster API takes no registrations: RuntimeSDK is off.
+	// Refused means that Cluster API rejects registrations, because RuntimeSDK is off, or that 5-Spot's role forbids
+	// them.
 	Refused State = "Refused"
-	// Taken means that somebody else has an ExtensionConfig of our name.
+	// Taken means that another writer has an ExtensionConfig with this name.
 	Taken State = "Taken"
-	// Suppressed means that the manager carries nothing out, and would change it.
+	// Suppressed means that a write would be needed, but writes are suppressed.
 	Suppressed State = "Suppressed"
-	// Failed means that something else went wrong.
+	// Failed means another error.
 	Failed State = "Failed"
 )
 
@@ -108,32 +103,30 @@ var (
 	errNoCA        = fmt.Errorf("there is no %s next to the certificate of the webhook server, so Cluster API cannot trust it", caName)
 )
 
-// Reconciler keeps the registration.
+// Reconciler reconciles the ExtensionConfig.
 type Reconciler struct {
-	// Options say what is registered.
 	Options Options
-	// Live reads from the API server: it is asked rarely, and of kinds that may not
-	// be there.
+	// Live reads from the API server. Reads are rare, and their kinds may not be installed.
 	Live client.Reader
 	// Actuate writes to the management cluster.
 	Actuate *actuate.Actuator
 	// Serving returns an error while the webhook server does not serve.
 	Serving func(*http.Request) error
-	// Backoff says when what did not succeed is tried again.
+	// Backoff is the back-off after a failure.
 	Backoff workqueue.TypedRateLimiter[ctrl.Request]
 
-	// watch has ExtensionConfigs wake us, once their kind is known to exist.
+	// watch starts the watch on ExtensionConfigs. It is called after a read has shown that the kind exists.
 	watch func() error
 
 	mu sync.Mutex
-	// left says that the manager has withdrawn for good.
+	// left reports that the manager has removed the registration for good.
 	left bool
-	// told is the state that the log told last.
+	// told is the state that was logged last.
 	told State
 }
 
-// Reconcile registers or withdraws. That it cannot is a state and no error: where
-// Cluster API takes no registrations, nothing is wrong.
+// Reconcile registers the extension, or removes the registration. A failure is a State, not an error, because it is
+// normal if Cluster API rejects registrations.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,7 +147,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 }
 
-// reconcile returns where the registration stands, and why it stands there.
+// reconcile returns the state of the registration, and the reason for it.
 func (r *Reconciler) reconcile(ctx context.Context) (State, error) {
 	enabled := r.Options.Mode == Enabled
 	if enabled && r.Options.URL == "" && r.Options.PodNamespace == "" {
@@ -181,7 +174,7 @@ func (r *Reconciler) reconcile(ctx context.Context) (State, error) {
 	return r.act(ctx, decide(f), existing, want)
 }
 
-// existing returns the ExtensionConfig of our name, nil if there is none.
+// existing returns the ExtensionConfig, nil if there is none.
 func (r *Reconciler) existing(ctx context.Context) (*runtimev1.ExtensionConfig, error) {
 	c := &runtimev1.ExtensionConfig{}
 	switch err := r.Live.Get(ctx, client.ObjectKey{Name: Name}, c); {
@@ -193,7 +186,7 @@ func (r *Reconciler) existing(ctx context.Context) (*runtimev1.ExtensionConfig, 
 	return c, nil
 }
 
-// want returns what we would register, or what keeps us from it.
+// want returns the desired ExtensionConfig, or the state that prevents the registration.
 func (r *Reconciler) want(ctx context.Context) (*runtimev1.ExtensionConfig, State, error) {
 	if err := r.Serving(nil); err != nil {
 		return nil, NotServing, err
@@ -244,7 +237,7 @@ func (r *Reconciler) act(ctx context.Context, next step, existing, want *runtime
 	}
 }
 
-// register applies want. Where there was nothing, what came since is not taken over.
+// register applies want. If there was no object, an object that was created meanwhile is not overwritten.
 func (r *Reconciler) register(ctx context.Context, existing, want *runtimev1.ExtensionConfig) error {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(want)
 	if err != nil {
@@ -259,8 +252,8 @@ func (r *Reconciler) register(ctx context.Context, existing, want *runtimev1.Ext
 	return r.Actuate.Update(ctx, u)
 }
 
-// stateOf says what an error of the API server means. Core refuses registrations by
-// its webhook, which is as forbidden as what our own role does not allow.
+// stateOf converts an error of the API server to a state. Cluster API's webhook rejects registrations with Forbidden,
+// like a missing permission.
 func stateOf(err error) State {
 	switch {
 	case actuate.IsSuppressed(err):
@@ -274,7 +267,7 @@ func stateOf(err error) State {
 	}
 }
 
-// tell logs where the registration stands when that changed, and keeps the metric.
+// tell sets the metric, and logs the state if it changed.
 func (r *Reconciler) tell(ctx context.Context, state State, why error) {
 	report(state)
 	if state == r.told {

@@ -10,7 +10,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
 
-// A presence is what is known of the ExtensionConfig of our name.
+// A presence is the owner of the existing ExtensionConfig.
 type presence string
 
 const (
@@ -19,31 +19,31 @@ const (
 	foreign presence = "Foreign"
 )
 
-// facts are everything that a decision depends on.
+// facts is the state that a decision depends on.
 type facts struct {
-	// Enabled says that we are to be registered.
+	// Enabled reports that the extension has to be registered.
 	Enabled bool
-	// Existing is what is registered.
+	// Existing is the owner of the existing ExtensionConfig.
 	Existing presence
-	// Current says that what is registered is what we would register.
+	// Current reports that the existing ExtensionConfig equals the desired one.
 	Current bool
 }
 
-// A step is what is to be done.
+// A step is the result of a decision.
 type step string
 
 const (
-	// rest is nothing.
+	// rest makes no change.
 	rest step = "Rest"
-	// register applies our ExtensionConfig.
+	// register applies the ExtensionConfig.
 	register step = "Register"
-	// withdraw deletes it.
+	// withdraw deletes the ExtensionConfig.
 	withdraw step = "Withdraw"
-	// refuse leaves alone what is somebody else's, and says so.
+	// refuse makes no change, and reports an ExtensionConfig of another writer.
 	refuse step = "Refuse"
 )
 
-// decide is the next step.
+// decide returns the next step.
 func decide(f facts) step {
 	switch {
 	case !f.Enabled && f.Existing == ours:
@@ -59,8 +59,8 @@ func decide(f facts) step {
 	}
 }
 
-// The labels that say whose an ExtensionConfig is. The instance is the namespace of the
-// manager, empty where it has none: another 5-Spot's is not ours.
+// The labels identify the owner of an ExtensionConfig. The instance is the namespace of the manager, empty outside a
+// cluster. An ExtensionConfig of another instance of 5-Spot is foreign.
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	instanceLabel  = "app.kubernetes.io/instance"
@@ -68,7 +68,7 @@ const (
 	managedBy = "5spot"
 )
 
-// presenceOf says whose an ExtensionConfig is; nil is none.
+// presenceOf returns the owner of an ExtensionConfig; nil is absent.
 func presenceOf(existing *runtimev1.ExtensionConfig, o Options) presence {
 	switch {
 	case existing == nil:
@@ -80,8 +80,7 @@ func presenceOf(existing *runtimev1.ExtensionConfig, o Options) presence {
 	}
 }
 
-// desired is the ExtensionConfig that we register. Settings are not in it: they are
-// for people to make.
+// desired returns the ExtensionConfig. It has no settings, because people may set them.
 func desired(o Options, ca []byte, owner *metav1.PartialObjectMetadata) *runtimev1.ExtensionConfig {
 	c := &runtimev1.ExtensionConfig{
 		TypeMeta:   metav1.TypeMeta{APIVersion: runtimev1.GroupVersion.String(), Kind: "ExtensionConfig"},
@@ -105,15 +104,15 @@ func desired(o Options, ca []byte, owner *metav1.PartialObjectMetadata) *runtime
 	return c
 }
 
-// current reports whether existing, which is ours, is as want.
+// current reports whether existing has all desired fields.
 func current(existing, want *runtimev1.ExtensionConfig) bool {
 	return equality.Semantic.DeepEqual(existing.Spec.ClientConfig, want.Spec.ClientConfig) &&
 		equality.Semantic.DeepEqual(existing.Spec.NamespaceSelector, want.Spec.NamespaceSelector) &&
 		equality.Semantic.DeepEqual(existing.OwnerReferences, want.OwnerReferences)
 }
 
-// goesForGood reports whether no manager follows one that ends now: its Deployment is
-// being deleted, is gone, or has no replicas.
+// goesForGood reports whether no new manager will start: the Deployment is missing, being deleted, or has zero
+// replicas.
 func goesForGood(d *appsv1.Deployment) bool {
 	return d == nil || !d.DeletionTimestamp.IsZero() || d.Spec.Replicas != nil && *d.Spec.Replicas == 0
 }

@@ -14,7 +14,7 @@ var states = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func registerMetrics() error { return metrics.Registry.Register(states) }
 
-// report makes state the only one.
+// report sets the metric of state to 1, and removes all others.
 func report(state State) {
 	states.Reset()
 	states.WithLabelValues(string(state)).Set(1)

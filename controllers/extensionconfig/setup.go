@@ -25,11 +25,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// one is what there is to reconcile.
+// one is the only request of this controller.
 var one = ctrl.Request{NamespacedName: client.ObjectKey{Name: Name}}
 
-// CacheByObject is what the manager's cache holds of ExtensionConfigs: the one of our
-// name. The manager may read no other.
+// CacheByObject restricts the manager's cache to the ExtensionConfig fivespot. The manager's role allows no other.
 func CacheByObject() cache.ByObject {
 	return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", Name)}
 }
@@ -45,7 +44,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 	if err != nil {
 		return fmt.Errorf("building extensionconfig controller: %w", err)
 	}
-	// The kind may be missing, which a watch from the start would not survive.
+	// The kind may not be installed yet. A watch at the start would fail then.
 	r.watch = sync.OnceValue(func() error {
 		return c.Watch(source.Kind(mgr.GetCache(), &runtimev1.ExtensionConfig{},
 			&handler.TypedEnqueueRequestForObject[*runtimev1.ExtensionConfig]{},
@@ -57,8 +56,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 	return registerMetrics()
 }
 
-// begin has the manager look when it begins to lead, and whenever its certificate is
-// replaced.
+// begin enqueues a reconcile when the manager becomes the leader, and when its certificate is replaced.
 func (r *Reconciler) begin(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	watcher, err := certwatcher.New(filepath.Join(r.Options.CertDir, r.Options.CertName), filepath.Join(r.Options.CertDir, r.Options.KeyName))
 	if err != nil {

@@ -15,34 +15,33 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
-// farewell is how long a manager that ends may take to withdraw. Its pod has ten
-// seconds for everything.
+// farewell bounds the removal of the registration when the manager stops. Its pod has ten seconds in total.
 const farewell = 5 * time.Second
 
-// A withdrawal withdraws the registration when the manager goes for good, and keeps it
-// through a restart, a rollout and a change of leader.
+// A withdrawal removes the registration when the manager is uninstalled or scaled to zero. It does not during a
+// restart, a rollout, or a change of the leader.
 type withdrawal struct{ *Reconciler }
 
-// NeedLeaderElection has only the leader withdraw, while it still leads and its
-// webhook server still serves.
+// NeedLeaderElection returns true. The leader removes the registration while it still leads, and while its webhook
+// server still serves.
 func (withdrawal) NeedLeaderElection() bool { return true }
 
-// Start waits for the manager's end.
+// Start waits until the manager stops.
 func (w withdrawal) Start(ctx context.Context) error {
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
 	if err := w.Leave(ctx); err != nil {
-		// Nobody is there to try again; the owner of the ExtensionConfig takes it along.
+		// There is no retry. Garbage collection deletes the ExtensionConfig with its owner.
 		ctrl.LoggerFrom(ctx).Error(err, "Withdrawing runtime extension")
 	}
 	return nil
 }
 
-// Leave withdraws if no manager follows.
+// Leave removes the registration if no new manager will start.
 func (r *Reconciler) Leave(ctx context.Context) error {
 	if r.Options.PodNamespace == "" {
-		return nil // Nobody knows who follows a process of its own.
+		return nil // Outside a cluster, it is unknown whether another process follows.
 	}
 	deployment := &appsv1.Deployment{}
 	switch err := r.Live.Get(ctx, client.ObjectKey{Namespace: r.Options.PodNamespace, Name: deploymentName}, deployment); {

@@ -16,14 +16,13 @@ import (
 )
 
 var (
-	// errTaken reports a ScheduledMachine of somebody else that has a name of ours.
+	// errTaken means that a ScheduledMachine of another writer has a name of the topology.
 	errTaken = errors.New("name is taken")
-	// errLate reports a cache that does not show yet what the API server has.
+	// errLate means that the cache does not show the latest state of the API server yet.
 	errLate = errors.New("cache is late")
 )
 
-// act carries out all of a decision. One ScheduledMachine that fails does not hold up
-// the others.
+// act carries out all writes of a decision. A failure for one ScheduledMachine does not stop the others.
 func (r *Reconciler) act(ctx context.Context, d decision) error {
 	var errs []error
 	for _, sm := range d.create {
@@ -38,9 +37,8 @@ func (r *Reconciler) act(ctx context.Context, d decision) error {
 	return errors.Join(errs...)
 }
 
-// create makes a ScheduledMachine of a name that none of ours has in the cache. It is
-// looked for first, where no cache can be late: to apply would take over somebody
-// else's.
+// create creates a ScheduledMachine that the cache does not have for this topology. Server-side apply would take over
+// an object of another writer with the same name. Therefore a live read checks for one first.
 func (r *Reconciler) create(ctx context.Context, desired *v1alpha1.ScheduledMachine) error {
 	key, other := client.ObjectKeyFromObject(desired), &v1alpha1.ScheduledMachine{}
 	err := r.Reader.Get(ctx, key, other)
@@ -62,9 +60,8 @@ func (r *Reconciler) create(ctx context.Context, desired *v1alpha1.ScheduledMach
 	return fmt.Errorf("%w: ScheduledMachine %s exists but does not belong to this topology, and is left alone: rename the machine, or delete it", errTaken, desired.Name)
 }
 
-// update applies what differs. What is still there then, and not wanted, is somebody
-// else's by the API server's book-keeping, as everything is after clusterctl move; it
-// is taken off by a patch.
+// update applies a changed ScheduledMachine. Fields with another owner in managedFields survive the apply, as all
+// fields do after clusterctl move. A second, locked patch removes obsolete ones.
 func (r *Reconciler) update(ctx context.Context, c change) error {
 	u, err := encode(c.desired)
 	if err != nil {
@@ -81,7 +78,7 @@ func (r *Reconciler) update(ctx context.Context, c change) error {
 	return r.Actuate.PatchLocked(ctx, change{live, c.desired}.result(), live)
 }
 
-// encode names the fields that are set, and no other: what is applied is owned.
+// encode returns only the fields that are set: server-side apply owns all fields that it sends.
 func encode(sm *v1alpha1.ScheduledMachine) (*unstructured.Unstructured, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(sm)
 	if err != nil {

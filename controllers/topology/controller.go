@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package topology answers one question: does a Cluster have exactly the
-// ScheduledMachines that its topology asks for? It makes, changes and deletes them.
-// What they do is theirs (ADR 0017).
+// Package topology creates, changes and deletes the ScheduledMachines that the topology of a Cluster lists. It reads
+// the variable scheduledMachines of the Cluster. It reports the result in the Cluster's condition
+// ScheduledMachinesApplied. It does not set their switches, killSwitch and schedule.enabled (ADR 0017).
 package topology
 
 import (
@@ -26,12 +26,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
 )
 
-// soon is for a cache that is late: it catches up within milliseconds.
+// soon is the retry delay while the cache is stale. A cache catches up within milliseconds.
 const soon = 50 * time.Millisecond
 
-// Reconciler keeps the ScheduledMachines of Clusters as their topologies want them.
+// Reconciler reconciles the ScheduledMachines of Clusters with a topology.
 type Reconciler struct {
-	// Clock tells the time.
+	// Clock is the time source.
 	Clock clock.PassiveClock
 	// Reader reads Clusters and ScheduledMachines from the manager's cache.
 	Reader client.Reader
@@ -39,7 +39,7 @@ type Reconciler struct {
 	Live client.Reader
 	// ClusterIndex is the index of ScheduledMachines by the name of their Cluster.
 	ClusterIndex string
-	// Actuate is the only way to write.
+	// Actuate carries out all writes, or suppresses them during a pause and a dry run.
 	Actuate *actuate.Actuator
 	// Recorder records events.
 	Recorder events.EventRecorder
@@ -50,16 +50,16 @@ type Reconciler struct {
 // scope holds what one reconcile reads.
 type scope struct {
 	cluster *clusterv1.Cluster
-	// asked are the machines of the variable; none without one. They mean nothing if
-	// invalid is not empty.
+	// asked are the machines of the variable; empty without the variable. They are undefined if invalid is not empty.
+	// found reports that the variable exists.
 	asked   []variable.Machine
 	found   bool
 	invalid field.ErrorList
-	// owned are the ScheduledMachines that were made from it, by name.
+	// owned are the existing ScheduledMachines of the topology, by name.
 	owned map[string]*v1alpha1.ScheduledMachine
 }
 
-// Reconcile brings the ScheduledMachines of one Cluster to where they should be.
+// Reconcile reconciles the ScheduledMachines of one Cluster.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.observe(ctx, req.NamespacedName)
 	if err != nil || s == nil {
@@ -73,20 +73,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	actErr := r.act(ctx, d)
 	if actuate.IsSuppressed(actErr) {
-		return ctrl.Result{}, nil // What the Cluster has is what it had, and says so.
+		return ctrl.Result{}, nil // The ScheduledMachines and the condition are unchanged.
 	}
 	if apierrors.IsConflict(actErr) || errors.Is(actErr, errLate) {
 		return ctrl.Result{RequeueAfter: soon}, nil
 	}
 	err = actuate.IgnoreSuppressed(r.report(ctx, s, d, actErr))
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: soon}, nil // A newer Cluster is on its way to the cache.
+		return ctrl.Result{RequeueAfter: soon}, nil // The cache does not have the newer Cluster yet.
 	}
 	return ctrl.Result{}, errors.Join(actErr, err)
 }
 
-// observe returns nil for a Cluster without a topology, and for one that is gone,
-// going, paused, or another manager's: then what there is stays as it is.
+// observe returns nil for a Cluster without a topology. It also returns nil if the Cluster is missing, being deleted,
+// paused, or of another manager; its ScheduledMachines do not change then.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := r.Reader.Get(ctx, key, cluster); err != nil {
@@ -114,16 +114,14 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope,
 	return s, nil
 }
 
-// isOwned reports whether a ScheduledMachine was made from a topology, and not taken
-// over by a person since.
+// isOwned reports whether a ScheduledMachine belongs to a topology. A person can remove the label to take it over.
 func isOwned(sm *v1alpha1.ScheduledMachine) bool {
 	_, owned := sm.Labels[v1alpha1.TopologyOwnedLabel]
 	return owned
 }
 
-// newest reports whether the API server has no newer spec of the Cluster. What a list
-// leaves out is deleted, and an old list, as a cache that has just been filled may
-// show, leaves out what came since.
+// newest reports whether the cached spec of the Cluster is the latest one. A machine that is missing in the list is
+// deleted, and a stale list may lack new machines.
 func (r *Reconciler) newest(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
 	live := &clusterv1.Cluster{}
 	switch err := r.Live.Get(ctx, client.ObjectKeyFromObject(cluster), live); {

@@ -15,29 +15,26 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
 )
 
-// A decision is what to do about the ScheduledMachines of a Cluster, each part in the
-// order of names.
+// A decision has the writes for the ScheduledMachines of a Cluster. Each list is in the order of names.
 type decision struct {
-	// create are wanted and not known to exist.
+	// create has the desired ScheduledMachines that do not exist in the cache.
 	create []*v1alpha1.ScheduledMachine
-	// change are wanted, exist, and are not as they should be.
+	// change has the desired ScheduledMachines that differ.
 	change []change
-	// remove are no longer wanted.
+	// remove has the ScheduledMachines that are not desired any more.
 	remove []*v1alpha1.ScheduledMachine
-	// paused are the names of those that are not as they should be, and that a person
-	// paused.
+	// paused has the names of ScheduledMachines that differ, and that a person paused.
 	paused []string
-	// leaving are the names of those that are on their way out. One of them that is
-	// wanted again is made when it is gone.
+	// leaving has the names of ScheduledMachines that are being deleted. If one is desired again, it is created after
+	// the deletion.
 	leaving []string
 }
 
-// A change of a ScheduledMachine.
+// A change is the update of one ScheduledMachine.
 type change struct{ live, desired *v1alpha1.ScheduledMachine }
 
-// result is the live one with everything that is desired. Its switches are not the
-// variable's: an emergency reclaim turns the schedule off, and it stays off until
-// somebody turns it on; a person's kill switch stays on.
+// result returns the live object with all desired fields. It preserves the live switches, which the variable does not
+// have. A schedule that an emergency reclaim disabled stays disabled until a person enables it. A kill switch stays on.
 func (c change) result() *v1alpha1.ScheduledMachine {
 	after := c.live.DeepCopy()
 	after.Spec = *c.desired.Spec.DeepCopy()
@@ -49,11 +46,11 @@ func (c change) result() *v1alpha1.ScheduledMachine {
 	return after
 }
 
-// settled reports whether nothing is to be written.
+// settled reports whether the object needs no write.
 func (c change) settled() bool { return equality.Semantic.DeepEqual(c.live, c.result()) }
 
-// decide compares what is asked for with what there is. A variable that cannot be
-// used changes nothing: what it leaves out may be a slip.
+// decide compares the variable with the existing ScheduledMachines. An invalid variable changes nothing, because a
+// missing machine may be a mistake.
 func decide(s *scope) decision {
 	var d decision
 	if len(s.invalid) > 0 {
@@ -86,25 +83,24 @@ func decide(s *scope) decision {
 	return d
 }
 
-// desired is a ScheduledMachine as the variable wants it, without the switches.
+// desired returns a ScheduledMachine as the variable describes it, without the switches.
 func desired(name string, m variable.Machine, cluster *clusterv1.Cluster) *v1alpha1.ScheduledMachine {
 	sm := &v1alpha1.ScheduledMachine{Spec: withDefaults(m.Spec(cluster.Name))}
 	sm.Namespace, sm.Name = cluster.Namespace, name
 	sm.Labels = map[string]string{v1alpha1.TopologyOwnedLabel: "", clusterv1.ClusterNameLabel: cluster.Name}
-	// A ScheduledMachine is the business of the manager that its Cluster is of.
+	// The manager of the Cluster also serves its ScheduledMachines.
 	if filter, ok := cluster.Labels[clusterv1.WatchLabel]; ok {
 		sm.Labels[clusterv1.WatchLabel] = filter
 	}
-	// Not the controller, as of every ScheduledMachine: clusterctl move follows it, and
-	// the garbage collector.
+	// The reference is not a controller reference, as for all ScheduledMachines. clusterctl move and the garbage
+	// collector follow it.
 	sm.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}
 	return sm
 }
 
-// withDefaults fills in what the API server does, so that what is as it should be
-// compares as equal.
+// withDefaults sets the defaults of the API server, so that an unchanged object compares as equal.
 func withDefaults(spec v1alpha1.ScheduledMachineSpec) v1alpha1.ScheduledMachineSpec {
 	if spec.Schedule.Timezone == "" {
 		spec.Schedule.Timezone = "UTC"

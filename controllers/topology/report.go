@@ -16,12 +16,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// maxMessage keeps what is wrong with a long list from filling the Cluster, and the
-// Event, in bytes.
+// maxMessage bounds the message in the condition and the Event, in bytes. A long list may have many errors.
 const maxMessage = 1024
 
-// report writes our condition on the Cluster, if it changed or answers a newer spec, and
-// tells of a change. A Cluster that asks for nothing and has nothing has no condition.
+// report writes the condition, and records an Event if it changed. A Cluster without the variable and without
+// ScheduledMachines has no condition.
 func (r *Reconciler) report(ctx context.Context, s *scope, d decision, actErr error) error {
 	cluster, before := s.cluster, s.cluster.DeepCopy()
 	c := conditionOf(s, d, actErr)
@@ -46,7 +45,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d decision, actErr er
 	return nil
 }
 
-// conditionOf says where the Cluster stands. The same state gives the same words.
+// conditionOf returns the condition of the Cluster. The same state gives the same message.
 func conditionOf(s *scope, d decision, actErr error) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ScheduledMachinesAppliedCondition, Status: metav1.ConditionFalse}
 	switch {
@@ -75,5 +74,5 @@ func conditionOf(s *scope, d decision, actErr error) metav1.Condition {
 	return c
 }
 
-// joined is the text of joined errors on one line.
+// joined returns the text of joined errors on one line.
 func joined(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -22,8 +22,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// SetupWithManager adds the controller to mgr. It uses controller-runtime's own
-// builder, as its siblings do.
+// SetupWithManager adds the controller to mgr. It uses controller-runtime's builder, like the other controllers.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "topology")
 	r.watchFilter = watchFilter
@@ -49,7 +48,7 @@ func ofScheduledMachine(_ context.Context, obj client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: workload.ClusterKey(sm)}}
 }
 
-// owned lets through ScheduledMachines that are a topology's, or were until now.
+// owned filters for ScheduledMachines that belong, or belonged before an update, to a topology.
 func owned() predicate.Predicate {
 	concerns := func(obj client.Object) bool {
 		sm, ok := obj.(*v1alpha1.ScheduledMachine)

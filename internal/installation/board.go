@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package installation answers one question: what became of the reclaim agent's
-// installation in each workload cluster, as far as this process has tried? Package
-// nodesync tells, package protection reports. All of it can be lost: it is tried again.
+// Package installation holds the latest result of the reclaim agent's installation in each workload cluster, in memory.
+// Package nodesync writes it, and package protection reads it. After a restart, nodesync tries again and fills it.
 package installation
 
 import (
@@ -14,27 +13,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// A Failure is what went wrong. The zero Failure is none.
+// A Failure is an error for people. The zero Failure means that there was none.
 type Failure struct {
-	// Class tells one failure from another. A failure of the same class keeps the text
-	// that it was told with first: what changes from try to try, such as a time or the
-	// number of a port, is no news.
+	// Class identifies the kind of failure. A failure of the same class retains its first Text: details such as a
+	// time or a port may differ on each try.
 	Class string
-	// Text is for people, and says what the way out is.
+	// Text describes the failure and how to resolve it.
 	Text string
 }
 
-// An Outcome is what became of one installation.
+// An Outcome is the result of one installation.
 type Outcome struct {
-	// Elsewhere says that somebody else installs the agent.
+	// Elsewhere reports that 5-Spot does not install the agent.
 	Elsewhere bool
-	// Failure is that of the whole Cluster.
+	// Failure is the failure of the installation in the Cluster.
 	Failure Failure
-	// Nodes are those of single Nodes, by their names.
+	// Nodes has the failures of single Nodes, by name.
 	Nodes map[string]Failure
 }
 
-// Of returns the failure that concerns a Node.
+// Of returns the failure that affects a Node: the Cluster's, else its own.
 func (o Outcome) Of(node string) Failure {
 	if o.Failure.Class != "" {
 		return o.Failure
@@ -42,22 +40,23 @@ func (o Outcome) Of(node string) Failure {
 	return o.Nodes[node]
 }
 
-// pending is how many changes wait to be seen, before whoever tells waits too.
+// pending is the capacity of the channel of changes. Tell blocks if it is full.
 const pending = 1024
 
-// A Board has the outcomes. It is safe for concurrent use, and nil takes no notice.
+// A Board has the latest Outcome of each Cluster. It is safe for concurrent use. A nil Board ignores all calls except
+// Changes.
 type Board struct {
 	mu       sync.Mutex
 	outcomes map[client.ObjectKey]Outcome
 	changes  chan event.GenericEvent
 }
 
-// NewBoard returns a Board.
+// NewBoard returns an empty Board.
 func NewBoard() *Board {
 	return &Board{outcomes: map[client.ObjectKey]Outcome{}, changes: make(chan event.GenericEvent, pending)}
 }
 
-// Tell notes an outcome. One that differs from the last is a change.
+// Tell records the Outcome of a Cluster, and sends a change if it differs from the last one.
 func (b *Board) Tell(cluster client.ObjectKey, o Outcome) {
 	if b == nil || !b.note(cluster, o) {
 		return
@@ -81,7 +80,7 @@ func (b *Board) note(cluster client.ObjectKey, o Outcome) (changed bool) {
 	return !known || last.Elsewhere != o.Elsewhere || last.Failure != o.Failure || !maps.Equal(last.Nodes, o.Nodes)
 }
 
-// unless returns f as it was told first.
+// unless returns f if now has the same class, else now.
 func (f Failure) unless(now Failure) Failure {
 	if f.Class == now.Class {
 		return f
@@ -89,7 +88,7 @@ func (f Failure) unless(now Failure) Failure {
 	return now
 }
 
-// Outcome returns the last one. ok is false where there was none yet.
+// Outcome returns the latest Outcome of a Cluster. ok is false if there is none.
 func (b *Board) Outcome(cluster client.ObjectKey) (o Outcome, ok bool) {
 	if b == nil {
 		return Outcome{}, false
@@ -100,7 +99,7 @@ func (b *Board) Outcome(cluster client.ObjectKey) (o Outcome, ok bool) {
 	return o, ok
 }
 
-// Forget forgets a Cluster that has no agent.
+// Forget removes the Outcome of a Cluster without an agent.
 func (b *Board) Forget(cluster client.ObjectKey) {
 	if b == nil {
 		return
@@ -110,5 +109,5 @@ func (b *Board) Forget(cluster client.ObjectKey) {
 	delete(b.outcomes, cluster)
 }
 
-// Changes are the Clusters whose outcome changed.
+// Changes returns the channel of Clusters whose Outcome changed.
 func (b *Board) Changes() <-chan event.GenericEvent { return b.changes }

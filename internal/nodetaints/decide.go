@@ -7,67 +7,65 @@ import (
 	"slices"
 )
 
-// A Node is what matters of a Node.
+// A Node has the parts of a Node that a decision depends on.
 type Node struct {
-	// Ready is the Node's own word.
-	Ready bool
-	// Taints are all of its taints.
+	// Ready is the status of the Node's condition Ready.
+	Ready  bool
 	Taints []Taint
-	// Record is what we wrote down of the taints that we applied, nil if nothing.
+	// Record is the Node's annotation with the taints that 5-Spot applied, nil if there is none.
 	Record *string
 }
 
-// Facts are everything that a decision depends on.
+// Facts is the state that a decision depends on.
 type Facts struct {
-	// Desired are the taints of the spec, none of them twice.
+	// Desired are the taints of the spec. No two have the same key and effect.
 	Desired []Taint
 	// Node is nil if there is none.
 	Node *Node
-	// Unseen says that there may be a Node, in a workload cluster that is not
-	// connected. Unknown is not absent.
+	// Unseen reports that the workload cluster is not connected. It is then unknown whether there is a Node.
 	Unseen bool
-	// Leaving says that the machine is on its way out: its Node is left as it is.
+	// Leaving reports that the machine is being removed. Its Node does not change then.
 	Leaving bool
 }
 
-// Outcome is what becomes of the taints.
+// Outcome is the kind of a Decision.
 type Outcome string
 
 const (
-	// Nothing is to be applied, and nothing is applied.
+	// Nothing means that no taints are desired and none are applied.
 	Nothing Outcome = "Nothing"
-	// NoNode is there to have taints.
+	// NoNode means that taints are desired, but there is no Node.
 	NoNode Outcome = "NoNode"
-	// Unseen is a Node that cannot be seen now.
+	// Unseen means that the Node cannot be read now.
 	Unseen Outcome = "Unseen"
-	// Leaving is a machine whose Node is left as it is.
+	// Leaving means that the Node does not change, because the machine is being removed.
 	Leaving Outcome = "Leaving"
-	// NotReady is a Node that will be changed when it is ready.
+	// NotReady means that the Node is not Ready. Its taints are changed when it is.
 	NotReady Outcome = "NotReady"
-	// Write is a Node that has to be written as planned.
+	// Write means that the Plan has to be written.
 	Write Outcome = "Write"
-	// Settled is a Node that is as the spec wants it.
+	// Settled means that the Node has the desired taints.
 	Settled Outcome = "Settled"
-	// Conflicted is a Node that is not written, because a taint is somebody else's.
+	// Conflicted means that nothing is written, because another writer holds a desired taint with another value.
 	Conflicted Outcome = "Conflicted"
-	// Unreadable is a Node that is not written, because it cannot be told which of
-	// its taints are ours.
+	// Unreadable means that nothing is written, because the record is invalid: it is unknown which taints 5-Spot
+	// applied.
 	Unreadable Outcome = "Unreadable"
 )
 
-// Decision says what to do.
+// Decision is the result of Decide.
 type Decision struct {
 	Outcome Outcome
-	// Plan is what to write, if the outcome is Write.
+	// Plan is the state to write, if the Outcome is Write.
 	Plan Plan
-	// Applied are the taints of the Node that are ours once the decision is carried
-	// out, sorted. They are not known if the outcome is Unseen, Leaving or Unreadable.
+	// Applied are the taints that 5-Spot holds on the Node after the decision is carried out, sorted. They are unknown
+	// if the Outcome is Unseen, Leaving or Unreadable.
 	Applied []Taint
-	// Err says what stands in the way of Conflicted and Unreadable.
+	// Err is the cause of Conflicted and Unreadable, else nil.
 	Err error
 }
 
-// Decide says what becomes of the taints of a Node.
+// Decide returns the decision about the taints of a Node.
 func Decide(f Facts) Decision {
 	switch {
 	case f.Unseen:
@@ -108,13 +106,12 @@ func decideNode(desired []Taint, node *Node) Decision {
 	return d
 }
 
-// held are the taints of the record that the Node has.
+// held returns the taints of the record that are still on the Node.
 func held(record, current []Taint) []Taint {
 	return slices.DeleteFunc(slices.Clone(record), func(t Taint) bool { return !slices.Contains(current, t) })
 }
 
-// UnreadableMessage says what is wrong with the record under a key, and the way
-// out.
+// UnreadableMessage describes an invalid record in the annotation key, and how to correct it.
 func UnreadableMessage(key string, err error) string {
 	return fmt.Sprintf("annotation %s of the Node cannot be read, so 5-Spot does not know which taints it applied: %v; "+
 		"correct it, or remove it if none of the taints is 5-Spot's", key, err)

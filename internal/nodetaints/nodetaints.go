@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodetaints answers one question: which taints is a Node to have, given
-// what the spec wants, what the Node has, and what of that we applied? It knows
-// nothing of Kubernetes: it neither reads a Node nor writes one.
+// Package nodetaints computes the taints of a Node. It uses the taints of the spec, the taints of the Node, and the
+// record of the taints that 5-Spot applied. It has no Kubernetes types, and neither reads nor writes Nodes.
 //
-// Key and effect tell one taint from another; the value may change. A taint is
-// ours if the record on the Node names it with the value that it has. Ours may be
-// changed and removed, and nobody else's ever is: one that is equal to what the
-// spec wants is left and never becomes ours, one with another value is a conflict.
-// The record is written together with the taints, so no crash comes in between.
+// Key and effect identify a taint; its value may change. 5-Spot owns a taint if the record on the Node has it with its
+// current value. 5-Spot changes and removes only taints that it owns. It never takes over a taint of another writer: an
+// equal one satisfies the spec, and one with another value is a conflict. One patch writes taints and record together,
+// so that a crash cannot separate them.
 package nodetaints
 
 import (
@@ -18,15 +16,15 @@ import (
 	"strings"
 )
 
-// A Taint keeps pods that do not tolerate it off a Node. An absent value is empty:
-// Kubernetes stores no difference.
+// A Taint keeps pods without a matching toleration off a Node. Value is empty if it is absent; Kubernetes does not
+// distinguish the two.
 type Taint struct {
 	Key    string `json:"key"`
 	Value  string `json:"value"`
 	Effect string `json:"effect"`
 }
 
-// String is the taint as kubectl writes it.
+// String returns the taint in kubectl's notation.
 func (t Taint) String() string {
 	if t.Value == "" {
 		return t.Key + ":" + t.Effect
@@ -34,14 +32,14 @@ func (t Taint) String() string {
 	return t.Key + "=" + t.Value + ":" + t.Effect
 }
 
-// sameAs reports whether both are the same taint, whatever their values.
+// sameAs reports whether both have the same key and effect.
 func (t Taint) sameAs(other Taint) bool { return t.Key == other.Key && t.Effect == other.Effect }
 
 func compare(a, b Taint) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect))
 }
 
-// find returns the taint of the list that is the same as t.
+// find returns the taint of the list with the key and effect of t.
 func find(list []Taint, t Taint) (Taint, bool) {
 	i := slices.IndexFunc(list, t.sameAs)
 	if i < 0 {
@@ -50,12 +48,12 @@ func find(list []Taint, t Taint) (Taint, bool) {
 	return list[i], true
 }
 
-// reserved are the prefixes of keys that belong to Kubernetes, Cluster API and
-// this project. Cluster API takes its own off whenever it looks at a Machine.
+// reserved are the prefixes of keys that belong to Kubernetes, Cluster API and this project. Cluster API removes its
+// own taints whenever it reconciles a Machine.
 var reserved = []string{"5spot.finos.org/", "kubernetes.io/", "node.kubernetes.io/", "node-role.kubernetes.io/", "node.cluster.x-k8s.io/"}
 
-// Reserved returns the reserved prefix of a key, empty if it has none. A taint
-// with one is never applied.
+// Reserved returns the reserved prefix of a key, empty if it has none. 5-Spot never applies a taint with a reserved
+// key.
 func Reserved(key string) string {
 	for _, prefix := range reserved {
 		if strings.HasPrefix(key, prefix) {
@@ -65,17 +63,16 @@ func Reserved(key string) string {
 	return ""
 }
 
-// A Plan is what a Node is to look like.
+// A Plan is the desired state of a Node.
 type Plan struct {
-	// Taints are all taints of the Node: those of others as and where they are.
+	// Taints are all taints of the Node. Taints of other writers have their values and order.
 	Taints []Taint
-	// Applied are those of them that are ours, sorted.
+	// Applied are the taints that 5-Spot owns, sorted.
 	Applied []Taint
 }
 
-// Make returns what a Node with the taints current, of which we applied those of
-// applied, is to look like. Desired has no taint twice. The error is a
-// *ConflictError: then nothing may be written.
+// Make returns the Plan for a Node. current are its taints, and applied the record of 5-Spot's taints. In desired, no
+// two taints have the same key and effect. The error is a *ConflictError; nothing may be written then.
 func Make(desired, current, applied []Taint) (Plan, error) {
 	if err := conflicts(desired, current, applied); err != nil {
 		return Plan{}, err
@@ -104,16 +101,16 @@ func (p *Plan) add(t Taint) {
 	p.Applied = append(p.Applied, t)
 }
 
-// A Conflict is a taint of the spec that somebody else holds with another value.
+// A Conflict is a taint of the spec that another writer holds with another value.
 type Conflict struct {
-	// Wanted is the taint of the spec, and Held that of the Node.
+	// Wanted is the taint of the spec, and Held the taint of the Node.
 	Wanted, Held Taint
-	// Applied is what we applied before somebody changed its value, nil if it was
-	// never ours.
+	// Applied is the taint that 5-Spot applied before another writer changed its value. It is nil if 5-Spot did not
+	// apply it.
 	Applied *Taint
 }
 
-// String says who holds what.
+// String describes the conflict in one line.
 func (c Conflict) String() string {
 	who := "set by somebody else"
 	if c.Applied != nil {
@@ -122,15 +119,14 @@ func (c Conflict) String() string {
 	return fmt.Sprintf("spec.nodeTaints wants %s, the Node has %s, %s", c.Wanted, c.Held, who)
 }
 
-// A ConflictError says that nothing can be written without changing a taint of
-// somebody else.
+// A ConflictError means that nothing is written, because a write would change a taint of another writer.
 type ConflictError struct {
-	// Conflicts are not empty, and in the order of the spec.
+	// Conflicts is not empty, and in the order of the spec.
 	Conflicts []Conflict
 }
 
-// Error names the first conflicts and the way out. It is for a condition: the same
-// state gives the same text.
+// Error describes the first conflicts and how to resolve them. The same state gives the same text, for use in a
+// condition.
 func (e *ConflictError) Error() string {
 	const most = 3
 	var words []string

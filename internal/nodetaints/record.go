@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Format returns the record of applied taints, which are sorted.
+// Format returns the record of applied taints as JSON. applied must be sorted.
 func Format(applied []Taint) string {
 	b, err := json.Marshal(applied)
 	if err != nil { // strings always marshal
@@ -18,9 +18,8 @@ func Format(applied []Taint) string {
 	return string(b)
 }
 
-// Parse reads a record, sorted. One that cannot be read, or that we cannot have
-// written, is an error and never an empty record: to guess what is ours is to
-// take taints of others off.
+// Parse returns the taints of a record, sorted. An invalid record, or one that 5-Spot cannot have written, is an error.
+// A guess could remove taints of other writers.
 func Parse(record string) ([]Taint, error) {
 	var applied []Taint
 	if err := json.Unmarshal([]byte(record), &applied); err != nil {
