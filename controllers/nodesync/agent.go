@@ -87,7 +87,7 @@ func (s *scope) label(ctx context.Context, n *node, change func(map[string]strin
 }
 
 // makeConfigMap creates the ConfigMap with a plain create, which never overwrites an object of another writer. The
-// cache has only objects of 5-Spot. If the create fails with AlreadyExists, a live read shows who made the object.
+// cache has only objects of 5-Spot. If the create fails with AlreadyExists, a live read shows whether 5-Spot made it.
 func (s *scope) makeConfigMap(ctx context.Context, n *node) error {
 	cm := s.filled(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: reclaimapi.Namespace, Name: reclaimapi.ConfigMapName(n.name),

@@ -43,8 +43,8 @@ func (o Outcome) Of(node string) Failure {
 // pending is the capacity of the channel of changes. Tell blocks if it is full.
 const pending = 1024
 
-// A Board has the latest Outcome of each Cluster. It is safe for concurrent use. A nil Board ignores all calls except
-// Changes.
+// A Board has the latest Outcome of each Cluster. It is safe for concurrent use. A nil Board ignores Tell
+// and Forget, and has no Outcome.
 type Board struct {
 	mu       sync.Mutex
 	outcomes map[client.ObjectKey]Outcome

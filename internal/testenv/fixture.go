@@ -25,25 +25,24 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// ErrLost is the error of a write in a run of CrashPoints.
+// ErrLost is the error that CrashPoints injects into a write.
 var ErrLost = apierrors.NewInternalError(errors.New("reply lost"))
 
-// A Fail is asked before the n-th write, from 0: an error from before keeps the
-// write from happening, one from after loses its reply.
+// A Fail injects errors into the n-th write, from 0. With before, the write is not sent. With after, the write is sent
+// and its response is lost.
 type Fail func(n int) (before, after error)
 
-// A Fixture is a test with a Server, and with what was written by its Recorded
-// client.
+// A Fixture is a test with a Server, and with the writes of its Recorded client.
 type Fixture struct {
 	*testing.T
 	*Server
 	// Writes are the writes so far: verb, kind and subresource.
 	Writes []string
-	// Fail is asked before each write, if it is not nil.
+	// Fail is called before each write if it is not nil.
 	Fail Fail
 }
 
-// Fixture returns one for a test.
+// Fixture returns a Fixture for a test.
 func (s *Server) Fixture(t *testing.T) *Fixture {
 	t.Helper()
 	return &Fixture{T: t, Server: s}
@@ -73,7 +72,7 @@ func (f *Fixture) Read(obj client.Object) bool {
 	return err == nil
 }
 
-// Edit reads obj again and changes it as a person would.
+// Edit reads obj again, and sends the changes of change as a merge patch.
 func (f *Fixture) Edit(obj client.Object, change func()) {
 	f.Helper()
 	f.Must(f.Client.Get(f.Context(), client.ObjectKeyFromObject(obj), obj))
@@ -82,8 +81,8 @@ func (f *Fixture) Edit(obj client.Object, change func()) {
 	f.Must(f.Client.Patch(f.Context(), obj, client.MergeFrom(before)))
 }
 
-// Recorded returns a client that adds to Writes and asks Fail. Reads are answered
-// by the API server, or as reads says.
+// Recorded returns a client that records writes in Writes and calls Fail. reads may replace reads; others go to the API
+// server.
 func (f *Fixture) Recorded(reads interceptor.Funcs) client.Client {
 	reads.Create = func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 		return f.write("create "+kindOf(obj), func() error { return c.Create(ctx, obj, opts...) })
@@ -113,7 +112,7 @@ func (f *Fixture) Recorded(reads interceptor.Funcs) client.Client {
 	return interceptor.NewClient(f.Client, reads)
 }
 
-// Late is a cache that shows obj as it is now until thaw is called: reads for Recorded.
+// Late returns reads for Recorded that simulate a stale cache: they show obj as it is now, until thaw is called.
 func (f *Fixture) Late(obj client.Object) (reads interceptor.Funcs, thaw func()) {
 	f.Helper()
 	key := client.ObjectKeyFromObject(obj)
@@ -142,8 +141,7 @@ func (f *Fixture) write(what string, write func() error) error {
 	return errors.Join(write(), after)
 }
 
-// kindOf reads the kind where it is written, as of what is applied or has no type
-// here; else the type tells.
+// kindOf returns the kind of an object: from its kind field if it has one, else from its Go type.
 func kindOf(obj any) string {
 	switch obj := obj.(type) {
 	case *metav1.PartialObjectMetadata:
@@ -155,9 +153,10 @@ func kindOf(obj any) string {
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
-// CrashPoints runs a story once, then again for each of its writes with the write
-// refused and with its reply lost: with -short for a sample, if there are many. Every run must be told
-// as the first was: story returns what was seen at its stations. There must be as many writes as said.
+// CrashPoints runs a story once without errors, then twice for each of its writes: with the write not sent, and with
+// its response lost. With more than 16 such runs, -short runs only a sample. story returns the observed states
+// (stations) and the number of writes. Each run must return the stations of the first one, and the first run must have
+// the given number of writes.
 func CrashPoints(t *testing.T, writes int, story func(*testing.T, Fail) (stations []string, writes int)) {
 	t.Helper()
 	want, n := story(t, nil)
@@ -192,14 +191,14 @@ func CrashPoints(t *testing.T, writes int, story func(*testing.T, Fail) (station
 	}
 }
 
-// Cluster is a Cluster of the name lab whose API server nobody reaches.
+// Cluster returns a Cluster named lab. Its API server is unreachable.
 func Cluster(namespace string) *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "lab"}}
 	c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "lab.test", Port: 6443}
 	return c
 }
 
-// ScheduledMachine is a machine of Cluster lab that is wanted at every hour.
+// ScheduledMachine returns a machine of Cluster lab whose window is always open.
 func ScheduledMachine(namespace, name string) *v1alpha1.ScheduledMachine {
 	return &v1alpha1.ScheduledMachine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -212,7 +211,7 @@ func ScheduledMachine(namespace, name string) *v1alpha1.ScheduledMachine {
 	}
 }
 
-// Definition is the definition of a namespaced kind that is served in one version.
+// Definition returns the CustomResourceDefinition of a namespaced kind with one served version.
 func Definition(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefinition {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	crd.Name = contract.CalculateCRDName(kind.Group, kind.Kind)
@@ -222,8 +221,8 @@ func Definition(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDef
 	return crd
 }
 
-// Sample returns the cases that a test runs: with -short every eighth, chosen at random, and at
-// least one; otherwise all. The name of a failing subtest repeats its case.
+// Sample returns the cases that a test runs: all, or with -short a random eighth, and at least one. The name of a
+// failing subtest identifies its case.
 func Sample[C any](cases map[string]C) map[string]C {
 	if !testing.Short() {
 		return cases
@@ -238,7 +237,7 @@ func Sample[C any](cases map[string]C) map[string]C {
 	return sample
 }
 
-// Shorter is n, or few with -short.
+// Shorter returns n, or few with -short.
 func Shorter(n, few int) int {
 	if testing.Short() {
 		return few

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Indexed reads as the manager's cache does that has an index. All tests of a package share
-// one API server: a list by the index is of the namespaces that this test made.
+// Indexed returns a reader that supports lists by an index, like the manager's cache. All tests of a package share one
+// API server, so that such a list has only the namespaces of this test.
 func (f *Fixture) Indexed(c client.Reader, field string, keys client.IndexerFunc) client.Reader {
 	return indexed{c, f, field, keys}
 }
@@ -27,7 +27,7 @@ type indexed struct {
 	keys    client.IndexerFunc
 }
 
-// List lists what the index has for one key, or what there is without one.
+// List lists by the index if opts has a field selector, else from the API server.
 func (i indexed) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	var o client.ListOptions
 	o.ApplyOptions(opts)
@@ -56,8 +56,8 @@ func (i indexed) List(ctx context.Context, list client.ObjectList, opts ...clien
 	return meta.SetList(list, have)
 }
 
-// byHost answers lists by the indexes of Machines as the manager's cache does, and all others
-// as otherwise says.
+// byHost supports lists by Cluster API's indexes of Machines, like the manager's cache. It passes all other lists to
+// otherwise.
 func (f *Fixture) byHost(otherwise listFunc) listFunc {
 	fields := map[string]func(*clusterv1.Machine) string{
 		index.MachineNodeNameField:   func(m *clusterv1.Machine) string { return m.Status.NodeRef.Name },

@@ -25,9 +25,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 )
 
-// OnLateCaches runs a story 500 times, 50 times with -short, and checks how often each thing in want
-// happened. A story gets the seed for NewLagging, and returns what Counts does. The result is the
-// number of stories.
+// OnLateCaches runs a story 500 times, 50 times with -short, and checks how often each event in want happened. story
+// gets the seed for NewLagging, and returns the result of Counts. OnLateCaches returns the number of runs.
 func OnLateCaches(t *testing.T, want map[string]int, story func(seed uint64) map[string]int) uint64 {
 	t.Helper()
 	stories, wrong := uint64(Shorter(500, 50)), map[string]int{} //nolint:gosec // positive
@@ -45,9 +44,9 @@ func OnLateCaches(t *testing.T, want map[string]int, story func(seed uint64) map
 	return stories
 }
 
-// A Lagging cache shows every version of an object in the order in which they were written, each
-// for some reads after it was replaced, as an informer does on a busy API server. Lists, and objects
-// without a Go type, are not late.
+// A Lagging is a client whose cache lags behind its writes, like an informer on a busy API server. It shows each
+// version of an object in the order of the writes, each for some reads after it was replaced. Lists, and objects
+// without a Go type, do not lag.
 type Lagging struct {
 	t     *testing.T
 	store client.WithWatch
@@ -63,13 +62,13 @@ type Lagging struct {
 	objects map[string]*lag
 }
 
-// lag is what was written of an object, nil where it was gone, and which version the cache shows.
+// lag has all versions of an object, nil for a deleted one, and the index of the version that the cache shows.
 type lag struct {
 	versions []client.Object
 	shown    int
 }
 
-// NewLagging returns one that is late by chance, the same for the same seed.
+// NewLagging returns a Lagging with random lags, which depend only on seed.
 func NewLagging(t *testing.T, store client.WithWatch, seed uint64) *Lagging {
 	t.Helper()
 	l := &Lagging{t: t, store: store, random: rand.New(rand.NewPCG(seed, 1)), objects: map[string]*lag{}} //nolint:gosec // no secret
@@ -101,7 +100,7 @@ func isUntyped(obj client.Object) bool {
 	return untyped || obj.GetObjectKind().GroupVersionKind().Kind != ""
 }
 
-// CaughtUp reports whether the cache shows the last version of every object.
+// CaughtUp reports whether the cache shows the latest version of each object.
 func (l *Lagging) CaughtUp() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,11 +112,11 @@ func (l *Lagging) CaughtUp() bool {
 	return true
 }
 
-// maxTries bounds the reconciles of a story, which needs some hundred.
+// maxTries bounds the reconciles of a story; a story needs some hundred.
 const maxTries = 5000
 
-// Settle reconciles until nothing happens five times in a row: the reconciler writes nothing and does
-// not fail, the cache is up to date, and others report that they did nothing. now follows the requeues.
+// Settle reconciles until five reconciles in a row are idle. In an idle reconcile, the reconciler writes nothing and
+// returns no error, the cache is up to date, and others returns false. Settle advances now by each requeue.
 func (l *Lagging) Settle(r reconcile.Reconciler, req ctrl.Request, now *clocktesting.FakePassiveClock, others func(ctrl.Result) (did bool)) {
 	l.t.Helper()
 	for settled, tries := 0, 0; settled < 5; settled, tries = settled+1, tries+1 {
@@ -136,8 +135,8 @@ func (l *Lagging) Settle(r reconcile.Reconciler, req ctrl.Request, now *clocktes
 	}
 }
 
-// Counts are the numbers of writes that were sent, of Events, of final lines in the audit log, of those
-// with each outcome, and of such lines for the action that has most of them.
+// Counts returns the numbers of sent writes, of Events, and of final lines in the audit log. It also counts the final
+// lines per outcome, and returns the maximum number of final lines of one action.
 func (l *Lagging) Counts(recorder *events.FakeRecorder, log *bytes.Buffer) map[string]int {
 	l.t.Helper()
 	counts, final := map[string]int{}, map[string]int{}
@@ -179,7 +178,7 @@ func (l *Lagging) get(ctx context.Context, key client.ObjectKey, into client.Obj
 	return nil
 }
 
-// note adds the version that the store has, where it is new.
+// note adds the current version in the store if it is new.
 func (l *Lagging) note(ctx context.Context, key client.ObjectKey, kind client.Object) *lag {
 	name := fmt.Sprintf("%T %s", kind, key)
 	o := l.objects[name]
@@ -208,7 +207,7 @@ func version(obj client.Object) string {
 	return obj.GetResourceVersion()
 }
 
-// write notes the version before a write, which may have been made by someone else, and after it.
+// write records the version before a write, which another client may have written, and the version after it.
 func (l *Lagging) write(ctx context.Context, verb string, obj client.Object, do func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

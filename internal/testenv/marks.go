@@ -19,18 +19,18 @@ const (
 	OnInfrastructure   = "Infrastructure"
 )
 
-// A Mark is something of ours on an object of a running machine, which anybody who may
-// write the object may take off or change.
+// A Mark is metadata that 5-Spot sets on an object of a running machine. Other writers of the object may remove or
+// change it.
 type Mark struct {
 	// On is the object.
 	On string
-	// Tamper takes the mark off, or changes it.
+	// Tamper removes or changes the mark.
 	Tamper func(client.Object)
-	// Back reports whether it is there again; nil where nobody needs it to be.
+	// Back reports whether 5-Spot has restored the mark; nil if 5-Spot need not restore it.
 	Back func(client.Object, *v1alpha1.ScheduledMachine) bool
 }
 
-// Marks are all of them, by what is done to one.
+// Marks returns all Marks, by the kind of change.
 func Marks() map[string]Mark {
 	all := map[string]Mark{
 		"FinalizerOff": {OnScheduledMachine, func(o client.Object) { o.SetFinalizers(nil) }, func(o client.Object, _ *v1alpha1.ScheduledMachine) bool {
@@ -58,7 +58,7 @@ func Marks() map[string]Mark {
 	return all
 }
 
-// Annotation changes one annotation; an empty value takes it off.
+// Annotation returns a function that sets an annotation; an empty value removes it.
 func Annotation(key, value string) func(client.Object) {
 	return set(client.Object.GetAnnotations, client.Object.SetAnnotations, key, value)
 }

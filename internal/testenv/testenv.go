@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testenv gives tests a real API server that serves the kinds this
-// project works with. It is for tests only.
+// Package testenv provides a real API server with the kinds of this project and of Cluster API to tests. It is for
+// tests only.
 package testenv
 
 import (
@@ -33,27 +33,26 @@ import (
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 )
 
-// StartTimeout bounds each step of the start of an API server. envtest's own 10 and 20 s are too
-// short where several start at once on two cores.
+// StartTimeout bounds each step of the start of an API server. The defaults of envtest, 10 s and 20 s, are too short if
+// several start at once on two cores.
 const StartTimeout = 2 * time.Minute
 
-// assets is the variable that names the directory of etcd and kube-apiserver, as
-// envtest reads it.
+// assets is envtest's environment variable for the directory of etcd and kube-apiserver.
 const assets = "KUBEBUILDER_ASSETS"
 
 // A Server is a running API server.
 type Server struct {
-	// Config reaches it as a cluster administrator.
+	// Config has the credentials of a cluster administrator.
 	Config *rest.Config
-	// Client reads what it has, without a cache.
+	// Client reads from the API server, without a cache.
 	Client client.WithWatch
 
 	mu         sync.Mutex
 	namespaces map[*testing.T][]string
 }
 
-// Main runs the tests of a package with a Server, for TestMain. Without binaries
-// they fail, and it says how to get them.
+// Main runs the tests of a package with a Server; call it from TestMain. It returns the exit code. If etcd and
+// kube-apiserver are missing, it prints how to get them and returns 1.
 func Main(m *testing.M, use func(*Server), options ...func(*envtest.Environment)) int {
 	if err := findAssets(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
@@ -73,7 +72,7 @@ func Main(m *testing.M, use func(*Server), options ...func(*envtest.Environment)
 	return code
 }
 
-// findAssets names the binaries that the Makefile has built, unless somebody names others.
+// findAssets sets the environment variable to the Makefile's binaries, unless it is set already.
 func findAssets() error {
 	if os.Getenv(assets) != "" {
 		return nil
@@ -114,7 +113,7 @@ func start(options []func(*envtest.Environment)) (*envtest.Environment, *Server,
 			builder.GenericControlPlaneCRD.DeepCopy(),
 		},
 	}
-	// Nothing is to survive a test: etcd need not wait for the disk.
+	// No data has to survive a test, so that etcd does not sync to disk.
 	env.ControlPlane.Etcd = &envtest.Etcd{}
 	env.ControlPlane.Etcd.Configure().Set("unsafe-no-fsync", "true")
 	for _, option := range options {
@@ -132,7 +131,7 @@ func start(options []func(*envtest.Environment)) (*envtest.Environment, *Server,
 	return env, &Server{Config: config, Client: c, namespaces: map[*testing.T][]string{}}, nil
 }
 
-// directories are those of this module and of Cluster API, where the CRDs are.
+// directories returns the directories of this module and of Cluster API, which contain the CRDs.
 func directories() (root, capi string, err error) {
 	out, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}",
 		"github.com/finos/cluster-api-addon-provider-5spot", "sigs.k8s.io/cluster-api").Output()
@@ -146,7 +145,7 @@ func directories() (root, capi string, err error) {
 	return dirs[0], dirs[1], nil
 }
 
-// Namespace makes a namespace of its own for a test.
+// Namespace creates a namespace for a test.
 func (s *Server) Namespace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -159,7 +158,7 @@ func (s *Server) Namespace(t *testing.T) string {
 	return ns.Name
 }
 
-// namespacesOf are those that a test made.
+// namespacesOf returns the namespaces that a test created.
 func (s *Server) namespacesOf(t *testing.T) []string {
 	t.Helper()
 	s.mu.Lock()

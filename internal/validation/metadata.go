@@ -14,20 +14,19 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// reservedPrefixes are the label and annotation domains that belong to
-// Kubernetes, Cluster API and this project, and what Cluster API copies from the
-// Machine to its Node with a meaning that no author of a Machine may give it.
+// reservedPrefixes are label and annotation domains of Kubernetes, Cluster API and this project. Cluster API copies
+// some labels of a Machine to its Node, where they have a special meaning. Authors must not set them.
 var reservedPrefixes = []string{
 	"kubernetes.io/", "k8s.io/", "cluster.x-k8s.io/", "5spot.finos.org/",
 	"node-role.kubernetes.io/", "node-restriction.kubernetes.io/",
 }
 
 const (
-	// nodeRestriction is the end of a domain that kubelets must not label their own
-	// Nodes with, so that a machine cannot call itself trusted.
+	// nodeRestriction is the end of a label domain that kubelets must not set on their own Nodes. Otherwise a machine
+	// could label itself as trusted.
 	nodeRestriction = ".node-restriction.kubernetes.io/"
-	// deletionHook is in every key that has Cluster API wait before it deletes a
-	// Machine. It looks at the beginning of the key only, and not for a slash.
+	// deletionHook is part of the key of each Cluster API deletion hook. Cluster API checks only the prefix of a key,
+	// which need not have a slash.
 	deletionHook = ".delete.hook.machine.cluster.x-k8s.io"
 )
 

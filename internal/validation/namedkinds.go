@@ -13,18 +13,18 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// A NamedKind is a kind that a spec names.
+// A NamedKind is a kind that a spec refers to.
 type NamedKind struct {
-	// Path is the field that names it: a spec or a reference to a template.
+	// Path is the field that refers to it: an inline spec or a template reference.
 	Path *field.Path
-	// Named is what its field kind says.
+	// Named is the value of the field kind.
 	Named string
-	// Kind is the kind of an object that is made or read.
+	// Kind is the kind of the created object, or of the template that is read.
 	Kind schema.GroupVersionKind
 }
 
-// Kinds returns the kinds of what is made from a spec at path, and of the templates
-// that are read for it. What validation finds wrong with them is not looked at.
+// Kinds returns the kinds of the objects that a spec at path creates, and of the templates for them. It does not
+// validate them.
 func Kinds(s *v1alpha1.ScheduledMachineSpec, path *field.Path) []NamedKind {
 	return slices.Concat(
 		bootstrap.kinds(s.BootstrapSpec, s.BootstrapTemplateRef, path),

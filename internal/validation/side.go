@@ -16,14 +16,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// A side is one of the two objects that a spec describes in one field, or names
-// the template of in another.
+// A side is one of the two provider objects of a spec, bootstrap config or infrastructure machine. The spec has it
+// inline in one field, or refers to its template in another.
 type side struct {
 	name      string
 	spec, ref string
 	groups    []string
-	// word ends every kind of this side that a Machine may refer to, and is not all of
-	// it. The manager may make anything in the groups, an author may not (ADR 0023).
+	// word is the suffix of each kind of this side, and must not be the whole kind. The manager's role allows all kinds
+	// of the groups, but an author may use only these (ADR 0023).
 	word    string
 	example string
 }
@@ -39,11 +39,11 @@ var (
 	}
 )
 
-// kindPattern wants a capital at the beginning: API servers also answer to a kind in
-// lower case, with no object of that kind.
+// kindPattern requires a capital letter first. API servers accept a kind in lower case, too, but there are no objects
+// of that kind.
 var kindPattern = regexp.MustCompile(`^[A-Z][-A-Za-z0-9]*$`)
 
-// validate wants exactly one of the two fields.
+// validate requires exactly one of the two fields.
 func (s side) validate(o v1alpha1.EmbeddedObject, ref v1alpha1.TemplateReference, path *field.Path) field.ErrorList {
 	inline := o.APIVersion != "" || o.Kind != "" || len(o.Spec.Raw) > 0
 	named := ref != v1alpha1.TemplateReference{}

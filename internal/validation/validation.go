@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validation answers one question: can this ScheduledMachine be carried
-// out as it is written? It repeats what the CRD's schema checks, because objects
-// also come from topology variables and from before a rule existed. It does not
-// know what exists in any cluster.
+// Package validation validates ScheduledMachines without access to a cluster. It repeats the checks of the CRD's
+// schema, because it also validates topology variables and objects that are older than a rule.
 package validation
 
 import (
@@ -21,7 +19,7 @@ import (
 )
 
 const (
-	// maxNameLength is what a label value may be: the name becomes one.
+	// maxNameLength is the limit of a label value, because the name becomes one.
 	maxNameLength = validation.LabelValueMaxLength
 	maxPatterns   = 100
 	maxPattern    = 256
@@ -31,8 +29,7 @@ const (
 
 var taintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 
-// ScheduledMachine returns everything that is wrong with m, in the order of the
-// fields, or nil.
+// ScheduledMachine returns all errors of m in the order of the fields, nil if it is valid.
 func ScheduledMachine(m *v1alpha1.ScheduledMachine) field.ErrorList {
 	var errs field.ErrorList
 	if len(m.Name) > maxNameLength {
@@ -41,7 +38,7 @@ func ScheduledMachine(m *v1alpha1.ScheduledMachine) field.ErrorList {
 	return append(errs, Spec(&m.Spec, field.NewPath("spec"))...)
 }
 
-// Spec returns everything that is wrong with a spec at path, or nil.
+// Spec returns all errors of a spec at path, nil if it is valid.
 func Spec(s *v1alpha1.ScheduledMachineSpec, path *field.Path) field.ErrorList {
 	return slices.Concat(
 		Schedule(&s.Schedule, path.Child("schedule")),
@@ -57,16 +54,14 @@ func Spec(s *v1alpha1.ScheduledMachineSpec, path *field.Path) field.ErrorList {
 	)
 }
 
-// Schedule returns everything that is wrong with a schedule at path, or nil. It
-// does not matter whether the schedule is enabled: what cannot be read is not
-// left for the morning it is turned on.
+// Schedule returns all errors of a schedule at path, nil if it is valid. It also validates a disabled schedule, so that
+// enabling it later does not fail.
 func Schedule(s *v1alpha1.Schedule, path *field.Path) field.ErrorList {
 	_, err := schedule.Parse(ScheduleSpec(s))
 	return fieldErrors(err, path)
 }
 
-// ScheduleSpec translates a schedule of the API, with its default, for the
-// package that judges it.
+// ScheduleSpec converts a schedule of the API to a schedule.Spec, and sets the default time zone.
 func ScheduleSpec(s *v1alpha1.Schedule) schedule.Spec {
 	spec := schedule.Spec{DaysOfWeek: s.DaysOfWeek, HoursOfDay: s.HoursOfDay, Timezone: s.Timezone}
 	if spec.Timezone == "" {
@@ -75,7 +70,7 @@ func ScheduleSpec(s *v1alpha1.Schedule) schedule.Spec {
 	return spec
 }
 
-// fieldErrors translates every problem of a schedule.
+// fieldErrors converts the errors of a schedule to field errors.
 func fieldErrors(err error, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, bad := range schedule.FieldErrors(err) {
@@ -102,7 +97,7 @@ func priority(p *int32, path *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, *p, fmt.Sprintf("must be between 0 and %d; higher is more important", maxPriority))}
 }
 
-// duration accepts the empty string: it stands for the API's default.
+// duration accepts the empty string, which means the API's default.
 func duration(s string, path *field.Path) field.ErrorList {
 	if s == "" {
 		return nil
@@ -156,8 +151,8 @@ func nodeTaints(list []v1alpha1.NodeTaint, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// taintKey is narrower than Kubernetes: no '_' in the name, and every label of the
-// domain is one that DNS could hold.
+// taintKey is stricter than Kubernetes: the name must not have '_', and each label of the domain must be a valid DNS
+// label.
 func taintKey(key string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, msg := range validation.IsQualifiedName(key) {

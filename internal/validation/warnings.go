@@ -13,13 +13,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// longestQuote bounds what a warning repeats of a pattern: API servers cut a warning
-// after 256 bytes.
+// longestQuote bounds how much of a pattern a warning repeats. API servers cut a warning after 256 bytes.
 const longestQuote = 40
 
-// everywhere are programs that run on every Node, with the command line that they
-// have: what matches one of them ejects the machine whenever it joins. The command
-// lines are those of kubeadm and systemd.
+// everywhere has programs that run on every Node, with their command lines as of kubeadm and systemd. A pattern that
+// matches one of them ejects the machine each time it joins.
 var everywhere = []struct{ program, commandLine string }{
 	{"systemd", "/usr/lib/systemd/systemd --system --deserialize"},
 	{"init", "/sbin/init"},
@@ -36,7 +34,7 @@ var everywhere = []struct{ program, commandLine string }{
 	{"bash", "/bin/bash"},
 }
 
-// Warnings are about what is allowed and is seldom meant, in the order of the fields.
+// Warnings returns warnings about valid values that are rarely intended, in the order of the fields.
 func Warnings(m *v1alpha1.ScheduledMachine) []string {
 	path := field.NewPath("spec")
 	var warnings []string
@@ -53,8 +51,8 @@ func Warnings(m *v1alpha1.ScheduledMachine) []string {
 	return warnings
 }
 
-// matchesTooMuch says why a pattern is found on every machine, and nothing of one that
-// may be the owner's. A pattern is the name of a program, or a part of its command line.
+// matchesTooMuch returns why a pattern matches programs of every machine, and none that is specific to the owner; empty
+// if it does not. A pattern is the name of a program, or a part of its command line.
 func matchesTooMuch(pattern string) string {
 	if len([]rune(pattern)) == 1 {
 		return "is one character, which almost every command line contains"

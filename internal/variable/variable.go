@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package variable answers one question: which ScheduledMachines does the topology
-// of a Cluster ask for? They are the value of one of its variables. It does not know
-// which exist, and writes nothing.
+// Package variable parses and validates the topology variable scheduledMachines of a Cluster. It converts its items to
+// specs of ScheduledMachines. It does not access a cluster.
 package variable
 
 import (
@@ -24,15 +23,14 @@ import (
 const Name = "scheduledMachines"
 
 const (
-	// MaxMachines bounds the list. All of it lives in one Cluster object, which is
-	// written and sent as a whole.
+	// MaxMachines bounds the list. A Cluster object contains the whole list, and each update sends all of it.
 	MaxMachines = 250
-	// MaxNameLength bounds the name of a ScheduledMachine, which becomes a label's value.
+	// MaxNameLength bounds the name of a ScheduledMachine, which becomes a label value.
 	MaxNameLength = 63
 )
 
-// Machine is one item of the variable. Its fields are those of a ScheduledMachine's
-// spec, but for what belongs to people and owners: schedule.enabled and killSwitch.
+// Machine is one item of the variable. It has the fields of a ScheduledMachine's spec, except schedule.enabled and
+// killSwitch, which people and owners set.
 type Machine struct {
 	Name                      string                     `json:"name"`
 	Schedule                  Schedule                   `json:"schedule"`
@@ -47,14 +45,14 @@ type Machine struct {
 	NodeTaints                []v1alpha1.NodeTaint       `json:"nodeTaints,omitempty"`
 }
 
-// Schedule is a ScheduledMachine's, without the switch.
+// Schedule is the schedule of a ScheduledMachine without enabled.
 type Schedule struct {
 	DaysOfWeek []string `json:"daysOfWeek,omitempty"`
 	HoursOfDay []string `json:"hoursOfDay,omitempty"`
 	Timezone   string   `json:"timezone,omitempty"`
 }
 
-// Of returns the variable of a Cluster, and whether its topology has it.
+// Of returns the value of the variable in the topology of a Cluster, and whether it exists.
 func Of(cluster *clusterv1.Cluster) (value []byte, found bool) {
 	for _, v := range cluster.Spec.Topology.Variables {
 		if v.Name == Name {
@@ -64,9 +62,8 @@ func Of(cluster *clusterv1.Cluster) (value []byte, found bool) {
 	return nil, false
 }
 
-// Parse reads the variable of a Cluster called cluster. It returns everything that is
-// wrong with it, or the machines that it asks for: a list that is wrong in one place
-// asks for nothing that could be told from what it leaves out.
+// Parse parses the variable of a Cluster with the given name. It returns the machines or all errors. With errors it
+// returns no machines, because the list would be incomplete.
 func Parse(value []byte, cluster string) ([]Machine, field.ErrorList) {
 	path := field.NewPath(Name)
 	var items []json.RawMessage
@@ -98,8 +95,7 @@ func Parse(value []byte, cluster string) ([]Machine, field.ErrorList) {
 	return machines, nil
 }
 
-// decode refuses fields that it does not know: whoever misspells one should hear of
-// it, and not meet its default.
+// decode rejects unknown fields. Otherwise a misspelt field would silently have its default.
 func decode(item []byte, into *Machine, path *field.Path) field.ErrorList {
 	unknown, err := kjson.UnmarshalStrict(item, into)
 	if err != nil {
@@ -132,8 +128,8 @@ func (m Machine) validate(cluster string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// spoken says an error about a spec in the words of the variable, which has no inline
-// specs.
+// spoken converts an error about an inline spec to an error about the template reference, because the variable has no
+// inline specs.
 func spoken(e *field.Error) *field.Error {
 	for _, inline := range []string{"bootstrapSpec", "infrastructureSpec"} {
 		if head, ok := strings.CutSuffix(e.Field, "."+inline); ok {
@@ -144,11 +140,11 @@ func spoken(e *field.Error) *field.Error {
 	return e
 }
 
-// ObjectName is the name of the ScheduledMachine of an item.
+// ObjectName returns the name of the ScheduledMachine of an item.
 func ObjectName(cluster, item string) string { return cluster + "-" + item }
 
-// Spec is the spec of the ScheduledMachine. schedule.enabled and killSwitch are not
-// set: they belong to people and owners.
+// Spec returns the spec of the ScheduledMachine. It does not set schedule.enabled and killSwitch, which people and
+// owners set.
 func (m Machine) Spec(cluster string) v1alpha1.ScheduledMachineSpec {
 	return v1alpha1.ScheduledMachineSpec{
 		ClusterName: cluster,
