@@ -18,7 +18,7 @@ import (
 
 var java = v1alpha1.ReclaimRecord{Node: "box-node", NodeUID: "u-1", Reason: "process-match: java", RequestedAt: "2025-01-20T10:00:00Z"}
 
-// givenBack is a machine whose owner has taken it back.
+// givenBack returns a machine that its owner has reclaimed.
 func givenBack(t *testing.T, policy v1alpha1.ResumePolicy) *world {
 	t.Helper()
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
@@ -32,7 +32,7 @@ func givenBack(t *testing.T, policy v1alpha1.ResumePolicy) *world {
 	return w
 }
 
-// apply enables the schedule, as a tool does that applies desired state with force.
+// enable enables the schedule, like a tool that applies its desired state with force.
 func (w *world) enable() {
 	w.Helper()
 	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(true) })
@@ -64,8 +64,7 @@ func TestWhatLendsAgain(t *testing.T) {
 	}
 }
 
-// again deletes the ScheduledMachine and makes it anew, as a topology, a GitOps tool or a
-// restored backup does.
+// again deletes and recreates the ScheduledMachine, like a topology, a GitOps tool or a restored backup.
 func (w *world) again(change func(*v1alpha1.ScheduledMachine)) {
 	w.Helper()
 	w.Must(w.Client.Delete(w.Context(), w.sm))
@@ -122,7 +121,8 @@ func TestTheOwnersNoOutlivesTheObject(t *testing.T) {
 	}
 }
 
-// TestALaterRequestIsServedAfterADeletion has a Node whose requests have no time: only the API server's time tells them apart.
+// TestALaterRequestIsServedAfterADeletion uses requests without a time of their own. Only the API server's time
+// distinguishes them.
 func TestALaterRequestIsServedAfterADeletion(t *testing.T) {
 	w := givenBack(t, v1alpha1.ResumeOnEnable)
 	first := v1alpha1.ReclaimRecord{Node: "box-node", NodeUID: "u-1", StoredAt: "2025-01-20T10:00:00Z"}
@@ -176,8 +176,8 @@ func (w *world) survive() {
 	}
 }
 
-// TestARecordThatIsTooLongHoldsNoDeletion writes what an owner may write, and a
-// ReclaimedMachine cannot hold.
+// TestARecordThatIsTooLongHoldsNoDeletion writes a record that is valid for an owner, but too long for a
+// ReclaimedMachine.
 func TestARecordThatIsTooLongHoldsNoDeletion(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: `{"nodeUID":"` + strings.Repeat("x", 200) + `"}`}

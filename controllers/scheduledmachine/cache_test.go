@@ -21,8 +21,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// TestACacheThatIsLateIsNotWrittenFrom meets what somebody else wrote, and what it
-// wrote itself: one write is refused at most.
+// TestACacheThatIsLateIsNotWrittenFrom uses a cache that lags behind writes of others and of the controller. At most
+// one write fails with a conflict.
 func TestACacheThatIsLateIsNotWrittenFrom(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
@@ -55,8 +55,8 @@ func TestACacheThatIsLateIsNotWrittenFrom(t *testing.T) {
 	}
 }
 
-// TestFirstWritesAreNotRefused takes each next step from what the last one wrote:
-// Cluster API's helper asks five times when a cache is late.
+// TestFirstWritesAreNotRefused shows each write to the next reconcile. Cluster API's patch helper retries five times
+// with a stale cache.
 func TestFirstWritesAreNotRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	for look := range 2 {
@@ -71,8 +71,8 @@ func TestFirstWritesAreNotRefused(t *testing.T) {
 	}
 }
 
-// TestAMachineThatIsNotReadyIsCoreOnly leaves its status to Cluster API, which writes
-// it most of all then.
+// TestAMachineThatIsNotReadyIsCoreOnly checks that the controller does not write the status of a Machine that is not
+// ready. Cluster API writes it most often then.
 func TestAMachineThatIsNotReadyIsCoreOnly(t *testing.T) {
 	w := newWorld(t, nil)
 	w.clock.SetTime(monday.Add(time.Hour))
@@ -93,8 +93,7 @@ func TestAMachineThatIsNotReadyIsCoreOnly(t *testing.T) {
 	}
 }
 
-// TestALastingConflictCostsOneTryPerBackOff has somebody answer 409 to what is written
-// for an hour, in which the object is woken every second.
+// TestALastingConflictCostsOneTryPerBackOff answers writes with 409 for an hour, and enqueues the object every second.
 func TestALastingConflictCostsOneTryPerBackOff(t *testing.T) {
 	for _, refused := range []string{"patch ScheduledMachine status", "delete Machine"} {
 		t.Run(refused, func(t *testing.T) {
@@ -119,7 +118,7 @@ func TestALastingConflictCostsOneTryPerBackOff(t *testing.T) {
 					tries++
 				}
 			}
-			// It doubles from 50 ms to five minutes, which takes a quarter of an hour.
+			// The back-off doubles from 50 ms to five minutes, which takes a quarter of an hour.
 			if tries < 10 || tries > 30 {
 				t.Errorf("%d tries in an hour", tries)
 			}
@@ -133,8 +132,8 @@ func TestALastingConflictCostsOneTryPerBackOff(t *testing.T) {
 	}
 }
 
-// TestWhatTheMachineShowsIsNotRefused because Cluster API writes the same status: here,
-// before the cache shows it.
+// TestWhatTheMachineShowsIsNotRefused covers Cluster API as the other writer of the Machine's status: it writes before
+// the cache shows it.
 func TestWhatTheMachineShowsIsNotRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
@@ -157,7 +156,7 @@ func TestWhatTheMachineShowsIsNotRefused(t *testing.T) {
 	}
 }
 
-// TestAConflictAboutALabelHoldsNoWindowOpen has somebody answer 409 to what we put back.
+// TestAConflictAboutALabelHoldsNoWindowOpen answers 409 to the writes that restore labels.
 func TestAConflictAboutALabelHoldsNoWindowOpen(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()

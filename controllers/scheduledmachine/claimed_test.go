@@ -23,15 +23,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// on has the infrastructure of a ScheduledMachine name its host.
+// on sets the infrastructure spec of a ScheduledMachine, which names its host.
 func on(spec string) func(*v1alpha1.ScheduledMachine) {
 	return func(sm *v1alpha1.ScheduledMachine) {
 		sm.Spec.InfrastructureSpec.Spec = runtime.RawExtension{Raw: []byte(spec)}
 	}
 }
 
-// beside is the world of another ScheduledMachine for the same hours, in a namespace and
-// in the same manager.
+// beside returns the world of another ScheduledMachine with the same hours, in a namespace and in the same manager.
 func (w *world) beside(namespace, name string, change func(*v1alpha1.ScheduledMachine)) *world {
 	w.Helper()
 	o := *w
@@ -61,7 +60,7 @@ func (w *world) claimed(reason string, parts ...string) {
 	}
 }
 
-// told returns how many Events of a reason there were since.
+// told returns the number of Events with a reason since the last call.
 func (w *world) told(reason string) int {
 	return len(slices.DeleteFunc(w.events(), func(e string) bool { return !strings.Contains(e, " "+reason+" ") }))
 }
@@ -91,7 +90,7 @@ func TestASecondClaimOnAHost(t *testing.T) {
 		t.Errorf("what is settled writes nothing: %v", a.Writes)
 	}
 
-	// An edit applies at the next window: until the machine has left, the host is in use.
+	// An edit applies at the next window: the host is in use until the machine has left.
 	a.edit(on(`{"address":"192.0.2.43"}`))
 	a.settle()
 	b.settle()
@@ -200,7 +199,7 @@ func TestAnEditDoesNotComeFirst(t *testing.T) {
 	}
 }
 
-// TestTheOwnerHasTheHost whichever of two ScheduledMachines they asked.
+// TestTheOwnerHasTheHost covers a request through either of two ScheduledMachines.
 func TestTheOwnerHasTheHost(t *testing.T) {
 	request := v1alpha1.ReclaimRecord{Node: "n", NodeUID: "u", Reason: "process-match: java", RequestedAt: "2025-01-20T10:00:00Z"}
 	for name, asks := range map[string]func(a, b *world) (asked, told *world){
@@ -256,10 +255,10 @@ func TestTheOwnerHasTheHost(t *testing.T) {
 	}
 }
 
-// TestTwoThatBeginAtOnce has a cache that shows nobody anybody else.
+// TestTwoThatBeginAtOnce uses a cache that shows neither ScheduledMachine to the other.
 func TestTwoThatBeginAtOnce(t *testing.T) {
 	a := newWorld(t, on(desk))
-	b := a.beside(a.sm.Namespace, "a-box", on(desk)) // First by name, if it is the same second.
+	b := a.beside(a.sm.Namespace, "a-box", on(desk)) // It is the first by name if both have the same second.
 	a.clock.SetTime(monday.Add(time.Hour))
 	hidden := a.r.Reader
 	a.r.Reader = alone{hidden}
@@ -286,13 +285,12 @@ func TestTwoThatBeginAtOnce(t *testing.T) {
 	}
 }
 
-// alone shows nobody of the same host.
+// alone returns no ScheduledMachines of the same host.
 type alone struct{ client.Reader }
 
 func (alone) List(_ context.Context, _ client.ObjectList, _ ...client.ListOption) error { return nil }
 
-// TestAChangeWakesWhomItConcerns among copies of one manifest, of which there may be a
-// thousand.
+// TestAChangeWakesWhomItConcerns uses copies of one manifest. There may be a thousand.
 func TestAChangeWakesWhomItConcerns(t *testing.T) {
 	a := newWorld(t, on(desk))
 	b, c := a.beside(a.sm.Namespace, "box2", on(desk)), a.beside(a.sm.Namespace, "box3", on(desk))
@@ -377,8 +375,8 @@ func TestHostKeys(t *testing.T) {
 	}
 }
 
-// TestARequestThatWasServedIsNotPassedOnAgain writes the record as package reclaim does,
-// with when it was served.
+// TestARequestThatWasServedIsNotPassedOnAgain writes the record like package reclaim, with the time at which it was
+// served.
 func TestARequestThatWasServedIsNotPassedOnAgain(t *testing.T) {
 	request := v1alpha1.ReclaimRecord{Node: "n", NodeUID: "u", Reason: "process-match: java", RequestedAt: "2025-01-20T10:00:00Z"}
 	a := newWorld(t, on(desk))

@@ -13,8 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// TestAPersonsRequestStaysTheSameWhenItIsCounted follows what package reclaim writes: others of the
-// same host must not take it for another request.
+// TestAPersonsRequestStaysTheSameWhenItIsCounted writes the record like package reclaim. Other ScheduledMachines of the
+// host must not treat it as a new request.
 func TestAPersonsRequestStaysTheSameWhenItIsCounted(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2025, time.January, 15, 12, 0, 0, 0, time.UTC)

@@ -20,7 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// wrote returns what was written since the last call, and the reasons of Events.
+// wrote returns the writes since the last call, and the reasons of Events.
 func (w *world) wrote() []string {
 	w.Helper()
 	out := w.Writes
@@ -35,7 +35,7 @@ func (w *world) wrote() []string {
 	}
 }
 
-// costs checks what was written since the last call.
+// costs checks the writes since the last call.
 func (w *world) costs(what string, want ...string) {
 	w.Helper()
 	if diff := cmp.Diff(want, w.wrote()); diff != "" {
@@ -43,8 +43,8 @@ func (w *world) costs(what string, want ...string) {
 	}
 }
 
-// says has Cluster API report on the Machine twice within a second, as it does on most of
-// a machine's way, and looks after each.
+// says sets a condition of the Machine twice within a second, as Cluster API does during most transitions. It
+// reconciles after each.
 func (w *world) says(condition string, messages ...string) {
 	w.Helper()
 	for _, message := range messages {
@@ -61,8 +61,8 @@ func (w *world) says(condition string, messages ...string) {
 	}
 }
 
-// TestWhatALifeCosts lists every write of the life of a machine that comes and goes within
-// seconds. Who adds one here adds it to every machine, every day: see docs/benchmarks.md.
+// TestWhatALifeCosts lists all writes of a machine that joins and leaves within seconds. Each additional write is a
+// write for each machine every day: see docs/benchmarks.md.
 func TestWhatALifeCosts(t *testing.T) {
 	w := newWorld(t, nil)
 	w.settle()
@@ -89,7 +89,7 @@ func TestWhatALifeCosts(t *testing.T) {
 	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
 	w.settle()
 	w.costs("its window ends",
-		"patch Machine", // why and since when it leaves, and our hooks
+		"patch Machine", // departure record, and our hooks
 		"delete Machine",
 		"patch ScheduledMachine status", "event Normal ShuttingDown")
 	w.says(clusterv1.MachineDeletingCondition, "draining", "waiting for infrastructure", "waiting for bootstrap")
@@ -102,8 +102,8 @@ func TestWhatALifeCosts(t *testing.T) {
 	w.costs("nothing happens")
 }
 
-// TestWhatIsBelievedIsWrittenAtOnce has Cluster API name the host of a machine that is joining:
-// what is said of it later is held against that, by another manager, too.
+// TestWhatIsBelievedIsWrittenAtOnce sets the host of a joining machine. Later host data is checked against the accepted
+// data, also by another manager.
 func TestWhatIsBelievedIsWrittenAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	w.clock.SetTime(monday.Add(time.Hour))
@@ -124,7 +124,7 @@ func TestWhatIsBelievedIsWrittenAtOnce(t *testing.T) {
 	}
 }
 
-// TestProgressIsReportedOnceItCanBeRead, by a new manager, too.
+// TestProgressIsReportedOnceItCanBeRead covers a new manager, too.
 func TestProgressIsReportedOnceItCanBeRead(t *testing.T) {
 	for name, restart := range map[string]bool{"": false, "after a restart": true} {
 		t.Run(name, func(t *testing.T) {
@@ -152,8 +152,7 @@ func TestProgressIsReportedOnceItCanBeRead(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotProgressDoesNotWait: what people did, what went wrong, and the end of a
-// budget.
+// TestWhatIsNotProgressDoesNotWait covers actions of people, failures, and the end of a budget.
 func TestWhatIsNotProgressDoesNotWait(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "10m" })
 	w.running()
@@ -181,7 +180,8 @@ func TestWhatIsNotProgressDoesNotWait(t *testing.T) {
 	w.costs("the budget is over", "patch ScheduledMachine status")
 }
 
-// TestOurHooksGoBeforeTheMachine where nobody is asked, so that Cluster API looks once.
+// TestOurHooksGoBeforeTheMachine checks that the hooks are removed first if no extension applies. Cluster API then
+// reconciles the Machine once.
 func TestOurHooksGoBeforeTheMachine(t *testing.T) {
 	for name, extension := range map[string]bool{"nobody is asked": false, "somebody is asked": true} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestOurHooksGoBeforeTheMachine(t *testing.T) {
 	}
 }
 
-// asks registers an extension for every namespace, until the test ends.
+// asks registers an extension for all namespaces until the test ends.
 func (w *world) asks() {
 	w.Helper()
 	hook := &v1alpha1.MachineDeletionHook{ObjectMeta: metav1.ObjectMeta{Name: w.sm.Namespace}}
@@ -214,8 +214,8 @@ func (w *world) asks() {
 	w.Cleanup(func() { _ = w.Client.Delete(context.Background(), hook) })
 }
 
-// TestAMachineIsDeletedOnce, although the write before it wakes the controller, and its
-// cache shows a Machine that nobody deletes.
+// TestAMachineIsDeletedOnce covers the reconcile that the write of the departure record triggers. The cache does not
+// show the deletion yet.
 func TestAMachineIsDeletedOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
@@ -242,8 +242,8 @@ func TestAMachineIsDeletedOnce(t *testing.T) {
 	w.want(v1alpha1.PhaseShuttingDown, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ShuttingDownReason)
 }
 
-// TestWhatWasMadeIsNotMadeAgain: its event is awaited, because from a cache that does not
-// have it yet it would be made again, and refused.
+// TestWhatWasMadeIsNotMadeAgain checks that the controller waits for the event of a created object. A cache without the
+// object would cause a second create, which fails.
 func TestWhatWasMadeIsNotMadeAgain(t *testing.T) {
 	w := newWorld(t, nil)
 	w.settle()

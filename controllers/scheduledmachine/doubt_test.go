@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
-// answers is an API server that tells a time.
+// answers is an API server with the given time.
 type answers time.Time
 
 func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
@@ -26,7 +26,7 @@ func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// hears has the API server say that our clock is ahead.
+// hears returns a response of the API server that shows that the manager's clock is ahead.
 func (w *world) hears(ahead time.Duration) {
 	w.Helper()
 	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "http://api", http.NoBody)
@@ -36,7 +36,7 @@ func (w *world) hears(ahead time.Duration) {
 	w.Must(res.Body.Close())
 }
 
-// TestNobodyJoinsByAClockThatIsWrong has the manager's clock be an hour ahead.
+// TestNobodyJoinsByAClockThatIsWrong uses a manager whose clock is an hour ahead.
 func TestNobodyJoinsByAClockThatIsWrong(t *testing.T) {
 	w := newWorld(t, nil)
 	w.clock.SetTime(monday.Add(time.Minute))

@@ -14,7 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// Metrics are those that are not counted from the cache.
+// Metrics that are not collected from the cache.
 var (
 	Transitions           = transitions
 	TransitionLag         = transitionLag
@@ -22,44 +22,44 @@ var (
 	KillSwitchActivations = killSwitchActivations
 )
 
-// ClusterChanges is which changes of a Cluster wake its ScheduledMachines.
+// ClusterChanges filters for the changes of a Cluster that enqueue its ScheduledMachines.
 var ClusterChanges = clusterChanges
 
-// HostChanges is which changes of a ScheduledMachine wake others of its host.
+// HostChanges filters for the changes of a ScheduledMachine that enqueue others of its host.
 func (r *Reconciler) HostChanges() predicate.Predicate { return r.hostChanges() }
 
-// OfHost returns which others of its host a change wakes.
+// OfHost returns the ScheduledMachines of the same host that a change enqueues.
 func (r *Reconciler) OfHost(ctx context.Context, obj client.Object) []ctrl.Request {
 	return r.ofHost(ctx, obj)
 }
 
-// Look finds out who else names the host of one that has no machine.
+// Look runs observeHost for a ScheduledMachine without a machine.
 func (r *Reconciler) Look(ctx context.Context, sm *v1alpha1.ScheduledMachine) error {
 	return r.observeHost(ctx, &scope{scheduled: sm})
 }
 
-// Fleet returns what counts the ScheduledMachines of a cache.
+// Fleet returns the collector of ScheduledMachines.
 func Fleet(reader client.Reader, watchFilter string, elected <-chan struct{}) prometheus.Collector {
 	return fleet{reader, watchFilter, elected}
 }
 
-// LateDepartures returns what counts the late Machines of a cache.
+// LateDepartures returns the collector of late Machines.
 func LateDepartures(reader client.Reader, watchFilter string, clock clock.PassiveClock) prometheus.Collector {
 	elected := make(chan struct{})
 	close(elected)
 	return lateDepartures{fleet{reader, watchFilter, elected}, clock}
 }
 
-// WithWatchFilter returns a reconciler as SetupWithManager makes it.
+// WithWatchFilter sets the watch filter, like SetupWithManager.
 func (r *Reconciler) WithWatchFilter(filter string) *Reconciler {
 	r.watchFilter = filter
 	return r
 }
 
-// OfReclaimed returns whom the end of a ReclaimedMachine wakes.
+// OfReclaimed returns the ScheduledMachines that the deletion of a ReclaimedMachine enqueues.
 func (r *Reconciler) OfReclaimed(ctx context.Context, obj client.Object) []ctrl.Request {
 	return r.ofReclaimed(ctx, obj)
 }
 
-// RequestDigest identifies the request that other ScheduledMachines of the same host record.
+// RequestDigest returns the digest of a request, which other ScheduledMachines of the same host record.
 func RequestDigest(sm *v1alpha1.ScheduledMachine) string { return claimOf(sm).request }

@@ -122,7 +122,7 @@ func TestEditOfTheKindOrphansNothing(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "NoSuchMachine" })
 	old := w.sm.Spec.BootstrapSpec
 	w.clock.SetTime(monday.Add(time.Hour))
-	// The bootstrap config was made before the infrastructure's kind went missing.
+	// The bootstrap config was created before the infrastructure's kind was removed.
 	b, _ := w.bootstrap()
 	b.SetLabels(map[string]string{v1alpha1.ScheduledMachineLabel: "box"})
 	w.Must(w.Client.Create(t.Context(), b))
@@ -183,12 +183,11 @@ func TestSettledWritesNothing(t *testing.T) {
 	}
 }
 
-// TestCrashPoints stops the controller before each of its writes, and after each
-// with the reply lost, in the life of a machine from joining to the kill switch,
-// and starts it anew. Every run ends as the run without a crash.
+// TestCrashPoints covers the life of a machine from joining to the kill switch. It stops the controller before each
+// write, and after each write with the response lost, and restarts it. Each run must end like the run without a crash.
 func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 13, life) }
 
-// life leads a machine through its life and tells what was seen at each station.
+// life runs a machine through its life and returns the observed states.
 func life(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
 	w := newWorld(t, nil)

@@ -9,8 +9,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// People tell GitOps tools by its name to leave alone what the controllers write, and
-// Cluster API's own controllers are called manager.
+// TestWhatIsWrittenHasOneFieldManager checks the field manager, by which people configure GitOps tools to ignore fields
+// of the controllers. Cluster API's own controllers use the name manager.
 func TestWhatIsWrittenHasOneFieldManager(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()

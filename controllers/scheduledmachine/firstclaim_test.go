@@ -23,13 +23,13 @@ import (
 func inTheEvening(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"20"} }
 func atAllHours(sm *v1alpha1.ScheduledMachine)   { sm.Spec.Schedule.HoursOfDay = []string{"0-23"} }
 
-// within has another ScheduledMachine served by the same manager.
+// within makes the manager of o serve this ScheduledMachine, too.
 func (w *world) within(o *world) *world {
 	w.r, w.clock = o.r, o.clock
 	return w
 }
 
-// goesOn opens the window of who came first, and sees that the other makes nothing.
+// goesOn opens the window of the ScheduledMachine that is first, and checks that the other one creates nothing.
 func (w *world) goesOn(other *world) {
 	w.Helper()
 	other.settle()
@@ -45,8 +45,8 @@ func (w *world) goesOn(other *world) {
 	}
 }
 
-// TestAnEditDoesNotComeFirstByTheClock has a manager whose clock is years behind that of the
-// API server, which dates objects.
+// TestAnEditDoesNotComeFirstByTheClock uses a manager whose clock is years behind the API server's, which sets creation
+// times.
 func TestAnEditDoesNotComeFirstByTheClock(t *testing.T) {
 	first := newWorld(t, on(`{"address":"clock.test"}`))
 	first.edit(inTheEvening)
@@ -65,8 +65,8 @@ func TestAnEditDoesNotComeFirstByTheClock(t *testing.T) {
 	first.goesOn(later)
 }
 
-// TestAnEditThatNobodyHadLookedAtDoesNotComeFirst has an object that was paused from the
-// beginning, and is as old as its first spec.
+// TestAnEditThatNobodyHadLookedAtDoesNotComeFirst uses an object that was paused from its creation. Its creation time
+// is the time of its first spec.
 func TestAnEditThatNobodyHadLookedAtDoesNotComeFirst(t *testing.T) {
 	later := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		on(`{"address":"nobodys-pause.test"}`)(sm)
@@ -85,8 +85,8 @@ func TestAnEditThatNobodyHadLookedAtDoesNotComeFirst(t *testing.T) {
 	first.goesOn(later)
 }
 
-// TestAnEditOfTheKindDoesNotComeFirst has an object that named the same address of another
-// kind, which is another host.
+// TestAnEditOfTheKindDoesNotComeFirst uses an object that named the same address with another kind before, which is
+// another host.
 func TestAnEditOfTheKindDoesNotComeFirst(t *testing.T) {
 	later := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		on(`{"address":"kind.test"}`)(sm)
@@ -106,8 +106,8 @@ func TestAnEditOfTheKindDoesNotComeFirst(t *testing.T) {
 	first.goesOn(later)
 }
 
-// TestWhoCannotBeginKeepsNobodyOut has one note that it is about to use a host, make nothing,
-// and go on to another host while nobody looks.
+// TestWhoCannotBeginKeepsNobodyOut uses a ScheduledMachine that reserves a host, fails to create anything, and changes
+// to another host. It is not reconciled in between.
 func TestWhoCannotBeginKeepsNobodyOut(t *testing.T) {
 	stuck := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		on(`{"address":"noted.test"}`)(sm)
@@ -127,7 +127,7 @@ func TestWhoCannotBeginKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// templates makes those of clonedFrom("desk"), on a host.
+// templates creates the templates of clonedFrom("desk"). The infrastructure template has the address.
 func (w *world) templates(address string) {
 	w.Helper()
 	w.newTemplate(bootstrapTemplate("desk"), "")
@@ -169,7 +169,7 @@ func TestATemplateDoesNotTakeAHost(t *testing.T) {
 	}
 }
 
-// TestATemplateKeepsItsHost that it has named once, outside of its windows, too.
+// TestATemplateKeepsItsHost checks that a host stays claimed outside of the windows, too.
 func TestATemplateKeepsItsHost(t *testing.T) {
 	cloned := newWorld(t, clonedFrom("desk"))
 	cloned.templates("kept.test")
@@ -202,7 +202,7 @@ func TestATemplateKeepsItsHost(t *testing.T) {
 	}
 }
 
-// TestWhatWasJudgedIsMade has an author who edits the template between two reads of it.
+// TestWhatWasJudgedIsMade edits the template between two reads of it.
 func TestWhatWasJudgedIsMade(t *testing.T) {
 	first := newWorld(t, on(`{"address":"judged.test"}`))
 	first.running()
@@ -220,7 +220,7 @@ func TestWhatWasJudgedIsMade(t *testing.T) {
 			return err
 		},
 	}))
-	cloned.reconcile() // It is claimed.
+	cloned.reconcile() // The first reconcile adds the finalizer.
 	cloned.clock.SetTime(monday.Add(time.Hour))
 	for range 6 {
 		reads = 0
@@ -231,7 +231,7 @@ func TestWhatWasJudgedIsMade(t *testing.T) {
 	}
 }
 
-// TestNothingIsMadeOfATemplateThatCannotBeRead: unknown is not absent.
+// TestNothingIsMadeOfATemplateThatCannotBeRead checks that an unreadable template is not treated as absent.
 func TestNothingIsMadeOfATemplateThatCannotBeRead(t *testing.T) {
 	w := newWorld(t, clonedFrom("desk"))
 	w.templates("unread.test")
@@ -256,7 +256,7 @@ func TestNothingIsMadeOfATemplateThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestTheOwnerHasTheHostOfATemplate asks another, before the template was ever read.
+// TestTheOwnerHasTheHostOfATemplate covers a request through another ScheduledMachine, before the template was read.
 func TestTheOwnerHasTheHostOfATemplate(t *testing.T) {
 	a := newWorld(t, on(desk))
 	a.running()
@@ -271,7 +271,7 @@ func TestTheOwnerHasTheHostOfATemplate(t *testing.T) {
 	}
 }
 
-// TestRequestsAreTheSameInAnyOrder in which a cache lists those who were asked.
+// TestRequestsAreTheSameInAnyOrder covers the order in which a cache lists the requests.
 func TestRequestsAreTheSameInAnyOrder(t *testing.T) {
 	a := newWorld(t, on(desk))
 	b, c := a.beside(a.sm.Namespace, "box2", on(desk)), a.beside(a.sm.Namespace, "box3", on(desk))
@@ -291,7 +291,7 @@ func TestRequestsAreTheSameInAnyOrder(t *testing.T) {
 	}
 }
 
-// order lists in an order.
+// order lists objects in a fixed order.
 type order struct {
 	client.Reader
 

@@ -29,15 +29,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
-// A crowd are running machines of one Cluster, and the planner of their departures.
+// A crowd is a set of running machines of one Cluster, with the planner of their departures.
 type crowd struct {
 	*world
 	all     []*world
 	planner *planner.Reconciler
 }
 
-// newCrowd brings up machines of which one may start to leave in ten seconds. Each has its
-// own priority: the last is the least important.
+// newCrowd returns n running machines, of which one may start to leave in ten seconds. Each has its own priority; the
+// last has the lowest.
 func newCrowd(t *testing.T, n int, change func(*v1alpha1.ScheduledMachine)) *crowd {
 	t.Helper()
 	c := &crowd{world: newWorld(t, change)}
@@ -58,11 +58,11 @@ func newCrowd(t *testing.T, n int, change func(*v1alpha1.ScheduledMachine)) *cro
 		w.running()
 	}
 	c.lead(turns)
-	c.clock.SetTime(c.clock.Now().Add(time.Minute)) // It is warm.
+	c.clock.SetTime(c.clock.Now().Add(time.Minute)) // The planner has passed its start delay.
 	return c
 }
 
-// lead has a planner begin to lead.
+// lead starts a planner that becomes the leader.
 func (c *crowd) lead(turns *roster.Roster) {
 	c.Helper()
 	c.planner = &planner.Reconciler{
@@ -73,7 +73,7 @@ func (c *crowd) lead(turns *roster.Roster) {
 	c.Must(err)
 }
 
-// restart has another manager lead, which knows nothing.
+// restart starts another manager without in-memory state.
 func (c *crowd) restart() {
 	c.Helper()
 	turns := &roster.Roster{}
@@ -85,7 +85,7 @@ func (c *crowd) restart() {
 	c.lead(turns)
 }
 
-// refuse has the API server refuse to delete Machines.
+// refuse makes the API server reject the deletion of Machines.
 func (c *crowd) refuse() {
 	c.Fail = func(n int) (before, after error) {
 		if c.Writes[n] == "delete Machine" {
@@ -95,7 +95,7 @@ func (c *crowd) refuse() {
 	}
 }
 
-// look has everybody look, then the planner, and everybody again.
+// look reconciles all machines, then runs the planner, and reconciles all machines again.
 func (c *crowd) look() (next time.Duration) {
 	c.Helper()
 	for range 2 {
@@ -112,7 +112,7 @@ func (c *crowd) look() (next time.Duration) {
 	return next
 }
 
-// leaving are the machines that leave, by their place in the crowd.
+// leaving returns the indexes of the machines that leave.
 func (c *crowd) leaving() (found []int) {
 	c.Helper()
 	for i, w := range c.all {
@@ -123,7 +123,7 @@ func (c *crowd) leaving() (found []int) {
 	return found
 }
 
-// lane is what the Machine's record says.
+// lane returns the lane in the Machine's departure record.
 func (w *world) lane() v1alpha1.DepartureLane {
 	w.Helper()
 	m, _ := w.machine()
@@ -133,7 +133,7 @@ func (w *world) lane() v1alpha1.DepartureLane {
 
 func five(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"9-16"} }
 
-// TestMachinesLeaveInTurn has three windows end at the same instant.
+// TestMachinesLeaveInTurn covers three windows that end at the same instant.
 func TestMachinesLeaveInTurn(t *testing.T) {
 	c := newCrowd(t, 3, five)
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second)) // 17:00:00
@@ -158,7 +158,7 @@ func TestMachinesLeaveInTurn(t *testing.T) {
 	}
 }
 
-// TestALineNamesTheRunOfThePlanner has two departures start in two runs.
+// TestALineNamesTheRunOfThePlanner covers two departures that two runs of the planner admit.
 func TestALineNamesTheRunOfThePlanner(t *testing.T) {
 	c, out := newCrowd(t, 2, five), &bytes.Buffer{}
 	c.r.Actuate = actuate.Behind(&actuate.Gate{Log: audit.New(out)}, c.Recorded(interceptor.Funcs{}))
@@ -182,7 +182,7 @@ func TestALineNamesTheRunOfThePlanner(t *testing.T) {
 	}
 }
 
-// TestWhoIsKeptWritesNothing has nothing change while a machine waits for its turn.
+// TestWhoIsKeptWritesNothing checks that a deferred departure causes no writes while nothing changes.
 func TestWhoIsKeptWritesNothing(t *testing.T) {
 	c := newCrowd(t, 2, five)
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
@@ -195,7 +195,7 @@ func TestWhoIsKeptWritesNothing(t *testing.T) {
 	}
 }
 
-// TestAWindowThatIsExtendedKeepsTheMachine has it extended while the machine waits.
+// TestAWindowThatIsExtendedKeepsTheMachine extends the window while the departure is deferred.
 func TestAWindowThatIsExtendedKeepsTheMachine(t *testing.T) {
 	c := newCrowd(t, 2, five)
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
@@ -211,7 +211,7 @@ func TestAWindowThatIsExtendedKeepsTheMachine(t *testing.T) {
 	}
 }
 
-// TestWhatWasNotAnnouncedIsUnscheduled has a schedule edited so that its window is over.
+// TestWhatWasNotAnnouncedIsUnscheduled edits a schedule so that its window is over.
 func TestWhatWasNotAnnouncedIsUnscheduled(t *testing.T) {
 	for name, tc := range map[string]struct {
 		leave func(*crowd)
@@ -245,7 +245,7 @@ func TestWhatWasNotAnnouncedIsUnscheduled(t *testing.T) {
 	}
 }
 
-// TestAMachineThatSomebodyDeletesSaysWhatItWaitsFor has another machine leave just before.
+// TestAMachineThatSomebodyDeletesSaysWhatItWaitsFor starts another departure just before.
 func TestAMachineThatSomebodyDeletesSaysWhatItWaitsFor(t *testing.T) {
 	c := newCrowd(t, 2, five)
 	c.all[1].edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"20-22"} })
@@ -263,7 +263,7 @@ func TestAMachineThatSomebodyDeletesSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsWhoMustNot has another machine leave just before.
+// TestNobodyWaitsWhoMustNot starts another departure just before, and checks the exempt ones.
 func TestNobodyWaitsWhoMustNot(t *testing.T) {
 	for name, leave := range map[string]func(*crowd){
 		"KillSwitch": func(c *crowd) { c.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true }) },
@@ -294,8 +294,8 @@ func TestNobodyWaitsWhoMustNot(t *testing.T) {
 	}
 }
 
-// TestARestartForgetsNobodysTurn has the manager start again while a machine leaves, and
-// another one waits, whose end was announced.
+// TestARestartForgetsNobodysTurn restarts the manager while one machine leaves, and another one, whose window end was
+// announced, is deferred.
 func TestARestartForgetsNobodysTurn(t *testing.T) {
 	c := newCrowd(t, 2, five)
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
@@ -317,8 +317,8 @@ func TestARestartForgetsNobodysTurn(t *testing.T) {
 	}
 }
 
-// TestWhoIsRefusedAsksAgain has all deletions be refused for a while, in which the manager
-// starts again: they are on record then, and nobody has left.
+// TestWhoIsRefusedAsksAgain rejects all deletions for a while. The manager restarts meanwhile: the departures are
+// recorded then, but no machine has left.
 func TestWhoIsRefusedAsksAgain(t *testing.T) {
 	c := newCrowd(t, 3, five)
 	end := monday.Add(8*time.Hour + time.Second)
@@ -359,8 +359,8 @@ func TestWhoIsRefusedAsksAgain(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsAgainIsHeldAgain has deletions be refused, and machines wait for another turn:
-// somebody else may delete them meanwhile.
+// TestWhoWaitsAgainIsHeldAgain rejects deletions, so that departures are deferred again. Another client may delete the
+// Machines meanwhile.
 func TestWhoWaitsAgainIsHeldAgain(t *testing.T) {
 	c := newCrowd(t, 2, five)
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
@@ -377,8 +377,8 @@ func TestWhoWaitsAgainIsHeldAgain(t *testing.T) {
 	}
 }
 
-// TestWhoStepsAsideIsHeldAgain has a deletion be refused until the turn of the machine is over,
-// and nobody plan meanwhile.
+// TestWhoStepsAsideIsHeldAgain rejects a deletion until the admission of the machine expires. No planner runs
+// meanwhile.
 func TestWhoStepsAsideIsHeldAgain(t *testing.T) {
 	c := newCrowd(t, 1, five)
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
@@ -399,14 +399,14 @@ func TestWhoStepsAsideIsHeldAgain(t *testing.T) {
 	}
 }
 
-// TestAKillSwitchThatWasRefusedIsNoneOfTheNextDeparture has the removal be refused, the kill
-// switch be turned off, and another machine leave just before.
+// TestAKillSwitchThatWasRefusedIsNoneOfTheNextDeparture rejects the removal, turns the kill switch off, and starts
+// another departure just before.
 func TestAKillSwitchThatWasRefusedIsNoneOfTheNextDeparture(t *testing.T) {
 	closed := func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"20-22"} }
 	for name, meanwhile := range map[string]func(*crowd){
 		"AtOnce":  func(*crowd) {},
 		"Refused": func(c *crowd) { c.refuse(); c.look(); c.Fail = nil },
-		"ManagerEnds": func(c *crowd) { // The record is off, and nothing else has been done.
+		"ManagerEnds": func(c *crowd) { // The record is removed; no other write follows.
 			c.Fail = func(n int) (before, after error) {
 				if n > 0 {
 					before = errors.New("it has ended")
@@ -460,7 +460,7 @@ func TestAKillSwitchThatWasRefusedIsNoneOfTheNextDeparture(t *testing.T) {
 	}
 }
 
-// TestACapOutlivesItsCluster has a Cluster be lost, and its machines deleted with their objects.
+// TestACapOutlivesItsCluster deletes a Cluster, and the ScheduledMachines with their machines.
 func TestACapOutlivesItsCluster(t *testing.T) {
 	c := newCrowd(t, 2, five)
 	c.Must(c.Client.Delete(c.Context(), c.cluster))
@@ -473,7 +473,7 @@ func TestACapOutlivesItsCluster(t *testing.T) {
 	}
 }
 
-// heldBy reports whether our hook holds the Machine.
+// heldBy returns the value of our hook on the Machine, and whether it is set.
 func (w *world) heldBy() (value string, held bool) {
 	w.Helper()
 	m, _ := w.machine()

@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// messages wants parts in the message of a condition.
+// messages checks that the message of a condition contains all parts.
 func (w *world) messages(condition string, parts ...string) {
 	w.Helper()
 	got := conditions.GetMessage(w.sm, condition)
@@ -29,8 +29,8 @@ func (w *world) messages(condition string, parts ...string) {
 	}
 }
 
-// TestADepartureNamesItsHolders has a Machine that is deleted wait for others. Cluster API's own
-// message names no finalizer and no owner of a hook.
+// TestADepartureNamesItsHolders covers a deleted Machine that waits for others. Cluster API's own message names no
+// finalizer and no owner of a hook.
 func TestADepartureNamesItsHolders(t *testing.T) {
 	const hook = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"
 	w := newWorld(t, nil)
@@ -51,7 +51,7 @@ func TestADepartureNamesItsHolders(t *testing.T) {
 		m, _ = w.machine()
 		w.report(m, clusterv1.MachineDeletingCondition, metav1.ConditionTrue, tc.reason, "said by Cluster API")
 		w.settle()
-		w.clock.SetTime(w.clock.Now().Add(20 * time.Second)) // Progress is reported when it can be read.
+		w.clock.SetTime(w.clock.Now().Add(20 * time.Second)) // Progress is reported after 10 s.
 		w.settle()
 		w.messages(v1alpha1.MachineReadyCondition, tc.want...)
 		w.messages(v1alpha1.ReadyCondition, append(tc.want, "Machine is leaving since 2025-01-20T18:00:00Z because its window is closed, its budget ends at 2025-01-20T18:05:00Z: said by")...)
@@ -61,7 +61,7 @@ func TestADepartureNamesItsHolders(t *testing.T) {
 	w.messages(v1alpha1.ReadyCondition, "its budget ended at 2025-01-20T18:05:00Z")
 }
 
-// TestAFieldThatWasPrunedIsNamed has the API of a provider drop a field that it does not know.
+// TestAFieldThatWasPrunedIsNamed uses a provider API that prunes an unknown field.
 func TestAFieldThatWasPrunedIsNamed(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		sm.Spec.InfrastructureSpec.Spec.Raw = []byte(`{"addr":"192.0.2.1","port":22}`)
@@ -80,7 +80,7 @@ func TestAFieldThatWasPrunedIsNamed(t *testing.T) {
 	}
 }
 
-// silent is a workload cluster whose connection is open, and whose probes fail.
+// silent is a connected workload cluster whose health probes fail.
 type silent struct {
 	clustercache.ClusterCache
 
@@ -92,8 +92,8 @@ func (c silent) GetHealthCheckingState(context.Context, client.ObjectKey) cluste
 	return clustercache.HealthCheckingState{LastProbeTime: c.last, LastProbeSuccessTime: c.last, ConsecutiveFailures: c.failures}
 }
 
-// TestASilentClusterIsReportedBeforeItIsDisconnected has the cluster cache hold a connection for
-// five failed probes.
+// TestASilentClusterIsReportedBeforeItIsDisconnected covers the five failed probes before the cluster cache closes a
+// connection.
 func TestASilentClusterIsReportedBeforeItIsDisconnected(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()

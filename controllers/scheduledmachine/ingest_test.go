@@ -13,7 +13,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestWhatIsNotBelievedIsToldOnce and changes nothing else.
+// TestWhatIsNotBelievedIsToldOnce checks that rejected host data causes one Event and no other change.
 func TestWhatIsNotBelievedIsToldOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
@@ -51,7 +51,7 @@ func TestWhatIsNotBelievedIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestASharedNodeGoesToNobodyAnew: a Machine that is not ours has it already.
+// TestASharedNodeGoesToNobodyAnew covers a Node that a Machine of another controller has already.
 func TestASharedNodeGoesToNobodyAnew(t *testing.T) {
 	w := newWorld(t, nil)
 	rival := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.sm.Namespace, Name: "rival"}}

@@ -13,8 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestManyKillSwitchesAreAWarning turns on the kill switches of five machines one after the other: each
-// is served at once, and the fourth within ten minutes is a Warning on the Cluster.
+// TestManyKillSwitchesAreAWarning turns on the kill switches of five machines one after the other. Each is served at
+// once. The fourth within ten minutes causes a Warning on the Cluster.
 func TestManyKillSwitchesAreAWarning(t *testing.T) {
 	c := newCrowd(t, 6, five)
 	recorder := events.NewFakeRecorder(100)
@@ -28,7 +28,7 @@ func TestManyKillSwitchesAreAWarning(t *testing.T) {
 		return n
 	}
 	var all []int
-	for i, want := range []int{0, 0, 0, 1, 0} { // The fifth follows within a minute.
+	for i, want := range []int{0, 0, 0, 1, 0} { // The fifth follows within a minute of the Warning.
 		w := c.all[i]
 		w.edit(killed)
 		w.reconcile()

@@ -20,8 +20,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// TestLateDeparturesAreCountedByCluster has a machine that runs, one within its budget of 5 minutes, and
-// one past it.
+// TestLateDeparturesAreCountedByCluster covers a running machine, a departure within its budget of 5 minutes, and one
+// past it.
 func TestLateDeparturesAreCountedByCluster(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()

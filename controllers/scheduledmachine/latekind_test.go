@@ -21,8 +21,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// infraLate returns a controller whose cache lacks the infrastructure while late is set:
-// each kind has an informer of its own.
+// infraLate returns a controller whose cache lacks the infrastructure while late is set. Each kind has its own
+// informer, which may lag.
 func (w *world) infraLate(late *bool) *scheduledmachine.Reconciler {
 	live := w.Recorded(interceptor.Funcs{})
 	cached := w.Recorded(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -36,8 +36,8 @@ func (w *world) infraLate(late *bool) *scheduledmachine.Reconciler {
 	return r
 }
 
-// TestOneLateLookReplacesNoMachine has the cache lack the infrastructure from when there is
-// a Machine until that is reported.
+// TestOneLateLookReplacesNoMachine uses a cache without the infrastructure, from the creation of the Machine until the
+// status shows it.
 func TestOneLateLookReplacesNoMachine(t *testing.T) {
 	w := newWorld(t, nil)
 	late := false
@@ -58,8 +58,8 @@ func TestOneLateLookReplacesNoMachine(t *testing.T) {
 	}
 }
 
-// TestTheBootstrapConfigOutlivesInfrastructureThatTheCacheLacks has the Machine be refused
-// once its infrastructure is made, and the window close.
+// TestTheBootstrapConfigOutlivesInfrastructureThatTheCacheLacks rejects the Machine after its infrastructure was
+// created, and closes the window.
 func TestTheBootstrapConfigOutlivesInfrastructureThatTheCacheLacks(t *testing.T) {
 	w := newWorld(t, nil)
 	late := false
@@ -100,8 +100,8 @@ func TestTheBootstrapConfigOutlivesInfrastructureThatTheCacheLacks(t *testing.T)
 	}
 }
 
-// TestARemovalThatWasTakenBackLeavesNothingOnTheMachine has the kill switch be on while
-// deletions of Machines are refused.
+// TestARemovalThatWasTakenBackLeavesNothingOnTheMachine turns the kill switch on and off while deletions of Machines
+// are rejected.
 func TestARemovalThatWasTakenBackLeavesNothingOnTheMachine(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()

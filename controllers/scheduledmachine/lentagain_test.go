@@ -17,7 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
-// justGivenBack is givenBack of this minute.
+// justGivenBack is givenBack with a reclaim in the current minute.
 func justGivenBack(t *testing.T, policy v1alpha1.ResumePolicy) *world {
 	t.Helper()
 	w := givenBack(t, policy)
@@ -28,7 +28,7 @@ func justGivenBack(t *testing.T, policy v1alpha1.ResumePolicy) *world {
 	return w
 }
 
-// enableAs enables the schedule as a program does that writes with update or merge patch.
+// enableAs enables the schedule like a program that writes with update or merge patch.
 func (w *world) enableAs(manager string) {
 	w.Helper()
 	w.Read(w.sm)
@@ -37,7 +37,7 @@ func (w *world) enableAs(manager string) {
 	w.Must(w.Client.Patch(w.Context(), w.sm, client.MergeFrom(before), client.FieldOwner(manager)))
 }
 
-// events returns what was recorded since the last call.
+// events returns the Events since the last call.
 func (w *world) events() []string {
 	var list []string
 	for {
@@ -66,12 +66,12 @@ func TestAToolThatLendsAgainIsNamed(t *testing.T) {
 		t.Error("there is one event")
 	}
 
-	// What lasts does not live in status.
+	// The mark is stored in an annotation, not in status.
 	w.Must(w.Client.Status().Patch(w.Context(), w.sm, client.RawPatch("application/merge-patch+json", []byte(`{"status":null}`))))
 	w.settle()
 	w.want(v1alpha1.PhaseActive, v1alpha1.LentAgainCondition, metav1.ConditionTrue, v1alpha1.EnabledByToolReason)
 
-	// Nobody looks meanwhile, nothing is written, and its end is known.
+	// No reconcile runs meanwhile. The mark's end is known, and no write follows.
 	w.clock.SetTime(w.clock.Now().Add(lending.Told - time.Second)) // 24 hours later, in the window again
 	w.settle()
 	w.Writes = nil
@@ -108,7 +108,8 @@ func TestWhatEndsLentAgain(t *testing.T) {
 	}
 }
 
-// A person lends it on purpose, a tool long after is no surprise, and OnResume lets nobody.
+// TestNobodyIsNamedForNothing covers cases without the condition: a person lends the machine, a tool lends it long
+// after the reclaim, or the policy is OnResume.
 func TestNobodyIsNamedForNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy  v1alpha1.ResumePolicy
@@ -132,7 +133,7 @@ func TestNobodyIsNamedForNothing(t *testing.T) {
 	}
 }
 
-// replace writes what stands in the manifest of a new object, as kubectl replace does.
+// replace writes the manifest of a new object, like kubectl replace.
 func (w *world) replace(change func(*v1alpha1.ScheduledMachine)) {
 	w.Helper()
 	w.Read(w.sm)
@@ -144,8 +145,8 @@ func (w *world) replace(change func(*v1alpha1.ScheduledMachine)) {
 	w.settle()
 }
 
-// TestAReplacedManifestKeepsTheOwnersWord has kubectl replace take off all metadata hours after
-// the machine was returned.
+// TestAReplacedManifestKeepsTheOwnersWord removes all metadata with kubectl replace, hours after the machine was
+// returned.
 func TestAReplacedManifestKeepsTheOwnersWord(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.ScheduledMachine){
 		"OnResume": func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(true) },
@@ -161,7 +162,7 @@ func TestAReplacedManifestKeepsTheOwnersWord(t *testing.T) {
 			if _, lent := w.machine(); lent || w.toldOnce() {
 				t.Error("it is lent again")
 			}
-			// A person who resumes it keeps the rest of the metadata.
+			// A person who resumes it changes only these fields; other metadata stays.
 			w.edit(func(sm *v1alpha1.ScheduledMachine) {
 				sm.Spec.Schedule.Enabled = new(true)
 				delete(sm.Annotations, v1alpha1.ReclaimedAnnotation)
@@ -185,8 +186,8 @@ func TestAReplacedManifestKeepsTheOwnersWord(t *testing.T) {
 	})
 }
 
-// TestAReplacedManifestBeforeTheStatusIsWritten replaces the object after the machine has left, and before the status says
-// that its owner has it. The manager has ended between the two.
+// TestAReplacedManifestBeforeTheStatusIsWritten replaces the object after the machine has left, but before the status
+// shows the reclaim. The manager stopped in between.
 func TestAReplacedManifestBeforeTheStatusIsWritten(t *testing.T) {
 	for _, policy := range []v1alpha1.ResumePolicy{v1alpha1.ResumeOnResume, v1alpha1.ResumeOnEnable} {
 		for name, served := range map[string]bool{"Served": true, "NotServedYet": false} {

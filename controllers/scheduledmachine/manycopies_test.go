@@ -21,17 +21,17 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// copies are ScheduledMachines in a cache with the index of hosts, which none of them leaves.
+// copies is a cache with the index of hosts and many ScheduledMachines of one host.
 type copies struct {
 	client.Reader
 
 	items []v1alpha1.ScheduledMachine
 	index map[string][]v1alpha1.ScheduledMachine
-	// listed is how many were asked for.
+	// listed is the number of objects that lists returned.
 	listed *int
 }
 
-// newCopies are n that name one host, each a second after the one before it.
+// newCopies returns n ScheduledMachines that name one host, created one second apart.
 func newCopies(n, size int, change func(*v1alpha1.ScheduledMachine)) copies {
 	c := copies{index: map[string][]v1alpha1.ScheduledMachine{}, listed: new(int)}
 	spec := on(`{"address":"192.0.2.42","files":[` + strings.Repeat(`"x",`, size/4) + `"x"]}`)
@@ -70,7 +70,7 @@ func (c copies) reconciler() *scheduledmachine.Reconciler {
 	return &scheduledmachine.Reconciler{Reader: c, Clock: clocktesting.NewFakePassiveClock(monday)}
 }
 
-// woken are those that a change wakes, of copies the number.
+// woken returns the names of the ScheduledMachines that a change enqueues; for copies their number.
 func woken(t *testing.T, r *scheduledmachine.Reconciler, sm *v1alpha1.ScheduledMachine) []string {
 	t.Helper()
 	var names []string
@@ -80,7 +80,7 @@ func woken(t *testing.T, r *scheduledmachine.Reconciler, sm *v1alpha1.ScheduledM
 	return names
 }
 
-// TestAChangeOfOneOfAThousandWakesFew has an author who copies a manifest a thousand times.
+// TestAChangeOfOneOfAThousandWakesFew uses a thousand copies of one manifest.
 func TestAChangeOfOneOfAThousandWakesFew(t *testing.T) {
 	c := newCopies(1000, 10, nil)
 	r := c.reconciler()
@@ -103,8 +103,8 @@ func TestAChangeOfOneOfAThousandWakesFew(t *testing.T) {
 	}
 }
 
-// TestEachNameOfAHostWakesItsOwn has somebody who comes before by another name: they must
-// not keep those of this name asleep.
+// TestEachNameOfAHostWakesItsOwn uses a ScheduledMachine that is first by another name of the host. The ones that share
+// this name must still be enqueued.
 func TestEachNameOfAHostWakesItsOwn(t *testing.T) {
 	c := newCopies(20, 10, nil)
 	leaves, waits := c.items[0], testenv.ScheduledMachine("farm", "waits")
@@ -120,7 +120,7 @@ func TestEachNameOfAHostWakesItsOwn(t *testing.T) {
 	}
 }
 
-// TestAVersionIsReadOnce changes what is not allowed to change, to see whether it is read.
+// TestAVersionIsReadOnce changes a cached version, which is not allowed, to check whether it is parsed again.
 func TestAVersionIsReadOnce(t *testing.T) {
 	c := newCopies(2, 10, nil)
 	r := c.reconciler()
@@ -143,7 +143,7 @@ func TestAVersionIsReadOnce(t *testing.T) {
 	wakes("another object of the name", 0)
 }
 
-// TestImagesAreNotListed beyond what counts.
+// TestImagesAreNotListed checks that lists by machine ID are bounded.
 func TestImagesAreNotListed(t *testing.T) {
 	image := func(sm *v1alpha1.ScheduledMachine) {
 		on(`{}`)(sm)
@@ -156,14 +156,14 @@ func TestImagesAreNotListed(t *testing.T) {
 		if got := woken(t, c.reconciler(), &c.items[0]); len(got) != want {
 			t.Errorf("%d of one image: a change wakes %d, want %d", n, len(got), want)
 		}
-		if *c.listed > 10 { // One by the Node's name.
+		if *c.listed > 10 { // The Node's name lists one.
 			t.Errorf("%d of one image: %d were listed", n, *c.listed)
 		}
 	}
 }
 
-// BenchmarkAChangeOfOneOfMany is what one write to the first of many costs: it is looked at
-// by everybody whom it wakes. Each round is of a version that nobody has read yet.
+// BenchmarkAChangeOfOneOfMany measures one write to the first of many ScheduledMachines, with the reconciles that it
+// enqueues. Each round has a version that is not cached yet.
 func BenchmarkAChangeOfOneOfMany(b *testing.B) {
 	for _, size := range []struct{ n, bytes int }{{3, 10}, {1000, 10}, {10_000, 10}, {200, 500_000}, {100, 1_000_000}} {
 		b.Run(fmt.Sprintf("%dx%dB", size.n, size.bytes), func(b *testing.B) {

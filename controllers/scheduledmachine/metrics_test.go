@@ -22,7 +22,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 )
 
-// lag is how often the lag was measured so far, and its sum in seconds.
+// lag returns how often the lag was measured so far, and its sum in seconds.
 func lag(t *testing.T) (count uint64, sum float64) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -35,8 +35,8 @@ func lag(t *testing.T) (count uint64, sum float64) {
 	return h.GetSampleCount(), h.GetSampleSum()
 }
 
-// Each edge has several actions, and a departure whose provider hangs has no end of
-// them. An objective needs one measurement.
+// TestLagOfAnEdgeIsMeasuredOnce checks that several actions at one edge give one measurement. A departure whose
+// provider hangs has actions without end; an objective needs one measurement.
 func TestLagOfAnEdgeIsMeasuredOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	w.settle()
@@ -61,7 +61,7 @@ func TestLagOfAnEdgeIsMeasuredOnce(t *testing.T) {
 	}
 }
 
-// What a person asks for is no edge of a window.
+// TestLagOfNothingElseIsMeasured checks that a person's request is not measured: it is no edge of a window.
 func TestLagOfNothingElseIsMeasured(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
@@ -94,7 +94,7 @@ func TestTransitionsAreCounted(t *testing.T) {
 	}
 }
 
-// fleetOf is a cache with one running machine, and one that is new, in another shard.
+// fleetOf returns a cache with one running machine, and a new one in another shard.
 func fleetOf(t *testing.T) client.Reader {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -147,7 +147,7 @@ fivespot_machines{cluster="real",namespace="farm",phase="Active"} 1
 	}
 }
 
-// options keeps how lists are asked for.
+// options records the options of lists.
 type options struct {
 	client.Reader
 	list client.ListOptions
@@ -197,7 +197,7 @@ func TestAClusterWakesItsMachinesOnlyWhenTheyReadTheChange(t *testing.T) {
 	}
 }
 
-// The last event of a machine that has joined is not that it is not ready.
+// TestAMachineThatIsReadyIsAnnounced checks that the last Event of a joined machine reports that it is ready.
 func TestAMachineThatIsReadyIsAnnounced(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()

@@ -17,8 +17,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
-// moved makes a running Machine one that clusterctl move has just brought: it was made
-// and, if leaving is not zero, deleted before this API server knew it.
+// moved changes a running Machine to one that clusterctl move has just created here. created and, if not zero, leaving
+// are earlier times on the source cluster.
 func (w *world) moved(created, leaving time.Time) *clusterv1.Machine {
 	w.Helper()
 	m, _ := w.machine()
@@ -39,7 +39,8 @@ func (w *world) nodeRef(m *clusterv1.Machine, name string) {
 	w.Must(w.Client.Status().Patch(w.Context(), m, client.MergeFrom(before)))
 }
 
-// TestAMovedMachineIsDeletedOnceItsNodeIsFound would leave the Node behind otherwise.
+// TestAMovedMachineIsDeletedOnceItsNodeIsFound checks that the deletion waits for the Node. Otherwise the Node would
+// remain.
 func TestAMovedMachineIsDeletedOnceItsNodeIsFound(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
@@ -60,8 +61,8 @@ func TestAMovedMachineIsDeletedOnceItsNodeIsFound(t *testing.T) {
 	}
 }
 
-// TestADepartureGoesOnAfterAMove moves a Machine in the middle of its departure: it goes on in the window,
-// with a budget of its own.
+// TestADepartureGoesOnAfterAMove moves a Machine in the middle of its departure. The departure continues in the window,
+// with its own budget.
 func TestADepartureGoesOnAfterAMove(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
@@ -80,8 +81,8 @@ func TestADepartureGoesOnAfterAMove(t *testing.T) {
 	}
 }
 
-// TestARecordOfAnotherMachineIsPlanned annotates wanted Machines by hand, as a restore of a backup does,
-// too: they leave at the pace of the cap, and are drained.
+// TestARecordOfAnotherMachineIsPlanned annotates wanted Machines by hand, like the restore of a backup. They leave
+// within the departure cap, and are drained.
 func TestARecordOfAnotherMachineIsPlanned(t *testing.T) {
 	for _, reason := range []v1alpha1.DepartureReason{v1alpha1.WindowClosed, v1alpha1.KilledByPerson, v1alpha1.ReclaimedByOwner, v1alpha1.ClusterDeleted} {
 		for _, uid := range []types.UID{"another", ""} {
@@ -115,8 +116,8 @@ func TestARecordOfAnotherMachineIsPlanned(t *testing.T) {
 	}
 }
 
-// TestAMachineOfAnotherControllerKeepsItsHost gives the Machine to another controller: what it refers to is
-// not deleted when the window closes, until the Machine is gone.
+// TestAMachineOfAnotherControllerKeepsItsHost gives the Machine to another controller. When the window closes, its
+// references are not deleted before the Machine is gone.
 func TestAMachineOfAnotherControllerKeepsItsHost(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()

@@ -23,9 +23,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// overdue is a departure whose budget is over, in the middle of Cluster API's drain: the
-// infrastructure is being deleted, and the Machine will not be looked at for a while. Its
-// Node, changed by change, lives in the same API server.
+// overdue returns a departure whose budget is over, during Cluster API's drain. The infrastructure is being deleted,
+// and Cluster API does not reconcile the Machine for a while. Its Node, changed by change, is in the same API server.
 func overdue(t *testing.T, fail testenv.Fail, change func(*corev1.Node)) (*world, *corev1.Node) {
 	t.Helper()
 	w := newWorld(t, nil)
@@ -60,7 +59,7 @@ func overdue(t *testing.T, fail testenv.Fail, change func(*corev1.Node)) (*world
 	return w, node
 }
 
-// infraGone plays the provider, which frees the host, and the watch that tells of it.
+// infraGone deletes the infrastructure like a provider, and triggers the watch event.
 func (w *world) infraGone() {
 	w.Helper()
 	i, _ := w.infra()
@@ -134,7 +133,8 @@ func TestANodeThatIsHeldIsLeaving(t *testing.T) {
 	}
 }
 
-// TestAControlPlanesNodeIsClusterAPIs: it also removes the member of etcd.
+// TestAControlPlanesNodeIsClusterAPIs checks that the controller does not delete Nodes of a control plane. Cluster API
+// also removes their etcd members.
 func TestAControlPlanesNodeIsClusterAPIs(t *testing.T) {
 	w, node := overdue(t, nil, nil)
 	m, _ := w.machine()
@@ -149,7 +149,7 @@ func TestAnUnreachableClusterHoldsNothingUp(t *testing.T) {
 	noRoute := errors.New("no route to the workload cluster")
 	for name, tc := range map[string]struct {
 		outage func(w *world)
-		// seen says that the Node is deleted once the outage is over.
+		// seen changes the state so that the Node's deletion becomes visible after the outage.
 		seen func(w *world)
 	}{
 		"NotConnected": {
@@ -241,11 +241,11 @@ func TestInfrastructureThatCannotBeReadIsNotGone(t *testing.T) {
 	}
 }
 
-// TestCrashPointsOfANode stops the controller before and after each write while the Node of
-// a machine that is gone is done with.
+// TestCrashPointsOfANode stops the controller before and after each write while it deletes the Node of a machine that
+// is gone.
 func TestCrashPointsOfANode(t *testing.T) { testenv.CrashPoints(t, 2, end) }
 
-// end tells how the departure of a machine that is gone is seen, whatever fails.
+// end returns the observed states of the departure of a machine that is gone.
 func end(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
 	w, node := overdue(t, fail, nil)

@@ -25,7 +25,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// held starts a manager that carries nothing out.
+// held starts a manager that suppresses all writes.
 func (w *world) held(gate *actuate.Gate) *bytes.Buffer {
 	out := &bytes.Buffer{}
 	gate.Log = audit.New(out)
@@ -36,7 +36,7 @@ func (w *world) held(gate *actuate.Gate) *bytes.Buffer {
 	return out
 }
 
-// actions are kind, reason and outcome of the lines of an audit log. Their ids differ.
+// actions returns kind, reason and outcome of the lines of an audit log, and checks that their ids differ.
 func (w *world) actions(out *bytes.Buffer) []string {
 	w.Helper()
 	var all, ids []string
@@ -52,7 +52,7 @@ func (w *world) actions(out *bytes.Buffer) []string {
 	return all
 }
 
-// modes are the ways in which nothing is carried out: what they write, and their outcome.
+// modes are the ways to suppress writes, with the writes that remain and their audit outcome.
 var modes = map[string]struct {
 	paused, dryRun bool
 	writes         []string
@@ -63,16 +63,16 @@ var modes = map[string]struct {
 	"Both":   {true, true, nil, "suppressed"},
 }
 
-// TestNothingIsCarriedOut has everything happen that makes a machine join or leave.
+// TestNothingIsCarriedOut covers each cause for a machine to join or leave.
 func TestNothingIsCarriedOut(t *testing.T) {
 	stories := map[string]struct {
 		reason  string
 		running bool
 		happens func(*world)
-		// action is what is told; ready and gated say what people see.
+		// action is the audited action. ready and gated are the conditions that people see.
 		action, ready string
 		gated         bool
-		// then is what the next manager that works has written first.
+		// then is the first write of the next manager without suppression.
 		then string
 	}{
 		"WindowOpens": {
@@ -184,8 +184,7 @@ func TestNothingIsCarriedOut(t *testing.T) {
 	}
 }
 
-// TestTheLaneOfWhatIsSuppressed is of a machine whose window ends as was announced, and of one
-// whose schedule somebody edits.
+// TestTheLaneOfWhatIsSuppressed covers a window that ends as announced, and a schedule that is edited.
 func TestTheLaneOfWhatIsSuppressed(t *testing.T) {
 	for mode, m := range modes {
 		for name, tc := range map[string]struct {
@@ -218,7 +217,7 @@ func TestTheLaneOfWhatIsSuppressed(t *testing.T) {
 	}
 }
 
-// TestAPauseOfManyWindows is of a machine that should have left and joined for three days.
+// TestAPauseOfManyWindows covers a machine that missed its windows for three days.
 func TestAPauseOfManyWindows(t *testing.T) {
 	w := newWorld(t, nil)
 	w.settle()
@@ -251,7 +250,7 @@ func TestAPauseOfManyWindows(t *testing.T) {
 	}
 }
 
-// TestAPausedManagerShowsWhatIsNew has an object be made that no manager has seen.
+// TestAPausedManagerShowsWhatIsNew creates an object that no manager has reconciled.
 func TestAPausedManagerShowsWhatIsNew(t *testing.T) {
 	for mode, m := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -271,8 +270,8 @@ func TestAPausedManagerShowsWhatIsNew(t *testing.T) {
 	}
 }
 
-// TestEveryObjectOfAMachineHasALine has a machine join and leave while an API server refuses
-// the first try of each creation, and loses the answer of another.
+// TestEveryObjectOfAMachineHasALine covers a machine that joins and leaves. The API server rejects the first try of
+// each creation, and loses the response of another.
 func TestEveryObjectOfAMachineHasALine(t *testing.T) {
 	w := newWorld(t, nil)
 	out := w.held(&actuate.Gate{})

@@ -12,8 +12,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestProtectionEndsWithTheNode is about a condition of another controller, of which
-// nothing is left to say: it goes with what this one reports, and costs no write.
+// TestProtectionEndsWithTheNode covers the obsolete condition of package protection. The status write of this
+// controller deletes it, without an additional write.
 func TestProtectionEndsWithTheNode(t *testing.T) {
 	cases := map[string]struct {
 		reason string

@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// remembered is a world whose ScheduledMachine was deleted while the owner had the host.
+// remembered returns a world whose ScheduledMachine was deleted while the owner had the host.
 func remembered(t *testing.T, host string) *world {
 	t.Helper()
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
@@ -34,8 +34,8 @@ func remembered(t *testing.T, host string) *world {
 	return w
 }
 
-// TestTheOwnersNoOutlivesARename deletes a ScheduledMachine while the owner has the host, and
-// makes one of another name for it, which a tool does that renames a file.
+// TestTheOwnersNoOutlivesARename deletes a ScheduledMachine while the owner has the host, and creates one of another
+// name for it. A tool that renames a file does this.
 func TestTheOwnersNoOutlivesARename(t *testing.T) {
 	const node = `{"nodeName":"box-node"}`
 	other := server.Namespace(t)
@@ -84,8 +84,8 @@ func TestTheOwnersNoOutlivesARename(t *testing.T) {
 	}
 }
 
-// TestWhoWasToldMayBeLentAgain names a host twice. Both are told that the owner has it, and one
-// is lent again by a person: that the other is deleted then does not withhold it once more.
+// TestWhoWasToldMayBeLentAgain uses two ScheduledMachines of one host. Both receive the owner's request, and a person
+// lends one again. The later deletion of the other must not withhold it again.
 func TestWhoWasToldMayBeLentAgain(t *testing.T) {
 	off := func(host string) func(*v1alpha1.ScheduledMachine) {
 		return func(sm *v1alpha1.ScheduledMachine) {
@@ -96,7 +96,7 @@ func TestWhoWasToldMayBeLentAgain(t *testing.T) {
 	w := newWorld(t, off(`{"address":"192.0.2.43"}`))
 	told := w.beside(w.cluster.Namespace, "told", off(`{"address":"192.0.2.44"}`))
 	w.clock.SetTime(monday.Add(time.Hour))
-	for _, o := range []*world{w, told} { // The manager dates an edit, a year before anything is deleted.
+	for _, o := range []*world{w, told} { // The manager records the time of an edit, a year before the deletions.
 		o.settle()
 		o.edit(off(desk))
 		o.settle()
@@ -121,13 +121,12 @@ func TestWhoWasToldMayBeLentAgain(t *testing.T) {
 	}
 }
 
-// TestARenameIsNotAskedOfALateCache makes the renamed one before the cache shows what is
-// remembered.
+// TestARenameIsNotAskedOfALateCache creates the renamed object before the cache shows the ReclaimedMachine.
 func TestARenameIsNotAskedOfALateCache(t *testing.T) {
 	w := remembered(t, desk)
 	b := w.beside(w.cluster.Namespace, "renamed", on(desk))
 	b.r.Reader = notYet{b.r.Reader}
-	for b.sm.Status.ObservedGeneration == 0 { // Which is what a first look ends with.
+	for b.sm.Status.ObservedGeneration == 0 { // The first complete reconcile sets it.
 		b.reconcile()
 	}
 	b.claimed(v1alpha1.OwnerHasHostReason, "box")

@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// stored is what a backup has of an object: YAML with everything in it.
+// stored returns the backup of an object: its complete YAML.
 func (w *world) stored(obj client.Object) []byte {
 	w.Helper()
 	text, err := yaml.Marshal(obj)
@@ -26,8 +26,8 @@ func (w *world) stored(obj client.Object) []byte {
 	return text
 }
 
-// restore makes an object again from a backup: under a UID of its own, with the owner
-// references of before, whose UIDs nobody has. Status is another write.
+// restore creates an object from a backup. It has a new UID and its old owner references, whose UIDs do not exist. The
+// status needs a second write.
 func (w *world) restore(backup []byte, obj client.Object, status bool) {
 	w.Helper()
 	w.Must(yaml.UnmarshalStrict(backup, obj))
@@ -49,7 +49,7 @@ func (w *world) restore(backup []byte, obj client.Object, status bool) {
 	}
 }
 
-// lose deletes everything that 5-Spot has, as a cluster that burns down.
+// lose deletes all objects of 5-Spot, like the loss of the cluster.
 func (w *world) lose() {
 	w.Helper()
 	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Finalizers = nil })
@@ -57,8 +57,7 @@ func (w *world) lose() {
 	w.sm = &v1alpha1.ScheduledMachine{}
 }
 
-// wantAway checks that the owner keeps the machine, that people are told why, and that a
-// person lends it again.
+// wantAway checks that the owner retains the machine, that the status shows why, and that a person can lend it again.
 func (w *world) wantAway() {
 	w.Helper()
 	w.settle()
@@ -96,8 +95,8 @@ func TestARestoredMachineStaysWithItsOwner(t *testing.T) {
 	}
 }
 
-// A backup may have been made while only the record was there; whoever applies Git brings
-// the ScheduledMachine back, without or with the schedule's switch.
+// TestARestoredRecordKeepsTheMachineAway restores a backup that has only the record. A GitOps tool then recreates the
+// ScheduledMachine, without or with schedule.enabled.
 func TestARestoredRecordKeepsTheMachineAway(t *testing.T) {
 	for name, enabled := range map[string]*bool{"Absent": nil, "On": new(true)} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +120,7 @@ func TestARestoredRecordKeepsTheMachineAway(t *testing.T) {
 	}
 }
 
-// The documentation says what is lost, and that what ran runs on.
+// TestARestoreWithoutARecord checks the documentation: the record is lost, and running machines continue to run.
 func TestARestoreWithoutARecord(t *testing.T) {
 	t.Run("FromGit", func(t *testing.T) {
 		w := givenBack(t, v1alpha1.ResumeOnResume)
@@ -143,7 +142,7 @@ func TestARestoreWithoutARecord(t *testing.T) {
 			infra, _ := w.infra()
 			backup := w.stored(w.sm)
 			w.lose()
-			for _, child := range []client.Object{machine, bootstrap, infra} { // What was restored of them has no owners.
+			for _, child := range []client.Object{machine, bootstrap, infra} { // The restored objects have no owners.
 				w.Edit(child, func() { child.SetOwnerReferences(nil) })
 			}
 			w.restore(backup, w.sm, status)
@@ -157,8 +156,7 @@ func TestARestoreWithoutARecord(t *testing.T) {
 	}
 }
 
-// TestARecordThatIsRestoredLastTakesTheMachineBack has the ScheduledMachine run before
-// what is remembered of its owner is there.
+// TestARecordThatIsRestoredLastTakesTheMachineBack restores the ScheduledMachine before its ReclaimedMachine.
 func TestARecordThatIsRestoredLastTakesTheMachineBack(t *testing.T) {
 	w := newWorld(t, nil)
 	w.clock.SetTime(monday.Add(-time.Hour)) // Outside of its window, so that there is nothing to depart.

@@ -53,8 +53,8 @@ func TestJoinsAtTheEdgeAndNotBefore(t *testing.T) {
 	}
 }
 
-// At an edge that many machines share, nobody's second write may come before
-// somebody's first: the queue knows by the priority.
+// TestFirstStepsComeBeforeSecondSteps covers an edge that many machines share. First writes of all machines must
+// precede second writes, by the priority in the queue.
 func TestFirstStepsComeBeforeSecondSteps(t *testing.T) {
 	w := newWorld(t, nil)
 	w.settle()
@@ -118,8 +118,8 @@ func TestChildrenAreOwnedInAWayThatClusterAPICanLiveWith(t *testing.T) {
 
 func must[T any](v T, _ bool) T { return v }
 
-// TestADepartureThatWasRefusedIsNoneOfTheNext has somebody refuse the deletion until the
-// window opens again: the budget of the next departure is its own.
+// TestADepartureThatWasRefusedIsNoneOfTheNext rejects the deletion until the window opens again. The next departure has
+// its own budget.
 func TestADepartureThatWasRefusedIsNoneOfTheNext(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "10m" })
 	w.running()
@@ -152,8 +152,8 @@ func TestADepartureThatWasRefusedIsNoneOfTheNext(t *testing.T) {
 	}
 }
 
-// TestWhatHoldsADepartureIsShown has Cluster API wait at our hook, where a load balancer is
-// waited for, or an operator.
+// TestWhatHoldsADepartureIsShown covers Cluster API waiting at our hook, for a load balancer, an operator, an extension
+// or pods.
 func TestWhatHoldsADepartureIsShown(t *testing.T) {
 	for _, reason := range []string{v1alpha1.WaitingForLoadBalancersReason, v1alpha1.WaitingForOperatorsReason, v1alpha1.WaitingForExtensionReason, v1alpha1.StoppingPodsReason} {
 		t.Run(reason, func(t *testing.T) { showsWhatHolds(t, reason) })
@@ -187,7 +187,7 @@ func showsWhatHolds(t *testing.T, reason string) {
 		m, _ = w.machine()
 		w.report(m, v1alpha1.ReadyToLeaveCondition, tc.status, v1alpha1.WaitingForExtensionReason, tc.says)
 		w.settle()
-		w.clock.SetTime(w.clock.Now().Add(time.Minute)) // Progress is reported when it can be read.
+		w.clock.SetTime(w.clock.Now().Add(time.Minute)) // Progress is reported after 10 s.
 		w.settle()
 		for _, c := range []string{v1alpha1.ReadyCondition, v1alpha1.MachineReadyCondition} {
 			if got := conditions.GetMessage(w.sm, c); !strings.Contains(got, tc.want) {
@@ -211,7 +211,7 @@ func TestDepartureIsBounded(t *testing.T) {
 		t.Error("a graceful departure skips the drain")
 	}
 	w.report(m, clusterv1.MachineDeletingCondition, metav1.ConditionTrue, "DrainingNode", "Pod default/db-0: cannot evict")
-	// The API server's clock is months ahead of ours: the budget does not depend on it.
+	// The API server's clock is months ahead: the budget does not depend on it.
 	deadline := w.clock.Now().Add(10 * time.Minute)
 	w.settle()
 	w.clock.SetTime(deadline.Add(-3 * time.Second))
@@ -326,8 +326,8 @@ func TestKillSwitchNamesTheHooksItWaitsFor(t *testing.T) {
 	}
 }
 
-// TestReportsWaitForTheEjection has package reclaim write a request down: until the
-// Machine is on its way, or fifteen seconds have passed, nothing else is written.
+// TestReportsWaitForTheEjection writes a request like package reclaim. Until the Machine is being deleted, or for
+// fifteen seconds, this controller writes nothing.
 func TestReportsWaitForTheEjection(t *testing.T) {
 	for name, eject := range map[string]bool{"ejected": true, "refused": false} {
 		t.Run(name, func(t *testing.T) {
@@ -353,8 +353,7 @@ func TestReportsWaitForTheEjection(t *testing.T) {
 	}
 }
 
-// TestARefusedEjectionIsShownAtOnce has package reclaim be refused, while other owners
-// wait, too.
+// TestARefusedEjectionIsShownAtOnce covers a stalled reclaim while other owners wait, too.
 func TestARefusedEjectionIsShownAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	w.r.Rush = &wake.Rush{}
@@ -373,7 +372,7 @@ func TestARefusedEjectionIsShownAtOnce(t *testing.T) {
 	}
 }
 
-// TestReportsWaitForOtherOwners has one machine taken away while two more are to be.
+// TestReportsWaitForOtherOwners covers one ejected machine while two others still wait.
 func TestReportsWaitForOtherOwners(t *testing.T) {
 	w := newWorld(t, nil)
 	w.r.Rush = &wake.Rush{}
@@ -395,7 +394,7 @@ func TestReportsWaitForOtherOwners(t *testing.T) {
 	second()
 }
 
-// TestTheMachineShowsTheSchedule looks where clusterctl describe does.
+// TestTheMachineShowsTheSchedule checks the condition that clusterctl describe shows.
 func TestTheMachineShowsTheSchedule(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
@@ -420,7 +419,7 @@ func TestTheMachineShowsTheSchedule(t *testing.T) {
 	}
 }
 
-// TestTheFirstHostCounts has Cluster API mirror what a Node says of its host.
+// TestTheFirstHostCounts changes the host data that Cluster API mirrors from a Node.
 func TestTheFirstHostCounts(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()

@@ -18,8 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// newShard is a world in a manager with the watch filter mine, whose ScheduledMachine has
-// the label, and runs.
+// newShard returns a running machine with the watch label, in a manager with the watch filter mine.
 func newShard(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Labels = map[string]string{clusterv1.WatchLabel: "mine"} })
@@ -33,8 +32,8 @@ func (w *world) label(filter string) {
 	w.Edit(w.cluster, func() { w.cluster.Labels = map[string]string{clusterv1.WatchLabel: filter} })
 }
 
-// TestAClusterOfAnotherShardIsNotReachable has the connection come and go around the
-// label, as the manager's cache of clusters lets it.
+// TestAClusterOfAnotherShardIsNotReachable changes the label of the Cluster. The connection opens and closes with it,
+// as in the cluster cache.
 func TestAClusterOfAnotherShardIsNotReachable(t *testing.T) {
 	w := newShard(t)
 	connected := w.r.ClusterCache
@@ -49,7 +48,7 @@ func TestAClusterOfAnotherShardIsNotReachable(t *testing.T) {
 		}
 		w.want(v1alpha1.PhaseActive, v1alpha1.WorkloadClusterReachableCondition, status, reason)
 	}
-	want(v1alpha1.ClusterNotServedReason, connected) // The connection is about to go.
+	want(v1alpha1.ClusterNotServedReason, connected) // The connection will close.
 	c := conditions.Get(w.sm, v1alpha1.WorkloadClusterReachableCondition)
 	for _, part := range []string{"Cluster " + w.cluster.Name + " lacks", clusterv1.WatchLabel + "=mine", "owners' requests are not seen", "label the Cluster"} {
 		if !strings.Contains(c.Message, part) {
@@ -60,7 +59,7 @@ func TestAClusterOfAnotherShardIsNotReachable(t *testing.T) {
 	w.label("mine")
 	want(v1alpha1.NotConnectedReason, untried)
 	want(v1alpha1.ConnectedReason, connected)
-	want(v1alpha1.ConnectedReason, untried) // A manager that starts keeps what was reported.
+	want(v1alpha1.ConnectedReason, untried) // A starting manager does not change the condition.
 	w.label("yours")
 	want(v1alpha1.ClusterNotServedReason, untried)
 	w.Writes = nil
@@ -70,7 +69,7 @@ func TestAClusterOfAnotherShardIsNotReachable(t *testing.T) {
 	}
 }
 
-// TestAnUpdateNeedsItsMachine has a cache that still shows a Machine that is gone.
+// TestAnUpdateNeedsItsMachine uses a cache that still shows a deleted Machine.
 func TestAnUpdateNeedsItsMachine(t *testing.T) {
 	w := newShard(t)
 	before, _ := w.machine()
@@ -93,7 +92,7 @@ func TestAnUpdateNeedsItsMachine(t *testing.T) {
 	}
 }
 
-// TestChildrenAreOfTheShard has Cluster API run with the same filter.
+// TestChildrenAreOfTheShard covers a Cluster API with the same watch filter.
 func TestChildrenAreOfTheShard(t *testing.T) {
 	w := newShard(t)
 	labels := func() map[string]string {

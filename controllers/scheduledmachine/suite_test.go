@@ -33,12 +33,11 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
 }
 
-// monday is a Monday morning, one second before nine.
+// monday is a Monday, one second before nine in the morning.
 var monday = time.Date(2025, time.January, 20, 8, 59, 59, 0, time.UTC)
 
-// world is one ScheduledMachine in a namespace of its own, a clock that is stepped
-// by hand, and nobody but the reconciler under test. Cluster API's part is played
-// by the test.
+// world is one ScheduledMachine in its own namespace, with a fake clock. Only the reconciler under test runs. The test
+// plays the part of Cluster API.
 type world struct {
 	*testenv.Fixture
 	clock    *clocktesting.FakePassiveClock
@@ -52,7 +51,7 @@ type noWatch struct{}
 
 func (noWatch) Watch(client.Object) error { return nil }
 
-// newWorld makes a Cluster and a ScheduledMachine for mon-fri 9-17, changed by change.
+// newWorld creates a Cluster and a ScheduledMachine for mon-fri 9-17, changed by change.
 func newWorld(t *testing.T, change func(*v1alpha1.ScheduledMachine)) *world {
 	t.Helper()
 	ns := server.Namespace(t)
@@ -67,7 +66,7 @@ func newWorld(t *testing.T, change func(*v1alpha1.ScheduledMachine)) *world {
 	return w
 }
 
-// reconciler returns one that writes with c.
+// reconciler returns a Reconciler that writes with c.
 func (w *world) reconciler(c client.Client) *scheduledmachine.Reconciler {
 	return &scheduledmachine.Reconciler{
 		Clock: w.clock, Reader: w.Indexed(c, scheduledmachine.HostIndex, scheduledmachine.HostKeys), Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watcher: noWatch{},
@@ -77,7 +76,7 @@ func (w *world) reconciler(c client.Client) *scheduledmachine.Reconciler {
 	}
 }
 
-// reconcile runs one reconcile and reads the result back.
+// reconcile runs one reconcile and reads the ScheduledMachine again.
 func (w *world) reconcile() ctrl.Result {
 	w.Helper()
 	res, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
@@ -86,8 +85,8 @@ func (w *world) reconcile() ctrl.Result {
 	return res
 }
 
-// settle reconciles until there is nothing to do now, and returns when there is. A
-// Machine that changed wakes the reconciler, as the watch on it does.
+// settle reconciles until nothing is left to do now, and returns when to reconcile again. A changed Machine triggers a
+// reconcile, like its watch.
 func (w *world) settle() time.Duration {
 	w.Helper()
 	for range 10 {
@@ -98,7 +97,7 @@ func (w *world) settle() time.Duration {
 		if !woken && (res.RequeueAfter == 0 || res.RequeueAfter > 100*time.Millisecond) {
 			return res.RequeueAfter
 		}
-		if !woken && res.RequeueAfter >= wake.QuietRetry && res.RequeueAfter < 2*wake.QuietRetry { // A late cache is waited for.
+		if !woken && res.RequeueAfter >= wake.QuietRetry && res.RequeueAfter < 2*wake.QuietRetry { // It waits for the cache.
 			w.clock.SetTime(w.clock.Now().Add(res.RequeueAfter))
 		}
 	}
@@ -129,7 +128,7 @@ func (w *world) infra() (*unstructured.Unstructured, bool) {
 	return w.child(w.sm.Spec.InfrastructureSpec, w.sm.Name+"-infra")
 }
 
-// held keeps an object until the test lets it go, as Cluster API and providers do.
+// hold adds a finalizer to an object, like Cluster API and providers. letGo removes it.
 func (w *world) hold(obj client.Object) {
 	w.Helper()
 	before := obj.DeepCopyObject().(client.Object)
@@ -147,7 +146,7 @@ func (w *world) letGo(obj client.Object) {
 	w.Must(w.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
 }
 
-// edit changes the ScheduledMachine's spec as a person would.
+// edit changes the ScheduledMachine like a person.
 func (w *world) edit(change func(*v1alpha1.ScheduledMachine)) {
 	w.Helper()
 	w.Read(w.sm)
@@ -156,7 +155,7 @@ func (w *world) edit(change func(*v1alpha1.ScheduledMachine)) {
 	w.Must(w.Client.Patch(w.Context(), w.sm, client.MergeFrom(before)))
 }
 
-// want checks phase and one condition.
+// want checks the phase and one condition.
 func (w *world) want(phase v1alpha1.Phase, condition string, status metav1.ConditionStatus, reason string) {
 	w.Helper()
 	c := conditions.Get(w.sm, condition)
@@ -169,8 +168,8 @@ func (w *world) want(phase v1alpha1.Phase, condition string, status metav1.Condi
 	}
 }
 
-// running brings the machine up, with Cluster API's finalizer on the Machine and
-// a provider's on the infrastructure.
+// running starts the machine, with Cluster API's finalizer on the Machine and a provider's finalizer on the
+// infrastructure.
 func (w *world) running() {
 	w.Helper()
 	w.clock.SetTime(monday.Add(time.Hour))
@@ -187,7 +186,7 @@ func (w *world) running() {
 	w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
 }
 
-// report sets a condition on the Machine, as Cluster API would.
+// report sets a condition of the Machine, like Cluster API.
 func (w *world) report(m *clusterv1.Machine, condition string, status metav1.ConditionStatus, reason, message string) {
 	w.Helper()
 	w.Read(m)
@@ -197,7 +196,7 @@ func (w *world) report(m *clusterv1.Machine, condition string, status metav1.Con
 	w.Must(w.Client.Status().Patch(w.Context(), m, client.MergeFrom(before)))
 }
 
-// gone plays Cluster API's end of a Machine: infrastructure, bootstrap, Machine.
+// gone deletes infrastructure, bootstrap config and Machine, like Cluster API at the end of a deletion.
 func (w *world) gone() {
 	w.Helper()
 	i, ok := w.infra()

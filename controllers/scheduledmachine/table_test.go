@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// row is what kubectl get shows of the one ScheduledMachine, by column.
+// row returns the columns of the ScheduledMachine that kubectl get shows.
 func (w *world) row(query string) map[string]any {
 	w.Helper()
 	c, err := rest.HTTPClientFor(server.Config)
@@ -46,7 +46,7 @@ func (w *world) row(query string) map[string]any {
 	return row
 }
 
-// The columns are what most people ever see of a machine.
+// TestTheTableTellsHowItStands checks the printer columns. Most people see no other status of a machine.
 func TestTheTableTellsHowItStands(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		sm.Spec.Schedule.DaysOfWeek, sm.Spec.Schedule.HoursOfDay = []string{"mon - fri", "sun"}, []string{"9-17"}

@@ -15,7 +15,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// marked returns an object that carries marks.
+// marked returns an object that has marks.
 func (w *world) marked(on string) client.Object {
 	switch on {
 	case testenv.OnMachine:
@@ -33,7 +33,7 @@ func (w *world) marked(on string) client.Object {
 	}
 }
 
-// tampered are the phases in which somebody tampers, and how a running machine gets there.
+// tampered has the phases in which the test tampers, with the change that leads a running machine there.
 var tampered = map[string]func(*world){
 	"Active":       func(*world) {},
 	"Disabled":     func(w *world) { w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(false) }) },
@@ -42,8 +42,7 @@ var tampered = map[string]func(*world){
 	"Deleting":     func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) },
 }
 
-// story is what is seen of a machine that somebody tampers with in a phase, and that
-// leaves afterwards.
+// story returns the observed states of a machine that is tampered with in a phase, and that leaves afterwards.
 func story(t *testing.T, enter func(*world), tamper func(*world)) []string {
 	t.Helper()
 	w := newWorld(t, nil)
@@ -66,7 +65,7 @@ func story(t *testing.T, enter func(*world), tamper func(*world)) []string {
 	return append(seen, w.seen())
 }
 
-// seen is what there is of the machine, and what people are told of it.
+// seen returns the state of the machine, and the status that people see.
 func (w *world) seen() string {
 	w.Helper()
 	if !w.Read(w.sm) {
@@ -97,7 +96,7 @@ func TestNoMarkOfOursIsLoadBearing(t *testing.T) {
 		want := story(t, enter, func(*world) {})
 		for name, m := range testenv.Sample(testenv.Marks()) {
 			if phase == "Deleting" && name == "FinalizerOff" {
-				continue // Then there is no object any more, and its machine runs on: docs/threat-model.md.
+				continue // The object is deleted then, and its machine continues to run: docs/threat-model.md.
 			}
 			t.Run(phase+"/"+name, func(t *testing.T) {
 				t.Parallel()

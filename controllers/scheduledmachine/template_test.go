@@ -23,10 +23,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 )
 
-// inline is the spec that every world begins with.
+// inline is the initial spec of each world.
 var inline = testenv.ScheduledMachine("", "").Spec
 
-// infraTemplate and bootstrapTemplate refer to templates of that name.
+// infraTemplate and bootstrapTemplate refer to templates of the given name.
 func infraTemplate(name string) v1alpha1.TemplateReference {
 	return v1alpha1.TemplateReference{
 		APIVersion: builder.InfrastructureGroupVersion.String(), Kind: builder.GenericInfrastructureMachineTemplateKind, Name: name,
@@ -39,7 +39,7 @@ func bootstrapTemplate(name string) v1alpha1.TemplateReference {
 	}
 }
 
-// clonedFrom names templates in place of specs.
+// clonedFrom replaces the inline specs with template references.
 func clonedFrom(name string) func(*v1alpha1.ScheduledMachine) {
 	return func(sm *v1alpha1.ScheduledMachine) {
 		sm.Spec.BootstrapSpec, sm.Spec.InfrastructureSpec = v1alpha1.EmbeddedObject{}, v1alpha1.EmbeddedObject{}
@@ -47,8 +47,7 @@ func clonedFrom(name string) func(*v1alpha1.ScheduledMachine) {
 	}
 }
 
-// newTemplate makes the template that ref names. What is cloned from it has that
-// address.
+// newTemplate creates the template that ref names, with an address for its clones.
 func (w *world) newTemplate(ref v1alpha1.TemplateReference, address string) {
 	w.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{
@@ -61,7 +60,7 @@ func (w *world) newTemplate(ref v1alpha1.TemplateReference, address string) {
 	w.Create(u)
 }
 
-// clone is the infrastructure machine, whatever the spec says by now.
+// clone returns the address of the infrastructure machine.
 func (w *world) clone() (address string, ok bool) {
 	w.Helper()
 	u, ok := w.child(inline.InfrastructureSpec, "box-infra")
@@ -118,12 +117,12 @@ func TestTemplateNamedInPlaceOfASpecAppliesAtTheNextWindow(t *testing.T) {
 	}
 }
 
-// TestTemplatesGoWithTheirCluster looks at what clusterctl move follows.
+// TestTemplatesGoWithTheirCluster checks the owner references that clusterctl move follows.
 func TestTemplatesGoWithTheirCluster(t *testing.T) {
 	w := newWorld(t, clonedFrom("desk"))
 	w.newTemplate(infraTemplate("desk"), "192.0.2.1")
 	w.settle()
-	w.newTemplate(bootstrapTemplate("desk"), "") // after the last look
+	w.newTemplate(bootstrapTemplate("desk"), "") // It is created after the last reconcile.
 	class := metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "ClusterClass", Name: "desks", UID: "1"}
 	owners := func(ref v1alpha1.TemplateReference) string {
 		var kinds []string
@@ -154,7 +153,7 @@ func TestTemplatesGoWithTheirCluster(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForATemplateToLeave pulls the kill switch while templates cannot be read.
+// TestNobodyWaitsForATemplateToLeave turns the kill switch on while templates cannot be read.
 func TestNobodyWaitsForATemplateToLeave(t *testing.T) {
 	w := newWorld(t, clonedFrom("desk"))
 	w.newTemplate(bootstrapTemplate("desk"), "")
@@ -192,8 +191,7 @@ func (w *world) template(ref v1alpha1.TemplateReference) *unstructured.Unstructu
 	return u
 }
 
-// endOfTheMachine plays Cluster API's end of a Machine whose spec was edited
-// meanwhile.
+// endOfTheMachine ends the deletion of a Machine like Cluster API, although the spec was edited meanwhile.
 func (w *world) endOfTheMachine() {
 	w.Helper()
 	edited := w.sm.Spec
@@ -202,7 +200,7 @@ func (w *world) endOfTheMachine() {
 	w.sm.Spec = edited
 }
 
-// TestCrashPointsOfClones is the beginning of TestCrashPoints, with templates.
+// TestCrashPointsOfClones is the first part of TestCrashPoints, with templates.
 func TestCrashPointsOfClones(t *testing.T) {
 	testenv.CrashPoints(t, 8, func(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 		t.Helper()
@@ -225,8 +223,8 @@ func TestCrashPointsOfClones(t *testing.T) {
 	})
 }
 
-// TestSchemaAndValidationAgreeAboutTemplates asks the API server, which knows the
-// schema only, and compares what package validation says.
+// TestSchemaAndValidationAgreeAboutTemplates compares the API server, which has only the schema, with package
+// validation.
 func TestSchemaAndValidationAgreeAboutTemplates(t *testing.T) {
 	change := func(change func(*v1alpha1.TemplateReference)) func(*v1alpha1.ScheduledMachine) {
 		return func(sm *v1alpha1.ScheduledMachine) {

@@ -23,11 +23,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// An outage is what reads of a provider's kinds are answered with.
+// An outage is a failure of reads of a provider's kinds.
 type outage struct {
-	// definition is what becomes of a CustomResourceDefinition that was read.
+	// definition changes a CustomResourceDefinition that was read, or returns an error.
 	definition func(*apiextensionsv1.CustomResourceDefinition) error
-	// object is the answer to the read of an object.
+	// object is the error of a read of an object.
 	object error
 }
 
@@ -50,7 +50,7 @@ var outages = map[string]outage{
 	"DeadlineOfTheReadIsOver": {object: fmt.Errorf("reading: %w", context.DeadlineExceeded)},
 }
 
-// reads are those of a client while the outage lasts.
+// reads returns the reads of a client during the outage.
 func (o outage) reads(lasts *bool) interceptor.Funcs {
 	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 		err := c.Get(ctx, key, obj, opts...)
@@ -71,8 +71,7 @@ func (o outage) reads(lasts *bool) interceptor.Funcs {
 	}}
 }
 
-// blind brings a machine up, and then makes its infrastructure unreadable until the
-// returned function is called. The manager is restarted in between.
+// blind starts a machine, restarts the manager, and makes the infrastructure unreadable until see is called.
 func blind(t *testing.T, o outage) (w *world, see func()) {
 	t.Helper()
 	w = newWorld(t, nil)
@@ -118,7 +117,7 @@ func TestTheWindowEndsWhileTheInfrastructureCannotBeRead(t *testing.T) {
 			if !ok || m.DeletionTimestamp.IsZero() {
 				t.Fatal("the window's end does not wait for a provider")
 			}
-			w.letGo(m) // Somebody strips its finalizer: the infrastructure is left behind.
+			w.letGo(m) // Another client removes its finalizer: the infrastructure remains.
 			w.settle()
 			w.want(v1alpha1.PhaseShuttingDown, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ShuttingDownReason)
 			if b, ok := w.bootstrap(); !ok || !b.GetDeletionTimestamp().IsZero() {
@@ -132,7 +131,7 @@ func TestTheWindowEndsWhileTheInfrastructureCannotBeRead(t *testing.T) {
 			}
 			w.letGo(i)
 			w.settle()
-			w.settle() // The bootstrap config is gone, which wakes us.
+			w.settle() // The deletion of the bootstrap config triggers a reconcile.
 			w.want(v1alpha1.PhaseInactive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.InactiveReason)
 		})
 	}

@@ -24,10 +24,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// run runs the controller in a manager that looks at everything again after a time.
+// run runs the controller in a manager with the given sync period.
 func (w *world) run(again time.Duration) {
 	w.Helper()
-	registry := metrics.Registry // It takes each metric once.
+	registry := metrics.Registry // A registry accepts each metric once.
 	metrics.Registry = prometheus.NewRegistry()
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
 		Scheme: w.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
@@ -52,7 +52,7 @@ func (w *world) run(again time.Duration) {
 	w.Cleanup(func() { stop(); ended.Wait(); metrics.Registry = registry })
 }
 
-// becomes waits until something is so.
+// becomes waits until so returns true.
 func (w *world) becomes(what string, so func() bool) {
 	w.Helper()
 	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
@@ -63,8 +63,8 @@ func (w *world) becomes(what string, so func() bool) {
 	}
 }
 
-// TestAClockThatWasSetIsCaughtUpWith has the manager's machine sleep until the window is
-// open. A timer for the edge has an hour to go; the next resync finds out.
+// TestAClockThatWasSetIsCaughtUpWith suspends the manager's host until the window is open. The timer for the edge still
+// has an hour; the next resync detects the change.
 func TestAClockThatWasSetIsCaughtUpWith(t *testing.T) {
 	w := newWorld(t, nil)
 	w.clock.SetTime(monday.Add(-time.Hour))
