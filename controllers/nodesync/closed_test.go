@@ -29,8 +29,8 @@ const (
 	replicaSets = "system:serviceaccount:kube-system:replicaset-controller"
 )
 
-// TestTheNamespaceIsClosed sends pods of the shipped workloads, and changed ones, to an API server
-// with the shipped policy.
+// TestTheNamespaceIsClosed sends pods of the shipped workloads, and changed ones, to an API server with the shipped
+// policy.
 func TestTheNamespaceIsClosed(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -87,7 +87,7 @@ func TestTheNamespaceIsClosed(t *testing.T) {
 	}
 }
 
-// TestAPodOfTheNamespaceStays changes a pod that runs.
+// TestAPodOfTheNamespaceStays changes a running pod.
 func TestAPodOfTheNamespaceStays(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -111,11 +111,11 @@ func account(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.ServiceAccountName = name }
 }
 
-// as returns a client of another user, empty for an administrator.
+// as returns a client of another user; an empty user is the administrator.
 func (w *world) as(user string) client.Client {
 	w.Helper()
 	config := rest.CopyConfig(w.Config)
-	if user != "" { // Its own rights are those of its cluster.
+	if user != "" { // In its own cluster, the user has all permissions.
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
 	}
 	c, err := client.New(config, client.Options{Scheme: w.Client.Scheme()})
@@ -123,7 +123,7 @@ func (w *world) as(user string) client.Client {
 	return c
 }
 
-// podOf returns a pod as the controller of a workload makes it.
+// podOf returns a pod of a workload, like its controller creates it.
 func (w *world) podOf(workload string) *corev1.Pod {
 	w.Helper()
 	objects, err := manifests.Objects()
@@ -146,7 +146,7 @@ func (w *world) podOf(workload string) *corev1.Pod {
 	return pod
 }
 
-// wantRefused checks that an answer has the message, or is no error.
+// wantRefused checks that err has the message; an empty message means no error.
 func (w *world) wantRefused(err error, message string) {
 	w.Helper()
 	if message == "" {
@@ -158,8 +158,7 @@ func (w *world) wantRefused(err error, message string) {
 	}
 }
 
-// close gives the Namespace its labels, which the other tests do without, and waits until the policy
-// is in force.
+// close sets the labels of the Namespace, which other tests omit, and waits until the policy is in force.
 func (w *world) close() {
 	w.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: reclaimapi.Namespace}}

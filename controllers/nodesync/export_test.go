@@ -18,18 +18,17 @@ func (noWatches) installed(context.Context, client.ObjectKey, *unstructured.Unst
 	return nil
 }
 
-// WithWatchFilter returns a reconciler as SetupWithManager makes it.
+// WithWatchFilter sets the watch filter, like SetupWithManager.
 func (r *Reconciler) WithWatchFilter(filter string) *Reconciler {
 	r.watchFilter = filter
 	return r
 }
 
-// WithoutWatches returns r for tests that call Reconcile themselves.
+// WithoutWatches disables the watches, for tests that call Reconcile.
 func (r *Reconciler) WithoutWatches() *Reconciler {
 	r.watches = noWatches{}
 	return r
 }
 
-// Concerned lets through the ScheduledMachines that wake their Cluster, where the guard is
-// installed, and where it is not.
+// Concerned filters for the ScheduledMachines that enqueue their Cluster, with or without the guard.
 func Concerned(guard bool) predicate.Predicate { return concerned(guard) }

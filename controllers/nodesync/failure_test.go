@@ -25,7 +25,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 )
 
-// refusing refuses every write.
+// refusing makes each write fail with err.
 func refusing(err error) func(int) (before, after error) {
 	return func(int) (error, error) { return err, nil }
 }
@@ -79,7 +79,7 @@ func TestWhatBecameOfTheInstallationIsTold(t *testing.T) {
 	}
 }
 
-// TestTheSameFailureKeepsItsText is about answers that say when they were given.
+// TestTheSameFailureKeepsItsText covers error messages that contain a time.
 func TestTheSameFailureKeepsItsText(t *testing.T) {
 	w := newWorld(t, "java")
 	told := map[string]bool{}
@@ -131,8 +131,7 @@ func TestNobodysInstallationIsForgotten(t *testing.T) {
 	}
 }
 
-// TestAConflictIsWaitedFor counts tries: a conflict that stays must not cost the API
-// server one after the other.
+// TestAConflictIsWaitedFor counts tries: a lasting conflict must not cause a stream of requests.
 func TestAConflictIsWaitedFor(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -144,7 +143,7 @@ func TestAConflictIsWaitedFor(t *testing.T) {
 		tries++
 		res, err := w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.cluster)})
 		if err != nil {
-			break // From here on the controller backs off, up to five minutes.
+			break // The controller backs off from here on, up to five minutes.
 		}
 		if waited += res.RequeueAfter; res.RequeueAfter < 50*time.Millisecond || tries > 20 {
 			t.Fatalf("try %d waits %v, %v in all", tries, res.RequeueAfter, waited)
@@ -160,7 +159,7 @@ func TestAConflictIsWaitedFor(t *testing.T) {
 	w.want("it is made up for", w.settle(), []string{"patch ConfigMap"})
 }
 
-// outdated is a cache that still shows a ServiceAccount that is gone.
+// outdated is a cache that still shows a deleted ServiceAccount.
 type outdated struct {
 	clustercache.ClusterCache
 	shows *metav1.PartialObjectMetadata
@@ -184,8 +183,8 @@ func (o outdatedReader) Get(ctx context.Context, key client.ObjectKey, into clie
 	return o.Reader.Get(ctx, key, into, opts...)
 }
 
-// TestAfterAFailureNoCacheIsBelieved has a write fail: why is not known, and whether
-// everything is there is looked up where no cache can be late.
+// TestAfterAFailureNoCacheIsBelieved makes a write fail with an unknown cause. The next reconcile must read all objects
+// live.
 func TestAfterAFailureNoCacheIsBelieved(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()

@@ -25,7 +25,7 @@ import (
 
 const guardName = "fivespot-eviction-guard"
 
-// guarded is a world in which the guard is installed, too.
+// guarded returns a world in which the guard is installed, too.
 func guarded(t *testing.T, commands ...string) *world {
 	t.Helper()
 	w := newWorld(t, commands...)
@@ -42,7 +42,7 @@ func guarded(t *testing.T, commands ...string) *world {
 	return w
 }
 
-// applied are the writes of a first installation of the guard, and removed those of its end.
+// applied returns the writes of the first installation of the guard, removed the writes of its removal.
 func (w *world) applied() (writes []string) {
 	for _, u := range w.guard {
 		writes = append(writes, "apply "+u.GetKind())
@@ -50,10 +50,10 @@ func (w *world) applied() (writes []string) {
 	return writes
 }
 
-// stays reports whether an object stays when the guard is removed.
+// stays reports whether an object remains after the guard is removed.
 func stays(kind string) bool { return kind == "Namespace" || kind == "CustomResourceDefinition" }
 
-// returned are the writes of a later installation.
+// returned returns the writes of a later installation.
 func (w *world) returned() (writes []string) {
 	for _, u := range w.guard {
 		verb := "apply "
@@ -76,7 +76,7 @@ func (w *world) removed() (writes []string) {
 
 func TestTheGuardIsWhereAMachineIs(t *testing.T) {
 	w := guarded(t)
-	w.settle() // The kinds may be there from an earlier test.
+	w.settle() // An earlier test may have installed the kinds.
 	w.want("a settled Cluster is not written", w.settle())
 	w.restart()
 	w.want("what is not known is written once", w.settle(), replaced(w.applied(), "apply ", "update "))
@@ -98,8 +98,7 @@ func TestTheGuardIsWhereAMachineIs(t *testing.T) {
 	w.want("it comes back, to the policies that stayed", w.settle(), w.returned())
 }
 
-// TestWhatTheGuardWritesIsItsOwn is about its certificate, and about the rules that the API
-// server's controller aggregates.
+// TestWhatTheGuardWritesIsItsOwn covers the guard's certificate, and rules that the API server's controller aggregates.
 func TestWhatTheGuardWritesIsItsOwn(t *testing.T) {
 	w := guarded(t)
 	w.settle()
@@ -145,7 +144,7 @@ func TestAGuardThatCannotBeInstalledHoldsUpNobody(t *testing.T) {
 	if w.Read(&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: guardName}}) {
 		t.Error("the API server is told of a guard that is not there")
 	}
-	w.drop("Normal InstallationRestored CustomResourceDefinition") // They are another test's.
+	w.drop("Normal InstallationRestored CustomResourceDefinition") // An earlier test caused these.
 	if note := w.note(); !strings.HasPrefix(note, "Warning EvictionGuardNotInstalled installing eviction guard: Deployment") || !strings.Contains(note, "--eviction-guard-install=disabled") {
 		t.Errorf("event %q", note)
 	}
@@ -161,8 +160,7 @@ func TestAGuardThatCannotBeInstalledHoldsUpNobody(t *testing.T) {
 	w.Must(w.Client.Get(t.Context(), client.ObjectKeyFromObject(theirs), &appsv1.Deployment{}))
 }
 
-// TestAPauseOfTheGuardSaysNothingOfTheAgent has an agent that is installed, and a guard that is
-// not because nothing is carried out.
+// TestAPauseOfTheGuardSaysNothingOfTheAgent covers an installed agent, and a guard whose installation is suppressed.
 func TestAPauseOfTheGuardSaysNothingOfTheAgent(t *testing.T) {
 	w := guarded(t, "java")
 	manifests := w.guard
@@ -193,7 +191,7 @@ func TestAMachineThatComesOrGoesWakesItsCluster(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatCannotBeInstalledHoldsUpNoGuard is the other way round.
+// TestAnAgentThatCannotBeInstalledHoldsUpNoGuard covers the opposite case: the agent fails, and the guard is installed.
 func TestAnAgentThatCannotBeInstalledHoldsUpNoGuard(t *testing.T) {
 	w := guarded(t, "java")
 	theirs := w.daemonSet()

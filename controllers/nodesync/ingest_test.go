@@ -13,8 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestAnOwnerStaysHeardWhateverTheMachineSays: the agent stays on the Node that is believed, and
-// also on one of which it is not known whose it is.
+// TestAnOwnerStaysHeardWhateverTheMachineSays checks that the agent stays on the accepted Node. It also stays on a Node
+// whose owner is unknown.
 func TestAnOwnerStaysHeardWhateverTheMachineSays(t *testing.T) {
 	for name, known := range map[string]bool{"Believed": true, "Shared": false} {
 		t.Run(name, func(t *testing.T) {

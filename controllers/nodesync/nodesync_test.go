@@ -44,9 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
 }
 
-// world is one ScheduledMachine with a running Machine. Its Node lives in the same
-// API server, and Cluster API's part is played by the test. The tests share the
-// places where the agent is installed, so they are not parallel.
+// world is one ScheduledMachine with a running Machine. Its Node is in the same API server, and the test plays the part
+// of Cluster API. All tests install the agent in the same places, so they are not parallel.
 type world struct {
 	*testenv.Fixture
 	cluster   *clusterv1.Cluster
@@ -71,7 +70,7 @@ func newWorld(t *testing.T, commands ...string) *world {
 	return w
 }
 
-// member makes a ScheduledMachine with a Machine and a Node.
+// member creates a ScheduledMachine with a Machine and a Node.
 func (w *world) member(name string, commands ...string) (*v1alpha1.ScheduledMachine, *corev1.Node) {
 	w.Helper()
 	sm := testenv.ScheduledMachine(w.cluster.Namespace, name)
@@ -98,8 +97,8 @@ func (w *world) machine(sm *v1alpha1.ScheduledMachine) *clusterv1.Machine {
 	return m
 }
 
-// shipped are the manifests that ship, but for the name of the Namespace: an API
-// server alone cannot delete one, so each test has its own.
+// shipped returns the shipped manifests with another Namespace. An API server without controllers cannot delete a
+// Namespace, so each test has its own.
 func shipped(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := manifests.Objects()
@@ -110,7 +109,7 @@ func shipped(t *testing.T) []*unstructured.Unstructured {
 	return objects
 }
 
-// clear removes what an earlier test installed.
+// clear removes the objects of an earlier test.
 func (w *world) clear() {
 	w.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: reclaimapi.Namespace}}
@@ -123,7 +122,7 @@ func (w *world) clear() {
 	w.Must(w.Client.DeleteAllOf(w.Context(), &corev1.ConfigMap{}, client.InNamespace(reclaimapi.Namespace)))
 }
 
-// restart starts the manager anew: it remembers nothing.
+// restart starts a new manager without in-memory state.
 func (w *world) restart() {
 	c := w.client()
 	if w.cache == nil {
@@ -142,7 +141,7 @@ func (w *world) reconcile() error {
 	return err
 }
 
-// settle reconciles until nothing is written, and returns what was.
+// settle reconciles until no writes follow, and returns the writes.
 func (w *world) settle() []string {
 	w.Helper()
 	w.Writes = nil
@@ -156,7 +155,7 @@ func (w *world) settle() []string {
 	return nil
 }
 
-// client plays the index, which an API server does not have.
+// client supports the index, which an API server does not have.
 func (w *world) client() client.Client {
 	return w.Recorded(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -169,9 +168,8 @@ func (w *world) client() client.Client {
 	})
 }
 
-// installs are the writes of a first installation, and checks those of a manager that has just
-// started. removes are those after the last user is gone, and returns those of a later one: the
-// Namespace stayed.
+// installs are the writes of a first installation, and checks the writes of a manager that has just started. removes
+// are the writes after the last user is gone. returns are the writes of a later installation: the Namespace stayed.
 var (
 	installs = []string{
 		"apply Namespace", "apply ValidatingAdmissionPolicy", "apply ValidatingAdmissionPolicyBinding", "apply ValidatingAdmissionPolicy", "apply ValidatingAdmissionPolicyBinding",
@@ -302,7 +300,7 @@ func TestLastUserLeaves(t *testing.T) {
 	w.want("as often as it has to", w.settle(), optsOut, removes)
 }
 
-// TestLeftBehind is about a manager that was not there when the last user left.
+// TestLeftBehind covers a manager that did not run when the last user disappeared.
 func TestLeftBehind(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -312,9 +310,7 @@ func TestLeftBehind(t *testing.T) {
 	w.wantAgent(w.node, "")
 }
 
-// TestAClusterThatIsBackIsLookedAt has a Cluster that nobody asked anything for go, and be
-// restored from a backup with what was in its workload cluster then.
-// TestANodeWithALongName has a Node whose name leaves no room for the prefix of its ConfigMap.
+// TestANodeWithALongName covers a Node whose name leaves no room for the prefix of its ConfigMap.
 func TestANodeWithALongName(t *testing.T) {
 	w := newWorld(t, "java")
 	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("n", 253)}}
@@ -331,6 +327,8 @@ func TestANodeWithALongName(t *testing.T) {
 	w.wantAgent(w.node, "")
 }
 
+// TestAClusterThatIsBackIsLookedAt deletes a Cluster that does not use the agent, and restores it from a backup. Its
+// workload cluster then has the objects of the time of the backup.
 func TestAClusterThatIsBackIsLookedAt(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -413,8 +411,8 @@ func TestAnInstallationOfSomebodyElse(t *testing.T) {
 	w.want("and cleared", w.settle(), optsOut)
 }
 
-// TestAnotherDetector is about a manager that is restarted with another
-// --reclaim-agent-detector: what the agent may do follows, in both directions.
+// TestAnotherDetector restarts the manager with another --reclaim-agent-detector. The agent's capabilities must change,
+// in both directions.
 func TestAnotherDetector(t *testing.T) {
 	w := newWorld(t, "java")
 	listening := w.manifests
@@ -501,7 +499,7 @@ func TestEmergencyIsNotDisturbed(t *testing.T) {
 	}
 }
 
-// TestANodeIsOfTheManagerOfItsMachine has a Cluster whose machines are of several managers.
+// TestANodeIsOfTheManagerOfItsMachine covers a Cluster whose machines have several managers.
 func TestANodeIsOfTheManagerOfItsMachine(t *testing.T) {
 	w := newWorld(t, "java")
 	w.r.WithWatchFilter("mine")
@@ -530,13 +528,13 @@ func TestNotConnectedIsUnknown(t *testing.T) {
 	w.want("it is made up for", w.settle(), optsOut, removes)
 }
 
-// TestCrashPoints stops the controller before each of its writes, and after each
-// with the reply lost, and starts it anew. Every run ends as the one without.
+// TestCrashPoints stops the controller before each write, and after each write with the response lost, and restarts it.
+// Each run must end like the run without a crash.
 func TestCrashPoints(t *testing.T) {
 	testenv.CrashPoints(t, len(installs)+len(optsIn)+len(optsOut)+len(removes), story)
 }
 
-// story goes from the first user to the last, told at two stations.
+// story runs from the first user to the last, and returns two observed states.
 func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
 	w := newWorld(t, "java")

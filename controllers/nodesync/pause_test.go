@@ -13,9 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 )
 
-// TestAPauseInstallsNothing has a Cluster need the agent while nothing is carried out: all
-// that would be installed is told, and the first step for each Node, once. Nobody is told
-// that it failed.
+// TestAPauseInstallsNothing covers a Cluster that needs the agent while writes are suppressed. The audit log has all
+// suppressed writes of the installation, and the first one for each Node, once. No failure is reported.
 func TestAPauseInstallsNothing(t *testing.T) {
 	w, out := newWorld(t, "java"), &bytes.Buffer{}
 	w.r.Actuate = actuate.Behind(&actuate.Gate{DryRun: true, Log: audit.New(out)}, w.client())

@@ -56,12 +56,12 @@ func (w *world) kubectl(u *unstructured.Unstructured, patch string) {
 	w.Must(w.Client.Patch(w.Context(), u, client.RawPatch(types.JSONPatchType, []byte(patch)), client.FieldOwner("kubectl-set")))
 }
 
-// TestEveryChangeIsRestored makes every kind of change that was found to stay, or could.
+// TestEveryChangeIsRestored covers all kinds of changes that were, or could have been, left in place.
 func TestEveryChangeIsRestored(t *testing.T) {
 	const container = "/spec/template/spec/containers/0"
 	cases := map[string]struct {
 		kind, patch string
-		// names is a field that the Event names.
+		// names is a field that the Event must name.
 		names string
 	}{
 		"Environment": {
@@ -113,7 +113,7 @@ func TestEveryChangeIsRestored(t *testing.T) {
 	}
 }
 
-// TestWhatOthersMaySetStays is about what cluster administrators and cloud controllers add.
+// TestWhatOthersMaySetStays covers additions of cluster administrators and cloud controllers.
 func TestWhatOthersMaySetStays(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -137,8 +137,7 @@ func TestWhatOthersMaySetStays(t *testing.T) {
 	}
 }
 
-// TestAnImmutableFieldIsRestored has somebody bind the agent to another role, in an object that
-// looks like ours.
+// TestAnImmutableFieldIsRestored binds the agent to another role, in an object that looks like 5-Spot's.
 func TestAnImmutableFieldIsRestored(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -160,7 +159,7 @@ func TestAnImmutableFieldIsRestored(t *testing.T) {
 	}
 }
 
-// TestAFinalizerPreventsNoAnswer has a finalizer on an object that has to be deleted and created.
+// TestAFinalizerPreventsNoAnswer sets a finalizer on an object that has to be deleted and created.
 func TestAFinalizerPreventsNoAnswer(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -183,8 +182,7 @@ func TestAFinalizerPreventsNoAnswer(t *testing.T) {
 	}
 }
 
-// TestARefusedObjectIsNotDeleted has manifests that the API server does not accept: the agent that
-// runs stays.
+// TestARefusedObjectIsNotDeleted uses manifests that the API server rejects: the running agent stays.
 func TestARefusedObjectIsNotDeleted(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -209,8 +207,8 @@ func TestADeletedObjectIsReported(t *testing.T) {
 	}
 }
 
-// TestADeletionBy5SpotIsNotReported has the connection break in the middle of an uninstallation,
-// after which the agent is wanted again.
+// TestADeletionBy5SpotIsNotReported breaks the connection in the middle of a removal. Then a ScheduledMachine needs the
+// agent again.
 func TestADeletionBy5SpotIsNotReported(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -234,7 +232,7 @@ func TestADeletionBy5SpotIsNotReported(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeIsNoAttack has a manager with another image, and another program that wrote a label.
+// TestAnUpgradeIsNoAttack covers a manager with another image, and a label of another program.
 func TestAnUpgradeIsNoAttack(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -252,7 +250,7 @@ func TestAnUpgradeIsNoAttack(t *testing.T) {
 	}
 }
 
-// TestAContestedObjectIsNotFoughtOver has a program that changes the DaemonSet after every write.
+// TestAContestedObjectIsNotFoughtOver covers a program that changes the DaemonSet after each write.
 func TestAContestedObjectIsNotFoughtOver(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -285,8 +283,8 @@ func TestAContestedObjectIsNotFoughtOver(t *testing.T) {
 	}
 }
 
-// TestAContestedObjectDelaysNoOther has a program reset the label of the Namespace, which is installed
-// first, and deletes the DaemonSet, which is installed last.
+// TestAContestedObjectDelaysNoOther covers a program that resets the label of the Namespace, which is installed first.
+// The program also deletes the DaemonSet, which is installed last.
 func TestAContestedObjectDelaysNoOther(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -309,8 +307,8 @@ func TestAContestedObjectDelaysNoOther(t *testing.T) {
 	w.want("the DaemonSet is restored at once", w.Writes, []string{"apply DaemonSet"})
 }
 
-// TestEditsDoNotDelayADeletedObject has a program use up the edits of the agent's policy and delete it
-// then, again and again.
+// TestEditsDoNotDelayADeletedObject covers a program that uses up the limit of edits of the agent's policy, and then
+// deletes the policy repeatedly.
 func TestEditsDoNotDelayADeletedObject(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
@@ -340,7 +338,7 @@ func TestEditsDoNotDelayADeletedObject(t *testing.T) {
 	}
 }
 
-// TestAMutatingWebhookSettles has an admission policy rewrite images, as a registry mirror does.
+// TestAMutatingWebhookSettles covers an admission policy that rewrites images, like a registry mirror.
 func TestAMutatingWebhookSettles(t *testing.T) {
 	w := newWorld(t, "java")
 	w.mirror()
@@ -410,7 +408,7 @@ func (w *world) note() string {
 	}
 }
 
-// drop takes Events off that begin with a text.
+// drop removes Events with a prefix.
 func (w *world) drop(prefix string) {
 	for range len(w.recorder.Events) {
 		if note := w.note(); !strings.HasPrefix(note, prefix) {

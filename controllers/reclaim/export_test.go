@@ -23,23 +23,23 @@ type noNodes struct{}
 
 func (noNodes) Start(context.Context, client.ObjectKey) error { return nil }
 
-// WithoutWatches returns r for tests that call Reconcile themselves.
+// WithoutWatches disables the watches, for tests that call Reconcile.
 func (r *Reconciler) WithoutWatches() *Reconciler {
 	r.nodes = noNodes{}
 	r.RateLimiter()
 	return r
 }
 
-// RateLimiter is that of the controller.
+// RateLimiter sets and returns the rate limiter of the controller.
 func (r *Reconciler) RateLimiter() workqueue.TypedRateLimiter[ctrl.Request] {
 	r.fresh.Longest, r.patience = longestRest, newPatience(wake.Backoff())
 	return r.patience
 }
 
-// RetriedAfter is how long the next try of an object that has failed waits.
+// RetriedAfter returns the back-off of an object that has failed.
 func (r *Reconciler) RetriedAfter(req ctrl.Request) time.Duration { return r.patience.When(req) }
 
-// The metrics, and what starts and removes the series of a Cluster.
+// The metrics, and the functions that start and remove the series of a Cluster.
 var (
 	Reclaims         = reclaims
 	Latency          = latency
@@ -52,14 +52,14 @@ var (
 // Waits is waits.
 type Waits = waits
 
-// Who waits for the next try of an object.
+// The urgencies of an object's next try.
 const (
 	NobodyWaits = nobodyWaits
 	RestWaits   = restWaits
 	OwnerWaits  = ownerWaits
 )
 
-// Note tells a RateLimiter who waits.
+// Note records the urgency in a RateLimiter.
 func Note(limiter workqueue.TypedRateLimiter[ctrl.Request], req ctrl.Request, who Waits) {
 	limiter.(patience).note(req, who)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 )
 
-// TestAGiveBackIsCountedAndReportedOnce fails writes of the first try, and starts a new manager after
-// each reconcile.
+// TestAGiveBackIsCountedAndReportedOnce makes writes of the first try fail, and starts a new manager after each
+// reconcile.
 func TestAGiveBackIsCountedAndReportedOnce(t *testing.T) {
 	fault := errors.New("the API server is out of order")
 	const recordWrite = "patch ScheduledMachine"
@@ -95,8 +95,8 @@ func TestAGiveBackIsCountedAndReportedOnce(t *testing.T) {
 	}
 }
 
-// TestGiveBacksByPeopleAreRapidAndASurge has a person give the same machine back three times, while
-// three others of its Cluster were given back.
+// TestGiveBacksByPeopleAreRapidAndASurge covers a machine that a person gives back three times, while three others of
+// its Cluster were given back.
 func TestGiveBacksByPeopleAreRapidAndASurge(t *testing.T) {
 	w := newWorld(t)
 	label := map[string]string{clusterv1.ClusterNameLabel: "lab"}

@@ -14,8 +14,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestDisarmTurnsTheScheduleOffWhateverTheCacheShows has it be off when the owner asks, and
-// somebody turn it on while the cache is late.
+// TestDisarmTurnsTheScheduleOffWhateverTheCacheShows covers a schedule that is disabled when the owner's request
+// arrives. It is enabled while the cache is stale.
 func TestDisarmTurnsTheScheduleOffWhateverTheCacheShows(t *testing.T) {
 	w := newWorld(t)
 	w.Edit(w.sm, func() { w.sm.Spec.Schedule.Enabled = new(false) })
@@ -39,8 +39,8 @@ func TestDisarmTurnsTheScheduleOffWhateverTheCacheShows(t *testing.T) {
 	}
 }
 
-// TestAnOwnerIsServedWhileClusterAPIIsDown has its webhook, which is asked about patches of
-// a Machine and not about deletions, refuse every patch.
+// TestAnOwnerIsServedWhileClusterAPIIsDown makes Cluster API's webhook reject each patch of a Machine. The webhook is
+// not called for deletions.
 func TestAnOwnerIsServedWhileClusterAPIIsDown(t *testing.T) {
 	w := newWorld(t)
 	w.refuse("patch Machine", func() error {

@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// believed has status say what was believed of the machine.
+// believed sets the accepted host data in the status.
 func (w *world) believed(node, providerID string) {
 	w.Helper()
 	w.Read(w.sm)
@@ -27,7 +27,7 @@ func (w *world) believed(node, providerID string) {
 	w.Must(w.Client.Status().Update(w.Context(), w.sm))
 }
 
-// names has the Machine say another Node and ID of its provider.
+// names makes the Machine report another Node and provider ID.
 func (w *world) names(node, providerID string) {
 	w.Helper()
 	m := w.machine()
@@ -36,7 +36,7 @@ func (w *world) names(node, providerID string) {
 	w.Must(w.Client.Status().Update(w.Context(), m))
 }
 
-// other is another Node with that ID of its provider.
+// other creates another Node with a provider ID.
 func (w *world) other(providerID string) *corev1.Node {
 	w.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}, Spec: corev1.NodeSpec{ProviderID: providerID}}
@@ -45,7 +45,7 @@ func (w *world) other(providerID string) *corev1.Node {
 	return node
 }
 
-// rival is another Machine of the Cluster that names the same Node.
+// rival creates another Machine of the Cluster that names the same Node.
 func (w *world) rival() *clusterv1.Machine {
 	w.Helper()
 	m := w.machine()
@@ -56,7 +56,7 @@ func (w *world) rival() *clusterv1.Machine {
 	return r
 }
 
-// TestAnOwnerIsServedWhateverTheMachineSays: the Node that was believed asks.
+// TestAnOwnerIsServedWhateverTheMachineSays covers a request on the accepted Node.
 func TestAnOwnerIsServedWhateverTheMachineSays(t *testing.T) {
 	for name, says := range map[string][2]string{"AnotherNode": {"elsewhere", "lab://box"}, "NoNode": {"", "lab://box"}, "AnotherID": {"", "lab://else"}} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestAnOwnerIsServedWhateverTheMachineSays(t *testing.T) {
 	}
 }
 
-// TestANodeThatIsNotBelievedIsLeftAlone, unless it proves to be of the host.
+// TestANodeThatIsNotBelievedIsLeftAlone covers rejected Nodes. Only a Node that proves to be the host is served.
 func TestANodeThatIsNotBelievedIsLeftAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		id     string
@@ -97,7 +97,8 @@ func TestANodeThatIsNotBelievedIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAnOwnerIsHeardOnEitherNode: the one that is believed carries a request that is not served.
+// TestAnOwnerIsHeardOnEitherNode covers an accepted Node with a request that is not served, and a fresh request on the
+// other Node.
 func TestAnOwnerIsHeardOnEitherNode(t *testing.T) {
 	const at = "2020-04-20T21:45:00Z"
 	for name, tc := range map[string]struct {
@@ -146,7 +147,7 @@ func TestAnOwnerIsHeardOnEitherNode(t *testing.T) {
 	}
 }
 
-// TestASharedNodeTakesNoMachineItIsNotOf: nobody had it before.
+// TestASharedNodeTakesNoMachineItIsNotOf covers a Node that two Machines name, and that was accepted for neither.
 func TestASharedNodeTakesNoMachineItIsNotOf(t *testing.T) {
 	w := newWorld(t)
 	w.names(w.node.Name, "lab://box")
@@ -164,8 +165,8 @@ func TestASharedNodeTakesNoMachineItIsNotOf(t *testing.T) {
 	}
 }
 
-// TestAnnotationsAreToldOnce: one that is no request by an Event, and one of a request only in
-// the log and the metric: the owner is served first.
+// TestAnnotationsAreToldOnce checks that an annotation that is no request causes an Event. A malformed annotation of a
+// request causes only a log line and a metric, because the owner comes first.
 func TestAnnotationsAreToldOnce(t *testing.T) {
 	w := newWorld(t)
 	w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))

@@ -26,8 +26,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// TestEachStepIsTakenOnceOnALateCache has owners request their machines while the manager's cache shows
-// each version of ScheduledMachine, Machine and Node late. A person writes every second request.
+// TestEachStepIsTakenOnceOnALateCache covers owners' requests while the manager's cache shows each version of
+// ScheduledMachine, Machine and Node late. A person writes every second request.
 func TestEachStepIsTakenOnceOnALateCache(t *testing.T) {
 	before, _ := measured(t)
 	emergencies := testenv.OnLateCaches(t, map[string]int{
@@ -74,7 +74,7 @@ func emergencyOnALateCache(t *testing.T, seed uint64) map[string]int {
 	return cache.Counts(recorder, lines)
 }
 
-// clusterAPIReleases plays Cluster API and a provider, and reports whether there was something to do.
+// clusterAPIReleases plays the part of Cluster API and a provider, and reports whether it wrote.
 func clusterAPIReleases(t *testing.T, cache *testenv.Lagging, store client.Client, objects []client.Object) (did bool) {
 	t.Helper()
 	for _, obj := range objects {

@@ -40,26 +40,26 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workers"
 )
 
-// laneWorkers is as many as the manager has.
+// laneWorkers is the number of workers in the manager.
 const laneWorkers = 100
 
-// lane is the controller with its workers, on a management cluster where objects of kind
-// Flaky are never listed: their conversion webhook is dead.
+// lane is the controller with its workers, on a management cluster that never lists objects of kind Flaky. Their
+// conversion webhook is down.
 type lane struct {
 	t     *testing.T
 	queue workqueue.TypedRateLimitingInterface[ctrl.Request]
 	store client.WithWatch
-	// readable says that Flaky objects are listed: then only writes of them ask the webhook.
+	// readable means that Flaky objects are listed: then only writes call the webhook.
 	readable bool
 
 	mu sync.Mutex
-	// silent says that the workload cluster takes writes and never answers.
+	// silent means that the workload cluster accepts writes and never responds.
 	silent bool
-	// deleted is when a Machine was told to go.
+	// deleted has the time at which each Machine was deleted.
 	deleted map[string]time.Time
-	// most is how many calls that ask the webhook were under way at most, and reads how many are.
+	// most is the maximum number of concurrent calls to the webhook, reads the current number.
 	most, reads int
-	// longest is how long one of them took at most.
+	// longest is the longest duration of such a call.
 	longest time.Duration
 }
 
@@ -98,7 +98,7 @@ func newLane(t *testing.T, readable bool, objects ...client.Object) *lane {
 	return l
 }
 
-// inMemory is a management cluster and its workload cluster, with these objects.
+// inMemory returns a management cluster, which is also the workload cluster, with these objects.
 func inMemory(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -129,7 +129,7 @@ func inMemory(t *testing.T, objects ...client.Object) client.WithWatch {
 		WithObjects(append(objects, testenv.Cluster("lab"))...).Build()
 }
 
-// get answers for a Flaky object as an informer does that never has a list.
+// get reads a Flaky object like an informer that never receives a list.
 func (l *lane) get(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if l.readable || obj.GetObjectKind().GroupVersionKind().Kind != "Flaky" {
 		return c.Get(ctx, key, obj, opts...)
@@ -137,7 +137,7 @@ func (l *lane) get(ctx context.Context, c client.WithWatch, key client.ObjectKey
 	return l.hang(ctx)
 }
 
-// hang is a call that nobody answers.
+// hang is a call without a response.
 func (l *lane) hang(ctx context.Context) error {
 	l.mu.Lock()
 	l.reads++
@@ -164,7 +164,7 @@ func (l *lane) delete(ctx context.Context, c client.WithWatch, obj client.Object
 	return c.Delete(ctx, obj, opts...)
 }
 
-// patch answers for a Node as its workload cluster does.
+// patch writes a Node like its workload cluster.
 func (l *lane) patch(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 	l.mu.Lock()
 	silent := l.silent
@@ -175,14 +175,14 @@ func (l *lane) patch(ctx context.Context, c client.WithWatch, obj client.Object,
 	return c.Patch(ctx, obj, p, opts...)
 }
 
-// wake wakes the controller for objects.
+// wake enqueues objects.
 func (l *lane) wake(names ...string) {
 	for _, name := range names {
 		l.queue.Add(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "lab", Name: name}})
 	}
 }
 
-// family is a running machine whose infrastructure is of a kind.
+// family returns the objects of a running machine with an infrastructure kind.
 func family(t *testing.T, name, kind string, annotations map[string]string) []client.Object {
 	t.Helper()
 	sm := testenv.ScheduledMachine("lab", name)
@@ -210,9 +210,8 @@ func asked(t *testing.T, annotation string) map[string]string {
 	return map[string]string{annotation: v1alpha1.PersonsRequest("", "", time.Now()).String()}
 }
 
-// TestTheLaneWaitsForNobody has 120 machines of a provider that is out of order, wanted
-// by their owners, and 120 more that were given back, and one machine after the other of
-// somebody else.
+// TestTheLaneWaitsForNobody covers a failing provider with 120 machines that owners request, and 120 machines that were
+// given back. Meanwhile owners of other machines request one after the other.
 func TestTheLaneWaitsForNobody(t *testing.T) {
 	for name, readable := range map[string]bool{"Unreadable": false, "Undeletable": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { waitForNobody(t, readable) }) })
@@ -252,7 +251,7 @@ func waitForNobody(t *testing.T, readable bool) {
 		if err := l.store.Get(t.Context(), client.ObjectKeyFromObject(infra), infra); err != nil || infra.GetDeletionTimestamp().IsZero() {
 			t.Fatalf("%s: its infrastructure waits for others: %v", name, err)
 		}
-		time.Sleep(777 * time.Millisecond) // Whenever an owner asks.
+		time.Sleep(777 * time.Millisecond) // The next owner requests at an arbitrary time.
 	}
 	synctest.Wait()
 	l.mu.Lock()
@@ -267,8 +266,7 @@ func waitForNobody(t *testing.T, readable bool) {
 	}
 }
 
-// TestWhatCannotBeReadIsNotGone has a Node ask whose machine's provider is out of order
-// for an hour.
+// TestWhatCannotBeReadIsNotGone covers a request on a Node whose machine's provider fails for an hour.
 func TestWhatCannotBeReadIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &corev1.Node{}
@@ -304,9 +302,9 @@ func TestWhatCannotBeReadIsNotGone(t *testing.T) {
 	})
 }
 
-// TestANodeThatNeverAnswersHoldsNoWorker has a workload cluster take the taint of a Node
-// and never answer. The owner is served, the worker is free for the next one after two
-// seconds, and the Node is done with once its cluster answers.
+// TestANodeThatNeverAnswersHoldsNoWorker covers a workload cluster that accepts the taint of a Node and never responds.
+// The owner is served, and the worker is free after two seconds. The steps for the Node continue when the cluster
+// responds.
 func TestANodeThatNeverAnswersHoldsNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &corev1.Node{}

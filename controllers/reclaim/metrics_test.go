@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// gather calls each for every series of a collector.
+// gather calls each for all series of a collector.
 func gather(t *testing.T, c prometheus.Collector, each func(*dto.Metric)) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -32,7 +32,7 @@ func gather(t *testing.T, c prometheus.Collector, each func(*dto.Metric)) {
 	}
 }
 
-// label is the value of a label of a series.
+// label returns the value of a label of a series.
 func label(m *dto.Metric, name string) string {
 	for _, l := range m.GetLabel() {
 		if l.GetName() == name {
@@ -42,7 +42,7 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-// measured is how many requests were measured at each stage, and the sum of the times.
+// measured returns how many requests were measured at each stage, and the sums of the times.
 func measured(t *testing.T) (counts map[string]uint64, seconds map[string]float64) {
 	t.Helper()
 	counts, seconds = map[string]uint64{}, map[string]float64{}
@@ -53,12 +53,12 @@ func measured(t *testing.T) (counts map[string]uint64, seconds map[string]float6
 	return counts, seconds
 }
 
-// TestEveryRequestIsMeasured counts each stage once, whoever asks.
+// TestEveryRequestIsMeasured checks that each stage is counted once for each kind of request.
 func TestEveryRequestIsMeasured(t *testing.T) {
 	for name, ask := range map[string]func(*world){
 		"Agent":  func(w *world) { w.ask("true") },
 		"Person": (*world).askAsPerson,
-		"ByHand": func(w *world) { // as kubectl annotate node
+		"ByHand": func(w *world) { // like kubectl annotate node
 			w.Edit(w.node, func() {
 				w.node.Annotations = map[string]string{reclaimapi.RequestedAnnotation: "true"}
 			})

@@ -23,7 +23,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// TestAnOwnerWaitsForTheEndOfAPause has an owner ask while nothing is carried out.
+// TestAnOwnerWaitsForTheEndOfAPause covers a request while writes are suppressed.
 func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 	asks := map[string]struct {
 		ask func(*world)
@@ -69,7 +69,7 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 				if loud := len(notes) == 1 && strings.HasPrefix(notes[0], "Warning "+v1alpha1.EmergencySuppressedEvent); loud != m.loud || m.loud != (stalled != "") || !m.loud && len(notes) > 0 {
 					t.Errorf("events %q, stalled %q", notes, stalled)
 				}
-				w.settle() // The next manager works.
+				w.settle() // The next manager suppresses nothing.
 				if w.machine().DeletionTimestamp.IsZero() || w.infra().GetDeletionTimestamp().IsZero() {
 					t.Errorf("the request is forgotten: %v", w.Writes)
 				}
@@ -78,7 +78,7 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 	}
 }
 
-// TestWhichUpdatesOfAScheduledMachineCount holds that a request is found when the watch label is added after it.
+// TestWhichUpdatesOfAScheduledMachineCount checks that a request is found when the watch label is added after it.
 func TestWhichUpdatesOfAScheduledMachineCount(t *testing.T) {
 	changes := map[string]struct {
 		change func(*v1alpha1.ScheduledMachine)
@@ -99,7 +99,7 @@ func TestWhichUpdatesOfAScheduledMachineCount(t *testing.T) {
 	}
 }
 
-// TestAMachineThatTheCacheDoesNotShow has a person ask for a Machine that was created a moment ago.
+// TestAMachineThatTheCacheDoesNotShow covers a person's request for a Machine that was created just before.
 func TestAMachineThatTheCacheDoesNotShow(t *testing.T) {
 	w := newWorld(t)
 	w.askAsPerson()
@@ -115,7 +115,7 @@ func TestAMachineThatTheCacheDoesNotShow(t *testing.T) {
 	}
 }
 
-// TestAReclaimStopsWhereThePauseBegins pauses after the Machine was told to go.
+// TestAReclaimStopsWhereThePauseBegins pauses after the deletion of the Machine.
 func TestAReclaimStopsWhereThePauseBegins(t *testing.T) {
 	w, out := newWorld(t), &bytes.Buffer{}
 	w.ask("true")

@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
 }
 
-// world is a running machine whose Node lives in the same API server, and nobody
-// but the reconciler under test: Cluster API's part is played by the test.
+// world is a running machine whose Node is in the same API server. Only the reconciler under test runs. The test plays
+// the part of Cluster API.
 type world struct {
 	*testenv.Fixture
 	sm       *v1alpha1.ScheduledMachine
@@ -54,7 +54,7 @@ type world struct {
 	hooks    children.Hooks
 	clock    *clocktesting.FakePassiveClock
 	rush     *wake.Rush
-	// disconnected says that the workload cluster has an outage.
+	// disconnected means that the workload cluster is not connected.
 	disconnected bool
 	r            *reclaim.Reconciler
 }
@@ -79,7 +79,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// built is a child as it would be made.
+// built returns a child like the controller creates it.
 func (w *world) built(p children.Part) *unstructured.Unstructured {
 	w.Helper()
 	u, err := children.Reader{Cached: w.Client, Live: w.Client}.Desired(w.Context(), &children.Set{}, p)
@@ -87,7 +87,7 @@ func (w *world) built(p children.Part) *unstructured.Unstructured {
 	return u
 }
 
-// machine is nil when it is gone.
+// machine returns the Machine, nil if it is gone.
 func (w *world) machine() *clusterv1.Machine {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.sm.Namespace, Name: "box-machine"}}
 	if !w.Read(m) {
@@ -104,7 +104,7 @@ func (w *world) infra() *unstructured.Unstructured {
 	return u
 }
 
-// ask annotates the Node as the agent does.
+// ask annotates the Node like the agent.
 func (w *world) ask(value string) {
 	w.Helper()
 	before := w.node.DeepCopy()
@@ -115,7 +115,7 @@ func (w *world) ask(value string) {
 	w.Must(w.Client.Patch(w.Context(), w.node, client.MergeFrom(before), client.FieldOwner(reclaimapi.FieldManager)))
 }
 
-// gone plays Cluster API's end of the Machine.
+// gone ends the deletion of the Machine like Cluster API.
 func (w *world) gone() {
 	w.Helper()
 	w.release(w.infra())
@@ -129,13 +129,13 @@ func (w *world) release(obj client.Object) {
 	w.Must(w.Client.Patch(w.Context(), obj, client.MergeFrom(before)))
 }
 
-// settle reconciles, each time with a new reconciler, until nothing is written.
+// settle reconciles, each time with a new reconciler, until no writes follow.
 func (w *world) settle() {
 	w.Helper()
 	w.until(func() { w.r = nil })
 }
 
-// resync is settle with one reconciler, as long as nobody stops it.
+// resync is settle with a single reconciler.
 func (w *world) resync() {
 	w.Helper()
 	w.until(func() {})
@@ -224,8 +224,7 @@ func TestTheOwnerAsks(t *testing.T) {
 	}
 }
 
-// TestTheWayOutIsTheRightOne reads what people are told when the machine is theirs, and
-// when that was.
+// TestTheWayOutIsTheRightOne checks the Event and the record after the machine was returned.
 func TestTheWayOutIsTheRightOne(t *testing.T) {
 	for policy, way := range map[v1alpha1.ResumePolicy]string{
 		v1alpha1.ResumeOnEnable: ", or set spec.schedule.enabled to true",
@@ -249,8 +248,7 @@ func TestTheWayOutIsTheRightOne(t *testing.T) {
 	}
 }
 
-// TestALabelTakenOffStopsNoOwner takes ours off the Machine, which the ScheduledMachine
-// controls.
+// TestALabelTakenOffStopsNoOwner removes 5-Spot's label from the Machine, which the ScheduledMachine still controls.
 func TestALabelTakenOffStopsNoOwner(t *testing.T) {
 	for name, ask := range map[string]func(*world){"Node": func(w *world) { w.ask("true") }, "Person": (*world).askAsPerson} {
 		t.Run(name, func(t *testing.T) {
@@ -271,7 +269,7 @@ func TestALabelTakenOffStopsNoOwner(t *testing.T) {
 	}
 }
 
-// askAsPerson writes the request where a person does, and no Node asks.
+// askAsPerson writes a person's request to the ScheduledMachine, without a request on the Node.
 func (w *world) askAsPerson() {
 	w.Helper()
 	before := w.sm.DeepCopy()
@@ -323,8 +321,8 @@ func TestAPersonAsksWhileTheNodeAsks(t *testing.T) {
 	}
 }
 
-// TestAMachineMadeWhileAPersonAskedGoes plays a controller that made the Machine
-// from an object that was not yet given back.
+// TestAMachineMadeWhileAPersonAskedGoes plays the part of a controller that created the Machine from an older version
+// of the ScheduledMachine, without the request.
 func TestAMachineMadeWhileAPersonAskedGoes(t *testing.T) {
 	w := newWorld(t)
 	before := w.sm.DeepCopy()
@@ -343,7 +341,7 @@ func TestAMachineMadeWhileAPersonAskedGoes(t *testing.T) {
 	}
 }
 
-// TestAPersonAsksBeforeTheMachineIsMade leaves infrastructure without a Machine.
+// TestAPersonAsksBeforeTheMachineIsMade covers infrastructure without a Machine.
 func TestAPersonAsksBeforeTheMachineIsMade(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine()
@@ -371,7 +369,7 @@ func TestAMachineOfAScheduleThatIsOffStays(t *testing.T) {
 	}
 }
 
-// events returns what was told since the last call.
+// events returns the Events since the last call.
 func (w *world) events() []string {
 	var notes []string
 	for len(w.recorder.Events) > 0 {
@@ -380,7 +378,7 @@ func (w *world) events() []string {
 	return notes
 }
 
-// keep holds the Node by a finalizer, as a slow cloud controller does.
+// keep holds the Node with a finalizer, like a slow cloud controller.
 func (w *world) keep() {
 	w.Helper()
 	before := w.node.DeepCopy()
@@ -411,8 +409,8 @@ func TestNodeThatStaysIsClearedLast(t *testing.T) {
 	}
 }
 
-// TestARefusedDeletionOfTheNodeLeavesNoRequest has an admission policy keep the Node: the agent must be
-// able to report the next request.
+// TestARefusedDeletionOfTheNodeLeavesNoRequest covers an admission policy that rejects the deletion of the Node. The
+// agent must be able to make the next request.
 func TestARefusedDeletionOfTheNodeLeavesNoRequest(t *testing.T) {
 	w := newWorld(t)
 	w.ask("true")
@@ -434,8 +432,8 @@ func TestARefusedDeletionOfTheNodeLeavesNoRequest(t *testing.T) {
 	}
 }
 
-// TestRequestThatIsSentAgain plays an agent that did not hear that its request was
-// written, and writes it again when it has been served.
+// TestRequestThatIsSentAgain covers an agent that received no response to its request. It writes the request again
+// after it was served.
 func TestRequestThatIsSentAgain(t *testing.T) {
 	w := newWorld(t)
 	w.keep()
@@ -463,8 +461,8 @@ func TestRequestThatIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestAServedRequestIsNotServedAgainAfterResume has an outage of the workload cluster keep the Node
-// as it was: with the request, and ready since before it. The machine is resumed meanwhile.
+// TestAServedRequestIsNotServedAgainAfterResume covers an outage of the workload cluster. The Node still has the
+// request, and has been ready since before it. The machine is resumed meanwhile.
 func TestAServedRequestIsNotServedAgainAfterResume(t *testing.T) {
 	w := newWorld(t)
 	w.ask("true")
@@ -487,8 +485,8 @@ func TestAServedRequestIsNotServedAgainAfterResume(t *testing.T) {
 	}
 }
 
-// returnInAnOutage serves the request of the Node while the workload cluster is unreachable. The machine is then resumed, and
-// joins again on the same Node, which still has the request.
+// returnInAnOutage serves the request of the Node while the workload cluster is unreachable. The machine is then
+// resumed, and joins again on the same Node, which still has the request.
 func (w *world) returnInAnOutage(created time.Time) {
 	w.Helper()
 	_, err := w.reconcile()
@@ -500,7 +498,7 @@ func (w *world) returnInAnOutage(created time.Time) {
 	if w.sm.ScheduleEnabled() {
 		w.Fatal("the request is not served")
 	}
-	w.Edit(w.sm, func() { // As kubectl 5spot resume and the next report do.
+	w.Edit(w.sm, func() { // Like kubectl 5spot resume and the next status report.
 		delete(w.sm.Annotations, v1alpha1.ReclaimedAnnotation)
 		w.sm.Spec.Schedule.Enabled = new(true)
 	})
@@ -515,7 +513,7 @@ func (w *world) returnInAnOutage(created time.Time) {
 	w.settle()
 }
 
-// askByHand annotates the Node as the guide says: without a time.
+// askByHand annotates the Node like a person who follows the guide: without a time.
 func (w *world) askByHand() {
 	w.Helper()
 	before := w.node.DeepCopy()
@@ -523,8 +521,8 @@ func (w *world) askByHand() {
 	w.Must(w.Client.Patch(w.Context(), w.node, client.MergeFrom(before), client.FieldOwner("kubectl-annotate")))
 }
 
-// TestRequestsWithoutATime has a person request the machine twice on a Node that stays. The first request, which an outage
-// keeps on the Node, is not served again. The second request is.
+// TestRequestsWithoutATime covers two requests of a person on a Node that stays. The first request, which remains on
+// the Node because of an outage, is not served again. The second request is.
 func TestRequestsWithoutATime(t *testing.T) {
 	w := newWorld(t)
 	w.keep()
@@ -537,7 +535,7 @@ func TestRequestsWithoutATime(t *testing.T) {
 	if reclaimapi.Requested(w.node.Annotations) {
 		t.Fatal("the first request still stands")
 	}
-	time.Sleep(time.Second) // The API server dates requests in whole seconds.
+	time.Sleep(time.Second) // The API server records times in whole seconds.
 	w.askByHand()
 	w.settle()
 	if m := w.machine(); m != nil && m.DeletionTimestamp.IsZero() {
@@ -545,8 +543,7 @@ func TestRequestsWithoutATime(t *testing.T) {
 	}
 }
 
-// TestNothingIsEjectedForAnotherObject has the ScheduledMachine be deleted while its request is
-// written.
+// TestNothingIsEjectedForAnotherObject deletes the ScheduledMachine while its request is being recorded.
 func TestNothingIsEjectedForAnotherObject(t *testing.T) {
 	for name, createdAgain := range map[string]bool{"Deleted": false, "CreatedAgain": true} {
 		t.Run(name, func(t *testing.T) {
@@ -583,8 +580,7 @@ func (w *world) tainted(key string) bool {
 	return slices.ContainsFunc(w.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
-// TestNodeOutlivesItsInfrastructure has a Machine object that waits for something
-// while its machine is gone.
+// TestNodeOutlivesItsInfrastructure covers a Machine object that still waits while its machine is gone.
 func TestNodeOutlivesItsInfrastructure(t *testing.T) {
 	w := newWorld(t)
 	w.ask("true")
@@ -602,7 +598,7 @@ func TestNodeOutlivesItsInfrastructure(t *testing.T) {
 	}
 }
 
-// TestNodeOfTheSameName must not pay for the one that asked.
+// TestNodeOfTheSameName checks that another Node of the same name is not deleted.
 func TestNodeOfTheSameName(t *testing.T) {
 	w := newWorld(t)
 	w.ask("true")
@@ -647,8 +643,8 @@ func TestUnreachableNodeHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// try reconciles until nothing but one failure is left, which is returned so that it is
-// tried again, and nothing else fails on the way.
+// try reconciles until only the failure want remains. Reconcile must return it for a retry, and no other failure may
+// occur.
 func (w *world) try(want error) {
 	w.Helper()
 	var err error
@@ -676,8 +672,8 @@ func TestForgedRequest(t *testing.T) {
 	w.refused("foreign_host", "providerID")
 }
 
-// TestAnotherHostThatSaysItIsThisOne has another host take the Node's name, and Cluster
-// API mirror what it says. Of an earlier Machine nothing counts.
+// TestAnotherHostThatSaysItIsThisOne covers another host with the Node's name, whose data Cluster API mirrors. Data of
+// an earlier Machine does not count.
 func TestAnotherHostThatSaysItIsThisOne(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine()
@@ -718,7 +714,8 @@ func TestControlPlaneIsNotReclaimed(t *testing.T) {
 	}
 }
 
-// refused asks, and wants nothing done, people told once, and one more request counted.
+// refused makes a request, and checks that no write follows, that one Event is recorded, and that one more request is
+// counted.
 func (w *world) refused(reason, says string) {
 	w.Helper()
 	before := testutil.ToFloat64(reclaim.ScreenedRequests.WithLabelValues(reason))
@@ -744,7 +741,7 @@ func TestRapidReReclaim(t *testing.T) {
 		rapid bool
 	}{{0, false}, {time.Minute, false}, {11 * time.Minute, false}, {11*time.Minute + time.Second, false}, {20 * time.Minute, true}} {
 		w.clock.SetTime(noon.Add(tc.at))
-		before := w.sm.DeepCopy() // Somebody lends the machine again.
+		before := w.sm.DeepCopy() // A person lends the machine again.
 		delete(w.sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
 		w.Must(w.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
 		w.node.Annotations = nil
@@ -844,7 +841,7 @@ func TestHooksOfOthers(t *testing.T) {
 	}
 }
 
-// hook puts somebody else's deletion hook on the Machine, or takes it off.
+// hook adds a deletion hook of another controller to the Machine, or removes it.
 func (w *world) hook(key string, on bool) {
 	w.Helper()
 	m := w.machine()
@@ -868,7 +865,7 @@ func TestPausedDoesNothing(t *testing.T) {
 	}
 }
 
-// TestAMachineIsEjectedOnce has the cache show the Machine as it was before.
+// TestAMachineIsEjectedOnce uses a cache that shows the Machine from before its ejection.
 func TestAMachineIsEjectedOnce(t *testing.T) {
 	w := newWorld(t)
 	reads, thaw := w.Late(w.machine())
@@ -890,7 +887,7 @@ func TestAMachineIsEjectedOnce(t *testing.T) {
 	}
 }
 
-// TestAnOwnerIsServedUntilTheMachineIsEjected looks from the last write of an ejection.
+// TestAnOwnerIsServedUntilTheMachineIsEjected checks the count of waiting owners during the last write of an ejection.
 func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
 	w := newWorld(t)
 	w.rush = &wake.Rush{}
@@ -912,7 +909,7 @@ func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
 	}
 }
 
-// TestTheRecordWaitsForOtherOwners has a machine gone while two more are waited for.
+// TestTheRecordWaitsForOtherOwners covers a machine that is gone while two other owners still wait.
 func TestTheRecordWaitsForOtherOwners(t *testing.T) {
 	w := newWorld(t)
 	w.rush = &wake.Rush{}
@@ -936,11 +933,11 @@ func TestTheRecordWaitsForOtherOwners(t *testing.T) {
 	second()
 }
 
-// TestCrashPoints stops the controller before each of its writes, and after each
-// with the reply lost, and starts it anew. Every run ends as the one without.
+// TestCrashPoints stops the controller before each write, and after each write with the response lost, and restarts it.
+// Each run must end like the run without a crash.
 func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 7, story) }
 
-// story is a whole reclaim, told at two stations.
+// story runs a whole reclaim, and returns two observed states.
 func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
 	w := newWorld(t)

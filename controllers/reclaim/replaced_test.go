@@ -9,9 +9,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestAReplacedObjectStillKnowsItsOwner takes all annotations off while the Machine is on its
-// way, as kubectl replace and Argo CD's Replace=true do. Neither a person's request nor that
-// of a Node which is gone can be read anywhere else.
+// TestAReplacedObjectStillKnowsItsOwner removes all annotations during the Machine's deletion, like kubectl replace and
+// Argo CD's Replace=true. No other object has a person's request, or the request of a deleted Node.
 func TestAReplacedObjectStillKnowsItsOwner(t *testing.T) {
 	for name, ask := range map[string]func(*fleet){
 		"Person": func(f *fleet) { f.askAsPerson() },

@@ -21,7 +21,7 @@ import (
 
 var noon = time.Date(2025, time.January, 15, 12, 0, 0, 0, time.UTC)
 
-// asking is a Node that was made at born and asks since asked by its own clock.
+// asking returns a Node that was created at born, with a request from asked by its own clock.
 func asking(born, asked time.Time, change func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "n1", UID: "u1", CreationTimestamp: metav1.NewTime(born),
@@ -37,14 +37,14 @@ func asking(born, asked time.Time, change func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
-// ready has the Node be ready since an instant by its own clock.
+// ready makes the Node ready since an instant by its own clock.
 func ready(since time.Time) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(since)}}
 	}
 }
 
-// untimed has a person write the request without a time, at that instant of the API server's clock.
+// untimed makes the request one of a person: without a time, and stored at the given instant of the API server's clock.
 func untimed(stored time.Time) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		delete(n.Annotations, reclaimapi.RequestedAtAnnotation)
@@ -52,7 +52,7 @@ func untimed(stored time.Time) func(*corev1.Node) {
 	}
 }
 
-// mirroring is a Machine as Cluster API shows it when its Node says so.
+// mirroring returns a Machine with the Node's machine ID, as Cluster API mirrors it.
 func mirroring(m *clusterv1.Machine, machineID string) *clusterv1.Machine {
 	m = m.DeepCopy()
 	m.Status.NodeInfo = &corev1.NodeSystemInfo{MachineID: machineID}
@@ -193,7 +193,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// hostOf is what is believed of the host of a Machine whose Node is n1.
+// hostOf returns the accepted host data of a Machine whose Node is n1.
 func hostOf(m *clusterv1.Machine) children.Host {
 	h := ingest.Host{Node: "n1", MachineID: "0123"}
 	if m != nil {
@@ -202,8 +202,8 @@ func hostOf(m *clusterv1.Machine) children.Host {
 	return children.Host{Host: h, Says: h}
 }
 
-// TestANodeThatIsNotBelievedHasToProveItself: an owner does not lose the machine to whoever
-// writes to a Machine, and a Node of another host does not take it.
+// TestANodeThatIsNotBelievedHasToProveItself checks two directions. A write to a Machine must not cost an owner the
+// machine, and a Node of another host must not eject it.
 func TestANodeThatIsNotBelievedHasToProveItself(t *testing.T) {
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon)}}
 	known := ingest.Host{Node: "n1", ProviderID: "lab://box", MachineID: "0123"}
@@ -237,14 +237,14 @@ func TestANodeThatIsNotBelievedHasToProveItself(t *testing.T) {
 	}
 }
 
-// moved is a Machine that was made at another management cluster.
+// moved returns a Machine that was created on another management cluster.
 func moved(machine *clusterv1.Machine, created time.Time) *clusterv1.Machine {
 	machine = machine.DeepCopy()
 	machine.Annotations = map[string]string{v1alpha1.CreatedAnnotation: created.Format(time.RFC3339)}
 	return machine
 }
 
-// written are the managed fields of an agent that wrote its request at t.
+// written returns the managed fields of an agent that wrote its request at t.
 func written(t time.Time) []metav1.ManagedFieldsEntry {
 	return []metav1.ManagedFieldsEntry{
 		{Manager: "kubelet", Time: new(metav1.NewTime(t.Add(-1000 * time.Hour))), FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},

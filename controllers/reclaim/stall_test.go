@@ -17,7 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// refuse has every write of a kind end with err.
+// refuse makes each write of a kind fail with err.
 func (w *world) refuse(write string, err func() error) {
 	w.Fail = func(n int) (before, after error) {
 		if w.Writes[n] == write {
@@ -65,7 +65,7 @@ func TestAnOwnerWhoWaitsInVainIsSeen(t *testing.T) {
 	}
 }
 
-// TestAConflictThatLastsCostsOneTryPerBackOff has somebody's webhook answer 409.
+// TestAConflictThatLastsCostsOneTryPerBackOff covers a webhook that answers 409.
 func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 	w := newWorld(t)
 	w.rush = &wake.Rush{}
@@ -79,13 +79,13 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 		if err == nil && next.RequeueAfter <= 0 {
 			t.Fatalf("after %v: no requeue without a wait: %v", w.clock.Since(begin), next)
 		}
-		// Something wakes it every 10 ms.
+		// An event enqueues it every 10 ms.
 		w.clock.SetTime(w.clock.Now().Add(max(10*time.Millisecond, min(next.RequeueAfter, time.Second))))
 		if err == nil && w.clock.Since(begin) < 2*time.Second && w.stalled() != "" {
 			t.Fatalf("a late cache is no news: %s", w.stalled())
 		}
 	}
-	// 50 ms, doubled until it is 15 s, makes 9 tries in the first 13 s.
+	// 50 ms, doubled up to 15 s, gives 9 tries in the first 13 s.
 	tries := 0
 	for _, write := range w.Writes {
 		if write == "patch Machine" {

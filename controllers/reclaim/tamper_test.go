@@ -26,8 +26,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// fleet is a machine whose owner asks, perhaps another, which nobody asks for, and both
-// controllers that take machines away.
+// fleet is a machine with an owner's request, optionally another machine without one, and both controllers that remove
+// machines.
 type fleet struct {
 	*world
 	// another is nil if there is none.
@@ -61,7 +61,7 @@ func newFleet(t *testing.T, two bool) *fleet {
 	return f
 }
 
-// settle has both controllers look until neither writes.
+// settle runs both controllers until neither writes.
 func (f *fleet) settle() {
 	f.Helper()
 	f.until(func() {
@@ -73,11 +73,11 @@ func (f *fleet) settle() {
 			_, err := f.scheduled.Reconcile(f.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)})
 			f.Must(err)
 		}
-		f.events() // Nobody reads them, and the recorder must not be full.
+		f.events() // The recorder must not be full.
 	})
 }
 
-// marked returns an object that carries marks.
+// marked returns an object that has marks.
 func (f *fleet) marked(on string) client.Object {
 	switch on {
 	case testenv.OnMachine:
@@ -99,7 +99,7 @@ func (f *fleet) marked(on string) client.Object {
 
 const onNode = "Node"
 
-// marksOfAnEmergency are those that an emergency under way has besides.
+// marksOfAnEmergency returns the additional marks during a reclaim.
 func marksOfAnEmergency() map[string]testenv.Mark {
 	all := map[string]testenv.Mark{
 		"TaintOff": {On: onNode, Tamper: func(o client.Object) { o.(*corev1.Node).Spec.Taints = nil }},
@@ -121,7 +121,7 @@ func marksOfAnEmergency() map[string]testenv.Mark {
 	return all
 }
 
-// stages are the phases in which somebody tampers, and how a running machine gets there.
+// stages has the phases in which the test tampers, with the change that leads a running machine there.
 var stages = map[string]func(*fleet){
 	"Active":          func(*fleet) {},
 	"Disabled":        func(f *fleet) { f.Edit(f.sm, func() { f.sm.Spec.Schedule.Enabled = new(false) }) },
@@ -131,8 +131,8 @@ var stages = map[string]func(*fleet){
 	"EmergencyRemove": func(f *fleet) { f.ask("true") },
 }
 
-// reclaimed is what is seen of a machine that somebody tampers with in a phase, and whose
-// owner asks.
+// reclaimed returns the observed states of a machine that is tampered with in a phase, and that its owner then
+// requests.
 func reclaimed(t *testing.T, enter func(*fleet), tamper func(*fleet), two bool) []string {
 	t.Helper()
 	f := newFleet(t, two)
@@ -151,7 +151,7 @@ func reclaimed(t *testing.T, enter func(*fleet), tamper func(*fleet), two bool) 
 	return append(seen, f.seen())
 }
 
-// clusterAPI plays what Cluster API and the provider do for a Machine that leaves.
+// clusterAPI plays the part of Cluster API and the provider for a Machine that leaves.
 func (f *fleet) clusterAPI() {
 	f.Helper()
 	if i := f.infra(); i != nil {
@@ -164,7 +164,7 @@ func (f *fleet) clusterAPI() {
 	}
 }
 
-// seen is what there is of the machine, and what is written down.
+// seen returns the state of the machine and its records.
 func (f *fleet) seen() string {
 	f.Helper()
 	state := func(obj client.Object) string {
@@ -192,7 +192,7 @@ func (f *fleet) seen() string {
 	return s + fmt.Sprintf(" asked=%t served=%t enabled=%t %s", f.sm.BeingReclaimed(), served, f.sm.ScheduleEnabled(), f.sm.Status.Phase)
 }
 
-// wantAnotherUntouched checks that nothing else was lost.
+// wantAnotherUntouched checks that the other machine is unchanged.
 func (f *fleet) wantAnotherUntouched() {
 	f.Helper()
 	m := &clusterv1.Machine{}
@@ -217,7 +217,7 @@ func TestNoMarkOfOursKeepsAMachineFromItsOwner(t *testing.T) {
 		}
 		for name, mark := range testenv.Sample(marks) {
 			if phase == "Deleting" && name == "FinalizerOff" {
-				continue // Then there is no object any more, and its machine runs on: docs/threat-model.md.
+				continue // The object is deleted then, and its machine continues to run: docs/threat-model.md.
 			}
 			t.Run(phase+"/"+name, func(t *testing.T) {
 				t.Parallel()

@@ -100,8 +100,8 @@ func TestTheBootstrapConfigOutlivesInfrastructureThatTheCacheLacks(t *testing.T)
 	}
 }
 
-// TestARemovalThatWasTakenBackLeavesNothingOnTheMachine turns the kill switch on and off while deletions of Machines
-// are rejected.
+// TestARemovalThatWasTakenBackLeavesNothingOnTheMachine turns the kill switch on while deletions of Machines are
+// rejected, and off afterwards.
 func TestARemovalThatWasTakenBackLeavesNothingOnTheMachine(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
