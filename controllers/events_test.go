@@ -12,7 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// A reason of 256 characters of any script must not lose its event.
+// TestEveryNoteFitsIntoTheAPI checks that a reason of 256 characters of any script does not lose its Event.
 func TestEveryNoteFitsIntoTheAPI(t *testing.T) {
 	t.Parallel()
 	fake := events.NewFakeRecorder(1)

@@ -31,7 +31,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/feature"
 )
 
-// limited is a manager whose client may write once in a while.
+// limited is a manager whose client has a low rate limit.
 type limited struct {
 	ctrl.Manager
 	config *rest.Config
@@ -41,7 +41,7 @@ func (l limited) GetConfig() *rest.Config  { return l.config }
 func (limited) GetScheme() *runtime.Scheme { return scheme.Scheme }
 func (limited) GetCache() cache.Cache      { return &informertest.FakeInformers{} }
 
-// configMaps is an API server that has ConfigMaps, and says of each write that it is done.
+// configMaps is an API server for ConfigMaps that accepts each write.
 func configMaps(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	switch r.URL.Path {
@@ -63,8 +63,8 @@ func configMaps(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestTheEmergencyLaneHasNoRateLimit writes twenty times where the manager may eight times an
-// hour: an owner does not wait for a thousand machines that leave at five.
+// TestTheEmergencyLaneHasNoRateLimit writes twenty times, where the manager's limit is eight an hour. An owner must not
+// wait for a thousand departures.
 func TestTheEmergencyLaneHasNoRateLimit(t *testing.T) {
 	ts := httptest.NewServer(http.HandlerFunc(configMaps))
 	t.Cleanup(ts.Close)
@@ -93,7 +93,7 @@ func TestTheEmergencyLaneHasNoRateLimit(t *testing.T) {
 	}
 }
 
-// logs is a manager that keeps its log.
+// logs is a manager that records its log.
 type logs struct {
 	ctrl.Manager
 	log   logr.Logger
@@ -131,7 +131,7 @@ func TestATaintThatNobodyLooksForIsTold(t *testing.T) {
 	}
 }
 
-// TestTheGuardIsInstalledWhereItIsAskedFor is about who gets which manifests.
+// TestTheGuardIsInstalledWhereItIsAskedFor checks which options install which manifests.
 func TestTheGuardIsInstalledWhereItIsAskedFor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		gate    bool

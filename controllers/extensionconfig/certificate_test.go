@@ -20,7 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// serving writes a new certificate of the webhook server, as cert-manager does.
+// serving writes a new certificate of the webhook server, like cert-manager.
 func serving(t *testing.T, dir string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -45,8 +45,8 @@ func serving(t *testing.T, dir string) {
 	}
 }
 
-// TestARenewedCertificateIsLookedAt has the certificate of the webhook server replaced, and
-// with it perhaps its authority: Cluster API would not trust what it calls any more.
+// TestARenewedCertificateIsLookedAt replaces the certificate of the webhook server. Its CA may change with it, and
+// Cluster API must receive the new one.
 func TestARenewedCertificateIsLookedAt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

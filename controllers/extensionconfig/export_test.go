@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Begin is how the controller begins.
+// Begin is the source that enqueues the first reconcile.
 func (r *Reconciler) Begin(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	return r.begin(ctx, queue)
 }
 
-// Withdrawal is what runs until the manager ends.
+// Withdrawal is the runnable that runs until the manager stops.
 func (r *Reconciler) Withdrawal() manager.Runnable { return withdrawal{r} }

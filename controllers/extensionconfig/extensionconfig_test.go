@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
 }
 
-// world is a manager as it is installed, in a namespace of its own.
+// world is an installed manager in its own namespace.
 type world struct {
 	*testenv.Fixture
 	options extensionconfig.Options
@@ -54,7 +54,7 @@ func newWorld(t *testing.T) *world {
 	w.certificate("first")
 	w.config = &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "fivespot"}}
 	w.owner = &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "fivespot-validating-webhook-configuration"}}
-	for _, obj := range []client.Object{w.config, w.owner} { // An earlier test's.
+	for _, obj := range []client.Object{w.config, w.owner} { // An earlier test created it.
 		w.Must(client.IgnoreNotFound(w.Client.Delete(t.Context(), obj)))
 	}
 	w.Create(w.owner)
@@ -76,7 +76,7 @@ func (w *world) start() {
 	}
 }
 
-// look has the manager look once, and reports whether it is to look again.
+// look reconciles once, and reports whether a retry is requested.
 func (w *world) look() (again bool) {
 	w.Helper()
 	res, err := w.r.Reconcile(w.Context(), ctrl.Request{})
@@ -84,7 +84,7 @@ func (w *world) look() (again bool) {
 	return res.RequeueAfter > 0
 }
 
-// settle has a new manager look until it rests.
+// settle starts a new manager, and reconciles until no retry is requested.
 func (w *world) settle() {
 	w.Helper()
 	w.start()
@@ -204,7 +204,7 @@ func TestDisabledWithdraws(t *testing.T) {
 	}
 }
 
-// TestItWaits has something in the way of the registration, and then takes it away.
+// TestItWaits prevents the registration, and then removes the cause.
 func TestItWaits(t *testing.T) {
 	refuses := func(err error) func(*world) {
 		return func(w *world) { w.Fail = func(int) (error, error) { return err, nil } }
@@ -292,8 +292,7 @@ func TestWhoGoesForGoodWithdraws(t *testing.T) {
 	}
 }
 
-// TestAManagerThatEndsWithdraws has the manager be told to end, as its pod is: what is left
-// to write must not be written with a context that is over.
+// TestAManagerThatEndsWithdraws stops the manager like its pod. The last write needs a context that is not canceled.
 func TestAManagerThatEndsWithdraws(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -321,8 +320,8 @@ func deployment(namespace string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// TestCrashPoints stops the manager before each of its writes, and after each with the
-// reply lost, and starts it anew. Every run ends as the one without.
+// TestCrashPoints stops the manager before each write, and after each write with the response lost, and restarts it.
+// Each run must end like the run without a crash.
 func TestCrashPoints(t *testing.T) {
 	testenv.CrashPoints(t, 3, func(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 		t.Helper()

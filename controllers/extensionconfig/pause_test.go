@@ -8,8 +8,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
-// TestAPauseRegistersNothing starts a manager that carries nothing out. What another has
-// registered stays, also when this one ends.
+// TestAPauseRegistersNothing starts a manager that suppresses writes. The registration of another manager stays, also
+// when this one stops.
 func TestAPauseRegistersNothing(t *testing.T) {
 	w := newWorld(t)
 	pause := func() {

@@ -90,8 +90,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestOnlyADrainThatEndedIsDrained has Cluster API be done with the Node in all ways: where pods may
-// be there yet, the Node does not say otherwise.
+// TestOnlyADrainThatEndedIsDrained covers all ways in which Cluster API ends a drain. If pods may remain, the Node must
+// not be Drained.
 func TestOnlyADrainThatEndedIsDrained(t *testing.T) {
 	t.Parallel()
 	began := metav1.NewTime(time.Date(2026, time.March, 2, 17, 0, 0, 0, time.UTC))
@@ -106,7 +106,8 @@ func TestOnlyADrainThatEndedIsDrained(t *testing.T) {
 	for name, tc := range map[string]struct {
 		annotations map[string]string
 		deletion    *clusterv1.MachineDeletionStatus
-		// deleting is the reason of Deleting, and succeeded what DrainingSucceeded is, empty if there is none.
+		// deleting is the reason of the condition Deleting. succeeded is the status of DrainingSucceeded, empty if it
+		// is absent.
 		deleting, succeeded string
 		want                bool
 	}{

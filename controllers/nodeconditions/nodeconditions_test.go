@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 // five is the end of the window on a Monday.
 var five = time.Date(2026, time.March, 2, 17, 0, 0, 0, time.UTC)
 
-// world is a running machine whose Node lives in the same API server, and nobody
-// but the reconciler under test: Cluster API's part and the kubelet's are played by the test.
+// world is a running machine whose Node is in the same API server. Only the reconciler under test runs. The test plays
+// the parts of Cluster API and the kubelet.
 type world struct {
 	*testenv.Fixture
 	sm      *v1alpha1.ScheduledMachine
@@ -49,9 +49,9 @@ type world struct {
 	node    *corev1.Node
 	clock   *clocktesting.FakePassiveClock
 	gate    *actuate.Gate
-	// late is a cache that still shows the Node as it was.
+	// late is the old version of the Node that a stale cache shows.
 	late *corev1.Node
-	// lost is how the workload cluster fails to be connected, nil while it is.
+	// lost is a ClusterCache without a connection, nil while there is one.
 	lost clustercache.ClusterCache
 }
 
@@ -78,7 +78,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// status writes the Machine's status as Cluster API does.
+// status writes the Machine's status like Cluster API.
 func (w *world) status(change func(*clusterv1.MachineStatus)) {
 	w.Helper()
 	w.Read(w.machine)
@@ -103,7 +103,7 @@ func (w *world) reconcile() ctrl.Result {
 	return res
 }
 
-// client shows Nodes as the cache does.
+// client reads Nodes like the cache.
 func (w *world) client() client.Client {
 	return w.Recorded(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -125,7 +125,7 @@ func (w *world) client() client.Client {
 	})
 }
 
-// settle reconciles until nothing is written, three times at least.
+// settle reconciles until no writes follow, at least three times.
 func (w *world) settle() ctrl.Result {
 	w.Helper()
 	for range 10 {
@@ -140,7 +140,7 @@ func (w *world) settle() ctrl.Result {
 	return ctrl.Result{}
 }
 
-// heartbeat writes the Node's status as the kubelet does.
+// heartbeat writes the Node's status like the kubelet.
 func (w *world) heartbeat() {
 	w.Helper()
 	w.Read(w.node)
@@ -153,7 +153,7 @@ func (w *world) heartbeat() {
 	w.Must(w.Client.Status().Patch(w.Context(), w.node, client.StrategicMergeFrom(before)))
 }
 
-// want checks what the Node says, and that the kubelet's conditions are there.
+// want checks the departure conditions of the Node, and that the kubelet's conditions remain.
 func (w *world) want(says ...string) {
 	w.Helper()
 	w.Read(w.node)
@@ -184,7 +184,7 @@ const (
 	drained  = "Drained=True ScheduledMachineDrained"
 )
 
-// admit begins a departure as the reconciler of ScheduledMachines does.
+// admit starts a departure like package scheduledmachine.
 func (w *world) admit(reason v1alpha1.DepartureReason) {
 	w.Helper()
 	d := v1alpha1.NewDeparture(reason, w.clock.Now(), "a1")
@@ -192,7 +192,7 @@ func (w *world) admit(reason v1alpha1.DepartureReason) {
 	w.Edit(w.machine, func() { metav1.SetMetaDataAnnotation(&w.machine.ObjectMeta, v1alpha1.DepartureAnnotation, d.String()) })
 }
 
-// drains plays Cluster API, which begins to drain, or goes on to the hooks after the drain.
+// drains plays the part of Cluster API, which starts to drain, or proceeds to the hooks after the drain.
 func (w *world) drains(goesOn, ended bool) {
 	w.Helper()
 	w.status(func(s *clusterv1.MachineStatus) {
@@ -204,7 +204,7 @@ func (w *world) drains(goesOn, ended bool) {
 	})
 }
 
-// markDrain says, as Cluster API does, whether a drain has ended.
+// markDrain sets the condition that reports, like Cluster API's, whether a drain has succeeded.
 func markDrain(m *clusterv1.Machine, ended bool) {
 	if ended {
 		v1beta1conditions.MarkTrue(m, clusterv1.DrainingSucceededV1Beta1Condition)
@@ -213,8 +213,8 @@ func markDrain(m *clusterv1.Machine, ended bool) {
 	}
 }
 
-// TestADepartureIsSaidInThreeWrites, each once, whatever the kubelet writes and however often the
-// manager starts.
+// TestADepartureIsSaidInThreeWrites checks that a departure costs three writes, whatever the kubelet writes and however
+// often the manager restarts.
 func TestADepartureIsSaidInThreeWrites(t *testing.T) {
 	w := newWorld(t)
 	if res := w.settle(); res.RequeueAfter != 50*time.Minute {
@@ -227,7 +227,7 @@ func TestADepartureIsSaidInThreeWrites(t *testing.T) {
 	}
 	w.want(planned)
 	w.heartbeat()
-	w.clock.SetTime(five.Add(time.Minute)) // It waits for its turn.
+	w.clock.SetTime(five.Add(time.Minute)) // The departure is deferred.
 	if res := w.settle(); res.RequeueAfter != 16*time.Hour-time.Minute {
 		t.Errorf("it looks again in %s, want when the next window opens", res.RequeueAfter)
 	}
@@ -249,7 +249,7 @@ func TestADepartureIsSaidInThreeWrites(t *testing.T) {
 	}
 }
 
-// TestADrainThatWasGivenUpIsNotSaidToHaveEnded: pods may be there yet.
+// TestADrainThatWasGivenUpIsNotSaidToHaveEnded covers a drain that timed out: pods may remain.
 func TestADrainThatWasGivenUpIsNotSaidToHaveEnded(t *testing.T) {
 	w := newWorld(t)
 	w.clock.SetTime(five)
@@ -260,7 +260,8 @@ func TestADrainThatWasGivenUpIsNotSaidToHaveEnded(t *testing.T) {
 	w.want(draining)
 }
 
-// TestAMachineThatWaitsUntilItsNextWindowPlansNothing any more when that opens.
+// TestAMachineThatWaitsUntilItsNextWindowPlansNothing checks that the announcement is removed when the next window
+// opens.
 func TestAMachineThatWaitsUntilItsNextWindowPlansNothing(t *testing.T) {
 	w := newWorld(t)
 	w.clock.SetTime(five.Add(-time.Minute))
@@ -273,7 +274,8 @@ func TestAMachineThatWaitsUntilItsNextWindowPlansNothing(t *testing.T) {
 	w.want()
 }
 
-// TestADepartureThatIsCancelledIsTakenBack with the announcement, and nothing of others is.
+// TestADepartureThatIsCancelledIsTakenBack checks that its conditions and the announcement are removed. Conditions of
+// others stay.
 func TestADepartureThatIsCancelledIsTakenBack(t *testing.T) {
 	w := newWorld(t)
 	w.node.Status.Conditions = append(w.node.Status.Conditions, corev1.NodeCondition{
@@ -335,7 +337,7 @@ func TestWhoeverWaitsForNobodyCostsNoWrite(t *testing.T) {
 	}
 }
 
-// TestACacheThatIsLateCostsNoWrite shows the Node as it was before it was written.
+// TestACacheThatIsLateCostsNoWrite uses a cache that shows the Node from before the write.
 func TestACacheThatIsLateCostsNoWrite(t *testing.T) {
 	w := newWorld(t)
 	was := w.node.DeepCopy()
@@ -349,7 +351,7 @@ func TestACacheThatIsLateCostsNoWrite(t *testing.T) {
 	}
 }
 
-// TestAnotherNodeOfTheNameIsNotWritten where one comes after the Node was read.
+// TestAnotherNodeOfTheNameIsNotWritten replaces the Node after the first read.
 func TestAnotherNodeOfTheNameIsNotWritten(t *testing.T) {
 	w := newWorld(t)
 	w.late = w.node.DeepCopy()
@@ -384,7 +386,7 @@ func TestAMachineWithoutNodeIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAPauseSaysNothing of the machine, its Cluster or all actuation.
+// TestAPauseSaysNothing covers a pause of the machine, of its Cluster, and of the actuation.
 func TestAPauseSaysNothing(t *testing.T) {
 	w := newWorld(t)
 	w.clock.SetTime(five.Add(-time.Minute))

@@ -31,7 +31,7 @@ import (
 // run runs the controller in a manager.
 func (w *world) run() {
 	w.Helper()
-	registry := metrics.Registry // It takes each metric once.
+	registry := metrics.Registry // A registry accepts each metric once.
 	metrics.Registry = prometheus.NewRegistry()
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
 		Scheme: w.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
@@ -68,12 +68,12 @@ func (w *world) says(reason string) {
 	}
 }
 
-// TestItIsWokenByTimeAndByTheMachine, and by nothing else that matters here.
+// TestItIsWokenByTimeAndByTheMachine checks that the requeue and Machine events trigger reconciles.
 func TestItIsWokenByTimeAndByTheMachine(t *testing.T) {
 	w := newWorld(t)
 	w.clock.SetTime(five.Add(-10*time.Minute - 2*time.Second))
 	w.run()
-	time.Sleep(time.Second) // It has looked, and sleeps until it is time.
+	time.Sleep(time.Second) // It has reconciled, and waits for its requeue.
 	w.clock.SetTime(five.Add(-10 * time.Minute))
 	w.says(v1alpha1.NodeWindowClosesReason)
 	w.admit(v1alpha1.WindowClosed)

@@ -4,14 +4,13 @@ package nodetaints
 
 import "github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 
-// NodesWatch is the name of the watch on Nodes, for a ClusterCache of tests that
-// has it already.
+// NodesWatch is the name of the watch on Nodes, for a fake ClusterCache with this watch.
 const NodesWatch = nodesWatch
 
-// NodeChanges is what of a Node wakes, for tests.
+// NodeChanges is the predicate of the watch on Nodes.
 var NodeChanges = wake.Changes(matters)
 
-// WithoutWatches returns r for tests that call Reconcile themselves.
+// WithoutWatches disables the watches, for tests that call Reconcile.
 func (r *Reconciler) WithoutWatches() *Reconciler {
 	r.nodes.Name, r.nodes.Cache = nodesWatch, r.ClusterCache
 	return r

@@ -22,7 +22,7 @@ func (w *world) names(m *clusterv1.Machine, node string) {
 	w.Must(w.Client.Status().Update(w.Context(), m))
 }
 
-// TestTaintsStayOnTheNodeThatIsBelieved although the Machine names another one.
+// TestTaintsStayOnTheNodeThatIsBelieved covers a Machine that names another Node than the accepted one.
 func TestTaintsStayOnTheNodeThatIsBelieved(t *testing.T) {
 	w := newWorld(t, ownTaint).withNode(true)
 	w.sm.Status.NodeRef = &v1alpha1.NodeReference{Name: w.node.Name}
@@ -42,7 +42,8 @@ func TestTaintsStayOnTheNodeThatIsBelieved(t *testing.T) {
 	}
 }
 
-// TestASharedNodeIsNotTainted, and what was reported stays, until the other Machine is gone.
+// TestASharedNodeIsNotTainted covers a Node that two Machines name. The status does not change until the other Machine
+// is gone.
 func TestASharedNodeIsNotTainted(t *testing.T) {
 	w := newWorld(t, ownTaint).withNode(true)
 	m := w.machine()

@@ -40,15 +40,15 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
 }
 
-// world is a running machine whose Node lives in the same API server, and nobody
-// but the reconciler under test: Cluster API's part is played by the test.
+// world is a running machine whose Node is in the same API server. Only the reconciler under test runs. The test plays
+// the part of Cluster API.
 type world struct {
 	*testenv.Fixture
 	sm   *v1alpha1.ScheduledMachine
 	node *corev1.Node
-	// lost is how the workload cluster fails to be connected, nil while it is.
+	// lost is a ClusterCache without a connection, nil while there is one.
 	lost clustercache.ClusterCache
-	// meanwhile runs after the Node was read and before it is written.
+	// meanwhile runs between the read and the write of the Node.
 	meanwhile func()
 }
 
@@ -72,7 +72,7 @@ func newWorld(t *testing.T, taints ...v1alpha1.NodeTaint) *world {
 	return w
 }
 
-// withNode makes the machine's Node, ready or not, with taints of somebody else.
+// withNode creates the machine's Node, ready or not, with taints of another writer.
 func (w *world) withNode(ready bool, taints ...corev1.Taint) *world {
 	w.Helper()
 	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "box-"}, Spec: corev1.NodeSpec{Taints: taints}}
@@ -87,7 +87,7 @@ func (w *world) makeNode(ready bool) {
 	w.Helper()
 	taints := w.node.Spec.Taints
 	w.Create(w.node)
-	// The API server adds one, which Kubernetes takes off when the Node is ready.
+	// The API server adds one taint, which Kubernetes removes when the Node is ready.
 	w.Edit(w.node, func() { w.node.Spec.Taints = taints })
 	node := w.node
 	w.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(w.Context()), node) })
@@ -140,7 +140,7 @@ func (w *world) reconciler(now clock.PassiveClock) *nodetaints.Reconciler {
 	}).WithoutWatches()
 }
 
-// settle reconciles until nothing is written.
+// settle reconciles until no writes follow.
 func (w *world) settle() {
 	w.Helper()
 	for range 10 {
@@ -158,7 +158,7 @@ func (w *world) settle() {
 	w.Fatalf("does not settle: %v", w.Writes)
 }
 
-// client shows Nodes as the cache does.
+// client reads Nodes like the cache.
 func (w *world) client() client.Client {
 	return w.Recorded(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -180,8 +180,7 @@ func (w *world) client() client.Client {
 	})
 }
 
-// want checks the condition and what is said to be applied. No status is no
-// condition.
+// want checks the condition and appliedNodeTaints. An empty status means no condition.
 func (w *world) want(status metav1.ConditionStatus, reason, message string, applied ...v1alpha1.NodeTaint) {
 	w.Helper()
 	c := conditions.Get(w.sm, v1alpha1.NodeTaintedCondition)
@@ -201,7 +200,7 @@ func (w *world) want(status metav1.ConditionStatus, reason, message string, appl
 	}
 }
 
-// wantNode checks the Node's taints and our record.
+// wantNode checks the Node's taints and 5-Spot's record.
 func (w *world) wantNode(record string, taints ...corev1.Taint) {
 	w.Helper()
 	if diff := cmp.Diff(taints, w.node.Spec.Taints); diff != "" {
@@ -218,7 +217,7 @@ func onNode(t v1alpha1.NodeTaint) corev1.Taint {
 	return corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
 }
 
-// ours is a taint of ours as a Node has it.
+// ours is a taint of 5-Spot on a Node.
 var ours = onNode(batch)
 
 func TestTaintsAreAppliedOnceTheNodeIsReady(t *testing.T) {
@@ -410,7 +409,7 @@ func TestPatchIsRefused(t *testing.T) {
 	w.want(metav1.ConditionTrue, "Applied", "", batch)
 }
 
-// TestAConflictThatLastsCostsOneTryPerBackOff has somebody's webhook answer 409.
+// TestAConflictThatLastsCostsOneTryPerBackOff covers a webhook that answers 409.
 func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 	w := newWorld(t, batch).withNode(true)
 	w.Fail = func(int) (error, error) {
@@ -430,7 +429,7 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 	}
 }
 
-// unreachable is the cache of a cluster to which a connection was tried in vain.
+// unreachable is the cache of a cluster whose connection attempt failed.
 type unreachable struct{ clustercache.ClusterCache }
 
 func (unreachable) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
@@ -468,7 +467,7 @@ func TestAManagerThatStartsLeavesWhatWasReported(t *testing.T) {
 	w.want(metav1.ConditionTrue, "Applied", "", batch)
 }
 
-// TestConnectionIsLostBeforeTheWrite sees the Node and cannot write it.
+// TestConnectionIsLostBeforeTheWrite covers a connection that breaks between the read and the write.
 func TestConnectionIsLostBeforeTheWrite(t *testing.T) {
 	w := newWorld(t, batch).withNode(true)
 	w.lost = readOnly{clustercache.NewFakeClusterCache(w.client(), client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, nodetaints.NodesWatch)}
@@ -518,11 +517,11 @@ func TestMachineIsGone(t *testing.T) {
 	w.want(metav1.ConditionUnknown, "NoNodeYet", "")
 }
 
-// TestCrashPoints stops the controller before each of its writes, and after each
-// with the reply lost, and starts it anew. Every run ends as the one without.
+// TestCrashPoints stops the controller before each write, and after each write with the response lost, and restarts it.
+// Each run must end like the run without a crash.
 func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 6, story) }
 
-// story is the life of a Node's taints, told at three stations.
+// story runs through the life of a Node's taints, and returns three observed states.
 func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
 	w := newWorld(t, batch).withNode(true, theirs)

@@ -17,8 +17,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 )
 
-// TestAPauseChangesNoTaint has the spec want a taint while nothing is carried out. What the
-// kubelet writes on the Node meanwhile makes it no other intention.
+// TestAPauseChangesNoTaint covers a desired taint while writes are suppressed. The kubelet's writes to the Node must
+// not change the audited intent.
 func TestAPauseChangesNoTaint(t *testing.T) {
 	w, out := newWorld(t, v1alpha1.NodeTaint{Key: "example.com/lent", Effect: corev1.TaintEffectNoSchedule}).withNode(true), &bytes.Buffer{}
 	r := w.reconciler(clock.RealClock{})

@@ -17,8 +17,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 )
 
-// TestSchemaAndValidationAgree asks the API server, which knows the schema only,
-// about lists of taints, and compares what package validation says.
+// TestSchemaAndValidationAgree compares the API server, which has only the schema, with package validation, for lists
+// of taints.
 func TestSchemaAndValidationAgree(t *testing.T) {
 	var vectors struct {
 		Key []struct {

@@ -24,7 +24,7 @@ func said(detector string, c reclaim.Config) string {
 
 func TestDecide(t *testing.T) {
 	const yes, no, open = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
-	// well is a machine whose owner is heard.
+	// well is a machine whose agent watches.
 	well := protection.Facts{Wanted: java.Hash(), Node: "desk", Tried: true, Pod: true, Running: true, Ready: true, Said: said("netlink", java)}
 	but := func(change func(f *protection.Facts)) protection.Facts {
 		f := well

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What tests use of this package.
+// Names for tests.
 const (
 	NodesWatch = nodesWatch
 	PodsWatch  = podsWatch
@@ -15,14 +15,14 @@ const (
 
 var TroubleOf, TrimPod, AgentOn, WhatPodsShow, NodeChanges = troubleOf, trimPod, agentOn, whatPodsShow, changes(whatNodesSay)
 
-// WithoutWatches returns r for tests that call Reconcile themselves.
+// WithoutWatches disables the watches, for tests that call Reconcile.
 func (r *Reconciler) WithoutWatches() *Reconciler {
 	r.nodes.Name, r.nodes.Cache = nodesWatch, r.ClusterCache
 	r.pods.Name, r.pods.Cache = podsWatch, r.ClusterCache
 	return r
 }
 
-// Collector counts for the leader, once it is elected.
+// Collector returns the metrics collector; it reports after elected is closed.
 func Collector(reader client.Reader, elected <-chan struct{}) prometheus.Collector {
 	return collector{reader, elected}
 }

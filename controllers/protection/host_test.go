@@ -13,7 +13,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// reports has the Node report a machine ID.
+// reports sets the machine ID that the Node reports.
 func (w *world) reports(machineID string) {
 	w.Helper()
 	w.Read(w.node)
@@ -21,8 +21,8 @@ func (w *world) reports(machineID string) {
 	w.Must(w.Client.Status().Update(w.Context(), w.node))
 }
 
-// TestAHostThatChangedIsNotProtected has the Node report another machine ID while the
-// machine is lent: the reclaim controller refuses what is requested from there.
+// TestAHostThatChangedIsNotProtected covers a Node that reports another machine ID while the machine is lent. Package
+// reclaim refuses requests of this Node.
 func TestAHostThatChangedIsNotProtected(t *testing.T) {
 	w := joined(t)
 	w.reports("aa")
@@ -48,12 +48,12 @@ func TestAHostThatChangedIsNotProtected(t *testing.T) {
 	w.want(metav1.ConditionFalse, "HostChanged", "Refused: Emergency reclaim requested (2026-04-20T21:45:00Z): process-match: java x", written...)
 
 	w.reports("aa")
-	w.want(metav1.ConditionFalse, "HostChanged", "") // Its owner was heard: what was reported stays.
+	w.want(metav1.ConditionFalse, "HostChanged", "") // Its owner has requested it: the condition does not change.
 	w.Edit(w.node, func() { delete(w.node.Annotations, reclaim.RequestedAnnotation) })
 	w.want(metav1.ConditionTrue, "Watching", "", written...)
 }
 
-// TestAnOldExitCodeIsNoChangedHost has an agent run whose former run refused a request.
+// TestAnOldExitCodeIsNoChangedHost covers a running agent whose earlier run refused a request.
 func TestAnOldExitCodeIsNoChangedHost(t *testing.T) {
 	w := protected(t)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: reclaim.Namespace, Name: w.node.Name}}
@@ -75,7 +75,8 @@ func TestAnOldExitCodeIsNoChangedHost(t *testing.T) {
 	w.want(metav1.ConditionFalse, "CannotSeeProcesses", "")
 }
 
-// TestAnAgentThatRefusedIsNotProtecting: the agent compares with the host, which nobody else can.
+// TestAnAgentThatRefusedIsNotProtecting covers an agent that refused a request: only the agent can compare the Node
+// with the host.
 func TestAnAgentThatRefusedIsNotProtecting(t *testing.T) {
 	w := protected(t)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: reclaim.Namespace, Name: w.node.Name}}

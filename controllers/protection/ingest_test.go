@@ -12,7 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// rival is another Machine of the Cluster that names the same Node.
+// rival creates another Machine of the Cluster that names the same Node.
 func (w *world) rival() *clusterv1.Machine {
 	w.Helper()
 	m := w.machine()
@@ -23,7 +23,7 @@ func (w *world) rival() *clusterv1.Machine {
 	return r
 }
 
-// names has the Machine name another Node, or none.
+// names makes the Machine name another Node, or none.
 func (w *world) names(node string) {
 	w.Helper()
 	m := w.machine()
@@ -31,8 +31,8 @@ func (w *world) names(node string) {
 	w.Must(w.Client.Status().Update(w.Context(), m))
 }
 
-// TestAMachineWhoseNodeIsNotBelievedIsNotProtected, until the other Machine is gone that names
-// the same: no agent is put on the Node for it.
+// TestAMachineWhoseNodeIsNotBelievedIsNotProtected covers two Machines that name one Node. No agent runs there for the
+// machine until the other Machine is gone.
 func TestAMachineWhoseNodeIsNotBelievedIsNotProtected(t *testing.T) {
 	w := joined(t)
 	rival := w.rival()
@@ -46,7 +46,7 @@ func TestAMachineWhoseNodeIsNotBelievedIsNotProtected(t *testing.T) {
 	w.want(metav1.ConditionTrue, "Watching", "", written...)
 }
 
-// TestWhatIsNotBelievedIsNotReportedLater: the Machine names no Node any more.
+// TestWhatIsNotBelievedIsNotReportedLater covers a Machine that does not name a Node any more.
 func TestWhatIsNotBelievedIsNotReportedLater(t *testing.T) {
 	w := joined(t)
 	w.rival()
@@ -59,7 +59,7 @@ func TestWhatIsNotBelievedIsNotReportedLater(t *testing.T) {
 	w.want("", "", "", written...)
 }
 
-// TestTheNodeThatIsBelievedIsLookedAt although the Machine names another one.
+// TestTheNodeThatIsBelievedIsLookedAt covers a Machine that names another Node than the accepted one.
 func TestTheNodeThatIsBelievedIsLookedAt(t *testing.T) {
 	w := protected(t)
 	w.sm.Status.NodeRef = &v1alpha1.NodeReference{Name: w.node.Name}

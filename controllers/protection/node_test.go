@@ -13,8 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/protection"
 )
 
-// TestWhatANodeSaysWakes has a Node change. Its kubelet writes it every few seconds, and
-// nothing else tells that its agent, or the Node, is not what it was.
+// TestWhatANodeSaysWakes covers changes of a Node. The kubelet writes the Node every few seconds. Only these changes
+// show that the agent or the Node has changed.
 func TestWhatANodeSaysWakes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string

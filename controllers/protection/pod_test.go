@@ -24,7 +24,7 @@ func ended(code int32, reason string) corev1.ContainerState {
 	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, FinishedAt: metav1.NewTime(time.Now())}}
 }
 
-// TestTheSameTroubleHasTheSameText is about what a status would be written for.
+// TestTheSameTroubleHasTheSameText checks that a lasting cause does not change the condition's message.
 func TestTheSameTroubleHasTheSameText(t *testing.T) {
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now())}}
 	unscheduled := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
@@ -75,7 +75,7 @@ func TestAgentOn(t *testing.T) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}
 	leaving := func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(now)) }
-	// unbound is a pod of a DaemonSet that the scheduler has not seen.
+	// unbound changes a DaemonSet's pod to one that is not scheduled yet.
 	unbound := func(p *corev1.Pod) {
 		node := p.Spec.NodeName
 		p.Spec.NodeName = ""

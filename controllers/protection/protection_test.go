@@ -41,11 +41,11 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
 }
 
-// written is a report.
+// written are the writes of one report.
 var written = []string{"patch ScheduledMachine status"}
 
-// world is a running machine whose owner's program is java. Its Node and the agent's pod
-// live in the same API server; agent, kubelet and Cluster API are played by the test.
+// world is a running machine whose owner's program is java. Its Node and the agent's pod are in the same API server.
+// The test plays the parts of the agent, the kubelet and Cluster API.
 type world struct {
 	*testenv.Fixture
 	sm    *v1alpha1.ScheduledMachine
@@ -53,8 +53,7 @@ type world struct {
 	clock *clocktesting.FakePassiveClock
 	board *installation.Board
 	cache clustercache.ClusterCache
-	// unlistable is why pods cannot be listed, nil while they can, and patience how long
-	// the controller would have waited for them.
+	// unlistable is the error of lists of pods, nil while they work. patience is the timeout of such a list.
 	unlistable error
 	patience   time.Duration
 	recorder   *events.FakeRecorder
@@ -82,7 +81,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// joined has a Node, an installation, and no agent yet.
+// joined returns a machine with a Node and an installation, but without an agent.
 func joined(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -98,7 +97,7 @@ func joined(t *testing.T) *world {
 	return w
 }
 
-// protected is a machine whose owner is heard.
+// protected returns a machine whose agent watches.
 func protected(t *testing.T) *world {
 	t.Helper()
 	w := joined(t)
@@ -118,7 +117,7 @@ func (w *world) tell(o installation.Outcome) {
 	w.board.Tell(client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, o)
 }
 
-// runAgent makes the agent's pod, and lets it say what it looks for.
+// runAgent creates the agent's pod, and reports the programs that it watches for.
 func (w *world) runAgent(programs ...string) {
 	w.Helper()
 	pod := &corev1.Pod{
@@ -141,7 +140,7 @@ func (w *world) say(programs ...string) {
 	})
 }
 
-// setReady plays the kubelet.
+// setReady sets the pod's readiness like the kubelet.
 func (w *world) setReady(ready bool) {
 	w.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: reclaim.Namespace, Name: w.node.Name}}
@@ -156,7 +155,7 @@ func (w *world) setReady(ready bool) {
 	w.Must(w.Client.Status().Update(w.Context(), pod))
 }
 
-// restart starts the manager anew: it remembers nothing.
+// restart starts a new manager without in-memory state.
 func (w *world) restart() {
 	c := w.Recorded(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		if _, ok := list.(*corev1.PodList); ok && w.unlistable != nil {
@@ -186,15 +185,14 @@ func (w *world) reconcile() error {
 	return err
 }
 
-// pass lets time pass, and looks again.
+// pass advances the clock, and reconciles.
 func (w *world) pass(d time.Duration) {
 	w.Helper()
 	w.clock.SetTime(w.clock.Now().Add(d))
 	w.Must(w.reconcile())
 }
 
-// want reconciles twice and checks the condition, and what was written for it. No
-// status is no condition.
+// want reconciles twice, and checks the condition and the writes. An empty status means no condition.
 func (w *world) want(status metav1.ConditionStatus, reason, message string, writes ...string) {
 	w.Helper()
 	w.Writes = nil
@@ -224,7 +222,7 @@ func (w *world) wantEvents(want ...string) {
 	}
 }
 
-// TestAJoinIsOneWrite is about what is so for a moment while a machine joins.
+// TestAJoinIsOneWrite covers the short states while a machine joins.
 func TestAJoinIsOneWrite(t *testing.T) {
 	w := newWorld(t)
 	w.want("", "", "")
@@ -314,7 +312,7 @@ func TestARefusedInstallation(t *testing.T) {
 	w.wantEvents("Normal OwnerProtected")
 }
 
-// TestNobodyProtectsAnyMore is about a condition of which nothing is left to say.
+// TestNobodyProtectsAnyMore covers the removal of an obsolete condition.
 func TestNobodyProtectsAnyMore(t *testing.T) {
 	cases := map[string]func(w *world){
 		"ClearedList": func(w *world) { w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil }) },
@@ -337,7 +335,7 @@ func TestNobodyProtectsAnyMore(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeavingIsLeftAlone is about an agent that has done its work.
+// TestWhatIsLeavingIsLeftAlone covers a machine that leaves: the agent has done its work.
 func TestWhatIsLeavingIsLeftAlone(t *testing.T) {
 	cases := map[string]func(w *world){
 		"Asked": func(w *world) { w.Edit(w.node, func() { w.node.Annotations[reclaim.RequestedAnnotation] = "true" }) },
@@ -367,7 +365,7 @@ func TestWhatIsLeavingIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeSeenIsUnknown is about a workload cluster that was lost.
+// TestWhatCannotBeSeenIsUnknown covers a lost workload cluster.
 func TestWhatCannotBeSeenIsUnknown(t *testing.T) {
 	w := protected(t)
 	w.unlistable = errors.New("no route to host 10.0.0.1:51234")
@@ -417,8 +415,8 @@ func TestAManagerThatStartsLeavesWhatWasReported(t *testing.T) {
 	w.want(metav1.ConditionFalse, "AgentNotRunning", "", written...)
 }
 
-// TestCrashPoints stops the controller before its write, and after it with the reply
-// lost: people may hear of it twice, and of nothing that is not so.
+// TestCrashPoints stops the controller before its write, and after it with the response lost. An Event may be recorded
+// twice, but never a wrong one.
 func TestCrashPoints(t *testing.T) {
 	testenv.CrashPoints(t, 2, func(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 		t.Helper()
@@ -443,7 +441,7 @@ func TestCrashPoints(t *testing.T) {
 	})
 }
 
-// TestAConflictIsWaitedFor is about another controller's write of the same status.
+// TestAConflictIsWaitedFor covers a write of another controller to the same status.
 func TestAConflictIsWaitedFor(t *testing.T) {
 	w := joined(t)
 	w.runAgent("java")

@@ -28,7 +28,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// screening tells when it was asked which Machines name one host.
+// screening signals when the controller lists the Machines that name one host.
 type screening struct {
 	client.Reader
 	asked chan<- struct{}
@@ -45,10 +45,10 @@ func (s screening) List(ctx context.Context, list client.ObjectList, opts ...cli
 	return err
 }
 
-// run runs the controller in a manager, and returns when it has screened the machine.
+// run runs the controller in a manager, and returns after it has screened the machine.
 func (w *world) run() {
 	w.Helper()
-	registry := metrics.Registry // It takes each metric once.
+	registry := metrics.Registry // A registry accepts each metric once.
 	metrics.Registry = prometheus.NewRegistry()
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
 		Scheme: w.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
@@ -74,7 +74,7 @@ func (w *world) run() {
 	<-asked
 }
 
-// TestTheEndOfARivalWakes whoever named the same Node, and was not believed.
+// TestTheEndOfARivalWakes checks that the deletion of a Machine triggers the other Machine of the same Node.
 func TestTheEndOfARivalWakes(t *testing.T) {
 	w := joined(t)
 	rival := w.rival()

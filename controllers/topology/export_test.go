@@ -2,11 +2,11 @@
 
 package topology
 
-// WithWatchFilter returns a reconciler as SetupWithManager makes it.
+// WithWatchFilter sets the watch filter, like SetupWithManager.
 func (r *Reconciler) WithWatchFilter(filter string) *Reconciler {
 	r.watchFilter = filter
 	return r
 }
 
-// Owned is which ScheduledMachines wake their Cluster.
+// Owned filters for the ScheduledMachines that enqueue their Cluster.
 var Owned = owned()

@@ -17,13 +17,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/topology"
 )
 
-// reading has the cache answer otherwise than the API server.
+// reading replaces reads of the cache.
 func (w *world) reading(reads interceptor.Funcs) {
 	w.r.Reader = interceptor.NewClient(w.Recorded(interceptor.Funcs{List: byIndex}).(client.WithWatch), reads)
 }
 
-// TestALateCacheTakesNothingOver has a person make a ScheduledMachine by the name that the
-// topology asks for next, exactly as the topology would, and the cache not show it yet.
+// TestALateCacheTakesNothingOver covers a person's ScheduledMachine with the next name of the topology, and with the
+// same content. The cache does not show it yet.
 func TestALateCacheTakesNothingOver(t *testing.T) {
 	w := newWorld(t, item("a", "9-17"))
 	w.reconcile()
@@ -46,8 +46,8 @@ func TestALateCacheTakesNothingOver(t *testing.T) {
 	}
 }
 
-// TestAReplacedMachineIsNotChanged has a person replace a ScheduledMachine by their own
-// while the cache shows the one of the topology.
+// TestAReplacedMachineIsNotChanged covers a person who replaces a ScheduledMachine, while the cache shows the
+// topology's one.
 func TestAReplacedMachineIsNotChanged(t *testing.T) {
 	w := newWorld(t, item("a", "9-17"))
 	w.reconcile()
@@ -78,8 +78,8 @@ func TestAReplacedMachineIsNotChanged(t *testing.T) {
 	}
 }
 
-// TestAReplacedClusterDeletesNothing has the cache show a Cluster of the same name and
-// generation that is gone, and that asked for nothing.
+// TestAReplacedClusterDeletesNothing covers a cache that shows a deleted Cluster of the same name and generation, with
+// an empty list.
 func TestAReplacedClusterDeletesNothing(t *testing.T) {
 	w := newWorld(t, item("a", "9-17"))
 	w.reconcile()
@@ -88,7 +88,7 @@ func TestAReplacedClusterDeletesNothing(t *testing.T) {
 	w.wantNothingOf(old)
 }
 
-// wantNothingOf has the cache show a Cluster as it was, of which nothing must come.
+// wantNothingOf makes the cache show an old Cluster, and checks that no write follows.
 func (w *world) wantNothingOf(old *clusterv1.Cluster) {
 	w.Helper()
 	w.Writes = nil
@@ -106,7 +106,7 @@ func (w *world) wantNothingOf(old *clusterv1.Cluster) {
 	w.want("a:9-17", applied, "")
 }
 
-// TestWhichMachinesWakeTheirCluster has people make and change ScheduledMachines.
+// TestWhichMachinesWakeTheirCluster covers creations and changes of ScheduledMachines.
 func TestWhichMachinesWakeTheirCluster(t *testing.T) {
 	ours, theirs := &v1alpha1.ScheduledMachine{}, &v1alpha1.ScheduledMachine{}
 	ours.Labels = map[string]string{v1alpha1.TopologyOwnedLabel: ""}

@@ -10,7 +10,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
-// TestAPauseMakesNoScheduledMachine has a topology ask for one while nothing is carried out.
+// TestAPauseMakesNoScheduledMachine covers a topology with a new machine while writes are suppressed.
 func TestAPauseMakesNoScheduledMachine(t *testing.T) {
 	w := newWorld(t, item("desk", "9-17"))
 	w.r.Actuate = actuate.Behind(&actuate.Gate{Paused: true}, w.Recorded(interceptor.Funcs{List: byIndex}))

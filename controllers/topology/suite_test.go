@@ -39,8 +39,7 @@ const index = "spec.clusterName"
 
 var noon = time.Date(2025, time.January, 20, 12, 0, 0, 0, time.UTC)
 
-// world is one Cluster with a topology, in a namespace of its own, and nobody but the
-// reconciler under test.
+// world is one Cluster with a topology, in its own namespace. Only the reconciler under test runs.
 type world struct {
 	*testenv.Fixture
 	cluster  *clusterv1.Cluster
@@ -48,8 +47,7 @@ type world struct {
 	r        *topology.Reconciler
 }
 
-// newWorld makes a Cluster whose topology has the variable with these items, or
-// without any if it is told nothing.
+// newWorld creates a Cluster whose topology has the variable with these items; without items it has no variable.
 func newWorld(t *testing.T, items ...string) *world {
 	t.Helper()
 	w := &world{Fixture: server.Fixture(t), recorder: events.NewFakeRecorder(100)}
@@ -72,7 +70,7 @@ func variables(value string) []clusterv1.ClusterVariable {
 
 func list(items ...string) string { return "[" + strings.Join(items, ",") + "]" }
 
-// item is an item of that name and hours, with more fields.
+// item returns an item with a name, hours, and more fields.
 func item(name, hours string, more ...string) string {
 	return fmt.Sprintf(`{"name":%q,"schedule":{"daysOfWeek":["mon-fri"],"hoursOfDay":[%q]},`+
 		`"bootstrapTemplateRef":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate","name":"desks"},`+
@@ -88,7 +86,7 @@ func (w *world) reconciler() *topology.Reconciler {
 	}
 }
 
-// byIndex answers as a cache does that has the index.
+// byIndex lists like a cache with the index.
 func byIndex(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
 	o := (&client.ListOptions{}).ApplyOptions(opts)
 	cluster, indexed := "", false
@@ -104,7 +102,7 @@ func byIndex(ctx context.Context, c client.WithWatch, into client.ObjectList, op
 	return nil
 }
 
-// try reconciles once and reads the Cluster back.
+// try reconciles once and reads the Cluster again.
 func (w *world) try() (ctrl.Result, error) {
 	w.Helper()
 	res, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.cluster)})
@@ -118,14 +116,14 @@ func (w *world) reconcile() {
 	w.Must(err)
 }
 
-// ask changes the items of the variable, as a person does.
+// ask changes the items of the variable, like a person.
 func (w *world) ask(items ...string) {
 	w.Helper()
 	w.Edit(w.cluster, func() { w.cluster.Spec.Topology.Variables = variables(list(items...)) })
 }
 
-// machines are the ScheduledMachines of the namespace: their names without the
-// Cluster's, and their hours. One that is on its way out has a minus.
+// machines returns the names of the ScheduledMachines of the namespace, without the Cluster's name, and their hours.
+// One that is being deleted has a minus.
 func (w *world) machines() string {
 	w.Helper()
 	list := &v1alpha1.ScheduledMachineList{}
@@ -152,7 +150,7 @@ func (w *world) machine(name string) *v1alpha1.ScheduledMachine {
 	return sm
 }
 
-// hold keeps a ScheduledMachine from going until letGo, as its own controller does.
+// hold adds the finalizer of package scheduledmachine to a ScheduledMachine; letGo removes it.
 func (w *world) hold(name string) {
 	w.Helper()
 	sm := w.machine(name)
@@ -165,7 +163,7 @@ func (w *world) letGo(name string) {
 	w.Edit(sm, func() { sm.Finalizers = nil })
 }
 
-// want checks what there is and what is told of it.
+// want checks the ScheduledMachines and the condition.
 func (w *world) want(machines, reason, message string) {
 	w.Helper()
 	if got := w.machines(); got != machines {
@@ -180,13 +178,13 @@ func (w *world) want(machines, reason, message string) {
 	}
 }
 
-// told is the condition that people see.
+// told returns reason and message of the Cluster's condition.
 func (w *world) told() string {
 	return conditions.GetReason(w.cluster, v1alpha1.ScheduledMachinesAppliedCondition) + ": " +
 		conditions.GetMessage(w.cluster, v1alpha1.ScheduledMachinesAppliedCondition)
 }
 
-// wantQuiet checks that another look writes nothing.
+// wantQuiet checks that another reconcile writes nothing.
 func (w *world) wantQuiet() {
 	w.Helper()
 	w.Writes = nil
@@ -198,8 +196,8 @@ func (w *world) wantQuiet() {
 	}
 }
 
-// settle reconciles until nothing is to be done at once, and starts anew after a
-// failure, as a manager would.
+// settle reconciles until no immediate retry is requested. After a failure it uses a new reconciler, like a restarted
+// manager.
 func (w *world) settle() {
 	w.Helper()
 	for range 12 {

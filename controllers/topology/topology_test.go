@@ -118,8 +118,7 @@ func TestEditsOfMachinesAreUndone(t *testing.T) {
 	w.wantQuiet()
 }
 
-// TestMovedMachinesAreKept begins with what clusterctl move leaves: the objects, with
-// nobody's field but its own.
+// TestMovedMachinesAreKept covers objects after clusterctl move, which owns all their fields.
 func TestMovedMachinesAreKept(t *testing.T) {
 	w := newWorld(t, item("a", "9-17", `"nodeTaints":[{"key":"x","effect":"NoSchedule"}]`, `"machineTemplate":{"labels":{"x":"y"}}`))
 	w.reconcile()
@@ -250,8 +249,7 @@ func TestMachinesAreOfTheManagerOfTheirCluster(t *testing.T) {
 	}
 }
 
-// TestOldListDeletesNothing has a cache that shows the Cluster as it was before the
-// machine was asked for.
+// TestOldListDeletesNothing uses a cache that shows the Cluster before the machine was added.
 func TestOldListDeletesNothing(t *testing.T) {
 	w := newWorld(t, []string{}...)
 	w.Edit(w.cluster, func() { w.cluster.Spec.Topology.Variables = variables("[]") })
@@ -281,8 +279,8 @@ func TestTellsOfEveryChangeOnce(t *testing.T) {
 	}
 }
 
-// TestCrashPoints stops the controller before each of its writes, and after each with
-// the reply lost, while machines are added, changed, renamed and removed.
+// TestCrashPoints stops the controller before each write, and after each write with the response lost. Machines are
+// added, changed, renamed and removed.
 func TestCrashPoints(t *testing.T) {
 	testenv.CrashPoints(t, 13, func(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 		t.Helper()
@@ -296,7 +294,7 @@ func TestCrashPoints(t *testing.T) {
 		for _, items := range [][]string{{item("a", "10"), item("b", "9-17")}, {item("a", "10"), item("c", "9-17")}, {}} {
 			w.ask(items...)
 			w.settle()
-			w.settle() // The going of a machine wakes us.
+			w.settle() // The deletion of a machine triggers a reconcile.
 			tell()
 		}
 		return stations, len(w.Writes)

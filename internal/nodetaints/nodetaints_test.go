@@ -14,7 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/nodetaints"
 )
 
-// taint reads "key=value:Effect" and "key:Effect".
+// taint parses "key=value:Effect" and "key:Effect".
 func taint(s string) nodetaints.Taint {
 	rest, effect, _ := strings.Cut(s, ":")
 	key, value, _ := strings.Cut(rest, "=")
@@ -109,7 +109,7 @@ func TestConflictIsBounded(t *testing.T) {
 	}
 }
 
-// vector is a taint as the vectors have it: key, value, effect.
+// vector is a taint in the test vectors: key, value, effect.
 type vector [3]*string
 
 func fromVectors(list []vector) []nodetaints.Taint {
@@ -135,9 +135,8 @@ func load(t *testing.T, into any) {
 	}
 }
 
-// absentIsEmpty is the vector that tells an absent value from an empty one. A Node
-// cannot: the API server stores both as absent. So they are equal, and an equal
-// taint of somebody else is left.
+// absentIsEmpty is the vector that distinguishes an absent value from an empty one. A Node cannot: the API server
+// stores both as absent. Therefore they are equal, and an equal taint of another writer stays.
 const absentIsEmpty = "null-vs-empty-value"
 
 func TestVectorsOfPlans(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/nodetaints"
 )
 
-// The spaces are small, so that taints meet.
+// The sets are small, so that taints collide.
 var (
 	keys    = []string{"a", "b", "c", "d"}
 	values  = []string{"", "1", "2"}
@@ -20,7 +20,7 @@ var (
 
 func identity(t nodetaints.Taint) string { return t.Key + ":" + t.Effect }
 
-// drawTaints draws taints, none of them twice.
+// drawTaints draws taints without duplicates.
 func drawTaints(keys []string) *rapid.Generator[[]nodetaints.Taint] {
 	one := rapid.Custom(func(t *rapid.T) nodetaints.Taint {
 		return nodetaints.Taint{
@@ -31,8 +31,8 @@ func drawTaints(keys []string) *rapid.Generator[[]nodetaints.Taint] {
 	return rapid.SliceOfNDistinct(one, 0, 6, identity)
 }
 
-// drawNode draws a ready Node and what of its taints is ours by its record. The
-// record may also name what is not there any more.
+// drawNode draws a ready Node, and a record of 5-Spot's taints. The record may also have taints that are not on the
+// Node any more.
 func drawNode(t *rapid.T) (node *nodetaints.Node, record []nodetaints.Taint) {
 	node = &nodetaints.Node{Ready: true, Taints: drawTaints(keys).Draw(t, "current")}
 	for _, have := range node.Taints {
@@ -51,7 +51,7 @@ func drawNode(t *rapid.T) (node *nodetaints.Node, record []nodetaints.Taint) {
 	return node, record
 }
 
-// apply carries a decision out as the controller does.
+// apply carries a decision out like the controller.
 func apply(node *nodetaints.Node, desired []nodetaints.Taint) nodetaints.Decision {
 	d := nodetaints.Decide(nodetaints.Facts{Desired: desired, Node: node})
 	if d.Outcome == nodetaints.Write {
@@ -63,7 +63,7 @@ func apply(node *nodetaints.Node, desired []nodetaints.Taint) nodetaints.Decisio
 	return d
 }
 
-// foreign are the taints that are not ours.
+// foreign returns the taints of other writers.
 func foreign(current, record []nodetaints.Taint) []nodetaints.Taint {
 	return slices.DeleteFunc(slices.Clone(current), func(t nodetaints.Taint) bool { return slices.Contains(record, t) })
 }
@@ -144,13 +144,12 @@ func TestRemovingAllRestoresTheForeignOnes(t *testing.T) {
 	})
 }
 
-// TestAnyOrderOfTwoActors lets somebody else add, change and remove taints, ours
-// included, between our steps. What they last wrote is never undone, but for a
-// taint that they took away and the spec wants.
+// TestAnyOrderOfTwoActors interleaves our steps with another writer that adds, changes and removes taints, ours
+// included. Its last writes are never undone. The exception is a taint that it removed and that the spec wants.
 func TestAnyOrderOfTwoActors(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		node := &nodetaints.Node{Ready: true}
-		theirs := map[string]nodetaints.Taint{} // what they wrote last
+		theirs := map[string]nodetaints.Taint{} // the latest taints of the other writer
 		t.Repeat(map[string]func(*rapid.T){
 			"we apply": func(t *rapid.T) {
 				apply(node, drawTaints(keys).Draw(t, "desired"))
@@ -161,12 +160,12 @@ func TestAnyOrderOfTwoActors(t *testing.T) {
 					Effect: rapid.SampledFrom(effects).Draw(t, "effect"),
 				}
 				if slices.Contains(node.Taints, set) {
-					return // Setting what is set changes nothing, also not whose it is.
+					return // The write of an equal taint changes nothing, and does not change its owner.
 				}
 				node.Taints = append(slices.DeleteFunc(slices.Clone(node.Taints), func(o nodetaints.Taint) bool { return identity(o) == identity(set) }), set)
 				delete(theirs, identity(set))
 				if slices.Contains(recorded(t, node), set) {
-					return // It is exactly what we had set: nobody can tell it from ours.
+					return // It equals the taint in our record, so that it counts as ours.
 				}
 				theirs[identity(set)] = set
 			},
@@ -189,8 +188,8 @@ func TestAnyOrderOfTwoActors(t *testing.T) {
 	})
 }
 
-// TestOrderDoesNotMatter has two actors whose taints do not meet: whoever comes
-// first, the Node ends up with the same taints.
+// TestOrderDoesNotMatter covers two writers whose taints do not collide. In any order, the Node ends with the same
+// taints.
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first, second := nodetaints.Node{Ready: true}, nodetaints.Node{Ready: true}

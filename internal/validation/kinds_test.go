@@ -13,7 +13,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 )
 
-// Kinds of providers, as their CRDs are called.
+// Kinds of providers, as their CRDs name them.
 var (
 	bootstrapKinds = []string{
 		"KubeadmConfig", "K0sWorkerConfig", "RKE2Config", "KThreesConfig", "TalosConfig", "MicroK8sConfig", "EKSConfig", "NodeadmConfig",
@@ -25,8 +25,8 @@ var (
 		"IBMVPCMachine", "IBMPowerVSMachine", "OCIMachine", "NutanixMachine", "TinkerbellMachine", "MicrovmMachine", "LinodeMachine", "DOMachine",
 		"CloudStackMachine", "PacketMachine", "VultrMachine", "MetalMachine", "PlaneMachine", "GenericInfrastructureMachine", "TestInfrastructureMachine",
 	}
-	// noBootstrapKinds and noInfrastructureKinds are kinds in the same groups, and
-	// other names, to which no Machine may refer.
+	// noBootstrapKinds and noInfrastructureKinds are kinds of the same groups, and other names, to which no Machine may
+	// refer.
 	noBootstrapKinds = []string{
 		"KubeadmConfigTemplate", "KubeadmConfigList", "kubeadmconfig", "kubeadmConfig", "List", "Config", "ConfigTemplate", "JoinTokenRequest", "Cluster", "DevMachine",
 	}
@@ -39,7 +39,7 @@ var (
 	}
 )
 
-// TestKindsThatAMachineMayReferTo is the rule of ADR 0023, inline and by template.
+// TestKindsThatAMachineMayReferTo checks the rule of ADR 0023, inline and by template.
 func TestKindsThatAMachineMayReferTo(t *testing.T) {
 	for kind, allowed := range merged(bootstrapKinds, noBootstrapKinds) {
 		wantAllowed(t, "bootstrap config "+kind, allowed, func(m *v1alpha1.ScheduledMachine) { m.Spec.BootstrapSpec.Kind = kind })

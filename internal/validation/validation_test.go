@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 )
 
-// good is a ScheduledMachine with which nothing is wrong.
+// good returns a valid ScheduledMachine, changed by change.
 func good(change func(*v1alpha1.ScheduledMachine)) *v1alpha1.ScheduledMachine {
 	m := &v1alpha1.ScheduledMachine{}
 	m.Name = "box"
@@ -34,7 +34,7 @@ func good(change func(*v1alpha1.ScheduledMachine)) *v1alpha1.ScheduledMachine {
 	return m
 }
 
-// templates names templates in place of specs, the bootstrap one of that kind.
+// templates replaces the inline specs with template references; the bootstrap template has the given kind.
 func templates(bootstrapKind string) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) {
 		m.Spec.BootstrapSpec, m.Spec.InfrastructureSpec = v1alpha1.EmbeddedObject{}, v1alpha1.EmbeddedObject{}
@@ -304,7 +304,7 @@ func tainted(taints ...v1alpha1.NodeTaint) *v1alpha1.ScheduledMachine {
 	return good(func(m *v1alpha1.ScheduledMachine) { m.Spec.NodeTaints = taints })
 }
 
-// spell writes out what the vectors abbreviate: a*63, (a*63)/a.
+// spell expands the abbreviations of the vectors, such as a*63 and (a*63)/a.
 func spell(t *testing.T, s string) string {
 	t.Helper()
 	if s == "(254-char dns prefix)/a" {

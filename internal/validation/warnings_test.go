@@ -27,8 +27,8 @@ func TestPatternsThatMatchTooMuch(t *testing.T) {
 	}
 }
 
-// TestPatternsOfOwners has programs of people, and a name that is longer than the 15
-// bytes that a kernel keeps: it is found in the command line.
+// TestPatternsOfOwners covers programs of people. One name is longer than the 15 bytes that a kernel stores: the
+// command line contains it.
 func TestPatternsOfOwners(t *testing.T) {
 	m := good(func(m *v1alpha1.ScheduledMachine) {
 		m.Spec.KillIfCommands = []string{
@@ -41,7 +41,7 @@ func TestPatternsOfOwners(t *testing.T) {
 	}
 }
 
-// TestWarningsAreShort keeps them inside what an API server passes on.
+// TestWarningsAreShort checks that warnings fit into the limit of API servers.
 func TestWarningsAreShort(t *testing.T) {
 	m := good(func(m *v1alpha1.ScheduledMachine) {
 		m.Spec.KillIfCommands = []string{strings.Repeat("-", 256), "-namespace k8s.io -id -address /run/cont"}

@@ -19,7 +19,7 @@ const templates = `"bootstrapTemplateRef":{"apiVersion":"bootstrap.cluster.x-k8s
 
 const always = `"schedule":{"daysOfWeek":["mon-sun"],"hoursOfDay":["0-23"]}`
 
-// item is an item of that name, with more fields.
+// item returns an item with a name and more fields.
 func item(name, more string) string {
 	if more != "" {
 		more = "," + more
@@ -91,8 +91,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestSpecHasEveryField goes through JSON, so that a field that is forgotten on the
-// way is noticed.
+// TestSpecHasEveryField compares JSON, so that the test detects a field that Spec does not copy.
 func TestSpecHasEveryField(t *testing.T) {
 	text := item("a", `"priority":7,"gracefulShutdownTimeout":"1m","nodeDrainTimeout":"30s","killIfCommands":["java"],"nodeTaints":[{"key":"a","effect":"NoSchedule"}],"machineTemplate":{"labels":{"x":"y"}}`)
 	machines, errs := variable.Parse([]byte(list(text)), "farm")
