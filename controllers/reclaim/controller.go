@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package reclaim carries out emergency reclaims, one step per reconcile (see lifecycle.Step). It reads the request of
-// an owner on the Node or on the ScheduledMachine. It deletes the Machine and its infrastructure, evicts the Node's
-// pods, and disables the schedule. Its queue and its client without a rate limit are separate, so that no other
-// controller delays an owner.
+// an owner on the Node or on the ScheduledMachine. It deletes the Machine and its infrastructure, taints the Node, and
+// disables the schedule. Its queue, and its client without a rate limit, are separate, so that no other controller
+// delays an owner.
 package reclaim
 
 import (

@@ -111,9 +111,9 @@ func namesOf(left *v1alpha1.ReclaimedMachine) []hosts.ID {
 	return ids
 }
 
-// ofReclaimed maps a ReclaimedMachine to requests. It returns the ScheduledMachine of the same name, which adopts it
-// and may be older than it. It also returns other ones of the same host in its namespace: they may use the host after it is
-// deleted.
+// ofReclaimed maps a ReclaimedMachine to requests. It returns the ScheduledMachine of the same name, which adopts it and
+// may be older than it. It also returns other ScheduledMachines of the same host in its namespace: they may use the
+// host after it is deleted.
 func (r *Reconciler) ofReclaimed(ctx context.Context, obj client.Object) []ctrl.Request {
 	left, ok := obj.(*v1alpha1.ReclaimedMachine)
 	if !ok {

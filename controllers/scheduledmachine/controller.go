@@ -42,7 +42,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// Reconciler reconciles ScheduledMachines. All fields without a default below are required.
+// Reconciler reconciles ScheduledMachines.
 type Reconciler struct {
 	// Clock is the time source.
 	Clock clock.PassiveClock
@@ -354,8 +354,9 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope, d lifecycle.Decisio
 	return kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m))
 }
 
-// calmDown removes an urgent departure record and its annotations from a Machine that was never deleted, once neither
-// a kill switch nor a reclaim is active. It runs first, so that a later departure waits for its admission and drains.
+// calmDown removes an urgent departure record and its annotations, once neither a kill switch nor a reclaim is active.
+// It does so only if the Machine was never deleted. It runs first, so that a later departure waits for its admission
+// and drains.
 func (r *Reconciler) calmDown(ctx context.Context, s *scope) error {
 	m := s.children.Machine
 	if m == nil || !children.Outlived(m, s.scheduled) {

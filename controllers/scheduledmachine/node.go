@@ -28,7 +28,7 @@ const (
 	nodeWrite = time.Second
 )
 
-// observeNode reads the Node of a deleted Machine whose waits are skipped and whose infrastructure is gone. If it
+// observeNode reads the Node of a Machine that is being deleted without waits, once its infrastructure is gone. If it
 // cannot read the Node, the state is Unknown, without an error.
 func (r *Reconciler) observeNode(ctx context.Context, s *scope) {
 	if !s.hostGone() {
