@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command eviction-guard answers the API server of a workload cluster that is asked to evict a pod
-// which an operator moves.
+// Command eviction-guard runs in a workload cluster. Its webhook handles evictions of pods that an operator moves.
 package main
 
 import (

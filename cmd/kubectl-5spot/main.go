@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The kubectl-5spot command, which kubectl also runs as "kubectl 5spot", shows
-// what scheduled machines do, what comes next and why; it gives them back to their
-// owners, and lends them again.
+// Command kubectl-5spot is the kubectl plugin "kubectl 5spot". It shows the state of scheduled machines, the next
+// change and its reason. It can give a machine back to its owner, and resume its schedule.
 package main
 
 import (
@@ -38,7 +37,7 @@ func run() int {
 	return kubectl.ExitCode(err)
 }
 
-// versionOrBuild falls back to what go install knows.
+// versionOrBuild returns version, or the module version that go install records.
 func versionOrBuild() string {
 	if info, ok := debug.ReadBuildInfo(); version == "" && ok {
 		return info.Main.Version

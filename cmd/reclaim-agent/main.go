@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command reclaim-agent watches the processes of a workstation that lends itself
-// to a cluster, and asks for the machine back, by annotating its Node, the
-// instant its owner starts a process that matches.
+// Command reclaim-agent watches the processes of a borrowed workstation. When a process of the owner matches, it requests
+// the machine back: it annotates its Node.
 //
 //	reclaim-agent --node-name NAME [flags]
 //	reclaim-agent check --config reclaim.toml [--proc-root DIR] [-o text|json]
 //
-// It exits with 0 after SIGTERM or SIGINT, a report by --oneshot, or a match
-// found by check; 1 after a failure, or if there is nothing to report or no
-// match; 2 if it cannot start as it is asked to; 3 if the Node describes another
-// machine; 4 if --detector=netlink and the kernel does not announce processes.
+// Exit codes: 0 after SIGTERM or SIGINT, after a report with --oneshot, or if check finds a match. 1 after a failure, or
+// if there is nothing to report or no match. 2 for invalid flags or environment. 3 if the Node describes another machine.
+// 4 with --detector=netlink if the kernel does not announce processes.
 package main
 
 import (
@@ -30,8 +28,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent"
 )
 
-// memoryLimit is where the runtime collects harder. The agent lives in 3 MiB of
-// heap; a burst must not make it keep more than it needs.
+// memoryLimit is the soft memory limit of the Go runtime, in bytes. The agent uses 3 MiB of heap; a burst must not
+// increase that permanently.
 const memoryLimit = 16 << 20
 
 func main() {
@@ -70,8 +68,7 @@ func check(args []string) int {
 	return reclaimagent.ExitCode(err)
 }
 
-// parse reads flags, then the environment. If the program is to end it returns
-// the exit code and false.
+// parse reads the flags, and then the environment. If the program must exit, it returns the exit code and false.
 func parse(name string, args []string, add func(*pflag.FlagSet), validate func() error) (int, bool) {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.SortFlags = false
@@ -104,8 +101,8 @@ func logger(verbosity int) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// modest keeps the agent small on a machine that belongs to somebody else, unless
-// the environment of the Go runtime says otherwise.
+// modest limits memory and CPU use, because the machine belongs to its owner. Variables of the Go runtime in the
+// environment take precedence.
 func modest() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)

@@ -17,7 +17,7 @@ import (
 // addressField is the index of Machines, and of Nodes, by IP address.
 const addressField = "status.addresses"
 
-// NodesByAddress is the index of Nodes that the cache of a workload cluster needs.
+// NodesByAddress returns the index of Nodes that the cache of a workload cluster needs.
 func NodesByAddress() clustercache.CacheOptionsIndex {
 	return clustercache.CacheOptionsIndex{Object: &corev1.Node{}, Field: addressField, ExtractValue: indexAddresses}
 }
@@ -38,8 +38,8 @@ func indexAddresses(obj client.Object) []string {
 	}
 }
 
-// machinesWith returns the Machines that have a Node and any of these addresses. They may be the cache's
-// own, and are not changed.
+// machinesWith returns the Machines that have a Node and any of these addresses. The results may share memory with the
+// cache: do not change them.
 func machinesWith(ctx context.Context, reader client.Reader, addresses []string, opts ...client.ListOption) (all []clusterv1.Machine, err error) {
 	for _, address := range addresses {
 		more, err := machinesBy(ctx, reader, append(opts, client.MatchingFields{addressField: address})...)
@@ -64,9 +64,9 @@ func machinesBy(ctx context.Context, reader client.Reader, opts ...client.ListOp
 	return all, nil
 }
 
-// others are the machines of other Nodes with an address or the provider ID of this one. They may be of
-// any Cluster: several may be behind one load balancer. Only a Node without addresses on its Machine
-// needs them.
+// others returns the machines that have an address or the provider ID of this Node, but are not its machine. They may
+// belong to any Cluster, because Clusters can share a load balancer. It returns nothing if the Node's Machine has
+// addresses, which then count.
 func (r *NodeReconciler) others(ctx context.Context, s *scope) (all []other, err error) {
 	if s.node == nil || s.machine != nil && len(machineAddresses(s.machine)) > 0 {
 		return nil, nil
@@ -89,7 +89,7 @@ func (r *NodeReconciler) others(ctx context.Context, s *scope) (all []other, err
 	return append(all, nodes...), err
 }
 
-// otherNodes are the Nodes of a Cluster with any of these addresses, without the one of this name.
+// otherNodes returns the Nodes of a Cluster that have any of these addresses, except the Node with this name.
 func (r *NodeReconciler) otherNodes(ctx context.Context, cluster client.ObjectKey, name string, addresses []string) (all []other, err error) {
 	reader, err := r.ClusterCache.GetReader(ctx, cluster)
 	if err != nil {

@@ -37,63 +37,63 @@ import (
 )
 
 const (
-	// crowded is how long records, and reports, are written before a round goes on: an owner
-	// is not to wait behind a thousand Nodes.
+	// crowded bounds how long one round writes records, and how long it writes reports. The remaining Nodes follow in the
+	// next round, so that an owner's machine does not wait for a thousand Nodes.
 	crowded = time.Second
-	// patience bounds all that a load balancer is asked in one round, and all that it is told.
+	// patience is the timeout of all reads from a load balancer in one round, and of each call of Drain and Restore.
 	patience = 10 * time.Second
-	// retry is when one that did not answer is asked again, and later when it asked us to slow
-	// down.
+	// retry is the delay after a failed call. later is the delay if the load balancer limits the request rate.
 	retry, later = 5 * time.Second, 30 * time.Second
-	// volatile and settled are how often a load balancer is asked whether a Node that is out
-	// still is: one that forgets may do so at any time, and others may put a Node back.
+	// volatile and settled are the intervals at which a detached Node is checked. volatile is for load balancers that
+	// lose drains at a restart. settled is for all others, where another party may restore the Node.
 	volatile, settled = 10 * time.Second, time.Minute
 )
 
-// Drivers makes Drivers. It may be used by many at the same time.
+// Drivers returns the Driver of each LoadBalancer. It is safe for concurrent use.
 type Drivers interface {
-	// For returns that of a LoadBalancer. It calls nobody.
+	// For returns the Driver of a LoadBalancer. It sends no request.
 	For(lb *expv1.LoadBalancer) (balancer.Driver, error)
-	// Forget forgets a LoadBalancer that is gone.
+	// Forget drops the Driver of a LoadBalancer that was deleted.
 	Forget(lb types.NamespacedName)
 }
 
-// BalancerReconciler takes the places of Nodes in one load balancer, and gives them back.
+// BalancerReconciler drains and restores the memberships of Nodes in one load balancer. It reads the LoadBalancer and
+// the NodeAttachments of its Cluster. It writes the memberships that it drains, its progress, and the condition
+// Reachable.
 type BalancerReconciler struct {
-	// Clock tells the time.
+	// Clock returns the current time.
 	Clock clock.PassiveClock
-	// Reader reads Clusters, LoadBalancers and NodeAttachments from the manager's cache, and
-	// Live from the API server.
+	// Reader reads Clusters, LoadBalancers and NodeAttachments from the manager's cache. Live reads from the API server.
 	Reader, Live client.Reader
 	// Actuate writes LoadBalancers and NodeAttachments.
 	Actuate *actuate.Actuator
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Drivers makes what speaks to a load balancer.
+	// Drivers returns the driver of a LoadBalancer.
 	Drivers Drivers
-	// WatchFilter is the value of Cluster API's watch label, empty for everything.
+	// WatchFilter is the value of Cluster API's watch label. Empty means all objects.
 	WatchFilter string
 
 	fresh wake.Freshness
 	pace  pace
 }
 
-// round is one look at a load balancer.
+// round is the state of one reconcile of a load balancer.
 type round struct {
 	lb      *expv1.LoadBalancer
 	cluster *clusterv1.Cluster
-	// nodes are the NodeAttachments that concern it.
+	// nodes has an entry for each NodeAttachment that this load balancer must drain or restore.
 	nodes []*seat
-	// failed is why the load balancer could not be asked; nil if it was.
+	// failed is why the load balancer could not be read. It is nil if it was read.
 	failed error
-	// trouble is why it was not told all that it was asked.
+	// trouble collects the errors of parts of the load balancer that did not answer, and of failed calls.
 	trouble error
-	// called says that it was asked or told anything.
+	// called means that this round sent a request to the load balancer.
 	called bool
-	// wait is how long connections go on that nobody can see.
+	// wait is how long connections may continue that the load balancer does not count.
 	wait time.Duration
 	now  time.Time
-	// every and volatile are those of its Driver.
+	// every and volatile are the values of the Driver's methods of these names.
 	every    time.Duration
 	volatile bool
 }
@@ -101,22 +101,22 @@ type round struct {
 // seat is one Node at one load balancer.
 type seat struct {
 	attachment *expv1.NodeAttachment
-	// out says that it is to be out, and asked that it is known where it is a member.
+	// out means that the Node must be detached. asked means that its memberships have been discovered.
 	out, asked bool
-	// closing says that the LoadBalancer is being deleted, or nobody expects the Node any more:
-	// all places are given back.
+	// closing means that the LoadBalancer is being deleted, or that the Node will not come back. All memberships are
+	// restored.
 	closing bool
-	// failed is why nobody knows how it fares although the load balancer answers, and unwritten
-	// why its record could not be written: nothing is done about it in this round.
+	// failed is why the state of this Node is unknown although the load balancer answers. unwritten is why its record
+	// could not be written. Both skip the Node in this round.
 	failed, unwritten error
-	// later says that its turn to be written comes in the next round.
+	// later means that its record is written in the next round.
 	later bool
-	// members are its places. steps says what to do about each.
+	// members are its memberships. steps has the step for each of them.
 	members []plan.Member
 	steps   []plan.Step
 }
 
-// Reconcile looks at one load balancer.
+// Reconcile runs one round for one load balancer.
 func (r *BalancerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	lb := &expv1.LoadBalancer{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, lb); err != nil {
@@ -172,7 +172,8 @@ func (r *BalancerReconciler) reconcile(ctx context.Context, lb *expv1.LoadBalanc
 	return again, nil
 }
 
-// observe returns nil where nothing may be done.
+// observe reads the Cluster and its NodeAttachments. It returns nil if the Cluster is paused or belongs to another
+// manager.
 func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer) (*round, error) {
 	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, r.Live, lb, lb.Spec.ClusterName)
 	if err != nil {
@@ -184,7 +185,7 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 	}
 	switch {
 	case going(cluster):
-		return o, nil // Nobody needs a place any more.
+		return o, nil // The Cluster is being deleted or gone: no membership is restored.
 	case paused, r.WatchFilter != "" && !labels.HasWatchLabel(cluster, r.WatchFilter):
 		return nil, nil
 	}
@@ -208,7 +209,7 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 	return o, nil
 }
 
-// seatOf returns nil for a Node that the load balancer has nothing to do with.
+// seatOf returns nil if the load balancer has nothing to drain, restore or report for the Node.
 func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
 	s := &seat{attachment: a, closing: !lb.DeletionTimestamp.IsZero() && !leaves(a) || givenUp(a)}
 	s.out = wantedOut(a, lb.Name) && !s.closing && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
@@ -227,7 +228,7 @@ func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
 	return s
 }
 
-// addFound adds places that were found, and are not taken.
+// addFound adds discovered memberships that are not on record as drained.
 func (s *seat) addFound(members []expv1.MembershipStatus) {
 	for _, m := range members {
 		if !slices.ContainsFunc(s.attachment.Spec.Memberships, m.Same) {
@@ -236,36 +237,34 @@ func (s *seat) addFound(members []expv1.MembershipStatus) {
 	}
 }
 
-// leaves reports whether the machine goes: it gets no new connections any more, also of a load
-// balancer that nobody looks after any more.
+// leaves reports whether the machine leaves. It stays drained even at a LoadBalancer that is being deleted.
 func leaves(a *expv1.NodeAttachment) bool {
 	return a.Spec.Trigger == string(plan.Departure) || a.Spec.Trigger == string(plan.Emergency)
 }
 
-// wantedOut reports whether the Node is to be out of this load balancer.
+// wantedOut reports whether the Node must be detached from this load balancer.
 func wantedOut(a *expv1.NodeAttachment, lb string) bool {
 	return a.Spec.Trigger != "" && (len(a.Spec.LoadBalancers) == 0 || slices.Contains(a.Spec.LoadBalancers, lb))
 }
 
-// givenUp reports whether somebody deletes the NodeAttachment of a Node that is gone: it does not
-// come back.
+// givenUp reports whether the NodeAttachment of a missing Node is being deleted. The Node is not expected to come back.
 func givenUp(a *expv1.NodeAttachment) bool {
 	return !a.DeletionTimestamp.IsZero() && a.Spec.Trigger == string(plan.Gone)
 }
 
-// current reports whether progress is of what the Node and the LoadBalancer are now.
+// current reports whether progress matches the present generation of the LoadBalancer and identity of the Node.
 func current(p *expv1.BalancerProgress, lb *expv1.LoadBalancer, a *expv1.NodeAttachment) bool {
 	return p != nil && p.Generation == lb.Generation && p.LookedFor == lookedFor(a)
 }
 
-// lookedFor stands for why, and for which addresses, a Node is looked for. Places that were found
-// before places had addresses are looked for again.
+// lookedFor returns a hash of the trigger, the Node's UID, its provider ID and its addresses. Discovery runs again when
+// the hash changes. "addressed" changes the hash of records from versions without addresses.
 func lookedFor(a *expv1.NodeAttachment) string {
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{"addressed", a.Spec.Trigger, string(a.Spec.NodeUID), a.Spec.ProviderID}, a.Spec.Addresses...), " ")))
 	return hex.EncodeToString(sum[:8])
 }
 
-// progressOf is what was reported last, nil if nothing was.
+// progressOf returns the last reported progress at a LoadBalancer, nil if there is none.
 func progressOf(a *expv1.NodeAttachment, name string) *expv1.BalancerProgress {
 	i := slices.IndexFunc(a.Status.LoadBalancers, func(p expv1.BalancerProgress) bool { return p.Name == name })
 	if i < 0 {
@@ -274,7 +273,7 @@ func progressOf(a *expv1.NodeAttachment, name string) *expv1.BalancerProgress {
 	return &a.Status.LoadBalancers[i]
 }
 
-// turn is that of a Node: an owner's machine comes first.
+// turn is the sort key of a Node: emergencies come first.
 func (s *seat) turn() int {
 	if s.attachment.Spec.Trigger == string(plan.Emergency) {
 		return 0
@@ -291,12 +290,12 @@ func (s *seat) add(m expv1.Membership, taken bool) {
 	})
 }
 
-// membershipOf is a recorded place as drivers know it.
+// membershipOf converts a recorded membership to the Driver's type.
 func membershipOf(m expv1.Membership) balancer.Membership {
 	return balancer.Membership{Pool: m.Pool, Member: m.Member, Port: m.Port, Address: m.Address, Lasts: m.Lasts}
 }
 
-// look asks the load balancer where Nodes are members, and how they fare.
+// look discovers memberships where necessary, and reads the status of all.
 func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -316,7 +315,8 @@ func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 	return o.lookAgain(ctx, driver)
 }
 
-// lookAgain discovers the places of Nodes that have lost one: a reload may have given them others.
+// lookAgain discovers the memberships of detached Nodes that have lost one: a reload of the load balancer may have
+// renamed servers.
 func (o *round) lookAgain(ctx context.Context, driver balancer.Driver) error {
 	moved := false
 	for _, s := range o.nodes {
@@ -335,28 +335,28 @@ func (o *round) lookAgain(ctx context.Context, driver balancer.Driver) error {
 	return o.watch(ctx, driver)
 }
 
-// absent reports whether a place is not the Node's any more. After a reload it may have another.
+// absent reports whether the membership no longer belongs to the Node. After a reload, the Node may have another one.
 func absent(m plan.Member) bool { return m.Status.State == balancer.Absent }
 
-// addressless reports whether a place was recorded before places of HAProxy had addresses.
+// addressless reports whether a membership of HAProxy was recorded by a version that stored no address.
 func (o *round) addressless(m plan.Member) bool {
 	return o.lb.Spec.HAProxy != nil && m.Place.Address == ""
 }
 
-// strayed reports whether a place that was taken has an address which the Node does not have now. Its server
-// may have followed the Node: DNS and "set server addr" change the address, and keep the drain.
+// strayed reports whether a drained membership has an address that the Node no longer has. Its server may have followed
+// the Node: DNS and "set server addr" change the address of a server, and keep the drain.
 func (o *round) strayed(driver balancer.Driver, s *seat, m plan.Member) bool {
 	return o.lb.Spec.HAProxy != nil && m.Taken && driver.Elsewhere(s.node(), m.Place)
 }
 
-// node is how the load balancer knows the Node of a NodeAttachment.
+// node returns the identity of the Node for drivers.
 func (s *seat) node() balancer.Node {
 	spec := s.attachment.Spec
 	return balancer.Node{Name: spec.NodeName, ProviderID: spec.ProviderID, Addresses: spec.Addresses}
 }
 
-// refresh reads the NodeAttachments again: other load balancers have reported while this one was
-// asked. One of which the spec is another now is left as it was read, and refused.
+// refresh reads the NodeAttachments again, because other load balancers have reported in the meantime. It keeps the old
+// copy if the spec has changed, so that the later write fails with a conflict.
 func (r *BalancerReconciler) refresh(ctx context.Context, o *round) {
 	for _, s := range o.nodes {
 		now := &expv1.NodeAttachment{}
@@ -367,7 +367,7 @@ func (r *BalancerReconciler) refresh(ctx context.Context, o *round) {
 	}
 }
 
-// watch asks how all places fare.
+// watch reads the status of all memberships.
 func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
 	var places []balancer.Membership
 	for _, s := range o.nodes {
@@ -381,7 +381,7 @@ func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
 	o.called = true
 	statuses, err := driver.Status(ctx, places)
 	switch {
-	case len(statuses) == len(places): // It may have answered in part.
+	case len(statuses) == len(places): // A part of the load balancer may have answered.
 	case err != nil:
 		return err
 	default:
@@ -395,7 +395,7 @@ func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
 				s.failed = err
 			}
 			switch {
-			case o.addressless(*m), s.failed != nil && o.strayed(driver, s, *m): // Its address could not be read.
+			case o.addressless(*m), s.failed != nil && o.strayed(driver, s, *m): // The address could not be read.
 				m.Status = balancer.Status{State: balancer.Unknown}
 			case driver.Elsewhere(s.node(), m.Place):
 				m.Status = balancer.Status{State: balancer.Absent}
@@ -405,7 +405,7 @@ func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
 	return nil
 }
 
-// discover finds the places of a Node. What was found in part counts, and is looked for again.
+// discover finds the memberships of a Node. A partial result counts, and the next round repeats the discovery.
 func (o *round) discover(ctx context.Context, driver balancer.Driver, s *seat) error {
 	o.called = true
 	found, err := driver.Discover(ctx, s.node())
@@ -437,8 +437,8 @@ func (o *round) discover(ctx context.Context, driver balancer.Driver, s *seat) e
 	return nil
 }
 
-// addressIn returns the address of a place among those that were found for its Node. A place that
-// is not among them has no address of the Node, unless not all could be read.
+// addressIn returns the address of a membership among those found for its Node. It returns NoAddress if the membership
+// is not among them, and an empty string if the result is partial.
 func addressIn(found []balancer.Membership, place balancer.Membership, err error) string {
 	for _, m := range found {
 		if place.Address = m.Address; m.Same(place) {
@@ -451,8 +451,7 @@ func addressIn(found []balancer.Membership, place balancer.Membership, err error
 	return expv1.NoAddress
 }
 
-// join is errors.Join of those that say something new: a load balancer that does not answer says
-// the same each time.
+// join is errors.Join without duplicates: the parts of a load balancer often return the same error.
 func join(errs ...error) (all error) {
 	for _, err := range errs {
 		if err != nil && (all == nil || all.Error() != err.Error()) {
@@ -462,7 +461,7 @@ func join(errs ...error) (all error) {
 	return all
 }
 
-// decide says what to do about all members. Nothing is done about what is not known.
+// decide computes the step of each member. It plans nothing for members in an unknown state.
 func (o *round) decide() {
 	var all []plan.Member
 	for _, s := range o.nodes {
@@ -481,8 +480,7 @@ func (o *round) decide() {
 	}
 }
 
-// act records what is taken, takes and gives back, and takes off the record what its Node
-// has again. What fails for one Node keeps no other.
+// act writes the records, and then drains and restores. A failure of one Node does not affect other Nodes.
 func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.Driver) error {
 	var errs []error
 	began := r.Clock.Now()
@@ -491,7 +489,7 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 			continue
 		}
 		switch err := r.record(ctx, o, driver, s); {
-		case apierrors.IsInvalid(err): // It has more places than can be written down.
+		case apierrors.IsInvalid(err): // The API rejects it, for example because there are too many memberships.
 			s.failed, s.steps = err, make([]plan.Step, len(s.members))
 		case err != nil:
 			s.unwritten = err
@@ -506,8 +504,8 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 	return errors.Join(errs...)
 }
 
-// have has the load balancer do something. If it does not, nobody knows for how many of the
-// places it did.
+// have calls Drain or Restore for all memberships with that step. After an error the state of these memberships is
+// unknown.
 func (r *BalancerReconciler) have(ctx context.Context, o *round, what plan.Act, do func(context.Context, []balancer.Membership) error) error {
 	places := o.places(what)
 	if len(places) == 0 {
@@ -524,7 +522,7 @@ func (r *BalancerReconciler) have(ctx context.Context, o *round, what plan.Act, 
 	return nil
 }
 
-// refused notes that nobody knows how those fare about whom something was to be done.
+// refused stores the error on each Node that was part of the failed call: its state is unknown.
 func (o *round) refused(what plan.Act, err error) {
 	if err == nil {
 		return
@@ -537,7 +535,7 @@ func (o *round) refused(what plan.Act, err error) {
 	}
 }
 
-// does reports whether something is to be done about a place of the Node.
+// does reports whether the call what covers a membership of the Node in this round.
 func (s *seat) does(what plan.Act) bool {
 	return s.unwritten == nil && !s.later && slices.ContainsFunc(s.steps, func(step plan.Step) bool { return step.Act == what })
 }
@@ -553,9 +551,9 @@ func (o *round) places(what plan.Act) (places []balancer.Membership) {
 	return places
 }
 
-// record writes which places are taken, before they are, and which are given back, after.
-// Where there is nothing to write, a cache that is late must not have us take what is not on
-// record any more.
+// record adds memberships to the NodeAttachment before they are drained, and removes them after they are restored. If
+// it has nothing to write, it checks with a live read that the cache is current. Otherwise, a stale record could cause
+// a drain or restore that is no longer wanted.
 func (r *BalancerReconciler) record(ctx context.Context, o *round, driver balancer.Driver, s *seat) error {
 	before, acts, written := s.attachment.DeepCopy(), false, false
 	for i, step := range s.steps {
@@ -566,7 +564,7 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, driver balanc
 			place.Since = metav1.NewTime(r.Clock.Now())
 			s.attachment.Spec.Memberships = append(s.attachment.Spec.Memberships, place)
 			s.members[i].Taken, s.members[i].TakenAt = true, place.Since.Time
-		case step.Act == plan.Drain && o.wait > 0: // Somebody put it back, and it may have new connections.
+		case step.Act == plan.Drain && o.wait > 0: // Another party restored it, so it may have new connections.
 			since := metav1.NewTime(r.Clock.Now())
 			for j := range s.attachment.Spec.Memberships {
 				if m := &s.attachment.Spec.Memberships[j]; m.Same(place) {
@@ -592,15 +590,15 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, driver balanc
 	return r.Actuate.For(r.intent(o, why)).PatchLocked(ctx, s.attachment, before)
 }
 
-// logDropped logs that a place goes off the record because it is not the Node's any more.
+// logDropped logs that a membership is removed from the record because it belongs to another machine.
 func (s *seat) logDropped(ctx context.Context, i int) {
 	if absent(s.members[i]) {
 		ctrl.LoggerFrom(ctx).Info("Dropping place that is not the Node's any more", "Node", s.attachment.Spec.NodeName, "place", s.members[i].Place)
 	}
 }
 
-// address writes the address of a place to its record, if that has none, from before places had addresses, or
-// one that the Node does not have any more, while the place has one that it has.
+// address updates the address in the record of a membership. It does so if the record has none, or has one that the
+// Node no longer has while the membership has a current one.
 func (s *seat) address(driver balancer.Driver, place expv1.Membership) {
 	elsewhere := func(m expv1.Membership) bool { return driver.Elsewhere(s.node(), membershipOf(m)) }
 	for i := range s.attachment.Spec.Memberships {
@@ -613,7 +611,7 @@ func (s *seat) address(driver balancer.Driver, place expv1.Membership) {
 	}
 }
 
-// unchanged returns a conflict for a NodeAttachment that has changed since it was read.
+// unchanged returns a conflict if the NodeAttachment has changed since it was read.
 func unchanged(ctx context.Context, api client.Reader, a *expv1.NodeAttachment) error {
 	live := &expv1.NodeAttachment{}
 	if err := api.Get(ctx, client.ObjectKeyFromObject(a), live); err != nil {
@@ -629,7 +627,7 @@ func (r *BalancerReconciler) intent(o *round, why string) actuate.Intent {
 	return actuate.Intent{Kind: audit.NodePatch, Why: why, At: r.Clock.Now(), Cluster: client.ObjectKeyFromObject(o.cluster)}
 }
 
-// keep has the LoadBalancer stay until all places are given back.
+// keep adds the finalizer, so that the LoadBalancer exists until all its memberships are restored.
 func (r *BalancerReconciler) keep(ctx context.Context, lb *expv1.LoadBalancer) error {
 	if !lb.DeletionTimestamp.IsZero() || controllerutil.ContainsFinalizer(lb, expv1.Finalizer) {
 		return nil
@@ -639,7 +637,7 @@ func (r *BalancerReconciler) keep(ctx context.Context, lb *expv1.LoadBalancer) e
 	return r.Actuate.PatchLocked(ctx, lb, before)
 }
 
-// rest is for a load balancer that has nobody's place.
+// rest removes the finalizer of a deleted LoadBalancer. It is called when no membership is drained or waits to be.
 func (r *BalancerReconciler) rest(ctx context.Context, o *round) error {
 	if o.lb.DeletionTimestamp.IsZero() {
 		return nil
@@ -647,7 +645,7 @@ func (r *BalancerReconciler) rest(ctx context.Context, o *round) error {
 	return release(ctx, r.Actuate, o.lb)
 }
 
-// again is when to look again; zero is when nobody's place is taken or to be taken.
+// again returns the delay until the next round. It is zero if no membership is drained or waits to be.
 func (o *round) again() (again time.Duration) {
 	sooner := func(d time.Duration) {
 		if again == 0 || d < again {
@@ -662,7 +660,7 @@ func (o *round) again() (again time.Duration) {
 			sooner(later)
 		case o.failed != nil, o.trouble != nil:
 			sooner(max(o.every, retry))
-		case s.failed != nil: // It is for its Node to change.
+		case s.failed != nil: // Only a change of the Node's data can fix it.
 			sooner(settled)
 		case p == expv1.PhaseDetached && o.volatile:
 			sooner(volatile)
@@ -675,7 +673,7 @@ func (o *round) again() (again time.Duration) {
 	return again
 }
 
-// report says on each NodeAttachment how far it is, and on the LoadBalancer whether it answers.
+// report writes the progress of each NodeAttachment and the condition Reachable of the LoadBalancer.
 func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 	var errs []error
 	began := r.Clock.Now()
@@ -688,14 +686,14 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 			continue
 		}
 		switch err := r.Actuate.PatchStatus(ctx, s.attachment, before); {
-		case apierrors.IsInvalid(err): // The others are not to wait for a back-off.
+		case apierrors.IsInvalid(err): // Returning the error would delay all other Nodes by the back-off.
 			ctrl.LoggerFrom(ctx).Error(err, "Reporting on Node", "Node", s.attachment.Spec.NodeName)
 		case err != nil:
 			errs = append(errs, err)
 		}
 	}
 	if !o.called && o.failed == nil {
-		return errors.Join(errs...) // Nobody knows whether it answers.
+		return errors.Join(errs...) // No request was sent, so Reachable does not change.
 	}
 	before := o.lb.DeepCopy()
 	c := metav1.Condition{Type: expv1.ReachableCondition, Status: metav1.ConditionTrue, Reason: expv1.AnsweredReason}

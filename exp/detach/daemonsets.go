@@ -27,18 +27,18 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// nodeField is what pods are listed by.
+// nodeField is the index of pods by Node.
 const nodeField = "spec.nodeName"
 
-// daemonSet is one that LoadBalancers name.
+// daemonSet is a DaemonSet that LoadBalancers name in spec.daemonSets.
 type daemonSet struct {
 	client.ObjectKey
-	// balancers are the names of those, and rolled says that one of them has it rolled.
+	// balancers are the names of these LoadBalancers. rolled means that at least one of them sets roll.
 	balancers []string
 	rolled    bool
 }
 
-// named are the DaemonSets that LoadBalancers name, in order.
+// named returns the DaemonSets that the LoadBalancers name, sorted.
 func named(balancers []expv1.LoadBalancer) (sets []daemonSet) {
 	for i := range balancers {
 		for _, d := range balancers[i].Spec.DaemonSets {
@@ -54,7 +54,7 @@ func named(balancers []expv1.LoadBalancer) (sets []daemonSet) {
 	return sets
 }
 
-// namespacesOf are those of DaemonSets, each once.
+// namespacesOf returns the namespaces of the DaemonSets, sorted and without duplicates.
 func namespacesOf(sets []daemonSet) (all []string) {
 	for _, s := range sets {
 		all = append(all, s.Namespace)
@@ -63,17 +63,17 @@ func namespacesOf(sets []daemonSet) (all []string) {
 	return slices.Compact(all)
 }
 
-// asides reads pods and DaemonSets of workload clusters from a cache: workload.Aside.
+// asides reads pods and DaemonSets of workload clusters from a separate cache. workload.Aside implements it.
 type asides interface {
 	Reader(ctx context.Context, cluster client.ObjectKey, namespaces []string) (client.Reader, error)
 	Stop(cluster client.ObjectKey)
 }
 
-// newAside keeps the pods of DaemonSets, and DaemonSets, in the namespaces that are asked for.
+// newAside returns a cache of the DaemonSets, and of their pods, in the namespaces that Reader requests.
 func (r *NodeReconciler) newAside(c controller.Controller) *workload.Aside {
 	ofDaemonSets, err := k8slabels.NewRequirement(appsv1.ControllerRevisionHashLabelKey, selection.Exists, nil)
 	if err != nil {
-		panic(err) // It is a constant.
+		panic(err) // The requirement is constant.
 	}
 	return &workload.Aside{
 		Cache: r.ClusterCache, Controller: c, All: r.all,
@@ -88,7 +88,7 @@ func (r *NodeReconciler) newAside(c controller.Controller) *workload.Aside {
 	}
 }
 
-// podNode is the index of pods by Node.
+// podNode is the index function of pods by Node.
 func podNode(obj client.Object) []string {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -97,8 +97,7 @@ func podNode(obj client.Object) []string {
 	return []string{workload.NodeOf(pod)}
 }
 
-// ofPod returns the Node of a pod that load balancers ask for, and the Cluster, which may have a
-// roll.
+// ofPod returns the Node and the Cluster of a pod if a LoadBalancer names its DaemonSet. The Cluster may have a roll.
 func (r *NodeReconciler) ofPod(ctx context.Context, cluster client.ObjectKey, obj client.Object) []ctrl.Request {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -119,13 +118,13 @@ func (r *NodeReconciler) ofDaemonSet(_ context.Context, cluster client.ObjectKey
 	return []ctrl.Request{requestFor(cluster, "")}
 }
 
-// owns reports whether a pod is one of the DaemonSet.
+// owns reports whether the pod belongs to the DaemonSet.
 func (s daemonSet) owns(pod *corev1.Pod) bool {
 	owner := workload.DaemonSetOf(pod)
 	return owner != nil && s.ObjectKey == client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}
 }
 
-// podMatters is all of a pod that a decision depends on.
+// podMatters returns the fields of a pod that a decision depends on.
 func podMatters(obj client.Object) any {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -141,7 +140,7 @@ func podFacts(pod *corev1.Pod) plan.Pod {
 	}
 }
 
-// setMatters is all of a DaemonSet that a decision depends on.
+// setMatters returns the fields of a DaemonSet that a decision depends on.
 func setMatters(obj client.Object) any {
 	set, ok := obj.(*appsv1.DaemonSet)
 	if !ok {
@@ -171,7 +170,7 @@ func (s *scope) observePods(ctx context.Context) {
 	}
 }
 
-// pods lists those of the DaemonSet. They are not copied.
+// pods lists the pods of the DaemonSet. The results may share memory with the cache.
 func (s daemonSet) pods(ctx context.Context, reader client.Reader, opts ...client.ListOption) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	if err := reader.List(ctx, list, append(opts, client.InNamespace(s.Namespace), client.UnsafeDisableDeepCopy)...); err != nil {
@@ -180,7 +179,7 @@ func (s daemonSet) pods(ctx context.Context, reader client.Reader, opts ...clien
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !s.owns(&p) }), nil
 }
 
-// replacements are what is on record.
+// replacements converts the recorded replacements for package plan.
 func replacements(recorded []expv1.ReplacedPod) (all []plan.Replacement) {
 	for _, p := range recorded {
 		all = append(all, plan.Replacement{DaemonSet: p.Namespace + "/" + p.Name, Pod: string(p.PodUID)})
@@ -188,7 +187,7 @@ func replacements(recorded []expv1.ReplacedPod) (all []plan.Replacement) {
 	return all
 }
 
-// replaced is how replacements are written down.
+// replaced converts replacements to the API type. It keeps the start time of those that are on record.
 func replaced(recorded []expv1.ReplacedPod, all []plan.Replacement, now metav1.Time) (pods []expv1.ReplacedPod) {
 	for _, r := range all {
 		p := expv1.ReplacedPod{PodUID: types.UID(r.Pod), Since: now}

@@ -30,8 +30,7 @@ func NewDrivers(c clock.PassiveClock, write *actuate.Actuator, cache clustercach
 	return &AllDrivers{clock: c, write: write, clusters: cache, aws: elb.NewClients(c), made: map[types.NamespacedName]made{}}
 }
 
-// AllDrivers makes drivers, one for each version of a LoadBalancer. It is safe for concurrent
-// use.
+// AllDrivers creates one driver for each generation of a LoadBalancer and caches it. It is safe for concurrent use.
 type AllDrivers struct {
 	clock    clock.PassiveClock
 	write    *actuate.Actuator
@@ -42,7 +41,7 @@ type AllDrivers struct {
 	made map[types.NamespacedName]made
 }
 
-// made is a Driver, and for which LoadBalancer it was made.
+// made is a cached Driver with the LoadBalancer for which it was created.
 type made struct {
 	uid        types.UID
 	generation int64
@@ -92,7 +91,7 @@ func (d *AllDrivers) make(lb *expv1.LoadBalancer) (balancer.Driver, error) {
 	}
 }
 
-// nodesOf are the Nodes of a workload cluster.
+// nodesOf reads and writes the Nodes of one workload cluster.
 type nodesOf struct {
 	d       *AllDrivers
 	cluster client.ObjectKey
@@ -100,7 +99,7 @@ type nodesOf struct {
 
 var _ nodemark.Nodes = nodesOf{}
 
-// Get implements nodemark.Nodes. The Node is read live: it has just been written.
+// Get implements nodemark.Nodes. It reads the Node live, because 5-Spot has just written it.
 func (n nodesOf) Get(ctx context.Context, name string) (*corev1.Node, error) {
 	reader, err := workload.Live(ctx, n.d.clusters, n.cluster)
 	if err != nil {

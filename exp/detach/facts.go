@@ -19,10 +19,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// mostAddresses is how many addresses of a Node are written down.
+// mostAddresses is the maximum number of addresses of a Node that are recorded.
 const mostAddresses = 32
 
-// facts is the border between Kubernetes and the decision about a Node.
+// facts converts what was read from Kubernetes to the input of package plan.
 func (s *scope) facts(now func() time.Time) plan.Node {
 	n := nodeFacts(s.node)
 	n.ProviderID, n.Identity = s.providerID, identityOf(s.providerID, s.addresses, s.node != nil && ofControlPlane(s.node))
@@ -49,13 +49,13 @@ func nodeFacts(node *corev1.Node) plan.Node {
 	return n
 }
 
-// cordonedByUs reports whether nobody has cordoned the Node since we did.
+// cordonedByUs reports whether 5-Spot set the cordon, and no other field manager has set it since.
 func cordonedByUs(node *corev1.Node) bool {
 	return node.Spec.Unschedulable && slices.ContainsFunc(node.ManagedFields, workload.Cordoned)
 }
 
-// machineFacts is what becomes of a Machine. One that waits at our hook for its turn has not
-// started to leave.
+// machineFacts returns whether a Machine leaves. A Machine that waits at the pre-drain hook without a departure record
+// has not started to leave.
 func machineFacts(m *clusterv1.Machine, now time.Time) plan.Machine {
 	if m == nil || m.DeletionTimestamp.IsZero() {
 		return plan.Stays
@@ -72,15 +72,15 @@ func machineFacts(m *clusterv1.Machine, now time.Time) plan.Machine {
 	}
 }
 
-// An other is how a machine is known of which a Node is not.
+// other is the identity of another machine. It excludes these values from the identity of a Node.
 type other struct {
 	providerID string
 	addresses  []string
 }
 
-// identity is how load balancers know a Node. What its Machine says counts: a Node says of
-// itself what its owner wants, and would take another one's place. Where its Machine says nothing,
-// it is not believed what others say of theirs. node is nil if there is none.
+// identity returns the provider ID and addresses by which load balancers identify the Node. The Machine's values take
+// precedence: the owner of a machine controls its Node's status, and could claim the membership of another machine. If
+// the Machine lacks values, the Node's values count, except those that another machine has. node and m may be nil.
 func identity(node *corev1.Node, m *clusterv1.Machine, others []other) (providerID string, addresses []string) {
 	if m != nil {
 		providerID, addresses = m.Spec.ProviderID, machineAddresses(m)
@@ -100,8 +100,8 @@ func identity(node *corev1.Node, m *clusterv1.Machine, others []other) (provider
 	return providerID, addresses[:min(len(addresses), mostAddresses)]
 }
 
-// identityOf is an identity, and whether load balancers know the Node at all, in one word for
-// comparisons.
+// identityOf joins an identity into one string for comparison. A control plane Node differs from any other, because
+// some load balancers exclude it.
 func identityOf(providerID string, addresses []string, controlPlane bool) string {
 	words := append([]string{providerID}, addresses...)
 	if controlPlane {
@@ -130,7 +130,7 @@ func nodeAddresses(node *corev1.Node) (addresses []string) {
 	return once(addresses)
 }
 
-// once returns each IP address once. What is none names nobody.
+// once sorts the addresses and removes duplicates, addresses with a zone, and strings that are not IP addresses.
 func once(addresses []string) []string {
 	addresses = slices.DeleteFunc(addresses, func(a string) bool {
 		address, err := netip.ParseAddr(a)

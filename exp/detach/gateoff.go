@@ -17,10 +17,10 @@ import (
 // mostNamed bounds how many NodeAttachments a log line names.
 const mostNamed = 20
 
-// GateOff runs instead of the reconcilers while the feature gate is off. When the manager starts to
-// lead, it logs which NodeAttachments have places that 5-Spot took out.
+// GateOff runs instead of the reconcilers while the feature gate is off. When the manager becomes the leader, GateOff
+// logs the NodeAttachments that list memberships which 5-Spot has drained.
 type GateOff struct {
-	// Live reads NodeAttachments. A cache of them would be idle while the gate is off.
+	// Live lists NodeAttachments. The manager keeps no cache of them while the gate is off.
 	Live client.Reader
 	// Reader reads Clusters from the manager's cache.
 	Reader client.Reader
@@ -28,7 +28,7 @@ type GateOff struct {
 	WatchFilter string
 }
 
-// Start implements manager.Runnable. It returns no error, which would end the manager.
+// Start implements manager.Runnable. It returns no error, because an error would stop the manager.
 func (g GateOff) Start(ctx context.Context) error {
 	log := ctrl.LoggerFrom(ctx)
 	list := &expv1.NodeAttachmentList{}

@@ -22,11 +22,11 @@ var (
 		[]string{"namespace", "cluster", "phase"}, nil)
 )
 
-// Collector counts from the cache when it is asked, so that it cannot drift.
+// Collector counts LoadBalancers and NodeAttachments in the cache at each scrape. It keeps no state.
 type Collector struct {
 	// Reader reads LoadBalancers and NodeAttachments from the manager's cache.
 	Reader client.Reader
-	// Elected is closed once this replica leads.
+	// Elected is closed when this replica becomes the leader. Until then, Collect returns no metrics.
 	Elected <-chan struct{}
 }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package detach answers one question: is a Node out of its load balancers before its pods
-// go, and back in them if it stays?
+// Package detach removes a Node from its load balancers before its pods are evicted, and puts it back if it stays.
+// NodeReconciler decides which Nodes must be detached and writes a NodeAttachment for each. BalancerReconciler drains
+// and restores the memberships of these Nodes, one load balancer at a time, and reports its progress in the
+// NodeAttachment's status. Step holds the drain of a leaving Machine until all LoadBalancers of its Cluster have
+// drained the Node, or their deadlines have passed.
 //
-// A NodeReconciler says whether a Node is to be out, in a NodeAttachment. A
-// BalancerReconciler takes its places and gives them back, one load balancer at a time, and
-// says there how far it is. A machine that leaves waits at 5-Spot's hook until all
-// LoadBalancers of its Cluster have let go, or their deadlines have passed: Step. Package
-// plan decides. What was taken is written on the NodeAttachment before it is taken: a
-// manager that starts, or clusterctl move, loses nothing.
+// Package plan makes the decisions. Each membership is on record in the NodeAttachment before it is drained, so that a
+// restarted manager and clusterctl move can restore it.
 package detach
 
 import (
@@ -47,25 +46,27 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// NodeReconciler says which Nodes are to be out.
+// NodeReconciler decides which Nodes must be detached from their load balancers. It reads Machines, Nodes,
+// LoadBalancers and the pods of DaemonSets that these name. It writes NodeAttachments, and the cordon and annotations
+// of Nodes; it deletes the pods of rolls.
 type NodeReconciler struct {
-	// Clock tells the time.
+	// Clock returns the current time.
 	Clock clock.PassiveClock
-	// Reader reads Clusters, Machines, LoadBalancers and NodeAttachments from the manager's
-	// cache, and Live from the API server.
+	// Reader reads Clusters, Machines, LoadBalancers and NodeAttachments from the manager's cache. Live reads from the
+	// API server.
 	Reader, Live client.Reader
-	// Actuate writes NodeAttachments, and Nodes.
+	// Actuate writes NodeAttachments and Nodes.
 	Actuate *actuate.Actuator
-	// ClusterCache reaches the Nodes.
+	// ClusterCache reads the Nodes of workload clusters.
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Taints are the keys of taints that take a Node out, besides the cluster autoscaler's.
-	// One that ends with * means all that begin so.
+	// Taints are the keys of taints that detach a Node, in addition to cluster-autoscaler's. A key that ends with *
+	// matches all keys with that prefix.
 	Taints []string
-	// WatchFilter is the value of Cluster API's watch label, empty for everything.
+	// WatchFilter is the value of Cluster API's watch label. Empty means all objects.
 	WatchFilter string
-	// Pods stops the pods of Nodes that leave, where no hook of 5-Spot does.
+	// Pods stops the pods of leaving Nodes whose Machine has no pre-terminate hook of 5-Spot.
 	Pods PodStopper
 
 	nodes workload.Watch
@@ -73,7 +74,7 @@ type NodeReconciler struct {
 	fresh wake.Freshness
 }
 
-// PodStopper is podorder.Step.
+// PodStopper is the interface of podorder.Step.
 type PodStopper interface {
 	StopUnheld(ctx context.Context, request types.NamespacedName, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration
 	ForgetUnheld(request types.NamespacedName)
@@ -82,36 +83,37 @@ type PodStopper interface {
 
 var _ PodStopper = &podorder.Step{}
 
-// scope holds what one reconcile reads.
+// scope holds the objects that one reconcile reads.
 type scope struct {
 	cluster *clusterv1.Cluster
 	name    string
-	// known says that the Node could be looked for; node is nil if there is none.
+	// known means that the Node could be read. node is nil if it does not exist.
 	known bool
 	node  *corev1.Node
-	// machine is nil if there is none.
+	// machine is nil if the Node has none.
 	machine *clusterv1.Machine
-	// providerID and addresses are how load balancers know the Node.
+	// providerID and addresses identify the Node to load balancers.
 	providerID string
 	addresses  []string
 	// attachment is nil if there is none.
 	attachment *expv1.NodeAttachment
-	// balancers are the LoadBalancers of the Cluster, and sets the DaemonSets that they name.
+	// balancers are the LoadBalancers of the Cluster. sets are the DaemonSets that these name.
 	balancers []expv1.LoadBalancer
 	sets      []daemonSet
-	// aside reads those and their pods; nil while it cannot, and unread is why, if that is an
-	// error. daemonSets is what it reads of the Node.
+	// aside reads the DaemonSets and their pods. It is nil while the workload cluster is not connected, and unread is the
+	// error, if any. daemonSets is their state on the Node.
 	aside      client.Reader
 	unread     error
 	daemonSets []plan.DaemonSet
 }
 
-// requestFor is what is reconciled for a Node of a Cluster.
+// requestFor returns the request for a Node of a Cluster. An empty node stands for the Cluster itself, whose rolls are
+// reconciled.
 func requestFor(cluster client.ObjectKey, node string) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name + "/" + node}}
 }
 
-// Reconcile looks at one Node.
+// Reconcile reconciles one Node, or the rolls of one Cluster.
 func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	clusterName, node, _ := strings.Cut(req.Name, "/")
 	key := client.ObjectKey{Namespace: req.Namespace, Name: clusterName}
@@ -130,9 +132,9 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	again, err := r.reconcile(ctx, s)
 	r.fresh.Wrote(req, before, versionOf(s.attachment))
 	if err == nil {
-		err = s.unread // What does not depend on it is done.
+		err = s.unread // All work that does not need the unread data is done.
 	}
-	// The connection wakes us.
+	// A new connection to the workload cluster enqueues the Node.
 	result, err := r.fresh.Meet(req, now, client.IgnoreNotFound(workload.IgnoreNotConnected(err)))
 	if err == nil && result.RequeueAfter == 0 {
 		result.RequeueAfter = again
@@ -140,8 +142,8 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	return result, err
 }
 
-// reconcile looks at a Node, or at the rolls of the Cluster. It returns when time alone has
-// something to be done.
+// reconcile runs the rolls of the Cluster, or acts on one Node. again is when the next deadline passes, zero if none is
+// pending.
 func (r *NodeReconciler) reconcile(ctx context.Context, s *scope) (again time.Duration, err error) {
 	if s.name == "" {
 		return r.roll(ctx, s)
@@ -156,9 +158,9 @@ func (r *NodeReconciler) reconcile(ctx context.Context, s *scope) (again time.Du
 	return again, err
 }
 
-// stopPods stops the pods of the Node in order, if it leaves and no hook of 5-Spot does that. They run until
-// the Node is out of its load balancers, or their deadlines have passed. It returns when time alone has
-// something to be done.
+// stopPods stops the pods of a leaving Node in order, unless the pre-terminate hook of 5-Spot does so. It waits until
+// the Node is detached, or the deadlines of its load balancers have passed. It returns the delay until the next call,
+// zero if there is none.
 func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
 	now, request := r.Clock.Now(), requestFor(client.ObjectKeyFromObject(s.cluster), s.name).NamespacedName
 	leaves := func(node *corev1.Node) bool {
@@ -185,7 +187,7 @@ func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
 	return r.Pods.StopUnheld(ctx, request, d, leaves, now)
 }
 
-// holds reports whether a Machine has a hook.
+// holds reports whether the Machine has the hook annotation.
 func holds(m *clusterv1.Machine, hook string) bool {
 	_, held := m.Annotations[hook]
 	return held
@@ -195,7 +197,7 @@ func (r *NodeReconciler) decide(s *scope) plan.Decision {
 	return plan.Decide(s.facts(r.Clock.Now), s.record(), len(staying(s.balancers)) > 0, r.Taints)
 }
 
-// versionOf is that of a NodeAttachment, empty if there is none.
+// versionOf returns the resourceVersion of a NodeAttachment, empty for nil.
 func versionOf(a *expv1.NodeAttachment) string {
 	if a == nil {
 		return ""
@@ -203,8 +205,8 @@ func versionOf(a *expv1.NodeAttachment) string {
 	return a.ResourceVersion
 }
 
-// observe returns nil where nothing may be done: the Cluster is paused, going, or another
-// manager's.
+// observe reads all objects for one reconcile. It returns nil if the Cluster is paused, deleted, or belongs to another
+// manager.
 func (r *NodeReconciler) observe(ctx context.Context, key client.ObjectKey, node string) (*scope, error) {
 	s := &scope{name: node}
 	var paused bool
@@ -229,12 +231,12 @@ func (r *NodeReconciler) observe(ctx context.Context, key client.ObjectKey, node
 	return s, r.observeNode(ctx, s, key)
 }
 
-// going reports whether nobody waits for a Cluster any more.
+// going reports whether the Cluster is being deleted or gone.
 func going(cluster *clusterv1.Cluster) bool {
 	return cluster == nil || !cluster.DeletionTimestamp.IsZero()
 }
 
-// letGo lets a NodeAttachment go whose Cluster does.
+// letGo removes the finalizer of a NodeAttachment whose Cluster is gone or whose deletion follows. It accepts nil.
 func letGo(ctx context.Context, write *actuate.Actuator, a *expv1.NodeAttachment) error {
 	if a == nil {
 		return nil
@@ -242,7 +244,7 @@ func letGo(ctx context.Context, write *actuate.Actuator, a *expv1.NodeAttachment
 	return client.IgnoreNotFound(release(ctx, write, a))
 }
 
-// release takes our finalizer off.
+// release removes 5-Spot's finalizer.
 func release(ctx context.Context, write *actuate.Actuator, obj client.Object) error {
 	before, ok := obj.DeepCopyObject().(client.Object)
 	if !ok || !controllerutil.RemoveFinalizer(obj, expv1.Finalizer) {
@@ -251,11 +253,11 @@ func release(ctx context.Context, write *actuate.Actuator, obj client.Object) er
 	return write.PatchLocked(ctx, obj, before)
 }
 
-// observeNode reads the Node, if the workload cluster answers, and its Machine.
+// observeNode reads the Machine, and, if the workload cluster is connected, the Node.
 func (r *NodeReconciler) observeNode(ctx context.Context, s *scope, key client.ObjectKey) error {
 	s.aside, s.unread = r.aside.Reader(ctx, key, namespacesOf(s.sets))
 	err := r.nodes.Start(ctx, key)
-	if s.name == "" { // The watch delivers each Node.
+	if s.name == "" { // The watch enqueues each Node.
 		return workload.IgnoreNotConnected(err)
 	}
 	if err == nil {
@@ -273,7 +275,6 @@ func (r *NodeReconciler) observeNode(ctx context.Context, s *scope, key client.O
 	return err
 }
 
-// readNode reads the Node.
 func (r *NodeReconciler) readNode(ctx context.Context, s *scope, key client.ObjectKey) error {
 	reader, err := r.ClusterCache.GetReader(ctx, key)
 	if err != nil {
@@ -291,8 +292,9 @@ func (r *NodeReconciler) readNode(ctx context.Context, s *scope, key client.Obje
 	return nil
 }
 
-// successor returns the Node whose Machine has an address of one that is gone: the same machine,
-// under another name. What a Node says of itself is not enough to be given a place.
+// successor returns the Node of a Machine that has an address of the recorded Node, which is gone. It is the same
+// machine under another Node name. The addresses in a Node's own status do not count, because the machine's owner
+// controls them.
 func (r *NodeReconciler) successor(ctx context.Context, reader client.Reader, key client.ObjectKey, a *expv1.NodeAttachment) (*corev1.Node, error) {
 	machines, err := machinesWith(ctx, r.Reader, a.Spec.Addresses, client.InNamespace(key.Namespace))
 	if err != nil {
@@ -323,17 +325,17 @@ func (r *NodeReconciler) observeMachine(ctx context.Context, s *scope, key clien
 	if len(all) == 1 {
 		s.machine = &all[0]
 	}
-	s.known = s.known && len(all) <= 1 // Of several that say so, none is believed.
+	s.known = s.known && len(all) <= 1 // If several Machines claim the Node, none counts.
 	return nil
 }
 
-// fits reports whether a Machine may be that of a Node: their providers must not say otherwise.
+// fits reports whether the Machine may belong to the Node. Two different provider IDs exclude it.
 func fits(m *clusterv1.Machine, node *corev1.Node) bool {
 	return node == nil || m.Spec.ProviderID == "" || node.Spec.ProviderID == "" || m.Spec.ProviderID == node.Spec.ProviderID
 }
 
-// attachmentsOf reads those of a Cluster, which they name themselves: people take labels off. They may
-// be the cache's own, and are not to be changed.
+// attachmentsOf lists the NodeAttachments of a Cluster. It compares spec.clusterName, because people may remove labels.
+// The results may share memory with the cache: do not change them.
 func attachmentsOf(ctx context.Context, reader client.Reader, cluster client.ObjectKey) (found []expv1.NodeAttachment, err error) {
 	list := &expv1.NodeAttachmentList{}
 	if err := reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -347,7 +349,7 @@ func attachmentsOf(ctx context.Context, reader client.Reader, cluster client.Obj
 	return found, nil
 }
 
-// attachment reads that of a Node, nil if there is none.
+// attachment reads the NodeAttachment of a Node, nil if there is none.
 func attachment(ctx context.Context, reader client.Reader, cluster client.ObjectKey, node string) (*expv1.NodeAttachment, error) {
 	if node == "" {
 		return nil, nil
@@ -364,7 +366,8 @@ func attachment(ctx context.Context, reader client.Reader, cluster client.Object
 	return a, nil
 }
 
-// AttachmentName is the name of the NodeAttachment of a Node.
+// AttachmentName returns the name of the NodeAttachment of a Node. It ends with a hash if the plain name would be too
+// long or ambiguous.
 func AttachmentName(cluster, node string) string {
 	name := cluster + "." + node
 	if len(name) <= 253 && !strings.Contains(cluster, ".") {
@@ -383,13 +386,13 @@ func balancersOf(ctx context.Context, reader client.Reader, cluster client.Objec
 	return slices.DeleteFunc(list.Items, func(b expv1.LoadBalancer) bool { return b.Spec.ClusterName != cluster.Name }), nil
 }
 
-// staying are those that are not being deleted.
+// staying returns the LoadBalancers that are not being deleted.
 func staying(balancers []expv1.LoadBalancer) []expv1.LoadBalancer {
 	return slices.DeleteFunc(slices.Clone(balancers), func(b expv1.LoadBalancer) bool { return !b.DeletionTimestamp.IsZero() })
 }
 
-// record is what was written about the Node before. A LoadBalancer may be restored later than a
-// NodeAttachment: that it is not there counts only if somebody deletes the NodeAttachment, too.
+// record converts the NodeAttachment for package plan. A restore from backup may create a LoadBalancer later than a
+// NodeAttachment. So memberships of a missing LoadBalancer are ignored only if the NodeAttachment is being deleted.
 func (s *scope) record() (r plan.Record) {
 	a := s.attachment
 	if a == nil {
@@ -417,19 +420,20 @@ func (s *scope) record() (r plan.Record) {
 	return r
 }
 
-// nameless reports whether a load balancer can find no place of a Node: it had neither address nor provider ID.
+// nameless reports whether a load balancer cannot match the Node, because the record has no address or provider ID that
+// it could use.
 func nameless(lb *expv1.LoadBalancer, a *expv1.NodeAttachmentSpec) bool {
 	return len(a.Addresses) == 0 && (lb.Spec.HAProxy != nil || a.ProviderID == "")
 }
 
-// act carries out a decision: what takes from the Node is recorded last, and what gives back
-// first, so that nothing is forgotten.
+// act changes the Node first, and then writes or deletes its NodeAttachment. A failed change of the Node prevents the
+// write if the Node returns, or if the error is a conflict. The next reconcile decides again.
 func (r *NodeReconciler) act(ctx context.Context, s *scope, d plan.Decision) error {
 	changed := r.change(ctx, s, d)
 	if changed != nil && (d.Trigger == "" || apierrors.IsConflict(changed)) {
 		return changed
 	}
-	switch { // A Node that cannot be written to leaves its load balancers all the same.
+	switch { // A Node that cannot be patched is still removed from its load balancers.
 	case d.Delete:
 		return r.forget(ctx, s.attachment)
 	case d.Write || d.Forget:
@@ -440,7 +444,7 @@ func (r *NodeReconciler) act(ctx context.Context, s *scope, d plan.Decision) err
 	return changed
 }
 
-// change cordons and marks the Node, or undoes that.
+// change cordons or uncordons the Node, and sets or clears its marks.
 func (r *NodeReconciler) change(ctx context.Context, s *scope, d plan.Decision) error {
 	if !d.Cordon && !d.Uncordon && !d.Mark && !d.Unmark && !d.Resume {
 		return nil
@@ -469,7 +473,7 @@ func (r *NodeReconciler) change(ctx context.Context, s *scope, d plan.Decision) 
 	return remote.For(r.intent(s, d)).PatchLocked(ctx, node, before)
 }
 
-// intent is what is told of a write.
+// intent describes a write for the audit log and the safety rails.
 func (r *NodeReconciler) intent(s *scope, d plan.Decision) actuate.Intent {
 	i := actuate.Intent{Kind: audit.NodePatch, Why: "Attach", At: r.Clock.Now(), Cluster: client.ObjectKeyFromObject(s.cluster)}
 	if d.Trigger != "" || d.Mark {
@@ -484,7 +488,7 @@ func (r *NodeReconciler) intent(s *scope, d plan.Decision) actuate.Intent {
 	return i
 }
 
-// write records why the Node is out, or that it is to be in.
+// write creates or patches the NodeAttachment with the decision.
 func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) error {
 	a, action := s.attachment, r.Actuate.For(r.intent(s, d))
 	news := a == nil
@@ -512,7 +516,7 @@ func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) e
 	return nil
 }
 
-// fill writes a decision into the spec.
+// fill writes the decision into the spec.
 func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) {
 	if d.Forget {
 		a.Spec.Memberships = slices.DeleteFunc(a.Spec.Memberships, func(m expv1.Membership) bool { return !m.Lasts })
@@ -535,13 +539,13 @@ func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) 
 	}
 }
 
-// ofControlPlane reports whether a Node says that it is one of the control plane.
+// ofControlPlane reports whether the Node has the label of control plane Nodes.
 func ofControlPlane(node *corev1.Node) bool {
 	_, is := node.Labels[clusterv1.NodeRoleLabelPrefix+"/control-plane"]
 	return is
 }
 
-// tell records an Event where a Node turns.
+// tell records an Event when a Node is taken out of its load balancers, and when it is put back.
 func (r *NodeReconciler) tell(a *expv1.NodeAttachment, was string) {
 	switch {
 	case a.Spec.Trigger != "" && was == "":
@@ -551,7 +555,7 @@ func (r *NodeReconciler) tell(a *expv1.NodeAttachment, was string) {
 	}
 }
 
-// forget deletes a NodeAttachment of which nothing is left.
+// forget deletes a NodeAttachment that has nothing left to restore.
 func (r *NodeReconciler) forget(ctx context.Context, a *expv1.NodeAttachment) error {
 	if err := letGo(ctx, r.Actuate, a); err != nil {
 		return err

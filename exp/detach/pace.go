@@ -13,18 +13,18 @@ import (
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 )
 
-// countsEvery is how often at most it is reported that connections have ended, where nothing
-// else has changed. They are counted each second.
+// countsEvery is the minimum interval between two status writes that change only connection counts. The counts are read
+// every second.
 const countsEvery = 10 * time.Second
 
-// A pace knows when progress was reported. It is safe for concurrent use; its zero value has
-// seen nothing, and who forgets it reports once more.
+// pace limits how often progress is written. It is safe for concurrent use. The zero value is ready to use. A lost
+// entry causes one additional write.
 type pace struct {
 	mu       sync.Mutex
 	reported map[pair]time.Time
 }
 
-// A pair is one Node at one load balancer.
+// pair identifies one Node at one load balancer.
 type pair struct {
 	lb   types.NamespacedName
 	node types.UID
@@ -49,7 +49,7 @@ func (p *pace) due(lb types.NamespacedName, before, after *expv1.NodeAttachment,
 	return true
 }
 
-// withoutCounts is what a NodeAttachment says but for numbers, and texts that have them.
+// withoutCounts returns the status without connection counts, and without messages, which may contain counts.
 func withoutCounts(a *expv1.NodeAttachment) expv1.NodeAttachmentStatus {
 	status := *a.Status.DeepCopy()
 	for i := range status.Conditions {

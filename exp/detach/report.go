@@ -20,15 +20,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// maxMessage is how much the API takes of a message, in characters; these are bytes.
+// maxMessage is the API's limit of a message in characters. The code counts bytes.
 const maxMessage = 1024
 
-// phase is how far a Node has come; empty if there is nothing to say.
+// phase returns the progress of a Node at the load balancer. It is empty if there is nothing to report.
 func (s *seat) phase(o *round) expv1.AttachmentPhase {
 	switch {
 	case !s.out && !s.owed():
 		return ""
-	case s.out && errors.Is(cmp.Or(o.failed, s.failed), balancer.ErrThrottled): // It is asked again.
+	case s.out && errors.Is(cmp.Or(o.failed, s.failed), balancer.ErrThrottled): // The next round queries it again.
 		return expv1.PhasePending
 	case o.failed != nil, s.failed != nil:
 		return expv1.PhaseUnknown
@@ -53,18 +53,17 @@ func (s *seat) phase(o *round) expv1.AttachmentPhase {
 	return phase
 }
 
-// busy reports whether a place that somebody else has disabled has connections.
+// busy reports whether a membership that another party disabled still has connections.
 func busy(m plan.Member) bool {
 	return m.Status.State == balancer.Disabled && m.Status.Connections != nil && *m.Status.Connections > 0
 }
 
-// lingers reports whether connections of a place may go on that the load balancer does not
-// show.
+// lingers reports whether connections may continue that the load balancer does not count.
 func (o *round) lingers(m plan.Member) bool {
 	return m.Status.State == balancer.Drained && m.TakenAt.Add(o.wait).After(o.now)
 }
 
-// owed reports whether a place is to be given back.
+// owed reports whether a drained membership must still be restored.
 func (s *seat) owed() bool {
 	for i, m := range s.members {
 		if m.Taken && !s.steps[i].Act.Settles() {
@@ -74,12 +73,13 @@ func (s *seat) owed() bool {
 	return false
 }
 
-// disabled reports whether places are to be given back, and somebody else has disabled all.
+// disabled reports whether memberships must be restored, and another party has disabled all of them.
 func (s *seat) disabled() bool {
 	return !s.out && s.owed() && !slices.ContainsFunc(s.members, func(m plan.Member) bool { return m.Status.State != balancer.Disabled })
 }
 
-// report writes the status of a Node at one load balancer, and what all of them come to.
+// report writes the progress of a Node at one load balancer, and the summary condition, into the status of its
+// NodeAttachment. It does not patch.
 func (s *seat) report(o *round) {
 	a := s.attachment
 	name := o.lb.Name
@@ -96,7 +96,7 @@ func (s *seat) report(o *round) {
 	conditions.Set(a, summary(a))
 }
 
-// states are the places of a Node, and how they fare.
+// states returns the memberships of a Node and their states.
 func (s *seat) states(lb string) (states []expv1.MembershipStatus) {
 	for i, m := range s.members {
 		if s.steps[i].Act.Settles() {
@@ -116,7 +116,7 @@ func (s *seat) states(lb string) (states []expv1.MembershipStatus) {
 	return states
 }
 
-// message says what is waited for, member by member.
+// message returns the error, or what the Node waits for at each member.
 func (s *seat) message(phase expv1.AttachmentPhase, o *round) string {
 	if err := cmp.Or(o.failed, s.failed); err != nil {
 		return err.Error()
@@ -133,8 +133,7 @@ func (s *seat) message(phase expv1.AttachmentPhase, o *round) string {
 	return strings.Join(waits, ", ")
 }
 
-// nowhere says that nothing was taken, because no member is the Node; empty if one is. It may be
-// so by mistake.
+// nowhere returns a message if discovery found no membership of the Node. A configuration error may be the cause.
 func (s *seat) nowhere() string {
 	if !s.out || !s.asked || len(s.members) > 0 || s.attachment.Spec.Trigger == string(plan.Gone) {
 		return ""
@@ -167,7 +166,7 @@ func (o *round) waitsFor(m plan.Member, step plan.Step) string {
 	}
 }
 
-// placeOf is a place as it is written down.
+// placeOf converts a Driver's membership to the API type.
 func placeOf(lb string, m balancer.Membership) expv1.Membership {
 	return expv1.Membership{LoadBalancer: lb, Pool: m.Pool, Member: m.Member, Port: m.Port, Address: m.Address, Lasts: m.Lasts}
 }
@@ -183,7 +182,7 @@ func nameOf(m balancer.Membership) string {
 	return name
 }
 
-// summary is what all load balancers come to: the first that is not done.
+// summary returns the condition NodeBeingDetached. Its reason comes from the first load balancer that is not done.
 func summary(a *expv1.NodeAttachment) metav1.Condition {
 	c := metav1.Condition{Type: expv1.NodeBeingDetachedCondition, Status: metav1.ConditionFalse, Reason: expv1.AttachingReason}
 	if a.Spec.Trigger != "" {
@@ -212,7 +211,7 @@ func summary(a *expv1.NodeAttachment) metav1.Condition {
 	return c
 }
 
-// tell records an Event when a load balancer falls silent, or answers again.
+// tell records an Event when a load balancer stops to answer, and when it answers again.
 func (r *BalancerReconciler) tell(o *round, was *metav1.Condition, is metav1.Condition) {
 	switch {
 	case is.Status == metav1.ConditionFalse && (was == nil || was.Status != is.Status):

@@ -28,13 +28,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// roll looks at the DaemonSets of a Cluster that are rolled. It begins with a Node by writing that
-// down; all else is done by whoever looks at the Node. A Cluster is looked at by one worker at a
-// time, so no two Nodes begin together.
+// roll advances the rolls of a Cluster's DaemonSets. For each DaemonSet it selects the next pod and records the
+// replacement on the NodeAttachment of its Node. The reconcile of that Node does the rest. Only one worker reconciles a
+// Cluster at a time, so two Nodes never start together.
 func (r *NodeReconciler) roll(ctx context.Context, s *scope) (again time.Duration, err error) {
 	now, turns := r.Clock.Now(), map[client.ObjectKey]plan.Turn{}
 	if s.aside == nil && slices.ContainsFunc(s.sets, func(set daemonSet) bool { return set.rolled }) {
-		return 0, nil // It is not known yet, or not connected. Both wake us.
+		return 0, nil // The data is not read yet, or the cluster is not connected. Both events enqueue the Cluster.
 	}
 	var errs []error
 	for _, set := range s.sets {
@@ -53,7 +53,8 @@ func (r *NodeReconciler) roll(ctx context.Context, s *scope) (again time.Duratio
 	return again, errors.Join(append(errs, r.reportRolls(ctx, s, turns))...)
 }
 
-// turn says whose pod of a DaemonSet is next. While all are up to date, nobody is asked anything.
+// turn returns which pod of a DaemonSet is replaced next. While all pods are up to date, it lists neither revisions nor
+// pods.
 func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t plan.Turn, err error) {
 	d := &appsv1.DaemonSet{}
 	switch err := s.aside.Get(ctx, set.ObjectKey, d); {
@@ -85,12 +86,12 @@ func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t p
 	return roll.Next(), nil
 }
 
-// unreadable is what is next where nobody knows.
+// unreadable returns the Turn for a DaemonSet that could not be read.
 func unreadable(err error) (plan.Turn, error) {
 	return plan.Turn{Waits: err.Error(), Late: true}, err
 }
 
-// notRolled says why a DaemonSet is not to be rolled now, empty if it is.
+// notRolled returns why a DaemonSet cannot be rolled now. It is empty if it can.
 func notRolled(d *appsv1.DaemonSet) string {
 	switch {
 	case d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType:
@@ -102,8 +103,8 @@ func notRolled(d *appsv1.DaemonSet) string {
 	}
 }
 
-// revision is that of a DaemonSet now: its controller makes one for each template, and has that
-// of the template in use be the highest. It is read live.
+// revision returns the current revision hash of a DaemonSet: the label of its ControllerRevision with the highest
+// number. The DaemonSet controller keeps one for each template. revision reads live.
 func (r *NodeReconciler) revision(ctx context.Context, cluster client.ObjectKey, d *appsv1.DaemonSet) (string, error) {
 	reader, err := workload.Live(ctx, r.ClusterCache, cluster)
 	if err != nil {
@@ -125,7 +126,7 @@ func (r *NodeReconciler) revision(ctx context.Context, cluster client.ObjectKey,
 	return last.Labels[appsv1.ControllerRevisionHashLabelKey], nil
 }
 
-// replaces reports whether a pod of the DaemonSet is being replaced.
+// replaces reports whether a NodeAttachment records that a pod of the DaemonSet is being replaced.
 func (s daemonSet) replaces(a expv1.NodeAttachment) bool { return s.recorded(a) != nil }
 
 func (s daemonSet) recorded(a expv1.NodeAttachment) *expv1.ReplacedPod {
@@ -136,7 +137,7 @@ func (s daemonSet) recorded(a expv1.NodeAttachment) *expv1.ReplacedPod {
 	return &a.Spec.DaemonSets[i]
 }
 
-// stops are the Nodes of the DaemonSet.
+// stops returns the Nodes that run a pod of the DaemonSet, or have one replaced.
 func (s daemonSet) stops(pods []corev1.Pod, attachments []expv1.NodeAttachment) (all []plan.Stop) {
 	at := func(node string) *plan.Stop {
 		i := slices.IndexFunc(all, func(n plan.Stop) bool { return n.Node == node })
@@ -152,7 +153,7 @@ func (s daemonSet) stops(pods []corev1.Pod, attachments []expv1.NodeAttachment) 
 	for _, a := range attachments {
 		p, runs := s.recorded(a), slices.ContainsFunc(all, func(n plan.Stop) bool { return n.Node == a.Spec.NodeName })
 		if p == nil && !runs {
-			continue // It is none of its Nodes.
+			continue // The Node has no pod of the DaemonSet.
 		}
 		n := at(a.Spec.NodeName)
 		if p != nil {
@@ -164,8 +165,8 @@ func (s daemonSet) stops(pods []corev1.Pod, attachments []expv1.NodeAttachment) 
 	return all
 }
 
-// begin writes down that the pod of a Node is to be deleted, unless somebody is out for the
-// DaemonSet: the cache may not show that yet.
+// begin records that the selected pod will be deleted. It does nothing if a live read shows that another replacement of
+// the DaemonSet is in progress, which the cache may not show yet.
 func (r *NodeReconciler) begin(ctx context.Context, s *scope, set daemonSet, t plan.Turn) error {
 	cluster := client.ObjectKeyFromObject(s.cluster)
 	live, err := attachmentsOf(ctx, r.Live, cluster)
@@ -178,7 +179,7 @@ func (r *NodeReconciler) begin(ctx context.Context, s *scope, set daemonSet, t p
 	}
 	req, before := requestFor(cluster, t.Node), versionOf(n.attachment)
 	if r.fresh.Hold(req, before, r.Clock.Now()) > 0 {
-		return nil // Its NodeAttachment wakes us.
+		return nil // The update of its NodeAttachment enqueues it.
 	}
 	for i := range n.daemonSets {
 		if n.daemonSets[i].Name == set.String() {
@@ -187,15 +188,15 @@ func (r *NodeReconciler) begin(ctx context.Context, s *scope, set daemonSet, t p
 	}
 	d := r.decide(n)
 	if !slices.Contains(d.Replaces, plan.Replacement{DaemonSet: set.String(), Pod: t.Pod}) {
-		return nil // It leaves, or is cordoned.
+		return nil // The Node leaves, or is cordoned.
 	}
 	err = r.act(ctx, n, d)
 	r.fresh.Wrote(req, before, versionOf(n.attachment))
 	return err
 }
 
-// deletePods deletes pods that are outdated when the Node is out. It returns when time alone has
-// something to be done.
+// deletePods deletes each recorded outdated pod when the Node is detached. again is when the next deadline passes, zero
+// if none is pending.
 func (r *NodeReconciler) deletePods(ctx context.Context, s *scope) (again time.Duration, err error) {
 	if s.attachment == nil || s.node == nil {
 		return 0, nil
@@ -218,8 +219,8 @@ func (r *NodeReconciler) deletePods(ctx context.Context, s *scope) (again time.D
 	return again, nil
 }
 
-// waits reports whether a pod waits for load balancers, and until when at most. It is in no hurry:
-// where nobody has asked the load balancer yet, or too few others are in a pool, no deadline counts.
+// waits reports whether a pod still waits for load balancers, and until when at most. A roll is not urgent: while a
+// load balancer was not queried, or its floor holds the member, no deadline applies and until is zero.
 func (s *scope) waits(set daemonSet, since, now time.Time) (until time.Time, waits bool) {
 	v := leaving.Verdict{}
 	for i := range s.balancers {
@@ -236,8 +237,8 @@ func (s *scope) waits(set daemonSet, since, now time.Time) (until time.Time, wai
 	return v.Again, v.Holds
 }
 
-// deletePod deletes the pod of the i-th DaemonSet of the Node, or calls that off if it is not
-// outdated any more. All that this depends on is read live.
+// deletePod deletes the pod of the i-th DaemonSet of the Node. It cancels the replacement if the pod is no longer
+// outdated. It reads live everything that the decision depends on.
 func (r *NodeReconciler) deletePod(ctx context.Context, s *scope, i int, uid types.UID) error {
 	cluster := client.ObjectKeyFromObject(s.cluster)
 	reader, err := workload.Live(ctx, r.ClusterCache, cluster)
@@ -253,7 +254,7 @@ func (r *NodeReconciler) deletePod(ctx context.Context, s *scope, i int, uid typ
 	}
 	at := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.UID == uid })
 	if at < 0 {
-		return nil // The watch wakes us.
+		return nil // The pod's watch event enqueues the Node.
 	}
 	switch is, err := r.outdated(ctx, reader, s, s.sets[i], &pods[at]); {
 	case err != nil:
@@ -270,7 +271,8 @@ func (r *NodeReconciler) deletePod(ctx context.Context, s *scope, i int, uid typ
 	return remote.For(actuate.Intent{Kind: audit.NodePatch, Why: "Roll", At: r.Clock.Now(), Cluster: cluster}).Delete(ctx, &pods[at])
 }
 
-// outdated reports whether a pod of a DaemonSet is still to be replaced.
+// outdated reports whether a live read confirms that the pod has an old revision, and that its DaemonSet is still
+// rolled.
 func (r *NodeReconciler) outdated(ctx context.Context, reader client.Reader, s *scope, set daemonSet, pod *corev1.Pod) (bool, error) {
 	d := &appsv1.DaemonSet{}
 	switch err := reader.Get(ctx, set.ObjectKey, d); {
@@ -285,7 +287,8 @@ func (r *NodeReconciler) outdated(ctx context.Context, reader client.Reader, s *
 	return err == nil && podFacts(pod).Revision != revision, err
 }
 
-// reportRolls says on each LoadBalancer how far the DaemonSets are that it has rolled.
+// reportRolls writes the condition DaemonSetsRolled of each LoadBalancer. It records an Event when a roll starts to
+// wait.
 func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, turns map[client.ObjectKey]plan.Turn) error {
 	var errs []error
 	balancers := staying(s.balancers)
@@ -309,7 +312,7 @@ func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, turns map[cl
 	return errors.Join(errs...)
 }
 
-// rollsOf is what the rolls of a LoadBalancer come to, nil if it has none.
+// rollsOf returns the condition for the rolls of a LoadBalancer. It returns nil if no DaemonSet has roll set.
 func rollsOf(lb *expv1.LoadBalancer, turns map[client.ObjectKey]plan.Turn) *metav1.Condition {
 	c := &metav1.Condition{Type: expv1.DaemonSetsRolledCondition, Status: metav1.ConditionTrue, Reason: expv1.UpToDateReason}
 	var says []string

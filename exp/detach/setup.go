@@ -73,8 +73,8 @@ func (r *BalancerReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.
 	return nil
 }
 
-// Woken wakes the Machine of a Node that has come further, and those that leave where a person
-// says how a load balancer is waited for.
+// Woken returns the event sources that enqueue Machines. A changed NodeAttachment enqueues the leaving Machine of its
+// Node. A changed LoadBalancer enqueues all leaving Machines of its Cluster.
 func (s Step) Woken(mgr ctrl.Manager) []source.Source {
 	return []source.Source{
 		source.Kind(mgr.GetCache(), client.Object(&expv1.NodeAttachment{}), handler.EnqueueRequestsFromMapFunc(s.waiting)),
@@ -83,8 +83,8 @@ func (s Step) Woken(mgr ctrl.Manager) []source.Source {
 	}
 }
 
-// waiting returns the Machines that leave of the Node of a NodeAttachment, or of the Cluster of a
-// LoadBalancer.
+// waiting returns the Machines that are being deleted and belong to the Node of a NodeAttachment, or to the Cluster of
+// a LoadBalancer.
 func (s Step) waiting(ctx context.Context, obj client.Object) (found []ctrl.Request) {
 	cluster, of := "", []client.ListOption{client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy}
 	switch o := obj.(type) {
@@ -106,7 +106,7 @@ func (s Step) waiting(ctx context.Context, obj client.Object) (found []ctrl.Requ
 	return found
 }
 
-// ofAttachment returns the Node, and the Cluster, which may have a roll.
+// ofAttachment returns the Node and the Cluster, which may have a roll.
 func ofAttachment(_ context.Context, obj client.Object) []ctrl.Request {
 	a, ok := obj.(*expv1.NodeAttachment)
 	if !ok {
@@ -116,7 +116,7 @@ func ofAttachment(_ context.Context, obj client.Object) []ctrl.Request {
 	return []ctrl.Request{requestFor(cluster, a.Spec.NodeName), requestFor(cluster, "")}
 }
 
-// ofMachine returns the Node of a Machine, and those that are gone whose address it has.
+// ofMachine returns the Node of a Machine, and the Nodes whose NodeAttachment records one of its addresses.
 func (r *NodeReconciler) ofMachine(ctx context.Context, obj client.Object) []ctrl.Request {
 	m, ok := obj.(*clusterv1.Machine)
 	if !ok || !m.Status.NodeRef.IsDefined() {
@@ -125,8 +125,7 @@ func (r *NodeReconciler) ofMachine(ctx context.Context, obj client.Object) []ctr
 	return r.heirs(ctx, clusterOf(m), m.Status.NodeRef.Name, machineAddresses(m))
 }
 
-// ofBalancer returns all Nodes of the Cluster, and the Cluster, whose Nodes are watched from
-// now on.
+// ofBalancer returns the Cluster and all its Nodes. The request for the Cluster starts the watch on its Nodes.
 func (r *NodeReconciler) ofBalancer(ctx context.Context, obj client.Object) []ctrl.Request {
 	lb, ok := obj.(*expv1.LoadBalancer)
 	if !ok {
@@ -139,12 +138,12 @@ func (r *NodeReconciler) ofCluster(ctx context.Context, cluster client.Object) [
 	return r.all(ctx, client.ObjectKeyFromObject(cluster))
 }
 
-// all returns the Cluster, its Nodes, and its NodeAttachments.
+// all returns the Cluster, its Nodes, and the Nodes of its NodeAttachments.
 func (r *NodeReconciler) all(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
 	found := append(r.attached(ctx, cluster, func(*expv1.NodeAttachment) bool { return true }), requestFor(cluster, ""))
 	reader, err := r.ClusterCache.GetReader(ctx, cluster)
 	if err != nil {
-		return found // The connection wakes us.
+		return found // A new connection to the workload cluster enqueues the Nodes.
 	}
 	nodes := &corev1.NodeList{}
 	if err := reader.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -156,7 +155,7 @@ func (r *NodeReconciler) all(ctx context.Context, cluster client.ObjectKey) []ct
 	return found
 }
 
-// ofNode returns the Node, and those that are gone whose address it has.
+// ofNode returns the Node, and the Nodes whose NodeAttachment records one of its addresses.
 func (r *NodeReconciler) ofNode(ctx context.Context, cluster client.ObjectKey, obj client.Object) []ctrl.Request {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -165,7 +164,8 @@ func (r *NodeReconciler) ofNode(ctx context.Context, cluster client.ObjectKey, o
 	return r.heirs(ctx, cluster, node.Name, nodeAddresses(node))
 }
 
-// heirs returns a Node, and all with a NodeAttachment that had one of its addresses.
+// heirs returns the Node, and all other Nodes whose NodeAttachment records one of the addresses. The Node may be the
+// same machine under a new name.
 func (r *NodeReconciler) heirs(ctx context.Context, cluster client.ObjectKey, node string, addresses []string) []ctrl.Request {
 	had := func(a *expv1.NodeAttachment) bool {
 		return a.Spec.NodeName != node && shares(addresses, a.Spec.Addresses)
@@ -173,7 +173,7 @@ func (r *NodeReconciler) heirs(ctx context.Context, cluster client.ObjectKey, no
 	return append(r.attached(ctx, cluster, had), requestFor(cluster, node))
 }
 
-// attached returns the Nodes of a Cluster with a NodeAttachment that is wanted.
+// attached returns the Nodes of a Cluster whose NodeAttachment satisfies wanted.
 func (r *NodeReconciler) attached(ctx context.Context, cluster client.ObjectKey, wanted func(*expv1.NodeAttachment) bool) (found []ctrl.Request) {
 	all, err := attachmentsOf(ctx, r.Reader, cluster)
 	if err != nil {
@@ -187,7 +187,7 @@ func (r *NodeReconciler) attached(ctx context.Context, cluster client.ObjectKey,
 	return found
 }
 
-// balancers returns the LoadBalancers of a Cluster, or of a NodeAttachment.
+// balancers returns the LoadBalancers of the Cluster, or of the Cluster of a NodeAttachment.
 func (r *BalancerReconciler) balancers(ctx context.Context, obj client.Object) (found []ctrl.Request) {
 	cluster := obj.GetName()
 	if a, ok := obj.(*expv1.NodeAttachment); ok {
@@ -205,19 +205,19 @@ func (r *BalancerReconciler) balancers(ctx context.Context, obj client.Object) (
 	return found
 }
 
-// clusterChanges lets through what of a Cluster says whether its Nodes are ours to take out.
+// clusterChanges passes changes of a Cluster that decide whether 5-Spot may detach its Nodes.
 func clusterChanges(mgr ctrl.Manager, log logr.Logger) predicate.Predicate {
 	return predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.ClusterLeaves(), wake.Relabelled())
 }
 
-// comesOrGoes lets through LoadBalancers that are made, and that go.
+// comesOrGoes passes the creation, the deletion, and the start of the deletion of a LoadBalancer.
 func comesOrGoes() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 	}}
 }
 
-// served is what of a LoadBalancer says whose pods are watched.
+// served returns the fields of a LoadBalancer that select the pods to watch.
 func served(obj client.Object) any {
 	lb, ok := obj.(*expv1.LoadBalancer)
 	if !ok {
@@ -226,7 +226,7 @@ func served(obj client.Object) any {
 	return lb.Spec.DaemonSets
 }
 
-// forgotten lets through a NodeAttachment that lost its status, as clusterctl move has it.
+// forgotten passes a NodeAttachment whose status is empty, as after clusterctl move.
 func forgotten() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		a, ok := e.ObjectNew.(*expv1.NodeAttachment)
@@ -234,7 +234,7 @@ func forgotten() predicate.Predicate {
 	}}
 }
 
-// turning returns what of a Machine says whether its Node is out, and which Node that is.
+// turning returns the fields of a Machine that decide whether its Node must be detached, and which Node it is.
 func turning(obj client.Object) any {
 	m, ok := obj.(*clusterv1.Machine)
 	if !ok {
@@ -247,7 +247,7 @@ func turning(obj client.Object) any {
 	}
 }
 
-// matters returns all of a Node that a decision depends on.
+// matters returns the fields of a Node that a decision depends on.
 func matters(obj client.Object) any {
 	node, ok := obj.(*corev1.Node)
 	if !ok {

@@ -23,8 +23,8 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// Step has a Machine that leaves wait before its drain until the load balancers of its
-// Cluster have let its Node go.
+// Step holds the drain of a Machine that is being deleted until the load balancers of its Cluster have drained its
+// Node, or their deadlines have passed. It implements leaving.Step and only reads.
 type Step struct {
 	// Reader reads LoadBalancers and NodeAttachments from the manager's cache.
 	Reader client.Reader
@@ -36,7 +36,7 @@ func (s Step) Concerns(ctx context.Context, m *clusterv1.Machine) (bool, error) 
 	return len(staying(balancers)) > 0 && m.Status.NodeRef.IsDefined(), err
 }
 
-// Forget implements leaving.Step. Nothing is kept.
+// Forget implements leaving.Step. Step keeps no state.
 func (Step) Forget(types.UID) {}
 
 func clusterOf(m *clusterv1.Machine) client.ObjectKey {
@@ -66,7 +66,8 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 	return waits, nil
 }
 
-// waitAll has a Node wait for all load balancers that may have it, and says for what, or why not.
+// waitAll returns the combined verdict of all load balancers that may have the Node as a member. notes has one text for
+// each of them that holds the drain, failed, or missed its deadline.
 func waitAll(balancers []expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.Departing, controlPlane bool, now time.Time) (v leaving.Verdict, notes []string) {
 	for i := range balancers {
 		if lb := &balancers[i]; lb.Spec.ControlPlane || !controlPlane {
@@ -78,7 +79,8 @@ func waitAll(balancers []expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.
 	return v, notes
 }
 
-// wait has a Machine wait for one load balancer, and says for what, or why not.
+// wait adds one load balancer to the verdict v. It returns the reason why the drain waits, or proceeds although the
+// Node is not detached.
 func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.Departing, now time.Time) (note string) {
 	phase, says, serves, known := expv1.PhasePending, "not asked yet", false, false
 	if p := outOf(a, lb); p != nil {
@@ -87,7 +89,7 @@ func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d
 	}
 	name := "load balancer " + lb.Name
 	has, limit := time.Duration(lb.Spec.DeadlineSeconds)*time.Second, fmt.Sprintf("its deadline, spec.deadlineSeconds %d", lb.Spec.DeadlineSeconds)
-	if half := d.Grace / 2; half > 0 && half < has { // The drain needs time, too.
+	if half := d.Grace / 2; half > 0 && half < has { // Half of the grace period remains for the drain.
 		has, limit = half, fmt.Sprintf("%s, half of the machine's gracefulShutdownTimeout", half)
 	}
 	until := d.Began.Add(has)
@@ -111,7 +113,8 @@ func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d
 	return fmt.Sprintf("%s: %s (until %s at the latest)", name, says, until.UTC().Format(time.RFC3339))
 }
 
-// outOf is how far the Node has come, nil before anybody has asked for it to be out.
+// outOf returns the progress of the Node at a LoadBalancer. It returns nil if no detach was requested, or if the
+// progress is outdated.
 func outOf(a *expv1.NodeAttachment, lb *expv1.LoadBalancer) *expv1.BalancerProgress {
 	if a == nil || !wantedOut(a, lb.Name) {
 		return nil

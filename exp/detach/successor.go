@@ -9,8 +9,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
-// setSuccessors finds, for each place that is given back, another LoadBalancer of the same pool that
-// keeps the Node out. Without it, the Node would get connections until the other one drains it again.
+// setSuccessors finds a successor for each membership that would be restored: another LoadBalancer of the same pool
+// that keeps the Node detached. Without a successor, the Node would get connections until the other LoadBalancer drains
+// it again.
 func (s *seat) setSuccessors(lb *expv1.LoadBalancer, all []expv1.LoadBalancer) {
 	if s.out {
 		return
@@ -23,7 +24,7 @@ func (s *seat) setSuccessors(lb *expv1.LoadBalancer, all []expv1.LoadBalancer) {
 		p := progressOf(a, other.Name)
 		asked := current(p, other, a)
 		if !asked && p != nil && p.Phase == expv1.PhaseUnknown {
-			continue // It does not answer. The place is not held back for it.
+			continue // It does not answer. The restore does not wait for it.
 		}
 		for j := range s.members {
 			setSuccessor(&s.members[j], other.Name, p, asked)
@@ -31,7 +32,8 @@ func (s *seat) setSuccessors(lb *expv1.LoadBalancer, all []expv1.LoadBalancer) {
 	}
 }
 
-// setSuccessor makes a LoadBalancer the successor of a place that it has found, or has not looked for yet.
+// setSuccessor records a LoadBalancer as the successor of a membership that it has discovered, or that it may still
+// discover.
 func setSuccessor(m *plan.Member, name string, p *expv1.BalancerProgress, asked bool) {
 	place := placeOf(name, m.Place)
 	found := asked && slices.ContainsFunc(p.Members, func(known expv1.MembershipStatus) bool { return known.Same(place) })
@@ -40,8 +42,8 @@ func setSuccessor(m *plan.Member, name string, p *expv1.BalancerProgress, asked 
 	}
 }
 
-// covers reports whether a LoadBalancer reaches all processes, or the account, of another. Which places
-// it finds there is in its status.
+// covers reports whether other reaches all HAProxy processes, or the AWS account and region, of lb. It does not compare
+// memberships.
 func covers(other, lb *expv1.LoadBalancerSpec) bool {
 	switch {
 	case lb.HAProxy != nil && other.HAProxy != nil:
@@ -55,7 +57,8 @@ func covers(other, lb *expv1.LoadBalancerSpec) bool {
 	}
 }
 
-// handOver moves a place to the record of another LoadBalancer.
+// handOver moves a membership to the record of another LoadBalancer. It drops the entry if the other one has a record
+// already.
 func (s *seat) handOver(place expv1.Membership, to string) {
 	spec := &s.attachment.Spec
 	i := slices.IndexFunc(spec.Memberships, place.Same)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 answers: what may a user write in an object of a feature that is
-// tried, and what will they read back? Its types have a group of their own, because they
-// may change with any release. One that proves itself moves to 5spot.finos.org.
+// Package v1alpha1 contains the API types of experimental features. They have a group of their own, because they may
+// change with any release. A stable type moves to 5spot.finos.org.
 //
 // +kubebuilder:object:generate=true
 // +groupName=exp.5spot.finos.org

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package balancer answers one question: what must a load balancer be able to do so that
-// a Node can leave it without harm? Each kind of load balancer has a Driver in a package
-// of its own. A Driver decides nothing: when a Node is taken out, how long is waited, and
-// what is put back is for package detach.
+// Package balancer defines Driver, the interface of each kind of load balancer, and the types that it exchanges with
+// package detach. Each kind implements Driver in its own package. A Driver makes no decisions: package detach decides
+// when a Node is drained, how long a machine waits, and which memberships are restored.
 package balancer
 
 import (
@@ -12,102 +11,100 @@ import (
 	"time"
 )
 
-// ErrThrottled is the error of a Driver that was told to ask less often. Nothing is known
-// of the load balancer, and nothing is wrong with it.
+// ErrThrottled is returned by a Driver if the load balancer limits the request rate. The state of the members is
+// unknown then, but the load balancer works.
 var ErrThrottled = errors.New("the load balancer asks us to slow down")
 
-// ErrNameless is the error of Discover for a Node of which nothing is known by which the load
-// balancer could know it. Nothing is wrong with the load balancer, nor with other Nodes.
+// ErrNameless is returned by Discover for a Node without addresses or provider ID, so that no member can match it. The
+// load balancer works, and other Nodes are not affected.
 var ErrNameless = errors.New("nothing is known by which the load balancer could know the Node")
 
-// A Node is how load balancers know a Node.
+// Node is the data by which load balancers identify a Node.
 type Node struct {
-	// Name is that of the Node.
+	// Name is the name of the Node object.
 	Name string
-	// ProviderID is that of its spec, such as aws:///eu-central-1a/i-0123456789abcdef0.
+	// ProviderID is the provider ID of the machine, such as aws:///eu-central-1a/i-0123456789abcdef0.
 	ProviderID string
 	// Addresses are its IP addresses.
 	Addresses []string
 }
 
-// A Membership is the place of a Node in one pool of a load balancer. It names the place
-// so that it can be taken and given back by itself.
+// Membership identifies the entry of a Node in one pool of a load balancer. A Driver drains and restores each
+// membership separately.
 type Membership struct {
-	// Pool is a backend of HAProxy, the ARN of a target group, or the name of a classic
-	// load balancer. It is empty for a load balancer that has no pools.
+	// Pool is a backend of HAProxy, the ARN of a target group, or the name of a classic load balancer. It is empty for a
+	// load balancer without pools.
 	Pool string
 	// Member is the name of the server, or the ID of the target or instance.
 	Member string
-	// Port is that of the target; zero is that of the pool.
+	// Port is the port of the target. Zero means the port of the pool.
 	Port int32
-	// Address is the IP address of a server, where its name may be given to another host. It is
-	// part of what the place is: a server with the same name and another address is another place.
+	// Address is the IP address of a server. It is set for load balancers where a server name may move to another host.
+	// Two servers with the same name and different addresses are different memberships.
 	Address string
-	// Lasts says that the place is there also while there is no such Node, as a server in
-	// a file is. It is put back when the Node is.
+	// Lasts means that the entry exists independently of the Node, such as a server in a configuration file. It is
+	// restored when the Node comes back.
 	Lasts bool
 }
 
-// Same reports whether both are the same place.
+// Same reports whether both identify the same entry. It ignores Lasts.
 func (m Membership) Same(other Membership) bool {
 	return m.Pool == other.Pool && m.Member == other.Member && m.Port == other.Port && m.Address == other.Address
 }
 
-// A State is how a load balancer treats a member.
+// State is how a load balancer treats a member.
 type State string
 
 const (
-	// Attached gets new connections.
+	// Attached means that the member gets new connections.
 	Attached State = "Attached"
-	// Draining gets no new connections, and has some.
+	// Draining means that the member gets no new connections, and has open ones.
 	Draining State = "Draining"
-	// Drained gets no new connections, and has none.
+	// Drained means that the member gets no new connections, and has none.
 	Drained State = "Drained"
-	// Absent is no member of the pool, or of a pool that is gone, or a place that is not the
-	// Node's any more.
+	// Absent means that the pool has no such member, that the pool does not exist, or that the entry belongs to another
+	// machine now.
 	Absent State = "Absent"
-	// Disabled gets no new connections because somebody else wants that. It is not ours to
-	// put back.
+	// Disabled means that the member gets no new connections because another party disabled it. 5-Spot does not restore
+	// it.
 	Disabled State = "Disabled"
-	// Unknown could not be read. The zero value means the same.
+	// Unknown means that the state could not be read. The zero value means the same.
 	Unknown State = "Unknown"
 )
 
-// A Status is what a load balancer says of a member.
+// Status is what a load balancer reports about a member.
 type Status struct {
-	// State is how it treats the member.
+	// State is how the load balancer treats the member.
 	State State
-	// Connections is how many the member has; nil if the load balancer does not count them.
+	// Connections is the number of open connections. It is nil if the load balancer does not count them.
 	Connections *int64
-	// Partial says that a part of the load balancer did not answer, and may treat the member
-	// otherwise.
+	// Partial means that a part of the load balancer did not answer. That part may treat the member differently.
 	Partial bool
-	// Others is how many other members of the pool get new connections; nil if that is not
-	// known.
+	// Others is the number of other members of the pool that get new connections. It is nil if unknown.
 	Others *int
 }
 
-// A Driver speaks to one load balancer. Every call is idempotent, bounded by its context,
-// and safe for concurrent use. What cannot be read is an error, never an empty answer.
+// Driver calls one load balancer. Every call is idempotent, bounded by its context, and safe for concurrent use. Data
+// that cannot be read is an error, never an empty result.
 type Driver interface {
-	// Discover returns every place of a Node in the load balancer, whatever its State. With an
-	// error it returns those in the parts that answered.
+	// Discover returns all memberships of a Node in the load balancer, in any State. With an error it returns the
+	// memberships in the parts that answered.
 	Discover(ctx context.Context, node Node) ([]Membership, error)
-	// Status returns the Status of each membership, in their order. With an error it returns
-	// what is known from those parts that answered, or nothing.
+	// Status returns the Status of each membership, in the same order. With an error it returns the results of the parts
+	// that answered, or nothing.
 	Status(ctx context.Context, memberships []Membership) ([]Status, error)
-	// Elsewhere reports whether a place is known to belong to another machine than the Node: its
-	// address or its instance is not one of the Node's. It sends no request.
+	// Elsewhere reports whether a membership is known to belong to another machine: its address or instance is not one of
+	// the Node's. It sends no request.
 	Elsewhere(node Node, membership Membership) bool
-	// Drain has the memberships get no new connections. Those that they have stay. One
-	// that is Absent or Disabled is left alone.
+	// Drain stops new connections to the memberships. Open connections continue. Drain skips memberships that are Absent
+	// or Disabled.
 	Drain(ctx context.Context, memberships []Membership) error
-	// Restore undoes Drain, whoever asked for that. One that is Disabled is left alone, and
-	// so is one that is Absent and cannot be made again.
+	// Restore undoes Drain, also a drain that another party requested. It skips memberships that are Disabled, and those
+	// that are Absent and cannot be created again.
 	Restore(ctx context.Context, memberships []Membership) error
-	// Every is how long to wait between two looks at a member that is Draining.
+	// Every is the time between two calls of Status while a member is Draining.
 	Every() time.Duration
-	// Volatile says that the load balancer forgets what Drain did when it starts anew, so
-	// that it has to be looked at, and told again.
+	// Volatile reports whether the load balancer loses drains when it restarts. If so, package detach checks detached
+	// Nodes more often and drains them again.
 	Volatile() bool
 }

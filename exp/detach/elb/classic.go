@@ -19,16 +19,16 @@ import (
 
 var _ balancer.Driver = &Classic{}
 
-// Classic is the Driver of classic load balancers. The list of load balancers is all that
-// it reads: it says which instances are registered, not whether they are healthy, and not
-// what connections are left of one that was taken out. A look costs a call for 400 load
-// balancers, for all who look within five seconds.
+// Classic is the Driver of classic load balancers. It reads only the list of load balancers. The list has the
+// registered instances, but neither their health nor the connections of a deregistered one. One request returns 400
+// load balancers; all calls within five seconds share the result.
 type Classic struct {
 	spec    expv1.ClassicELBBalancer
 	clients *Clients
 }
 
-// NewClassic returns the Driver of a spec. It calls nobody.
+// NewClassic returns the Driver of a spec. It sends no request. It returns an error if the region or the endpoint is
+// invalid.
 func NewClassic(spec expv1.ClassicELBBalancer, clients *Clients) (*Classic, error) {
 	if err := validate(spec.AWSAccess); err != nil {
 		return nil, err
@@ -39,12 +39,12 @@ func NewClassic(spec expv1.ClassicELBBalancer, clients *Clients) (*Classic, erro
 // Every implements balancer.Driver.
 func (*Classic) Every() time.Duration { return every }
 
-// Volatile implements balancer.Driver: AWS keeps what it was told.
+// Volatile implements balancer.Driver: AWS stores all changes.
 func (*Classic) Volatile() bool { return false }
 
-// Discover implements balancer.Driver. A name of the spec that no load balancer has is an
-// error: nobody could tell it from one without members. It is asked for also where the machine
-// is of another cloud, and so a member of none.
+// Discover implements balancer.Driver. A name of the spec that does not exist is an error, because it would look like a
+// load balancer without members. Discover checks the names also for a machine of another cloud, which is never a
+// member.
 func (c *Classic) Discover(ctx context.Context, node balancer.Node) ([]balancer.Membership, error) {
 	id := InstanceID(node.ProviderID)
 	if id == "" && !elsewhere(node.ProviderID) {
@@ -72,10 +72,9 @@ func (c *Classic) Discover(ctx context.Context, node balancer.Node) ([]balancer.
 	return found, errors.Join(failures...)
 }
 
-// Status implements balancer.Driver. An instance that is registered is Attached, and any
-// other is Drained, although it may have connections: a classic load balancer lets go of
-// them for as long as its connection draining says, and nobody can see how many are left.
-// Others are those that are registered.
+// Status implements balancer.Driver. A registered instance is Attached, any other is Drained. A drained instance may
+// still have connections: the load balancer keeps them for the time of its connection draining, and does not report
+// their number. Others counts the registered instances.
 func (c *Classic) Status(ctx context.Context, memberships []balancer.Membership) ([]balancer.Status, error) {
 	if len(memberships) == 0 {
 		return nil, nil
@@ -114,8 +113,8 @@ func (*Classic) Elsewhere(node balancer.Node, m balancer.Membership) bool {
 	return id != "" && id != m.Member
 }
 
-// list returns all load balancers of the region. Asking for names would save nothing, and
-// one that is gone would be an error for all.
+// list returns all load balancers of the region. A request by name would save nothing, and a missing name would make it
+// fail for all.
 func (c *Classic) list(ctx context.Context) ([]types.LoadBalancerDescription, error) {
 	s, err := c.clients.at(ctx, c.spec.AWSAccess)
 	if err != nil {
@@ -142,7 +141,7 @@ func (c *Classic) list(ctx context.Context) ([]types.LoadBalancerDescription, er
 	return all, nil
 }
 
-// instances returns the IDs of what is registered.
+// instances returns the IDs of the registered instances.
 func instances(b types.LoadBalancerDescription) []string {
 	ids := make([]string, len(b.Instances))
 	for i, instance := range b.Instances {
@@ -181,7 +180,7 @@ func (c *Classic) Restore(ctx context.Context, memberships []balancer.Membership
 	})
 }
 
-// isNotFound says that there is no such load balancer.
+// isNotFound reports whether the error means that the load balancer does not exist.
 func isNotFound(err error) bool {
 	_, gone := errors.AsType[*types.AccessPointNotFoundException](err)
 	return gone

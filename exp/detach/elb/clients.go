@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package elb answers one question: what does Elastic Load Balancing of AWS say of a Node,
-// and how is it told? It calls seven actions, those of the IAM policy that operators of
-// node-detacher have already given out, and no others. It finds credentials as all programs
-// for AWS do, and knows nothing of Kubernetes.
+// Package elb is the Driver for Elastic Load Balancing of AWS: target groups and classic load balancers. It uses seven
+// API actions, the same as the IAM policy of node-detacher. It finds credentials by the default chain of the AWS SDK,
+// and does not depend on Kubernetes.
 package elb
 
 import (
@@ -33,62 +32,60 @@ import (
 )
 
 const (
-	// every is how long to wait between two looks at a target that is draining: the interval
-	// of AWS' own waiter. All users of an account share its limits.
+	// every is the interval between two reads of a draining target. AWS' own waiter uses the same. All clients of an
+	// account share its request limit.
 	every = 15 * time.Second
-	// timeout bounds a request and its answer, within what the caller's context leaves.
+	// timeout bounds a request and its response, within the deadline of the context.
 	timeout = 10 * time.Second
-	// attempts are how often a request is sent at most: once more, for a connection that was
-	// cut. Whoever calls a driver waits longer between two calls than a client can.
+	// attempts is the maximum number of attempts per request: one retry, for a broken connection. Callers of a driver
+	// retry with a longer delay.
 	attempts = 2
-	// pause bounds the wait between two attempts.
+	// pause is the maximum delay between two attempts.
 	pause = 2 * time.Second
-	// maxPages bounds what is read of a list. At 400 a page it is more than three times what
-	// AWS grants an account before it is asked.
+	// maxPages bounds the pages of a list. With 400 entries a page, it exceeds three times the default quota of an AWS
+	// account.
 	maxPages = 25
 	pageSize = 400
-	// longest bounds the body of an answer: that of 400 classic load balancers with 500
-	// instances each.
+	// longest bounds the body of a response, in bytes. It fits 400 classic load balancers with 500 instances each.
 	longest = 16 << 20
-	// idle is how long clients are kept that nobody uses: longer than anything is remembered.
+	// idle is how long unused clients are kept. It is longer than the lifetime of any cached result.
 	idle = 10 * time.Minute
-	// batch is how many targets or instances are named in a request.
+	// batch is the maximum number of targets or instances in a request.
 	batch = 100
 )
 
-// region is what names of regions look like. They become part of a host's name.
+// region matches the names of regions. They become part of a host name.
 var region = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// Clients are the clients of all drivers. Those for the same place share connections,
-// credentials, what may be spent on retries, and what AWS said a moment ago. Safe for
-// concurrent use.
+// Clients holds the AWS clients of all drivers. Drivers with the same region and endpoint share connections,
+// credentials, the retry quota, and cached results. It is safe for concurrent use.
 type Clients struct {
 	now    func() time.Time
-	lock   chan struct{} // unlike a mutex, it is not waited for longer than a context
+	lock   chan struct{} // a channel, because waiting for it must end with the context
 	places map[expv1.AWSAccess]*services
 }
 
-// services are the clients for a place.
+// services holds the clients for one region and endpoint.
 type services struct {
 	used         time.Time
 	targetGroups *elbv2.Client
 	classic      *classic.Client
-	// groups are those of the region, health is that of the targets of a group, and
-	// balancers are the classic load balancers of the region.
+	// groups caches the target groups of the region. health caches the targets of each group. balancers caches the
+	// classic load balancers of the region.
 	groups    *shared[[]types.TargetGroup]
 	health    *shared[targetHealth]
 	balancers *shared[[]classictypes.LoadBalancerDescription]
-	// told are the places that were taken out a moment ago.
+	// told holds the memberships that were deregistered a moment ago.
 	told *told
 }
 
-// NewClients returns no clients yet: each is made when it is first used.
+// NewClients returns an empty set of clients. Each client is created on first use.
 func NewClients(c clock.PassiveClock) *Clients {
 	return &Clients{now: c.Now, lock: make(chan struct{}, 1), places: map[expv1.AWSAccess]*services{}}
 }
 
-// at returns the clients for a place. What the environment and the files of AWS say is
-// read the first time; credentials are asked for with the first request.
+// at returns the clients for a region and endpoint. The first call reads the environment and AWS' configuration files.
+// The first request fetches the credentials.
 func (c *Clients) at(ctx context.Context, place expv1.AWSAccess) (*services, error) {
 	select {
 	case c.lock <- struct{}{}:
@@ -108,7 +105,7 @@ func (c *Clients) at(ctx context.Context, place expv1.AWSAccess) (*services, err
 	if err != nil {
 		return nil, unread(err)
 	}
-	cfg.HTTPClient = bounded{cfg.HTTPClient} // not before, as a bundle of certificates has to get to the one below
+	cfg.HTTPClient = bounded{cfg.HTTPClient} // set last, because a CA bundle must configure the inner client
 	retryer := retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = attempts, pause })
 	cfg.Retryer = func() aws.Retryer { return retryer }
 	cfg.APIOptions = append(cfg.APIOptions, sendPlainly)
@@ -129,9 +126,9 @@ func (c *Clients) at(ctx context.Context, place expv1.AWSAccess) (*services, err
 	return s, nil
 }
 
-// sendPlainly hides that a request's body can write itself. smithy-go closes a body as soon
-// as the answer begins; one that writes itself then ends with io.EOF, net/http takes that for
-// a failure of the request, and the rest of the answer is lost with the connection.
+// sendPlainly hides the WriteTo method of a request body. smithy-go closes the body as soon as the response starts. A
+// body with WriteTo then returns io.EOF, which net/http treats as a failed request, and the rest of the response is
+// lost.
 func sendPlainly(stack *middleware.Stack) error {
 	return stack.Build.Add(middleware.BuildMiddlewareFunc("SendPlainly", func(ctx context.Context, in middleware.BuildInput, next middleware.BuildHandler) (middleware.BuildOutput, middleware.Metadata, error) {
 		if request, ok := in.Request.(*smithyhttp.Request); ok {
@@ -147,7 +144,7 @@ func sendPlainly(stack *middleware.Stack) error {
 	}), middleware.Before)
 }
 
-// bounded reads no more of an answer than longest.
+// bounded limits the length of each response body to longest.
 type bounded struct{ aws.HTTPClient }
 
 // Do implements aws.HTTPClient.
@@ -159,7 +156,7 @@ func (b bounded) Do(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// A body is that of an answer, of which so much is left to be read.
+// body is a response body with a limit on the bytes that may still be read.
 type body struct {
 	io.ReadCloser
 	left int
@@ -174,12 +171,12 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unread is the error of a configuration that cannot be read.
+// unread returns the error for a configuration that could not be read.
 func unread(err error) error {
 	return failure{"reading AWS' configuration: " + clip.Note(err.Error()), err}
 }
 
-// or returns the first that is there.
+// or returns the first pointer that is not nil.
 func or(first, second *string) *string {
 	if first != nil {
 		return first
@@ -187,7 +184,8 @@ func or(first, second *string) *string {
 	return second
 }
 
-// validate refuses a place that cannot be one. A request carries what proves who we are.
+// validate rejects an invalid region or endpoint, because each request carries a signature of the manager's
+// credentials.
 func validate(place expv1.AWSAccess) error {
 	if !region.MatchString(place.Region) {
 		return fmt.Errorf("region %q is not the name of a region, such as eu-central-1", place.Region)

@@ -20,11 +20,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// throttled are the errors of somebody who asked too often.
+// throttled recognizes the errors by which AWS limits the request rate.
 var throttled = retry.ThrottleErrorCode{Codes: retry.DefaultThrottleErrorCodes}
 
-// failure is an error with a text of ours. That of the SDK has the ID of each request, and
-// what people read of a failure that lasts would be written again with every call.
+// failure is an error with a stable text. The SDK's text has the ID of each request, so that a lasting error would
+// change the status after each call.
 type failure struct {
 	text  string
 	cause error
@@ -33,7 +33,7 @@ type failure struct {
 func (f failure) Error() string { return f.text }
 func (f failure) Unwrap() error { return f.cause }
 
-// explain says which action failed on what, why, and what helps.
+// explain returns an error with the action, the pool, the reason, and what to do.
 func explain(action, pool string, err error) error {
 	what := action
 	if pool != "" {
@@ -45,17 +45,17 @@ func explain(action, pool string, err error) error {
 	return failure{what + ": " + reason(action, err), err}
 }
 
-// missing is the error of a name in a spec that nothing of AWS has.
+// missing returns the error for a name in a spec that does not exist in AWS.
 func missing(field, kind, name, region string) error {
 	return failure{text: fmt.Sprintf("%s: %s %q does not exist in %s: correct it, or take it off the list", field, kind, name, region)}
 }
 
-// nameless is the error of a Node that no target can be, as far as is known.
+// nameless returns the error for a Node that no target can match.
 func nameless(node balancer.Node, has string) error {
 	return fmt.Errorf("node %q has %s: %w", node.Name, has, balancer.ErrNameless)
 }
 
-// reason says why an action failed, in the same words each time.
+// reason returns why an action failed. The text is the same each time.
 func reason(action string, err error) string {
 	if ours, ok := errors.AsType[failure](err); ok {
 		return ours.text
@@ -79,7 +79,7 @@ func reason(action string, err error) string {
 	return connection(err)
 }
 
-// connection says what the network reports.
+// connection returns the text for a network error.
 func connection(err error) string {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Sprintf("the address of host %s cannot be resolved: check region and endpoint", dns.Name)
@@ -93,7 +93,7 @@ func connection(err error) string {
 	return "AWS cannot be reached" + endpoint(err)
 }
 
-// endpoint says whom a request was for.
+// endpoint returns the scheme and host of the failed request.
 func endpoint(err error) string {
 	request, ok := errors.AsType[*url.Error](err)
 	if !ok {
@@ -106,8 +106,8 @@ func endpoint(err error) string {
 	return fmt.Sprintf(" at %s://%s: check region and endpoint", u.Scheme, u.Host)
 }
 
-// credentials says that there was nothing to sign the request with: what gives out
-// credentials, such as STS or the metadata service, was asked on the way and failed.
+// credentials returns a text if the request could not be signed, because a call for credentials failed, such as a call
+// of STS or of the metadata service. Otherwise, it is empty.
 func credentials(err error) string {
 	outer, ok := errors.AsType[*smithy.OperationError](err)
 	if !ok {
@@ -120,7 +120,7 @@ func credentials(err error) string {
 	return fmt.Sprintf("no credentials: %s of %s failed: give the manager an IAM role, or credentials in its environment", inner.OperationName, inner.ServiceID)
 }
 
-// unsent says why there was no request, or why nothing can be made of its answer.
+// unsent returns why the request was not sent, or why its response could not be parsed.
 func unsent(err error) string {
 	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && response.HTTPStatusCode() != 0 {
 		return fmt.Sprintf("an answer with status %d that cannot be read", response.HTTPStatusCode())
@@ -131,7 +131,7 @@ func unsent(err error) string {
 	return "request cannot be made: " + clip.Note(err.Error())
 }
 
-// remedy says what helps against an error of AWS.
+// remedy returns what to do about an error code of AWS.
 func remedy(action, code string) string {
 	switch code {
 	case "AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "UnauthorizedAccess":
@@ -143,11 +143,10 @@ func remedy(action, code string) string {
 	}
 }
 
-// isThrottled says that AWS asks us to slow down.
+// isThrottled reports whether AWS limits the request rate.
 func isThrottled(err error) bool { return throttled.IsErrorThrottle(err) == aws.TrueTernary }
 
-// hopeless says that the next request would fail as well: AWS asked us to slow down, or
-// nobody waits for it any more.
+// hopeless reports whether the next request would fail as well: AWS limits the request rate, or the context has ended.
 func hopeless(ctx context.Context, err error) bool {
 	return errors.Is(err, balancer.ErrThrottled) || ctx.Err() != nil
 }

@@ -13,18 +13,19 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 )
 
-// instanceID is what IDs of instances look like. Those of servers that are not of EC2, such
-// as mi-0123456789abcdef0, cannot be targets.
+// instanceID matches the IDs of EC2 instances. Managed instances outside EC2, such as mi-0123456789abcdef0, cannot be
+// targets.
 var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
 
-// What a member says besides the ID of a target, so that it can be registered as it was.
+// Markers in Membership.Member for the attributes of a target besides its ID. Restore registers the target with the
+// same attributes.
 const (
 	zoneMark = ",zone="
 	quicMark = ",quic="
 )
 
-// InstanceID returns the ID of the instance that a Node is, which is the end of a providerID
-// such as aws:///eu-central-1a/i-0123456789abcdef0, or nothing if it is none of EC2.
+// InstanceID returns the EC2 instance ID of a Node: the last part of a provider ID such as
+// aws:///eu-central-1a/i-0123456789abcdef0. It is empty for any other machine.
 func InstanceID(providerID string) string {
 	path, ok := strings.CutPrefix(providerID, "aws://")
 	if !ok {
@@ -38,20 +39,20 @@ func InstanceID(providerID string) string {
 	return id
 }
 
-// elsewhere says that a machine is of another cloud, or of none, and so no instance.
+// elsewhere reports whether the provider ID belongs to another cloud, so that the machine is no EC2 instance.
 func elsewhere(providerID string) bool {
 	scheme, _, named := strings.Cut(providerID, "://")
 	return named && scheme != "aws"
 }
 
-// identity is how targets name a Node.
+// identity holds the IDs by which targets refer to a Node.
 type identity struct {
 	instance  string
 	addresses map[netip.Addr]bool
 }
 
-// identify returns how targets name a Node. An address that no target can have, or that
-// many machines have, names nobody.
+// identify returns the identity of a Node. It skips addresses that no target can have and addresses that many machines
+// share, such as link-local ones.
 func identify(node balancer.Node) identity {
 	who := identity{InstanceID(node.ProviderID), map[netip.Addr]bool{}}
 	for _, text := range node.Addresses {
@@ -63,10 +64,10 @@ func identify(node balancer.Node) identity {
 	return who
 }
 
-// nobody says that no target can be the Node.
+// nobody reports whether no target can match the Node.
 func (i identity) nobody() bool { return i.instance == "" && len(i.addresses) == 0 }
 
-// is says that a target is the Node.
+// is reports whether a target ID matches the Node.
 func (i identity) is(target string) bool {
 	if instanceID.MatchString(target) {
 		return target == i.instance
@@ -75,12 +76,13 @@ func (i identity) is(target string) bool {
 	return err == nil && i.addresses[address.Unmap()]
 }
 
-// membership returns the place of a target in a group. A target that is an address lasts: its
-// machine may come back. An instance of EC2 never does, and AWS gives its address to another one.
+// membership returns the membership of a target in a group. A target that is an IP address lasts if the machine is no
+// EC2 instance, because the machine may come back. An EC2 instance never does, and AWS may assign its address to
+// another one.
 func (i identity) membership(group string, target *types.TargetDescription) balancer.Membership {
 	id := aws.ToString(target.Id)
 	m := balancer.Membership{Pool: group, Member: id, Port: aws.ToInt32(target.Port), Lasts: i.instance == ""}
-	if zone := aws.ToString(target.AvailabilityZone); !instanceID.MatchString(id) && zone != "" { // An instance has that of its own.
+	if zone := aws.ToString(target.AvailabilityZone); !instanceID.MatchString(id) && zone != "" { // The zone of an instance is fixed.
 		m.Member += zoneMark + zone
 	}
 	if quic := aws.ToString(target.QuicServerId); quic != "" {
@@ -89,7 +91,7 @@ func (i identity) membership(group string, target *types.TargetDescription) bala
 	return m
 }
 
-// target returns the target of a place, with everything that it was registered with.
+// target returns the target of a membership, with all attributes of its registration.
 func target(m balancer.Membership) types.TargetDescription {
 	rest, quic, hasQUIC := strings.Cut(m.Member, quicMark)
 	id, zone, hasZone := strings.Cut(rest, zoneMark)
@@ -106,7 +108,7 @@ func target(m balancer.Membership) types.TargetDescription {
 	return t
 }
 
-// targets returns the targets of places.
+// targets returns the targets of memberships.
 func targets(members []balancer.Membership) []types.TargetDescription {
 	all := make([]types.TargetDescription, len(members))
 	for i, m := range members {

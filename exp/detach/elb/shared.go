@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// fresh is how long an answer is good for everybody who asks the same: a third of the
-	// time between two looks. When fifty machines leave at five o'clock, a group is looked at
-	// once for all of them, and what AWS grants an account is left to others.
+	// fresh is how long a result is shared. It is a third of the interval between two reads of a draining target. If
+	// fifty machines leave at the same time, each group is read once for all of them. That preserves the account's
+	// request limit.
 	fresh = 5 * time.Second
-	// stale is how long it is good while questions stay open. A region has more groups than
-	// can be asked for at once, and is read in parts.
+	// stale is how long a result is shared after a recent error. A region may have more groups than the request limit
+	// allows at once, so it is read in parts.
 	stale = time.Minute
 )
 
-// shared are answers for everybody who asks the same. One question is asked at a time.
+// shared caches the results of requests by key, and runs one request at a time. It is safe for concurrent use.
 type shared[T any] struct {
 	now  func() time.Time
 	turn chan struct{}
@@ -30,7 +30,7 @@ type shared[T any] struct {
 	failed  time.Time
 }
 
-// answer is what was said, and when.
+// answer is a result and its time.
 type answer[T any] struct {
 	value T
 	err   error
@@ -41,8 +41,8 @@ func newShared[T any](now func() time.Time) *shared[T] {
 	return &shared[T]{now: now, turn: make(chan struct{}, 1), answers: map[string]answer[T]{}}
 }
 
-// get returns a fresh answer, or asks. That AWS wants us to slow down is an answer too: it
-// is not asked again by everybody who waits for their turn.
+// get returns a fresh result, or sends the request. It also caches throttling errors, so that waiting callers do not
+// repeat the request. It returns the context's error if ctx ends before its turn.
 func (s *shared[T]) get(ctx context.Context, question string, ask func() (T, error)) (T, error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -60,7 +60,7 @@ func (s *shared[T]) get(ctx context.Context, question string, ask func() (T, err
 	return value, err
 }
 
-// known returns a fresh answer if there is one, and how often something was written.
+// known returns the cached result, the number of writes so far, and whether the result is fresh.
 func (s *shared[T]) known(question string) (answer[T], int, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *shared[T]) known(question string) (answer[T], int, bool) {
 	return known, s.writes, ok && now.Sub(known.at) < good
 }
 
-// keep keeps an answer, unless something was written since the question.
+// keep caches a result, unless a write has happened since the request was sent.
 func (s *shared[T]) keep(writes int, question string, a answer[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,8 +85,8 @@ func (s *shared[T]) keep(writes int, question string, a answer[T]) {
 	}
 }
 
-// forget has a question asked again, because what it is about was written. It is said
-// before the write, so that no answer from before it is kept, and after.
+// forget drops a result because a write changes it. Call it before the write, so that no older result is cached, and
+// after the write.
 func (s *shared[T]) forget(question string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

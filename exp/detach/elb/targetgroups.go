@@ -19,18 +19,18 @@ import (
 
 var _ balancer.Driver = &TargetGroups{}
 
-// TargetGroups is the Driver of target groups, which application, network and gateway load
-// balancers have. A look costs a call for each group, for all who look within five seconds.
+// TargetGroups is the Driver of target groups, which application, network and gateway load balancers have. Status sends
+// one request for each group; all calls within five seconds share its result.
 //
-// AWS shows a write only after a while, a second or two. A target that was taken out by these
-// Clients is therefore not Attached for a moment, whatever AWS shows. One that was put back
-// may look as if it was not: Restore can be said again.
+// AWS shows a write only after a second or two. So a target that these Clients deregistered a moment ago counts as
+// Draining, whatever AWS reports. A target that was registered again may look deregistered: Restore may be repeated.
 type TargetGroups struct {
 	spec    expv1.TargetGroupsBalancer
 	clients *Clients
 }
 
-// NewTargetGroups returns the Driver of a spec. It calls nobody.
+// NewTargetGroups returns the Driver of a spec. It sends no request. It returns an error if the region, the endpoint or
+// an ARN is invalid.
 func NewTargetGroups(spec expv1.TargetGroupsBalancer, clients *Clients) (*TargetGroups, error) {
 	if err := validate(spec.AWSAccess); err != nil {
 		return nil, err
@@ -50,12 +50,12 @@ func NewTargetGroups(spec expv1.TargetGroupsBalancer, clients *Clients) (*Target
 // Every implements balancer.Driver.
 func (*TargetGroups) Every() time.Duration { return every }
 
-// Volatile implements balancer.Driver: AWS keeps what it was told.
+// Volatile implements balancer.Driver: AWS stores all changes.
 func (*TargetGroups) Volatile() bool { return false }
 
-// Discover implements balancer.Driver. A target is the Node if it is its instance or one of
-// its addresses. With an error it returns what it found in the groups that answered. A group
-// of the spec that does not exist is an error: nobody could tell it from one without members.
+// Discover implements balancer.Driver. A target matches the Node by its instance ID or by an IP address. With an error
+// it returns the targets in the groups that answered. A group of the spec that does not exist is an error, because it
+// would look like a group without members.
 func (t *TargetGroups) Discover(ctx context.Context, node balancer.Node) ([]balancer.Membership, error) {
 	who := identify(node)
 	if who.nobody() {
@@ -80,7 +80,7 @@ func (t *TargetGroups) Discover(ctx context.Context, node balancer.Node) ([]bala
 	return found, errors.Join(failures...)
 }
 
-// members returns the places of a Node in a group.
+// members returns the memberships of a Node in a group.
 func (t *TargetGroups) members(ctx context.Context, group string, who identity) (found []balancer.Membership, err error) {
 	health, err := t.look(ctx, group)
 	if health.gone && len(t.spec.ARNs) > 0 {
@@ -103,8 +103,8 @@ func (*TargetGroups) Elsewhere(node balancer.Node, m balancer.Membership) bool {
 	return len(who.addresses) > 0 && !who.is(id)
 }
 
-// groups returns the groups in which to look for a Node: those given, or those of the region
-// that can have it.
+// groups returns the target groups that may contain the Node: the ARNs of the spec, or all groups of the region with a
+// matching target type.
 func (t *TargetGroups) groups(ctx context.Context, who identity) ([]string, error) {
 	if len(t.spec.ARNs) > 0 {
 		return t.spec.ARNs, nil
@@ -128,7 +128,7 @@ func (t *TargetGroups) groups(ctx context.Context, who identity) ([]string, erro
 	return groups, nil
 }
 
-// list returns all groups of the region.
+// list returns all target groups of the region.
 func list(ctx context.Context, client *elbv2.Client) ([]types.TargetGroup, error) {
 	var all []types.TargetGroup
 	pages := elbv2.NewDescribeTargetGroupsPaginator(client, &elbv2.DescribeTargetGroupsInput{PageSize: aws.Int32(pageSize)})
@@ -145,13 +145,13 @@ func list(ctx context.Context, client *elbv2.Client) ([]types.TargetGroup, error
 	return all, nil
 }
 
-// targetHealth is that of all targets of a group, which may be gone.
+// targetHealth is the health of all targets of a group. gone means that the group does not exist.
 type targetHealth struct {
 	targets []types.TargetHealthDescription
 	gone    bool
 }
 
-// look returns the health of a group. It is everybody's, and nobody changes it.
+// look returns the health of a group. The result is shared with other callers: do not change it.
 func (t *TargetGroups) look(ctx context.Context, group string) (targetHealth, error) {
 	s, err := t.clients.at(ctx, t.spec.AWSAccess)
 	if err != nil {
@@ -173,15 +173,15 @@ func (t *TargetGroups) look(ctx context.Context, group string) (targetHealth, er
 	return health, nil
 }
 
-// isGone says that there is no such group.
+// isGone reports whether the error means that the group does not exist.
 func isGone(err error) bool {
 	_, gone := errors.AsType[*types.TargetGroupNotFoundException](err)
 	return gone
 }
 
-// Status implements balancer.Driver. A target that is not registered is Drained: its
-// deregistration delay is over, and Restore makes it again. It is Absent only with its
-// group, and Disabled while no load balancer uses the group or the target. With an error the memberships of groups that did not answer are Unknown.
+// Status implements balancer.Driver. A target that is not registered is Drained: its deregistration delay is over, and
+// Restore registers it again. It is Absent only if its group does not exist. It is Disabled while no load balancer uses
+// the group or the target. With an error the memberships of groups that did not answer are Unknown.
 func (t *TargetGroups) Status(ctx context.Context, memberships []balancer.Membership) ([]balancer.Status, error) {
 	pools, _ := byPool(memberships)
 	if len(pools) == 0 {
@@ -216,7 +216,7 @@ func (t *TargetGroups) Status(ctx context.Context, memberships []balancer.Member
 	return statuses, errors.Join(failures...)
 }
 
-// unknown is the Status of memberships of which nothing is known.
+// unknown returns the state Unknown for each membership.
 func unknown(memberships []balancer.Membership) []balancer.Status {
 	statuses := make([]balancer.Status, len(memberships))
 	for i := range statuses {
@@ -225,8 +225,8 @@ func unknown(memberships []balancer.Membership) []balancer.Status {
 	return statuses
 }
 
-// Drain implements balancer.Driver. AWS counts no error for a target that is out already,
-// but it counts the call: it is for memberships that are Attached.
+// Drain implements balancer.Driver. Deregistration of a target that is not registered is no error, but counts against
+// the request limit. Pass only memberships that are Attached.
 func (t *TargetGroups) Drain(ctx context.Context, memberships []balancer.Membership) error {
 	return tell(ctx, memberships, "DeregisterTargets", isGone, func(group string, members []balancer.Membership) error {
 		s, err := t.clients.at(ctx, t.spec.AWSAccess)
@@ -242,8 +242,7 @@ func (t *TargetGroups) Drain(ctx context.Context, memberships []balancer.Members
 	})
 }
 
-// Restore implements balancer.Driver. Targets are registered as they were, with their ports
-// and zones.
+// Restore implements balancer.Driver. It registers targets with their recorded ports and zones.
 func (t *TargetGroups) Restore(ctx context.Context, memberships []balancer.Membership) error {
 	return tell(ctx, memberships, "RegisterTargets", isGone, func(group string, members []balancer.Membership) error {
 		s, err := t.clients.at(ctx, t.spec.AWSAccess)
@@ -257,8 +256,8 @@ func (t *TargetGroups) Restore(ctx context.Context, memberships []balancer.Membe
 	})
 }
 
-// statusOf returns the Status of a membership among all targets of its group. Those that are
-// out get no new connections, whatever their health still says.
+// statusOf returns the Status of a membership among all targets of its group. Targets that were deregistered a moment
+// ago get no new connections, whatever their health reports.
 func statusOf(m balancer.Membership, all []types.TargetHealthDescription, out func(balancer.Membership) bool) balancer.Status {
 	mine := key(m)
 	status, others := balancer.Status{State: balancer.Drained}, 0
@@ -281,15 +280,14 @@ func statusOf(m balancer.Membership, all []types.TargetHealthDescription, out fu
 	return status
 }
 
-// serves says that a target gets new connections. One that is healthy does, and so does one
-// whose health nobody checks.
+// serves reports whether a target gets new connections: it is healthy, or has no health checks.
 func serves(h *types.TargetHealth) bool {
 	return h != nil && (h.State == types.TargetHealthStateEnumHealthy || h.State == types.TargetHealthStateEnumUnavailable)
 }
 
-// stateOf returns what the health of a target means. One that is unhealthy gets connections
-// when all are, and at any moment when it is healthy again. One that is unused gets none: no
-// load balancer uses its group or its zone, or the instance is stopped.
+// stateOf converts the health of a target. An unhealthy target gets connections if all targets are unhealthy, and
+// whenever it becomes healthy again. An unused target gets none: no load balancer uses its group or zone, or the
+// instance is stopped.
 func stateOf(h *types.TargetHealth) balancer.State {
 	if h == nil {
 		return balancer.Unknown
@@ -310,7 +308,7 @@ func stateOf(h *types.TargetHealth) balancer.State {
 	}
 }
 
-// notRegistered says that there is no such target.
+// notRegistered reports whether the group has no such target.
 func notRegistered(h *types.TargetHealth) bool {
 	return h != nil && h.Reason == types.TargetHealthReasonEnumNotRegistered
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 )
 
-// tell calls an action for the members of each pool. A pool that is gone is left alone, and
-// one that fails keeps no other from being told, unless AWS asks us to slow down.
+// tell calls an API action for the members of each pool, in batches. It skips a pool that does not exist. It continues
+// after an error, unless AWS throttles the requests or the context has ended.
 func tell(ctx context.Context, memberships []balancer.Membership, action string, gone func(error) bool, call func(pool string, members []balancer.Membership) error) error {
 	pools, of := byPool(memberships)
 	var failures []error
@@ -31,8 +31,7 @@ func tell(ctx context.Context, memberships []balancer.Membership, action string,
 	return errors.Join(failures...)
 }
 
-// byPool returns the memberships of each pool, and the pools in the order in which they are
-// first named.
+// byPool groups the memberships by pool. pools has the pools in the order of their first membership.
 func byPool(memberships []balancer.Membership) (pools []string, of map[string][]balancer.Membership) {
 	of = map[string][]balancer.Membership{}
 	for _, m := range memberships {

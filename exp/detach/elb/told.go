@@ -13,13 +13,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 )
 
-// lag is how long an answer may be from before a write. AWS names no bound: it is mostly a
-// second or two.
+// lag is how long after a write AWS may still report the previous state. AWS documents no bound; usually it is one or
+// two seconds.
 const lag = 15 * time.Second
 
-// told are the places that were taken out a moment ago. AWS still shows them as they were.
-// Who believes that, and gives such a place back because its Node stays after all, would
-// think that it has it.
+// told holds the memberships that were deregistered within the last lag. AWS may still report them as registered.
+// Without it, a restore in that time would see the membership as Attached and remove it from the record.
 type told struct {
 	now func() time.Time
 
@@ -31,7 +30,7 @@ func newTold(now func() time.Time) *told {
 	return &told{now: now, at: map[balancer.Membership]time.Time{}}
 }
 
-// out says whether a place was taken out a moment ago.
+// out reports whether a membership was deregistered within the last lag.
 func (t *told) out(m balancer.Membership) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,7 +38,8 @@ func (t *told) out(m balancer.Membership) bool {
 	return ok && t.now().Sub(at) < lag
 }
 
-// take calls what takes places out. They count as out unless AWS refused.
+// take records the memberships as deregistered and runs call. It removes them again if AWS rejects the call. After any
+// other error, they stay, because AWS may have done it.
 func (t *told) take(members []balancer.Membership, call func() error) error {
 	t.note(members)
 	err := call()
@@ -59,7 +59,7 @@ func (t *told) note(members []balancer.Membership) {
 	}
 }
 
-// forget is for places that are given back, or were not taken.
+// forget removes memberships that are restored, or were not deregistered.
 func (t *told) forget(members []balancer.Membership) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +68,7 @@ func (t *told) forget(members []balancer.Membership) {
 	}
 }
 
-// key is the place itself, without what is only written down to make it again.
+// key returns the membership without the fields that only Restore needs.
 func key(m balancer.Membership) balancer.Membership {
 	return balancer.Membership{Pool: m.Pool, Member: *target(m).Id, Port: m.Port}
 }

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package haproxy answers one question: how does a Node leave HAProxy without harm? It
-// speaks HAProxy's runtime API with one or more processes that have the same servers. A
-// server belongs to a Node if it has one of the Node's IP addresses.
+// Package haproxy is the Driver for HAProxy. It calls the runtime API of one or more processes that have the same
+// servers. A server belongs to a Node if it has one of the Node's IP addresses.
 //
-// Drain is HAProxy's own: the server gets no new connections, those that it has go on, and
-// health checks too. There are four things that HAProxy does not say, or does not do:
+// Drain uses HAProxy's own drain: the server gets no new connections, while its open connections and health checks
+// continue. HAProxy has four limits:
 //
-//   - It does not say who drained a server. One that somebody else drained before is
-//     Drained here as well, and whoever restores it lets it have connections again.
-//   - It forgets a drain when it is reloaded, unless it loads a server-state-file.
-//   - After a reload the old process keeps its connections, and no longer says how many.
-//   - Clients that are bound to a server by a cookie or a stick-table still reach it
-//     while it drains.
+//   - It does not report which party drained a server. A server that another party drained before is Drained here as
+//     well, and Restore enables it.
+//   - It loses a drain at a reload, unless it loads a server-state-file.
+//   - After a reload the old process keeps its connections, and no longer reports their number.
+//   - Clients that a cookie or a stick-table binds to a server still reach it while it drains.
 package haproxy
 
 import (
@@ -31,10 +29,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 )
 
-// every is between two looks. One costs HAProxy less than a millisecond.
+// every is the interval between two reads. A read costs HAProxy less than a millisecond.
 const every = time.Second
 
-// Driver is the balancer.Driver of HAProxy. It remembers nothing.
+// Driver is the balancer.Driver of HAProxy. It keeps no state and is safe for concurrent use.
 type Driver struct {
 	endpoints []endpoint
 	backends  []string
@@ -42,7 +40,8 @@ type Driver struct {
 
 var _ balancer.Driver = &Driver{}
 
-// New returns the Driver of a load balancer. It does not connect.
+// New returns the Driver of a load balancer. It does not connect. It returns an error for an invalid endpoint or
+// backend name.
 func New(spec expv1.HAProxyBalancer) (*Driver, error) {
 	d := &Driver{backends: spec.Backends}
 	if len(spec.Endpoints) == 0 {
@@ -69,7 +68,7 @@ func (*Driver) Every() time.Duration { return every }
 // Volatile implements balancer.Driver.
 func (*Driver) Volatile() bool { return true }
 
-// Discover implements balancer.Driver. A place in any process is one.
+// Discover implements balancer.Driver. It returns the memberships in all processes.
 func (d *Driver) Discover(ctx context.Context, node balancer.Node) ([]balancer.Membership, error) {
 	own, err := addresses(node)
 	if err != nil {
@@ -94,8 +93,7 @@ func (*Driver) Elsewhere(node balancer.Node, m balancer.Membership) bool {
 	return err == nil && (invalid != nil || !slices.Contains(own, address))
 }
 
-// addresses are the IP addresses of a Node. Without one nobody can say what it is a member
-// of.
+// addresses returns the IP addresses of a Node. It returns ErrNameless if there are none.
 func addresses(node balancer.Node) ([]netip.Addr, error) {
 	var all []netip.Addr
 	for _, text := range node.Addresses {
@@ -109,7 +107,7 @@ func addresses(node balancer.Node) ([]netip.Addr, error) {
 	return all, nil
 }
 
-// searched are the servers of the backends in which Nodes are looked for.
+// searched returns the servers of the backends in the spec, or of all backends.
 func (d *Driver) searched(ctx context.Context, e endpoint) ([]server, error) {
 	servers, err := e.servers(ctx)
 	if err != nil || len(d.backends) == 0 {
@@ -123,8 +121,8 @@ func (d *Driver) searched(ctx context.Context, e endpoint) ([]server, error) {
 	return slices.DeleteFunc(servers, func(s server) bool { return !slices.Contains(d.backends, s.backend) }), nil
 }
 
-// Status implements balancer.Driver. It is the worst that any process says: a member gets
-// new connections if it gets them from one, and has those of all.
+// Status implements balancer.Driver. It combines the processes: a member is Attached if at least one process sends it
+// new connections, and its connections are the sum of all processes.
 func (d *Driver) Status(ctx context.Context, memberships []balancer.Membership) ([]balancer.Status, error) {
 	all, err := each(d.endpoints, func(e endpoint) ([]server, error) { return e.counted(ctx) })
 	if len(all) == 0 {
@@ -138,22 +136,21 @@ func (d *Driver) Status(ctx context.Context, memberships []balancer.Membership) 
 	return statuses, err
 }
 
-// Drain implements balancer.Driver. A server that has lost its address is not drained: the next
-// host that gets its name would be.
+// Drain implements balancer.Driver. It skips a server that has lost its address: the drain would apply to the next host
+// with that server name.
 func (d *Driver) Drain(ctx context.Context, memberships []balancer.Membership) error {
 	return d.set(ctx, memberships, "drain", func(s server) bool { return s.address.IsValid() && !s.disabled() && !s.forced() })
 }
 
-// Restore implements balancer.Driver. It ends a drain, and nothing else: a server that is
-// in maintenance stays there, and one without weight gets none. A server that has lost its
-// address is restored: the drain is not for the next host that gets its name.
+// Restore implements balancer.Driver. It only ends a drain: a server in maintenance stays there, and a weight of zero
+// stays. It restores a server that has lost its address, so that the drain does not apply to the next host with that
+// server name.
 func (d *Driver) Restore(ctx context.Context, memberships []balancer.Membership) error {
 	return d.set(ctx, memberships, "ready", func(s server) bool { return s.admin&(forcedDrain|forcedMaintenance) == forcedDrain })
 }
 
-// set gives those servers a state that want it, in every process that can be reached.
-// Between the look and the command somebody else can change a server: HAProxy has no
-// command for both.
+// set sets the state of each server for which wanted returns true, in every process that answers. HAProxy has no
+// conditional command, so another party may change a server between the read and the command.
 func (d *Driver) set(ctx context.Context, memberships []balancer.Membership, state string, wanted func(server) bool) error {
 	_, err := each(d.endpoints, func(e endpoint) (struct{}, error) {
 		servers, err := e.servers(ctx)
@@ -171,8 +168,8 @@ func (d *Driver) set(ctx context.Context, memberships []balancer.Membership, sta
 	return err
 }
 
-// each asks all endpoints at once, so that one which does not answer keeps no other
-// waiting. It returns the answers of those that did, in the order of the endpoints.
+// each runs ask for all endpoints concurrently. It returns the results of the endpoints that answered, in order, and
+// the joined errors of the others.
 func each[T any](endpoints []endpoint, ask func(endpoint) (T, error)) ([]T, error) {
 	answers, errs := make([]T, len(endpoints)), make([]error, len(endpoints))
 	var wg sync.WaitGroup
@@ -189,7 +186,7 @@ func each[T any](endpoints []endpoint, ask func(endpoint) (T, error)) ([]T, erro
 	return answered, errors.Join(errs...)
 }
 
-// status is the Status of a place, of which each process says something else.
+// status combines the states of a membership in all processes.
 func status(m balancer.Membership, processes [][]server) balancer.Status {
 	seen := map[balancer.State]bool{}
 	var connections int64
@@ -217,8 +214,8 @@ func status(m balancer.Membership, processes [][]server) balancer.Status {
 	return balancer.Status{State: balancer.Absent, Others: others}
 }
 
-// othersOf is how many other members of its backend get new connections, if there is such a
-// backend. Another port of the same Node is no other member.
+// othersOf returns how many other members of the backend get new connections. known is false if the process has no such
+// backend. Another port of the same address does not count as another member.
 func othersOf(member server, servers []server) (n int, known bool) {
 	for _, s := range servers {
 		if s.backend != member.backend {

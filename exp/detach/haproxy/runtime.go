@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// timeout bounds a command. HAProxy answers at once, or not at all.
+	// timeout bounds a command. HAProxy normally answers at once.
 	timeout = 5 * time.Second
-	// limit bounds an answer. The statistics of some 5000 servers are that long.
+	// limit bounds an answer, in bytes. It fits the statistics of about 5000 servers.
 	limit = 2 << 20
-	// mostServers bounds what is kept of an answer.
+	// mostServers bounds the servers of an answer.
 	mostServers = 8192
 )
 
-// errForeign is the error of an endpoint at which somebody else answers.
+// errForeign is returned if an endpoint does not speak HAProxy's runtime API.
 var errForeign = errors.New("this is not HAProxy's runtime API: name its stats socket")
 
-// An endpoint is the address of the runtime API of a process.
+// endpoint is the address of the runtime API of one HAProxy process.
 type endpoint struct{ network, address string }
 
-// String is as in the API.
+// String returns the endpoint in the format of spec.haproxy.endpoints.
 func (e endpoint) String() string { return e.network + "://" + e.address }
 
 func parseEndpoint(s string) (endpoint, error) {
@@ -53,7 +53,7 @@ func parseEndpoint(s string) (endpoint, error) {
 	return endpoint{}, fmt.Errorf("%q must be like tcp://192.0.2.1:9999 or unix:///run/haproxy/admin.sock", s)
 }
 
-// servers are the servers of all backends, without what counted adds.
+// servers returns the servers of all backends, without the fields that counted adds.
 func (e endpoint) servers(ctx context.Context) (servers []server, err error) {
 	err = e.ask(ctx, "show servers state", func(answer io.Reader) (err error) {
 		servers, err = parseServers(answer)
@@ -62,20 +62,20 @@ func (e endpoint) servers(ctx context.Context) (servers []server, err error) {
 	return servers, err
 }
 
-// counted are the servers of all backends with their connections.
+// counted returns the servers of all backends with their connections.
 func (e endpoint) counted(ctx context.Context) ([]server, error) {
 	servers, err := e.servers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	const command = "show stat -1 4 -1" // of all backends, of servers alone
+	const command = "show stat -1 4 -1" // all backends, only servers
 	if err := e.ask(ctx, command, func(answer io.Reader) error { return count(servers, answer) }); err != nil {
 		return nil, err
 	}
 	return servers, nil
 }
 
-// do runs a command that has no answer if it succeeds.
+// do runs a command whose answer is empty on success.
 func (e endpoint) do(ctx context.Context, command string) error {
 	return e.ask(ctx, command, func(answer io.Reader) error {
 		text, err := io.ReadAll(answer)
@@ -86,8 +86,7 @@ func (e endpoint) do(ctx context.Context, command string) error {
 	})
 }
 
-// ask sends a command on a connection of its own, and has the answer read, to its end unless
-// that fails.
+// ask sends a command on a new connection and passes the answer to read.
 func (e endpoint) ask(ctx context.Context, command string, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -99,7 +98,7 @@ func (e endpoint) ask(ctx context.Context, command string, read func(io.Reader) 
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	err = exchange(conn, command, read)
 	if ended := ctx.Err(); ended != nil && err != nil {
-		err = ended // the cause of what the connection says
+		err = ended // the cause of the connection's error
 	}
 	if err != nil {
 		return e.failed(command, err)
@@ -107,7 +106,8 @@ func (e endpoint) ask(ctx context.Context, command string, read func(io.Reader) 
 	return nil
 }
 
-// exchange says why an answer is not all, rather than what cannot be read of it.
+// exchange sends the command and reads the answer. If the answer is incomplete, it returns the reason for that instead
+// of the parser's error.
 func exchange(conn net.Conn, command string, read func(io.Reader) error) error {
 	if _, err := io.WriteString(conn, command+"\n"); err != nil {
 		return err
@@ -120,8 +120,8 @@ func exchange(conn net.Conn, command string, read func(io.Reader) error) error {
 	return err
 }
 
-// An answer is what HAProxy says to a command. It ends with an empty line, and then the
-// connection does: what does not end like that is not all.
+// answer is HAProxy's response to a command. A complete answer ends with an empty line and the end of the connection;
+// Read returns an error for any other end.
 type answer struct {
 	from   io.Reader
 	size   int
@@ -157,12 +157,12 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, a.failed
 }
 
-// failed names the process and the command.
+// failed adds the process and the command to an error.
 func (e endpoint) failed(command string, err error) error {
 	return fmt.Errorf("HAProxy at %s: %q: %w", e, command, err)
 }
 
-// refusal is what HAProxy says instead of an answer, or err.
+// refusal returns an error with a remedy if HAProxy denied the permission, or else err.
 func refusal(text string, err error) error {
 	if strings.HasPrefix(strings.TrimSpace(text), "Permission denied") {
 		return errors.New(`permission denied: the "stats socket" needs "level admin"`)
@@ -170,7 +170,7 @@ func refusal(text string, err error) error {
 	return err
 }
 
-// quote is the first line of a text of HAProxy, cut if it is long, fit to be printed.
+// quote returns the first line of a text of HAProxy, quoted and cut to a printable length.
 func quote(text string) string {
 	const most = 100
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")

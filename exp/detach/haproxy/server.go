@@ -16,10 +16,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 )
 
-// Bits of srv_admin_state, from "show servers state" in section 9.3 of HAProxy's management
-// guide, https://docs.haproxy.org/2.6/management.html#9.3-show%20servers%20state. There are more of them:
-// 0x04 says only that the configuration had "disabled", also after somebody enabled the
-// server again, and 0x20 that its name does not resolve, which is nobody's wish.
+// Bits of srv_admin_state, from "show servers state" in section 9.3 of HAProxy's management guide,
+// https://docs.haproxy.org/2.6/management.html#9.3-show%20servers%20state. Other bits are ignored: 0x04 means only that
+// the configuration has "disabled", also after the server was enabled at run time. 0x20 means that the server's name
+// does not resolve.
 const (
 	forcedMaintenance    = 0x01
 	inheritedMaintenance = 0x02
@@ -33,32 +33,30 @@ const (
 	running  = 2
 )
 
-// A place is a server of a backend.
+// place identifies a server by its backend and name.
 type place struct{ backend, name string }
 
-// A server is what one process says of a server.
+// server is the state of a server in one process.
 type server struct {
 	place
-	// address is not valid for a server that has none, such as one whose name does not
-	// resolve.
+	// address is invalid if the server has none, for example because its name does not resolve.
 	address netip.Addr
 	port    int32
 	// operational, admin and weight are srv_op_state, srv_admin_state and srv_uweight.
 	operational, admin, weight int
 
-	// connections and backup are what counted adds. Connections are those that the server
-	// has, and those that wait for it.
+	// connections and backup are set by counted. connections is the number of open and of queued connections.
 	connections int64
 	backup      bool
 }
 
-// membership is the place of the machine that has the server's address.
+// membership returns the membership that the server represents.
 func (s server) membership() balancer.Membership {
 	return balancer.Membership{Pool: s.backend, Member: s.name, Port: s.port, Address: s.address.String(), Lasts: true}
 }
 
-// is reports whether the server is a place that was found before. A server whose name does not
-// resolve now has no address: it is every place of its name, and gets no connections.
+// is reports whether the server is the recorded membership. A server whose name does not resolve has no address: it
+// matches every membership with its backend and name, and gets no connections.
 func (s server) is(m balancer.Membership) bool {
 	if !s.address.IsValid() {
 		return s.place == place{m.Pool, m.Member}
@@ -66,25 +64,25 @@ func (s server) is(m balancer.Membership) bool {
 	return s.membership().Same(m)
 }
 
-// disabled is in maintenance.
+// disabled reports whether the server is in maintenance.
 func (s server) disabled() bool { return s.admin&(forcedMaintenance|inheritedMaintenance) != 0 }
 
-// forced is drained by command, as we do it.
+// forced reports whether a command drains the server, as Drain does.
 func (s server) forced() bool { return s.admin&forcedDrain != 0 }
 
-// draining is as HAProxy sees it: a weight of zero has the same effect.
+// draining reports whether HAProxy treats the server as draining. A weight of zero has the same effect.
 func (s server) draining() bool {
 	return s.forced() || s.admin&inheritedDrain != 0 || s.weight == 0
 }
 
-// serves gets new connections. A backup gets none as long as another server does.
+// serves reports whether the server gets new connections. A backup server gets none while another server is up.
 func (s server) serves() bool {
 	return (s.operational == starting || s.operational == running) && !s.disabled() && !s.draining() && !s.backup
 }
 
-// state is that of the server in this process: Draining also if it is drained and has no
-// connections. One that has no weight, or tracks another that drains, is somebody else's to put
-// back; the connections that it has end all the same. One without an address gets no connections.
+// state returns the state of the server in this process. It is Draining also if a command drains the server and it has
+// no connections. A server without weight, or one that tracks a draining server, is Draining while it has connections,
+// and Disabled after that: 5-Spot must not restore it. A server without an address is Disabled.
 func (s server) state() balancer.State {
 	switch {
 	case s.disabled():
@@ -98,18 +96,18 @@ func (s server) state() balancer.State {
 	}
 }
 
-// longestName bounds a name: what is taken is written down.
+// longestName bounds the length of a name, because names of drained servers are recorded.
 const longestName = 256
 
-// isName says whether HAProxy takes a name for that of a backend or server. Everything that
-// means something in a command, such as spaces, slashes and semicolons, is in no name.
+// isName reports whether HAProxy accepts the name for a backend or server. Such a name contains no character with a
+// meaning in commands, such as a space, a slash or a semicolon.
 func isName(s string) bool {
 	return s != "" && len(s) <= longestName && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune(".:_-", r)
 	})
 }
 
-// parseServers reads the answer to "show servers state".
+// parseServers parses the answer to "show servers state".
 func parseServers(answer io.Reader) ([]server, error) {
 	lines := bufio.NewScanner(answer)
 	if !lines.Scan() && lines.Err() != nil {
@@ -125,7 +123,7 @@ func parseServers(answer io.Reader) ([]server, error) {
 		return nil, err
 	}
 	var servers []server
-	ended := false // The rest says whether the answer is all.
+	ended := false // Only an empty line at the end is valid.
 	for lines.Scan() {
 		switch line := lines.Text(); {
 		case line == "":
@@ -154,7 +152,7 @@ func parseServer(columns columns, line string) (server, error) {
 	if !isName(s.backend) || !isName(s.name) {
 		return server{}, fmt.Errorf("server %s of backend %s: HAProxy has no such names", quote(s.name), quote(s.backend))
 	}
-	s.address, _ = netip.ParseAddr(row.text("srv_addr")) // "-" is none
+	s.address, _ = netip.ParseAddr(row.text("srv_addr")) // "-" means no address
 	s.address = s.address.Unmap()
 	s.operational = row.number("srv_op_state", 3)
 	s.admin = row.number("srv_admin_state", 1<<15)
@@ -163,8 +161,8 @@ func parseServer(columns columns, line string) (server, error) {
 	return s, row.err
 }
 
-// count adds what the answer to "show stat" says of each server. A server that it does not
-// know has changed in between.
+// count adds the statistics of each server from the answer to "show stat". It returns an error if a server has none,
+// because HAProxy's configuration has changed in between.
 func count(servers []server, answer io.Reader) error {
 	reader := csv.NewReader(answer)
 	reader.FieldsPerRecord, reader.ReuseRecord = -1, true
@@ -204,13 +202,13 @@ func count(servers []server, answer io.Reader) error {
 	return nil
 }
 
-// figures are what the statistics say of a server, if they do.
+// figures are the statistics of a server. found means that the answer has them.
 type figures struct {
 	connections   int64
 	backup, found bool
 }
 
-// count reads a row of the statistics, which counts if it is that of a server.
+// count reads a row of the statistics. It ignores rows of unknown servers.
 func (c columns) count(fields []string, of map[place]*figures) error {
 	row, err := c.of(fields)
 	if err != nil {
@@ -223,7 +221,7 @@ func (c columns) count(fields []string, of map[place]*figures) error {
 	return row.err
 }
 
-// columns is where a table has what we read: names of columns, and their places in a row.
+// columns maps the name of each column that the Driver reads to its index in a row.
 type columns map[string]int
 
 func findColumns(header []string, names ...string) (columns, error) {
@@ -238,7 +236,7 @@ func findColumns(header []string, names ...string) (columns, error) {
 	return c, nil
 }
 
-// of returns a row, which must have all columns.
+// of returns a row, or an error if it lacks a column.
 func (c columns) of(fields []string) (*row, error) {
 	for name, i := range c {
 		if i >= len(fields) {
@@ -248,7 +246,7 @@ func (c columns) of(fields []string) (*row, error) {
 	return &row{columns: c, fields: fields}, nil
 }
 
-// A row is a line of a table. Its error is the first of its numbers that is none.
+// row is a line of a table. err is the first error of number.
 type row struct {
 	columns columns
 	fields  []string
@@ -257,7 +255,7 @@ type row struct {
 
 func (r *row) text(name string) string { return r.fields[r.columns[name]] }
 
-// number is a column from zero to a limit.
+// number returns a column as a number between zero and limit, and sets err if it is invalid.
 func (r *row) number(name string, limit int) int {
 	n, err := strconv.Atoi(r.text(name))
 	if (err != nil || n < 0 || n > limit) && r.err == nil {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeproxy answers one question: how does a Node leave load balancers whose health
-// check is kube-proxy's? From Kubernetes 1.31 on /healthz at port 10256 fails on a Node with
-// the taint of cluster-autoscaler, whatever its value, and connections go on; see KEP-3836,
+// Package kubeproxy is the Driver for load balancers whose health check is kube-proxy's. From Kubernetes 1.31 on,
+// /healthz at port 10256 fails on a Node with the taint of cluster-autoscaler, whatever its value. Open connections
+// continue; see KEP-3836,
 // https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/3836-kube-proxy-improved-ingress-connectivity-reliability.
-// The health check of a Service, at its healthCheckNodePort, does not look at the taint.
+// The health check of a Service, at its healthCheckNodePort, ignores the taint.
 package kubeproxy
 
 import (
@@ -20,22 +20,21 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
-// defaultWait is that of the API.
+// defaultWait is the API's default for waitSeconds, in seconds.
 const defaultWait = 30
 
-// ours is our taint. The value of cluster-autoscaler's is a number of seconds. kube-proxy reads the
-// key alone. The DaemonSet controller ignores taints with PreferNoSchedule, so the pod that a roll
-// waits for is created.
+// ours is the taint that 5-Spot sets. Its value differs from cluster-autoscaler's, which is a number of seconds;
+// kube-proxy reads only the key. The DaemonSet controller ignores taints with PreferNoSchedule, so the new pod of a
+// roll is scheduled.
 var ours = corev1.Taint{Key: plan.AutoscalerTaint, Value: plan.OurTaintValue, Effect: corev1.TaintEffectPreferNoSchedule}
 
-// IsOurs reports whether a taint is ours, and no sign that a Node leaves. Older versions set it with
-// NoSchedule.
+// IsOurs reports whether 5-Spot set the taint, so that it does not mean that the Node leaves. Older versions set it
+// with NoSchedule.
 func IsOurs(t corev1.Taint) bool {
 	return t.Key == ours.Key && t.Value == ours.Value && (t.Effect == ours.Effect || t.Effect == corev1.TaintEffectNoSchedule)
 }
 
-// New returns the Driver of load balancers that ask kube-proxy. cluster-autoscaler takes the
-// taint off when it starts.
+// New returns the Driver. It is volatile, because cluster-autoscaler removes the taint when it starts.
 func New(spec expv1.KubeProxyBalancer, nodes nodemark.Nodes, c clock.PassiveClock) *nodemark.Driver {
 	return nodemark.New(nodes, c, nodemark.Mark{
 		Annotation: expv1.NodeFailingHealthCheckAnnotation,
@@ -48,7 +47,8 @@ func New(spec expv1.KubeProxyBalancer, nodes nodemark.Nodes, c clock.PassiveCloc
 	}, time.Duration(ptr.Deref(spec.WaitSeconds, defaultWait))*time.Second)
 }
 
-// owner depends on the value of the taint: ours may stand beside the autoscaler's.
+// owner checks the value of the taint, because a Node may have 5-Spot's and cluster-autoscaler's taint at the same
+// time.
 func owner(node *corev1.Node) nodemark.Owner {
 	switch {
 	case slices.ContainsFunc(node.Spec.Taints, IsOurs):

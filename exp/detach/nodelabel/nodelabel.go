@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodelabel answers one question: how does a Node leave load balancers that leave
-// out Nodes with a label?
+// Package nodelabel is the Driver for load balancers that exclude Nodes with the label
+// node.kubernetes.io/exclude-from-external-load-balancers. To drain a Node, it sets the label, and it removes only a
+// label that it has set.
 package nodelabel
 
 import (
@@ -16,9 +17,9 @@ import (
 )
 
 const (
-	// value is what every reader of the label takes for yes. To some its mere presence is.
+	// value is the label value that all readers accept. Some readers check only that the label exists.
 	value = "true"
-	// defaultWait is that of the API.
+	// defaultWait is the API's default for waitSeconds, in seconds.
 	defaultWait = 60
 )
 
@@ -37,8 +38,8 @@ func New(spec expv1.LabelBalancer, nodes nodemark.Nodes, c clock.PassiveClock) *
 	}, time.Duration(ptr.Deref(spec.WaitSeconds, defaultWait))*time.Second)
 }
 
-// owner takes any label for somebody else's that we would not have written: also one that
-// says "false", of which readers make different things.
+// owner returns Others for every label that 5-Spot would not have written. That includes the value "false", which
+// readers interpret differently.
 func owner(node *corev1.Node) nodemark.Owner {
 	got, labeled := node.Labels[corev1.LabelNodeExcludeBalancers]
 	_, ours := node.Annotations[expv1.NodeExcludedAnnotation]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodemark answers one question: how does a Node leave a load balancer that looks at
-// the Node itself? It is marked. A mark has an owner: one of ours has an annotation with the
-// instant of it, written in the same patch, and only such a mark is taken off again. Nobody
-// can see when the load balancer let go, so that is waited for.
+// Package nodemark is the Driver for load balancers that select Nodes by a mark on the Node itself, such as a label or
+// a taint. To drain a Node, the Driver sets the mark, and an annotation with the time, in one patch. It removes only
+// marks with that annotation. Such load balancers do not report connections, so a Node counts as drained after a fixed
+// time.
 package nodemark
 
 import (
@@ -23,56 +23,56 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 )
 
-// every is between two looks. One costs a list from a cache, whatever number of Nodes it is for, and
-// a live read of each Node that the cache does not show yet as we wrote it.
+// every is the interval between two reads. A read costs one list from the cache for all Nodes, and a live read of each
+// Node whose last write the cache does not show yet.
 const every = 5 * time.Second
 
-// Nodes are the Nodes of the workload cluster.
+// Nodes reads and writes the Nodes of the workload cluster.
 type Nodes interface {
-	// Get returns a Node as it is now, or an error that says NotFound.
+	// Get reads a Node live. It returns a NotFound error if the Node does not exist.
 	Get(ctx context.Context, name string) (*corev1.Node, error)
-	// List returns all Nodes, as a cache shows them, which may be late.
+	// List returns all Nodes from a cache, which may be late.
 	List(ctx context.Context) ([]corev1.Node, error)
-	// Edit writes what change makes of a Node that Get returned, in one patch, and not if
-	// somebody else wrote in between.
+	// Edit applies change to a Node that Get returned, in one patch. It returns a conflict if the Node has changed in
+	// between.
 	Edit(ctx context.Context, node *corev1.Node, change func(*corev1.Node)) error
 }
 
-// An Owner is whose mark a Node has.
+// Owner identifies which party marked a Node.
 type Owner int
 
 const (
-	// Nobody marked the Node.
+	// Nobody means that the Node has no mark.
 	Nobody Owner = iota
-	// Others marked it.
+	// Others means that another party set the mark.
 	Others
-	// Us is 5-Spot.
+	// Us means that 5-Spot set the mark.
 	Us
 )
 
-// A Mark is what load balancers look for.
+// Mark describes the mark that the load balancers check.
 type Mark struct {
-	// Annotation says when we put the mark on.
+	// Annotation is the annotation with the time at which 5-Spot set the mark.
 	Annotation string
-	// Owner is whose mark a Node has.
+	// Owner returns which party marked the Node.
 	Owner func(*corev1.Node) Owner
-	// PutOn marks a Node which nobody marked.
+	// PutOn sets the mark on an unmarked Node.
 	PutOn func(*corev1.Node)
-	// TakeOff takes our mark off, and nothing else.
+	// TakeOff removes 5-Spot's mark, and nothing else.
 	TakeOff func(*corev1.Node)
-	// Volatile says that there are programs which take our mark off.
+	// Volatile means that other programs may remove 5-Spot's mark.
 	Volatile bool
 }
 
-// Driver is the balancer.Driver of those that look for a Mark. It remembers nothing but which Nodes
-// the cache may show as they were before it wrote them.
+// Driver is the balancer.Driver for a Mark. Its only state is the list of Nodes that it wrote and that the cache may
+// still show in their old version.
 //
-// Of those the cache is not believed. It would say that a Node which we have just marked has no
-// mark: its place would be taken off the record, and nobody would take the mark off any more. Or it
-// would say that one whose mark we have just taken off was marked long ago: a machine that leaves
-// would not wait for its load balancers. Any other Node is looked at somewhat later than it changed,
-// as between two looks, and who marks a Node or takes a mark off reads it live. A new Driver remembers
-// none: its LoadBalancer was changed, or the manager has started, and the cache had that time.
+// The Driver reads such a Node live, because the cached version would mislead. A Node that was just marked would look
+// unmarked: its membership would leave the record, and the mark would stay forever. A Node whose mark was just removed
+// would look as if it was marked long ago, and a departure would not wait for its load balancers.
+//
+// Any other Node may be read late from the cache, as between two reads. A write always reads the Node live. A new
+// Driver has an empty list: since the LoadBalancer changed, or the manager started, the cache has caught up.
 type Driver struct {
 	nodes Nodes
 	clock clock.PassiveClock
@@ -80,14 +80,15 @@ type Driver struct {
 	wait  time.Duration
 
 	mu sync.Mutex
-	// replaced are the versions of Nodes that we wrote on, by name. Nobody else wrote in between, so
-	// every later version has what we wrote. A write that failed may have been carried out.
+	// replaced holds the resourceVersion that each of 5-Spot's writes replaced, by Node name. Each write is locked on it,
+	// so every later version contains the write. An entry stays after a failed write, because the API server may have
+	// carried it out.
 	replaced map[string]string
 }
 
 var _ balancer.Driver = &Driver{}
 
-// New returns a Driver that takes a load balancer to have let go some time after the mark.
+// New returns a Driver. A Node counts as drained when wait has passed since it was marked.
 func New(nodes Nodes, c clock.PassiveClock, mark Mark, wait time.Duration) *Driver {
 	return &Driver{nodes: nodes, clock: c, mark: mark, wait: wait, replaced: map[string]string{}}
 }
@@ -98,7 +99,7 @@ func (*Driver) Every() time.Duration { return every }
 // Volatile implements balancer.Driver.
 func (d *Driver) Volatile() bool { return d.mark.Volatile }
 
-// Discover implements balancer.Driver. A Node has one place, as long as it is there.
+// Discover implements balancer.Driver. A Node that exists has exactly one membership.
 func (d *Driver) Discover(ctx context.Context, node balancer.Node) ([]balancer.Membership, error) {
 	found, err := d.get(ctx, node.Name)
 	if err != nil || found == nil {
@@ -107,10 +108,10 @@ func (d *Driver) Discover(ctx context.Context, node balancer.Node) ([]balancer.M
 	return []balancer.Membership{{Member: node.Name}}, nil
 }
 
-// Elsewhere implements balancer.Driver. The mark is on the Node itself.
+// Elsewhere implements balancer.Driver. It is always false, because the mark is on the Node itself.
 func (*Driver) Elsewhere(balancer.Node, balancer.Membership) bool { return false }
 
-// get returns nil if there is no such Node.
+// get reads a Node live, nil if it does not exist.
 func (d *Driver) get(ctx context.Context, name string) (*corev1.Node, error) {
 	node, err := d.nodes.Get(ctx, name)
 	if apierrors.IsNotFound(err) {
@@ -142,8 +143,7 @@ func (d *Driver) Status(ctx context.Context, memberships []balancer.Membership) 
 	return statuses, nil
 }
 
-// look returns all Nodes by name. Those that the cache does not show yet as we wrote them are read
-// live.
+// look returns all Nodes by name. It reads live those whose last write the cache does not show yet.
 func (d *Driver) look(ctx context.Context) (map[string]*corev1.Node, error) {
 	list, err := d.nodes.List(ctx)
 	if err != nil {
@@ -168,7 +168,7 @@ func (d *Driver) look(ctx context.Context) (map[string]*corev1.Node, error) {
 	return nodes, nil
 }
 
-// late are the names of Nodes that the cache may show as they were before we wrote them.
+// late returns the names of the Nodes whose last write the cache may not show yet.
 func (d *Driver) late(cached map[string]*corev1.Node) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -189,15 +189,15 @@ func (d *Driver) forget(name string) {
 	delete(d.replaced, name)
 }
 
-// replace notes which version of a Node we write on.
+// replace records the version of a Node that the next write replaces.
 func (d *Driver) replace(node *corev1.Node) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.replaced[node.Name] = node.ResourceVersion
 }
 
-// serves says whether load balancers send connections to a Node. They send none to one with the
-// label by which kubeadm keeps control plane Nodes out, whatever else they look for.
+// serves reports whether load balancers send connections to the Node. They never send any to a Node with the label by
+// which kubeadm excludes control plane Nodes.
 func (d *Driver) serves(node *corev1.Node) bool {
 	_, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
 	return node.DeletionTimestamp.IsZero() && !excluded && d.mark.Owner(node) == Nobody &&
@@ -225,15 +225,14 @@ func (d *Driver) state(node *corev1.Node) balancer.State {
 	}
 }
 
-// since is when we marked a Node. An instant that is still to come is not known: somebody's
-// clock is wrong, and may be so by years.
+// since returns when 5-Spot marked the Node. A time in the future is not known: a clock is wrong, possibly by years.
 func (d *Driver) since(node *corev1.Node) (since time.Time, known bool) {
 	since, err := time.Parse(time.RFC3339, node.Annotations[d.mark.Annotation])
 	return since, err == nil && !since.After(d.clock.Now())
 }
 
-// Drain implements balancer.Driver. A Node that lost its mark gets it again, and the wait
-// begins anew: the load balancer may have taken it back.
+// Drain implements balancer.Driver. A Node that lost its mark is marked again, and the wait starts anew, because the
+// load balancer may have sent connections meanwhile.
 func (d *Driver) Drain(ctx context.Context, memberships []balancer.Membership) error {
 	return d.edit(ctx, memberships, func(node *corev1.Node) {
 		owner := d.mark.Owner(node)
@@ -260,8 +259,8 @@ func (d *Driver) Restore(ctx context.Context, memberships []balancer.Membership)
 	})
 }
 
-// edit changes those Nodes that are there, and writes those that change. Each is read live: whose
-// mark it has is decided on what is there, and the write is refused if that changes.
+// edit applies change to each existing Node and patches those that differ. It reads each Node live, so that the owner
+// of the mark is current; the patch fails if the Node changes in between.
 func (d *Driver) edit(ctx context.Context, memberships []balancer.Membership, change func(*corev1.Node)) error {
 	var errs []error
 	for _, m := range memberships {

@@ -4,44 +4,44 @@ package plan
 
 import "slices"
 
-// A Pod is one of a DaemonSet.
+// Pod is a pod of a DaemonSet.
 type Pod struct {
-	// UID is that of the pod, and Revision that of the DaemonSet which it was made of.
+	// UID is the UID of the pod. Revision is the revision hash of its template.
 	UID, Revision string
-	// Ends says that it terminates, and Ready that it takes connections.
+	// Ends means that the pod terminates. Ready is its Ready condition.
 	Ends, Ready bool
 }
 
-// serves reports whether connections may go to the pod.
+// serves reports whether the pod can get connections.
 func (p Pod) serves() bool { return p.Ready && !p.Ends }
 
-// A DaemonSet is one that load balancers name, as it is on one Node.
+// DaemonSet is a DaemonSet that load balancers name, and its state on one Node.
 type DaemonSet struct {
-	// Name is its namespace and name, and LoadBalancers are those that name it.
+	// Name is namespace/name. LoadBalancers are the names of the load balancers that name it.
 	Name          string
 	LoadBalancers []string
-	// Rolled says that its pods may be deleted, and Next is the UID of the one that is next.
+	// Rolled means that 5-Spot may delete its pods. Next is the UID of the pod that is replaced next.
 	Rolled bool
 	Next   string
-	// Known says that its pods on the Node could be read, and Pods are they.
+	// Known means that its pods on the Node could be read. Pods are these pods.
 	Known bool
 	Pods  []Pod
 }
 
-// A Replacement is that of a pod by another one of the same DaemonSet.
+// Replacement is the replacement of one pod by another pod of the same DaemonSet.
 type Replacement struct {
-	// DaemonSet is the name of the DaemonSet.
+	// DaemonSet is the namespace/name of the DaemonSet.
 	DaemonSet string
-	// Pod is the UID of the pod that we delete; empty if somebody else does.
+	// Pod is the UID of the pod that 5-Spot deletes. It is empty if another party deletes it.
 	Pod string
 }
 
-// podEnds is the Trigger of a pod that somebody else deletes, and rolled that of one that we do.
+// podEnds is the Trigger for a pod that another party deletes. rolled is the Trigger for a pod that 5-Spot deletes.
 func podEnds(set string) Trigger { return Trigger("DaemonSetPod " + set) }
 func rolled(set string) Trigger  { return Trigger("DaemonSetRoll " + set) }
 
-// replacements are those on the Node, in the order of the DaemonSets. free says that the Node is
-// to be out for nothing else. Nobody asks what becomes of the pods of a machine that leaves.
+// replacements returns the replacements on the Node, in the order of the DaemonSets. free means that no other trigger
+// detaches the Node. A machine that leaves has none.
 func (n Node) replacements(r Record, free bool) (all []Replacement) {
 	if n.Machine != Stays {
 		return nil
@@ -55,7 +55,7 @@ func (n Node) replacements(r Record, free bool) (all []Replacement) {
 	return all
 }
 
-// replacement is what is on record of a DaemonSet.
+// replacement returns the recorded replacement of a DaemonSet.
 func (r Record) replacement(set string) (on Replacement, recorded bool) {
 	i := slices.IndexFunc(r.Replaces, func(on Replacement) bool { return on.DaemonSet == set })
 	if i < 0 {
@@ -64,9 +64,9 @@ func (r Record) replacement(set string) (on Replacement, recorded bool) {
 	return r.Replaces[i], true
 }
 
-// replacement says whether a pod is being replaced. That begins when one terminates, or is the next
-// one to be deleted, and ends when another one serves. Between the two there may be no pod at all,
-// or one that is not Ready: on says that it has begun.
+// replacement returns the replacement of a pod, and whether it is in progress. It starts when a pod terminates, or when
+// the roll selects it. It ends when another pod is Ready. In between, the Node may have no pod or an unready one; the
+// record, on, shows that the replacement has started.
 func (d DaemonSet) replacement(on Replacement, recorded, free bool) (now Replacement, is bool) {
 	switch {
 	case !d.Known:
@@ -84,12 +84,13 @@ func (d DaemonSet) replacement(on Replacement, recorded, free bool) (now Replace
 	}
 }
 
-// Waits reports whether the pod is still to be deleted.
+// Waits reports whether the pod exists and is not terminating yet.
 func (d DaemonSet) Waits(on Replacement) bool {
 	return on.Pod != "" && slices.ContainsFunc(d.Pods, func(p Pod) bool { return p.UID == on.Pod && !p.Ends })
 }
 
-// triggerOf is the first reason of replacements, and which load balancers they are about.
+// triggerOf returns the trigger of the first replacement, or of the first pod that another party deletes. about are the
+// load balancers that it concerns.
 func (n Node) triggerOf(all []Replacement) (t Trigger, about []string) {
 	for _, on := range all {
 		if t == "" {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan answers two questions: is a Node to be out of its load balancers, and which
-// of its places are taken or given back now? It knows neither Kubernetes nor any load
-// balancer, and remembers nothing.
+// Package plan decides whether a Node must be detached from its load balancers (Decide), which memberships are drained
+// or restored now (Round), and which pod of a DaemonSet is replaced next (Roll). Its functions are pure: they use
+// neither Kubernetes nor a load balancer, and keep no state.
 package plan
 
 import (
@@ -11,85 +11,84 @@ import (
 )
 
 const (
-	// AutoscalerTaint is the key of the taint of a Node that the cluster autoscaler is about
-	// to delete. From Kubernetes 1.31 on, kube-proxy's health check fails on such a Node
-	// (KEP-3836).
+	// AutoscalerTaint is the key of the taint that cluster-autoscaler sets on a Node before it deletes it. From
+	// Kubernetes 1.31 on, kube-proxy's health check fails on such a Node (KEP-3836).
 	AutoscalerTaint = "ToBeDeletedByClusterAutoscaler"
-	// OurTaintValue is the value of that taint where 5-Spot has set it. It takes no Node out.
+	// OurTaintValue is the value of that taint if 5-Spot has set it. That taint does not detach a Node.
 	OurTaintValue = "5spot"
 )
 
-// A Trigger is why a Node is to be out. The zero value is that it is to be in.
+// Trigger is the reason why a Node must be detached. The zero value means that it must be attached.
 type Trigger string
 
 const (
-	// Emergency means that the machine goes at once: nobody waits, and no pool is kept full.
+	// Emergency means that the machine leaves at once. It does not wait, and minMembers does not hold it.
 	Emergency Trigger = "Emergency"
 	// Departure means that the machine leaves.
 	Departure Trigger = "Departure"
-	// Asked means that an annotation of the Node asks for it.
+	// Asked means that an annotation of the Node requests it.
 	Asked Trigger = "Annotation"
-	// Cordoned means that somebody else has cordoned the Node.
+	// Cordoned means that another party has cordoned the Node.
 	Cordoned Trigger = "Cordoned"
-	// Gone means that there is no such Node now, and places that wait for it.
+	// Gone means that the Node does not exist, and that memberships may be restored when it comes back.
 	Gone Trigger = "NodeGone"
 )
 
-// tainted is the Trigger of a taint.
+// tainted returns the Trigger for a taint key.
 func tainted(key string) Trigger { return Trigger(taint + key) }
 
 const taint = "Taint "
 
-// StopsPods reports whether the pods of the Node are stopped in order: its machine leaves, or somebody
-// else is about to drain or delete the Node.
+// StopsPods reports whether the pods of the Node are stopped in order: its machine leaves, or another party is about to
+// drain or delete the Node.
 func (t Trigger) StopsPods() bool {
 	return t == Departure || t == Cordoned || strings.HasPrefix(string(t), taint)
 }
 
-// A Machine is what becomes of a Node's machine.
+// Machine is the state of the machine of a Node.
 type Machine int
 
 const (
-	// Stays means that it runs, waits for its turn to leave, or that there is none.
+	// Stays means that the machine runs, or waits for its turn to leave, or that the Node has no Machine.
 	Stays Machine = iota
-	// Leaves means that it has started to leave.
+	// Leaves means that the machine has started to leave.
 	Leaves
-	// LeavesAtOnce means that it waits for nobody.
+	// LeavesAtOnce means that the machine leaves without any wait.
 	LeavesAtOnce
 )
 
-// A Taint is one of a Node.
+// Taint is a taint of a Node.
 type Taint struct{ Key, Value string }
 
-// A Node is what is known of a Node. The zero value is one that could not be read.
+// Node is the observed state of a Node. The zero value means that it could not be read.
 type Node struct {
-	// Known says that it could be read whether there is such a Node, and Exists that there is.
+	// Known means that a read succeeded. Exists means that the Node exists.
 	Known, Exists bool
-	// UID is that of the Node, ProviderID that of its machine, and Identity all by which load
-	// balancers know it, as its Machine tells also while there is no such Node.
+	// UID is the UID of the Node. ProviderID is the provider ID of its machine. Identity is all data by which load
+	// balancers identify it. The Machine provides both also while the Node does not exist.
 	UID, ProviderID, Identity string
-	// Ready says that its kubelet runs, and that nobody deletes the Node.
+	// Ready means that the Node is Ready, and that it is not being deleted.
 	Ready bool
-	// Unschedulable says that it is cordoned, and CordonedByUs that we did it.
+	// Unschedulable means that the Node is cordoned. CordonedByUs means that 5-Spot did it.
 	Unschedulable, CordonedByUs bool
-	// Taints are those of the Node.
+	// Taints are the taints of the Node.
 	Taints []Taint
-	// Asks is the value of the annotation that asks to take it out.
+	// Asks is the value of the annotation that requests a detach.
 	Asks string
-	// Marked says that the Node says of itself that it is out.
+	// Marked means that the Node has the annotation that reports it as detaching.
 	Marked bool
-	// Stopped says that we have stopped its pods in order, and that they stay away.
+	// Stopped means that 5-Spot has stopped its pods in order, and keeps new ones away.
 	Stopped bool
-	// Owned says that it has a Machine, also while there is no such Node, and Machine what
-	// becomes of that.
+	// Owned means that a Machine refers to the Node, also while the Node does not exist. Machine is the state of that
+	// Machine.
 	Owned   bool
 	Machine Machine
-	// DaemonSets are those that load balancers name, as they are on the Node.
+	// DaemonSets are the DaemonSets that load balancers name, with their pods on the Node.
 	DaemonSets []DaemonSet
 }
 
-// Trigger is the first reason for which the Node is to be out of all load balancers. keys are
-// those of further taints that mean so.
+// Trigger returns the first reason for which the Node must leave all load balancers. keys are the patterns of
+// additional taint keys.
 func (n Node) Trigger(keys []string) Trigger {
 	switch {
 	case n.Machine == LeavesAtOnce:
@@ -110,54 +109,52 @@ func (n Node) Trigger(keys []string) Trigger {
 	return ""
 }
 
-// matches reports whether a key is meant by a pattern, which may end with *.
+// matches reports whether the pattern matches the key. A pattern may end with *.
 func matches(pattern, key string) bool {
 	prefix, open := strings.CutSuffix(pattern, "*")
 	return pattern == key || open && strings.HasPrefix(key, prefix)
 }
 
-// A Record is what was written about a Node before. The zero value is none.
+// Record is the decision that the NodeAttachment records. The zero value means that there is no record.
 type Record struct {
-	// Exists says that there is one.
+	// Exists means that there is a record.
 	Exists bool
-	// UID is that of the Node that it is about, ProviderID that of its machine, and Identity how
-	// load balancers knew it.
+	// UID is the UID of the recorded Node. ProviderID is the provider ID of its machine. Identity is the data by which
+	// load balancers identified it.
 	UID, ProviderID, Identity string
-	// Trigger is why the Node is out.
+	// Trigger is why the Node is detached.
 	Trigger Trigger
-	// LoadBalancers are those that Trigger is about; none means all.
+	// LoadBalancers are the load balancers to which Trigger applies. Empty means all.
 	LoadBalancers []string
 	// Replaces are the pods of DaemonSets that were being replaced.
 	Replaces []Replacement
-	// Places is how many places were taken, and Lasting how many of those wait for the Node
-	// to come back.
+	// Places is the number of drained memberships. Lasting is how many of them are restored when the Node comes back.
 	Places, Lasting int
-	// Open says that a load balancer has not confirmed yet that the Node is out.
+	// Open means that at least one load balancer has not confirmed the detach.
 	Open bool
 }
 
-// A Decision is what is to be done about a Node. The zero value is nothing.
+// Decision is what the reconciler does about a Node. The zero value means nothing.
 type Decision struct {
-	// Cordon and Uncordon say what to do with the Node.
+	// Cordon and Uncordon change the Node's spec.unschedulable.
 	Cordon, Uncordon bool
-	// Resume lets pods come to the Node again that were stopped.
+	// Resume removes the taint that keeps stopped pods away from the Node.
 	Resume bool
-	// Mark and Unmark have the Node say whether it is out.
+	// Mark and Unmark set the Node's annotation to true or false.
 	Mark, Unmark bool
-	// Write says that the Record is written, with Trigger, LoadBalancers, Replaces and the UID
-	// of the Node, if there is one.
+	// Write means that the Record is written with Trigger, LoadBalancers, Replaces, and the UID of the Node if it exists.
 	Write         bool
 	Trigger       Trigger
 	LoadBalancers []string
 	Replaces      []Replacement
-	// Forget says that the places that do not last are gone.
+	// Forget means that memberships that do not last are removed from the record.
 	Forget bool
-	// Delete says that nothing is left to be given back.
+	// Delete means that the record is deleted, because nothing is left to restore.
 	Delete bool
 }
 
-// Decide says what to do about a Node. balanced says that there is a load balancer that it
-// may be a member of.
+// Decide returns what to do about a Node. balanced means that its Cluster has a load balancer. keys are the patterns of
+// additional taint keys.
 func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 	switch {
 	case n.Machine == LeavesAtOnce && !n.Exists && n.Identity != "" && (r.Exists || balanced):
@@ -177,19 +174,19 @@ func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 	case len(replaces) > 0:
 		return partlyOut(n, r, replaces)
 	case r.Exists && (r.Trigger != "" || r.UID != n.UID) && !n.Ready:
-		return Decision{} // It takes no connections yet, or any more.
+		return Decision{} // It is not Ready, so it gets no connections.
 	default:
 		return in(n, r)
 	}
 }
 
-// absent is for a Node that is not there. As long as it has a Machine, its kubelet may make it
-// anew, and who waits for it is told that it is gone.
+// absent decides for a Node that does not exist. While it has a Machine, its kubelet may create it again. The record
+// keeps the trigger Gone, so that waiting departures continue.
 func absent(n Node, r Record, balanced bool) Decision {
 	gone := Decision{Write: r.Trigger != Gone, Trigger: Gone}
 	switch {
 	case r.Open && (r.Trigger == Emergency || r.Trigger == Departure):
-		return Decision{Trigger: r.Trigger} // The load balancer may send connections to the machine yet.
+		return Decision{Trigger: r.Trigger} // The load balancer may still send connections to the machine.
 	case n.Owned && (r.Exists && (balanced || r.Places > 0) || balanced && n.Machine == Leaves):
 		return gone
 	case !r.Exists:
@@ -203,14 +200,14 @@ func absent(n Node, r Record, balanced bool) Decision {
 	}
 }
 
-// other reports whether the Node has the name alone in common with the one on record: the places
-// of an instance that is gone are not its.
+// other reports whether the recorded Node was another machine with the same name. The memberships of that machine must
+// not be restored for this Node.
 func (r Record) other(n Node) bool {
 	return r.Exists && r.UID != n.UID && r.ProviderID != n.ProviderID && r.Places > r.Lasting
 }
 
-// out is for a Node that is to be out. It is cordoned and marked once, before the record says
-// so: a person may take that back.
+// out decides for a Node that must be detached. It cordons and marks the Node only once, before the record is written,
+// so that a person can undo both.
 func out(n Node, r Record, trigger Trigger, replaces []Replacement) Decision {
 	news := r.tells(n, trigger)
 	d := Decision{Trigger: trigger, Replaces: replaces, Mark: news && !n.Marked && trigger != Emergency}
@@ -219,8 +216,8 @@ func out(n Node, r Record, trigger Trigger, replaces []Replacement) Decision {
 	return d
 }
 
-// partlyOut is for a Node that is to be out only where DaemonSets serve that replace their pods:
-// its pods come and stay as on any other.
+// partlyOut decides for a Node that must leave only the load balancers of the DaemonSets whose pods are replaced. Other
+// pods are not affected.
 func partlyOut(n Node, r Record, replaces []Replacement) Decision {
 	d := undone(n)
 	d.Replaces = replaces
@@ -229,21 +226,21 @@ func partlyOut(n Node, r Record, replaces []Replacement) Decision {
 	return d
 }
 
-// tells reports whether it is new that the Node is out for this.
+// tells reports whether the trigger, or the Node, is new to the record.
 func (r Record) tells(n Node, trigger Trigger) bool {
 	return !r.Exists || r.Trigger != trigger || r.UID != n.UID
 }
 
-// changes reports whether the record says something else.
+// changes reports whether the record must be written.
 func (r Record) changes(n Node, d Decision) bool {
 	return r.tells(n, d.Trigger) || r.Identity != n.Identity || !slices.Equal(r.LoadBalancers, d.LoadBalancers) || !slices.Equal(r.Replaces, d.Replaces)
 }
 
-// in is for a Node that is to be in.
+// in decides for a Node that must be attached.
 func in(n Node, r Record) Decision {
 	d := undone(n)
 	if !r.Exists {
-		d.Unmark = false // Somebody else has marked it.
+		d.Unmark = false // Another party has marked it.
 		return d
 	}
 	d.Write, d.Forget = r.Trigger != "" || r.UID != n.UID, r.other(n)
@@ -251,7 +248,7 @@ func in(n Node, r Record) Decision {
 	return d
 }
 
-// undone gives back what was taken from the Node itself.
+// undone reverts the changes of the Node object.
 func undone(n Node) Decision {
 	return Decision{Uncordon: n.CordonedByUs, Unmark: n.Marked, Resume: n.Stopped && n.Machine == Stays}
 }

@@ -9,50 +9,48 @@ import (
 	"time"
 )
 
-// patience is how long a Node may be out for a roll before people are told.
+// patience is how long a Node may be detached for a roll before the roll is reported as late.
 const patience = 10 * time.Minute
 
-// A Roll is everything that decides which pod of a DaemonSet is deleted next.
+// Roll is the state of one DaemonSet whose outdated pods are replaced.
 type Roll struct {
-	// Revision is that of the DaemonSet now.
+	// Revision is the current revision hash of the DaemonSet.
 	Revision string
-	// Nodes are all with a pod of it, and those that have one replaced, and Wanted is how many
-	// are to have one.
+	// Nodes are all Nodes that run a pod of it, or have one replaced. Wanted is the desired number of Nodes with a pod.
 	Nodes  []Stop
 	Wanted int
-	// Now is the time.
+	// Now is the current time.
 	Now time.Time
 }
 
-// A Stop is one Node of a Roll.
+// Stop is the state of one Node of a Roll.
 type Stop struct {
-	// Node is its name.
+	// Node is the name of the Node.
 	Node string
-	// Away says that it is to be out for another reason: it is not rolled, and nobody waits for
-	// it.
+	// Away means that the Node is detached for another reason. The roll skips it and does not wait for it.
 	Away bool
-	// Replaces says that its pod is being replaced, since Since, and Owed that it has not got all
-	// of its places back after that.
+	// Replaces means that its pod is being replaced, since Since. Owed means that memberships must still be restored
+	// after that.
 	Replaces, Owed bool
 	Since          time.Time
-	// Pods are those of the DaemonSet on it.
+	// Pods are the pods of the DaemonSet on the Node.
 	Pods []Pod
 }
 
-// A Turn is what is next. The zero value is nothing: all pods are up to date.
+// Turn is the next step of a roll. The zero value means that all pods are up to date.
 type Turn struct {
-	// Node and Pod are whose pod is next, empty while somebody is waited for.
+	// Node and Pod identify the next pod. They are empty while the roll waits.
 	Node, Pod string
-	// Left is how many Nodes have an outdated pod.
+	// Left is the number of Nodes with an outdated pod.
 	Left int
-	// Waits says what is waited for, Late that people are to look at it, and Until when it is.
+	// Waits is what the roll waits for. Late means that it waits for too long, and Until is when it will.
 	Waits string
 	Late  bool
 	Until time.Time
 }
 
-// Next says whose turn it is: the first Node, by name, with an outdated pod, when the pods of all
-// serve and nobody is out.
+// Next returns the next step. It selects the first Node, by name, with an outdated pod, once all Nodes have a Ready pod
+// and no replacement is in progress.
 func (r Roll) Next() (t Turn) {
 	nodes := slices.SortedFunc(slices.Values(r.Nodes), func(a, b Stop) int { return cmp.Compare(a.Node, b.Node) })
 	var old []Stop
@@ -68,7 +66,7 @@ func (r Roll) Next() (t Turn) {
 		return t
 	}
 	if t.Left == 0 {
-		return t // Whose pod is not Ready is not asked.
+		return t // No roll is left, so unready pods do not matter.
 	}
 	if t.Waits = r.dark(nodes); t.Waits != "" {
 		t.Late = true
@@ -82,7 +80,7 @@ func (r Roll) Next() (t Turn) {
 	return t
 }
 
-// dark is which Node serves nobody, empty if all do.
+// dark returns a message if a Node has no Ready pod, or fewer Nodes than wanted have a pod. It is empty if all serve.
 func (r Roll) dark(nodes []Stop) string {
 	have := 0
 	for _, n := range nodes {
@@ -99,7 +97,7 @@ func (r Roll) dark(nodes []Stop) string {
 	return ""
 }
 
-// outdated is the UID of a pod of another revision, empty if there is none.
+// outdated returns the UID of a pod of another revision, empty if there is none.
 func (n Stop) outdated(revision string) string {
 	i := slices.IndexFunc(n.Pods, func(p Pod) bool { return p.Revision != revision && !p.Ends })
 	if i < 0 {
@@ -108,7 +106,7 @@ func (n Stop) outdated(revision string) string {
 	return n.Pods[i].UID
 }
 
-// says is what a Node waits for.
+// says returns what a Node waits for.
 func (n Stop) says(revision string) string {
 	switch {
 	case !n.Replaces:
@@ -120,7 +118,7 @@ func (n Stop) says(revision string) string {
 	}
 }
 
-// judge says whether people are to look at a Node, or when.
+// judge sets Late if the Node has been detached for too long, or else Until.
 func (t *Turn) judge(n Stop, now time.Time) {
 	if n.Since.IsZero() {
 		return

@@ -11,59 +11,59 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 )
 
-// A Member is the place of a Node in one pool, as one load balancer sees it.
+// Member is the membership of a Node in one pool, as observed at one load balancer.
 type Member struct {
-	// Node tells the Node from others.
+	// Node is the name of the Node.
 	Node string
-	// Place is the place, and Status what the load balancer says of it.
+	// Place identifies the membership. Status is what the load balancer reports about it.
 	Place  balancer.Membership
 	Status balancer.Status
-	// Taken says that it is on record that we took the place, or are about to.
+	// Taken means that the record lists the membership as drained, or about to be drained.
 	Taken bool
-	// TakenAt is when; zero if we did not.
+	// TakenAt is when it was recorded. It is zero if it is not on record.
 	TakenAt time.Time
-	// Out says that the Node is to be out, since when, and that it does not wait for others.
+	// Out means that the Node must be detached, and Since is the time of that decision. Urgent means that minMembers does
+	// not hold it.
 	Out    bool
 	Since  time.Time
 	Urgent bool
-	// Gone says that there is no such Node now, and Volatile that the load balancer forgets what
-	// was taken when it starts anew.
+	// Gone means that the Node does not exist. Volatile means that the load balancer loses drains when it restarts.
 	Gone, Volatile bool
-	// Closing says that nobody looks at the load balancer any more after this.
+	// Closing means that the load balancer is not checked any more after this.
 	Closing bool
-	// Successor is another LoadBalancer of the same pool for which the Node stays out, empty if there is
-	// none. Found says that it has found the place.
+	// Successor is another LoadBalancer of the same pool that keeps the Node detached. It is empty if there is none.
+	// Found means that the successor has discovered the membership.
 	Successor string
 	Found     bool
 }
 
-// An Act is what is done about a Member. The zero value is nothing.
+// Act is the action on a Member. The zero value means none.
 type Act string
 
 const (
-	// Drain takes the place. That it is taken is recorded first.
+	// Drain stops new connections. The record is written first.
 	Drain Act = "Drain"
-	// Restore gives the place back.
+	// Restore undoes the drain.
 	Restore Act = "Restore"
-	// Release takes it off the record: the Node has its place, or it is not ours to give.
+	// Release removes the membership from the record: it is restored, or 5-Spot must not restore it.
 	Release Act = "Release"
-	// HandOver moves the place, which stays out, to the record of the successor.
+	// HandOver moves the membership to the record of its successor. It stays drained.
 	HandOver Act = "HandOver"
 )
 
-// Settles reports whether the place is off the record of the load balancer afterwards.
+// Settles reports whether the action removes the membership from the record of this load balancer.
 func (a Act) Settles() bool { return a == Release || a == HandOver }
 
-// A Step is what to do about a Member, and what is waited for.
+// Step is the action on a Member, or the reason to wait.
 type Step struct {
 	Act Act
-	// Held says why the Member stays although its Node is to be out.
+	// Held is why the Member is not drained although its Node must be detached.
 	Held string
 }
 
-// Round says what to do about each Member of one load balancer. A pool keeps at least floor
-// members that get new connections; who is urgent counts, and is not kept. Who has waited
-// for longest goes first.
+// Round returns the step of each Member of one load balancer. A pool keeps at least floor members that get new
+// connections. Urgent members are drained regardless of floor, but reduce the number that remains. Members whose detach
+// was requested first go first.
 func Round(members []Member, floor int) []Step {
 	steps, pools := make([]Step, len(members)), map[string]*pool{}
 	for _, m := range members {
@@ -80,7 +80,7 @@ func Round(members []Member, floor int) []Step {
 	return steps
 }
 
-// order is who comes first: those who do not wait, and then by time.
+// order returns the indexes of the members: urgent ones first, and then by Since.
 func order(members []Member) []int {
 	indexes := make([]int, len(members))
 	for i := range indexes {
@@ -103,7 +103,7 @@ func order(members []Member) []int {
 func step(m Member, p *pool, floor int) Step {
 	switch {
 	case m.Gone && (!m.Volatile || !m.Taken):
-		return Step{} // The place belongs to the host that registers the address again.
+		return Step{} // The membership belongs to the host that registers the address next.
 	case m.Out && m.Status.State == balancer.Attached:
 		return p.leave(m, floor)
 	case m.Out, !m.Taken, m.Gone:
@@ -121,18 +121,18 @@ func step(m Member, p *pool, floor int) Step {
 		default:
 			return Step{} // The successor has not answered yet.
 		}
-	case balancer.Disabled: // What we did may show again when somebody enables it.
+	case balancer.Disabled: // The drain may show again when another party enables the member.
 		if m.Closing {
 			return m.release()
 		}
 		return Step{}
 	default:
-		return Step{} // Nobody knows.
+		return Step{} // The state is unknown.
 	}
 }
 
-// release takes a Member off the record, unless a part of the load balancer did not answer,
-// which may have it drain yet.
+// release removes a Member from the record. It waits while a part of the load balancer does not answer, because that
+// part may still drain the member.
 func (m Member) release() Step {
 	if m.Status.Partial {
 		return Step{}
@@ -140,16 +140,16 @@ func (m Member) release() Step {
 	return Step{Act: Release}
 }
 
-// A pool is how many of its members get new connections.
+// pool counts the members of a pool that get new connections.
 type pool struct {
-	// seen says that the load balancer has said so, and unknown that it did not for one that
-	// does.
+	// seen means that the load balancer reported the number. unknown means that it did not report it for an attached
+	// member.
 	seen, unknown bool
 	serving       int
 }
 
-// see takes what the load balancer says of one member. All say the same of a pool, unless it
-// changes meanwhile: the least counts.
+// see adds the status of one member. All members of a pool report the same number unless it changes meanwhile; the
+// smallest counts.
 func (p *pool) see(s balancer.Status) {
 	if s.Others == nil {
 		p.unknown = p.unknown || s.State == balancer.Attached
@@ -164,7 +164,7 @@ func (p *pool) see(s balancer.Status) {
 	}
 }
 
-// leave takes a member out, if enough others are left.
+// leave drains a member if enough others remain.
 func (p *pool) leave(m Member, floor int) Step {
 	switch {
 	case m.Urgent, floor == 0:

@@ -23,27 +23,27 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// These annotations of node-detacher are read as well. The first and the last are on a pod, the other
-// is on its DaemonSet.
+// Annotations of node-detacher that 5-Spot also reads. podAnnotation and noEvictionAnnotation are on a pod,
+// daemonSetAnnotation is on its DaemonSet.
 const (
 	podAnnotation       = "node-detacher.variant.run/deletion-priority"
 	daemonSetAnnotation = "node-detacher.variant.run/pod-deletion-priority"
-	// noEvictionAnnotation with the value "true" has a pod be deleted where others are evicted.
+	// noEvictionAnnotation with the value "true" means that the pod is deleted instead of evicted.
 	noEvictionAnnotation = "node-detacher.variant.run/disable-eviction"
 )
 
-// leavingTaint keeps pods from coming back to a Node that leaves. The pods that are there stay.
+// leavingTaint keeps new pods away from a Node that leaves. It does not evict running pods.
 var leavingTaint = corev1.Taint{Key: v1alpha1.NodeLeavingTaint, Effect: corev1.TaintEffectNoSchedule}
 
-// A node is a Node that leaves, with what runs on it.
+// node is a leaving Node with its pods.
 type node struct {
 	*corev1.Node
 	pods []corev1.Pod
-	// priorities are those of the pods that have one, in the order of pods.
+	// priorities has the priority of each pod, in the order of pods; nil for a pod without one.
 	priorities []*string
 }
 
-// observe reads the Node and its pods, nil if there is no Node.
+// observe reads the Node and its pods live. It returns nil if the Node does not exist.
 func (s *Step) observe(ctx context.Context, d leaving.Departing) (*node, error) {
 	reader, err := workload.Live(ctx, s.ClusterCache, d.Cluster())
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Step) observe(ctx context.Context, d leaving.Departing) (*node, error) 
 	sets := daemonSets{reader: reader, seen: map[client.ObjectKey]*appsv1.DaemonSet{}}
 	for i := range n.pods {
 		p := priorityOf(&n.pods[i])
-		if p == nil && !begun { // What is written down later counts for nobody.
+		if p == nil && !begun { // After the record is written, new annotations of a DaemonSet have no effect.
 			if p, err = sets.priorityOf(ctx, &n.pods[i]); err != nil {
 				return nil, err
 			}
@@ -72,14 +72,13 @@ func (s *Step) observe(ctx context.Context, d leaving.Departing) (*node, error) 
 	return n, nil
 }
 
-// runs reports whether a pod can be stopped: one that has finished need not be, and one that the
-// kubelet made from a file cannot be.
+// runs reports whether a pod can be stopped. A finished pod need not be stopped, and a static pod cannot be.
 func runs(p *corev1.Pod) bool {
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
 	return !mirror && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-// priorityOf is what people wrote on a pod, nil if nothing.
+// priorityOf returns the priority annotation of a pod, nil if it has none.
 func priorityOf(pod client.Object) *string {
 	for _, key := range []string{v1alpha1.PodDeletionPriorityAnnotation, podAnnotation} {
 		if text, ok := pod.GetAnnotations()[key]; ok {
@@ -89,13 +88,13 @@ func priorityOf(pod client.Object) *string {
 	return nil
 }
 
-// daemonSets are those that have been read, nil for one that is gone.
+// daemonSets caches the DaemonSets that were read. An entry is nil if the DaemonSet does not exist.
 type daemonSets struct {
 	reader client.Reader
 	seen   map[client.ObjectKey]*appsv1.DaemonSet
 }
 
-// priorityOf is what people wrote on the DaemonSet of a pod, nil if nothing.
+// priorityOf returns the priority annotation of a pod's DaemonSet, nil if it has none.
 func (s daemonSets) priorityOf(ctx context.Context, pod client.Object) (*string, error) {
 	owner := workload.DaemonSetOf(pod)
 	if owner == nil {
@@ -122,7 +121,7 @@ func (s daemonSets) priorityOf(ctx context.Context, pod client.Object) (*string,
 	return nil, nil
 }
 
-// facts is the border between Kubernetes and the decision.
+// facts converts the pods for package order.
 func (n *node) facts() order.Facts {
 	var f order.Facts
 	if record, ok := n.Annotations[v1alpha1.NodeStoppingPodsAnnotation]; ok {
@@ -139,8 +138,8 @@ func (n *node) facts() order.Facts {
 	return f
 }
 
-// act decides, writes down what is decided, and deletes the pods whose turn it is. One that
-// cannot be deleted keeps no other.
+// act decides, writes the record, and stops the pods of the current group. refused has a text for each pod that could
+// not be stopped; such a pod does not affect others.
 func (s *Step) act(ctx context.Context, d leaving.Departing, n *node) (decision order.Decision, refused []string, err error) {
 	f := n.facts()
 	f.Now = s.Clock.Now()
@@ -162,9 +161,9 @@ func (s *Step) act(ctx context.Context, d leaving.Departing, n *node) (decision 
 	return decision, stopAll(ctx, action, n, decision.Delete), nil
 }
 
-// stopAll deletes pods side by side, and says of those that cannot be stopped yet why. An eviction
-// may take as long as podTimeout: those of DaemonSets, which have none, come first, and the others
-// in another order each time, so that whom the time does not suffice for is not always the same.
+// stopAll stops pods concurrently, and returns why pods could not be stopped. An eviction may take up to podTimeout. So
+// pods of DaemonSets, which are deleted, come first. The others come in random order, so that a timeout does not always
+// affect the same pods.
 func stopAll(ctx context.Context, action actuate.Action, n *node, all []order.Pod) []string {
 	errs := make([]error, len(all))
 	var first, then []func()
@@ -193,9 +192,8 @@ func stopAll(ctx context.Context, action actuate.Action, n *node, all []order.Po
 	return refused
 }
 
-// begin taints the Node and writes down which pods are to be stopped, in one patch. It is
-// refused with a conflict when the Node has changed since it was read: the list of taints has
-// several writers.
+// begin adds the taint to the Node and records which pods will be stopped, in one locked patch. It returns a conflict
+// if the Node has changed since it was read, because the list of taints has several writers.
 func begin(ctx context.Context, action actuate.Action, n *corev1.Node, record string) error {
 	before := n.DeepCopy()
 	if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&leavingTaint) }) {
@@ -205,13 +203,13 @@ func begin(ctx context.Context, action actuate.Action, n *corev1.Node, record st
 	return action.PatchLocked(ctx, n, before)
 }
 
-// Stopped reports whether pods of a Node were stopped in order, and stay away.
+// Stopped reports whether 5-Spot has stopped pods of the Node in order, and keeps new ones away.
 func Stopped(n *corev1.Node) bool {
 	_, begun := n.Annotations[v1alpha1.NodeStoppingPodsAnnotation]
 	return begun || slices.ContainsFunc(n.Spec.Taints, ofLeaving)
 }
 
-// Resume has a Node run all pods again.
+// Resume removes the taint and the record from the Node, so that it accepts pods again. The caller writes the Node.
 func Resume(n *corev1.Node) {
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, ofLeaving)
 	delete(n.Annotations, v1alpha1.NodeStoppingPodsAnnotation)
@@ -219,8 +217,8 @@ func Resume(n *corev1.Node) {
 
 func ofLeaving(t corev1.Taint) bool { return t.Key == v1alpha1.NodeLeavingTaint }
 
-// stop deletes a pod, with its own grace period. A pod of a DaemonSet is not evicted, nor is one whose
-// annotation says so; for every other pod disruption budgets count.
+// stop deletes or evicts a pod, with the pod's own grace period. It deletes pods of DaemonSets and pods with
+// noEvictionAnnotation. Evictions respect disruption budgets.
 func stop(ctx context.Context, action actuate.Action, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()

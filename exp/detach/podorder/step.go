@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podorder answers one question: have the pods of a Node that leaves been stopped in
-// the order that people asked for? These are the ones that a drain leaves, most of them
-// those of DaemonSets. Package order decides; this package reads and deletes pods, by
-// live calls that no worker waits for.
+// Package podorder stops the pods of a leaving Node in the order of their priority annotations. These are pods that a
+// drain leaves, mostly pods of DaemonSets. Package order decides which pods are next. This package reads and stops the
+// pods by live calls, which run outside the workers of the controllers.
 //
-// Which pods are meant is on the Node, and what became of them on themselves: a manager that
-// comes later goes on where the other stopped.
+// The Node's annotation records which pods are stopped. The pods' own state shows the progress, so a new manager
+// continues where another one stopped.
 package podorder
 
 import (
@@ -30,37 +29,37 @@ import (
 )
 
 const (
-	// DefaultDeadline is how long the pods of a Node have, all together.
+	// DefaultDeadline is the total time for all pods of a Node.
 	DefaultDeadline = 5 * time.Minute
-	// callTimeout bounds one look at the pods, and what is deleted then.
+	// callTimeout bounds one read of the pods and the deletions after it.
 	callTimeout = 10 * time.Second
-	// podTimeout bounds the deletion of one pod: a disruption budget may ask to wait.
+	// podTimeout bounds the call that stops one pod. An eviction may be retried because of a disruption budget.
 	podTimeout = 2 * time.Second
-	// atOnce is how many pods are deleted at a time: as many as a Node may have by default, 110,
-	// fit into one look, however long each takes.
+	// atOnce is the number of concurrent calls. With it, 110 pods, the default maximum of a Node, fit into one
+	// callTimeout.
 	atOnce = 32
-	// nextLook is when pods that are on their way are looked at again: nobody watches the
-	// pods of all clusters for that.
+	// nextLook is the interval between two reads of terminating pods. The manager does not watch all pods of workload
+	// clusters.
 	nextLook = 3 * time.Second
-	// nextTry is when what was refused is tried again.
+	// nextTry is the delay after a refused eviction or deletion.
 	nextTry = 5 * time.Second
 )
 
-// A Step stops the pods of Nodes in order, before Machines are terminated.
+// Step stops the pods of Nodes in order, before Machines are terminated. It implements leaving.Step.
 type Step struct {
-	// Clock tells the time.
+	// Clock returns the current time.
 	Clock clock.PassiveClock
 	// Actuate writes to workload clusters.
 	Actuate *actuate.Actuator
-	// ClusterCache reaches them.
+	// ClusterCache connects to the workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Desk makes the calls. It is this step's alone, and wakes whoever looks.
+	// Desk runs the calls in the background, and enqueues the request after each call. Only this Step may use it.
 	Desk *leaving.Desk
-	// Deadline is how long the pods of a Node have; zero is DefaultDeadline.
+	// Deadline is the total time for all pods of a Node. Zero means DefaultDeadline.
 	Deadline time.Duration
 }
 
-// Concerns implements leaving.Step: which pods there are is not known before they are read.
+// Concerns implements leaving.Step. It returns true for every Machine with a Node, because the pods are not read yet.
 func (s *Step) Concerns(_ context.Context, m *clusterv1.Machine) (bool, error) {
 	return m.Status.NodeRef.IsDefined(), nil
 }
@@ -68,11 +67,11 @@ func (s *Step) Concerns(_ context.Context, m *clusterv1.Machine) (bool, error) {
 // Forget implements leaving.Step.
 func (s *Step) Forget(machine types.UID) { s.Desk.Drop(machine) }
 
-// Woken wakes a Machine whose pods have been looked at.
+// Woken returns the source that enqueues a Machine after its pods were read.
 func (s *Step) Woken() source.Source { return s.Desk.Woken() }
 
-// Look says whether the Machine waits for its pods. It begins a call where one is due, and
-// waits for none.
+// Look returns whether the termination of the Machine waits for its pods. It starts a call if one is due, and does not
+// wait for it.
 func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
 	if d.Phase != hooksv1.BeforeTermination || d.Node == "" {
 		return leaving.Verdict{}, nil
@@ -88,9 +87,9 @@ func (s *Step) live(look func(context.Context) leaving.Answer) leaving.Live {
 	}
 }
 
-// StopUnheld stops the pods of a Node without our pre-terminate hook, beside whatever drains it. request is
-// the Node's, and is enqueued after each call to the workload cluster. leaves reports whether the Node, as it
-// is read, still leaves. StopUnheld returns how soon to call it again, zero for not at all.
+// StopUnheld stops the pods of a Node without 5-Spot's pre-terminate hook, while another party drains it. request
+// identifies the Node, and is enqueued after each call to the workload cluster. leaves reports whether the Node, as
+// read live, still leaves. StopUnheld returns the delay until the next call; zero means none.
 func (s *Step) StopUnheld(ctx context.Context, request types.NamespacedName, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration {
 	asks := leaving.Departing{Phase: hooksv1.BeforeTermination, Began: now, Machine: &clusterv1.Machine{}}
 	asks.Machine.Namespace, asks.Machine.Name, asks.Machine.UID, asks.Machine.Spec.ClusterName = request.Namespace, request.Name, types.UID(request.String()), d.Cluster().Name
@@ -101,17 +100,17 @@ func (s *Step) StopUnheld(ctx context.Context, request types.NamespacedName, d l
 	return max(v.Again.Sub(now), time.Millisecond)
 }
 
-// ForgetUnheld forgets a Node that does not leave, or is gone.
+// ForgetUnheld drops the state of a Node that does not leave, or does not exist.
 func (s *Step) ForgetUnheld(request types.NamespacedName) { s.Desk.Drop(types.UID(request.String())) }
 
-// look looks at the pods once, and deletes those whose turn it is, unless the Node does not leave.
+// look reads the pods once and stops the current group. It does nothing if leaves returns false.
 func (s *Step) look(ctx context.Context, d leaving.Departing, leaves func(*corev1.Node) bool) leaving.Answer {
 	n, err := s.observe(ctx, d)
 	if err != nil || n == nil {
 		return leaving.Answer{Err: err}
 	}
 	if leaves != nil && !leaves(n.Node) {
-		return leaving.Answer{Wait: nextLook} // The cache shows another Node: one of the two is late.
+		return leaving.Answer{Wait: nextLook} // The cache and the live read differ: one of them is late.
 	}
 	decision, refused, err := s.act(ctx, d, n)
 	a := leaving.Answer{Says: strings.Join(append(decision.Notes, refused...), "; "), Err: err}

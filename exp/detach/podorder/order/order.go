@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package order answers one question: which pods of a Node that leaves are to be stopped
-// now, and which are waited for? It knows nothing of Kubernetes: it neither reads a pod nor
-// deletes one.
+// Package order decides which pods of a leaving Node are stopped now, and for which ones the Node waits. It is pure: it
+// does not use Kubernetes.
 //
-// Pods of the highest priority are stopped first, and the next ones when each of those is
-// gone, by its UID. Which pods these are is written down before the first is deleted: one
-// that comes later, such as from a DaemonSet that tolerates every taint, is left alone, and
-// so the phase ends. What has been deleted is seen on the pods. So a restart loses nothing,
-// and no clock has to agree with another.
+// Pods with the highest priority are stopped first. The next group follows when all of them are gone, by UID. The
+// record lists the pods before the first one is stopped. A pod that is created later, for example by a DaemonSet that
+// tolerates every taint, is not stopped, so that the process ends. The state of the pods shows the progress, so a
+// restart loses nothing, and clocks need not agree.
 package order
 
 import (
@@ -24,54 +22,54 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// A Pod is what matters of a pod that is on the Node, and has not finished.
+// Pod is a pod on the Node that has not finished.
 type Pod struct {
 	Namespace, Name, UID string
-	// Priority is what people wrote, nil if nothing: the pod is left alone.
+	// Priority is the annotation's text. Nil means that there is none, so the pod is not stopped.
 	Priority *string
-	// Until is when its grace period ends, zero while it is not being deleted.
+	// Until is when its grace period ends. It is zero while the pod is not terminating.
 	Until time.Time
 }
 
-// String is the pod as people name it.
+// String returns namespace/name.
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
-// Facts are everything that a decision depends on.
+// Facts is the input of Decide.
 type Facts struct {
-	// Pods are those on the Node.
+	// Pods are the pods on the Node.
 	Pods []Pod
-	// Record is what was written down of the pods that are to be stopped, nil if nothing.
+	// Record is the content of the Node's annotation, nil if there is none.
 	Record *string
-	// Now is the time.
+	// Now is the current time.
 	Now time.Time
 }
 
-// A Decision says what to do.
+// Decision is the result of Decide.
 type Decision struct {
-	// Record is to be written down before any pod is deleted, nil if it is already.
+	// Record must be written before any pod is stopped. It is nil if it is written already.
 	Record *string
-	// Delete are the pods to delete now. Delete and Wait have the same priority.
+	// Delete are the pods to stop now. Delete and Wait have the same priority.
 	Delete []Pod
-	// Wait are the pods that are on their way.
+	// Wait are the pods that are terminating.
 	Wait []Pod
-	// Notes are for people. The same state gives the same texts.
+	// Notes are messages for people. The same state gives the same texts.
 	Notes []string
 }
 
-// Done reports whether nothing is left to be stopped.
+// Done reports whether no pod is left to stop.
 func (d *Decision) Done() bool { return len(d.Delete) == 0 && len(d.Wait) == 0 }
 
 const (
-	// slack is how long a pod may be there after its grace period before people are told.
+	// slack is how long a pod may exist after its grace period before the note mentions it.
 	slack = 30 * time.Second
-	// mostNamed is how many pods are named in a note.
+	// mostNamed is how many pods a note names.
 	mostNamed = 5
-	// mostKept bounds what is kept of a priority, in bytes. No number is longer, and what is written
-	// down for all pods must fit on the Node.
+	// mostKept bounds the recorded text of a priority, in bytes. No number is longer, and the record of all pods must fit
+	// into the annotation.
 	mostKept = 64
 )
 
-// Decide says what is next for the pods of a Node.
+// Decide returns the next group of pods to stop or to wait for.
 func Decide(f Facts) Decision {
 	record, d, err := recordOf(f)
 	if err != nil {
@@ -102,7 +100,7 @@ func byName(a, b Pod) int {
 	return cmp.Or(cmp.Compare(a.String(), b.String()), cmp.Compare(a.UID, b.UID))
 }
 
-// add adds a pod of the group.
+// add adds a pod to the current group.
 func (d *Decision) add(p Pod) {
 	if p.Until.IsZero() {
 		d.Delete = append(d.Delete, p)
@@ -111,8 +109,8 @@ func (d *Decision) add(p Pod) {
 	}
 }
 
-// priorityOf is what is written down of a pod, nil for one that is left alone: note says why,
-// unless nobody wanted it stopped.
+// priorityOf returns the recorded priority of a pod. It returns nil for a pod that is not stopped. note is the reason,
+// empty if no priority was requested.
 func priorityOf(p Pod, record map[string]string) (priority *int64, note string) {
 	text, listed := record[p.UID]
 	switch {
@@ -128,7 +126,8 @@ func priorityOf(p Pod, record map[string]string) (priority *int64, note string) 
 	return &n, ""
 }
 
-// recordOf is what is written down, or is to be.
+// recordOf returns the recorded priorities by UID. If there is no record, it creates one, and the Decision has its
+// text.
 func recordOf(f Facts) (map[string]string, Decision, error) {
 	if f.Record != nil {
 		record, err := parse(*f.Record)
@@ -147,8 +146,7 @@ func recordOf(f Facts) (map[string]string, Decision, error) {
 	return record, Decision{Record: new(string(text))}, err
 }
 
-// parse reads what recordOf has made: priorities by UID, as people wrote them, without what is too
-// long for a number.
+// parse parses the text of a record.
 func parse(text string) (map[string]string, error) {
 	var record map[string]string
 	if err := json.Unmarshal([]byte(text), &record); err != nil {
@@ -160,7 +158,7 @@ func parse(text string) (map[string]string, error) {
 	return record, nil
 }
 
-// waiting says whom the Node waits for.
+// waiting returns the note about the current group.
 func waiting(priority int64, pods []Pod, now time.Time) string {
 	slices.SortFunc(pods, byName)
 	var names []string
@@ -177,5 +175,5 @@ func waiting(priority int64, pods []Pod, now time.Time) string {
 	return fmt.Sprintf("stopping pods of priority %d: %s", priority, strings.Join(names, ", "))
 }
 
-// Refused says that a pod could not be stopped yet, and why.
+// Refused returns the note for a pod that could not be stopped yet.
 func Refused(p Pod, err error) string { return fmt.Sprintf("%s cannot be stopped yet: %v", p, err) }
