@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reclaimagent answers one question: does the owner of this machine want
-// it back? It joins what the ConfigMap asks for, what runs on the machine and
-// what the Node is told. It never touches the owner's processes, and never acts
-// for another node.
+// Package reclaimagent is the agent that runs on a borrowed machine. It reads patterns from a ConfigMap, and watches
+// the machine's processes. When a process of the owner matches, it requests the machine back by annotations of its
+// Node. It never changes the owner's processes, and never writes another Node.
 package reclaimagent
 
 import (
@@ -26,21 +25,20 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
 )
 
-// oneshotPatience bounds how long --oneshot tries to report.
+// oneshotPatience is the timeout of the report of --oneshot.
 const oneshotPatience = 30 * time.Second
 
-// ErrNothing reports that --oneshot had nothing to report.
+// ErrNothing means that --oneshot or check found no match.
 var ErrNothing = errors.New("nothing to report")
 
-// World is what the agent uses besides its Options.
+// World holds the logger, clock and environment of the agent.
 type World struct {
 	Log    *slog.Logger
 	Now    func() time.Time
 	Getenv func(string) string
 }
 
-// Run is the agent. It returns when ctx is done, which is no error, or when it
-// cannot go on; see [ExitCode].
+// Run runs the agent until ctx is done, which is no error, or until a permanent failure. [ExitCode] maps the error.
 func Run(ctx context.Context, o Options, w World) error {
 	counts := &metrics.Set{}
 	l, source, err := assemble(o, w, counts)
@@ -63,7 +61,7 @@ func Run(ctx context.Context, o Options, w World) error {
 	return l.run(ctx)
 }
 
-// assemble makes the parts, and finds out what is missing before anything runs.
+// assemble creates all parts. It returns an error if a required file or option is missing.
 func assemble(o Options, w World, counts *metrics.Set) (*loop, *configmap.Source, error) {
 	mode, err := detect.ParseMode(o.Detector)
 	if err != nil {
@@ -104,8 +102,8 @@ func connect(o Options, w World) (*kubeapi.Client, error) {
 	return kubeapi.InCluster(options)
 }
 
-// serve serves metrics until ctx is done. A port that another program has, as one of
-// the owner's may, is tried again: nobody gets a machine back by metrics.
+// serve serves metrics until ctx is done. It retries while the port is in use, for example by a program of the owner,
+// because the agent works without metrics.
 func serve(ctx context.Context, address string, log *slog.Logger, counts *metrics.Set) {
 	backoff := retry.Backoff{First: firstRetry, Last: lastRetry}
 	for warned := false; ; warned = true {
@@ -126,10 +124,10 @@ func serve(ctx context.Context, address string, log *slog.Logger, counts *metric
 	}
 }
 
-// mailbox holds the newest Config that was not yet taken.
+// mailbox holds the newest Config that the loop has not received.
 type mailbox chan reclaim.Config
 
-// put replaces what was not taken. One goroutine puts.
+// put replaces a Config that was not received. Only one goroutine may call it.
 func (m mailbox) put(c reclaim.Config) {
 	select {
 	case <-m:
@@ -138,7 +136,7 @@ func (m mailbox) put(c reclaim.Config) {
 	m <- c
 }
 
-// compile makes a matcher, and says what can never match.
+// compile creates a matcher, and logs commands that can never match.
 func compile(c reclaim.Config, log *slog.Logger) *match.Matcher {
 	if long := match.TooLong(c.MatchCommands); len(long) > 0 {
 		log.Warn("The kernel keeps 15 bytes of a name, so these never equal one; as substrings of arguments they still work", "matchCommands", long)

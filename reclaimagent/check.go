@@ -24,13 +24,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
 )
 
-// CheckOptions are what check is told.
+// CheckOptions are the flags of the command check.
 type CheckOptions struct {
-	// Config is a reclaim.toml. It is required.
+	// Config is the path of a reclaim.toml. It is required.
 	Config string
-	// ProcRoot is where the processes are.
+	// ProcRoot is the path of /proc.
 	ProcRoot string
-	// Output is the form of the answer: text or json.
+	// Output is the output format: text or json.
 	Output string
 }
 
@@ -41,7 +41,7 @@ func (o *CheckOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVarP(&o.Output, "output", "o", "text", "Form of the answer: text, or json with one object per line.")
 }
 
-// Validate reports everything that is wrong with o.
+// Validate returns all errors in o, joined.
 func (o *CheckOptions) Validate() error {
 	var errs []error
 	if o.Config == "" {
@@ -53,7 +53,7 @@ func (o *CheckOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// finding is a process that check found.
+// finding is the output for one matching process.
 type finding struct {
 	PID     int    `json:"pid"`
 	Program string `json:"program"`
@@ -62,12 +62,12 @@ type finding struct {
 	Reason  string `json:"reason"`
 }
 
-// sources say in check's answer what matched.
+// sources are the output texts for the part of a process that matched.
 var sources = map[match.Source]string{match.Comm: "its name is", match.Argv: "its arguments contain"}
 
-// Check writes to w which running processes would request the machine now, in the order
-// of their pids. It returns [ErrNothing] if none would, and an error that wraps
-// [ErrUsage] for bad input, or if processes are hidden. It writes nowhere else.
+// Check writes to w which running processes would cause a request now, sorted by PID. It returns [ErrNothing] if there
+// are none, and an error that wraps [ErrUsage] for invalid input or if processes are hidden. It never writes to the
+// Node.
 func Check(o CheckOptions, w io.Writer, log *slog.Logger, now func() time.Time) error {
 	text, err := os.ReadFile(o.Config)
 	if err != nil {
@@ -84,7 +84,7 @@ func Check(o CheckOptions, w io.Writer, log *slog.Logger, now func() time.Time) 
 	})
 	matches, err := d.Scan(compile(c, log))
 	for _, m := range matches {
-		comm, _ := os.ReadFile(filepath.Join(o.ProcRoot, strconv.Itoa(m.PID), "comm")) // Blank if it has ended.
+		comm, _ := os.ReadFile(filepath.Join(o.ProcRoot, strconv.Itoa(m.PID), "comm")) // Empty if the process has ended.
 		f := finding{
 			PID: m.PID, Program: strings.TrimSuffix(string(comm), "\n"),
 			Pattern: m.Pattern, Source: string(m.Source), Reason: reclaim.Reason(m.Pattern),

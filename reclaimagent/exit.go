@@ -12,26 +12,23 @@ import (
 
 // Exit codes of the agent.
 const (
-	// ExitOK is a graceful end, a report by --oneshot, or a match found by check.
+	// ExitOK means a graceful end, a report by --oneshot, or a match found by check.
 	ExitOK = 0
-	// ExitFailure is any other failure, nothing to report by --oneshot, or no
-	// match found by check.
+	// ExitFailure means any other failure. With --oneshot it also means that there was nothing to report, with check that
+	// no process matches.
 	ExitFailure = 1
-	// ExitUsage is a bad flag, configuration, or environment: the agent cannot
-	// start as it is asked to.
+	// ExitUsage means an invalid flag, configuration, or environment.
 	ExitUsage = 2
-	// ExitIdentity is a match that was not reported because the Node describes
-	// another machine.
+	// ExitIdentity means that a match was not reported, because the Node describes another machine.
 	ExitIdentity = 3
-	// ExitDetector is --detector=netlink where the kernel does not announce
-	// processes.
+	// ExitDetector means that the kernel does not announce processes, with --detector=netlink.
 	ExitDetector = 4
 )
 
-// ErrUsage is wrapped by errors of what the agent was told and given.
+// ErrUsage is wrapped by errors about flags, configuration and environment.
 var ErrUsage = errors.New("cannot start")
 
-// ExitCode returns the exit code for what [Run] returned.
+// ExitCode returns the exit code for the error of [Run].
 func ExitCode(err error) int {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled):

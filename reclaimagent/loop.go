@@ -18,8 +18,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
 )
 
-// firstRetry and lastRetry bound the time between two tries to read the Node when
-// the agent starts, and to listen where metrics are served, before jitter.
+// firstRetry and lastRetry bound the retry delay, before jitter. They apply to the first read of the Node and to the
+// metrics listener.
 const (
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 10 * time.Second
@@ -43,8 +43,8 @@ type teller interface {
 	Run(ctx context.Context)
 }
 
-// loop is the life of the agent: quiet while the Node carries a request, idle
-// while nothing is asked for, watching otherwise.
+// loop is the main loop of the agent. While the Node has a request, it waits until that is cleared. Without patterns it
+// waits for a Config. Otherwise, it watches processes and reports the first match.
 type loop struct {
 	log      *slog.Logger
 	now      func() time.Time
@@ -53,7 +53,7 @@ type loop struct {
 	reporter reporter
 	teller   teller
 	configs  mailbox
-	// config is the last that was taken, loaded that there was any.
+	// config is the last Config. loaded means that there was one.
 	config reclaim.Config
 	loaded bool
 }
@@ -63,7 +63,7 @@ func (l *loop) take(c reclaim.Config) { l.config, l.loaded = c, true }
 func (l *loop) run(ctx context.Context) error {
 	requested := l.inspect(ctx)
 	for ctx.Err() == nil {
-		// What was asked for while nobody listened comes first.
+		// Apply a Config that arrived in the meantime first.
 		select {
 		case c := <-l.configs:
 			l.take(c)
@@ -87,9 +87,9 @@ func (l *loop) run(ctx context.Context) error {
 	return nil
 }
 
-// inspect reads the Node before anything is written, so that a request which
-// stands already is not written again. It repeats while the server cannot be
-// reached; a server that refuses the reading may still accept a report.
+// inspect reads the Node before any write, so that the agent does not repeat an existing request. It retries while the
+// server is not reachable. If the server rejects the read, inspect returns false, because the server may still accept a
+// report.
 func (l *loop) inspect(ctx context.Context) (requested bool) {
 	for backoff := (retry.Backoff{First: firstRetry, Last: lastRetry}); ctx.Err() == nil; {
 		requested, err := l.reporter.Requested(ctx)
@@ -110,7 +110,7 @@ func (l *loop) inspect(ctx context.Context) (requested bool) {
 	return false
 }
 
-// idle waits for something to be asked for.
+// idle waits for the next Config. It reports that the current one has no patterns.
 func (l *loop) idle(ctx context.Context) {
 	l.log.Debug("Nothing is asked for")
 	if l.loaded {
@@ -123,8 +123,8 @@ func (l *loop) idle(ctx context.Context) {
 	}
 }
 
-// watch looks for a match until there is one, which it reports, or the Config
-// changes, which it takes.
+// watch runs the detector until a process matches, and reports the match. If the Config changes first, it stores the
+// new one and returns.
 func (l *loop) watch(ctx context.Context) (reported bool, err error) {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -143,7 +143,7 @@ func (l *loop) watch(ctx context.Context) (reported bool, err error) {
 	}()
 	select {
 	case m := <-found:
-		// Reported first: stopping the detector takes time that the owner waits.
+		// Report first: stopping the detector would delay the report.
 		reported, err = l.report(ctx, m)
 		cancel()
 		return reported, errors.Join(err, <-ended)
@@ -153,7 +153,7 @@ func (l *loop) watch(ctx context.Context) (reported bool, err error) {
 		err = <-ended
 	case err = <-ended:
 	}
-	// What matched before counts, whatever is asked for from now on.
+	// An earlier match counts, even if the new Config has other patterns.
 	select {
 	case m := <-found:
 		return l.report(ctx, m)
@@ -162,8 +162,7 @@ func (l *loop) watch(ctx context.Context) (reported bool, err error) {
 	}
 }
 
-// report tells the Node. A match is logged without the arguments of the process,
-// which may hold secrets.
+// report writes the request to the Node. The log does not contain the arguments of the process, which may hold secrets.
 func (l *loop) report(ctx context.Context, m detect.Match) (bool, error) {
 	at := l.now()
 	l.log.Info("Process matches", "pid", m.PID, "pattern", m.Pattern, "source", string(m.Source),
@@ -181,8 +180,8 @@ func (l *loop) report(ctx context.Context, m detect.Match) (bool, error) {
 	return true, nil
 }
 
-// once looks once. It returns [ErrNothing] if nothing is asked for or nothing
-// matches.
+// once implements --oneshot: it checks all processes once. It returns [ErrNothing] if there are no patterns, or no
+// process matches.
 func (l *loop) once(ctx context.Context, read func(context.Context) (reclaim.Config, error)) error {
 	c, err := read(ctx)
 	if err != nil {
@@ -197,7 +196,7 @@ func (l *loop) once(ctx context.Context, read func(context.Context) (reclaim.Con
 	}
 	matches, err := l.detector.Scan(compile(c, l.log))
 	switch {
-	case len(matches) > 0: // One is enough, whatever is hidden.
+	case len(matches) > 0: // One match is enough, even if other processes are hidden.
 	case err != nil:
 		return err
 	default:

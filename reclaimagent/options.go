@@ -12,30 +12,29 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/detect"
 )
 
-// Options are what the agent is told when it starts.
+// Options are the flags of the agent.
 type Options struct {
-	// NodeName is the Node that is this machine. It is required.
+	// NodeName is the name of this machine's Node. It is required.
 	NodeName string
-	// ProcRoot is where the processes of the machine are.
+	// ProcRoot is the path of the machine's /proc.
 	ProcRoot string
-	// MachineIDPath is the file with the identity of the machine.
+	// MachineIDPath is the file with the machine ID.
 	MachineIDPath string
-	// SkipHostIDCheck reports to the Node without comparing identities.
+	// SkipHostIDCheck disables the comparison of the machine ID with the Node's.
 	SkipHostIDCheck bool
-	// Detector is how processes are found: auto, netlink or poll.
+	// Detector is the detector mode: auto, netlink or poll.
 	Detector string
-	// Oneshot looks once, reports, and ends.
+	// Oneshot checks all processes once, reports a match, and exits.
 	Oneshot bool
-	// Kubeconfig is the file that names the API server; "" means that of the pod.
+	// Kubeconfig is the path of a kubeconfig file. Empty means the pod's service account.
 	Kubeconfig string
-	// MetricsAddress is where metrics are served; "" means nowhere.
+	// MetricsAddress is the listen address for metrics. Empty disables them.
 	MetricsAddress string
-	// Verbosity is how much is logged; above zero also what does not happen.
+	// Verbosity is the log verbosity. Above zero enables debug messages.
 	Verbosity int
 }
 
-// environment maps flags to the variables that set them where the flag is not
-// given.
+// environment maps flags to the variables that set them if the flag is not given.
 var environment = []struct{ flag, variable string }{
 	{"node-name", "NODE_NAME"},
 	{"proc-root", "RECLAIM_PROC_ROOT"},
@@ -44,8 +43,8 @@ var environment = []struct{ flag, variable string }{
 	{"detector", "RECLAIM_DETECTOR"},
 }
 
-// AddFlags adds the flags of the agent to fs. Their defaults are those of a
-// process on the machine itself; a pod gives the paths of its mounts.
+// AddFlags adds the agent's flags to fs. The defaults fit a process that runs directly on the machine; a pod sets the
+// paths of its mounts.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.NodeName, "node-name", "", "Name of the Node that is this machine (NODE_NAME). Required.")
 	fs.StringVar(&o.ProcRoot, "proc-root", "/proc", "Where the processes of the machine are (RECLAIM_PROC_ROOT).")
@@ -59,7 +58,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Lookup("verbosity").NoOptDefVal = "1"
 }
 
-// FromEnvironment sets the flags of fs that were not given from their variables.
+// FromEnvironment sets the flags of fs that were not given from their environment variables.
 func FromEnvironment(fs *pflag.FlagSet, getenv func(string) string) error {
 	var errs []error
 	for _, e := range environment {
@@ -74,7 +73,7 @@ func FromEnvironment(fs *pflag.FlagSet, getenv func(string) string) error {
 	return errors.Join(errs...)
 }
 
-// Validate reports everything that is wrong with o.
+// Validate returns all errors in o, joined.
 func (o *Options) Validate() error {
 	var errs []error
 	if o.NodeName == "" {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config answers one question: what does a reclaim.toml ask for? It
-// knows nothing about where the text comes from.
+// Package config parses reclaim.toml, the agent's configuration.
 package config
 
 import (
@@ -18,20 +17,20 @@ import (
 // ErrMalformed is wrapped by every error of [Parse].
 var ErrMalformed = errors.New("malformed reclaim.toml")
 
-// maxText bounds what is parsed: the agent runs in a few MiB, and a hundred
-// patterns of 256 characters in both lists stay far below it.
+// maxText bounds the size of the text in bytes, because the agent runs in a few MiB. Two lists of a hundred patterns
+// with 256 characters are far below it.
 const maxText = 256 << 10
 
-// file is reclaim.toml as written. A nil interval was not given.
+// file is the content of reclaim.toml. IntervalM is nil if the key is absent.
 type file struct {
 	Commands  []string `toml:"match_commands"`
 	Argv      []string `toml:"match_argv_substrings"`
 	IntervalM *int64   `toml:"poll_interval_ms"`
 }
 
-// Parse reads a reclaim.toml strictly: every key is optional, and an unknown
-// one is an error, because a misspelt list would leave the owner unprotected in
-// silence. Empty text gives the inert Config. Every error wraps [ErrMalformed].
+// Parse parses a reclaim.toml. Every key is optional. An unknown key is an error, because a misspelt list would
+// silently disable the protection of the owner. Empty text returns a Config without patterns. Every error wraps
+// [ErrMalformed].
 func Parse(text []byte) (reclaim.Config, error) {
 	if len(text) > maxText {
 		return reclaim.Config{}, fmt.Errorf("%w: %d bytes, want at most %d", ErrMalformed, len(text), maxText)
@@ -50,7 +49,7 @@ func Parse(text []byte) (reclaim.Config, error) {
 func (f file) config() (reclaim.Config, error) {
 	c := reclaim.Config{MatchCommands: f.Commands, MatchArgvSubstrings: f.Argv, PollInterval: reclaim.DefaultPollInterval}
 	if f.IntervalM != nil {
-		// Compared before it is multiplied, which could overflow.
+		// Compare before the multiplication, which could overflow.
 		if most := reclaim.MaxPollInterval.Milliseconds(); *f.IntervalM < 1 || *f.IntervalM > most {
 			return reclaim.Config{}, fmt.Errorf("%w: poll_interval_ms is %d, want 1 to %d", ErrMalformed, *f.IntervalM, most)
 		}
@@ -62,8 +61,7 @@ func (f file) config() (reclaim.Config, error) {
 	return c, nil
 }
 
-// nonEmpty refuses empty patterns: an empty substring is part of every command
-// line, and would eject the machine at once.
+// nonEmpty rejects empty patterns: an empty substring matches every process, and would eject the machine at once.
 func nonEmpty(key string, patterns []string) error {
 	for i, p := range patterns {
 		if p == "" {
@@ -81,7 +79,7 @@ func names(keys []toml.Key) string {
 	return strings.Join(quoted, ", ")
 }
 
-// explain says where the text is wrong, in one line.
+// explain returns the line and the message of a syntax error, in one line.
 func explain(err error) string {
 	if syntax, ok := errors.AsType[toml.ParseError](err); ok {
 		return fmt.Sprintf("syntax error in line %d: %s", syntax.Position.Line, syntax.Message)

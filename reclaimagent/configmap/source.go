@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configmap answers one question: what does the ConfigMap of this node
-// ask for now? It knows nothing about processes or reports.
+// Package configmap watches the ConfigMap of a Node and passes each new configuration to the agent.
 package configmap
 
 import (
@@ -21,57 +20,52 @@ import (
 )
 
 const (
-	// pollEvery is how often the ConfigMap is read where it may not be watched.
+	// pollEvery is the interval between reads if the server does not permit list or watch.
 	pollEvery = 5 * time.Second
 
-	// firstRetry and lastRetry bound the time between two tries to reach the
-	// server, before jitter.
+	// firstRetry and lastRetry bound the retry delay, before jitter.
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 10 * time.Second
 
-	// watchFor is how long the server is asked to keep a watch open, before
-	// jitter. It ends those whose end was not noticed.
+	// watchFor is the requested duration of a watch, before jitter. It bounds how long a broken watch stays unnoticed.
 	watchFor = 5 * time.Minute
 
-	// requestTimeout bounds one request that is no watch.
+	// requestTimeout is the timeout of a request other than a watch.
 	requestTimeout = 10 * time.Second
 )
 
-// Client is what a Source needs of an API server.
+// Client is the part of the API client that a Source needs.
 type Client interface {
 	Do(ctx context.Context, r kubeapi.Request, into any) error
 	Stream(ctx context.Context, r kubeapi.Request) (io.ReadCloser, error)
 }
 
-// A Source follows the ConfigMap of one node. It belongs to one goroutine.
+// Source watches the ConfigMap of one Node. It is not safe for concurrent use.
 type Source struct {
 	client Client
 	name   string
 	log    *slog.Logger
 	apply  func(reclaim.Config)
 
-	// text is the last that was seen, to tell a change from an echo; known says
-	// whether there was any.
+	// text is the last content, by which see detects a change. known means that there was one.
 	text  string
 	known bool
 	// failing is the last failure that was logged, "" for none.
 	failing string
 }
 
-// New returns a Source for the node. It calls apply, from the goroutine of Run,
-// with every Config that differs from the one before: the inert one when the
-// ConfigMap is absent, deleted or without the key. A malformed one is logged and
-// changes nothing.
+// New returns a Source for the Node. Run calls apply, from its goroutine, with every Config that differs from the
+// previous one. If the ConfigMap does not exist or has no key, the Config has no patterns. A malformed one is logged
+// and ignored.
 func New(client Client, node string, log *slog.Logger, apply func(reclaim.Config)) *Source {
 	return &Source{client: client, name: reclaim.ConfigMapName(node), log: log, apply: apply}
 }
 
-// Run follows the ConfigMap until ctx is done. While the server cannot be
-// reached, the last Config stays.
+// Run watches the ConfigMap until ctx is done. While the server is not reachable, the last Config remains in force.
 func (s *Source) Run(ctx context.Context) {
 	backoff := retry.Backoff{First: firstRetry, Last: lastRetry}
 	for ctx.Err() == nil {
-		// One that lasted was no failure to begin with.
+		// A watch that lasted for lastRetry resets the backoff.
 		var lasted atomic.Bool
 		timer := time.AfterFunc(lastRetry, func() { lasted.Store(true) })
 		err := s.follow(ctx)
@@ -85,10 +79,9 @@ func (s *Source) Run(ctx context.Context) {
 		pause := backoff.Next()
 		switch code := kubeapi.Code(err); {
 		case err == nil:
-			// A watch that ended in order. The pause guards against a server
-			// that ends them all at once.
+			// The watch ended normally. The delay protects against a server that ends every watch at once.
 		case code == http.StatusGone:
-			// What was to be watched from is too old: list again.
+			// The resource version is too old: list again.
 		case code != 0:
 			s.complain(err)
 			pause = retry.Jitter(pollEvery)
@@ -99,8 +92,8 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// follow lists and then watches until the watch ends. Where listing is refused
-// it reads the one ConfigMap instead.
+// follow lists, and then watches until the watch ends. If the server rejects the list, it reads the ConfigMap once and
+// returns the error.
 func (s *Source) follow(ctx context.Context) error {
 	version, err := s.list(ctx)
 	if err != nil {
@@ -118,7 +111,7 @@ func (s *Source) follow(ctx context.Context) error {
 	return s.watch(ctx, version)
 }
 
-// Get reads the ConfigMap once. Absent, or without the key, it is inert.
+// Get reads the ConfigMap once. If it does not exist or has no key, the Config has no patterns.
 func (s *Source) Get(ctx context.Context) (reclaim.Config, error) {
 	found, err := s.get(ctx)
 	if err != nil || found == nil {
@@ -127,7 +120,7 @@ func (s *Source) Get(ctx context.Context) (reclaim.Config, error) {
 	return config.Parse([]byte(found.Data[reclaim.ConfigMapKey]))
 }
 
-// get returns nil for a ConfigMap that is absent.
+// get returns nil if the ConfigMap does not exist.
 func (s *Source) get(ctx context.Context) (*configMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -142,7 +135,7 @@ func (s *Source) get(ctx context.Context) (*configMap, error) {
 	return found, nil
 }
 
-// see takes note of the ConfigMap, nil if it is absent.
+// see applies the content of the ConfigMap, nil if it does not exist, unless it is unchanged.
 func (s *Source) see(found *configMap) {
 	text := ""
 	if found != nil {
@@ -160,7 +153,7 @@ func (s *Source) see(found *configMap) {
 	s.apply(c)
 }
 
-// complain logs a failure once for as long as it stays the same.
+// complain logs a failure, unless it is the same as the last one.
 func (s *Source) complain(err error) {
 	if err.Error() == s.failing {
 		return
@@ -169,7 +162,7 @@ func (s *Source) complain(err error) {
 	s.log.Warn("Following ConfigMap", "ConfigMap", s.name, "err", err)
 }
 
-// recovered says that a failure that was logged is over.
+// recovered logs the end of a failure that was logged.
 func (s *Source) recovered() {
 	if s.failing != "" {
 		s.failing = ""

@@ -32,19 +32,18 @@ type configMapList struct {
 	Items    []configMap `json:"items"`
 }
 
-// event is one line of a watch. What object is depends on the type: a ConfigMap,
-// a Status for an ERROR.
+// event is one line of a watch. Object is a ConfigMap, or a Status if Type is ERROR.
 type event struct {
 	Type   string          `json:"type"`
 	Object json.RawMessage `json:"object"`
 }
 
-// selector picks the one ConfigMap, so that the right to read it suffices.
+// selector selects the one ConfigMap, so that permission for that name is sufficient.
 func (s *Source) selector() url.Values {
 	return url.Values{"fieldSelector": {"metadata.name=" + s.name}}
 }
 
-// list reads the state and returns the version to watch from.
+// list reads the ConfigMap and returns the resource version to watch from.
 func (s *Source) list(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -63,9 +62,9 @@ func (s *Source) list(ctx context.Context) (string, error) {
 	return found.Metadata.ResourceVersion, nil
 }
 
-// watch follows changes until the server ends the watch, which is no error.
+// watch applies changes until the server ends the watch, which is no error.
 func (s *Source) watch(ctx context.Context, version string) error {
-	// The server ends the watch; should it not, we do.
+	// The server ends the watch. The timeout is for a server that does not.
 	ctx, cancel := context.WithTimeout(ctx, 2*watchFor)
 	defer cancel()
 	query := s.selector()

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package detect answers one question: which processes match, as they appear?
-// Two detectors share one contract and one decision: the kernel announces
-// processes, or they are polled. The package knows nothing about Kubernetes.
+// Package detect finds processes that match the patterns, as soon as they appear. It has two detectors: netlink
+// receives process events of the kernel, poll scans /proc. Both use the same judge.
 package detect
 
 import (
@@ -19,82 +18,79 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/procevents"
 )
 
-// A Mode says which detector to use.
+// Mode selects the detector.
 type Mode string
 
 const (
-	// Auto listens to the kernel, and polls for as long as the kernel does not
-	// announce processes.
+	// Auto uses netlink, and polls while the kernel does not announce processes.
 	Auto Mode = "auto"
-	// Netlink listens to the kernel or fails.
+	// Netlink uses the kernel's events, or fails.
 	Netlink Mode = "netlink"
 	// Poll polls.
 	Poll Mode = "poll"
 )
 
 const (
-	// retryEvery is how often Auto, while polling, tries to listen again.
+	// retryEvery is the interval at which Auto retries netlink while it polls.
 	retryEvery = 5 * time.Minute
 
-	// passEvery is how often all processes are looked at while listening, for
-	// what nothing announces, such as arguments that a program rewrites. passCost
-	// is the share of one core that may take, as a divisor.
+	// passEvery is the interval between scans of all processes with netlink. Scans find changes without events, such as
+	// rewritten arguments. passCost bounds their CPU use, as a divisor of one core.
 	passEvery = time.Minute
 	passCost  = 1000
-	// blindEvery is how often all processes are looked at while some are hidden.
+	// blindEvery is the interval between scans while processes are hidden.
 	blindEvery = time.Second
 
-	// againEvery is how often to ask, while listening, whether a process that was
-	// put aside can be read by now.
+	// againEvery is the interval, with netlink, between checks whether blocked arguments can be read.
 	againEvery = 250 * time.Millisecond
 
-	// shortLived is a subscription that ended too soon to subscribe again at once.
+	// shortLived is the minimum duration of a subscription. After a shorter one, the detector does not subscribe again at
+	// once.
 	shortLived = time.Second
 )
 
-// A Match is a process that matched and counts.
+// Match is a process that matched and counts.
 type Match struct {
 	PID int
 	// Start is the start time, as in [process.Standing]; zero if unknown.
 	Start uint64
 	match.Hit
-	// Detector is what found it.
+	// Detector is the detector that found the process.
 	Detector Mode
-	// Latency is the time since the kernel announced it, zero if it did not.
+	// Latency is the time since the kernel's event, zero if there was none.
 	Latency time.Duration
 }
 
-// Events is a subscription to process events, as [procevents.Conn] is.
+// Events is a subscription to process events. [procevents.Conn] implements it.
 type Events interface {
 	Next(until time.Time) ([]procevents.Event, error)
 	Close() error
 }
 
-// Options are what a Detector needs. All but Dial are required.
+// Options are the dependencies of a Detector. All except Dial and CPUTime are required.
 type Options struct {
 	Mode Mode
-	// Open opens the processes for one run.
+	// Open opens the table of processes for one run.
 	Open func() (*process.Table, error)
-	// Dial subscribes, with or without a socket filter. Nil means
-	// [procevents.Dial].
+	// Dial subscribes to events, with or without a socket filter. Nil means [procevents.Dial].
 	Dial    func(unfiltered bool) (Events, error)
 	Log     *slog.Logger
 	Now     func() time.Time
 	Metrics *metrics.Set
-	// CPUTime returns the CPU time that the process has used. Nil means [CPUTime]. Wall time would make polls rare
-	// on a busy machine.
+	// CPUTime returns the CPU time that this process has used. Nil means [CPUTime]. Wall time would make polls rare on a
+	// busy machine.
 	CPUTime func() time.Duration
 }
 
-// A Detector finds processes that match. One goroutine may use it at a time.
+// Detector finds processes that match. It is not safe for concurrent use.
 type Detector struct {
 	o Options
-	// warned says that the lack of a connector was logged.
+	// warned means that the failure of netlink was logged.
 	warned bool
-	// silenced says that the kernel fell silent once. A filter may be what it
-	// cannot bear, see [procevents.Options]: from then on there is none.
+	// silenced means that a heartbeat was missed once. The socket filter may be the cause, see [procevents.Options], so
+	// all later subscriptions have none.
 	silenced atomic.Bool
-	// aside holds what hangs whoever reads it, from one run to the next.
+	// aside holds the processes whose arguments block readers, across runs.
 	aside process.Aside
 }
 
@@ -111,10 +107,9 @@ func New(o Options) *Detector {
 	return &Detector{o: o}
 }
 
-// Run calls emit for every process that matches m, once for each, until ctx is
-// done, which is no error: for those that run already as for those that appear.
-// In mode Netlink it returns [procevents.ErrUnavailable] if the kernel does not
-// announce processes. interval is the time between polls.
+// Run calls emit once for every process that matches m, running or new, until ctx is done, which is no error. In mode
+// Netlink it returns [procevents.ErrUnavailable] if the kernel does not announce processes. interval is the interval
+// between polls.
 func (d *Detector) Run(ctx context.Context, m *match.Matcher, interval time.Duration, emit func(Match)) error {
 	table, err := d.open()
 	if err != nil {
@@ -134,8 +129,8 @@ func (d *Detector) Run(ctx context.Context, m *match.Matcher, interval time.Dura
 	return err
 }
 
-// Scan returns the processes that match m now, in ascending order of pid. The error wraps
-// [process.ErrHidden] if there may be others, which cannot be read.
+// Scan returns the processes that match m now, in ascending order of PID. The error wraps [process.ErrHidden] if there
+// may be hidden ones.
 func (d *Detector) Scan(m *match.Matcher) ([]Match, error) {
 	table, err := d.open()
 	if err != nil {
@@ -157,8 +152,8 @@ func (d *Detector) open() (*process.Table, error) {
 	return table, err
 }
 
-// listenOrPoll listens for as long as it can, subscribing again whenever the
-// kernel falls silent.
+// listenOrPoll uses netlink as long as possible. It subscribes again after a missed heartbeat, and polls while no
+// subscription works.
 func (d *Detector) listenOrPoll(ctx context.Context, j *judge, interval time.Duration) error {
 	conn, err := d.dial()
 	for ctx.Err() == nil {
@@ -173,20 +168,19 @@ func (d *Detector) listenOrPoll(ctx context.Context, j *judge, interval time.Dur
 			break
 		}
 		if !errors.Is(lost, procevents.ErrSilent) && d.o.Now().Sub(begun) < shortLived {
-			err = lost // subscribing again at once would spin
+			err = lost // A new subscription at once could loop without a delay.
 			continue
 		}
 		d.o.Log.Warn("Subscribing again", "err", lost)
 		conn, err = d.dial()
 	}
 	if err == nil {
-		_ = conn.Close() // it may have come too late to be listened to
+		_ = conn.Close() // ctx was done before the subscription was used.
 	}
 	return ctx.Err()
 }
 
-// fallBack polls until there is a subscription, unless the mode is Netlink. It
-// says why, once.
+// fallBack polls until a subscription succeeds. In mode Netlink it returns cause. It logs the cause once.
 func (d *Detector) fallBack(ctx context.Context, j *judge, interval time.Duration, cause error) (Events, error) {
 	if d.o.Mode == Netlink {
 		return nil, cause
@@ -203,8 +197,8 @@ func (d *Detector) fallBack(ctx context.Context, j *judge, interval time.Duratio
 	return conn, err
 }
 
-// listen looks at all processes, then at what the kernel announces, until the
-// subscription ends. What was announced meanwhile has queued.
+// listen scans all processes, and then handles events until the subscription ends. Events during the scan wait in the
+// queue.
 func (d *Detector) listen(ctx context.Context, j *judge, conn Events) error {
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
@@ -213,15 +207,14 @@ func (d *Detector) listen(ctx context.Context, j *judge, conn Events) error {
 	return j.guarded(func() error { return l.run(ctx) })
 }
 
-// listening is what one goroutine that listens leaves to the next.
+// listening is the state of listen. It survives an abandoned goroutine.
 type listening struct {
 	d    *Detector
 	j    *judge
 	conn Events
-	// pass is when to look at all processes, and soonest when that may be at a cost
-	// that is bounded.
+	// pass is the time of the next scan. soonest is the earliest time that respects passCost.
 	pass, soonest time.Time
-	// events were announced and are yet to be heard; lost is what came with them.
+	// events are received and not handled yet. lost is the error that came with them.
 	events []procevents.Event
 	lost   error
 }
@@ -239,7 +232,7 @@ func (l *listening) run(ctx context.Context) error {
 	}
 }
 
-// hear takes what was announced, one by one: whoever hangs on one leaves the rest.
+// hear handles the received events one by one, so that the successor of an abandoned goroutine handles the rest.
 func (l *listening) hear() error {
 	for len(l.events) > 0 {
 		e := &l.events[0]
@@ -266,8 +259,7 @@ func (l *listening) hear() error {
 	return nil
 }
 
-// look looks at what is not announced: everything, when it is time, and those that
-// could not be read before. It returns when to look again.
+// look scans all processes when pass is due, and checks blocked processes. It returns when to do so again.
 func (l *listening) look() (until time.Time, err error) {
 	now := l.d.o.Now
 	if !now().Before(l.pass) {
@@ -299,8 +291,7 @@ func (d *Detector) rescan(j *judge) error {
 	return j.pass((*process.Table).Walk)
 }
 
-// redial tries to subscribe every now and then until ctx is done, and hands over
-// the first subscription that works.
+// redial tries to subscribe every retryEvery until ctx is done. It sends the first subscription to found.
 func (d *Detector) redial(ctx context.Context, found chan<- Events) {
 	ticker := time.NewTicker(retryEvery)
 	defer ticker.Stop()
@@ -324,7 +315,7 @@ func (d *Detector) redial(ctx context.Context, found chan<- Events) {
 	}
 }
 
-// ParseMode reads a Mode.
+// ParseMode parses a Mode.
 func ParseMode(s string) (Mode, error) {
 	switch m := Mode(s); m {
 	case Auto, Netlink, Poll:

@@ -14,18 +14,17 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/procevents"
 )
 
-// maxSeen bounds what is remembered between two walks, which forget the dead:
-// forgetting the living means announcing them again, which is harmless.
+// maxSeen bounds the list of reported processes. A scan removes ended processes. A live process beyond the bound is
+// reported again, which is harmless.
 const maxSeen = 4096
 
-// identity tells a process from others that had or will have its pid.
+// identity distinguishes a process from others with the same PID.
 type identity struct {
 	pid   int
 	start uint64
 }
 
-// A judge decides about processes. However a process came to its notice, the
-// decision is the same.
+// judge evaluates processes and emits matches. Both detectors use it.
 type judge struct {
 	table    *process.Table
 	matcher  *match.Matcher
@@ -33,23 +32,23 @@ type judge struct {
 	emit     func(Match)
 	log      *slog.Logger
 	detector Mode
-	// complained says that an unreadable process was logged in this run, and
-	// hanging that some cannot be read without waiting.
+	// complained means that an unreadable process was logged in this run. hanging means that the arguments of some
+	// process block readers.
 	complained, hanging bool
-	// hidden says that a program started whose process exists and cannot be read, and
-	// denied counts arguments that may not be read.
+	// hidden means that a started program's process exists and cannot be read. denied counts arguments that could not be
+	// read because of permissions.
 	hidden bool
 	denied int
 	// visible is why the processes of other users cannot be read, nil if they can.
 	visible error
 
 	scan match.Scan
-	// event is what announced the process at hand, nil during a walk.
+	// event is the event of the current process, nil during a scan.
 	event *procevents.Event
-	// seen holds what was emitted, with the walk that last met it.
+	// seen holds the emitted processes, each with the round of the last scan that found it.
 	seen  map[identity]uint64
 	round uint64
-	// visit is j.look, made once: making a method value allocates.
+	// visit is j.look, stored because a method value allocates.
 	visit process.Visit
 }
 
@@ -59,10 +58,9 @@ func (d *Detector) judge(t *process.Table, m *match.Matcher, emit func(Match)) *
 	return j
 }
 
-// guarded runs work, which looks at processes, in a goroutine of its own. If the
-// arguments of a process hang that goroutine, it is left behind, and work begins
-// again in another one, with that process put aside. Work must be able to go on
-// where the first one was.
+// guarded runs work, which reads processes, in a separate goroutine. If the arguments of a process block that
+// goroutine, guarded abandons it, and runs work again in another goroutine, without that process. So work must be able
+// to continue where the first run stopped.
 func (j *judge) guarded(work func() error) error {
 	for {
 		ended := make(chan error, 1)
@@ -78,7 +76,7 @@ func (j *judge) guarded(work func() error) error {
 	}
 }
 
-// reckon says how many processes are aside.
+// reckon updates the metric and the log about processes whose arguments block readers.
 func (j *judge) reckon() {
 	n := j.table.Aside().Len()
 	j.metrics.Hung.Store(int64(n))
@@ -94,11 +92,11 @@ func (j *judge) reckon() {
 	j.hanging = hanging
 }
 
-// pass looks at all processes, and forgets those that it did not meet.
+// pass scans all processes, and removes the ones that it did not find from seen.
 func (j *judge) pass(walk func(*process.Table, process.Visit) (process.Census, error)) error {
 	j.round++
 	j.denied = 0
-	j.table.Aside().Back() // the walk meets them
+	j.table.Aside().Back() // The scan visits these processes.
 	j.reckon()
 	visible := j.table.CheckVisibility()
 	census, err := walk(j.table, j.visit)
@@ -118,8 +116,8 @@ func (j *judge) pass(walk func(*process.Table, process.Visit) (process.Census, e
 	return nil
 }
 
-// begin sets the detector that is in use from now on. Only a pass proves that all processes are
-// readable: reads of single processes may have been denied.
+// begin sets the detector in use. Only a scan can prove that all processes are readable, because single reads may have
+// been denied.
 func (j *judge) begin(detector Mode) {
 	j.detector = detector
 	if err := j.table.CheckVisibility(); err != nil {
@@ -141,8 +139,7 @@ func (j *judge) setVisibility(visible error) {
 	}
 }
 
-// hear looks at the process that the kernel announces. That it is gone by now is
-// the common case for those that live a moment.
+// hear handles an event of the kernel. Processes that live only briefly have often ended by then.
 func (j *judge) hear(e *procevents.Event) {
 	j.event = e
 	switch e.Kind {
@@ -157,12 +154,12 @@ func (j *judge) hear(e *procevents.Event) {
 	j.event = nil
 }
 
-// lookAtStarted looks at a process whose program has started. That it is gone by now is
-// common. One that exists and has no files is hidden.
+// lookAtStarted visits a process that has started a program. Often, it has ended by then. A process that exists without
+// readable files is hidden.
 func (j *judge) lookAtStarted(pid int) {
 	err := j.table.LookAtStarted(pid, j.visit)
 	if errors.Is(err, fs.ErrNotExist) && j.table.Alive(pid) {
-		if err = j.table.LookAtStarted(pid, j.visit); err != nil { // The pid may have been reused since.
+		if err = j.table.LookAtStarted(pid, j.visit); err != nil { // Another process may have the PID now.
 			err = fs.ErrPermission
 		}
 	}
@@ -176,7 +173,7 @@ func (j *judge) lookAtStarted(pid int) {
 	}
 }
 
-// again looks at the processes that were put aside and can be read by now.
+// again visits the processes whose arguments can be read again.
 func (j *judge) again() {
 	for _, pid := range j.table.Aside().Back() {
 		if err := j.table.Look(pid, j.visit); err != nil {
@@ -186,7 +183,7 @@ func (j *judge) again() {
 	j.reckon()
 }
 
-// renamed decides by the name in the event: /proc may have the next one already.
+// renamed uses the name in the event, because /proc may already have the next name.
 func (j *judge) renamed(e *procevents.Event) {
 	j.metrics.Decisions.Add(1)
 	if hit, ok := j.matcher.Comm(e.Comm()); ok && e.TGID != j.table.Self() {
@@ -194,7 +191,7 @@ func (j *judge) renamed(e *procevents.Event) {
 	}
 }
 
-// look decides about one process: by its name and then by its arguments.
+// look evaluates one process: first its name, then its arguments.
 func (j *judge) look(p *process.Process) (clean bool) {
 	j.metrics.Decisions.Add(1)
 	hit, ok := j.matcher.Comm(p.Comm())
@@ -218,8 +215,8 @@ func (j *judge) look(p *process.Process) (clean bool) {
 	return false
 }
 
-// confirm emits a match, once, unless it belongs to a pod or a container or is
-// gone, in which case nobody can say whose it was.
+// confirm emits a match once. It skips a process that belongs to a pod or a container, and one that has ended, because
+// its standing cannot be read.
 func (j *judge) confirm(pid int, hit match.Hit) {
 	standing, err := j.table.Standing(pid)
 	switch {
@@ -257,8 +254,8 @@ func (j *judge) confirm(pid int, hit match.Hit) {
 	j.emit(m)
 }
 
-// matchIgnoringKubeletPaths matches the arguments again without those that contain a path below a
-// kubelet directory. Pods choose such paths, for example in volume names.
+// matchIgnoringKubeletPaths repeats the match without arguments that contain a path below a kubelet directory. Pods
+// choose such paths, for example in volume names.
 func (j *judge) matchIgnoringKubeletPaths(pid int, hit match.Hit) (match.Hit, bool) {
 	var a arguments
 	err := j.table.Look(pid, func(p *process.Process) bool {
@@ -271,8 +268,8 @@ func (j *judge) matchIgnoringKubeletPaths(pid int, hit match.Hit) (match.Hit, bo
 	return j.matcher.Match(nil, process.WithoutKubelets(a.all))
 }
 
-// arguments collects the arguments of a process, and maxArguments is how much of them is
-// worth the memory: longer ones are the owner's, whatever they name.
+// arguments collects the arguments of a process up to maxArguments bytes. Longer arguments count as the owner's without
+// the check for kubelet paths.
 type arguments struct {
 	all []byte
 	err error
@@ -287,8 +284,7 @@ func (a *arguments) Feed(piece []byte) {
 	}
 }
 
-// complain says that a process matches but cannot be told from a workload's. It
-// does so once: the next poll meets the same process.
+// complain logs a match whose standing cannot be read. It logs only once, because the next poll finds the same process.
 func (j *judge) complain(pid int, err error) {
 	if !j.complained {
 		j.complained = true

@@ -10,12 +10,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
 )
 
-// pollCost is the share of one core that polling may take, as a divisor: 5 %.
+// pollCost bounds the CPU use of polling, as a divisor of one core: 5 %.
 const pollCost = 20
 
-// poll looks at all processes every interval, or less often where that would
-// cost too much, until ctx is done or redial, unless it is nil, has found a
-// subscription, which it returns.
+// poll scans all processes every interval, or less often because of pollCost. It ends when ctx is done, or when redial,
+// which may be nil, has sent a subscription, which it returns.
 func (d *Detector) poll(ctx context.Context, j *judge, interval time.Duration, redial func(context.Context, chan<- Events)) (Events, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -29,7 +28,7 @@ func (d *Detector) poll(ctx context.Context, j *judge, interval time.Duration, r
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var cost costs
-	// A walk that hangs begins again. The wait is no cost.
+	// A blocked scan starts again. The time of the block does not count.
 	var begun time.Time
 	var used time.Duration
 	walk := func() error {
@@ -55,8 +54,8 @@ func (d *Detector) poll(ctx context.Context, j *judge, interval time.Duration, r
 	}
 }
 
-// costs holds the CPU time of the last walks. The least of them is what a walk costs: the agent did other work during
-// the others.
+// costs holds the CPU time of the last scans. The minimum is the cost of a scan, because the agent did other work
+// during the others.
 type costs struct {
 	last [4]time.Duration
 	n    int

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeapi answers one question: how does the agent reach its API server?
-// It is a REST client of the few things the agent does. It knows nothing about
-// nodes or ConfigMaps. Why it is not client-go: docs/adr/0010.
+// Package kubeapi is a small REST client for the API server, with service account, kubeconfig, token and certificate
+// renewal. docs/adr/0010 explains why it is not client-go.
 package kubeapi
 
 import (
@@ -20,16 +19,15 @@ import (
 )
 
 const (
-	// maxBody bounds what is read of an answer, against a server that never
-	// ends. A Node with all its images has some 100 KiB, a ConfigMap at most 1 MiB.
+	// maxBody bounds the bytes that are read of a response. A Node with all its images has about 100 KiB, a ConfigMap at
+	// most 1 MiB.
 	maxBody = 8 << 20
-	// maxErrorBody bounds what is read of a refusal.
+	// maxErrorBody bounds the bytes that are read of an error response.
 	maxErrorBody = 64 << 10
 )
 
-// Content types of patches, and the one that asks for metadata alone, which
-// spares the agent a Node's list of images. A server that does not know it
-// answers with the whole object.
+// Content types of patches, and the Accept header that requests only metadata, which omits a Node's list of images. A
+// server that does not support it returns the whole object.
 const (
 	JSONPatch     = "application/json-patch+json"
 	MergePatch    = "application/merge-patch+json"
@@ -38,11 +36,11 @@ const (
 	userAgentName = "5spot-reclaim-agent"
 )
 
-// A StatusError is a refusal of the API server.
+// StatusError is an error response of the API server.
 type StatusError struct {
 	// Code is the HTTP status.
 	Code int
-	// Message is what the server says about it, perhaps nothing.
+	// Message is the server's message. It may be empty.
 	Message string
 }
 
@@ -54,8 +52,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("API server answers %d %s: %s", e.Code, http.StatusText(e.Code), e.Message)
 }
 
-// Code returns the HTTP status with which the API server refused, zero if err is
-// nothing of the kind.
+// Code returns the HTTP status of a [*StatusError] in err, zero if there is none.
 func Code(err error) int {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code
@@ -63,27 +60,27 @@ func Code(err error) int {
 	return 0
 }
 
-// A TokenSource gives the bearer token of the next request, "" for none. Fresh
-// asks for one that was not given before, because the last was refused.
+// TokenSource returns the bearer token of the next request, "" for none. fresh requests a token that was not returned
+// before, because the server rejected the last one.
 type TokenSource interface {
 	Token(fresh bool) (string, error)
 }
 
-// A Client talks to one API server. Any number of goroutines may use it. It
-// keeps its connection open, and has no limit of its own on requests.
+// Client sends requests to one API server. It is safe for concurrent use. It keeps its connection open, and does not
+// limit the request rate.
 type Client struct {
 	base  *url.URL
 	trust *trust
 	token TokenSource
-	// one says that the last answer came over HTTP/2.
+	// one means that the last response used HTTP/2.
 	one atomic.Bool
 }
 
-// Multiplexed reports whether all requests share one connection, as HTTP/2 has
-// it, so that an open stream keeps it warm for the others.
+// Multiplexed reports whether all requests share one connection, as with HTTP/2. An open stream then keeps the
+// connection open for all.
 func (c *Client) Multiplexed() bool { return c.one.Load() }
 
-// A Request is what a Client sends. The zero Method is GET, the zero Accept JSON.
+// Request is a request of a Client. An empty Method means GET, an empty Accept means JSON.
 type Request struct {
 	Method      string
 	Path        string
@@ -93,8 +90,8 @@ type Request struct {
 	Body        []byte
 }
 
-// Do sends r and decodes the answer into the value that into points to, unless
-// it is nil. A refusal is a [*StatusError].
+// Do sends r and decodes the response into into, which is a pointer, or nil to discard the response. The error is a
+// [*StatusError] if the server rejects the request.
 func (c *Client) Do(ctx context.Context, r Request, into any) error {
 	resp, err := c.send(ctx, r)
 	if err != nil {
@@ -111,7 +108,7 @@ func (c *Client) Do(ctx context.Context, r Request, into any) error {
 	return nil
 }
 
-// Stream sends r and returns the answer as it comes. The caller closes it.
+// Stream sends r and returns the body of the response. The caller must close it.
 func (c *Client) Stream(ctx context.Context, r Request) (io.ReadCloser, error) {
 	resp, err := c.send(ctx, r)
 	if err != nil {
@@ -120,9 +117,8 @@ func (c *Client) Stream(ctx context.Context, r Request) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// send repeats a request once when its token was refused, or its server was not
-// trusted: a service account's token and certificate authority are renewed on disk
-// long before the files are read again.
+// send repeats a request once if the server rejected the token, or was not trusted. The token and the certificate
+// authority of a service account are renewed on disk before the client reads the files again.
 func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	by := c.trust.current(false)
 	resp, err := c.attempt(ctx, by, r, false)
@@ -187,9 +183,9 @@ func (c *Client) build(ctx context.Context, r Request, fresh bool) (*http.Reques
 	return req, nil
 }
 
-// refusal reads a Status, or the text that takes its place.
+// refusal returns the error for a response: the message of a Status, or the start of the body.
 func refusal(resp *http.Response) error {
-	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // half a reason is better than none
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // a partial message is sufficient
 	var status struct{ Message string }
 	if json.Unmarshal(raw, &status) != nil || status.Message == "" {
 		status.Message = strings.TrimSpace(string(raw[:min(len(raw), 200)]))
@@ -197,12 +193,11 @@ func refusal(resp *http.Response) error {
 	return &StatusError{Code: resp.StatusCode, Message: status.Message}
 }
 
-// drain reads what is left, so that the connection can be used again.
+// drain reads the rest of a body, so that the connection can be reused.
 func drain(body io.Reader) { _, _ = io.Copy(io.Discard, io.LimitReader(body, maxErrorBody)) }
 
-// Times after which a connection that says nothing is given up. The watch keeps
-// one open at all times; over HTTP/2 the report shares it, and pings find out
-// within these that the network is gone.
+// Timeouts of a silent connection. A watch keeps one connection open at all times. Over HTTP/2 the report uses the same
+// connection, and pings detect a lost network within these times.
 const (
 	pingAfter   = 15 * time.Second
 	pingTimeout = 5 * time.Second

@@ -15,33 +15,32 @@ import (
 	"time"
 )
 
-// Where a pod finds its service account, and under which variables its API
-// server. See "Accessing the Kubernetes API from a Pod".
+// Paths of a pod's service account, and the variables with the address of the API server. See "Accessing the Kubernetes
+// API from a Pod".
 const (
 	accountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 	hostEnv    = "KUBERNETES_SERVICE_HOST"
 	portEnv    = "KUBERNETES_SERVICE_PORT"
 )
 
-// ErrNotInCluster reports that the process is not in a pod.
+// ErrNotInCluster means that the process does not run in a pod.
 var ErrNotInCluster = errors.New("not in a pod, and no kubeconfig given")
 
-// tokenAge bounds how old a token read from a file may be. The kubelet renews
-// it at 80 % of its life of an hour or more; client-go reads as often.
+// tokenAge is the maximum age of a token that was read from a file. The kubelet renews it at 80 % of its lifetime of an
+// hour or more. client-go uses the same interval.
 const tokenAge = time.Minute
 
-// Options are what a Client needs from outside.
+// Options are the dependencies of a Client.
 type Options struct {
 	// Now is the clock. It is required.
 	Now func() time.Time
 	// Getenv reads the environment. It is required by [InCluster].
 	Getenv func(string) string
-	// AccountDir is where the service account is; "" means where pods have it.
+	// AccountDir is the directory of the service account. "" means the default of pods.
 	AccountDir string
 }
 
-// InCluster returns a client with the service account of the pod. Outside a pod
-// the error wraps [ErrNotInCluster].
+// InCluster returns a client with the service account of the pod. Outside a pod the error wraps [ErrNotInCluster].
 func InCluster(o Options) (*Client, error) {
 	host, port := o.Getenv(hostEnv), o.Getenv(portEnv)
 	if host == "" || port == "" {
@@ -64,7 +63,7 @@ func InCluster(o Options) (*Client, error) {
 	return &Client{base: base, trust: trust, token: token}, nil
 }
 
-// fixedToken never changes.
+// fixedToken is a token that never changes.
 type fixedToken string
 
 func (t fixedToken) Token(bool) (string, error) { return string(t), nil }
@@ -79,8 +78,7 @@ type fileToken struct {
 	read  time.Time
 }
 
-// Token implements TokenSource. If the file cannot be read, a token that was
-// read before is better than none.
+// Token implements TokenSource. If the file cannot be read, it returns the last token, if any.
 func (t *fileToken) Token(fresh bool) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeconfig is the part of a kubeconfig file that the agent understands. See
-// "kubeconfig (v1)" of the Kubernetes reference.
+// kubeconfig is the part of a kubeconfig file that the agent supports. See "kubeconfig (v1)" of the Kubernetes
+// reference.
 type kubeconfig struct {
 	CurrentContext string                     `json:"current-context"`
 	Clusters       []named[clusterEntry]      `json:"clusters"`
@@ -24,7 +24,7 @@ type kubeconfig struct {
 	Contexts       []named[map[string]string] `json:"contexts"`
 }
 
-// named is an entry of a list; what it holds is under a key of its own kind.
+// named is an entry of a list. Its content is under the key of its kind.
 type named[T any] struct {
 	Name    string `json:"name"`
 	Cluster T      `json:"cluster"`
@@ -48,16 +48,14 @@ type userEntry struct {
 	KeyData  string `json:"client-key-data"`
 	Token    string `json:"token"`
 	File     string `json:"tokenFile"`
-	// What follows is refused rather than ignored.
+	// The following fields cause an error.
 	Username string         `json:"username"`
 	Exec     map[string]any `json:"exec"`
 	Provider map[string]any `json:"auth-provider"`
 }
 
-// FromKubeconfig returns a client of the current context of the file. It
-// understands client certificates and tokens, by value or by file; it refuses
-// exec plugins, auth providers and passwords, which need code that a node agent
-// does without.
+// FromKubeconfig returns a client for the current context of the file. It supports client certificates and tokens, by
+// value or by file. It rejects exec plugins, auth providers and passwords, which need code that the agent does without.
 func FromKubeconfig(path string, o Options) (*Client, error) {
 	raw, err := os.ReadFile(path) //nolint:gosec // named by who starts the agent
 	if err != nil {
@@ -152,7 +150,7 @@ func (c clusterEntry) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// caFile returns the file with the certificate authority, "" if it is not in one.
+// caFile returns the path of the certificate authority, "" if it is not in a file.
 func (c clusterEntry) caFile(dir string) string {
 	if c.CAData != "" || c.CA == "" {
 		return ""
@@ -160,8 +158,8 @@ func (c clusterEntry) caFile(dir string) string {
 	return within(dir, c.CA)
 }
 
-// certificate has a certificate in files read anew for every connection, because
-// the kubelet and others renew them in place.
+// certificate reads a certificate in files again for every connection, because the kubelet and others renew it in
+// place.
 func (u userEntry) certificate(dir string, config *tls.Config) error {
 	if u.Cert == "" && u.CertData == "" {
 		return nil
@@ -194,7 +192,7 @@ func (u userEntry) token(dir string, o Options) TokenSource {
 	}
 }
 
-// dataOrFile returns what is given by value or, second, by file; nil for neither.
+// dataOrFile returns the decoded data, or else the content of the file, or nil if both are empty.
 func dataOrFile(data, file, dir string) ([]byte, error) {
 	switch {
 	case data != "":
@@ -206,7 +204,7 @@ func dataOrFile(data, file, dir string) ([]byte, error) {
 	}
 }
 
-// within resolves the paths of a kubeconfig, which are relative to its folder.
+// within resolves a path of a kubeconfig, which is relative to the file's directory.
 func within(dir, file string) string {
 	if filepath.IsAbs(file) {
 		return file

@@ -16,16 +16,14 @@ import (
 	"time"
 )
 
-// caAge bounds how old a certificate authority read from a file may be: an
-// authority that the file no longer holds is trusted no longer than this by
-// connections yet to be made. One that is missing is read at once.
+// caAge is the maximum age of a certificate authority that was read from a file. New connections trust an authority
+// that was removed from the file no longer than this. If a server is not trusted, the file is read at once.
 const caAge = time.Minute
 
-// trust is the connections to one server, whose certificate authority may be
-// replaced while the agent runs. Any number of goroutines may use it.
+// trust holds the HTTP client for one server, whose certificate authority may be replaced while the agent runs. It is
+// safe for concurrent use.
 type trust struct {
-	// path is the file with the certificate authority; "" means that it never
-	// changes and is in config.
+	// path is the file with the certificate authority. "" means that config holds it and that it never changes.
 	path   string
 	now    func() time.Time
 	config *tls.Config
@@ -37,8 +35,7 @@ type trust struct {
 	client *http.Client
 }
 
-// newTrust reads the file at path, if there is one, for the first time: that it
-// is of no use is said when the agent starts.
+// newTrust reads the file at path, if any, so that an unusable file is an error at the start.
 func newTrust(path string, config *tls.Config, proxy func(*http.Request) (*url.URL, error), now func() time.Time) (*trust, error) {
 	t := &trust{path: path, now: now, config: config, proxy: proxy}
 	if path == "" {
@@ -48,21 +45,19 @@ func newTrust(path string, config *tls.Config, proxy func(*http.Request) (*url.U
 	return t, t.reload()
 }
 
-// current returns what to send requests by. Fresh asks to look at the file now,
-// because the server was not trusted.
+// current returns the HTTP client. fresh reads the file again, because the server was not trusted.
 func (t *trust) current(fresh bool) *http.Client {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.path != "" && (fresh || t.now().Sub(t.read) >= caAge) {
-		// A file that is being replaced may be missing or empty for a moment. What
-		// was trusted before is, and a server that is not says so itself.
+		// A file that is being replaced may be missing or empty. The old authority is kept, and the error of an untrusted
+		// server shows the problem.
 		_ = t.reload()
 	}
 	return t.client
 }
 
-// reload makes new connections of what the file holds, if that changed. Requests
-// under way go on by the old ones, whose server was trusted when they began.
+// reload creates a new HTTP client if the file has changed. Requests in progress continue on the old connections.
 func (t *trust) reload() error {
 	raw, err := os.ReadFile(t.path)
 	if err != nil {
@@ -88,7 +83,7 @@ func (t *trust) build(roots *x509.CertPool) *http.Client {
 	config.RootCAs = roots
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}
 	return &http.Client{
-		// A redirect would carry the token elsewhere; API servers send none.
+		// A redirect would send the token to another server. API servers send no redirects.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			Proxy:               t.proxy,

@@ -11,50 +11,46 @@ import (
 )
 
 const (
-	// none is the place in the list of a pattern that was not found.
+	// none means that no pattern was found.
 	none = math.MaxInt32
 
-	// maxTable bounds the entries of the table of transitions against patterns
-	// that are many and long: 64 Ki entries are 256 KiB, enough for the first
-	// bytes of a hundred patterns, where a scan spends its time.
+	// maxTable bounds the entries of the transition table for large pattern sets. 64 Ki entries use 256 KiB. They fit the
+	// first bytes of a hundred patterns, where a scan spends most of its time.
 	maxTable = 1 << 16
 )
 
-// An automaton finds many patterns in one pass (Aho and Corasick, CACM 18(6),
-// 1975): the cost is linear in the text, whatever the patterns and however
-// hostile the text. States are numbered in breadth-first order, so that the
-// children of a state are neighbours, and the states near the root, which come
-// first, have their transitions in a table. The rest follow failure links.
+// automaton finds many patterns in one pass (Aho and Corasick, CACM 18(6), 1975). The cost is linear in the text, for
+// any patterns and text. States are numbered in breadth-first order, so that the children of a state have adjacent
+// numbers. The first states, which are near the root, have their transitions in a table. The other states follow
+// failure links.
 type automaton struct {
-	// class maps a byte to its column. Bytes that no pattern has share column
-	// 0; a NUL has the column of a blank, because it separates arguments.
+	// class maps a byte to its column. Bytes that occur in no pattern share column 0. A NUL has the column of a blank,
+	// because it separates arguments.
 	class [256]uint8
-	// begins tells the bytes that leave the root, where most texts spend most
-	// of their bytes: skipping the others halves the time.
+	// begins has the bytes that leave the root state. Most bytes of a text do not; skipping them halves the time.
 	begins [256]bool
 	// next holds one row of 1<<shift columns for each state below dense.
 	next  []int32
 	shift uint8
 	dense int32
 
-	// first[s] and first[s+1] enclose the children of state s.
+	// first[s] is the first child of state s, first[s+1] the end of its children.
 	first []int32
 	// label is the column by which a state is entered.
 	label []uint8
-	// fail is the state of the longest suffix that is also a prefix.
+	// fail is the state of the longest suffix that is also a prefix of a pattern.
 	fail []int32
 	// found is the first pattern, in list order, that ends in a state.
 	found []int32
 }
 
-// ranked is a pattern with its place in the list.
+// ranked is a pattern with its index in the list.
 type ranked struct {
 	text  string
 	place int32
 }
 
-// span is a state while the trie is built: the sorted patterns that share its
-// first depth bytes.
+// span represents a state during construction: the sorted patterns that share the first depth bytes.
 type span struct{ lo, hi, depth int }
 
 func compile(patterns []string) *automaton {
@@ -80,8 +76,7 @@ func compile(patterns []string) *automaton {
 	return a
 }
 
-// classify numbers the bytes that occur in patterns and returns how many
-// columns that makes.
+// classify assigns columns to the bytes that occur in patterns. It returns the number of columns.
 func (a *automaton) classify(sorted []ranked) int {
 	var used [256]bool
 	for _, p := range sorted {
@@ -108,7 +103,7 @@ func (a *automaton) grow(sorted []ranked) {
 		at := queue[s]
 		a.first = append(a.first, int32(len(queue))) //nolint:gosec // states are fewer than pattern bytes
 		ends := int32(none)
-		// Sorting puts the pattern that ends here first, then its equals.
+		// The sort order puts patterns that end here first.
 		for at.lo < at.hi && len(sorted[at.lo].text) == at.depth {
 			ends = min(ends, sorted[at.lo].place)
 			at.lo++
@@ -128,8 +123,8 @@ func (a *automaton) grow(sorted []ranked) {
 	a.first = append(a.first, int32(len(queue))) //nolint:gosec // as above
 }
 
-// link fills fail and next, and lets every state inherit what ends in its
-// suffixes. A suffix is shorter, so breadth-first order has it done before.
+// link fills fail and next, and adds to each state the patterns that end in its suffixes. A suffix is shorter, so
+// breadth-first order has processed its state before.
 func (a *automaton) link() {
 	a.fail = make([]int32, len(a.label))
 	width := int32(1) << a.shift
@@ -151,7 +146,7 @@ func (a *automaton) link() {
 	}
 }
 
-// step returns the state after s on a byte of column c.
+// step returns the next state for a byte of column c.
 func (a *automaton) step(s int32, c uint8) int32 {
 	for s >= a.dense {
 		for child := a.first[s]; child < a.first[s+1]; child++ {
@@ -164,8 +159,8 @@ func (a *automaton) step(s int32, c uint8) int32 {
 	return a.next[s<<a.shift|int32(c)]
 }
 
-// run follows text from a state and returns the state after it and the first
-// pattern, in list order, of best and those found.
+// run processes text from state s. It returns the last state, and the first pattern, in list order, of best and the
+// patterns found.
 func (a *automaton) run(s, best int32, text []byte) (state, found int32) {
 	for i := 0; i < len(text); i++ {
 		if s == 0 {

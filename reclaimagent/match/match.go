@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package match answers one question: does a process, given the kernel's name
-// for it and its arguments, match what the owner asked for, and by which
-// pattern? It knows nothing about where either comes from.
+// Package match decides whether a process matches the owner's patterns, by its kernel name and its arguments. It uses
+// no I/O.
 package match
 
 import "slices"
 
-// A Source says which part of a process matched.
+// Source is the part of a process that matched.
 type Source string
 
 const (
@@ -17,27 +16,24 @@ const (
 	Argv Source = "argv"
 )
 
-// MaxComm is the length in bytes of the longest name the kernel keeps:
-// TASK_COMM_LEN in <linux/sched.h> less the NUL.
+// MaxComm is the maximum length in bytes of a name in the kernel: TASK_COMM_LEN in <linux/sched.h> minus the NUL.
 const MaxComm = 15
 
-// A Hit is a pattern that matched. The zero Hit is none.
+// Hit is a pattern that matched. The zero value means no match.
 type Hit struct {
 	Pattern string
 	Source  Source
 }
 
-// A Matcher holds compiled patterns. It never changes, so any number of
-// goroutines may use it. It allocates nothing after New.
+// Matcher holds compiled patterns. It is immutable and safe for concurrent use. After New it allocates nothing.
 type Matcher struct {
 	commands map[string]struct{}
 	argv     *automaton
 	patterns []string
 }
 
-// New compiles a matcher: commands equal a name, substrings are part of the
-// arguments, both byte for byte. Empty strings match nothing, and neither do
-// substrings with a NUL, because a NUL ends an argument.
+// New compiles a matcher. A command must equal the name of a process; a substring must occur in its arguments. Both
+// compare bytes. Empty strings match nothing, nor do substrings with a NUL, which ends an argument.
 func New(commands, substrings []string) *Matcher {
 	m := &Matcher{commands: make(map[string]struct{}, len(commands)), patterns: slices.Clone(substrings)}
 	for _, c := range commands {
@@ -51,16 +47,15 @@ func New(commands, substrings []string) *Matcher {
 
 // Comm reports whether a command equals the name comm.
 func (m *Matcher) Comm(comm []byte) (Hit, bool) {
-	// A map lookup by a converted slice does not allocate. A hit may.
+	// The map lookup with a converted slice does not allocate. A hit may allocate.
 	if _, ok := m.commands[string(comm)]; !ok {
 		return Hit{}, false
 	}
 	return Hit{Pattern: string(comm), Source: Comm}, true
 }
 
-// Match reports which pattern a process matches: first a command by its name
-// comm, then the first substring in list order. argv is as the kernel gives it,
-// every argument followed by a NUL.
+// Match returns the pattern that a process matches: first a command by the name comm, then the first substring in list
+// order. argv has the kernel's format: a NUL follows every argument.
 func (m *Matcher) Match(comm, argv []byte) (Hit, bool) {
 	if hit, ok := m.Comm(comm); ok {
 		return hit, true
@@ -70,8 +65,8 @@ func (m *Matcher) Match(comm, argv []byte) (Hit, bool) {
 	return s.Hit()
 }
 
-// TooLong returns the commands that can never equal a name because the kernel
-// cuts names after [MaxComm] bytes. In the arguments they may still be found.
+// TooLong returns the commands that can never equal a name, because the kernel truncates names to [MaxComm] bytes. They
+// may still occur in arguments.
 func TooLong(commands []string) []string {
 	var long []string
 	for _, c := range commands {
@@ -82,22 +77,21 @@ func TooLong(commands []string) []string {
 	return long
 }
 
-// A Scan looks for the substrings in arguments that come in pieces, so that
-// arguments of any length need one small buffer. A Scan must come from
-// [Matcher.Scan] and belongs to one goroutine.
+// Scan searches for substrings in arguments that arrive in pieces, so that a small buffer is enough for any length.
+// Create it with [Matcher.Scan]. It is not safe for concurrent use.
 type Scan struct {
 	m     *Matcher
 	state int32
 	best  int32
-	// held says that the last byte so far was a NUL. The one that ends the
-	// last argument is not a blank, and only the next piece tells.
+	// held means that the last byte was a NUL. It counts as a blank only if another piece follows, because the last NUL
+	// separates nothing.
 	held bool
 }
 
-// Scan starts looking at the arguments of a process.
+// Scan starts a search in the arguments of one process.
 func (m *Matcher) Scan() Scan { return Scan{m: m, best: none} }
 
-// Feed looks at the next piece of the arguments.
+// Feed processes the next piece of the arguments.
 func (s *Scan) Feed(piece []byte) {
 	if len(piece) == 0 || s.best == 0 {
 		return
@@ -112,7 +106,7 @@ func (s *Scan) Feed(piece []byte) {
 	s.state, s.best = s.m.argv.run(s.state, s.best, piece)
 }
 
-// Hit reports the first substring, in list order, that was found so far.
+// Hit returns the first substring, in list order, that was found so far.
 func (s *Scan) Hit() (Hit, bool) {
 	if s.best == none {
 		return Hit{}, false

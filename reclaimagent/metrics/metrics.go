@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics answers one question: what has the agent done so far? It
-// counts, and renders the counts as Prometheus text without Prometheus' library,
-// which would cost more memory than the agent.
+// Package metrics holds the agent's metrics and serves them in Prometheus' text format. It does without Prometheus'
+// library, which would need more memory than the agent.
 package metrics
 
 import (
@@ -16,58 +15,53 @@ import (
 	"time"
 )
 
-// A Set is the metrics of one agent. The zero Set is ready; any number of
-// goroutines may use it.
+// Set is the metrics of one agent. The zero value is ready to use. It is safe for concurrent use.
 type Set struct {
-	// Execs are programs that the kernel announced; Renames are new names.
+	// Execs counts programs that the kernel announced. Renames counts new names.
 	Execs, Renames atomic.Uint64
-	// Decisions are looks at one process, whatever came of them.
+	// Decisions counts evaluations of one process, with any result.
 	Decisions atomic.Uint64
-	// Vanished are processes that were gone before they were read, and Hidden those
-	// that exist and cannot be read.
+	// Vanished counts processes that ended before they were read. Hidden counts processes that exist and cannot be read.
 	Vanished, Hidden atomic.Uint64
-	// Matches are processes that matched and counted; Excluded matched, but
-	// belong to a pod, a container, or what runs those.
+	// Matches counts matching processes that cause a request. Excluded counts matching processes that belong to a pod, a
+	// container, or their runtime.
 	Matches, Excluded atomic.Uint64
-	// Overruns are losses of events; Silences are heartbeats not heard; Rescans
-	// are looks at all processes outside of polling, and Polls those of polling.
+	// Overruns counts losses of events. Silences counts missed heartbeats. Rescans counts scans of all processes outside
+	// of polling, and Polls counts scans by polling.
 	Overruns, Silences, Rescans, Polls atomic.Uint64
-	// Reports were accepted by the API server; Refusals are matches that were
-	// not reported because the Node describes another machine.
+	// Reports counts requests that the API server accepted. Refusals counts matches that were not reported because the
+	// Node describes another machine.
 	Reports, Refusals atomic.Uint64
-	// Hangs are processes that were put aside because reading their arguments
-	// took too long.
+	// Hangs counts how often a process was excluded from reading because its arguments could not be read in time.
 	Hangs atomic.Uint64
 
-	// Hung are those that are aside now: they are matched by their name alone.
+	// Hung is the number of processes that are excluded now. They match only by name.
 	Hung atomic.Int64
 
-	// MatchLatency is the time from the kernel's event to the decision of the
-	// last match that an event announced, in nanoseconds.
+	// MatchLatency is the time from the kernel's event to the decision, of the last match that an event announced, in
+	// nanoseconds.
 	MatchLatency atomic.Int64
-	// PollInterval is the time between polls as it is, in nanoseconds; zero
-	// while nothing is polled.
+	// PollInterval is the current interval between polls in nanoseconds. It is zero while the agent does not poll.
 	PollInterval atomic.Int64
 
-	// Told says that the Node says what is looked for, and how.
+	// Told means that the Node's annotation has the agent's current state, and that the agent is not blind.
 	Told atomic.Bool
 
-	// OnDetector, where it is set before the Set is used, is called with what
-	// SetDetector and SetBlind have set.
+	// OnDetector, if set before first use, is called with the detector and blind after SetDetector, and after SetBlind if
+	// that is a change.
 	OnDetector func(name string, blind bool)
 
 	detector atomic.Pointer[string]
 	blind    atomic.Bool
 }
 
-// SetDetector names the detector in use, "" for none.
+// SetDetector sets the detector in use, "" for none.
 func (s *Set) SetDetector(name string) {
 	s.detector.Store(&name)
 	s.onDetector()
 }
 
-// SetBlind sets whether the processes of other users cannot be read. It reports whether
-// that is a change.
+// SetBlind sets whether the processes of other users cannot be read. It reports whether the value changed.
 func (s *Set) SetBlind(blind bool) (changed bool) {
 	changed = s.blind.Swap(blind) != blind
 	if changed {
@@ -90,7 +84,7 @@ func (s *Set) Detector() string {
 	return ""
 }
 
-// Write renders the metrics in Prometheus' text format 0.0.4.
+// Write writes the metrics in Prometheus' text format 0.0.4.
 func (s *Set) Write(w io.Writer) error {
 	counters := []struct {
 		name, help string
@@ -145,9 +139,8 @@ func (s *Set) Write(w io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// Handler serves /metrics; /healthz, which answers as long as the process does; and
-// /readyz, which says whether the Node says what this process looks for: whoever reads
-// the Node cannot tell what a former process wrote.
+// Handler serves /metrics, /healthz and /readyz. /healthz always returns 200. /readyz returns 200 if this process has
+// written its state to the Node; a reader of the Node cannot distinguish it from the state of a previous process.
 func (s *Set) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
@@ -174,9 +167,9 @@ func (s *Set) unready() string {
 	return "the Node does not say what is looked for"
 }
 
-// Serve answers on l until ctx is done.
+// Serve serves on l until ctx is done.
 func (s *Set) Serve(ctx context.Context, l net.Listener) error {
-	const patience = 5 * time.Second // against clients that never finish
+	const patience = 5 * time.Second // for clients that never finish
 	server := &http.Server{Handler: s.Handler(), ReadTimeout: patience, WriteTimeout: patience}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()

@@ -10,30 +10,29 @@ import (
 	"strings"
 )
 
-// Bounds of a look at ancestors: how many there may be, and how often one may end
-// meanwhile, which gives its children another parent.
+// Bounds for the search of ancestors: the number of ancestors, and the number of restarts because an ancestor ended,
+// which gives its children another parent.
 const (
 	maxAncestors = 64
 	maxOrphaned  = 3
 )
 
-// statusFile has the user ids of a process. See proc(5).
+// statusFile has the user IDs of a process. See proc(5).
 const statusFile = "status"
 
-// keepers are the names of those who run pods and containers: kubelets, runtimes,
-// and what they leave with each container; and of the kernel's own, because that runs
-// programs, too, such as one that looks at what a pod's process leaves when it crashes.
+// keepers are the names of processes that run pods and containers: kubelets, container runtimes, and their helpers.
+// kthreadd is the parent of programs that the kernel starts, for example to collect the core dump of a pod's process.
 var keepers = []string{
 	"kthreadd",
 	"kubelet", "kubelite", "hyperkube", "k3s", "k3s-server", "k3s-agent", "k0s", "rke2",
 	"containerd", "crio", "conmon", "conmonrs", "dockerd", "cri-dockerd",
 }
 
-// kubeletDirs are the directories of kubelets. Those of snaps end like the first.
+// kubeletDirs are the directories of kubelets. The directories of snaps end with the first one.
 var kubeletDirs = [][]byte{[]byte("/var/lib/kubelet/"), []byte("/var/lib/k0s/kubelet/")}
 
-// WithoutKubelets returns arguments, separated by NULs, of which those are empty that name
-// anything below a kubelet's directory.
+// WithoutKubelets returns the NUL-separated arguments. Each argument with a path below a kubelet directory is empty in
+// the result.
 func WithoutKubelets(argv []byte) []byte {
 	arguments := bytes.Split(argv, []byte{0})
 	for i, argument := range arguments {
@@ -44,9 +43,9 @@ func WithoutKubelets(argv []byte) []byte {
 	return bytes.Join(arguments, []byte{0})
 }
 
-// helps reports whether the process pid, or one that it descends from, is a kubelet
-// or a container runtime. Those run mount, runc, network plugins and much else
-// with arguments that pods choose, and containers' processes descend from them.
+// helps reports whether the process, or one of its ancestors, is a kubelet or a container runtime. These run mount,
+// runc, network plugins and other programs with arguments that pods choose. The processes of containers descend from
+// them.
 func (t *Table) helps(pid int32) (bool, error) {
 	for range maxOrphaned {
 		helps, err := t.descends(pid)
@@ -54,10 +53,10 @@ func (t *Table) helps(pid int32) (bool, error) {
 			return helps, err
 		}
 	}
-	return false, nil // its ancestors come and go as no kubelet's do
+	return false, nil // The ancestors of a kubelet's helper do not end that often.
 }
 
-// errOrphaned reports that an ancestor ended while its descendants were followed.
+// errOrphaned means that an ancestor ended during the search.
 var errOrphaned = errors.New("an ancestor ended")
 
 func (t *Table) descends(pid int32) (bool, error) {
@@ -82,9 +81,8 @@ func isKeeper(comm []byte) bool {
 	return slices.Contains(keepers, string(comm)) || strings.HasPrefix(string(comm), "containerd-shim")
 }
 
-// administrators reports whether a process runs as root, by its real and effective
-// user: anybody may give a process a name. Who owns its files does not tell, for
-// those of a process that hides its memory are root's.
+// administrators reports whether the real and effective user of a process is root, because any user can choose the name
+// of a process. The owner of its files does not prove it: the files of a process that is not dumpable belong to root.
 func (t *Table) administrators(pid int32) bool {
 	raw, err := t.readHead(pid, statusFile)
 	return err == nil && parseCredentials(raw).root()

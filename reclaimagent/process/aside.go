@@ -9,20 +9,18 @@ import (
 	"sync/atomic"
 )
 
-// maxHung bounds the threads that wait for arguments which do not come. Each
-// costs a stack and a buffer, some 40 KiB, of the agent's memory limit.
+// maxHung bounds the threads that are blocked in a read of arguments. Each needs a stack and a buffer, about 40 KiB of
+// the agent's memory limit.
 const maxHung = 32
 
-// errHung is why arguments are not read: they hang whoever reads them, or so many
-// do that there is no room for one more.
+// errHung means that arguments are not read, because a read would block, or because maxHung threads are blocked.
 var errHung = errors.New("arguments cannot be read without waiting")
 
-// An Aside holds the processes whose arguments hang whoever reads them, as those
-// of a process that waits for a file server do: nobody gets at the memory of a
-// process that holds its lock. It outlives tables, because the readers that are
-// left behind do. Any number of goroutines may use it; the zero Aside is empty.
+// Aside holds the processes whose arguments block every reader. An example is a process that waits for a file server
+// while it holds the lock of its address space. An Aside is shared by several tables, because blocked readers outlive
+// their table. It is safe for concurrent use; the zero value is empty.
 type Aside struct {
-	// n is how many there are, for those who only ask whether there are any.
+	// n is the number of processes, for a check without the lock.
 	n atomic.Int32
 
 	mu   sync.Mutex
@@ -30,18 +28,18 @@ type Aside struct {
 	back []int
 }
 
-// hung is a process and the turn that hangs. The start tells it from one that
-// gets its pid; zero is unknown.
+// hung is a process and the turn that is blocked. start distinguishes it from a later process with the same PID; zero
+// is unknown.
 type hung struct {
 	pid   int32
 	start uint64
 	turn  *turn
 }
 
-// Len returns how many processes there are.
+// Len returns the number of processes.
 func (a *Aside) Len() int { return int(a.n.Load()) }
 
-// PIDs returns which processes there are.
+// PIDs returns the PIDs of the processes.
 func (a *Aside) PIDs() []int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,8 +50,7 @@ func (a *Aside) PIDs() []int {
 	return pids
 }
 
-// Back returns, once, the processes that could be read in the end. They were not
-// visited meanwhile.
+// Back returns, once, the processes whose arguments could be read in the end. They were not visited in the meantime.
 func (a *Aside) Back() []int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,7 +66,7 @@ func (a *Aside) put(pid int32, t *turn) {
 	a.n.Add(1)
 }
 
-// identify adds what was not known when the process was put there.
+// identify sets the start time of a process that was added without it.
 func (a *Aside) identify(t *turn, start uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,7 +77,7 @@ func (a *Aside) identify(t *turn, start uint64) {
 	}
 }
 
-// remove takes out the process that a turn hung on, if it is there.
+// remove removes the process on which a turn was blocked, if it is there.
 func (a *Aside) remove(t *turn, back bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,8 +92,7 @@ func (a *Aside) remove(t *turn, back bool) {
 	a.n.Add(-1)
 }
 
-// admits reports whether the arguments of a process may be read. It asks for the
-// start of the process only if it needs it.
+// admits reports whether the arguments of a process may be read. It calls start only if necessary.
 func (a *Aside) admits(pid int32, start func() uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,19 +8,16 @@ import (
 	"strings"
 )
 
-// containerID is the length of the ids that OCI runtimes give containers.
+// containerID is the length of the IDs that OCI runtimes give to containers.
 const containerID = 64
 
-// contained reports whether a process with this cgroup file belongs to a pod, to a
-// container or to the service of the kubelet or a runtime, on cgroup version 1, 2
-// or both. It looks at names only as far down as the administrator of the machine
-// gives them: sessions, services and scopes may be filled by ordinary users, who
-// give any name they like to what is below.
+// contained reports whether a process with this cgroup file belongs to a pod, a container, or the service of a kubelet
+// or runtime. It supports cgroup version 1, 2 or both. It reads the path only as deep as the administrator controls the
+// names: below sessions, services and scopes, ordinary users can choose names.
 //
-// initCgroup is the cgroup file of process 1: where the whole node is a
-// container (kind), everything is below it, and only what comes after counts. A
-// reader in a cgroup namespace of its own sees everything but its own container
-// above itself, by "..", as it sees process 1.
+// initCgroup is the cgroup file of process 1. If the whole node is a container (kind), all paths start with its path,
+// and only the rest counts. If the agent has its own cgroup namespace, paths outside of its container start with "..",
+// for process 1 as well.
 func contained(cgroup, initCgroup []byte) bool {
 	for line := range bytes.Lines(cgroup) {
 		hierarchy, path := cutPath(line)
@@ -31,7 +28,7 @@ func contained(cgroup, initCgroup []byte) bool {
 	return false
 }
 
-// holdsContainer follows a path down from the node's root.
+// holdsContainer checks the components of a path, starting at the node's root.
 func holdsContainer(path string) bool {
 	previous := ""
 	for component := range strings.SplitSeq(path, "/") {
@@ -48,9 +45,8 @@ func holdsContainer(path string) bool {
 	return false
 }
 
-// nodePath returns where the node is in a hierarchy: where process 1 is, less
-// the scope that systemd puts itself in, or the group that containers without
-// systemd do, so as to be able to make others beside it.
+// nodePath returns the path of the node in a hierarchy: the path of process 1 without systemd's init.scope, or without
+// the group init that containers without systemd use.
 func nodePath(initCgroup []byte, hierarchy string) string {
 	for line := range bytes.Lines(initCgroup) {
 		if h, path := cutPath(line); h == hierarchy {
@@ -60,7 +56,7 @@ func nodePath(initCgroup []byte, hierarchy string) string {
 	return ""
 }
 
-// belowNode returns the part of a path that is below the node.
+// belowNode returns the part of a path below the node.
 func belowNode(path, node string) string {
 	if rest, ok := strings.CutPrefix(path, node); ok && (rest == "" || rest[0] == '/') {
 		return rest
@@ -75,16 +71,16 @@ func cutPath(line []byte) (hierarchy, path string) {
 	return number + ":" + controllers, path
 }
 
-// isContainer recognises the cgroup of a pod or a container: the slices and
-// directories of the kubelet, scopes named after a runtime and an id, an id alone,
-// and what is below those directories where runtimes without systemd put them.
+// isContainer reports whether a component names a pod or a container. These are the kubelet's slices and directories,
+// scopes with the name of a runtime and an ID, a plain ID, and anything below the directories of runtimes without
+// systemd.
 func isContainer(name, parent string) bool {
 	slice, isSlice := strings.CutSuffix(name, ".slice")
 	scope, isScope := strings.CutSuffix(name, ".scope")
 	switch {
 	case isSlice:
-		// kubepods.slice, kubepods-burstable.slice; with another root of the
-		// kubelet, as in kind, kubelet-kubepods.slice.
+		// kubepods.slice, kubepods-burstable.slice; with another cgroup root of the kubelet, as in kind,
+		// kubelet-kubepods.slice.
 		return slices.Contains(strings.Split(slice, "-"), "kubepods")
 	case isScope:
 		return isRuntimeScope(scope)
@@ -95,7 +91,7 @@ func isContainer(name, parent string) bool {
 	return slices.Contains([]string{"docker", "libpod_parent", "lxc", "lxc.payload", "k8s.io"}, parent)
 }
 
-// isRuntimeScope recognises what runtimes name scopes: their name and an id.
+// isRuntimeScope reports whether a scope has a name of a container runtime: a prefix and an ID.
 func isRuntimeScope(scope string) bool {
 	for _, runtime := range []string{"cri-containerd-", "crio-", "docker-", "libpod-", "nerdctl-", "crio-conmon-", "libpod-conmon-"} {
 		if id, ok := strings.CutPrefix(scope, runtime); ok && isID(id) {
@@ -105,24 +101,24 @@ func isRuntimeScope(scope string) bool {
 	return false
 }
 
-// services are the units of kubelets and container runtimes. What runs in them
-// helps those: mount, runc, network plugins, with arguments that pods choose.
+// services are the units of kubelets and container runtimes. Their processes include helpers such as mount, runc and
+// network plugins, with arguments that pods choose.
 var services = []string{
 	"kubelet.service", "containerd.service", "crio.service", "cri-o.service", "docker.service", "cri-docker.service",
 	"k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service", "k0scontroller.service", "k0sworker.service",
 }
 
-// snaps are the beginnings of such units of snaps.
+// snaps are the name prefixes of these units in snaps.
 var snaps = []string{"snap.microk8s.", "snap.k8s.", "snap.kubelet.", "snap.docker."}
 
-// isService recognises the unit of a kubelet or a container runtime.
+// isService reports whether a name is the unit of a kubelet or a container runtime.
 func isService(name string) bool {
 	return slices.Contains(services, name) || (strings.HasSuffix(name, ".service") &&
 		slices.ContainsFunc(snaps, func(prefix string) bool { return strings.HasPrefix(name, prefix) }))
 }
 
-// isFilledByUsers recognises the cgroups below which others than the
-// administrator may give names: sessions, with or without systemd, and units.
+// isFilledByUsers reports whether users other than the administrator can choose names below this cgroup: sessions, with
+// or without systemd, and units.
 func isFilledByUsers(name string) bool {
 	return name == "user.slice" || name == "user" ||
 		strings.HasSuffix(name, ".service") || strings.HasSuffix(name, ".scope")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process answers one question: which processes are there, and what are
-// they called? It reads /proc and knows nothing about patterns.
+// Package process reads the processes of a machine from /proc: their names, arguments, start times, and whether they
+// belong to a pod or a container. It does not know the patterns.
 package process
 
 import (
@@ -21,12 +21,11 @@ const (
 	cgroupFile  = "cgroup"
 )
 
-// headSize is how much of a command line, or of a cgroup file, one read takes.
-// Longer command lines take more reads, not more memory.
+// headSize is the size of one read of a command line or cgroup file. Longer command lines need more reads, not more
+// memory.
 const headSize = 16 << 10
 
-// A root is a place where processes are described by files. Handles stay bound
-// to the process they were opened for.
+// root is the source of the process files. A handle stays bound to the process for which it was opened.
 type root interface {
 	pids(dst []int32) ([]int32, error)
 	// threads appends the threads of a process.
@@ -34,9 +33,9 @@ type root interface {
 	open(pid int32, name string) (handle, error)
 	// openThread opens a file of a thread of a process.
 	openThread(pid, tid int32, name string) (handle, error)
-	// read may wait for the process that is read about.
+	// read may block on the process.
 	read(h handle, buf []byte, off int64) (int, error)
-	// peek reads what the kernel has at hand, from the start.
+	// peek reads from the start of a file that never blocks.
 	peek(h handle, buf []byte) (int, error)
 	shut(h handle)
 	// hiding returns the mount options that hide processes, empty for none.
@@ -44,23 +43,21 @@ type root interface {
 	close() error
 }
 
-// A handle is an open file of a root: a descriptor or a file, as the root has it.
+// handle is an open file: a descriptor or an fs.File, depending on the root.
 type handle struct {
 	fd   int
 	file fs.File
 }
 
-// A Table is the processes below one root. It reuses its buffers: it belongs to
-// one goroutine, and what a visit sees is valid during the visit only, until it
-// asks for a [Table.Standing].
+// Table is the processes below one root. It is not safe for concurrent use. It reuses its buffers, so the data of a
+// visit is valid only during the visit, and only until a call of [Table.Standing].
 //
-// Reading arguments may take for ever. Who cannot wait for that uses the table in
-// a goroutine of its own, and has another take over, with [Table.Succeed], once
-// [Table.Hung] says so.
+// A read of arguments may block forever. A caller that must not block uses the table in a separate goroutine. After
+// [Table.Hung] is closed, it continues in another goroutine with the result of [Table.Succeed].
 type Table struct {
 	root root
 	self int32
-	// alive reports whether a process exists, without its files. Nil is unknown.
+	// alive reports whether a process exists, without its files. Nil means that this is unknown.
 	alive func(pid int32) bool
 	// initCgroup is the cgroup file of process 1. See contained.
 	initCgroup []byte
@@ -68,7 +65,7 @@ type Table struct {
 	list, tids []int32
 	head       []byte
 	comm       [64]byte
-	// visited is the process of the visit at hand; a visit does not allocate.
+	// visited is the process of the current visit; it is stored here so that a visit does not allocate.
 	visited Process
 
 	keeper keeper
@@ -77,8 +74,8 @@ type Table struct {
 	turn  *turn
 }
 
-// FromFS returns the processes below fsys, which has the layout of /proc. self
-// is the process that asks and is never visited; zero if it is not among them.
+// FromFS returns the processes below fsys, which must have the layout of /proc. self is the calling process, which is
+// never visited. Zero means that it is not among them.
 func FromFS(fsys fs.FS, self int) *Table {
 	return newTable(fsRoot{fsys}, int32(self)) //nolint:gosec // a pid fits: PID_MAX_LIMIT is 1<<22
 }
@@ -92,19 +89,18 @@ func newTable(r root, self int32) *Table {
 	return t
 }
 
-// Share has the table put processes aside together with others. It comes before
-// anything else is done with the table.
+// Share makes the table use a shared Aside. Call it before any other method.
 func (t *Table) Share(a *Aside) { t.aside, t.turn = a, newTurn(a) }
 
-// Aside returns the processes that were put aside.
+// Aside returns the processes whose arguments block readers.
 func (t *Table) Aside() *Aside { return t.aside }
 
-// Hung is closed when the goroutine that uses the table hangs, which ends it as
-// soon as it does not: it touches nothing any more. The process is aside by then.
+// Hung returns a channel that is closed when the goroutine that uses the table is blocked. The process is in the Aside
+// by then. When the blocked read returns, that goroutine exits without using the table.
 func (t *Table) Hung() <-chan struct{} { return t.turn.hung }
 
-// Succeed returns the table for the goroutine that takes over after [Table.Hung].
-// It is the same table but for what is being read into.
+// Succeed returns the table for the goroutine that takes over after [Table.Hung]. It shares everything with the old
+// table except the read buffer.
 func (t *Table) Succeed() *Table {
 	next := *t
 	next.head, next.turn = make([]byte, headSize), newTurn(t.aside)
@@ -114,41 +110,39 @@ func (t *Table) Succeed() *Table {
 	return &next
 }
 
-// Close gives up what the table holds open.
+// Close closes all open files.
 func (t *Table) Close() error {
 	t.keeper.drop(t.root)
 	return t.root.close()
 }
 
-// Self returns the process that asks, zero if it is not among the processes.
+// Self returns the PID of the calling process, zero if it is not among the processes.
 func (t *Table) Self() int { return int(t.self) }
 
-// A Process is what a visit sees of one process.
+// Process is the process of a visit.
 type Process struct {
 	t    *Table
 	pid  int32
 	comm []byte
 
-	// read is how much of the command line is in t.head already, -1 for none;
-	// cmdline is where the rest comes from.
+	// read is how many bytes of the command line are in t.head, -1 for none. cmdline is the file with the rest.
 	read    int
 	cmdline handle
-	// started says that it has just started a program, so its first thread runs.
+	// started means that the process has just started a program, so that its first thread runs.
 	started bool
 }
 
-// PID returns the process id.
+// PID returns the process ID.
 func (p *Process) PID() int { return int(p.pid) }
 
 // Comm returns the kernel's name of the process.
 func (p *Process) Comm() []byte { return p.comm }
 
-// A Feeder takes a command line in pieces.
+// Feeder receives a command line in pieces.
 type Feeder interface{ Feed(piece []byte) }
 
-// Argv feeds the arguments as the kernel gives them, each followed by a NUL.
-// Kernel threads have none. A process that is gone is [fs.ErrNotExist]; one that
-// was put aside is another error.
+// Argv passes the arguments to to in the kernel's format: a NUL follows each argument. Kernel threads have none. The
+// error is [fs.ErrNotExist] if the process has ended. It is another error if a read would block.
 func (p *Process) Argv(to Feeder) error {
 	switch {
 	case p.read >= 0:
@@ -168,9 +162,8 @@ func (p *Process) Argv(to Feeder) error {
 	return p.t.feed(p, p.cmdline, n, to)
 }
 
-// feed feeds the n bytes that were read, and the rest from h. A read that does not fill
-// the buffer was the last: the kernel returns less only at the end (fs/proc/base.c,
-// get_mm_cmdline).
+// feed passes the n bytes in the buffer, and then the rest from h. A read that does not fill the buffer is the last
+// one: the kernel returns less only at the end (fs/proc/base.c, get_mm_cmdline).
 func (t *Table) feed(p *Process, h handle, n int, to Feeder) error {
 	if n == 0 && !p.started {
 		return t.feedThread(p, to)
@@ -187,8 +180,8 @@ func (t *Table) feed(p *Process, h handle, n int, to Feeder) error {
 	return nil
 }
 
-// feedThread feeds the arguments of a process whose first thread has ended while others
-// run: the files of the process have none any more, and those of the others do.
+// feedThread passes the arguments of a process whose first thread has ended while others run. The files of the process
+// are then empty, and the files of the other threads are not.
 func (t *Table) feedThread(p *Process, to Feeder) error {
 	st, err := t.readStat(p.pid)
 	if err != nil || st.state != 'Z' || st.dead() {
@@ -200,7 +193,7 @@ func (t *Table) feedThread(p *Process, to Feeder) error {
 	for _, tid := range t.tids {
 		h, err := t.root.openThread(p.pid, tid, cmdlineFile)
 		if err != nil {
-			continue // it has ended since
+			continue // The thread has ended.
 		}
 		n, err := t.readArguments(p.pid, h, 0)
 		if err == nil && n > 0 {
@@ -213,8 +206,8 @@ func (t *Table) feedThread(p *Process, to Feeder) error {
 	return nil
 }
 
-// readArguments reads a part of a command line. It does not return to a goroutine
-// that was left behind meanwhile: what that used belongs to its successor.
+// readArguments reads a part of a command line. It does not return if its goroutine was abandoned in the meantime,
+// because the buffer belongs to the successor.
 func (t *Table) readArguments(pid int32, h handle, off int64) (int, error) {
 	reading := t.turn.begin(pid)
 	n, err := t.root.read(h, t.head, off)
@@ -224,15 +217,14 @@ func (t *Table) readArguments(pid int32, h handle, off int64) (int, error) {
 	return n, err
 }
 
-// readable reports whether to read the arguments of a process. As long as any
-// process is aside, those of workloads are not: they never count, and there is
-// only so much room, which is the owner's.
+// readable reports whether to read the arguments of a process. While any process is in the Aside, arguments of pods'
+// processes are not read: they never count, and the number of blocked readers is limited.
 func (t *Table) readable(pid int32) bool {
 	if t.aside.Len() == 0 {
 		return true
 	}
 	admitted := t.aside.admits(pid, func() uint64 {
-		st, _ := t.readStat(pid) // zero is like no other
+		st, _ := t.readStat(pid) // zero equals no start time
 		return st.start
 	})
 	if !admitted {
@@ -242,19 +234,17 @@ func (t *Table) readable(pid int32) bool {
 	return err != nil || !contained(cgroup, t.initCgroup)
 }
 
-// A Visit decides about one process. It reports whether the process is clean,
-// that is, need not be visited again until its name or its arguments change.
+// Visit evaluates one process. It returns true if the process is clean: it need not be visited again until its name or
+// arguments change.
 type Visit func(p *Process) (clean bool)
 
-// Look visits the process pid. One that is gone, which after a message from the
-// kernel is the common case and not a failure, is [fs.ErrNotExist]. The process
-// that asks is not visited.
+// Look visits the process pid. The error is [fs.ErrNotExist] if it has ended, which is common after an event of the
+// kernel. Look does not visit the calling process.
 func (t *Table) Look(pid int, visit Visit) error {
 	return t.look(int32(pid), false, visit) //nolint:gosec // a pid fits
 }
 
-// LookAtStarted is Look for a process that has just started a program. It saves a read
-// where that has ended by now.
+// LookAtStarted is Look for a process that has just started a program. It saves one read if the process has ended.
 func (t *Table) LookAtStarted(pid int, visit Visit) error {
 	return t.look(int32(pid), true, visit) //nolint:gosec // a pid fits
 }
@@ -272,28 +262,26 @@ func (t *Table) look(pid int32, started bool, visit Visit) error {
 	return nil
 }
 
-// Alive reports whether the process pid exists, also where its files are hidden. Where
-// that cannot be known it reports false.
+// Alive reports whether the process exists, even if its files are hidden. It returns false if that is unknown.
 func (t *Table) Alive(pid int) bool {
 	return t.alive != nil && t.alive(int32(pid)) //nolint:gosec // a pid fits
 }
 
-// A Standing is what decides whether a process that matches counts.
+// Standing is the data that decides whether a matching process counts.
 type Standing struct {
-	// Start is when the process started, in clock ticks since boot; with the
-	// pid it tells processes apart. Zero means unknown. Exec changes neither.
+	// Start is the start time of the process in clock ticks since boot. Together with the PID it identifies the process;
+	// exec does not change it. Zero means unknown.
 	Start uint64
-	// Contained says that the process belongs to a pod or a container, or helps
-	// the kubelet or a container runtime.
+	// Contained means that the process belongs to a pod or a container, or is a helper of the kubelet or a container
+	// runtime.
 	Contained bool
 }
 
-// Standing returns the standing of the process pid. A process that is gone, or
-// is dead and only waits for its parent, is [fs.ErrNotExist].
+// Standing returns the standing of the process pid. The error is [fs.ErrNotExist] if the process has ended, also if it
+// is a zombie.
 //
-// The order of the reads matters: a dying process leaves its cgroup on version
-// 1, and its parent may end, so only the proof of life that comes after makes
-// what was read before the truth.
+// The order of the reads matters. With cgroup version 1, a dying process leaves its cgroup, and its parent may end. So
+// only a later proof that the process lives confirms the earlier reads.
 func (t *Table) Standing(pid int) (Standing, error) {
 	id := int32(pid) //nolint:gosec // a pid fits
 	cgroup, err := t.readHead(id, cgroupFile)
@@ -312,8 +300,7 @@ func (t *Table) Standing(pid int) (Standing, error) {
 	case errors.Is(err, errMalformed):
 		return Standing{}, err
 	case err != nil:
-		// A proc root without stat files, such as a recorded one, proves life
-		// by the name alone.
+		// In a proc root without stat files, such as a recorded one, the name proves that the process lives.
 		if _, err := t.readComm(id); err != nil {
 			return Standing{}, err
 		}
@@ -354,8 +341,7 @@ func (t *Table) peekComm(pid int32, h handle) ([]byte, error) {
 	return bytes.TrimSuffix(t.comm[:n], []byte{'\n'}), nil
 }
 
-// readHead reads a file that does not wait for the process it is about. It may
-// wait for others: the cgroups of the machine have one lock.
+// readHead reads the start of a file that does not block on its process. It may block on the machine's cgroup lock.
 func (t *Table) readHead(pid int32, name string) ([]byte, error) {
 	h, err := t.root.open(pid, name)
 	if err != nil {
@@ -369,9 +355,8 @@ func (t *Table) readHead(pid int32, name string) ([]byte, error) {
 	return t.head[:n], nil
 }
 
-// gone folds ESRCH, which /proc returns when a process dies between open and
-// read, into fs.ErrNotExist, so that callers test for one thing. The error of a
-// process that is gone is a fixed value: it is too common to allocate for.
+// gone maps ESRCH, which /proc returns if a process ends between open and read, to fs.ErrNotExist. That error is a
+// fixed value, because it is too frequent to allocate.
 func gone(pid int32, err error) error {
 	if errors.Is(err, syscall.ESRCH) || errors.Is(err, fs.ErrNotExist) {
 		return errGone

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// fsRoot is the portable root: any file system with the layout of /proc.
+// fsRoot is a root on any file system with the layout of /proc.
 type fsRoot struct{ fsys fs.FS }
 
 func (r fsRoot) pids(dst []int32) ([]int32, error) {
@@ -45,8 +45,8 @@ func (r fsRoot) openThread(pid, tid int32, name string) (handle, error) {
 	return r.open(pid, "task/"+strconv.Itoa(int(tid))+"/"+name)
 }
 
-// read reads in order where the file cannot be read at an offset. Every file is
-// read from its start, once, so both are the same.
+// read reads sequentially if the file does not support offsets. Every file is read once from its start, so the result
+// is the same.
 func (fsRoot) read(h handle, buf []byte, off int64) (int, error) {
 	var n int
 	var err error
@@ -69,8 +69,8 @@ func (fsRoot) hiding() string { return "" }
 
 func (fsRoot) close() error { return nil }
 
-// parsePID reads a directory name. Only what the kernel would write is a pid:
-// no sign, no leading zero, at most PID_MAX_LIMIT (1<<22), which has 7 digits.
+// parsePID parses a directory name. It accepts only the kernel's format: no sign, no leading zero, at most 7 digits,
+// the length of PID_MAX_LIMIT (1<<22).
 func parsePID(name []byte) (int32, bool) {
 	if len(name) == 0 || len(name) > 7 || name[0] == '0' {
 		return 0, false

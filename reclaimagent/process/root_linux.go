@@ -17,9 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open returns the processes below path, usually /proc. The process that asks
-// is the one that path/self names, if any, so that the proc file system of
-// another pid namespace is no trap.
+// Open returns the processes below path, usually /proc. The calling process is the one that path/self names. So a proc
+// file system of another PID namespace works as well.
 func Open(path string) (*Table, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -30,18 +29,16 @@ func Open(path string) (*Table, error) {
 		self, _ = parsePID([]byte(link))
 	}
 	t := newTable(&dirRoot{fd: fd, entries: make([]byte, 32<<10)}, self)
-	if int(self) == os.Getpid() { // else the pids are those of another namespace
+	if int(self) == os.Getpid() { // otherwise, the PIDs belong to another namespace
 		t.alive = func(pid int32) bool { return !errors.Is(unix.Kill(int(pid), 0), unix.ESRCH) }
 	}
 	return t, nil
 }
 
-// dirRoot reads below an open directory by system calls alone, without an
-// allocation per process: on a busy machine it is asked thousands of times a
-// second. The runtime is not told of those that wait for nothing: told, it may
-// wake its monitor thread, at more than the cost of the call (ADR 0015). It must be
-// told of a call that may wait, or the next collection of garbage stops everything
-// until that call returns.
+// dirRoot reads below an open directory with raw system calls and without an allocation per process: a busy machine
+// causes thousands of reads per second. A call that cannot block bypasses the Go scheduler, which could wake its
+// monitor thread at a higher cost than the call (ADR 0015). A call that may block must not: garbage collection would
+// wait for it.
 type dirRoot struct {
 	fd      int
 	entries []byte
@@ -82,14 +79,13 @@ func (r *dirRoot) list(dst []int32, fd int) ([]int32, error) {
 	return dst, nil
 }
 
-// Offsets in struct linux_dirent64, <linux/dirent.h>: inode, offset, length of
-// the record, type, name.
+// Offsets in struct linux_dirent64, <linux/dirent.h>: inode, offset, record length, type, name.
 const (
 	direntLength = 16
 	direntName   = 19
 )
 
-// appendPIDs picks the pids out of a buffer of directory entries.
+// appendPIDs appends the PIDs in a buffer of directory entries.
 func appendPIDs(dst []int32, buf []byte) []int32 {
 	for len(buf) > direntName {
 		length := int(binary.NativeEndian.Uint16(buf[direntLength:]))
@@ -119,8 +115,8 @@ func (r *dirRoot) openThread(pid, tid int32, name string) (handle, error) {
 	return r.openat(append(path, name...))
 }
 
-// openat is openat(2) on a path built in place; the wrapper in x/sys/unix would
-// allocate it anew each time.
+// openat calls openat(2) with a path that was built in place. The wrapper in x/sys/unix would allocate the path each
+// time.
 func (r *dirRoot) openat(path []byte) (handle, error) {
 	path = append(path, 0)
 	for {
@@ -160,7 +156,7 @@ func (*dirRoot) peek(h handle, buf []byte) (int, error) {
 
 func (*dirRoot) shut(h handle) { _, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(h.fd), 0, 0) }
 
-// hiding looks for the mount by its device: in a pod the path is that of a bind mount.
+// hiding finds the mount by its device, because in a pod the path belongs to a bind mount.
 func (r *dirRoot) hiding() string {
 	var st unix.Stat_t
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -170,7 +166,7 @@ func (r *dirRoot) hiding() string {
 	return hidingOptions(string(mounts), fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)))
 }
 
-// hidingOptions picks hidepid and gid of a device out of a mountinfo file. See proc(5).
+// hidingOptions returns the options hidepid and gid of a device in a mountinfo file. See proc(5).
 func hidingOptions(mounts, device string) string {
 	for line := range strings.Lines(mounts) {
 		mount, super, _ := strings.Cut(line, " - ")

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Open returns the processes below path, which has the layout of Linux's /proc.
+// Open returns the processes below path, which must have the layout of Linux's /proc.
 func Open(path string) (*Table, error) {
 	if _, err := os.ReadDir(path); err != nil {
 		return nil, fmt.Errorf("opening proc root: %w", err)

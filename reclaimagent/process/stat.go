@@ -21,7 +21,7 @@ const (
 )
 
 type stat struct {
-	// comm is part of what was parsed.
+	// comm points into the parsed buffer.
 	comm    []byte
 	state   byte
 	parent  int32
@@ -29,14 +29,14 @@ type stat struct {
 	start   uint64
 }
 
-// dead reports whether the process has ended. A leader that has ended while
-// other threads run is a zombie too, but its process lives.
+// dead reports whether the process has ended. If only the first thread has ended, its state is zombie, but the process
+// is alive.
 func (s stat) dead() bool {
 	return (s.state == 'Z' || s.state == 'X') && s.threads <= 1
 }
 
-// parseStat reads a stat file. The name, the second field, may hold anything,
-// so fields are counted after the last parenthesis.
+// parseStat parses a stat file. The second field, the name, may contain any byte, so parseStat counts fields after the
+// last parenthesis.
 func parseStat(raw []byte) (stat, error) {
 	begin, end := bytes.IndexByte(raw, '('), bytes.LastIndexByte(raw, ')')
 	if begin < 0 || end < begin {

@@ -8,29 +8,28 @@ import (
 	"time"
 )
 
-// patience is how long it may take to read arguments, which takes microseconds
-// unless the process has been swapped out. A reader is left behind after one to
-// two of these.
+// patience is the time limit for a read of arguments. A read takes microseconds unless the process has been swapped
+// out. A blocked reader is abandoned after one to two of these.
 const patience = 100 * time.Millisecond
 
-// abandoned is the state of a turn whose goroutine was left behind.
+// abandoned is the state of a turn whose goroutine was abandoned.
 const abandoned = math.MaxUint64
 
-// A turn is one goroutine's reading of arguments. It reads by itself, because to
-// hand over every reading to another thread would cost a wake-up or two for every
-// program that starts; instead another goroutine takes over from one that hangs.
-// The timer runs only while something is read: an idle machine is left alone.
+// turn guards the reads of arguments of one goroutine. A read may block forever. To run every read in another thread
+// would cost one or two wake-ups per started program. So the goroutine reads itself, and a timer detects a blocked
+// read; another goroutine then takes over. The timer runs only while reads happen, so that it never wakes an idle
+// machine.
 type turn struct {
 	aside *Aside
-	// state counts the begins and the ends of readings: it is odd during one.
+	// state counts starts and ends of reads: it is odd during a read.
 	state atomic.Uint64
 	pid   atomic.Int32
 
 	watched atomic.Bool
 	timer   *time.Timer
-	// last is the state that the timer met last. It belongs to the timer.
+	// last is the state at the previous tick. Only the timer uses it.
 	last uint64
-	// hung is closed when the goroutine is left behind.
+	// hung is closed when the goroutine is abandoned.
 	hung chan struct{}
 }
 
@@ -41,7 +40,7 @@ func newTurn(a *Aside) *turn {
 	return t
 }
 
-// begin says that a reading begins. It does not allocate.
+// begin marks the start of a read. It does not allocate.
 func (t *turn) begin(pid int32) (reading uint64) {
 	t.pid.Store(pid)
 	reading = t.state.Add(1)
@@ -51,8 +50,8 @@ func (t *turn) begin(pid int32) (reading uint64) {
 	return reading
 }
 
-// end says that a reading is over. It reports false to a goroutine that was left
-// behind meanwhile, which must touch nothing any more.
+// end marks the end of a read. It returns false if the goroutine was abandoned in the meantime; the goroutine must then
+// not use the table any more.
 func (t *turn) end(reading uint64) bool {
 	if t.state.CompareAndSwap(reading, reading+1) {
 		return true
@@ -61,13 +60,13 @@ func (t *turn) end(reading uint64) bool {
 	return false
 }
 
-// watch is called by the timer. A reading that it meets twice hangs.
+// watch is the timer's function. A read that lasts for two ticks is blocked.
 func (t *turn) watch() {
 	state := t.state.Load()
 	switch {
 	case state != t.last:
 	case state%2 == 1:
-		// Put aside first: whoever finds out that it was left behind takes it out.
+		// Add it first: an abandoned goroutine removes it when its read ends.
 		t.aside.put(t.pid.Load(), t)
 		if t.state.CompareAndSwap(state, abandoned) {
 			close(t.hung)

@@ -10,20 +10,18 @@ import (
 	"strconv"
 )
 
-// ErrHidden reports that the processes of other users cannot be read, or that it is
-// not certain that they can.
+// ErrHidden means that the processes of other users cannot be read, or that this is not certain.
 var ErrHidden = errors.New("the processes of other users cannot be read")
 
-// capSysPtrace is CAP_SYS_PTRACE in <linux/capability.h>: hidepid hides nothing from it.
+// capSysPtrace is CAP_SYS_PTRACE in <linux/capability.h>. hidepid hides no process from a process with it.
 const capSysPtrace = 19
 
-// CheckVisibility returns nil if the table shows the processes of other users, and an
-// error that wraps [ErrHidden] if it does not or may not.
+// CheckVisibility returns nil if the table shows the processes of other users. Otherwise, or if that is not certain,
+// the error wraps [ErrHidden].
 //
-// Process 1 is the proof, because hidepid (proc(5)) shows a process to members of a
-// group, and otherwise only to a process that may trace it: one of the same user that
-// has all its capabilities. If process 1 is readable and may not be traced, the group
-// is the reason, or nothing is hidden: then all processes are readable.
+// The check reads process 1. hidepid (proc(5)) shows a process to the members of a group, and to processes that may
+// trace it. So if process 1 is readable and may not be traced, the group or the absence of hidepid is the reason, and
+// all processes are readable.
 func (t *Table) CheckVisibility() error {
 	if t.self == 1 {
 		return fmt.Errorf("%w: process 1 is the agent, so the proc root is the agent's own container's", ErrHidden)
@@ -49,9 +47,9 @@ func inBrackets(s string) string {
 	return " (" + s + ")"
 }
 
-// credentials are the rights of a process, as its status file has them.
+// credentials are the user IDs and capabilities in a status file.
 type credentials struct {
-	// uids are the real, effective, saved and file system user.
+	// uids are the real, effective, saved and file system user IDs.
 	uids                 []string
 	permitted, effective uint64
 }
@@ -75,16 +73,16 @@ func parseCredentials(status []byte) credentials {
 	return c
 }
 
-// root reports whether real and effective user are root.
+// root reports whether the real and the effective user are root.
 func (c credentials) root() bool {
 	return len(c.uids) >= 2 && c.uids[0] == "0" && c.uids[1] == "0"
 }
 
-// mayTrace reports whether c may ptrace other without CAP_SYS_PTRACE: same user IDs, and no fewer
-// capabilities. Then reading other proves nothing about hidepid.
+// mayTrace reports whether c may ptrace other without CAP_SYS_PTRACE: same user IDs, and no fewer capabilities. In that
+// case a successful read of other proves nothing about hidepid.
 func (c credentials) mayTrace(other credentials) bool {
 	if c.effective>>capSysPtrace&1 == 1 {
-		return false // it sees every process
+		return false // It can read every process.
 	}
 	return slices.Equal(c.uids, other.uids) && other.permitted&^c.effective == 0
 }

@@ -8,33 +8,31 @@ import (
 	"io/fs"
 )
 
-// Bounds of what a table keeps open. A kept comm costs the kernel a page, which
-// counts towards the agent's memory limit, so far fewer of those are kept.
+// Bounds for the open files of a table. An open comm file costs the kernel a page, which counts towards the agent's
+// memory limit, so its bound is lower.
 const (
 	maxKeptCmdline = 8192
 	maxKeptComm    = 2048
 )
 
-// A Census says what a walk met.
+// Census counts the processes of a walk by result.
 type Census struct {
-	// Processes were visited or known to be clean.
+	// Processes were visited, or are known to be clean.
 	Processes int
-	// Gone ended between the listing and the reading.
+	// Gone ended between the listing and the read.
 	Gone int
-	// Denied may not be read.
+	// Denied could not be read because of permissions.
 	Denied int
 }
 
-// Walk visits all processes but the one that asks, in ascending order of pid.
-// The error is about the root, never about one process.
+// Walk visits all processes except the calling one, in ascending order of PID. It returns an error only if the list of
+// processes cannot be read.
 func (t *Table) Walk(visit Visit) (Census, error) {
 	return t.each(func(pid int32) error { return t.look(pid, false, visit) })
 }
 
-// Rewalk is Walk for one who comes often. Files stay open from one walk to the
-// next, and a clean process is visited only after a change. Both the name and
-// the arguments of every process are read every time: exec changes neither the
-// pid nor the start time, so nothing else tells.
+// Rewalk is Walk for repeated calls. It keeps files open between walks, and visits a clean process only after a change.
+// It reads the name and the arguments of every process each time, because exec changes neither PID nor start time.
 func (t *Table) Rewalk(visit Visit) (Census, error) {
 	t.keeper.begin()
 	c, err := t.each(func(pid int32) error { return t.revisit(pid, visit) })
@@ -66,23 +64,22 @@ func (t *Table) each(look func(pid int32) error) (Census, error) {
 	return c, nil
 }
 
-// A keeper holds what one walk leaves to the next.
+// keeper holds the state between two calls of Rewalk.
 type keeper struct {
 	kept map[int32]*kept
-	// comms counts the comm files among what is kept.
+	// comms counts the open comm files.
 	comms int
 	round uint32
 	seed  maphash.Seed
 }
 
-// kept is an open process. Its descriptors answer ESRCH once it is gone, even if
-// its pid has been given to another.
+// kept is a process with open files. Reads return ESRCH after the process has ended, even if its PID was reused.
 type kept struct {
 	cmdline, comm handle
 	hasComm       bool
 	round         uint32
 	clean         bool
-	// sum is over the name and the arguments when clean was decided.
+	// sum is the hash of name and arguments at the last visit.
 	sum uint64
 }
 
@@ -93,7 +90,7 @@ func (k *keeper) begin() {
 	k.round++
 }
 
-// sweep gives up what the last walk did not meet.
+// sweep closes the processes that the last walk did not find.
 func (k *keeper) sweep(r root) {
 	for pid, e := range k.kept {
 		if e.round != k.round {
@@ -117,8 +114,8 @@ func (k *keeper) forget(r root, pid int32, e *kept) {
 	delete(k.kept, pid)
 }
 
-// keep opens a process to be kept. It returns nil if there is no room, which is
-// not an error: the process is then opened every time.
+// keep opens a process and stores it. It returns nil if the bound is reached, which is no error: revisit then opens the
+// process each time.
 func (k *keeper) keep(r root, pid int32) (*kept, error) {
 	if len(k.kept) >= maxKeptCmdline {
 		return nil, nil
@@ -128,7 +125,7 @@ func (k *keeper) keep(r root, pid int32) (*kept, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, gone(pid, err)
 		}
-		return nil, nil // most likely EMFILE; the lean way finds out
+		return nil, nil // Most likely EMFILE. look will return the error.
 	}
 	e := &kept{cmdline: h}
 	if k.comms < maxKeptComm {
@@ -141,8 +138,8 @@ func (k *keeper) keep(r root, pid int32) (*kept, error) {
 	return e, nil
 }
 
-// revisit looks at one process again. A kept one whose descriptor says it is
-// gone is given up and its pid tried anew, because it may have been reused.
+// revisit checks one process again. If the stored process has ended, it opens the PID again, because another process
+// may have it.
 func (t *Table) revisit(pid int32, visit Visit) error {
 	if e := t.keeper.kept[pid]; e != nil {
 		err := t.check(pid, e, visit)
@@ -165,8 +162,7 @@ func (t *Table) revisit(pid int32, visit Visit) error {
 	return nil
 }
 
-// check reads what exec and renaming change, and visits unless it is the same
-// as when the process was found clean.
+// check reads what exec and renaming change. It visits the process unless that is unchanged since it was found clean.
 func (t *Table) check(pid int32, e *kept, visit Visit) error {
 	comm, err := t.keptComm(pid, e)
 	if err != nil {
@@ -183,7 +179,7 @@ func (t *Table) check(pid int32, e *kept, visit Visit) error {
 	if err != nil {
 		return gone(pid, err)
 	}
-	// A command line that fills the buffer may differ in what is beyond it.
+	// A command line that fills the buffer may have changed beyond it.
 	whole := n < len(t.head)
 	sum := t.keeper.sum(comm, t.head[:n])
 	if e.clean && whole && sum == e.sum {
@@ -201,8 +197,8 @@ func (t *Table) keptComm(pid int32, e *kept) ([]byte, error) {
 	return t.peekComm(pid, e.comm)
 }
 
-// sum tells states of a process apart. The seed is random, so nobody can craft
-// a command line that is taken for another.
+// sum returns a hash of name and arguments. The seed is random, so that a command line cannot be crafted to collide
+// with another.
 func (k *keeper) sum(comm, argv []byte) uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	return maphash.Bytes(k.seed, comm)*odd ^ maphash.Bytes(k.seed, argv)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Age returns how long ago the kernel sent the event, zero if that is unknown.
+// Age returns the time since the kernel sent the event, zero if unknown.
 func (e *Event) Age() time.Duration {
 	var now unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil || e.Time == 0 {

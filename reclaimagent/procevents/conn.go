@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package procevents answers one question: which process just ran a new
-// program or took a new name? The kernel says so through its proc connector.
-// The package knows nothing about patterns, and never reads /proc.
+// Package procevents receives events from the kernel's proc connector: which process runs a new program, or has a new
+// name. It does not know the patterns, and never reads the processes in /proc.
 package procevents
 
 import (
@@ -15,74 +14,67 @@ import (
 )
 
 var (
-	// ErrUnavailable reports that the kernel does not tell this process about
-	// others. The error that wraps it says what is missing.
+	// ErrUnavailable means that the kernel does not announce processes to this one. The error that wraps it names the
+	// missing requirement.
 	ErrUnavailable = errors.New("proc connector unavailable")
 
-	// ErrOverrun reports that the kernel dropped events because they were read
-	// too slowly. The Conn remains usable, but the caller must look at all
-	// processes.
+	// ErrOverrun means that the kernel dropped events because they were read too slowly. The Conn remains usable, but the
+	// caller must scan all processes.
 	ErrOverrun = errors.New("proc events lost")
 
-	// ErrSilent reports that a heartbeat was not heard. The Conn is of no more
-	// use, and the caller must look at all processes.
+	// ErrSilent means that a heartbeat was missed. The Conn is not usable any more, and the caller must scan all
+	// processes.
 	ErrSilent = errors.New("proc connector fell silent")
 )
 
 const (
-	// ackWait bounds the wait for the acknowledgement, which takes 25 us where
-	// one comes at all.
+	// ackWait is the timeout of the acknowledgement. Normally, it takes 25 us.
 	ackWait = 200 * time.Millisecond
 
-	// beatEvery and beatWait bound how long a listener that the kernel has
-	// forgotten goes unnoticed: 31 s, as another second may pass before it runs.
-	// An event takes 25 us; a second allows for starvation.
+	// beatEvery and beatWait bound how long a lost subscription stays unnoticed: 31 s, because another second may pass
+	// before the process runs. An event takes 25 us; a second allows for CPU starvation.
 	beatEvery = 29 * time.Second
 	beatWait  = time.Second
 
-	// stormEvents within stormSpan make a storm. Then stormPause passes between
-	// reads: one wake-up serves many events, and processes that were going to
-	// die at once have done so, which saves reading about them.
+	// A storm is more than stormEvents events within stormSpan. In a storm, Next pauses for stormPause between reads. One
+	// wake-up then handles many events, and processes that live briefly have ended, which saves reads.
 	stormEvents = 4
 	stormSpan   = 8 * time.Millisecond
 	stormPause  = 2 * time.Millisecond
-	// stormLulls pauses without an event end a storm. Falling asleep and waking
-	// in between costs the Go runtime some fifty wake-ups of its own.
+	// stormLulls pauses without an event end a storm. A sleep and a wake-up in between would cost the Go runtime about
+	// fifty wake-ups.
 	stormLulls = 4
 
-	// maxBatch bounds what one Next returns, hence its memory.
+	// maxBatch bounds the events that one Next returns, and so its memory.
 	maxBatch = 512
 
-	// datagram holds the largest message of the connector, of 76 bytes.
+	// datagram is the buffer size. The largest message of the connector has 76 bytes.
 	datagram = 512
 )
 
-// A socket is a place where datagrams come from: a netlink socket outside tests.
+// socket is a source of datagrams: a netlink socket, except in tests.
 type socket interface {
-	// drain hands over every queued datagram until take refuses. If there is
-	// none it waits until the deadline, which is os.ErrDeadlineExceeded. It
-	// returns ErrOverrun after it has drained what an overrun left.
+	// drain passes every queued datagram to take until take returns false. If there is none, it waits until the deadline
+	// and returns os.ErrDeadlineExceeded. After an overrun it drains the remaining datagrams and returns ErrOverrun.
 	drain(deadline time.Time, buf []byte, take func(datagram []byte) bool) error
 	send(b []byte) error
-	// rename gives a thread of ours the name that it has, which the kernel
-	// announces like any other.
+	// rename sets the name of a thread of this process to its current name. The kernel announces it like any rename.
 	rename() error
 	pause(d time.Duration)
 	close() error
 }
 
-// Options are what a Conn needs from outside.
+// Options are the dependencies of a Conn.
 type Options struct {
 	// Now is the clock. It is required.
 	Now func() time.Time
-	// Unfiltered does without the socket filter. Some kernels (6.6.13-17,
-	// 6.7.1-5) forget the only listener as soon as a filter drops an event,
-	// which may be after the first heartbeat.
+	// Unfiltered disables the socket filter. Some kernels (6.6.13-17, 6.7.1-5) drop the only listener as soon as a filter
+	// drops an event, which may be after the first heartbeat.
 	Unfiltered bool
 }
 
-// A Conn is a subscription to process events. One goroutine may call Next at a
-// time; Close may be called from any and unblocks it.
+// Conn is a subscription to process events. Only one goroutine may call Next at a time. Close may be called from any
+// goroutine and unblocks Next.
 type Conn struct {
 	sock socket
 	now  func() time.Time
@@ -94,7 +86,7 @@ type Conn struct {
 	take  func([]byte) bool
 	storm storm
 
-	// beatAt is when to send a heartbeat or, while one is awaited, until when.
+	// beatAt is when the next heartbeat is sent. While one is awaited, it is the deadline.
 	beatAt  time.Time
 	awaited bool
 
@@ -102,10 +94,8 @@ type Conn struct {
 	closed  error
 }
 
-// Dial subscribes to process events. It returns once the kernel has
-// acknowledged and a heartbeat has come through, so that whatever runs a program
-// from then on is announced; what did before is for the caller to look for.
-// Errors wrap [ErrUnavailable].
+// Dial subscribes to process events. It returns after the kernel's acknowledgement and the first heartbeat. The kernel
+// announces every program that starts after that; the caller must scan for earlier ones. Errors wrap [ErrUnavailable].
 func Dial(o Options) (*Conn, error) {
 	c, err := dial(o)
 	if errors.Is(err, ErrSilent) && !o.Unfiltered {
@@ -133,12 +123,12 @@ func dial(o Options) (*Conn, error) {
 
 func newConn(sock socket, o Options, self int) *Conn {
 	c := &Conn{sock: sock, now: o.Now, self: self, buf: make([]byte, datagram), batch: make([]Event, 0, maxBatch)}
-	c.take = c.accept // a method value made once: making it allocates
+	c.take = c.accept // stored, because a method value allocates
 	return c
 }
 
-// subscribe asks for events, awaits the acknowledgement of this very request -
-// those of others arrive too - and then the first heartbeat.
+// subscribe requests events, awaits the acknowledgement of this request, and then the first heartbeat. Acknowledgements
+// of other listeners arrive as well.
 func (c *Conn) subscribe() error {
 	token := uint32(c.now().UnixNano()) //nolint:gosec // any number will do
 	if err := c.sock.send(request(opListen, token)); err != nil {
@@ -192,10 +182,9 @@ func (c *Conn) firstBeat() error {
 	}
 }
 
-// Next waits for events until the given time and returns those there are, none
-// when the time has come. The slice is valid until the next call. [ErrOverrun]
-// comes with the events that were not lost; [ErrSilent] and errors of the socket
-// end the Conn.
+// Next waits for events until the given time. It returns the available events, or none after that time. The slice is
+// valid until the next call. [ErrOverrun] comes with the events that were not lost. After [ErrSilent] or an error of
+// the socket the Conn is not usable.
 func (c *Conn) Next(until time.Time) ([]Event, error) {
 	coalesce := c.storm.raging() && !c.full
 	c.batch, c.full = c.batch[:0], false
@@ -221,8 +210,7 @@ func (c *Conn) Next(until time.Time) ([]Event, error) {
 	return c.batch, err
 }
 
-// lastHope looks for an overdue heartbeat among what is queued: where we were
-// stopped, not the kernel was silent but we did not listen.
+// lastHope looks for an overdue heartbeat in the queue. If this process was stopped, the heartbeat may be there.
 func (c *Conn) lastHope() ([]Event, error) {
 	if err := c.receive(time.Time{}); err != nil {
 		return c.batch, err
@@ -241,7 +229,7 @@ func (c *Conn) receive(until time.Time) error {
 	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
 		return nil
 	case errors.Is(err, ErrOverrun):
-		// The heartbeat may be among what was lost: try again at once.
+		// The heartbeat may be lost: send another at once.
 		c.awaited, c.beatAt = false, c.now()
 		return ErrOverrun
 	default:
@@ -249,7 +237,7 @@ func (c *Conn) receive(until time.Time) error {
 	}
 }
 
-// listenForBeat takes our own renames out of the batch.
+// listenForBeat removes this process' own renames from the batch.
 func (c *Conn) listenForBeat() {
 	kept := c.batch[:0]
 	for i := range c.batch {
@@ -262,8 +250,8 @@ func (c *Conn) listenForBeat() {
 	c.batch = kept
 }
 
-// accept adds the messages of one datagram to the batch. It refuses more once
-// the batch is full. A malformed message is skipped: the next one may be sound.
+// accept adds the messages of one datagram to the batch. It returns false when the batch is full. After a malformed
+// message it skips the rest of the datagram.
 func (c *Conn) accept(b []byte) bool {
 	for len(b) > 0 {
 		e, rest, err := Parse(b)
@@ -284,15 +272,14 @@ func (c *Conn) accept(b []byte) bool {
 // Close ends the subscription. It is idempotent.
 func (c *Conn) Close() error {
 	c.closing.Do(func() {
-		// Without it kernels before 6.6 keep counting us as a listener, and
-		// announce every fork and exec to nobody.
+		// Without this request, kernels before 6.6 count this process as a listener forever, and keep sending events.
 		_ = c.sock.send(request(opIgnore, 0))
 		c.closed = c.sock.close()
 	})
 	return c.closed
 }
 
-// storm recognises by the kernel's timestamps that events come thick and fast.
+// storm detects a high rate of events by the kernel's timestamps.
 type storm struct {
 	times [stormEvents + 1]uint64
 	next  int
@@ -303,14 +290,14 @@ func (s *storm) add(t uint64) {
 	s.next = (s.next + 1) % len(s.times)
 }
 
-// raging reports whether more than stormEvents came within stormSpan. CPUs do
-// not wait for each other, so the oldest may be a little later than the newest.
+// raging reports whether more than stormEvents events came within stormSpan. CPUs are not synchronized, so the oldest
+// may be a little later than the newest.
 func (s *storm) raging() bool {
 	oldest, newest := s.times[s.next], s.times[(s.next+len(s.times)-1)%len(s.times)]
 	return oldest != 0 && (newest < oldest || newest-oldest <= uint64(stormSpan))
 }
 
-// unavailable says what is missing.
+// unavailable returns an error with the missing requirement.
 func unavailable(what string, err error) error {
 	if err == nil {
 		return fmt.Errorf("%w: it needs %s", ErrUnavailable, what)
@@ -318,7 +305,7 @@ func unavailable(what string, err error) error {
 	return fmt.Errorf("%w: it needs %s: %w", ErrUnavailable, what, err)
 }
 
-// missing says what an error of the kernel asks for.
+// missing returns the requirement that an error of the kernel indicates.
 func missing(err error) string {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiveBuffer holds 10,000 execs: three seconds of a storm of 3000 a second
-// while the agent gets no CPU. The default holds 256.
+// receiveBuffer is the socket buffer in bytes. It holds 10,000 execs: three seconds with 3000 execs per second while
+// the agent gets no CPU. The default holds 256.
 const receiveBuffer = 4 << 20
 
-// open returns a socket that has joined the group of the proc connector. The
-// filter is in place before the first event can arrive.
+// open returns a socket that has joined the group of the proc connector. The filter is set before the first event can
+// arrive.
 func open(o Options) (socket, error) {
 	nl, err := netlink.Dial(unix.NETLINK_CONNECTOR, nil)
 	if err != nil {
@@ -38,7 +38,7 @@ func open(o Options) (socket, error) {
 	return s, nil
 }
 
-// prepare sets the options of the socket, and takes it over.
+// prepare sets the socket options and calls takeOver.
 func prepare(nl *netlink.Conn, filtered bool) (*netlinkSocket, error) {
 	if filtered {
 		program, err := filter(os.Getpid())
@@ -49,8 +49,8 @@ func prepare(nl *netlink.Conn, filtered bool) (*netlinkSocket, error) {
 			return nil, fmt.Errorf("attaching filter: %w", err)
 		}
 	}
-	// The library forces the size where it may and else takes what it gets. A
-	// small buffer overruns more often, which is noticed and repaired.
+	// The library exceeds the system's limit if it has the capability; otherwise, the buffer is smaller. A small buffer
+	// overruns more often, which the agent detects and repairs.
 	_ = nl.SetReadBuffer(receiveBuffer)
 	if err := nl.JoinGroup(idxProc); err != nil {
 		return nil, fmt.Errorf("joining group: %w", err)
@@ -58,10 +58,9 @@ func prepare(nl *netlink.Conn, filtered bool) (*netlinkSocket, error) {
 	return takeOver(nl)
 }
 
-// takeOver duplicates the descriptor of the library's connection, which is then
-// closed. The library's Receive peeks, allocates and copies, at ten times the
-// cost; and as long as its descriptor is with the runtime's poller, every event
-// wakes a thread there, also while we pause in order not to be woken.
+// takeOver duplicates the descriptor of the library's connection, which the caller then closes. The library's Receive
+// peeks, allocates and copies, at ten times the cost. Also, its descriptor is in the runtime's poller, so that every
+// event would wake a thread, even in a pause.
 func takeOver(nl *netlink.Conn) (*netlinkSocket, error) {
 	raw, err := nl.SyscallConn()
 	if err != nil {
@@ -84,19 +83,19 @@ func takeOver(nl *netlink.Conn) (*netlinkSocket, error) {
 	return s, nil
 }
 
-// netlinkSocket reads without blocking, and waits by a waiter.
+// netlinkSocket reads without blocking, and uses a waiter to wait.
 type netlinkSocket struct {
 	*waiter
 	now func() time.Time
 	fd  int
 
-	// mu is held by who uses the descriptors, so that they are not closed, and
-	// their numbers given to others, under a reader.
+	// mu is held while the descriptors are used, so that close cannot close them, and their numbers cannot be reused,
+	// during a read.
 	mu     sync.Mutex
 	closed bool
 
-	// arrived is readArrived, made once: making a method value allocates. What
-	// follows is what it is given, and what came of it.
+	// arrived is the method value readArrived, stored because a method value allocates. buf and take are its input, got
+	// and err its result.
 	arrived func(uintptr) bool
 	buf     []byte
 	take    func([]byte) bool
@@ -123,8 +122,7 @@ func (s *netlinkSocket) drain(deadline time.Time, buf []byte, take func([]byte) 
 	return s.err
 }
 
-// readArrived reads until the queue is empty or take refuses. It reports whether
-// there was anything.
+// readArrived reads until the queue is empty or take returns false. It reports whether there was data or an error.
 func (s *netlinkSocket) readArrived(uintptr) bool {
 	for s.got, s.err = false, nil; ; {
 		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(s.buf))), uintptr(len(s.buf))) //nolint:gosec // never blocks
@@ -138,7 +136,7 @@ func (s *netlinkSocket) readArrived(uintptr) bool {
 			return s.got || s.err != nil
 		case unix.EINTR:
 		case unix.ENOBUFS:
-			// Reported once for an overflow; what is still queued is sound.
+			// The kernel reports an overflow once; the queued datagrams are valid.
 			s.err = ErrOverrun
 		default:
 			s.err = os.NewSyscallError("read", errno)
@@ -152,8 +150,7 @@ func (s *netlinkSocket) send(b []byte) error {
 	return os.NewSyscallError("write", err)
 }
 
-// rename sets the name that the thread already has, so nobody sees a change; the
-// kernel announces it all the same (kernel/sys.c, PR_SET_NAME).
+// rename sets the name that the thread already has. The kernel announces it anyway (kernel/sys.c, PR_SET_NAME).
 func (*netlinkSocket) rename() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -184,14 +181,13 @@ func (s *netlinkSocket) close() error {
 	return errors.Join(err, unix.Close(s.fd), s.waiter.close())
 }
 
-// Inodes of the initial namespaces, <linux/proc_ns.h>. Elsewhere the kernel
-// ignores requests without a word.
+// Inodes of the initial namespaces, <linux/proc_ns.h>. In other namespaces the kernel ignores requests silently.
 const (
 	initialUser = "user:[4026531837]"
 	initialPID  = "pid:[4026531836]"
 )
 
-// whySilent says why a request may have been ignored.
+// whySilent returns the probable reason why the kernel ignored a request.
 func whySilent() string {
 	if ns, err := os.Readlink("/proc/self/ns/pid"); err == nil && ns != initialPID {
 		return "the pid namespace of the host (hostPID: true)"

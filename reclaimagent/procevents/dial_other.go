@@ -6,7 +6,7 @@ package procevents
 
 import "errors"
 
-// open fails: only Linux has a proc connector.
+// open returns an error: only Linux has a proc connector.
 func open(Options) (socket, error) { return nil, unavailable("Linux", errors.ErrUnsupported) }
 
 func whySilent() string { return "Linux" }

@@ -9,33 +9,31 @@ import (
 	"fmt"
 )
 
-// ErrMalformed is wrapped by every error of [Parse]. The stream goes on.
+// ErrMalformed is wrapped by every error of [Parse]. Later datagrams remain usable.
 var ErrMalformed = errors.New("malformed proc event")
 
-// A Kind says what a message from the kernel tells.
+// Kind is the kind of a message.
 type Kind uint8
 
-// Other is every kind of event that the agent has no use for.
+// Other is any kind that the agent does not use.
 const (
 	Other Kind = iota
-	// Ack answers a request of ours or of another listener.
+	// Ack acknowledges a request of this or another listener.
 	Ack
-	// Exec says that a process runs a new program. Its name and arguments are
-	// in place already.
+	// Exec means that a process runs a new program. Its name and arguments are already set.
 	Exec
-	// Comm says that a thread was renamed, and how.
+	// Comm means that a thread has a new name.
 	Comm
 )
 
-// An Event is one message of the proc connector.
+// Event is one message of the proc connector.
 type Event struct {
 	Kind Kind
-	// PID is the thread and TGID the process, in the initial pid namespace.
+	// PID is the thread and TGID the process, in the initial PID namespace.
 	PID, TGID int
-	// Time is when the kernel sent it, in nanoseconds of CLOCK_MONOTONIC.
+	// Time is the kernel's timestamp, in nanoseconds of CLOCK_MONOTONIC.
 	Time uint64
-	// Token of an Ack is one more than that of the request which it answers, and
-	// Err is an errno or zero.
+	// Token of an Ack is the token of its request plus one. Err is an errno or zero.
 	Token, Err uint32
 
 	comm [16]byte
@@ -49,9 +47,8 @@ func (e *Event) Comm() []byte {
 	return e.comm[:]
 }
 
-// Layout of a message: a 16-byte nlmsghdr (<linux/netlink.h>), a 20-byte cn_msg
-// (<linux/connector.h>), then what, cpu and timestamp of a proc_event
-// (<linux/cn_proc.h>) and what depends on what.
+// Layout of a message: a 16-byte nlmsghdr (<linux/netlink.h>), a 20-byte cn_msg (<linux/connector.h>), then what, cpu
+// and timestamp of a proc_event (<linux/cn_proc.h>), and the data that depends on what.
 const (
 	headerSize  = 16
 	connectSize = 20
@@ -86,13 +83,13 @@ const (
 	whatComm = 0x200
 )
 
-// Parse decodes the first message of a datagram and returns what follows it.
-// After an error nothing of the datagram is usable, which leaves rest empty.
+// Parse decodes the first message of a datagram and returns the rest. After an error the rest is empty, because the
+// datagram is not usable.
 func Parse(b []byte) (e Event, rest []byte, err error) {
 	if len(b) < headerSize {
 		return Event{}, nil, fmt.Errorf("%w: %d bytes, want a header of %d", ErrMalformed, len(b), headerSize)
 	}
-	// Compared as unsigned: a length may exceed what an int holds.
+	// Compare as unsigned: the length may exceed an int.
 	length := binary.NativeEndian.Uint32(b)
 	if length < dataOffset || uint64(length) > uint64(len(b)) {
 		return Event{}, nil, fmt.Errorf("%w: length %d in a datagram of %d bytes", ErrMalformed, length, len(b))
@@ -141,11 +138,10 @@ func parseMessage(m []byte) (Event, error) {
 	return e, nil
 }
 
-// request returns a message that asks the kernel to begin or to end. It is the
-// form of 4 bytes: the one with an event mask, which kernels know since 6.6, is
-// not acknowledged, because the mask filters the acknowledgement too. The token
-// travels in the field ack: the kernel sends that back, plus one, but overwrites
-// seq (drivers/connector/cn_proc.c, cn_proc_ack and send_msg).
+// request returns a message that starts or ends a subscription. It uses the form of 4 bytes. Kernels do not acknowledge
+// the form with an event mask (6.6 and later), because the mask filters the acknowledgement as well. The token is in
+// the field ack: the kernel returns it plus one, but overwrites seq (drivers/connector/cn_proc.c, cn_proc_ack and
+// send_msg).
 func request(op, token uint32) []byte {
 	b := make([]byte, 0, bodyOffset+4)
 	u32 := func(v uint32) { b = binary.NativeEndian.AppendUint32(b, v) }

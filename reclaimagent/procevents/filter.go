@@ -9,11 +9,9 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// filter returns a socket filter, in classic BPF because every kernel has that,
-// that lets pass acknowledgements, execs, renames of processes, and renames of
-// any thread of the process self, which are our heartbeat. Everything else -
-// forks, exits, threads - would only wake us and fill the buffer: unfiltered, it
-// holds a third of the execs.
+// filter returns a socket filter in classic BPF, which every kernel supports. It passes acknowledgements, execs,
+// renames of processes, and renames of any thread of the process self, which are the heartbeat. Forks, exits and
+// threads would only wake the agent and fill the buffer, which would then hold a third of the execs.
 func filter(self int) ([]bpf.RawInstruction, error) {
 	raw, err := bpf.Assemble([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: whatOffset, Size: 4},
@@ -34,8 +32,8 @@ func filter(self int) ([]bpf.RawInstruction, error) {
 	return raw, nil
 }
 
-// loaded returns v as BPF sees it: loads take the network's byte order, whatever
-// the order in which the kernel wrote the message.
+// loaded returns v as a BPF load returns it: in network byte order, although the kernel writes messages in native
+// order.
 func loaded(v uint32) uint32 {
 	var b [4]byte
 	binary.NativeEndian.PutUint32(b[:], v)

@@ -12,24 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A waiter waits for a descriptor, or for some time, at the cost of one wake-up.
+// waiter waits for a descriptor, or for some time, at the cost of one wake-up.
 //
-// The Go runtime has dearer ways. A system call that blocks costs some fifty
-// wake-ups of its monitor thread, which looks every 20 us whether to take the
-// processor away; a timer, in milliseconds, wakes too early and then again. And a
-// descriptor that is with the runtime's poller wakes a thread for every event, also
-// while nobody wants to know. So the poller gets an epoll instance of ours, in
-// which there are the descriptor, while it is wanted, and a timer.
+// The usual ways of Go cost more. A blocking system call costs about fifty wake-ups of the runtime's monitor thread,
+// which checks every 20 us. A timer with millisecond resolution wakes too early and then again. A descriptor in the
+// runtime's poller wakes a thread for every event, even while no goroutine waits. So the poller gets an epoll instance,
+// which contains the descriptor, while it is wanted, and a timerfd.
 type waiter struct {
-	// file is the epoll instance, and conn its descriptor.
+	// file is the epoll instance. conn is its raw connection.
 	file *os.File
 	conn syscall.RawConn
-	// fd is the descriptor, timer a timerfd.
+	// fd is the descriptor, timer the timerfd.
 	fd, timer int
-	// wanted says that fd is looked at, and deadline is the one that file has.
+	// wanted means that epoll watches fd. deadline is the current read deadline of file.
 	wanted   bool
 	deadline time.Time
-	// expired and apply are readTimer and applyWanted, made once.
+	// expired and apply are the method values readTimer and applyWanted, stored because a method value allocates.
 	expired func(uintptr) bool
 	apply   func(uintptr)
 	failed  error
@@ -45,7 +43,7 @@ func newWaiter(fd int) (*waiter, error) {
 		_ = unix.Close(epoll)
 		return nil, os.NewSyscallError("timerfd_create", err)
 	}
-	// The runtime polls what does not block.
+	// The runtime polls only descriptors that do not block.
 	if err := unix.SetNonblock(epoll, true); err != nil {
 		return nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(epoll), unix.Close(timer))
 	}
@@ -57,7 +55,7 @@ func newWaiter(fd int) (*waiter, error) {
 	return w, nil
 }
 
-// assemble puts both into the epoll instance, which is with the poller.
+// assemble adds both descriptors to the epoll instance, which the runtime polls.
 func (w *waiter) assemble() error {
 	var err error
 	if w.conn, err = w.file.SyscallConn(); err != nil {
@@ -71,12 +69,12 @@ func (w *waiter) assemble() error {
 	if err := errors.Join(err, controlErr); err != nil {
 		return os.NewSyscallError("epoll_ctl", err)
 	}
-	// Only a file that is with the poller has deadlines.
+	// This fails if the runtime does not poll the file.
 	return w.file.SetReadDeadline(time.Time{})
 }
 
-// await waits until done reports true, which it is asked whenever there is
-// something to read, or until the deadline, which is [os.ErrDeadlineExceeded].
+// await calls done whenever data is available, until it returns true. After the deadline it returns
+// [os.ErrDeadlineExceeded].
 func (w *waiter) await(deadline time.Time, done func(uintptr) bool) error {
 	if err := w.want(true); err != nil {
 		return err
@@ -90,20 +88,20 @@ func (w *waiter) await(deadline time.Time, done func(uintptr) bool) error {
 	return w.conn.Read(done)
 }
 
-// sleep waits for d, not to be woken by the descriptor.
+// sleep waits for d. Data on the descriptor does not wake it.
 func (w *waiter) sleep(d time.Duration) {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
 	if w.want(false) != nil || unix.TimerfdSettime(w.timer, 0, &spec, nil) != nil {
 		return
 	}
 	if err := w.conn.Read(w.expired); errors.Is(err, os.ErrDeadlineExceeded) {
-		// That was for whoever awaits next, who says so again.
+		// The deadline was for the next await, which sets it again.
 		w.deadline = time.Time{}
 		_ = w.file.SetReadDeadline(w.deadline)
 	}
 }
 
-// want has the poller look at the descriptor, or not.
+// want adds the descriptor to the poll, or removes it.
 func (w *waiter) want(wanted bool) error {
 	if w.wanted == wanted {
 		return nil
@@ -130,8 +128,8 @@ func (w *waiter) readTimer(uintptr) bool {
 	return errno == 0
 }
 
-// wake ends a wait, and all that come after.
+// wake ends the current wait and all later ones.
 func (w *waiter) wake() error { return w.file.Close() }
 
-// close is for after wake.
+// close must be called after wake.
 func (w *waiter) close() error { return unix.Close(w.timer) }

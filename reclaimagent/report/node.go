@@ -14,8 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
 )
 
-// ErrHostIdentity reports that the Node describes another machine than the one
-// the agent runs on, or none. Nothing was written.
+// ErrHostIdentity means that the Node describes another machine, or none. Nothing was written.
 var ErrHostIdentity = errors.New("node is not this machine")
 
 // node is the part of a Node that the agent reads.
@@ -34,8 +33,7 @@ type node struct {
 
 func (n *node) requested() bool { return reclaim.Requested(n.Metadata.Annotations) }
 
-// ReadMachineID returns what the file at path says about the identity of the
-// machine, without white space. A missing or blank file is an error.
+// ReadMachineID returns the machine ID in the file at path, without white space. A missing or blank file is an error.
 func ReadMachineID(path string) (string, error) {
 	raw, err := os.ReadFile(path) //nolint:gosec // named by who starts the agent
 	if err != nil {
@@ -48,7 +46,7 @@ func ReadMachineID(path string) (string, error) {
 	return id, nil
 }
 
-// identify compares the machine with the Node. An empty machine id skips it.
+// identify compares the machine ID with the Node's. An empty machine ID skips the check.
 func (r *Reporter) identify(n *node) error {
 	got := strings.TrimSpace(n.Status.NodeInfo.MachineID)
 	if r.o.MachineID == "" || got == r.o.MachineID {
@@ -59,7 +57,7 @@ func (r *Reporter) identify(n *node) error {
 
 func (r *Reporter) path() string { return "/api/v1/nodes/" + url.PathEscape(r.o.Node) }
 
-// get reads the Node, or only its metadata.
+// get reads the Node, or only its metadata, depending on accept.
 func (r *Reporter) get(ctx context.Context, accept string) (*node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -15,14 +15,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
 )
 
-// operation is one step of a JSON Patch (RFC 6902).
+// operation is one operation of a JSON Patch (RFC 6902).
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// annotations returns what a report writes.
+// annotations returns the annotations of a request.
 func annotations(reason string, at time.Time) map[string]string {
 	return map[string]string{
 		reclaim.RequestedAnnotation:   reclaim.RequestedValue,
@@ -31,9 +31,8 @@ func annotations(reason string, at time.Time) map[string]string {
 	}
 }
 
-// blindly is the report for a Node that was not read: it tests the identity of
-// the machine in the same request that writes, so nothing can come between. It
-// fails on a Node that has no annotations at all.
+// blindly returns the patch for a Node that was not read. The patch also tests the machine ID, so that the check and
+// the write are atomic. It fails if the Node has no annotations.
 func (r *Reporter) blindly(reason string, at time.Time) []operation {
 	var ops []operation
 	if r.o.MachineID != "" {
@@ -42,8 +41,8 @@ func (r *Reporter) blindly(reason string, at time.Time) []operation {
 	return append(ops, addEach(reason, at)...)
 }
 
-// knowing is the report for the Node as it was read: whatever changed since
-// makes it fail, so that no other annotation can be lost.
+// knowing returns the patch for the Node as read. It fails if the Node has changed since, so that no other annotation
+// is lost.
 func knowing(n *node, reason string, at time.Time) []operation {
 	ops := []operation{
 		{"test", "/metadata/resourceVersion", n.Metadata.ResourceVersion},
@@ -64,10 +63,9 @@ func addEach(reason string, at time.Time) []operation {
 	return ops
 }
 
-// Report writes the three annotations, in one request where the Node is as Nodes
-// are. It returns [ErrHostIdentity], having written nothing, if the Node
-// describes another machine. Any other error may pass; [Reporter.Deliver]
-// repeats. A request that stands already is left as it is if it is seen.
+// Report writes the three annotations, normally in one request. It returns [ErrHostIdentity] and writes nothing if the
+// Node describes another machine. Other errors may be temporary; [Reporter.Deliver] retries. If it reads the Node and
+// finds a request, it keeps that one.
 func (r *Reporter) Report(ctx context.Context, reason string, at time.Time) error {
 	if r.mergeOnly {
 		return r.merge(ctx, reason, at)
@@ -79,7 +77,7 @@ func (r *Reporter) Report(ctx context.Context, reason string, at time.Time) erro
 		r.mergeOnly = true
 		return r.merge(ctx, reason, at)
 	case http.StatusUnprocessableEntity, http.StatusConflict:
-		// Another machine, or no annotations yet: the Node says which.
+		// The Node is another machine, or has no annotations: read it.
 		return r.look(ctx, func(n *node) error {
 			return r.patch(ctx, kubeapi.JSONPatch, knowing(n, reason, at))
 		})
@@ -88,8 +86,8 @@ func (r *Reporter) Report(ctx context.Context, reason string, at time.Time) erro
 	}
 }
 
-// merge is for servers without JSON Patch. The identity and the version of the
-// object guard what was read; a server that does not compare them may lose a race.
+// merge is for servers without JSON Patch. The patch has the UID and resource version of the Node as read. A server
+// that does not compare them may lose a concurrent write.
 func (r *Reporter) merge(ctx context.Context, reason string, at time.Time) error {
 	return r.look(ctx, func(n *node) error {
 		return r.patch(ctx, kubeapi.MergePatch, map[string]any{"metadata": map[string]any{
@@ -100,7 +98,7 @@ func (r *Reporter) merge(ctx context.Context, reason string, at time.Time) error
 	})
 }
 
-// look reads the Node and writes unless it is another machine's or has a request.
+// look reads the Node, and calls write unless the Node is another machine or has a request.
 func (r *Reporter) look(ctx context.Context, write func(n *node) error) error {
 	n, err := r.get(ctx, "")
 	if err != nil {

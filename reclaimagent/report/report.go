@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report answers one question: how does the Node learn that the owner
-// wants the machine back? It knows nothing about processes.
+// Package report writes the owner's request, and the state of the agent, to the annotations of the Node.
 package report
 
 import (
@@ -16,59 +15,54 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request. A report that hangs on a dead
-	// connection is better sent again.
+	// requestTimeout is the timeout of one request. A report that hangs on a dead connection is sent again.
 	requestTimeout = 5 * time.Second
 
-	// firstRetry and lastRetry bound the time between two tries, before jitter:
-	// below a second at first, because the owner waits; then kind to a server
-	// that is down for everybody.
+	// firstRetry and lastRetry bound the retry delay, before jitter. The first delays are below a second because the
+	// owner waits. Later ones protect a server that is down.
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 10 * time.Second
 
-	// remindEvery bounds how often the same failure is logged.
+	// remindEvery is the minimum interval between log messages about the same failure.
 	remindEvery = time.Minute
 
-	// clearedEvery is how often the Node is asked whether its request was
-	// cleared. A watch would be quicker by seconds where nobody waits, and would
-	// need the right to watch nodes, which the agent is better without.
+	// clearedEvery is the interval at which the agent checks whether the request was cleared. A watch would be faster by
+	// seconds, but would need permission to watch Nodes.
 	clearedEvery = 5 * time.Second
 
-	// warmEvery keeps a connection from idling out, which takes 90 s.
+	// warmEvery is the interval of requests that keep a connection open. The idle timeout is 90 s.
 	warmEvery = 45 * time.Second
 )
 
-// Client is what a Reporter needs of an API server.
+// Client is the part of the API client that a Reporter needs.
 type Client interface {
 	Do(ctx context.Context, r kubeapi.Request, into any) error
 	Multiplexed() bool
 }
 
-// Options are what a Reporter needs. Client, Node, Log and Now are required.
+// Options are the dependencies of a Reporter. Client, Node, Log and Now are required.
 type Options struct {
 	Client Client
-	// Node is the name of the Node that is this machine.
+	// Node is the name of this machine's Node.
 	Node string
-	// MachineID is the identity of this machine, which the Node must have. Empty
-	// skips the check.
+	// MachineID is the machine ID that the Node must have. Empty skips the check.
 	MachineID string
 	Log       *slog.Logger
 	Now       func() time.Time
 }
 
-// A Reporter writes to one Node. It belongs to one goroutine.
+// Reporter writes to one Node. It is not safe for concurrent use.
 type Reporter struct {
 	o Options
-	// mergeOnly says that the server refused a JSON Patch.
+	// mergeOnly means that the server rejected a JSON Patch.
 	mergeOnly bool
 }
 
 // New returns a Reporter.
 func New(o Options) *Reporter { return &Reporter{o: o} }
 
-// Requested reports whether the Node carries a request, reading all of it: a
-// Node that describes another machine is [ErrHostIdentity], which a report would
-// meet too. The request is told whether or not there is that error.
+// Requested reports whether the Node has a request. It returns [ErrHostIdentity] if the Node describes another machine,
+// because a report would fail with it as well. The result is valid also with that error.
 func (r *Reporter) Requested(ctx context.Context) (bool, error) {
 	n, err := r.get(ctx, "")
 	if err != nil {
@@ -77,8 +71,7 @@ func (r *Reporter) Requested(ctx context.Context) (bool, error) {
 	return n.requested(), r.identify(n)
 }
 
-// Deliver reports until the API server has it. It returns [ErrHostIdentity], the
-// error of a ctx that is done, or nil.
+// Deliver retries Report until the API server accepts it. It returns nil, [ErrHostIdentity], or the error of ctx.
 func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) error {
 	log := r.newComplaints("Reporting to Node")
 	for backoff := (retry.Backoff{First: firstRetry, Last: lastRetry}); ; {
@@ -96,8 +89,7 @@ func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) err
 	}
 }
 
-// AwaitCleared waits until the Node carries no request, or is gone. It returns
-// the error of a ctx that is done, or nil.
+// AwaitCleared waits until the Node has no request, or does not exist. It returns nil or the error of ctx.
 func (r *Reporter) AwaitCleared(ctx context.Context) error {
 	log := r.newComplaints("Looking whether the request was cleared")
 	for {
@@ -114,8 +106,8 @@ func (r *Reporter) AwaitCleared(ctx context.Context) error {
 	}
 }
 
-// KeepWarm keeps a connection open until ctx is done, so that a report takes one
-// round trip. Over HTTP/2 the watch of the ConfigMap does that at no cost.
+// KeepWarm keeps a connection open until ctx is done, so that a report needs one round trip. Over HTTP/2 the
+// ConfigMap's watch keeps it open, and KeepWarm sends nothing.
 func (r *Reporter) KeepWarm(ctx context.Context) {
 	for retry.Sleep(ctx, retry.Jitter(warmEvery)) == nil {
 		if !r.o.Client.Multiplexed() {
@@ -124,7 +116,7 @@ func (r *Reporter) KeepWarm(ctx context.Context) {
 	}
 }
 
-// complaints logs a failure that goes on once, and then now and then.
+// complaints logs a lasting failure once, and again every remindEvery.
 type complaints struct {
 	r    *Reporter
 	what string

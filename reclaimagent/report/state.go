@@ -14,54 +14,51 @@ import (
 )
 
 const (
-	// settleFor is how long a state has to stand before it is told: a start and a
-	// change of configuration are one write, and an owner's program that runs already
-	// is reported before.
+	// settleFor is the delay before a new state is written. A start and a change of the configuration then cause one
+	// write, and a program that already runs is reported first.
 	settleFor = time.Second
 
-	// firstTelling and lastTelling bound the time between two tries, before jitter.
-	// Nobody waits for it.
+	// firstTelling and lastTelling bound the retry delay of the state, before jitter. It is not urgent.
 	firstTelling = time.Second
 	lastTelling  = time.Minute
 
-	// lookEvery is how often the Node is looked at for what was told: somebody may
-	// have taken it off, or made another Node of that name.
+	// lookEvery is the interval at which the annotation is checked: it may have been removed, or the Node may have been
+	// created again.
 	lookEvery = 5 * time.Minute
 )
 
-// errAsking says that the Node carries a request. What is told of an agent could be
-// taken for news of that request, so it waits.
+// errAsking means that the Node has a request. The state is not written then, because it could be mistaken for a change
+// of that request.
 var errAsking = errors.New("the node carries a request")
 
-// A Teller tells the Node what the agent looks for, and how. It has a goroutine and
-// requests of its own, so that no request for the machine waits for it.
+// Teller writes the state of the agent to an annotation of the Node: the detector and the hash of the Config. It has
+// its own goroutine and requests, so that it never delays a request for the machine.
 type Teller struct {
 	r *Reporter
-	// told is called with whether the Node says what is so, and the agent is not blind.
+	// told is called with true if the annotation is current and the agent is not blind, else with false.
 	told func(bool)
 
 	mu sync.Mutex
-	// config is what is looked for, state what was said last.
+	// config is the hash of the Config in use. state is the latest state. news signals a new state.
 	config string
 	state  reclaim.AgentState
 	news   chan struct{}
 }
 
-// NewTeller returns a Teller. told is called, from the goroutine of Run, with whether
-// the Node says what is so, and the agent is not blind.
+// NewTeller returns a Teller. Run calls told from its goroutine, with true if the annotation is current and the agent
+// is not blind, else with false.
 func NewTeller(o Options, told func(bool)) *Teller {
 	return &Teller{r: New(o), told: told, news: make(chan struct{}, 1)}
 }
 
-// Arm says what is looked for from now on. It is told once [Teller.Use] says how.
+// Arm sets the Config in use. It is written after [Teller.Use] sets the detector.
 func (t *Teller) Arm(c reclaim.Config) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.config = c.Hash()
 }
 
-// Use says by which detector, and whether that is blind. An empty one, between two
-// configurations, is no news.
+// Use sets the detector, and whether it is blind. An empty detector, between two Configs, is ignored.
 func (t *Teller) Use(detector string, blind bool) {
 	switch {
 	case detector == "":
@@ -74,14 +71,14 @@ func (t *Teller) Use(detector string, blind bool) {
 	t.say(reclaim.AgentState{Detector: detector, Config: t.config})
 }
 
-// Rest says that c asks for nothing.
+// Rest sets the state for a Config without patterns.
 func (t *Teller) Rest(c reclaim.Config) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.say(reclaim.AgentState{Detector: reclaim.NoDetector, Config: c.Hash()})
 }
 
-// say needs the lock.
+// say sets the state and signals Run if it has changed. The caller must hold mu.
 func (t *Teller) say(s reclaim.AgentState) {
 	if s == t.state {
 		return
@@ -99,7 +96,7 @@ func (t *Teller) current() reclaim.AgentState {
 	return t.state
 }
 
-// Run tells the Node until ctx is done.
+// Run writes the state to the Node until ctx is done.
 func (t *Teller) Run(ctx context.Context) {
 	log := t.r.newComplaints("Telling the Node what is looked for")
 	backoff := retry.Backoff{First: firstTelling, Last: lastTelling}
@@ -120,8 +117,8 @@ func (t *Teller) Run(ctx context.Context) {
 	}
 }
 
-// turn tells the Node, and returns when it is looked at again. A server that does not
-// answer is no news of what the Node says.
+// turn writes the state and returns the delay until the next check. If the server does not answer, told is not called,
+// because the annotation is unknown.
 func (t *Teller) turn(ctx context.Context, backoff *retry.Backoff, log *complaints) time.Duration {
 	s := t.current()
 	err := t.tell(ctx, s)
@@ -139,8 +136,8 @@ func (t *Teller) turn(ctx context.Context, backoff *retry.Backoff, log *complain
 	return backoff.Next()
 }
 
-// tell writes s, unless the Node says it already. The Node is read before, because it
-// may be another machine's: nothing is told about that.
+// tell writes s, unless the annotation has it already. It reads the Node first and writes nothing if that is another
+// machine or has a request.
 func (t *Teller) tell(ctx context.Context, s reclaim.AgentState) error {
 	n, err := t.r.get(ctx, "")
 	if err != nil {
@@ -155,8 +152,8 @@ func (t *Teller) tell(ctx context.Context, s reclaim.AgentState) error {
 	case n.Metadata.Annotations[reclaim.StateAnnotation] == s.Text():
 		return nil
 	}
-	// A merge of one key takes nothing from others, and works on every server. The
-	// identity keeps it from a Node that came since.
+	// A merge patch of one key leaves other annotations unchanged, and works on every server. The UID prevents a write to
+	// a Node that was created since.
 	return t.r.patch(ctx, kubeapi.MergePatch, map[string]any{"metadata": map[string]any{
 		"uid": n.Metadata.UID, "annotations": map[string]string{reclaim.StateAnnotation: s.Text()},
 	}})

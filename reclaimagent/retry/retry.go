@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package retry answers one question: when is the next try? It knows nothing
-// about what is tried.
+// Package retry computes the delays of retries with exponential backoff and jitter.
 package retry
 
 import (
@@ -10,31 +9,29 @@ import (
 	"time"
 )
 
-// A Backoff doubles the time between tries from First to Last. One goroutine
-// may use it.
+// Backoff doubles the delay from First to Last. It is not safe for concurrent use.
 type Backoff struct {
 	First, Last time.Duration
 	next        time.Duration
 }
 
-// Next returns the time until the next try, jittered.
+// Next returns the delay before the next retry, with jitter.
 func (b *Backoff) Next() time.Duration {
 	d := max(b.next, b.First)
 	b.next = min(2*d, b.Last)
 	return Jitter(d)
 }
 
-// Reset starts again from First.
+// Reset starts again with First.
 func (b *Backoff) Reset() { b.next = 0 }
 
-// Jitter spreads d, which must be positive, over half to one and a half of it,
-// so that a hundred agents that lost the same server do not come back at the
-// same instant.
+// Jitter returns a random duration between half and one and a half of d, which must be positive. It prevents many
+// agents from reconnecting to the same server at the same time.
 func Jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d) //nolint:gosec // nobody gains by guessing it
 }
 
-// Sleep waits for d, or until ctx is done, whose error it then returns.
+// Sleep waits for d. If ctx is done first, it returns the context's error.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
