@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handlers is the one list of the hooks that are served to Cluster API.
+// Package handlers lists the handlers of all Runtime SDK hooks that 5-Spot serves to Cluster API.
 package handlers
 
 import (
@@ -13,21 +13,21 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/server"
 )
 
-// All returns every handler. They read from reader, a cache in which ScheduledMachines
-// are indexed by the name of their Cluster as clusterIndex.
+// All returns every handler. They read from reader, a cache in which clusterIndex is the index of ScheduledMachines by
+// the name of their Cluster.
 //
-// The in-place update hooks and GenerateUpgradePlan are not among them: Cluster API
-// takes only one extension for each, and they are not ours to answer.
+// 5-Spot does not serve the in-place update hooks and GenerateUpgradePlan, because Cluster API accepts only one
+// extension for each.
 func All(reader client.Reader, c clock.PassiveClock, clusterIndex string) []server.Handler {
 	life := &lifecycle.Handlers{Reader: reader, Clock: c, ClusterIndex: clusterIndex}
-	// Holding is a courtesy: an outage of 5-Spot must not stop anybody's Cluster.
+	// With Ignore, an outage of 5-Spot does not block any Cluster.
 	const courtesy = runtimehooksv1.FailurePolicyIgnore
 	return []server.Handler{
 		{Name: "before-cluster-delete", Hook: runtimehooksv1.BeforeClusterDelete, Func: life.BeforeClusterDelete, FailurePolicy: courtesy},
 		{Name: "before-cluster-upgrade", Hook: runtimehooksv1.BeforeClusterUpgrade, Func: life.BeforeClusterUpgrade, FailurePolicy: courtesy},
 		{Name: "before-workers-upgrade", Hook: runtimehooksv1.BeforeWorkersUpgrade, Func: life.BeforeWorkersUpgrade, FailurePolicy: courtesy},
 		{Name: "after-control-plane-initialized", Hook: runtimehooksv1.AfterControlPlaneInitialized, Func: life.AfterControlPlaneInitialized, FailurePolicy: courtesy},
-		// A ClusterClass names these, and so asks for them.
+		// Cluster API calls these only if a ClusterClass names them.
 		{Name: "discover-variables", Hook: runtimehooksv1.DiscoverVariables, Func: topologymutation.DiscoverVariables},
 		{Name: "validate-topology", Hook: runtimehooksv1.ValidateTopology, Func: topologymutation.ValidateTopology},
 		{Name: "generate-patches", Hook: runtimehooksv1.GeneratePatches, Func: topologymutation.GeneratePatches},

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server answers one question: how does Cluster API reach our handlers? It is
-// the only package that knows Cluster API's server of Runtime Hooks, which may change
-// with any of its releases.
+// Package server serves the handlers to Cluster API. Only this package uses Cluster API's server of Runtime Hooks,
+// which may change with each release.
 package server
 
 import (
@@ -14,27 +13,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// timeoutSeconds bounds one call. Handlers read a cache, so a call that takes a second
-// has met a manager that is not well.
+// timeoutSeconds bounds one call. Handlers read a cache, so a call that takes a second indicates a problem of the
+// manager.
 const timeoutSeconds = 5
 
-// A Handler answers one hook.
+// Handler handles one hook.
 type Handler struct {
-	// Name tells it from other handlers. It is an API: ClusterClasses name handlers.
+	// Name identifies the handler. It is part of the API, because ClusterClasses refer to it.
 	Name string
 	// Hook is Cluster API's declaration of the hook.
 	Hook runtimecatalog.Hook
-	// Func has the hook's request and response, after a context.
+	// Func is the handler function: it has a context and the hook's request and response.
 	Func runtimecatalog.Hook
-	// FailurePolicy says what a call that fails means; empty is Cluster API's default,
-	// Fail.
+	// FailurePolicy is what a failed call means. Empty means Cluster API's default, Fail.
 	FailurePolicy runtimehooksv1.FailurePolicy
 }
 
-// A Server serves admission webhooks and Runtime Hooks on one port.
+// Server serves admission webhooks and Runtime Hooks on one port.
 type Server struct{ *server.Server }
 
-// New returns a Server without handlers. Of the options, WebhookMux is not used.
+// New returns a Server without handlers. It ignores WebhookMux of the options.
 func New(o webhook.Options) (*Server, error) {
 	catalog := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
@@ -50,7 +48,7 @@ func New(o webhook.Options) (*Server, error) {
 	return &Server{s}, nil
 }
 
-// Serve adds handlers, before the server is started.
+// Serve adds handlers. Call it before the server starts.
 func (s *Server) Serve(handlers ...Handler) error {
 	for _, h := range handlers {
 		e := server.ExtensionHandler{Hook: h.Hook, Name: h.Name, HandlerFunc: h.Func, TimeoutSeconds: new(int32(timeoutSeconds))}

@@ -21,7 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestAPodOfAnIngressIsReplaced has somebody delete it, as a rolling update does.
+// TestAPodOfAnIngressIsReplaced deletes a pod, as a rolling update does.
 func TestAPodOfAnIngressIsReplaced(t *testing.T) {
 	system.Long(t)
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestAPodOfAnIngressIsReplaced(t *testing.T) {
 	}
 }
 
-// TestAnOutdatedIngressIsRolled one Node after the other. Another load balancer asks kube-proxy: its
+// TestAnOutdatedIngressIsRolled: one Node after the other. Another load balancer uses kube-proxy's health check; its
 // taint must not keep the next pod away.
 func TestAnOutdatedIngressIsRolled(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestAnOutdatedIngressIsRolled(t *testing.T) {
 	s.wantNoAttachment()
 }
 
-// wantRolled waits until the LoadBalancer says so.
+// wantRolled waits until the LoadBalancer's condition has the reason.
 func (s *site) wantRolled(lb *expv1.LoadBalancer, reason string) {
 	s.Helper()
 	s.must(await.Object(s.step(), s.Management, lb, func() error {
@@ -87,7 +87,7 @@ func (s *site) wantRolled(lb *expv1.LoadBalancer, reason string) {
 	}))
 }
 
-// ingress runs a DaemonSet that the load balancer names. Nobody schedules its pods but bind.
+// ingress creates a DaemonSet that the load balancer names. Only bind schedules its pods.
 func (s *site) ingress(strategy appsv1.DaemonSetUpdateStrategyType, roll bool) (*appsv1.DaemonSet, *expv1.LoadBalancer) {
 	s.Helper()
 	set := s.daemonSet("ingress", "")
@@ -107,7 +107,7 @@ func (s *site) ingress(strategy appsv1.DaemonSetUpdateStrategyType, roll bool) (
 	return set, lb
 }
 
-// bind has the pod run on the Node of the i-th machine, as the scheduler does.
+// bind binds the pod to the Node of the i-th machine, as the scheduler does.
 func (s *site) bind(i int, pod *corev1.Pod) {
 	s.Helper()
 	s.must(s.Workload.SubResource("binding").Create(s.step(), pod, &corev1.Binding{
@@ -121,7 +121,7 @@ func (s *site) ingressPod(i int, set *appsv1.DaemonSet) *corev1.Pod {
 	return s.waitIngressPod(i, set, func(*corev1.Pod) bool { return true })
 }
 
-// waitIngressPod waits for one that is as wanted.
+// waitIngressPod waits for a pod for which want returns true.
 func (s *site) waitIngressPod(i int, set *appsv1.DaemonSet, want func(*corev1.Pod) bool) (found *corev1.Pod) {
 	s.Helper()
 	node := s.Node(s.machines[i]).Name

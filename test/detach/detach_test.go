@@ -19,8 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestNoClientIsHarmed has one of two machines leave on schedule with traffic on it. Without the
-// feature, clients are.
+// TestNoClientIsHarmed: one of two machines with traffic leaves on schedule. Connections fail only without the feature.
 func TestNoClientIsHarmed(t *testing.T) {
 	t.Parallel()
 	for name, balanced := range map[string]bool{"Balanced": true, "Alone": false} {
@@ -39,7 +38,7 @@ func TestNoClientIsHarmed(t *testing.T) {
 			machine := s.machine(0)
 			s.SetSchedule(s.machines[0], specs.Closed())
 			said := s.waitGone(machine)
-			time.Sleep(session) // Who has just come is served, too.
+			time.Sleep(session) // New connections are served as well.
 			clients.end()
 			answers, refused, cut := clients.counts()
 			t.Logf("answers %v, %d connections refused, %d cut; it said %q", answers, refused, cut, said)
@@ -59,7 +58,7 @@ func TestNoClientIsHarmed(t *testing.T) {
 	}
 }
 
-// TestAMachineThatIsBackGetsItsPlace has it leave, and come back the next day.
+// TestAMachineThatIsBackGetsItsPlace: a machine leaves, and its membership is restored when it comes back.
 func TestAMachineThatIsBackGetsItsPlace(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "back")
@@ -69,14 +68,14 @@ func TestAMachineThatIsBackGetsItsPlace(t *testing.T) {
 	s.waitGone(machine)
 	s.wantState("box-0", "drain")
 	s.must(s.proxy.Reload(s.step(), s.config()))
-	s.wantState("box-0", "drain") // It forgets, and is told again.
+	s.wantState("box-0", "drain") // HAProxy loses the drain, and 5-Spot drains it again.
 	s.SetSchedule(s.machines[0], specs.Always())
 	s.WaitPhase(s.machines[0], v1alpha1.PhaseActive, "True")
 	s.wantState("box-0", "ready")
 	s.wantNoAttachment()
 }
 
-// TestOthersDrainANode has kubectl cordon and uncordon one.
+// TestOthersDrainANode: kubectl cordons and uncordons a Node.
 func TestOthersDrainANode(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "others")
@@ -95,7 +94,7 @@ func TestOthersDrainANode(t *testing.T) {
 		}
 		return nil
 	}))
-	// A reload gives each server the address of the other: the address is what is taken out.
+	// A reload swaps the addresses of the servers. The drain follows the address.
 	swapped := strings.NewReplacer(s.servers[0].address, s.servers[1].address, s.servers[1].address, s.servers[0].address).Replace(s.config())
 	s.must(s.proxy.Reload(s.step(), swapped))
 	s.wantState("box-1", "drain")
@@ -112,7 +111,7 @@ func TestOthersDrainANode(t *testing.T) {
 	}
 }
 
-// TestTheLastMemberStays until the deadline, and people see why.
+// TestTheLastMemberStays: the last member stays until the deadline, and the message has the reason.
 func TestTheLastMemberStays(t *testing.T) {
 	system.Long(t)
 	t.Parallel()
@@ -132,8 +131,8 @@ func TestTheLastMemberStays(t *testing.T) {
 	}
 }
 
-// TestAnEmergencyWaitsForNobody compares an owner's wait behind a load balancer that does not
-// answer with that of one without.
+// TestAnEmergencyWaitsForNobody compares the duration of a reclaim with and without a load balancer that does not
+// answer.
 func TestAnEmergencyWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	took := map[bool][]time.Duration{}
@@ -144,7 +143,7 @@ func TestAnEmergencyWaitsForNobody(t *testing.T) {
 			if balanced {
 				lb = s.balance(func(lb *expv1.LoadBalancer) {
 					lb.Name += fmt.Sprintf("-%d", len(took[true]))
-					lb.Spec.HAProxy.Endpoints = []string{"tcp://192.0.2.1:9999"} // Nobody is there.
+					lb.Spec.HAProxy.Endpoints = []string{"tcp://192.0.2.1:9999"} // No host has this address.
 					lb.Spec.DeadlineSeconds = 3600
 				})
 			}
@@ -170,7 +169,7 @@ func TestAnEmergencyWaitsForNobody(t *testing.T) {
 	t.Logf("without %v, with a load balancer that does not answer %v", took[false], took[true])
 }
 
-// busy waits until both servers have answered many.
+// busy waits until both servers have answered many requests.
 func (s *site) busy(c *crowd) {
 	s.Helper()
 	s.until(func(context.Context) error {

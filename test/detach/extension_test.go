@@ -24,8 +24,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 )
 
-// TestAnExtensionDrivesALoadBalancer that 5-Spot does not know. It is the example of
-// docs/extensions.md.
+// TestAnExtensionDrivesALoadBalancer uses the example of docs/extensions.md: an extension drains a load balancer that
+// 5-Spot does not support.
 func TestAnExtensionDrivesALoadBalancer(t *testing.T) {
 	t.Parallel()
 	f := newFarm(t, "extension", 1)
@@ -52,7 +52,7 @@ func TestAnExtensionDrivesALoadBalancer(t *testing.T) {
 	f.waitGone(machine)
 }
 
-// extend runs the extension, and registers it.
+// extend runs and registers the extension.
 func (f *farm) extend(balancer string) {
 	f.Helper()
 	certificate := httptest.NewUnstartedServer(nil)

@@ -21,10 +21,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// block is commands on a page.
+// block matches a block of commands on a page.
 var block = regexp.MustCompile("(?s)\n```sh\n(.*?)```")
 
-// TestTheCommandsOfTheGuide has a Node out, and the feature turned off, by what the guide says.
+// TestTheCommandsOfTheGuide runs the commands of the guide: to show detached Nodes, and to turn the feature off.
 func TestTheCommandsOfTheGuide(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "guide")
@@ -39,7 +39,7 @@ func TestTheCommandsOfTheGuide(t *testing.T) {
 	names := strings.NewReplacer(" -A", " -n "+s.Namespace, " -n farm", " -n "+s.Namespace, "batch.worker-7", detach.AttachmentName(s.Namespace, node.Name))
 	run := func(commands string) string {
 		t.Helper()
-		commands = names.Replace(commands) // Other tests have theirs.
+		commands = names.Replace(commands) // Other tests have their own objects.
 		cmd := exec.CommandContext(s.step(), "bash", "-euo", "pipefail", "-c", commands)
 		cmd.Env = append(shared.Management.Environ(home), "PATH="+plane.DefaultBin()+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
@@ -63,11 +63,11 @@ func TestTheCommandsOfTheGuide(t *testing.T) {
 		t.Errorf("it does not show the load balancer:\n%s", out)
 	}
 	run(blocks[3][1])
-	s.wantNoAttachment() // It is cordoned yet.
+	s.wantNoAttachment() // The Node is still cordoned.
 	s.wantState("box-0", "ready")
 }
 
-// wantMetrics waits until the manager serves these of the Cluster.
+// wantMetrics waits until the manager serves these metrics of the Cluster.
 func (f *farm) wantMetrics(names ...string) {
 	f.Helper()
 	f.until(func(ctx context.Context) error {

@@ -15,22 +15,21 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// abreast is how many tests run at once. Each has a control plane of its own, and waits most of
-// the time.
+// abreast is the number of concurrent tests. Each has its own control plane, and mostly waits.
 const abreast = 3
 
-// managerArgs turn the feature on.
+// managerArgs enable the feature.
 var managerArgs = []string{"--feature-gates=NodeDetach=true"}
 
 var shared *system.System
 
-// lists are rights that caches need where an API server does not stream lists.
+// lists are rights that caches need if an API server does not stream lists.
 var lists = map[system.Right]string{
 	{Group: "exp.5spot.finos.org", Resource: "loadbalancers", Verb: "list"}:   "streamed",
 	{Group: "exp.5spot.finos.org", Resource: "nodeattachments", Verb: "list"}: "streamed",
 }
 
-// ofGate are the rights of what the gate turns on. test/e2e judges the others.
+// ofGate reports whether a right belongs to the feature. test/e2e checks the others.
 func ofGate(r system.Right) bool { return r.Group == "exp.5spot.finos.org" }
 
 func TestMain(m *testing.M) {
@@ -40,7 +39,7 @@ func TestMain(m *testing.M) {
 		ManagerArgs: managerArgs,
 	}
 	for name, value := range awselb.Environment() {
-		_ = os.Setenv(name, value) // It is the manager's, too.
+		_ = os.Setenv(name, value) // The manager inherits the environment.
 	}
 	use := func(_ context.Context, s *system.System) error {
 		shared = s

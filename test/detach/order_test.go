@@ -22,7 +22,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 )
 
-// TestDaemonSetsAreStoppedInOrder when a machine leaves and its other pods are drained.
+// TestDaemonSetsAreStoppedInOrder: a machine leaves. Its pods are drained, and then its DaemonSets' pods are stopped in
+// order.
 func TestDaemonSetsAreStoppedInOrder(t *testing.T) {
 	t.Parallel()
 	f := newFarmOf(t, "order", "127.0", 1, plane.ClusterOptions{})
@@ -39,8 +40,8 @@ func TestDaemonSetsAreStoppedInOrder(t *testing.T) {
 	}
 }
 
-// TestDaemonSetsOfACordonedNodeAreStoppedInOrder: no hook of 5-Spot holds the machine, which stays. After an
-// uncordon their pods come back.
+// TestDaemonSetsOfACordonedNodeAreStoppedInOrder: the machine stays, and no hook of 5-Spot holds it. After an uncordon
+// the pods come back.
 func TestDaemonSetsOfACordonedNodeAreStoppedInOrder(t *testing.T) {
 	t.Parallel()
 	f := newFarmOf(t, "unheld", "127.0", 1, plane.ClusterOptions{})
@@ -65,7 +66,7 @@ func TestDaemonSetsOfACordonedNodeAreStoppedInOrder(t *testing.T) {
 	f.waitRunning(3)
 }
 
-// runDaemonSets creates three DaemonSets, and only two of them have a priority.
+// runDaemonSets creates three DaemonSets. Only two of them have a priority.
 func (f *farm) runDaemonSets() {
 	f.Helper()
 	for app, priority := range map[string]string{"ingress": "10", "shipper": "-1", "agent": ""} {
@@ -73,7 +74,7 @@ func (f *farm) runDaemonSets() {
 	}
 }
 
-// waitRunning waits until that many pods run.
+// waitRunning waits until n pods run.
 func (f *farm) waitRunning(n int) {
 	f.Helper()
 	f.until(func(ctx context.Context) error {
@@ -87,7 +88,7 @@ func (f *farm) waitRunning(n int) {
 	})
 }
 
-// daemonSet is one whose pods take two seconds to stop.
+// daemonSet returns a DaemonSet whose pods take two seconds to stop.
 func (f *farm) daemonSet(app, priority string) *appsv1.DaemonSet {
 	labels := map[string]string{"app": app}
 	annotations := map[string]string{simulation.StopAnnotation: "2s"}
@@ -108,7 +109,7 @@ func (f *farm) daemonSet(app, priority string) *appsv1.DaemonSet {
 	}
 }
 
-// followPods returns what says how pods came and ended since.
+// followPods watches pods. It returns a function that lists their creations and ends since.
 func (f *farm) followPods() (ends func() []string) {
 	f.Helper()
 	var mu sync.Mutex

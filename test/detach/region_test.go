@@ -27,21 +27,19 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// A region is two machines whose addresses are targets of a target group. The first has two
-// ports there.
+// region is two machines whose addresses are targets of a target group. The first machine has two ports there.
 type region struct {
 	*farm
 	server *awselb.Server
 	arn    string
 
-	// before are all targets, and without those of the second machine.
+	// before are all targets. without are the targets of the second machine.
 	before, without []string
-	// told are how many calls changed something.
+	// told counts the calls that change targets.
 	told map[string]int
 }
 
-// newRegion runs everything. delay is the deregistration delay of the group, which is searched
-// in the whole region.
+// newRegion starts everything. delay is the deregistration delay of the group, which 5-Spot discovers in the region.
 func newRegion(t *testing.T, name string, delay time.Duration) *region {
 	t.Helper()
 	farm := newFarmOf(t, name, "10.0", 2, plane.ClusterOptions{NoScheduler: true})
@@ -60,7 +58,7 @@ func newRegion(t *testing.T, name string, delay time.Duration) *region {
 	return r
 }
 
-// targets are the targets that are registered.
+// targets returns the registered targets.
 func (r *region) targets() (all []string) {
 	for _, d := range r.server.Targets(r.arn) {
 		all = append(all, fmt.Sprintf("%s:%d", *d.Id, *d.Port))
@@ -69,7 +67,7 @@ func (r *region) targets() (all []string) {
 	return all
 }
 
-// wantTargets waits until just these are registered.
+// wantTargets waits until exactly these targets are registered.
 func (r *region) wantTargets(want ...string) {
 	r.Helper()
 	r.until(func(context.Context) error {
@@ -80,7 +78,7 @@ func (r *region) wantTargets(want ...string) {
 	})
 }
 
-// wantTold checks that it was told once that the targets go, and how often that they come.
+// wantTold checks that targets were deregistered once, and registered the given number of times.
 func (r *region) wantTold(registered int) {
 	r.Helper()
 	for action, n := range awselb.Count(r.server.Calls()) {
@@ -93,8 +91,7 @@ func (r *region) wantTold(registered int) {
 	}
 }
 
-// wantEvictedAfter waits until somebody takes a pod away, and checks that it was not before an
-// instant.
+// wantEvictedAfter waits until a pod is deleted, and checks that this did not happen before earliest.
 func (r *region) wantEvictedAfter(pod *corev1.Pod, earliest time.Time) {
 	r.Helper()
 	r.until(func(ctx context.Context) error {
@@ -110,15 +107,15 @@ func (r *region) wantEvictedAfter(pod *corev1.Pod, earliest time.Time) {
 	}
 }
 
-// TestAnAutoscalerTaintsANode takes the Node's two ports out, once, and puts them back when the
-// taint is gone.
+// TestAnAutoscalerTaintsANode: both ports of the Node are deregistered once, and registered again when the taint is
+// removed.
 func TestAnAutoscalerTaintsANode(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t, "tainted", 3*time.Second)
 	pod := r.RunPod(r.machines[0], "work", r.Image)
 	r.taint(0, "ToBeDeletedByClusterAutoscaler", true)
 	r.wantTargets(r.without...)
-	time.Sleep(20 * time.Second) // It is looked at again.
+	time.Sleep(20 * time.Second) // 5-Spot reads the targets again.
 	r.wantTold(0)
 	r.WantUntouched(pod)
 	r.taint(0, "ToBeDeletedByClusterAutoscaler", false)
@@ -128,14 +125,14 @@ func TestAnAutoscalerTaintsANode(t *testing.T) {
 	r.WantUntouched(pod)
 }
 
-// TestTargetsDrainBeforePodsAreEvicted has a machine leave, and come back.
+// TestTargetsDrainBeforePodsAreEvicted: a machine leaves, and comes back.
 func TestTargetsDrainBeforePodsAreEvicted(t *testing.T) {
 	t.Parallel()
 	const delay = 12 * time.Second
 	r := newRegion(t, "targets", delay)
 	pod := r.RunPod(r.machines[0], "work", r.Image)
 	machine := r.machine(0)
-	begun := time.Now() // They drain from some moment after this.
+	begun := time.Now() // The drain starts after this.
 	r.SetSchedule(r.machines[0], specs.Closed())
 	r.waitHeld(machine, " is draining")
 	r.wantEvictedAfter(pod, begun.Add(delay))
@@ -148,9 +145,9 @@ func TestTargetsDrainBeforePodsAreEvicted(t *testing.T) {
 	r.wantTold(1)
 }
 
-// TestTheOtherReplicaGoesOn runs two replicas instead of the manager of all tests, so it is not
-// parallel. The leader dies when it has just told the load balancer. The webhooks are the manager's:
-// nobody edits a ScheduledMachine.
+// TestTheOtherReplicaGoesOn runs two replicas instead of the shared manager, so it is not parallel. The leader is
+// killed after it has deregistered the targets. The webhooks belong to the stopped manager, so the test changes no
+// ScheduledMachine.
 func TestTheOtherReplicaGoesOn(t *testing.T) {
 	system.Long(t)
 	const delay = 30 * time.Second
@@ -168,7 +165,7 @@ func TestTheOtherReplicaGoesOn(t *testing.T) {
 	first := r.waitLeader("")
 	r.startReplica("5spot-standby")
 	machine := r.machine(0)
-	begun := time.Now() // They drain from some moment after this.
+	begun := time.Now() // The drain starts after this.
 	r.must(r.Management.Delete(r.step(), machine))
 	r.wantTargets(r.without...)
 	r.must(leader.Kill())
@@ -200,7 +197,7 @@ func (f *farm) startReplica(name string) *plane.Process {
 	return p
 }
 
-// waitLeader returns who leads once it is another than before.
+// waitLeader waits for a leader other than before, and returns it.
 func (f *farm) waitLeader(before string) (leader string) {
 	f.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{

@@ -28,8 +28,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestALoadBalancerThatDoesNotAnswer has a machine wait for its deadline, and another one for
-// nothing.
+// TestALoadBalancerThatDoesNotAnswer: one machine waits until the deadline. Another does not wait, because of
+// failurePolicy Ignore.
 func TestALoadBalancerThatDoesNotAnswer(t *testing.T) {
 	system.Long(t)
 	t.Parallel()
@@ -54,8 +54,8 @@ func TestALoadBalancerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestAClusterThatGoesWaitsForNoLoadBalancer deletes one with a machine that waits for a load
-// balancer, and another one.
+// TestAClusterThatGoesWaitsForNoLoadBalancer deletes a Cluster with a machine that waits for a load balancer, and
+// another machine.
 func TestAClusterThatGoesWaitsForNoLoadBalancer(t *testing.T) {
 	system.Long(t)
 	t.Parallel()
@@ -74,7 +74,7 @@ func TestAClusterThatGoesWaitsForNoLoadBalancer(t *testing.T) {
 	f.must(await.Gone(f.step(), f.Management, lb))
 }
 
-// TestTwoLeaveAtOnce has the load balancer keep one of its two members, whatever happens.
+// TestTwoLeaveAtOnce: the load balancer always keeps one of its two members.
 func TestTwoLeaveAtOnce(t *testing.T) {
 	system.Long(t)
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestTwoLeaveAtOnce(t *testing.T) {
 	}
 }
 
-// waitAnyGone waits until one of the Machines is gone, and returns which.
+// waitAnyGone waits until one of the Machines is gone, and returns its index.
 func (f *farm) waitAnyGone(machines []*clusterv1.Machine) (gone int) {
 	f.Helper()
 	f.until(func(ctx context.Context) error {
@@ -133,8 +133,8 @@ func (f *farm) waitAnyGone(machines []*clusterv1.Machine) (gone int) {
 	return gone
 }
 
-// TestAnOutageLetsNobodyGo has the API server of the workload cluster end while a client keeps
-// its connection to a server that drains.
+// TestAnOutageLetsNobodyGo stops the API server of the workload cluster while a client keeps its connection to a
+// draining server.
 func TestAnOutageLetsNobodyGo(t *testing.T) {
 	system.Long(t)
 	t.Parallel()
@@ -160,7 +160,7 @@ func TestAnOutageLetsNobodyGo(t *testing.T) {
 	s.waitGone(machine)
 }
 
-// A talk is a connection that is never idle for long.
+// talk is a connection that is never idle for long.
 type talk struct {
 	conn    net.Conn
 	answers *bufio.Reader
@@ -168,7 +168,7 @@ type talk struct {
 	stop    context.CancelFunc
 }
 
-// talk opens a connection to the i-th server by way of the load balancer.
+// talk opens a connection to the i-th server through the load balancer.
 func (s *site) talk(i int) *talk {
 	s.Helper()
 	for range s.servers {
@@ -190,7 +190,7 @@ func (s *site) talk(i int) *talk {
 	return nil
 }
 
-// ask asks the server for its name.
+// ask requests the server's name.
 func (c *talk) ask() (name string, err error) {
 	_ = c.conn.SetDeadline(time.Now().Add(10 * time.Second))
 	if _, err := io.WriteString(c.conn, "who?\n"); err != nil {
@@ -200,7 +200,7 @@ func (c *talk) ask() (name string, err error) {
 	return strings.TrimSpace(name), err
 }
 
-// hold asks every second.
+// hold sends a request every second.
 func (c *talk) hold(ctx context.Context) {
 	for {
 		if _, err := c.ask(); err != nil {
@@ -216,7 +216,7 @@ func (c *talk) hold(ctx context.Context) {
 	}
 }
 
-// end closes the connection, and returns why it was lost before.
+// end closes the connection. It returns why the connection was lost before.
 func (c *talk) end() error {
 	c.stop()
 	err := <-c.over
@@ -224,7 +224,7 @@ func (c *talk) end() error {
 	return err
 }
 
-// mute tells 5-Spot of a HAProxy that takes connections, and never answers.
+// mute creates a LoadBalancer for a HAProxy that accepts connections and never answers.
 func (f *farm) mute(change func(*expv1.LoadBalancer)) *expv1.LoadBalancer {
 	f.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -245,7 +245,7 @@ func (f *farm) mute(change func(*expv1.LoadBalancer)) *expv1.LoadBalancer {
 	})
 }
 
-// taint puts a taint on the Node of a machine, or takes it off, as an autoscaler does.
+// taint adds or removes a taint of the Node of a machine, as an autoscaler does.
 func (f *farm) taint(i int, key string, on bool) {
 	f.Helper()
 	node := f.Node(f.machines[i])

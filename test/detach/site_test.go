@@ -41,27 +41,26 @@ const (
 	session = 4 * time.Second
 )
 
-// A farm is a Cluster with a control plane of its own, and its machines: whoever looks at the
-// Nodes of a Cluster takes all for its own.
+// farm is a Cluster with machines and its own control plane: controllers of a Cluster treat all Nodes in it as theirs.
 type farm struct {
 	*testing.T
 	*specs.Cluster
 	lab      *plane.Workload
 	machines []*v1alpha1.ScheduledMachine
-	// addresses are those of the machines. Nobody else's machine may have them.
+	// addresses are the addresses of the machines. They must be unique.
 	addresses []string
 }
 
-// farms is how many there are.
+// farms is the number of farms so far.
 var farms atomic.Int32
 
-// newFarm makes machines, and waits until they run.
+// newFarm creates machines, and waits until they run.
 func newFarm(t *testing.T, name string, machines int) *farm {
 	t.Helper()
 	return newFarmOf(t, name, "127.0", machines, plane.ClusterOptions{NoScheduler: true})
 }
 
-// newFarmOf makes machines whose addresses begin so.
+// newFarmOf creates machines whose addresses start with prefix.
 func newFarmOf(t *testing.T, name, prefix string, machines int, o plane.ClusterOptions) *farm {
 	t.Helper()
 	f := &farm{T: t}
@@ -91,7 +90,7 @@ func newFarmOf(t *testing.T, name, prefix string, machines int, o plane.ClusterO
 // idle are control planes without a scheduler whose tests have ended. Each start takes 7 s of a core.
 var idle = make(chan *plane.Cluster, abreast)
 
-// controlPlane returns one that no other test uses.
+// controlPlane returns a control plane that no other test uses.
 func (f *farm) controlPlane(name string, o plane.ClusterOptions) *plane.Cluster {
 	f.Helper()
 	if o.NoScheduler {
@@ -106,7 +105,7 @@ func (f *farm) controlPlane(name string, o plane.ClusterOptions) *plane.Cluster 
 	return c
 }
 
-// close deletes the Cluster. Its control plane is for the next test, or ends.
+// close deletes the Cluster. Its control plane is reused by the next test, or ends.
 func (f *farm) close(o plane.ClusterOptions) {
 	f.remove(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: f.lab.Key.Name}})
 	if o.NoScheduler && !f.Failed() {
@@ -116,14 +115,14 @@ func (f *farm) close(o plane.ClusterOptions) {
 	}
 }
 
-// A site is two machines with a web server each, HAProxy in front of them, and its clients.
+// site is two machines with a web server each, HAProxy in front of them, and its clients.
 type site struct {
 	*farm
 	proxy   *haproxy.Process
 	servers []*webServer
 }
 
-// newSite runs everything.
+// newSite starts everything.
 func newSite(t *testing.T, name string) *site {
 	t.Helper()
 	proxy, err := haproxy.New()
@@ -141,7 +140,7 @@ func newSite(t *testing.T, name string) *site {
 	return s
 }
 
-// config has connections alternate between the two servers.
+// config returns a configuration that alternates connections between the two servers.
 func (s *site) config() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `defaults
@@ -179,7 +178,7 @@ func (s *site) serve(i int) {
 	}()
 }
 
-// balance tells 5-Spot of the load balancer.
+// balance creates a LoadBalancer for the HAProxy.
 func (s *site) balance(change func(*expv1.LoadBalancer)) *expv1.LoadBalancer {
 	s.Helper()
 	return s.balanced(func(lb *expv1.LoadBalancer) {
@@ -190,7 +189,7 @@ func (s *site) balance(change func(*expv1.LoadBalancer)) *expv1.LoadBalancer {
 	})
 }
 
-// balanced tells 5-Spot of a load balancer.
+// balanced creates a LoadBalancer.
 func (f *farm) balanced(describe func(*expv1.LoadBalancer)) *expv1.LoadBalancer {
 	f.Helper()
 	lb := &expv1.LoadBalancer{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "edge"}}
@@ -213,7 +212,7 @@ func (f *farm) remove(obj client.Object) {
 	}
 }
 
-// step is the time for one step.
+// step returns a context with the timeout of one step.
 func (f *farm) step() context.Context {
 	ctx, cancel := context.WithTimeout(f.Context(), patience)
 	f.Cleanup(cancel)
@@ -233,7 +232,7 @@ func (f *farm) until(cond func(context.Context) error) {
 	f.must(await.Until(f.step(), cond))
 }
 
-// machine is the Machine of the i-th ScheduledMachine.
+// machine returns the Machine of the i-th ScheduledMachine.
 func (f *farm) machine(i int) *clusterv1.Machine {
 	f.Helper()
 	m := &clusterv1.Machine{}
@@ -241,7 +240,7 @@ func (f *farm) machine(i int) *clusterv1.Machine {
 	return m
 }
 
-// waitGone waits until a Machine is gone, and returns all that it said that it waited for.
+// waitGone waits until a Machine is gone. It returns all messages of its condition ReadyToLeave.
 func (f *farm) waitGone(m *clusterv1.Machine) string {
 	f.Helper()
 	var said []string
@@ -261,7 +260,7 @@ func (f *farm) waitGone(m *clusterv1.Machine) string {
 	return strings.Join(said, "\n")
 }
 
-// waitHeld waits until a Machine says that it does not leave yet, and why.
+// waitHeld waits until a Machine's condition ReadyToLeave is false with a message that contains why.
 func (f *farm) waitHeld(m *clusterv1.Machine, why string) {
 	f.Helper()
 	f.must(await.Object(f.step(), f.Management, m, func() error {
@@ -288,7 +287,7 @@ func (f *farm) waitEvent(name, reason string) {
 	})
 }
 
-// wantNoAttachment waits until nothing of the first machine is left to be given back.
+// wantNoAttachment waits until the NodeAttachment of the first machine is gone.
 func (f *farm) wantNoAttachment() {
 	f.Helper()
 	f.until(func(ctx context.Context) error {
@@ -305,7 +304,7 @@ func (f *farm) wantNoAttachment() {
 	})
 }
 
-// state is what HAProxy says of a server.
+// state returns the state of a server in HAProxy.
 func (s *site) state(ctx context.Context, server string) (string, error) {
 	got, err := s.proxy.Ask(ctx, "show servers state web")
 	if err != nil {
@@ -313,7 +312,7 @@ func (s *site) state(ctx context.Context, server string) (string, error) {
 	}
 	for line := range strings.Lines(got) {
 		if fields := strings.Fields(line); len(fields) > 6 && fields[3] == server {
-			if fields[6] == "8" { // Bit 3 of the administrative state is a drain that somebody asked for.
+			if fields[6] == "8" { // Bit 3 of the administrative state is a forced drain.
 				return "drain", nil
 			}
 			return "ready", nil
@@ -322,7 +321,7 @@ func (s *site) state(ctx context.Context, server string) (string, error) {
 	return "", fmt.Errorf("no server %s: %q", server, got)
 }
 
-// wantState waits until HAProxy says so of a server.
+// wantState waits until a server has the state in HAProxy.
 func (s *site) wantState(server, want string) {
 	s.Helper()
 	s.until(func(ctx context.Context) error {
@@ -334,7 +333,7 @@ func (s *site) wantState(server, want string) {
 	})
 }
 
-// A webServer answers each line with its name.
+// webServer answers each line with its name.
 type webServer struct {
 	host, address string
 
@@ -392,7 +391,7 @@ func (w *webServer) serve(c net.Conn) {
 	}
 }
 
-// stop ends it as a process that is killed: its connections end, too.
+// stop ends it as a killed process: its connections end, too.
 func (w *webServer) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -407,19 +406,19 @@ func (w *webServer) stop() {
 	}
 }
 
-// A crowd are clients: each opens a connection, asks every 50 ms for a while, closes it, and
-// opens another.
+// crowd is a set of clients. Each opens a connection, sends a request every 50 ms for a while, closes it, and opens
+// another.
 type crowd struct {
 	port int
 	wait sync.WaitGroup
 	stop context.CancelFunc
 
 	mu sync.Mutex
-	// answers are how many each server gave, refused how many connections were not opened, and
-	// cut how many ended before their client wanted.
+	// answers counts the answers of each server. refused counts connections that were not opened, and cut counts
+	// connections that ended early.
 	answers      map[string]int
 	refused, cut int
-	// last is when each server was asked last.
+	// last is the time of the last answer of each server.
 	last map[string]time.Time
 }
 
@@ -430,7 +429,7 @@ func (s *site) crowd(clients int) *crowd {
 	for i := range clients {
 		c.wait.Go(func() {
 			for n := i; ctx.Err() == nil; n++ {
-				length := 50 * time.Millisecond // Most ask once.
+				length := 50 * time.Millisecond // Most send one request.
 				if n%4 == 0 {
 					length = session
 				}
@@ -442,7 +441,7 @@ func (s *site) crowd(clients int) *crowd {
 	return c
 }
 
-// visit is one connection.
+// visit runs one connection.
 func (c *crowd) visit(ctx context.Context, length time.Duration) {
 	conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", c.port), 5*time.Second)
 	if err != nil {
@@ -491,14 +490,14 @@ func (c *crowd) answered(server string) {
 	c.last[server] = time.Now()
 }
 
-// counts are what happened so far.
+// counts returns the results so far.
 func (c *crowd) counts() (answers map[string]int, refused, cut int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.answers), c.refused, c.cut
 }
 
-// end has the clients go home.
+// end stops the clients.
 func (c *crowd) end() {
 	c.stop()
 	c.wait.Wait()

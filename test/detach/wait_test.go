@@ -15,7 +15,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestAMachineThatWaitsIsLetGoByAPerson does what docs/load-balancers.md says, while the machine waits.
+// TestAMachineThatWaitsIsLetGoByAPerson applies the changes that docs/load-balancers.md describes while the machine
+// waits.
 func TestAMachineThatWaitsIsLetGoByAPerson(t *testing.T) {
 	system.Long(t)
 	t.Parallel()
@@ -37,8 +38,8 @@ func TestAMachineThatWaitsIsLetGoByAPerson(t *testing.T) {
 	}
 }
 
-// TestALoadBalancerLeavesTimeForTheDrain has a machine with both times as by default, which are equal
-// (5m and 300 s), but for a tenth of it. Its load balancer does not let go until the deadline.
+// TestALoadBalancerLeavesTimeForTheDrain uses equal values for gracefulShutdownTimeout and deadlineSeconds, as the
+// defaults are, but a tenth of them. The load balancer holds the drain until its deadline.
 func TestALoadBalancerLeavesTimeForTheDrain(t *testing.T) {
 	system.Long(t)
 	t.Parallel()

@@ -10,25 +10,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AddonOptions describe a provider's manager that is not one of Cluster API's.
+// AddonOptions describes the manager of a provider that is not part of Cluster API.
 type AddonOptions struct {
 	// Name is its name.
 	Name string
 	// Path is its program. It has the flags of Cluster API's managers.
 	Path string
-	// Manifests are YAML documents. Its CRDs and webhooks are installed; its webhooks
-	// are called on this machine.
+	// Manifests are YAML documents. Their CRDs and webhooks are installed. The webhooks get an address on this machine.
 	Manifests [][]byte
-	// ServiceAccount is what it runs as. What it may do is the caller's to grant.
+	// ServiceAccount is its service account. The caller must grant its permissions.
 	ServiceAccount client.ObjectKey
-	// URLFlag is a flag that tells it the URL of its webhook server; empty is none.
+	// URLFlag is the flag for the URL of its webhook server. Empty means none.
 	URLFlag string
 	// Args are appended to its command line.
 	Args []string
 }
 
-// NewAddon installs a provider in the management cluster and returns its manager,
-// not started yet. It shares the plane's life.
+// NewAddon installs a provider in the management cluster and returns its manager, which is not started yet. The plane's
+// Stop ends it.
 func (p *Plane) NewAddon(ctx context.Context, o AddonOptions) (*Process, error) {
 	manifests, err := parseManifests(bytes.Join(o.Manifests, []byte("\n---\n")))
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// writeAuditPolicy keeps metadata of every request, without those that only say
-// that somebody is still there, and bodies of the groups in bodies.
+// writeAuditPolicy writes a policy that records the metadata of every request except leases and health checks. For the
+// groups in bodies it records requests and responses of writes.
 func writeAuditPolicy(path string, bodies []string) error {
 	policy := auditv1.Policy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "audit.k8s.io/v1", Kind: "Policy"},
@@ -45,7 +45,7 @@ func writeAuditPolicy(path string, bodies []string) error {
 
 func (c *Cluster) auditPath() string { return c.path("audit.log") }
 
-// AuditLogs returns the paths of the audit logs of all its clusters, by their names.
+// AuditLogs returns the paths of the audit logs of all its clusters, by cluster name.
 func (p *Plane) AuditLogs() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,9 +56,9 @@ func (p *Plane) AuditLogs() map[string]string {
 	return paths
 }
 
-// AuditEvents is what the API server recorded so far, in the order in which it
-// finished the requests. A request is recorded before its answer is sent. Each is read
-// once, whoever asks: the log of a long suite is large. The events must not be changed.
+// AuditEvents returns the events that the API server has recorded so far, in the order in which it finished the
+// requests. It records a request before it sends the response. Events are parsed only once, because the log of a long
+// suite is large. Do not change the events.
 func (c *Cluster) AuditEvents() ([]auditv1.Event, error) {
 	events, err := c.audit.read(c.auditPath())
 	if err != nil {
@@ -67,14 +67,14 @@ func (c *Cluster) AuditEvents() ([]auditv1.Event, error) {
 	return events, nil
 }
 
-// auditLog is what was read of an audit log. It is safe for concurrent use.
+// auditLog caches the parsed events of an audit log. It is safe for concurrent use.
 type auditLog struct {
 	mu     sync.Mutex
-	size   int64 // in bytes, of the events
+	size   int64 // in bytes, of the parsed events
 	events []auditv1.Event
 }
 
-// read returns the events of the log, those that it has read before among them.
+// read returns all events of the log. It parses only new ones.
 func (l *auditLog) read(path string) ([]auditv1.Event, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

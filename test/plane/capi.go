@@ -14,12 +14,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/crd"
 )
 
-// A Component is a manager of the plane, and the name of its program.
+// Component is a manager of the plane, and the name of its program.
 type Component string
 
 // The managers that a plane can run.
 const (
-	// Core is Cluster API itself.
+	// Core is Cluster API's core manager.
 	Core Component = "capi-core"
 	// KubeadmBootstrap reconciles KubeadmConfigs.
 	KubeadmBootstrap Component = "capi-kubeadm-bootstrap"
@@ -31,20 +31,19 @@ const (
 	Infrastructure Component = "plane-infrastructure"
 )
 
-// InMemory is what an in-memory Cluster takes.
+// InMemory returns the components that an in-memory Cluster needs.
 func InMemory() []Component { return []Component{Core, KubeadmBootstrap, KubeadmControlPlane, Dev} }
 
-// Everything is all of them.
+// Everything returns all components.
 func Everything() []Component { return append(InMemory(), Infrastructure) }
 
-// nodeGrace is how long the provider may take to take real nodes down.
+// nodeGrace is how long the provider may take to remove real nodes.
 const nodeGrace = 25 * time.Second
 
-// StartComponents runs o.Components. Start does so too, unless it is told to leave
-// them to somebody who installs Cluster API otherwise. What is installed stays; its
-// webhooks are called on this machine from now on.
+// StartComponents installs and runs o.Components. Start calls it, too; a caller that installs Cluster API in another
+// way passes an empty list to Start. Existing objects remain; their webhooks get addresses on this machine.
 func (p *Plane) StartComponents(ctx context.Context, o Options) error {
-	// Installing is mostly waiting for CRDs, so all do it at once.
+	// Installation mostly waits for CRDs, so all components install concurrently.
 	procs := make([]*Process, len(o.Components))
 	errs := make([]error, len(o.Components))
 	var wg sync.WaitGroup
@@ -55,7 +54,7 @@ func (p *Plane) StartComponents(ctx context.Context, o Options) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("preparing components: %w", err)
 	}
-	// Managers end when they miss the kinds of another, so none starts earlier.
+	// A manager ends if a kind of another component is missing, so all start after the installation.
 	for i, name := range o.Components {
 		p.components[name] = procs[i]
 		if err := procs[i].launch(); err != nil {
@@ -106,8 +105,8 @@ func (p *Plane) prepareComponent(ctx context.Context, name Component, o Options)
 	return proc, err
 }
 
-// gates is the value of --feature-gates. Core gets them all; the others know
-// ClusterTopology and a few more, and refuse to start with one they do not know.
+// gates returns the value of --feature-gates. Core gets all gates. The other managers support only a few, and do not
+// start with an unknown one.
 func gates(name Component, want map[string]bool) string {
 	known := map[string]bool{"ClusterTopology": true, "MachinePool": true, "PriorityQueue": true, "ReconcilerRateLimiting": true}
 	var out []string

@@ -24,40 +24,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ClusterOptions say what a control plane runs. The zero value is good.
+// ClusterOptions describes a control plane. The zero value is valid.
 type ClusterOptions struct {
-	// AuditBodies lists API groups of which the audit log keeps requests and
-	// responses; "" is the core group. Of all others it keeps metadata.
+	// AuditBodies are the API groups whose requests and responses the audit log contains. "" is the core group. For other
+	// groups it has only metadata.
 	AuditBodies []string
-	// Controllers is kube-controller-manager's --controllers; empty means all.
+	// Controllers is the flag --controllers of kube-controller-manager. Empty means all.
 	Controllers []string
-	// NoScheduler leaves kube-scheduler out.
+	// NoScheduler omits kube-scheduler.
 	NoScheduler bool
-	// NodeMonitorGrace is how long a Node may be silent before it is tainted;
-	// 0 is Kubernetes' own, 50 s.
+	// NodeMonitorGrace is how long a Node may be silent before it is tainted. Zero means Kubernetes' default, 50 s.
 	NodeMonitorGrace time.Duration
 	// APIServerArgs and ControllerManagerArgs are appended to the command lines.
 	APIServerArgs, ControllerManagerArgs []string
 
-	// signs has kubelets get the certificates that they request. It takes four inotify instances.
+	// signs enables the signing of kubelet certificates. It needs four inotify instances.
 	signs bool
 }
 
-// A Cluster is a running Kubernetes control plane.
+// Cluster is a running Kubernetes control plane.
 type Cluster struct {
-	// Name is the name given to it.
+	// Name is its name.
 	Name string
-	// Dir holds its certificates, kubeconfigs, logs and audit log.
+	// Dir has its certificates, kubeconfigs, logs and audit log.
 	Dir string
-	// URL is where its API server listens.
+	// URL is the address of its API server.
 	URL string
-	// Admin may do everything.
+	// Admin has all permissions.
 	Admin User
-	// Client speaks as Admin and reads what the API server has, without a cache.
+	// Client uses Admin and reads from the API server, without a cache.
 	Client client.WithWatch
 
-	// APIServer, ControllerManager and Scheduler are its processes. Scheduler is
-	// nil when it has none.
+	// APIServer, ControllerManager and Scheduler are its processes. Scheduler is nil with NoScheduler.
 	APIServer, ControllerManager, Scheduler *Process
 
 	bin       string
@@ -67,8 +65,7 @@ type Cluster struct {
 	audit     auditLog
 }
 
-// startCluster starts a control plane whose objects live below their own prefix
-// of the plane's etcd.
+// startCluster starts a control plane with its own prefix in the plane's etcd.
 func (p *Plane) startCluster(ctx context.Context, name string, o ClusterOptions) (*Cluster, error) {
 	free, err := p.ports.takeMany(clusterPorts)
 	if err != nil {
@@ -96,12 +93,11 @@ func (p *Plane) startCluster(ctx context.Context, name string, o ClusterOptions)
 	return c, nil
 }
 
-// clusterPorts is how many ports a control plane takes.
+// clusterPorts is the number of ports of a control plane.
 const clusterPorts = 3
 
-// serviceIP is the address of the kubernetes Service. Every API server of this
-// machine has a range of its own, out of 100.64.0.0/10, because real nodes of
-// all of them share its loopback interface.
+// serviceIP returns the address of the kubernetes Service. Every API server of this machine has its own range in
+// 100.64.0.0/10, because the real nodes of all of them share the loopback interface.
 func serviceIP(apiServerPort int) net.IP {
 	i := (apiServerPort - firstBlock) / clusterPorts
 	return net.IPv4(100, byte(64+i>>8), byte(i), 1).To4() //nolint:gosec // fewer than 2^14 planes fit into the ports
@@ -172,15 +168,15 @@ func (c *Cluster) newAPIServer(o ClusterOptions, etcdURL string, port int) error
 		"etcd-prefix":  "/" + c.Name,
 		"bind-address": "127.0.0.1",
 		"secure-port":  fmt.Sprint(port),
-		// A loopback address may not be advertised. Nobody connects to this one
-		// (TEST-NET-1): the kubernetes Service has no endpoints here.
+		// A loopback address may not be advertised. This one (TEST-NET-1) is never used, because the kubernetes Service has
+		// no endpoints here.
 		"advertise-address":        "192.0.2.1",
 		"endpoint-reconciler-type": "none",
 		"service-cluster-ip-range": c.serviceIP.Mask(net.CIDRMask(24, 32)).String() + "/24",
 		"tls-cert-file":            c.path("serving/tls.crt"),
 		"tls-private-key-file":     c.path("serving/tls.key"),
 		"client-ca-file":           c.path("ca.crt"),
-		// Nobody signs with it; controllers complain when it is absent.
+		// It signs no certificates; controllers log errors without it.
 		"requestheader-client-ca-file":     c.path("ca.crt"),
 		"requestheader-allowed-names":      "front-proxy",
 		"kubelet-client-certificate":       c.path("kubelet-client/tls.crt"),
@@ -192,18 +188,17 @@ func (c *Cluster) newAPIServer(o ClusterOptions, etcdURL string, port int) error
 		"authorization-mode":               "Node,RBAC",
 		"enable-admission-plugins":         "NodeRestriction",
 		"allow-privileged":                 "true",
-		// Webhooks behind a Service are called at their endpoints: there is no kube-proxy.
+		// The API server calls webhooks of a Service at their endpoints, because there is no kube-proxy.
 		"enable-aggregator-routing": "true",
 		"audit-policy-file":         c.path("audit-policy.yaml"),
 		"audit-log-path":            c.auditPath(),
 		"audit-log-mode":            "blocking",
-		// Whoever reads the log while it is written must not lose its beginning.
+		// No rotation: a reader must not lose the start of the log.
 		"audit-log-maxsize": "10240",
 		"profiling":         "false",
-		// The defaults, 400 and 200, are for big machines. On two cores a hundred writes
-		// at once keep its watches from running: caches fall minutes behind, what
-		// controllers then write is refused, and they write it again.
-		// Priority and fairness takes the sum of the two.
+		// The defaults, 400 and 200, are for large machines. On two cores a hundred concurrent writes block the watches:
+		// caches are minutes late, and controllers' writes fail with conflicts and are repeated. Priority and fairness uses
+		// the sum of both.
 		"max-requests-inflight":          strconv.Itoa(requestsPerCore / 2 * runtime.NumCPU()),
 		"max-mutating-requests-inflight": strconv.Itoa(requestsPerCore / 2 * runtime.NumCPU()),
 	})
@@ -214,7 +209,7 @@ func (c *Cluster) newAPIServer(o ClusterOptions, etcdURL string, port int) error
 	return nil
 }
 
-// requestsPerCore is what a kube-apiserver works on at once; the rest waits its turn.
+// requestsPerCore is the number of concurrent requests of a kube-apiserver per core. Further requests wait.
 const requestsPerCore = 8
 
 func (c *Cluster) apiServerReady(ctx context.Context) error {
@@ -251,7 +246,7 @@ func (c *Cluster) startControllers(ctx context.Context, o ClusterOptions, kcmPor
 			return err
 		}
 	}
-	// Pods are refused until the controller manager has made this.
+	// Pods are rejected until the controller manager has created this object.
 	return c.Wait(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}, func() error { return nil })
 }
 
@@ -259,7 +254,7 @@ func controllerManagerFlags(c *Cluster, o ClusterOptions) map[string]string {
 	f := map[string]string{
 		"service-account-private-key-file": c.path("sa.key"),
 		"root-ca-file":                     c.path("ca.crt"),
-		// Each controller under its own name, in the audit log too.
+		// Each controller has its own user name in the audit log.
 		"use-service-account-credentials": "true",
 		"kube-api-qps":                    "400",
 		"kube-api-burst":                  "800",
@@ -277,7 +272,7 @@ func controllerManagerFlags(c *Cluster, o ClusterOptions) map[string]string {
 	return f
 }
 
-// controller is a program of Kubernetes that works for the API server.
+// controller returns the process of a Kubernetes program that connects to the API server.
 func (c *Cluster) controller(name string, u User, port int, extra map[string]string) *Process {
 	f := map[string]string{
 		"kubeconfig":                u.Kubeconfig,
@@ -297,7 +292,7 @@ func (c *Cluster) controller(name string, u User, port int, extra map[string]str
 	}
 }
 
-// Stop ends its processes; the plane ends them, too. Stopping twice is a success.
+// Stop ends its processes. The plane's Stop ends them, too. A second call does nothing.
 func (c *Cluster) Stop() error {
 	errs := []error{c.forward.close()}
 	c.forward = nil

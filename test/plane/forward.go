@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// forwarder makes the kubernetes Service of a cluster reachable from the pods of
-// real nodes on this machine. It stands in for kube-proxy.
+// forwarder makes the kubernetes Service of a cluster reachable from the pods of real nodes on this machine, instead of
+// kube-proxy.
 type forwarder struct {
 	listener net.Listener
 	address  string
@@ -24,15 +24,14 @@ type forwarder struct {
 	tasks    sync.WaitGroup
 }
 
-// The address has a lifetime that is renewed, so that the kernel removes it
-// should we die without a chance to.
+// The address has a lifetime that is renewed, so that the kernel removes it if this process is killed.
 const (
 	addressLifetime = "30"
 	addressRenewal  = 10 * time.Second
 )
 
-// newForwarder gives the loopback interface the Service's address and passes
-// what arrives there on to target. That needs root.
+// newForwarder adds the Service's address to the loopback interface and forwards its connections to target. It needs
+// root.
 func newForwarder(ctx context.Context, ip net.IP, target string) (*forwarder, error) {
 	f := &forwarder{address: ip.String() + "/32", target: target}
 	if err := f.addAddress(); err != nil {
@@ -66,7 +65,7 @@ func (f *forwarder) keepAddress(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			// Two more chances before it expires.
+			// Two more attempts follow before it expires.
 			_ = f.addAddress()
 		}
 	}
@@ -103,7 +102,7 @@ func (f *forwarder) removeAddress() error {
 	return exec.Command("ip", "address", "del", f.address, "dev", "lo").Run() //nolint:gosec,noctx // our own address
 }
 
-// close is a success for a forwarder that was never made.
+// close does nothing for a nil forwarder.
 func (f *forwarder) close() error {
 	if f == nil {
 		return nil

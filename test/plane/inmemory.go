@@ -22,19 +22,18 @@ var inMemoryCluster string
 //go:embed inmemorymachine.yaml
 var inMemoryMachine string
 
-// A MemoryCluster is a workload cluster inside Cluster API's dev provider. It
-// has Nodes and Pods, and knows no eviction, server-side apply or authorization.
+// MemoryCluster is a workload cluster inside Cluster API's dev provider. It has Nodes and Pods, but no eviction,
+// server-side apply or authorization.
 type MemoryCluster struct {
-	// Key is the Cluster's, in the management cluster.
+	// Key is the name of the Cluster in the management cluster.
 	Key client.ObjectKey
-	// Config and Client reach it.
+	// Config and Client are for its API server.
 	Config *rest.Config
 	Client client.WithWatch
 }
 
-// NewInMemory makes a Cluster with one in-memory control plane Machine and
-// returns when Cluster API is connected. It needs the InMemory components. An
-// empty namespace means "default".
+// NewInMemory creates a Cluster with one in-memory control plane Machine and returns when Cluster API is connected. It
+// needs the InMemory components. An empty namespace means "default".
 func (p *Plane) NewInMemory(ctx context.Context, namespace, name string) (*MemoryCluster, error) {
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
@@ -48,8 +47,7 @@ func (p *Plane) NewInMemory(ctx context.Context, namespace, name string) (*Memor
 	return p.WaitInMemory(ctx, client.ObjectKey{Namespace: namespace, Name: name})
 }
 
-// WaitInMemory returns an in-memory Cluster that was made already, when Cluster API
-// is connected.
+// WaitInMemory returns an existing in-memory Cluster when Cluster API is connected.
 func (p *Plane) WaitInMemory(ctx context.Context, key client.ObjectKey) (*MemoryCluster, error) {
 	m := &MemoryCluster{Key: key}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
@@ -69,8 +67,8 @@ func (p *Plane) WaitInMemory(ctx context.Context, key client.ObjectKey) (*Memory
 	return m, err
 }
 
-// NewInMemoryMachine makes a worker Machine of a KubeadmConfig and a DevMachine,
-// all of one name. It does not wait.
+// NewInMemoryMachine creates a worker Machine, its KubeadmConfig and its DevMachine, with the same name. It does not
+// wait.
 func (p *Plane) NewInMemoryMachine(ctx context.Context, c *MemoryCluster, name string) (*clusterv1.Machine, error) {
 	err := p.Management.create(ctx, inMemoryMachine, "NAMESPACE", c.Key.Namespace, "NAME", name, "VERSION", Version, "CLUSTER", c.Key.Name)
 	if err != nil {
@@ -79,7 +77,7 @@ func (p *Plane) NewInMemoryMachine(ctx context.Context, c *MemoryCluster, name s
 	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.Key.Namespace, Name: name}}, nil
 }
 
-// create makes the objects of a YAML stream, in which words are replaced by others.
+// create creates the objects of a YAML stream after replacements, which are pairs of old and new strings.
 func (c *Cluster) create(ctx context.Context, docs string, replacements ...string) error {
 	objects, err := Objects([]byte(strings.NewReplacer(replacements...).Replace(docs)))
 	if err != nil {

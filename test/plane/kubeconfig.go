@@ -22,16 +22,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A User is somebody an API server knows by certificate or token.
+// User is a user of an API server, with a certificate or a token.
 type User struct {
-	// Config is ready for client libraries. It has no client-side rate limit.
+	// Config is the client configuration. It has no client-side rate limit.
 	Config *rest.Config
-	// Kubeconfig is the path of the same as a file.
+	// Kubeconfig is the path of a file with the same data.
 	Kubeconfig string
 }
 
-// User makes credentials for a name and its groups. What it may do is up to RBAC;
-// the group system:masters may do everything.
+// User returns credentials for a name and its groups. RBAC controls its permissions. The group system:masters has all
+// permissions.
 func (c *Cluster) User(name string, groups ...string) (User, error) {
 	info, err := c.certificate(name, groups...)
 	if err != nil {
@@ -45,18 +45,17 @@ func (c *Cluster) certificate(name string, groups ...string) (*clientcmdapi.Auth
 	return &clientcmdapi.AuthInfo{ClientCertificateData: creds.cert, ClientKeyData: creds.key}, err
 }
 
-// Serving makes a certificate for a server on this machine, and its key. CA is who has signed it.
+// Serving returns a certificate for a server on this machine, and its key. CA has signed it.
 func (c *Cluster) Serving() (cert, key []byte, err error) {
 	p, err := c.ca.server()
 	return p.cert, p.key, err
 }
 
-// CA is the certificate of the cluster's authority.
+// CA returns the certificate of the cluster's authority.
 func (c *Cluster) CA() []byte { return c.ca.pem }
 
-// ServiceAccount makes a token of a service account, which is created if there is
-// none, and its namespace. The API server remembers a token that it has checked,
-// but checks a certificate with every request.
+// ServiceAccount returns a token of a service account. It creates the service account and its namespace if necessary.
+// The API server caches the result of a token check, but checks a certificate with every request.
 func (c *Cluster) ServiceAccount(ctx context.Context, key client.ObjectKey) (User, error) {
 	if err := c.EnsureNamespace(ctx, key.Namespace); err != nil {
 		return User{}, err
@@ -72,8 +71,8 @@ func (c *Cluster) ServiceAccount(ctx context.Context, key client.ObjectKey) (Use
 	return c.user(ServiceAccountName(key), &clientcmdapi.AuthInfo{Token: request.Status.Token})
 }
 
-// PodUser makes credentials as the kubelet gives them to a pod, which must exist: a
-// token of its service account that is bound to it.
+// PodUser returns the credentials that the kubelet gives to a pod, which must exist: a token of its service account
+// that is bound to the pod.
 func (c *Cluster) PodUser(ctx context.Context, pod *corev1.Pod) (User, error) {
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Spec.ServiceAccountName}}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
@@ -85,7 +84,7 @@ func (c *Cluster) PodUser(ctx context.Context, pod *corev1.Pod) (User, error) {
 	return c.user("pod:"+pod.Namespace+":"+pod.Name, &clientcmdapi.AuthInfo{Token: request.Status.Token})
 }
 
-// ServiceAccountName is how an API server calls a service account.
+// ServiceAccountName returns the user name of a service account.
 func ServiceAccountName(key client.ObjectKey) string {
 	return "system:serviceaccount:" + key.Namespace + ":" + key.Name
 }
@@ -113,16 +112,14 @@ func (c *Cluster) kubeconfig(user string, info *clientcmdapi.AuthInfo) clientcmd
 	return *cfg
 }
 
-// Environ is the environment of an administrator's programs. They find this cluster
-// and the programs of the plane, and their own configuration in home; clusterctl asks
-// nobody for newer versions.
+// Environ returns the environment for programs of an administrator. It selects this cluster, the programs of the plane,
+// and home as their home directory. clusterctl does not check for newer versions.
 func (c *Cluster) Environ(home string) []string {
 	return append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "KUBECONFIG="+c.Admin.Kubeconfig,
 		"PATH="+c.bin+":"+os.Getenv("PATH"), "GOPROXY=off", "CLUSTERCTL_DISABLE_VERSIONCHECK=true") //nolint:forbidigo // theirs goes on
 }
 
-// Kubectl runs kubectl as administrator and returns what it printed. The error
-// holds what it complained about.
+// Kubectl runs kubectl as administrator and returns its standard output. The error contains its standard error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.KubectlInput(ctx, "", args...)
 }

@@ -18,8 +18,8 @@ import (
 // Version is the Kubernetes version of the plane's control planes.
 const Version = "v1.36.3"
 
-// NewMachine makes a Machine of a PlaneConfig and a PlaneMachine, all of one
-// name. mutate may be nil. It does not wait.
+// NewMachine creates a Machine, its PlaneConfig and its PlaneMachine, with the same name. mutate may be nil. It does
+// not wait.
 func (p *Plane) NewMachine(ctx context.Context, w *Workload, name string, mutate func(*clusterv1.Machine, *infrav1.PlaneMachine)) (*clusterv1.Machine, error) {
 	meta := metav1.ObjectMeta{Namespace: w.Key.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: w.Key.Name}}
 	infra := &infrav1.PlaneMachine{ObjectMeta: *meta.DeepCopy()}
@@ -41,7 +41,7 @@ func (p *Plane) NewMachine(ctx context.Context, w *Workload, name string, mutate
 	return machine, nil
 }
 
-// WaitMachine returns when a Machine is in a phase, and has a Node if that is Running.
+// WaitMachine returns when a Machine is in a phase. In the phase Running it has a Node.
 func (p *Plane) WaitMachine(ctx context.Context, m *clusterv1.Machine, phase clusterv1.MachinePhase) error {
 	return p.Management.Wait(ctx, m, func() error {
 		if got := m.Status.GetTypedPhase(); got != phase {

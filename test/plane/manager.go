@@ -15,24 +15,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// managerOptions describe a manager that works for a cluster from this machine.
+// managerOptions describes a manager that runs on this machine for a cluster.
 type managerOptions struct {
 	name      string
 	manifests *manifests
 	args, env []string
-	// plain managers have no webhooks and their metrics address is 0.
+	// plain means a manager without webhooks and with metrics address 0.
 	plain bool
-	// urlFlag is a flag whose value is the URL of the webhook server; empty is none.
+	// urlFlag is the flag for the URL of the webhook server. Empty means none.
 	urlFlag string
-	// path is the program; empty means the one of that name among the plane's.
+	// path is the program. Empty means the plane's program of that name.
 	path string
-	// account is the service account that it runs as; zero means one that may do
-	// everything.
+	// account is its service account. Zero means a service account with all permissions.
 	account client.ObjectKey
 }
 
-// newManager prepares a manager: its user, its webhook certificate, its
-// manifests in the cluster.
+// newManager prepares a manager: its user, its webhook certificate, and its manifests in the cluster.
 func (p *Plane) newManager(ctx context.Context, c *Cluster, o managerOptions) (*Process, error) {
 	free, err := p.ports.takeMany(3)
 	if err != nil {

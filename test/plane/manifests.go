@@ -21,8 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifests are the parts of a provider's components that make sense when its
-// manager is a process of this machine.
+// manifests are the provider's objects that are needed if its manager is a process on this machine.
 type manifests struct {
 	crds       []*apiextensionsv1.CustomResourceDefinition
 	mutating   []*admissionregistrationv1.MutatingWebhookConfiguration
@@ -91,7 +90,7 @@ func (m *manifests) add(doc []byte) error {
 	case "ValidatingWebhookConfiguration":
 		return into(doc, &m.validating)
 	default:
-		return nil // Deployments, roles and certificates: the plane has its own
+		return nil // The plane does not use Deployments, roles and certificates of the manifests.
 	}
 }
 
@@ -104,7 +103,7 @@ func into[T any](doc []byte, list *[]*T) error {
 	return nil
 }
 
-// pointAt makes all webhooks call a server on this machine.
+// pointAt changes all webhooks to a server on this machine.
 func (m *manifests) pointAt(port int, caPEM []byte) {
 	url := func(path *string) *string {
 		u := "https://" + hostPort(port)
@@ -147,8 +146,8 @@ func (m *manifests) objects() []client.Object {
 	return out
 }
 
-// InstallCRDs creates the CustomResourceDefinitions in YAML documents, ignoring
-// other kinds, and waits until they are served. Those that exist are left alone.
+// InstallCRDs creates the CustomResourceDefinitions in YAML documents, ignoring other kinds, and waits until they are
+// served. It does not change existing ones.
 func (c *Cluster) InstallCRDs(ctx context.Context, docs ...[]byte) error {
 	m, err := parseManifests(bytes.Join(docs, []byte("\n---\n")))
 	if err != nil {
@@ -176,8 +175,7 @@ func (c *Cluster) install(ctx context.Context, m *manifests) error {
 	return nil
 }
 
-// redirect makes webhooks that are installed already call this machine, as those of
-// obj do.
+// redirect updates existing webhooks with the addresses in obj.
 func (c *Cluster) redirect(ctx context.Context, obj client.Object) error {
 	switch o := obj.(type) {
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
@@ -194,7 +192,7 @@ func (c *Cluster) redirect(ctx context.Context, obj client.Object) error {
 	}
 }
 
-// update changes what is stored of obj.
+// update applies change to the stored version of obj.
 func update[T client.Object](ctx context.Context, c *Cluster, obj T, change func(T)) error {
 	stored, ok := obj.DeepCopyObject().(T)
 	if !ok {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// authority is a certificate authority that exists for one cluster.
+// authority is the certificate authority of one cluster.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -48,7 +48,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{cert: cert, key: key, pem: encode("CERTIFICATE", der)}, nil
 }
 
-// client issues a certificate by which an API server knows a user.
+// client issues a client certificate for a user.
 func (a *authority) client(user string, groups ...string) (pair, error) {
 	tmpl := template(pkix.Name{CommonName: user, Organization: groups})
 	tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
@@ -84,7 +84,7 @@ func template(subject pkix.Name) *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: new(big.Int).SetBytes(serial),
 		Subject:      subject,
-		// An hour of slack: tests move clocks, and so do virtual machines.
+		// One hour earlier, because tests and virtual machines change clocks.
 		NotBefore: now.Add(-time.Hour),
 		NotAfter:  now.AddDate(1, 0, 0),
 		KeyUsage:  x509.KeyUsageDigitalSignature,

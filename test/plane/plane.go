@@ -13,33 +13,30 @@ import (
 	"sync"
 )
 
-// managementName names the management cluster, its directory and its prefix in etcd.
+// managementName is the name of the management cluster, of its directory, and of its prefix in etcd.
 const managementName = "management"
 
-// Options say what a plane consists of. The zero value runs Core and the
-// infrastructure provider of the tests.
+// Options are the options of Start. The zero value runs Core and the infrastructure provider of the tests.
 type Options struct {
-	// Dir keeps everything the plane writes, for example for a look at the logs
-	// later. Empty means a temporary directory that Stop removes.
+	// Dir is the directory for all files, for example to read logs later. Empty means a temporary directory that Stop
+	// removes.
 	Dir string
-	// Bin holds the programs; empty means $PLANE_BIN, or else bin/plane of the
-	// repository.
+	// Bin is the directory of the programs. Empty means $PLANE_BIN, or else bin/plane of the repository.
 	Bin string
-	// Components are the managers to run; nil means Core and Infrastructure.
+	// Components are the managers to run. Nil means Core and Infrastructure.
 	Components []Component
-	// FeatureGates of Cluster API's managers.
+	// FeatureGates are the feature gates of Cluster API's managers.
 	FeatureGates map[string]bool
 	// Args are appended to the command lines of managers.
 	Args map[Component][]string
-	// Management is the control plane of the management cluster. Unless told
-	// otherwise it has no scheduler and only the controllers that API objects need.
+	// Management describes the control plane of the management cluster. By default it has no scheduler and only the
+	// controllers that API objects need.
 	Management ClusterOptions
 }
 
-// A Plane is a management cluster with Cluster API on it, and the workload
-// clusters made from it. Its methods may be called from any goroutine.
+// Plane is a management cluster with Cluster API, and its workload clusters. It is safe for concurrent use.
 type Plane struct {
-	// Dir holds everything the plane writes: a directory per cluster.
+	// Dir is the directory for all files, with a directory per cluster.
 	Dir string
 	// Management is the management cluster.
 	Management *Cluster
@@ -56,7 +53,7 @@ type Plane struct {
 	clusters []*Cluster
 }
 
-// managementControllers are what a cluster without Nodes needs.
+// managementControllers returns the controllers that a cluster without Nodes needs.
 func managementControllers() []string {
 	return []string{
 		"garbage-collector-controller", "namespace-controller", "serviceaccount-controller", "serviceaccount-token-controller",
@@ -65,8 +62,8 @@ func managementControllers() []string {
 	}
 }
 
-// Start runs a plane and returns when all of it is ready. ctx bounds the start
-// only: the plane runs until Stop, or until this process ends.
+// Start starts a plane and returns when it is ready. ctx bounds only the start: the plane runs until Stop, or until
+// this process ends.
 func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 	p := &Plane{Dir: o.Dir, bin: o.Bin, components: map[Component]*Process{}}
 	defer func() {
@@ -110,8 +107,7 @@ func (p *Plane) prepareDir() (err error) {
 	return os.MkdirAll(p.Dir, 0o700)
 }
 
-// DefaultBin is where the programs of the plane are: $PLANE_BIN, or else
-// bin/plane of the repository.
+// DefaultBin returns the directory of the plane's programs: $PLANE_BIN, or else bin/plane of the repository.
 func DefaultBin() string {
 	if bin := os.Getenv("PLANE_BIN"); bin != "" { //nolint:forbidigo // how make tells every test binary
 		return bin
@@ -119,8 +115,8 @@ func DefaultBin() string {
 	return filepath.Join(Repository(), "bin", "plane")
 }
 
-// Repository is the root of the repository that the working directory is in. Binaries do not contain
-// paths of the machine that built them.
+// Repository returns the root of the repository that contains the working directory. Binaries do not contain paths of
+// the machine that built them.
 func Repository() string {
 	dir, err := os.Getwd()
 	for err == nil && dir != filepath.Dir(dir) {
@@ -132,7 +128,7 @@ func Repository() string {
 	return ""
 }
 
-// missing explains an error about a file that make was to build.
+// missing returns an error about a file that make builds.
 func missing(bin string, err error) error {
 	return fmt.Errorf("the programs of the local plane are not in %s: run `make plane-binaries` or set PLANE_BIN: %w", bin, err)
 }
@@ -154,7 +150,7 @@ func (p *Plane) startEtcd(ctx context.Context) error {
 			"initial-advertise-peer-urls": peer,
 			"initial-cluster":             "default=" + peer,
 			"log-level":                   "warn",
-			// Nothing here has to survive the machine.
+			// The data need not survive a crash of the machine.
 			"unsafe-no-fsync": "true",
 		}),
 		ready: func(ctx context.Context) error { return get(ctx, insecureClient, p.etcdURL+"/health") },
@@ -162,19 +158,19 @@ func (p *Plane) startEtcd(ctx context.Context) error {
 	return p.Etcd.Start(ctx)
 }
 
-// Component is the process of a manager, or nil when the plane does not run it.
+// Component returns the process of a manager, or nil if the plane does not run it.
 func (p *Plane) Component(name Component) *Process { return p.components[name] }
 
-// Core is the process of Cluster API's core manager.
+// Core returns the process of Cluster API's core manager.
 func (p *Plane) Core() *Process { return p.components[Core] }
 
-// Bin is the path of a program of the plane.
+// Bin returns the path of a program of the plane.
 func (p *Plane) Bin(name string) string { return filepath.Join(p.bin, name) }
 
 // Ports returns n free ports that no other plane on this machine will use.
 func (p *Plane) Ports(n int) ([]int, error) { return p.ports.takeMany(n) }
 
-// NewCluster starts another control plane, which Cluster API does not know.
+// NewCluster starts another control plane, without a Cluster object.
 func (p *Plane) NewCluster(ctx context.Context, name string, o ClusterOptions) (*Cluster, error) {
 	c, err := p.startCluster(ctx, name, o)
 	if err != nil {
@@ -186,8 +182,7 @@ func (p *Plane) NewCluster(ctx context.Context, name string, o ClusterOptions) (
 	return c, nil
 }
 
-// NewProcess describes a program that shares the plane's life. Start runs it;
-// ready may be nil.
+// NewProcess returns a process that Stop ends with the plane. Start runs it. ready may be nil.
 func (p *Plane) NewProcess(name, path string, args, env []string, ready func(context.Context) error) *Process {
 	proc := NewProcess(p.Dir, name, path, args, env, ready)
 	p.mu.Lock()
@@ -196,13 +191,12 @@ func (p *Plane) NewProcess(name, path string, args, env []string, ready func(con
 	return proc
 }
 
-// Stop ends all processes and removes the directory if it was a temporary one.
-// Stopping twice is a success.
+// Stop ends all processes and removes a temporary directory. A second call does nothing.
 func (p *Plane) Stop() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
-	// The provider first, and politely: it has nodes to take down.
+	// Stop the provider first, with SIGTERM, because it removes its nodes.
 	for _, proc := range p.components {
 		errs = append(errs, proc.Stop())
 	}

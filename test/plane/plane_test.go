@@ -23,7 +23,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// shared is the plane of all tests that do not break it.
+// shared is the plane for all tests that do not damage it.
 var shared *plane.Plane
 
 func TestMain(m *testing.M) {

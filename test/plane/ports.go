@@ -11,31 +11,29 @@ import (
 	"sync"
 )
 
-// Ports come in blocks below the range from which Linux takes the ports of
-// outgoing connections (32768 and up). Whoever listens on the first port of a
-// block owns the rest of it, and stops owning it by ending: so two planes, in
-// one process or in two, never race for a port.
+// Ports come in blocks below the range for outgoing connections in Linux (32768 and up). A process reserves a block by
+// a listener on its first port, and releases it when it ends. So two planes, in one process or in two, never use the
+// same port.
 const (
 	firstBlock = 10240
 	blockSize  = 64
 	blocks     = 340
 )
 
-// portBlock is a range of ports that belongs to this process.
+// portBlock is a range of ports that this process has reserved.
 type portBlock struct {
 	lock net.Listener
 	next int
 	end  int
 }
 
-// ports hands out free ports from blocks that it claims as it needs them.
+// ports returns free ports from blocks that it reserves on demand.
 type ports struct {
 	mu     sync.Mutex
 	blocks []*portBlock
 }
 
-// Ports returns n free ports for programs that need no plane. They are the caller's until
-// release is called.
+// Ports returns n free ports for programs that need no plane. They are reserved until release is called.
 func Ports(n int) (free []int, release func(), err error) {
 	p := &ports{}
 	if free, err = p.takeMany(n); err != nil {
@@ -60,7 +58,7 @@ func listen(port int) (net.Listener, error) {
 	return net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port))) //nolint:noctx // servers of the plane listen on all addresses, so the test does
 }
 
-// take returns a port that nobody listens on.
+// take returns a port without a listener.
 func (p *ports) take() (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +88,7 @@ func (p *ports) takeMany(n int) ([]int, error) {
 	return out, nil
 }
 
-// takeRange claims a whole block for a server that picks ports by itself.
+// takeRange reserves a whole block for a server that selects ports by itself.
 func (p *ports) takeRange() (first, last int, err error) {
 	b, err := claimBlock()
 	if err != nil {
@@ -98,7 +96,7 @@ func (p *ports) takeRange() (first, last int, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// take looks at the last block only: this one is spent.
+	// take uses only the last block, so this one must not be last.
 	p.blocks = append([]*portBlock{b}, p.blocks...)
 	first, last, b.next = b.next, b.end-1, b.end
 	return first, last, nil
@@ -110,7 +108,7 @@ func (b *portBlock) take() (int, bool) {
 		b.next++
 		l, err := listen(port)
 		if err != nil {
-			continue // somebody else's server, from outside the blocks
+			continue // another program's server, from outside the blocks
 		}
 		_ = l.Close()
 		return port, true
@@ -118,7 +116,7 @@ func (b *portBlock) take() (int, bool) {
 	return 0, false
 }
 
-// release gives all ports back.
+// release releases all ports.
 func (p *ports) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// insecureClient asks servers that made their own certificate how they are.
+// insecureClient is for health checks of servers with self-signed certificates.
 var insecureClient = &http.Client{
 	Timeout: 5 * time.Second,
 	Transport: &http.Transport{
@@ -31,7 +31,7 @@ func restHTTPClient(cfg *rest.Config) (*http.Client, error) {
 	return rest.HTTPClientFor(cfg)
 }
 
-// get fails unless url answers 200.
+// get returns an error unless url returns 200.
 func get(ctx context.Context, c *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -49,7 +49,7 @@ func get(ctx context.Context, c *http.Client, url string) error {
 	return fmt.Errorf("%s: %s: %s %w", url, resp.Status, strings.TrimSpace(string(body)), err)
 }
 
-// flags turns a map into a command line, in a stable order.
+// flags converts a map to a command line, in a stable order.
 func flags(m map[string]string) []string {
 	out := make([]string, 0, len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {

@@ -20,43 +20,42 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 )
 
-// stopGrace is how long a process may take to end by itself. API servers wait
-// for open watches, and a test has no use for that courtesy.
+// stopGrace is how long a process may take to end after SIGTERM. API servers wait for open watches, which a test does
+// not need.
 const stopGrace = 3 * time.Second
 
-// errNotRunning reports a process that has not been started or has ended.
+// errNotRunning means that a process has not been started or has ended.
 var errNotRunning = errors.New("not running")
 
-// A Process is one program of the plane. Its methods may be called from any
-// goroutine.
+// Process is one program of the plane. It is safe for concurrent use.
 type Process struct {
 	name, path, dir string
 	args, env       []string
 	ready           func(context.Context) error
-	// grace overrides stopGrace.
+	// grace overrides stopGrace if it is longer.
 	grace time.Duration
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
 	ended chan struct{}
 	err   error
-	// killed are the instants at which Kill ended it.
+	// killed are the times of Kill.
 	killed []time.Time
 }
 
-// NewProcess describes a program that needs no plane. It runs in a directory, where its
-// log is. Start runs it; ready may be nil.
+// NewProcess returns a process that needs no plane. It runs in dir, which also has its log. Start runs it. ready may be
+// nil.
 func NewProcess(dir, name, path string, args, env []string, ready func(context.Context) error) *Process {
 	return &Process{name: name, path: path, dir: dir, args: args, env: env, ready: ready}
 }
 
-// Name is the name of the program, as in its log file.
+// Name returns the name of the program, as in its log file.
 func (p *Process) Name() string { return p.name }
 
-// LogPath is the file that holds everything the process printed, of all its starts.
+// LogPath returns the file with the output of all runs of the process.
 func (p *Process) LogPath() string { return filepath.Join(p.dir, p.name+".log") }
 
-// Flag is the value of one of the program's flags, empty if it is not given.
+// Flag returns the value of one of the program's flags, empty if it is not given.
 func (p *Process) Flag(name string) string {
 	for _, arg := range p.args {
 		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
@@ -66,7 +65,7 @@ func (p *Process) Flag(name string) string {
 	return ""
 }
 
-// PID is the process id, or 0 when it does not run.
+// PID returns the process ID, or 0 if it does not run.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,15 +80,14 @@ func (p *Process) PID() int {
 	}
 }
 
-// AddArgs appends command line arguments. They take effect at the next Start.
+// AddArgs appends command line arguments for the next Start.
 func (p *Process) AddArgs(args ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.args = append(p.args, args...)
 }
 
-// Start runs the program and returns when it is ready. Starting a running
-// process is an error.
+// Start runs the program and returns when it is ready. It is an error if the process runs.
 func (p *Process) Start(ctx context.Context) error {
 	if err := p.launch(); err != nil {
 		return fmt.Errorf("starting %s: %w", p.name, err)
@@ -134,8 +132,7 @@ func (p *Process) launch() error {
 	return nil
 }
 
-// WaitReady returns when the process is ready, and with the end of its log when
-// it ended instead.
+// WaitReady returns when the process is ready. If the process ends, the error contains the end of its log.
 func (p *Process) WaitReady(ctx context.Context) error {
 	p.mu.Lock()
 	ended := p.ended
@@ -168,11 +165,11 @@ func (p *Process) exitError() error {
 	return p.err
 }
 
-// Stop ends the process: SIGTERM, and SIGKILL when that takes too long. Stopping
-// a process that does not run is a success.
+// Stop ends the process with SIGTERM, and with SIGKILL if that takes too long. It is no error if the process does not
+// run.
 func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
 
-// Kill ends the process without a chance to clean up, as a crash would.
+// Kill ends the process with SIGKILL, as a crash would.
 func (p *Process) Kill() error {
 	p.mu.Lock()
 	p.killed = append(p.killed, time.Now()) //nolint:forbidigo // whoever reads what it wrote has to know
@@ -180,7 +177,7 @@ func (p *Process) Kill() error {
 	return p.end(syscall.SIGKILL)
 }
 
-// Killed are the instants at which it was killed.
+// Killed returns the times of Kill.
 func (p *Process) Killed() []time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +208,7 @@ func (p *Process) end(sig syscall.Signal) error {
 	return nil
 }
 
-// Restart kills the process as a crash would and starts it again.
+// Restart kills the process, as a crash would, and starts it again.
 func (p *Process) Restart(ctx context.Context) error {
 	if err := p.Kill(); err != nil {
 		return err
@@ -219,7 +216,7 @@ func (p *Process) Restart(ctx context.Context) error {
 	return p.Start(ctx)
 }
 
-// LogTail is the last lines that the process printed.
+// LogTail returns the last lines of the process' output.
 func (p *Process) LogTail(lines int) string {
 	b, err := os.ReadFile(p.LogPath())
 	if err != nil {
@@ -232,7 +229,7 @@ func (p *Process) LogTail(lines int) string {
 	return string(bytes.Join(all, []byte("\n")))
 }
 
-// starts carries commands to the one thread that starts them.
+// starts sends commands to the thread that starts them.
 var (
 	starts     = make(chan startRequest)
 	startsOnce sync.Once
@@ -243,9 +240,8 @@ type startRequest struct {
 	done chan error
 }
 
-// startPinned starts cmd from a thread that lives as long as this process. The
-// kernel sends the parent-death signal when the *thread* that forked ends, and
-// the Go runtime ends threads as it likes: see prctl(2), PR_SET_PDEATHSIG.
+// startPinned starts cmd from a thread that lives as long as this process. The kernel sends the parent-death signal
+// when the thread that forked ends, and the Go runtime may end threads at any time: see prctl(2), PR_SET_PDEATHSIG.
 func startPinned(cmd *exec.Cmd) error {
 	startsOnce.Do(func() {
 		go func() {

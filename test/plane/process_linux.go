@@ -4,8 +4,8 @@ package plane
 
 import "syscall"
 
-// childAttributes ties a child to us: it dies with us, and a signal from the
-// terminal goes to us alone, so that we end it in order.
+// childAttributes makes the kernel kill a child when its parent ends. A signal from the terminal does not reach the
+// child, so that Stop can end processes in order.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -6,5 +6,5 @@ package plane
 
 import "syscall"
 
-// childAttributes cannot tie a child's life to ours outside Linux.
+// childAttributes returns no attributes. Only Linux can end a child with its parent.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }

@@ -21,13 +21,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/realnode"
 )
 
-// RealNodes says why PlaneMachines with the Real backend cannot run here, or nil.
-// It is the reason for a test to skip.
+// RealNodes returns why PlaneMachines with the Real backend cannot run here, or nil. Tests skip with this reason.
 func (p *Plane) RealNodes() error { return realnode.Supported(p.bin) }
 
-// EachCgroupVersion runs a test of real nodes once for each version of control groups.
-// What this machine cannot do is skipped, with the reason; there has to be one that it can
-// do where real nodes run at all.
+// EachCgroupVersion runs a test of real nodes once for each cgroup version. It skips versions that this machine does
+// not support, with the reason. It fails if real nodes run here but no version is supported.
 func (p *Plane) EachCgroupVersion(t *testing.T, test func(*testing.T, infrav1.CgroupVersion)) {
 	t.Helper()
 	if err := p.RealNodes(); err != nil {
@@ -49,9 +47,8 @@ func (p *Plane) EachCgroupVersion(t *testing.T, test func(*testing.T, infrav1.Cg
 	}
 }
 
-// ImportImage makes an image called ref out of one static binary, its entry
-// point, and gives it to all real nodes of the plane, present and future. Pods
-// use it with imagePullPolicy Never.
+// ImportImage creates the image ref from one static binary, its entry point, and loads it into all real nodes of the
+// plane, present and future. Pods use it with imagePullPolicy Never.
 func (p *Plane) ImportImage(ctx context.Context, ref, binary string) error {
 	var b bytes.Buffer
 	if err := image.Write(&b, ref, binary); err != nil {
@@ -76,24 +73,24 @@ func (p *Plane) ImportImage(ctx context.Context, ref, binary string) error {
 	return nil
 }
 
-// PauseImage is an image that real nodes have from the start: it does nothing.
+// PauseImage is an image that real nodes have from the start. It does nothing.
 const PauseImage = "plane.local/pause:1"
 
-// A RealNode is what a PlaneMachine with the Real backend has on this machine.
+// RealNode is the node of a PlaneMachine with the Real backend on this machine.
 type RealNode struct{ dir string }
 
-// RealNode returns the node of a PlaneMachine, which must be there.
+// RealNode returns the node of a PlaneMachine, which must exist.
 func (p *Plane) RealNode(machine client.ObjectKey) (RealNode, error) {
 	return RealNodeOf(p.Dir, machine)
 }
 
-// RealNodeOf is RealNode for whoever has only the directory of a plane.
+// RealNodeOf is RealNode for callers that have only the directory of a plane.
 func RealNodeOf(dir string, machine client.ObjectKey) (RealNode, error) {
 	own, err := filepath.EvalSymlinks(filepath.Join(dir, "nodes", machine.Namespace+"-"+machine.Name))
 	return RealNode{dir: own}, err
 }
 
-// Processes are kubelet, containerd, and everything that they started, also in pods.
+// Processes returns kubelet, containerd, and all their descendants, also in pods.
 func (n RealNode) Processes() ([]realnode.Process, error) {
 	wardens, err := CommandLines("\x00" + n.dir + "\x00")
 	if err != nil {
@@ -106,7 +103,7 @@ func (n RealNode) Processes() ([]realnode.Process, error) {
 	return all, nil
 }
 
-// InContainer is the first process of a container, by the ID that the status of its pod has.
+// InContainer returns the first process of a container, by the container ID in the status of its pod.
 func (n RealNode) InContainer(id string) (realnode.Process, error) {
 	processes, err := n.Processes()
 	if err != nil {
@@ -123,7 +120,7 @@ func (n RealNode) InContainer(id string) (realnode.Process, error) {
 	return processes[i], nil
 }
 
-// Traces lists processes, mounts, control groups and files that the node has here.
+// Traces lists processes, mounts, cgroups and files of the node on this machine.
 func (n RealNode) Traces() ([]string, error) {
 	lines, err := CommandLines(n.dir)
 	if err != nil {
@@ -150,8 +147,7 @@ func (n RealNode) Traces() ([]string, error) {
 	return traces, nil
 }
 
-// CommandLines returns the command lines on this machine that contain s, by PID.
-// Their arguments end with a zero byte.
+// CommandLines returns the command lines on this machine that contain s, by PID. A zero byte ends each argument.
 func CommandLines(s string) (map[int]string, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -161,7 +157,7 @@ func CommandLines(s string) (map[int]string, error) {
 	for _, f := range files {
 		line, err := os.ReadFile(f) //nolint:gosec // a file of the kernel
 		if err != nil || !strings.Contains(string(line), s) {
-			continue // it may have ended
+			continue // The process may have ended.
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 		if err != nil {

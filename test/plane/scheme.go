@@ -18,8 +18,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/crd"
 )
 
-// Scheme knows Kubernetes, Cluster API and the infrastructure of the tests. It
-// is shared: register more kinds before the first Start.
+// Scheme returns the scheme with Kubernetes, Cluster API and the infrastructure of the tests. It is shared: register
+// more kinds before the first Start.
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{

@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// A Service passes connections on to those of its endpoints that are ready, in turns, as kube-proxy
-// does. A connection that is there stays, ready or not. Its methods may be called from any goroutine.
+// Service distributes connections to its ready endpoints in turn, as kube-proxy does. Open connections continue when an
+// endpoint is not ready any more. It is safe for concurrent use.
 type Service struct {
-	// Address is where it listens.
+	// Address is its listen address.
 	Address string
 
 	listener net.Listener
@@ -21,7 +21,7 @@ type Service struct {
 	next      int
 }
 
-// NewService listens on a port of this machine, and has no endpoints yet. It ends with Close, or with
+// NewService returns a Service without endpoints that listens on a port of this machine. It ends with Close, or with
 // this process.
 func NewService() (*Service, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it outlives the call
@@ -33,7 +33,7 @@ func NewService() (*Service, error) {
 	return s, nil
 }
 
-// SetReady says whether an endpoint gets new connections.
+// SetReady sets whether an endpoint gets new connections.
 func (s *Service) SetReady(endpoint string, ready bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *Service) SetReady(endpoint string, ready bool) {
 	}
 }
 
-// Close ends it. Connections that are there stay.
+// Close stops the listener. Open connections continue.
 func (s *Service) Close() error { return s.listener.Close() }
 
 func (s *Service) serve() {
@@ -63,7 +63,7 @@ func (s *Service) serve() {
 	}
 }
 
-// pick is the endpoint whose turn it is.
+// pick returns the next endpoint.
 func (s *Service) pick() (endpoint string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// startTimeout bounds the start of a shared plane. It takes about 10 s on two
-// idle cores, and more than two minutes with 25 busy processes per core.
+// startTimeout bounds the start of a shared plane. It takes about 10 s on two idle cores, and more than two minutes
+// with 25 busy processes per core.
 const startTimeout = 5 * time.Minute
 
-// A Stage is what the tests of a binary run on.
+// Stage is the environment for the tests of a binary.
 type Stage interface {
 	// DumpLogs writes the last lines of every log to w.
 	DumpLogs(w io.Writer, lines int)
-	// Stop ends everything that runs.
+	// Stop ends all processes.
 	Stop() error
 }
 
-// RunOn is for TestMain: it starts a stage within the given time, runs the tests and
-// stops it. If start returns an error, nothing of it is left. The result is for os.Exit.
+// RunOn is for TestMain. It starts a stage within the given time, runs the tests and stops the stage. If start returns
+// an error, it must have stopped everything. The result is for os.Exit.
 func RunOn(start func(context.Context) (Stage, error), within time.Duration, run func() int) int {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -45,7 +45,7 @@ func RunOn(start func(context.Context) (Stage, error), within time.Duration, run
 	return code
 }
 
-// Main is RunOn with one plane for all tests of a binary, which it hands to use.
+// Main is RunOn with one plane for all tests of a binary, which it passes to use.
 //
 //	func TestMain(m *testing.M) {
 //		os.Exit(plane.Main(m, plane.Options{}, func(p *plane.Plane) { shared = p }))
@@ -61,14 +61,13 @@ func Main(m *testing.M, o Options, use func(*Plane)) int {
 	}, startTimeout, m.Run)
 }
 
-// MainBare is Main with an API server on which nothing is installed.
+// MainBare is Main with an API server that has nothing installed.
 func MainBare(m *testing.M, use func(*Plane)) int {
 	return Main(m, Options{Components: []Component{}}, use)
 }
 
-// Parallel is for TestMain: it runs the tests with n of them at a time, unless the
-// command line says otherwise. Tests that wait for others need more than there are
-// cores.
+// Parallel is for TestMain. It runs n tests concurrently, unless the command line has -parallel. Tests that mostly wait
+// need a higher number than the number of cores.
 func Parallel(n int, run func() int) int {
 	flag.Parse()
 	given := false

@@ -21,35 +21,33 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// WorkloadOptions describe a workload cluster.
+// WorkloadOptions describes a workload cluster.
 type WorkloadOptions struct {
-	// Namespace in the management cluster; empty means "default". It is made if
-	// it does not exist.
+	// Namespace is the namespace in the management cluster. Empty means "default". It is created if necessary.
 	Namespace string
-	// Name of the Cluster.
+	// Name is the name of the Cluster.
 	Name string
-	// NodeLeaseSeconds is how long simulated Nodes may be silent; they renew at a
-	// quarter of it. 0 means 40. Raise it, and NodeMonitorGrace, for many Nodes.
+	// NodeLeaseSeconds is the lease duration of simulated Nodes, which renew after a quarter of it. Zero means 40.
+	// Increase it, and NodeMonitorGrace, for many Nodes.
 	NodeLeaseSeconds int32
-	// RealNodes makes the kubernetes Service reachable for pods of real nodes on
-	// this machine. See RealNodes for what it takes.
+	// RealNodes makes the kubernetes Service reachable for pods of real nodes on this machine. Plane.RealNodes checks the
+	// requirements.
 	RealNodes bool
-	// ClusterOptions describe its control plane.
+	// ClusterOptions describes its control plane.
 	ClusterOptions
-	// Mutate changes the Cluster before it is made.
+	// Mutate changes the Cluster before it is created.
 	Mutate func(*clusterv1.Cluster)
 }
 
-// A Workload is a workload cluster that Cluster API manages, on a control plane
-// of its own.
+// Workload is a workload cluster that Cluster API manages, with its own control plane.
 type Workload struct {
 	*Cluster
-	// Key is the Cluster's, in the management cluster.
+	// Key is the name of the Cluster in the management cluster.
 	Key client.ObjectKey
 }
 
-// NewWorkload starts a control plane, makes a Cluster for it, and returns when
-// Cluster API is connected. It needs the Infrastructure component.
+// NewWorkload starts a control plane, creates a Cluster for it, and returns when Cluster API is connected. It needs the
+// Infrastructure component.
 func (p *Plane) NewWorkload(ctx context.Context, o WorkloadOptions) (*Workload, error) {
 	if o.Namespace == "" {
 		o.Namespace = metav1.NamespaceDefault
@@ -67,8 +65,8 @@ func (p *Plane) NewWorkload(ctx context.Context, o WorkloadOptions) (*Workload, 
 	return p.Manage(ctx, c, o)
 }
 
-// Manage makes a Cluster for a control plane that runs already, and returns when
-// Cluster API is connected. Several may have the same control plane.
+// Manage creates a Cluster for a running control plane, and returns when Cluster API is connected. Several Clusters may
+// have the same control plane.
 func (p *Plane) Manage(ctx context.Context, c *Cluster, o WorkloadOptions) (*Workload, error) {
 	w := &Workload{Cluster: c, Key: client.ObjectKey{Namespace: o.Namespace, Name: o.Name}}
 	if err := p.Management.EnsureNamespace(ctx, o.Namespace); err != nil {
@@ -118,8 +116,7 @@ func (w *Workload) infrastructure(o WorkloadOptions) (*infrav1.PlaneCluster, err
 	}}, err
 }
 
-// Endpoint is where the API server listens, for those who make their Cluster
-// themselves.
+// Endpoint returns the address of the API server, for callers that create the Cluster themselves.
 func (c *Cluster) Endpoint() (infrav1.APIEndpoint, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
@@ -129,8 +126,8 @@ func (c *Cluster) Endpoint() (infrav1.APIEndpoint, error) {
 	return infrav1.APIEndpoint{Host: u.Hostname(), Port: int32(port)}, err
 }
 
-// KubeconfigSecret is the Secret by which Cluster API reaches a cluster, for
-// those who make their Cluster themselves. It is not created.
+// KubeconfigSecret returns the Secret with which Cluster API connects to a cluster, for callers that create the Cluster
+// themselves. It does not create the Secret.
 func (c *Cluster) KubeconfigSecret(cluster client.ObjectKey) (*corev1.Secret, error) {
 	info, err := c.certificate("cluster-api", "system:masters")
 	if err != nil {
@@ -149,7 +146,7 @@ func (c *Cluster) KubeconfigSecret(cluster client.ObjectKey) (*corev1.Secret, er
 	}, nil
 }
 
-// EnsureNamespace makes a namespace that does not exist.
+// EnsureNamespace creates a namespace if it does not exist.
 func (c *Cluster) EnsureNamespace(ctx context.Context, name string) error {
 	err := c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -158,7 +155,7 @@ func (c *Cluster) EnsureNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-// connected says why Cluster API does not reach a Cluster, or nil.
+// connected returns why Cluster API is not connected to a Cluster, or nil.
 func connected(c *clusterv1.Cluster) error {
 	if c.Status.Initialization.ControlPlaneInitialized == nil || !*c.Status.Initialization.ControlPlaneInitialized {
 		return errors.New("its control plane is not initialized")

@@ -20,25 +20,24 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// agentUser is the agent's name in the workload cluster's audit log.
+// agentUser is the agent's name in the audit log of the workload cluster.
 const agentUser = "reclaim-agent"
 
-// AgentOptions describe one agent.
+// AgentOptions describes one agent.
 type AgentOptions struct {
-	// Node is the Node that it serves.
+	// Node is the name of its Node.
 	Node string
-	// Patterns are what a ScheduledMachine has in killIfCommands.
+	// Patterns are the killIfCommands of a ScheduledMachine.
 	Patterns []string
-	// MachineIDPath is the file that tells the host's identity.
+	// MachineIDPath is the file with the host's machine ID.
 	MachineIDPath string
 	// Args are appended to its command line.
 	Args []string
 }
 
-// StartAgent runs the reclaim agent on this machine for a Node of the workload
-// cluster, with the rights that it needs and no others, and waits until it is
-// armed. It stands for the pod that the controller installs, so its ConfigMap is
-// written here; the controller leaves it alone.
+// StartAgent runs the reclaim agent on this machine for a Node of the workload cluster, with only the permissions that
+// it needs. It returns when the agent watches processes. The process replaces the pod that the controller installs.
+// StartAgent writes the agent's ConfigMap, which the controller does not change.
 func (s *System) StartAgent(ctx context.Context, w *plane.Workload, o AgentOptions) (*plane.Process, error) {
 	if err := s.prepareAgent(ctx, w, o); err != nil {
 		return nil, fmt.Errorf("preparing reclaim agent: %w", err)

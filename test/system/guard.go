@@ -29,57 +29,56 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// GuardAccount is what the eviction guard runs as in a workload cluster.
+// GuardAccount is the service account of the eviction guard in a workload cluster.
 var GuardAccount = client.ObjectKey{Namespace: "5spot-system", Name: "fivespot-eviction-guard"}
 
-// GuardUser is how the API server calls it.
+// GuardUser is the name of that service account in the API server.
 var GuardUser = plane.ServiceAccountName(GuardAccount)
 
-// Guarded is a namespace whose evictions a guard is asked about that was waited for.
+// Guarded is the namespace that WaitGuarded uses to probe the webhook.
 const Guarded = "guarded"
 
-// GuardOptions describe the eviction guard of a cluster.
+// GuardOptions describes the eviction guard of a cluster.
 type GuardOptions struct {
-	// Replicas is how many there are; zero is two.
+	// Replicas is the number of replicas. Zero means two.
 	Replicas int
-	// FailurePolicy is what the API server does without them; empty is as it ships.
+	// FailurePolicy is the failure policy of the webhook. Empty means the one in the manifests.
 	FailurePolicy admissionregistrationv1.FailurePolicyType
 	// Args are appended to their command lines.
 	Args []string
-	// Bin holds the program; empty is DefaultBin.
+	// Bin is the directory of the program. Empty means DefaultBin.
 	Bin string
 }
 
-// A Guard is the eviction guard of a cluster: some replicas behind a Service. Its pods are processes
-// of this machine.
+// Guard is the eviction guard of a cluster: several replicas behind a Service. Its replicas are processes on this
+// machine.
 type Guard struct {
 	// Replicas are its processes.
 	Replicas []*GuardReplica
-	// Service is what the API server calls.
+	// Service is the Service that the API server calls.
 	Service *plane.Service
-	// Webhook is how it calls it.
+	// Webhook is the webhook configuration.
 	Webhook *admissionregistrationv1.ValidatingWebhookConfiguration
 
 	plane   *plane.Plane
 	cluster *plane.Cluster
-	// certs is laid out as the kubelet does with a Secret: data leads to the directory with the
-	// files.
+	// certs has the layout of a Secret that the kubelet mounts: the link ..data refers to the directory with the files.
 	certs string
 	stop  context.CancelFunc
 }
 
-// A GuardReplica is one process of the guard.
+// GuardReplica is one process of the guard.
 type GuardReplica struct {
 	*plane.Process
 
-	// Address is where its webhook listens, Health and Metrics where the other endpoints are.
+	// Address is where its webhook listens. Health and Metrics are the other endpoints.
 	Address, Health, Metrics string
 
-	// leaves says that it is being ended.
+	// leaves means that it is being terminated.
 	leaves atomic.Bool
 }
 
-// guardKinds has the clients of all clusters know the guard's kinds.
+// guardKinds adds the guard's kinds to the scheme of all clients.
 var guardKinds = sync.OnceValue(func() error { return evictionv1.AddToScheme(plane.Scheme()) })
 
 // NewGuard installs the eviction guard in a cluster, and returns when the API server calls it.
@@ -134,7 +133,7 @@ func (r *GuardReplica) ready(ctx context.Context) error {
 	return healthy(ctx, "http://"+r.Health+"/readyz")
 }
 
-// install applies the manifests, but for what a process of this machine has no use for.
+// install applies the manifests, except for objects that a process on this machine does not need.
 func (g *Guard) install(ctx context.Context, o GuardOptions) error {
 	objects, err := manifests.Objects()
 	if err != nil {
@@ -164,10 +163,10 @@ func (g *Guard) install(ctx context.Context, o GuardOptions) error {
 	return nil
 }
 
-// guardPath is where a guard is asked whose certificate is made by somebody else.
+// guardPath is the path of the webhook if the certificate does not come from the guard itself.
 const guardPath = "/eviction"
 
-// register has the API server call the Service on this machine.
+// register creates the webhook configuration with the address of the Service on this machine.
 func (g *Guard) register(ctx context.Context, obj *unstructured.Unstructured, o GuardOptions) error {
 	g.Webhook = &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, g.Webhook); err != nil {
@@ -181,8 +180,8 @@ func (g *Guard) register(ctx context.Context, obj *unstructured.Unstructured, o 
 	return g.cluster.Client.Create(ctx, g.Webhook)
 }
 
-// NewCertificate replaces the certificate of the guard as the kubelet does when a Secret changes: in
-// one step, and the files have the same names.
+// NewCertificate replaces the certificate of the guard as the kubelet does when a Secret changes: atomically, with the
+// same file names.
 func (g *Guard) NewCertificate() error {
 	if err := os.MkdirAll(g.certs, 0o700); err != nil {
 		return err
@@ -212,7 +211,7 @@ func (g *Guard) NewCertificate() error {
 	return os.RemoveAll(filepath.Join(g.certs, old))
 }
 
-// Start starts a replica. It is called once it is ready.
+// Start starts a replica. When it is ready, the Service sends requests to it.
 func (g *Guard) Start(ctx context.Context, r *GuardReplica) error {
 	r.leaves.Store(false)
 	if err := r.Start(ctx); err != nil {
@@ -222,14 +221,14 @@ func (g *Guard) Start(ctx context.Context, r *GuardReplica) error {
 	return nil
 }
 
-// Terminate ends a replica as its Deployment does: it gets no new connections, and is asked to end.
+// Terminate ends a replica as its Deployment does: it gets no new connections, and then SIGTERM.
 func (g *Guard) Terminate(r *GuardReplica) error {
 	r.leaves.Store(true)
 	g.Service.SetReady(r.Address, false)
 	return r.Stop()
 }
 
-// probe has the Service pass on to a replica while it is ready, as the kubelet does.
+// probe updates the Service while a replica is ready or not ready, as the kubelet does.
 func (g *Guard) probe(ctx context.Context, r *GuardReplica) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -260,7 +259,7 @@ func WaitGuarded(ctx context.Context, c *plane.Cluster) error {
 	})
 }
 
-// Stop ends all of it.
+// Stop ends all processes and the Service.
 func (g *Guard) Stop() error {
 	g.stop()
 	errs := []error{g.Service.Close()}

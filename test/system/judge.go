@@ -12,17 +12,16 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
 )
 
-// What a judge has to read: the bodies of these groups, in the audit logs of the management
-// cluster and of workload clusters.
+// API groups whose requests and responses a judge needs in the audit logs of the management cluster and of workload
+// clusters.
 var (
 	JudgedInManagement = []string{"5spot.finos.org", "cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io"}
 	JudgedInWorkload   = []string{""}
 )
 
-// Judge reads the audit logs of all clusters so far, and those of managers at the paths, and
-// prints which promises of 5-Spot were broken. It is 1 if one was, by the rules that need to be
-// told nothing and by those given, or if a log cannot be read, and otherwise 0: what TestMain
-// makes of it.
+// Judge reads the audit logs of all clusters so far, and the logs of managers at the paths. It prints which rules of
+// 5-Spot were broken. It returns 1 if a default rule or one in more was broken, or if a log cannot be read, and
+// otherwise 0. The result is for TestMain.
 func (s *System) Judge(managers []string, more ...judge.Rule) int {
 	rules := append(judge.Default(), more...)
 	ruling, err := s.Ruling(managers, rules...)
@@ -36,8 +35,8 @@ func (s *System) Judge(managers []string, more ...judge.Rule) int {
 	return min(1, len(ruling.Breaks))
 }
 
-// Ruling judges the audit logs of all clusters so far, and those of managers at the paths. A
-// manager's clock may be wrong, so its lines come last.
+// Ruling evaluates the audit logs of all clusters so far, and the logs of managers at the paths. A manager's clock may
+// be wrong, so its lines come last.
 func (s *System) Ruling(managers []string, rules ...judge.Rule) (*judge.Ruling, error) {
 	var logs, lines []iter.Seq2[judge.Record, error]
 	paths := s.AuditLogs()

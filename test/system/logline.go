@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// A LogLine is a line of the agent's log: pairs as log/slog's text handler writes
-// them.
+// LogLine is a line of the agent's log: the key-value pairs of log/slog's text handler.
 type LogLine map[string]string
 
-// ParseLog reads the lines of an agent's log. What is no pair is left out.
+// ParseLog parses the lines of an agent's log. It ignores text that is not a pair.
 func ParseLog(text string) []LogLine {
 	var lines []LogLine
 	for line := range strings.Lines(text) {
 		if !strings.HasSuffix(line, "\n") {
-			break // still being written
+			break // The line is still being written.
 		}
 		lines = append(lines, parseLine(strings.TrimSuffix(line, "\n")))
 	}
@@ -45,10 +44,10 @@ func parseLine(line string) LogLine {
 	return pairs
 }
 
-// Message is what the line says.
+// Message returns the message of the line.
 func (l LogLine) Message() string { return l["msg"] }
 
-// Time is when it was written, in whole milliseconds; zero if it does not say.
+// Time returns the time of the line in whole milliseconds, zero if it has none.
 func (l LogLine) Time() time.Time {
 	t, err := time.Parse(time.RFC3339Nano, l["time"])
 	if err != nil {

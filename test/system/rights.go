@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ManagerRole is what the manager may do, as it ships.
+// ManagerRole returns the manager's ClusterRole of config/rbac.
 func ManagerRole() (*rbacv1.ClusterRole, error) {
 	docs, err := readAll("config/rbac/role.yaml")
 	if err != nil {
@@ -24,14 +24,14 @@ func ManagerRole() (*rbacv1.ClusterRole, error) {
 	return role, yaml.UnmarshalStrict(docs[0], role)
 }
 
-// A Right is one verb on one resource, which may have a subresource, or be *.
+// Right is one verb on one resource, which may include a subresource, or be *.
 type Right struct{ Group, Resource, Verb string }
 
-// String is the Right in one line.
+// String returns the Right in one line.
 func (r Right) String() string { return r.Verb + " " + r.Resource + "." + r.Group }
 
-// UnusedRights is for TestMain: it is 1 if all tests of the binary ran, without -short, and the manager
-// has rights among those judged that none of them needed. elsewhere says why some may be unused.
+// UnusedRights is for TestMain. It returns 1 if all tests of the binary ran, without -short, and the manager has an
+// unused right for which judged returns true. elsewhere gives the reason for rights that may be unused.
 func (s *System) UnusedRights(judged func(Right) bool, elsewhere map[Right]string) int {
 	if testing.Short() || flag.Lookup("test.run").Value.String() != "" || flag.Lookup("test.skip").Value.String() != "" {
 		return 0
@@ -56,7 +56,7 @@ func (s *System) UnusedRights(judged func(Right) bool, elsewhere map[Right]strin
 	return code
 }
 
-// unusedOf returns what a role grants and a user did not ask for.
+// unusedOf returns the rights of a role that a user did not use.
 func unusedOf(role *rbacv1.ClusterRole, user string, events []auditv1.Event) []Right {
 	used := map[Right]bool{}
 	for i := range events {

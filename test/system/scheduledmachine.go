@@ -16,8 +16,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// ScheduledMachine returns one that is always in its window, made of the test
-// provider's kinds. infra is its infrastructureSpec.
+// ScheduledMachine returns a ScheduledMachine that is always in its window, with the kinds of the test provider. infra
+// is its infrastructureSpec.
 func ScheduledMachine(w *plane.Workload, name string, infra infrav1.PlaneMachineSpec) *v1alpha1.ScheduledMachine {
 	raw, err := json.Marshal(infra)
 	if err != nil {
@@ -40,8 +40,7 @@ func ScheduledMachine(w *plane.Workload, name string, infra infrav1.PlaneMachine
 	}
 }
 
-// WaitPhase waits until sm is in phase and Ready has that status; an empty ready
-// does not matter.
+// WaitPhase waits until sm is in phase and its condition Ready has the status ready. An empty ready accepts any status.
 func (s *System) WaitPhase(ctx context.Context, sm *v1alpha1.ScheduledMachine, phase v1alpha1.Phase, ready metav1.ConditionStatus) error {
 	return s.Management.Wait(ctx, sm, func() error {
 		if sm.Status.Phase != phase {

@@ -11,10 +11,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// StartTimeout bounds the start of everything; a busy machine takes a while.
+// StartTimeout bounds the start of everything. A busy machine needs a long time.
 const StartTimeout = 4 * time.Minute
 
-// Main is plane.RunOn with one system for all tests of a binary, which use prepares.
+// Main is plane.RunOn with one system for all tests of a binary. use prepares it.
 func Main(o Options, use func(context.Context, *System) error, run func() int) int {
 	return plane.RunOn(func(ctx context.Context) (plane.Stage, error) {
 		s, err := Start(ctx, o)
@@ -28,7 +28,7 @@ func Main(o Options, use func(context.Context, *System) error, run func() int) i
 	}, StartTimeout, run)
 }
 
-// Long skips tb, which runs in make test-all only, not with -short.
+// Long skips tb with -short. make test-all runs it.
 func Long(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package system runs 5-Spot on the local plane: the manager as the process that
-// ships, with exactly the rights that ship, and the reclaim agent. Tests, the demo
-// and the benchmarks build on it; it asserts nothing.
+// Package system runs 5-Spot on the local plane: the manager's released program, with exactly its released permissions,
+// and the reclaim agent. Tests, the demo and the benchmarks use it. It asserts nothing.
 package system
 
 import (
@@ -24,36 +23,34 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// ManagerName is the name of the manager, as its user agent shows it.
+// ManagerName is the name of the manager in its user agent.
 const ManagerName = "5spot-controller-manager"
 
-// ManagerAccount is the service account of the manager, as it ships.
+// ManagerAccount is the manager's service account.
 var ManagerAccount = client.ObjectKey{Namespace: "5spot-system", Name: "fivespot-manager"}
 
-// ManagerUser is the user of the manager, as the audit log shows it.
+// ManagerUser is the name of the manager's user in audit logs.
 var ManagerUser = plane.ServiceAccountName(ManagerAccount)
 
-// Unmetered are arguments of a manager whose machines leave as soon as they are to, so that
-// what is tested is not how many leave at once.
+// Unmetered are the arguments of a manager that does not limit departures, for tests of other features.
 var Unmetered = []string{"--departure-cap-fraction=0", "--wipe-guard=false"}
 
-// Options say how to run 5-Spot. The zero value is good.
+// Options are the options of Start. The zero value is valid.
 type Options struct {
 	// Plane is the local plane to start.
 	Plane plane.Options
-	// Bin holds manager, reclaim-agent and kubectl-5spot; empty means $FIVESPOT_BIN,
-	// or else bin of the repository.
+	// Bin is the directory of manager, reclaim-agent and kubectl-5spot. Empty means $FIVESPOT_BIN, or else bin of the
+	// repository.
 	Bin string
-	// RuntimeExtension has the manager register its runtime extension, at the address
-	// of this machine.
+	// RuntimeExtension makes the manager register its runtime extension, with an address of this machine.
 	RuntimeExtension bool
-	// Metered has machines leave as they do where the manager ships; else they are Unmetered.
+	// Metered keeps the manager's default limits of departures. Otherwise, it gets the arguments in Unmetered.
 	Metered bool
 	// ManagerArgs are appended to the manager's command line.
 	ManagerArgs []string
 }
 
-// A System is 5-Spot on a local plane.
+// System is 5-Spot on a local plane.
 type System struct {
 	*plane.Plane
 	// Manager is the manager's process.
@@ -116,8 +113,7 @@ func install(ctx context.Context, p *plane.Plane, o Options) (*System, error) {
 	return s, s.Manager.Start(ctx)
 }
 
-// grant binds the roles that ship to the manager's service account, and nothing
-// else.
+// grant binds only the roles in config/rbac to the manager's service account.
 func (s *System) grant(ctx context.Context) error {
 	role, err := ManagerRole()
 	if err != nil {
@@ -157,7 +153,7 @@ func (s *System) grant(ctx context.Context) error {
 // Program returns the path of one of 5-Spot's programs.
 func (s *System) Program(name string) string { return filepath.Join(s.bin, name) }
 
-// DefaultBin is $FIVESPOT_BIN, or else bin of the repository.
+// DefaultBin returns $FIVESPOT_BIN, or else bin of the repository.
 func DefaultBin() string {
 	if bin := os.Getenv("FIVESPOT_BIN"); bin != "" { //nolint:forbidigo // where the programs are is the caller's to say
 		return bin
@@ -165,7 +161,7 @@ func DefaultBin() string {
 	return filepath.Join(Repository(), "bin")
 }
 
-// Repository is the root of the repository.
+// Repository returns the root of the repository.
 func Repository() string { return plane.Repository() }
 
 func readAll(paths ...string) ([][]byte, error) {

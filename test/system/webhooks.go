@@ -14,8 +14,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// WithoutWebhooks runs f while the API server asks nobody about the objects of 5-Spot. probe
-// is a ScheduledMachine that could be created.
+// WithoutWebhooks runs f while the API server calls no webhook for 5-Spot's objects. probe is a ScheduledMachine that
+// could be created.
 func (s *System) WithoutWebhooks(ctx context.Context, probe *v1alpha1.ScheduledMachine, f func()) (err error) {
 	list := &admissionv1.ValidatingWebhookConfigurationList{}
 	if err := s.Management.Client.List(ctx, list); err != nil {
@@ -34,7 +34,7 @@ func (s *System) WithoutWebhooks(ctx context.Context, probe *v1alpha1.ScheduledM
 			err = errors.Join(err, s.Management.Client.Create(ctx, config))
 		}()
 	}
-	// The API server takes notice a moment later.
+	// The API server applies the change a moment later.
 	probe.Spec.Schedule.DaysOfWeek = []string{"never"}
 	if err := plane.Until(ctx, func(ctx context.Context) error {
 		return s.Management.Client.Create(ctx, probe.DeepCopy(), client.DryRunAll)

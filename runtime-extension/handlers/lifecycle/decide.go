@@ -9,29 +9,28 @@ import (
 )
 
 const (
-	// maxHold is how long an upgrade waits for one emergency.
+	// maxHold is the maximum time that an upgrade waits for one emergency.
 	maxHold = 10 * time.Minute
-	// cleanUp is how long a deletion waits for machines beyond the longest budget of
-	// their departures: infrastructure has to be taken down as well.
+	// cleanUp is how long a deletion waits for machines in addition to the longest budget of their departures, because
+	// the infrastructure must be removed as well.
 	cleanUp = 5 * time.Minute
-	// maxNames is how many names a message has.
+	// maxNames is the maximum number of names in a message.
 	maxNames = 3
 )
 
-// A machine is a Machine of a ScheduledMachine.
+// machine is a Machine of a ScheduledMachine.
 type machine struct {
-	// Name is the ScheduledMachine's.
+	// Name is the name of the ScheduledMachine.
 	Name string
-	// Grace is how long a graceful departure of it may take.
+	// Grace is the time that its graceful departure may take.
 	Grace time.Duration
-	// Emergency is when its owner, or the kill switch, began to take it out; zero if
-	// they do not.
+	// Emergency is when the owner or the kill switch started to remove it. It is zero if neither does.
 	Emergency time.Time
 }
 
-// beforeDelete says what the deletion of a Cluster, asked for at deleted, waits for;
-// nothing is empty. While the Cluster's control plane is there its machines are taken
-// down in order. Whoever cannot be taken down does not keep the Cluster for ever.
+// beforeDelete returns what the deletion of a Cluster waits for, empty for nothing. deleted is its deletion timestamp.
+// Until the hook passes, the control plane exists and machines can leave in order. A machine that cannot be removed
+// delays the Cluster only for a limited time.
 func beforeDelete(now, deleted time.Time, machines []machine) string {
 	longest := time.Duration(0)
 	for _, m := range machines {
@@ -43,8 +42,8 @@ func beforeDelete(now, deleted time.Time, machines []machine) string {
 	return "waiting for ScheduledMachines to leave: " + names(machines)
 }
 
-// beforeUpgrade says what an upgrade waits for; nothing is empty. An emergency takes
-// capacity away at once, and an upgrade is about to take away more.
+// beforeUpgrade returns what an upgrade waits for, empty for nothing. An emergency has just reduced the capacity, and
+// an upgrade reduces it further.
 func beforeUpgrade(now time.Time, machines []machine) string {
 	leaving := slices.DeleteFunc(slices.Clone(machines), func(m machine) bool {
 		return m.Emergency.IsZero() || !now.Before(m.Emergency.Add(maxHold))
@@ -55,8 +54,8 @@ func beforeUpgrade(now time.Time, machines []machine) string {
 	return "waiting for ScheduledMachines that leave in an emergency: " + names(leaving)
 }
 
-// names are those of some of the machines. Messages must be the same while nothing
-// changes: Cluster API copies them into conditions.
+// names returns the names of at most maxNames machines, sorted. The same machines give the same text, because Cluster
+// API copies it into conditions.
 func names(machines []machine) string {
 	var all []string
 	for _, m := range machines {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lifecycle answers one question: may Cluster API go on with a Cluster now? It
-// is asked before a Cluster of a topology is deleted or upgraded. Handlers read a cache
-// and write nothing; whatever they wait for has a beginning that is written down in the
-// API, and an end that is counted from there, so that no restart makes a wait longer.
+// Package lifecycle implements the hooks that Cluster API calls before it deletes or upgrades a Cluster with a
+// topology. A response either lets Cluster API proceed or requests a retry. Handlers read a cache and write nothing.
+// Each wait starts at a time that is recorded in the API, so a restart of the manager does not prolong it.
 package lifecycle
 
 import (
@@ -23,24 +22,23 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// HoldUpgradesSetting is the setting of the ExtensionConfig that turns the holding of
-// upgrades off with the value "false".
+// HoldUpgradesSetting is the setting of the ExtensionConfig that disables waits of upgrades with the value "false".
 const HoldUpgradesSetting = "holdUpgradesDuringEmergency"
 
-// retryAfterSeconds is when Cluster API asks again, and not before.
+// retryAfterSeconds is the delay before Cluster API calls the hook again.
 const retryAfterSeconds = 5
 
-// Handlers answer the hooks.
+// Handlers implements the hooks. It is safe for concurrent use.
 type Handlers struct {
 	// Reader is a cache with Machines and ScheduledMachines.
 	Reader client.Reader
-	// Clock tells the time.
+	// Clock returns the current time.
 	Clock clock.PassiveClock
 	// ClusterIndex is the index of ScheduledMachines by the name of their Cluster.
 	ClusterIndex string
 }
 
-// BeforeClusterDelete holds a Cluster while machines of ours are in it.
+// BeforeClusterDelete delays the deletion of a Cluster while it has machines of 5-Spot.
 func (h *Handlers) BeforeClusterDelete(ctx context.Context, req *runtimehooksv1.BeforeClusterDeleteRequest, res *runtimehooksv1.BeforeClusterDeleteResponse) {
 	var deleted time.Time
 	if req.Cluster.DeletionTimestamp != nil {
@@ -49,12 +47,12 @@ func (h *Handlers) BeforeClusterDelete(ctx context.Context, req *runtimehooksv1.
 	h.answer(ctx, res, &req.Cluster, func(now time.Time, machines []machine) string { return beforeDelete(now, deleted, machines) })
 }
 
-// BeforeClusterUpgrade holds the upgrade of a control plane in an emergency.
+// BeforeClusterUpgrade delays the upgrade of a control plane during an emergency.
 func (h *Handlers) BeforeClusterUpgrade(ctx context.Context, req *runtimehooksv1.BeforeClusterUpgradeRequest, res *runtimehooksv1.BeforeClusterUpgradeResponse) {
 	h.upgrade(ctx, req, res, &req.Cluster)
 }
 
-// BeforeWorkersUpgrade holds the upgrade of workers in an emergency.
+// BeforeWorkersUpgrade delays the upgrade of workers during an emergency.
 func (h *Handlers) BeforeWorkersUpgrade(ctx context.Context, req *runtimehooksv1.BeforeWorkersUpgradeRequest, res *runtimehooksv1.BeforeWorkersUpgradeResponse) {
 	h.upgrade(ctx, req, res, &req.Cluster)
 }
@@ -67,8 +65,8 @@ func (h *Handlers) upgrade(ctx context.Context, req runtimehooksv1.RequestObject
 	h.answer(ctx, res, cluster, beforeUpgrade)
 }
 
-// AfterControlPlaneInitialized tells who can join from now on. There is nothing to
-// do: our connection to the Cluster is made as soon as it can be.
+// AfterControlPlaneInitialized logs how many machines can join. It does nothing else, because 5-Spot connects to the
+// Cluster by itself.
 func (h *Handlers) AfterControlPlaneInitialized(ctx context.Context, req *runtimehooksv1.AfterControlPlaneInitializedRequest, res *runtimehooksv1.AfterControlPlaneInitializedResponse) {
 	res.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	scheduled, err := h.scheduled(ctx, &req.Cluster)
@@ -77,7 +75,7 @@ func (h *Handlers) AfterControlPlaneInitialized(ctx context.Context, req *runtim
 	}
 }
 
-// answer lets Cluster API go on, or has it ask again.
+// answer writes the response: success, success with a retry, or failure.
 func (h *Handlers) answer(ctx context.Context, res runtimehooksv1.RetryResponseObject, cluster client.Object, decide func(time.Time, []machine) string) {
 	now := h.Clock.Now()
 	machines, err := h.machines(ctx, cluster, now)
@@ -93,7 +91,7 @@ func (h *Handlers) answer(ctx context.Context, res runtimehooksv1.RetryResponseO
 	}
 }
 
-// machines are those of ScheduledMachines in a Cluster.
+// machines returns the Machines of ScheduledMachines in a Cluster.
 func (h *Handlers) machines(ctx context.Context, cluster client.Object, now time.Time) ([]machine, error) {
 	scheduled, err := h.scheduled(ctx, cluster)
 	if err != nil {
@@ -113,7 +111,7 @@ func (h *Handlers) machines(ctx context.Context, cluster client.Object, now time
 	return machines, nil
 }
 
-// scheduled are the ScheduledMachines of a Cluster by their names.
+// scheduled returns the ScheduledMachines of a Cluster by name.
 func (h *Handlers) scheduled(ctx context.Context, cluster client.Object) (map[string]*v1alpha1.ScheduledMachine, error) {
 	list := &v1alpha1.ScheduledMachineList{}
 	if err := h.Reader.List(ctx, list, client.InNamespace(cluster.GetNamespace()),
@@ -127,8 +125,7 @@ func (h *Handlers) scheduled(ctx context.Context, cluster client.Object) (map[st
 	return found, nil
 }
 
-// machineOf is the border between Kubernetes and the decisions. sm is nil where the
-// Machine has outlived its ScheduledMachine.
+// machineOf converts a Machine for the decisions. sm is nil if the ScheduledMachine does not exist any more.
 func machineOf(name string, m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) machine {
 	f := machine{Name: name}
 	if sm == nil {
@@ -139,7 +136,7 @@ func machineOf(name string, m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine,
 		f.Emergency = children.LeavingSince(m, sm, now)
 	}
 	if sm.BeingReclaimed() {
-		// The owner may have come in the middle of a departure.
+		// The owner may have requested the machine during a departure.
 		for _, t := range sm.ReclaimTimes() {
 			if t.After(f.Emergency) {
 				f.Emergency = t

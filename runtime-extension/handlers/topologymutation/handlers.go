@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package topologymutation answers one question: what does Cluster API's topology
-// controller have to know of the variable scheduledMachines? Its handlers say how the
-// variable looks and whether a value is good. The machines themselves are made by
-// package controllers/topology, so no template is patched. The handlers need nothing
-// but their request.
+// Package topologymutation implements the Runtime SDK hooks for the topology variable scheduledMachines: its schema,
+// and the validation of its value. It patches no template, because package controllers/topology creates the
+// ScheduledMachines. The handlers use only their request.
 package topologymutation
 
 import (
@@ -18,23 +16,23 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
 )
 
-// longestMessage bounds what a bad value makes of a condition of the Cluster, in bytes.
+// longestMessage bounds the message about an invalid value in a condition of the Cluster, in bytes.
 const longestMessage = 4096
 
-// DiscoverVariables says how the variable looks.
+// DiscoverVariables returns the schema of the variable.
 func DiscoverVariables(_ context.Context, _ *runtimehooksv1.DiscoverVariablesRequest, response *runtimehooksv1.DiscoverVariablesResponse) {
 	response.Variables = append(response.Variables[:0], Variable())
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 }
 
-// GeneratePatches changes nothing: ScheduledMachines are no part of any template.
+// GeneratePatches returns no patches: ScheduledMachines are not part of any template.
 func GeneratePatches(_ context.Context, _ *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) {
 	response.Items = nil
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 }
 
-// ValidateTopology refuses a variable that the webhook would refuse as
-// ScheduledMachines. The same value always gives the same message.
+// ValidateTopology rejects a value if the webhook would reject its ScheduledMachines. The same value always gives the
+// same message.
 func ValidateTopology(_ context.Context, request *runtimehooksv1.ValidateTopologyRequest, response *runtimehooksv1.ValidateTopologyResponse) {
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	value, found := valueOf(request.Variables, variable.Name)
@@ -62,9 +60,8 @@ func valueOf(variables []runtimehooksv1.Variable, name string) (value []byte, fo
 	return nil, false
 }
 
-// clusterName is the name of the Cluster, among the variables that Cluster API
-// defines, or a short one where it is not said. Names of ScheduledMachines begin with
-// it, and must not be too long.
+// clusterName returns the name of the Cluster from Cluster API's builtin variables, or a short placeholder if it is
+// missing. Names of ScheduledMachines start with it and have a maximum length.
 func clusterName(variables []runtimehooksv1.Variable) string {
 	value, _ := valueOf(variables, runtimehooksv1.BuiltinsName)
 	var builtin runtimehooksv1.Builtins

@@ -12,7 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
 )
 
-// Patterns of the schema. They are those of the ScheduledMachine's own.
+// Patterns of the schema. The CRD of ScheduledMachine has the same.
 const (
 	namePattern            = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	objectNamePattern      = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
@@ -24,11 +24,9 @@ const (
 	durationPattern        = `^\s*[0-9]+[smh]\s*$`
 )
 
-// Variable is the definition of the variable, with the defaults and the limits of a
-// ScheduledMachine. What a schema cannot say, such as the grammar of hours, is left
-// to ValidateTopology, and so is that names are unique: Cluster API has no rules in CEL
-// at the root of a list. A ClusterClass that does not use the extension can declare it
-// as it is.
+// Variable returns the definition of the variable, with the defaults and limits of a ScheduledMachine. ValidateTopology
+// checks what a schema cannot express: the grammar of hours, and unique names, because Cluster API supports no CEL
+// rules at the root of a list. A ClusterClass that does not use the extension can declare the same definition.
 func Variable() clusterv1.ClusterClassVariable {
 	machine := object("A machine that joins the Cluster on a schedule.", map[string]clusterv1.JSONSchemaProps{
 		"name": text("Name of the machine. Its ScheduledMachine is called CLUSTER-NAME.", variable.MaxNameLength, namePattern),
@@ -77,7 +75,7 @@ func array(description string, most int64, items clusterv1.JSONSchemaProps) clus
 	return clusterv1.JSONSchemaProps{Type: "array", Description: description, MaxItems: &most, Items: &items}
 }
 
-// text is a string that is not empty.
+// text returns the schema of a string that is not empty.
 func text(description string, longest int64, pattern string) clusterv1.JSONSchemaProps {
 	return clusterv1.JSONSchemaProps{Type: "string", Description: description, MinLength: new(int64(1)), MaxLength: &longest, Pattern: pattern}
 }
@@ -104,7 +102,7 @@ func values(list ...any) []apiextensionsv1.JSON {
 	for _, v := range list {
 		b, err := json.Marshal(v)
 		if err != nil {
-			panic(fmt.Sprintf("encoding %v: %v", v, err)) // only words and numbers of this file
+			panic(fmt.Sprintf("encoding %v: %v", v, err)) // The values are constants of this file.
 		}
 		encoded = append(encoded, apiextensionsv1.JSON{Raw: b})
 	}
