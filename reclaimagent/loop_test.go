@@ -24,19 +24,19 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
 )
 
-// workstation is all that the loop talks to, by functions and in synctest's time.
+// workstation implements all dependencies of the loop, in synctest's time.
 type workstation struct {
 	mu sync.Mutex
 	// running are the processes, by name.
 	running []string
-	// parting is what the detector finds while it is being stopped.
+	// parting is what the detector finds while it stops.
 	parting *detect.Match
-	// broken is what the detector fails with.
+	// broken is the error of the detector.
 	broken error
 	armed  []string
 
 	requested bool
-	// refusals are what the Node answers first, to reading and to reporting.
+	// reading and reporting are the first responses of the Node to reads and to reports.
 	reading, reporting []error
 	reports            []string
 	cleared            chan struct{}
@@ -145,7 +145,7 @@ func (w *workstation) loop() *loop {
 	}
 }
 
-// told keeps what the loop says that it looks for.
+// told records the states that the loop reports.
 type told struct {
 	mu   sync.Mutex
 	said []string
@@ -161,7 +161,7 @@ func (t *told) Arm(c reclaim.Config)  { t.add("arm", c) }
 func (t *told) Rest(c reclaim.Config) { t.add("rest", c) }
 func (*told) Run(ctx context.Context) { <-ctx.Done() }
 
-// TestWhatIsLookedForIsTold is about what the loop says of itself.
+// TestWhatIsLookedForIsTold checks the states that the loop reports.
 func TestWhatIsLookedForIsTold(t *testing.T) {
 	arm, rest := "arm "+java.Hash(), "rest "+reclaim.Config{}.Hash()
 	cases := map[string]struct {
@@ -376,7 +376,7 @@ func TestLoop(t *testing.T) {
 				if err := <-ended; !errors.Is(err, tc.err) {
 					t.Errorf("%s\nrun() = %v, want %v", tc.reason, err, tc.err)
 				}
-				// Retries are jittered, so a report may be late, but not its time.
+				// Retries have jitter, so a report may be late, but its time is exact.
 				if name == "ServerAwayAtTheStart" {
 					for i := range w.reports {
 						w.reports[i] = w.reports[i][:len("process-match: java ")] + "00:00:00"

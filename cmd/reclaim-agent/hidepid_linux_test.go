@@ -22,15 +22,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The stages of this test binary: one mounts /proc and starts the other, which drops
-// rights and becomes the program.
+// The stages of this test binary. One mounts /proc and starts the other. That one drops its permissions and executes
+// the program.
 const (
 	stageVariable = "RECLAIM_AGENT_TEST_STAGE"
 	stageMount    = "mount"
 	stageDrop     = "drop"
 
-	// sharedProc is the exit code where a mount of /proc has the options of all others
-	// (before Linux 5.8): the machine's would change.
+	// sharedProc is the exit code if a mount of /proc shares its options with all others (before Linux 5.8), because the
+	// test would change the machine's.
 	sharedProc = 77
 )
 
@@ -51,10 +51,9 @@ func init() {
 	os.Exit(99)
 }
 
-// mountAndRun mounts /proc at dir, runs a program, and mounts again with each line of
-// standard input as the options.
+// mountAndRun mounts /proc at dir and runs a program. It mounts again with each line of standard input as the options.
 func mountAndRun(dir, options string, program []string) error {
-	runtime.LockOSThread() // Pdeathsig is about the thread.
+	runtime.LockOSThread() // Pdeathsig refers to the thread.
 	if err := unix.Mount("proc", dir, "proc", 0, ""); err != nil {
 		return fmt.Errorf("mounting proc: %w", err)
 	}
@@ -87,15 +86,14 @@ func mountAndRun(dir, options string, program []string) error {
 	return err
 }
 
-// rights are user, group and further groups of a process, and whether it has all
-// capabilities or NET_ADMIN alone.
+// rights are the user and groups of a process, and whether it has all capabilities or only NET_ADMIN.
 type rights struct {
 	UID, GID int
 	Groups   []int
 	All      bool
 }
 
-// dropAndBecome becomes a program with the rights that are given.
+// dropAndBecome sets the given rights and executes a program.
 func dropAndBecome(encoded string, program []string) error {
 	var r rights
 	var further int
@@ -129,7 +127,7 @@ func (r rights) encode() string {
 	return fmt.Sprintf("%d,%d,%d,%t", r.UID, r.GID, further, r.All)
 }
 
-// hidden is the agent in a mount namespace whose /proc has options.
+// hidden returns the command for the agent in a mount namespace whose /proc has the options.
 func hidden(t *testing.T, options string, r rights, args ...string) *exec.Cmd {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -148,7 +146,7 @@ func hidden(t *testing.T, options string, r rights, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// open lets other users into a directory of the test.
+// open makes a directory of the test accessible to other users.
 func open(t *testing.T, dir string) {
 	t.Helper()
 	for ; len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) {
@@ -158,7 +156,7 @@ func open(t *testing.T, dir string) {
 	}
 }
 
-// owners starts a program of a user who is not root.
+// owners starts a program of a user other than root.
 func owners(t *testing.T) (name string) {
 	t.Helper()
 	path, name := sleeper(t)
@@ -177,9 +175,8 @@ func start(t *testing.T, path string) {
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 }
 
-// TestIntegrationHidepid has the agent look for a program of another user on a real
-// /proc with every combination of hidepid and gid. It finds the program, or reports that
-// it may be hidden; it never reports that there is none.
+// TestIntegrationHidepid runs the agent with a program of another user, on a real /proc with every combination of
+// hidepid and gid. It must find the program, or report that it may be hidden. It must never report that there is none.
 func TestIntegrationHidepid(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting /proc takes root")
@@ -197,7 +194,7 @@ func TestIntegrationHidepid(t *testing.T) {
 	cases := []struct {
 		hidepid string
 		gid     string
-		// finds are the rights with which the program is found.
+		// finds are the rights with which the agent finds the program.
 		finds []rights
 	}{
 		{"off", "", []rights{daemonSet, member, polling, everything}},
@@ -241,8 +238,8 @@ func TestIntegrationHidepid(t *testing.T) {
 	}
 }
 
-// TestIntegrationBlind hides the processes of other users from an agent that runs as
-// the DaemonSet runs it, and shows them again.
+// TestIntegrationBlind hides the processes of other users from an agent that runs as in the DaemonSet, and shows them
+// again.
 func TestIntegrationBlind(t *testing.T) {
 	for _, detector := range []string{"auto", "poll"} {
 		t.Run(detector, func(t *testing.T) {
@@ -263,7 +260,7 @@ func TestIntegrationBlind(t *testing.T) {
 			t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 			l.await(t, "Watching processes")
 			l.await(t, "gid=4321,hidepid=invisible")
-			l.await(t, "address=127.0.0.1:") // The servers start beside the detector, in no order.
+			l.await(t, "address=127.0.0.1:") // The metrics server starts concurrently with the detector.
 			base := "http://" + regexp.MustCompile(`address=(127\.0\.0\.1:\d+)`).FindStringSubmatch(l.String())[1]
 			shows := func(ready bool, states string, meanwhile ...func()) {
 				t.Helper()

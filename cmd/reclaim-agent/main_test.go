@@ -26,7 +26,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// build makes the agent as it is released.
+// build builds the agent as for a release.
 var build = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "reclaim-agent")
 	if err != nil {
@@ -58,8 +58,7 @@ func binary(t *testing.T) string {
 	return path
 }
 
-// TestDependencies keeps the agent small: what it links, it holds in memory on a
-// machine that belongs to somebody else.
+// TestDependencies limits the dependencies of the agent, because they use memory on a borrowed machine.
 func TestDependencies(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {
@@ -144,7 +143,7 @@ func answer(w io.Writer, object any) {
 	}
 }
 
-// cluster starts an API server, and returns the flags that lead to it.
+// cluster starts an API server, and returns the agent's flags for it.
 func cluster(t *testing.T, toml, id string) (*api, []string) {
 	t.Helper()
 	a := &api{toml: toml, id: id, noted: map[string]string{"kept": "kept"}, changed: make(chan struct{}, 10)}
@@ -163,7 +162,7 @@ func cluster(t *testing.T, toml, id string) (*api, []string) {
 	return a, []string{"--node-name=ws", "--kubeconfig=" + kubeconfig, "--machine-id-path=" + machineID}
 }
 
-// sleeper copies sleep under a name of its own.
+// sleeper copies the program sleep under a unique name.
 func sleeper(t *testing.T) (path, name string) {
 	t.Helper()
 	from, err := exec.LookPath("sleep")
@@ -182,11 +181,11 @@ func sleeper(t *testing.T) (path, name string) {
 	return path, name
 }
 
-// patience is how long an agent may take for what takes milliseconds. On a busy machine it polls less often:
-// twenty times as long as a walk takes.
+// patience is the timeout for actions that take milliseconds. On a busy machine the agent polls less often: twenty
+// times the duration of a scan.
 const patience = time.Minute
 
-// log is what the agent writes, and tells when it has written a given text.
+// log collects the output of the agent, and waits for a text in it.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -270,8 +269,7 @@ func TestIntegrationWholeWay(t *testing.T) {
 	}
 }
 
-// TestTakenPortDoesNotCostTheOwnerTheMachine is about a machine where one of the
-// owner's programs has the port of the metrics.
+// TestTakenPortDoesNotCostTheOwnerTheMachine: a program of the owner uses the port of the metrics.
 func TestTakenPortDoesNotCostTheOwnerTheMachine(t *testing.T) {
 	theirs, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

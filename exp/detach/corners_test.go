@@ -27,7 +27,7 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// verdict is what the step says of the first Machine, which began to leave a second ago.
+// verdict returns the step's verdict about the first Machine, which started to leave a second ago.
 func (w *world) verdict() leaving.Verdict {
 	w.Helper()
 	v, err := detach.Step{Reader: w}.Look(w.Context(), leaving.Departing{
@@ -37,7 +37,7 @@ func (w *world) verdict() leaving.Verdict {
 	return v
 }
 
-// turns has them look some times, within seconds.
+// turns runs the reconcilers n times, within seconds.
 func (w *world) turns(n int) {
 	w.Helper()
 	for range n {
@@ -46,7 +46,7 @@ func (w *world) turns(n int) {
 	}
 }
 
-// spec changes the LoadBalancer as a person does.
+// spec changes the LoadBalancer's spec as a person does.
 func (w *world) spec(change func(*expv1.LoadBalancerSpec)) {
 	w.Helper()
 	lb := w.balancer()
@@ -55,8 +55,8 @@ func (w *world) spec(change func(*expv1.LoadBalancerSpec)) {
 	w.must(w.Update(w.Context(), lb))
 }
 
-// TestNobodyWaitsForANodeThatIsGone has a person, or a cloud's controller, delete the Node of a
-// Machine that waits at our hook.
+// TestNobodyWaitsForANodeThatIsGone: a person, or a cloud's controller, deletes the Node of a Machine that waits at the
+// hook.
 func TestNobodyWaitsForANodeThatIsGone(t *testing.T) {
 	for name, lasts := range map[string]bool{"ServerInAFile": true, "Instance": false} {
 		t.Run(name, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestNobodyWaitsForANodeThatIsGone(t *testing.T) {
 	}
 }
 
-// TestAMachineThatIsAwayGetsNoConnections has an owner take a machine whose Node nobody could
-// delete: it is there, not Ready, and its Machine is gone.
+// TestAMachineThatIsAwayGetsNoConnections: an owner takes a machine, and the deletion of its Node fails. The Node
+// exists and is not Ready, and its Machine is gone.
 func TestAMachineThatIsAwayGetsNoConnections(t *testing.T) {
 	for _, reason := range []v1alpha1.DepartureReason{v1alpha1.ReclaimedByOwner, v1alpha1.WindowClosed} {
 		t.Run(string(reason), func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestAMachineThatIsAwayGetsNoConnections(t *testing.T) {
 	}
 }
 
-// instances are a load balancer whose members last, or do not.
+// instances is a load balancer whose memberships last, or do not.
 type instances struct {
 	*edge
 	lasts bool
@@ -113,17 +113,17 @@ func (i instances) Discover(ctx context.Context, node balancer.Node) ([]balancer
 	return found, err
 }
 
-// drive has the LoadBalancer be of another kind.
+// drive replaces the driver, as if the LoadBalancer was of another kind.
 func (w *world) drive(d balancer.Driver) { w.lbs.Drivers = only{d} }
 
-// only is one Driver for all.
+// only returns the same Driver for all LoadBalancers.
 type only struct{ balancer.Driver }
 
 func (d only) For(*expv1.LoadBalancer) (balancer.Driver, error) { return d.Driver, nil }
 func (only) Forget(types.NamespacedName)                        {}
 
-// TestAnotherInstanceOfTheNameGetsNoOldPlace has a Node be made anew between two looks: another
-// instance has its name. The old one is somebody else's, or terminated.
+// TestAnotherInstanceOfTheNameGetsNoOldPlace: between two reconciles, another instance registers a Node with the same
+// name. The old instance belongs to another Node, or is terminated.
 func TestAnotherInstanceOfTheNameGetsNoOldPlace(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.drive(instances{w.edge, false})
@@ -134,7 +134,7 @@ func TestAnotherInstanceOfTheNameGetsNoOldPlace(t *testing.T) {
 		other := w.nodeObject("ws-1", 2)
 		other.Spec.ProviderID = "aws:///eu-central-1a/i-0000000000000002"
 		other.Status.Addresses[0].Address = "192.0.2.77"
-		w.create(other) // Nobody has looked in between.
+		w.create(other) // No reconcile ran in between.
 		w.settle()
 		if !w.edge.servers["ws-1"].drains {
 			t.Error("the place of the instance that is gone is given back")
@@ -142,8 +142,8 @@ func TestAnotherInstanceOfTheNameGetsNoOldPlace(t *testing.T) {
 	})
 }
 
-// TestANodeThatIsMadeAnewKeepsItsPlace has a person delete a cordoned Node, whose kubelet registers
-// again: the same machine and instance.
+// TestANodeThatIsMadeAnewKeepsItsPlace: a person deletes a cordoned Node, and its kubelet registers it again. Machine
+// and instance are the same.
 func TestANodeThatIsMadeAnewKeepsItsPlace(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.drive(instances{w.edge, false})
@@ -159,8 +159,7 @@ func TestANodeThatIsMadeAnewKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// TestAControlPlaneNodeIsSeenLate has a Node get its role after it was cordoned, as kubeadm and
-// others give it.
+// TestAControlPlaneNodeIsSeenLate: a Node gets its role after it was cordoned, as with kubeadm and others.
 func TestAControlPlaneNodeIsSeenLate(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
@@ -173,8 +172,8 @@ func TestAControlPlaneNodeIsSeenLate(t *testing.T) {
 	})
 }
 
-// TestWhoComesBackIsWaitedForAnew has somebody put a member of a classic load balancer back, such as
-// the cloud's own controller, while its machine waits: nobody can see its connections.
+// TestWhoComesBackIsWaitedForAnew: another party, such as the cloud's own controller, registers a member of a classic
+// load balancer again while its machine waits. Its connections are not visible.
 func TestWhoComesBackIsWaitedForAnew(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.spec(func(s *expv1.LoadBalancerSpec) {
@@ -197,8 +196,8 @@ func TestWhoComesBackIsWaitedForAnew(t *testing.T) {
 	})
 }
 
-// TestWhatIsHeldAgainKeepsItsRecord has a manager stop between the two writes that forget a
-// NodeAttachment, and the Node be cordoned again.
+// TestWhatIsHeldAgainKeepsItsRecord: the manager stops between the two writes that delete a NodeAttachment, and the
+// Node is cordoned again.
 func TestWhatIsHeldAgainKeepsItsRecord(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
@@ -211,7 +210,7 @@ func TestWhatIsHeldAgainKeepsItsRecord(t *testing.T) {
 				t.Fatal("it is gone before anybody could stop")
 			}
 			if len(a.Spec.Memberships) == 0 && a.Spec.Trigger == "" {
-				w.fails = 1 // The finalizer goes, and the deletion is lost.
+				w.fails = 1 // The finalizer is removed, and the deletion fails.
 				w.turn()
 				w.fails = -1
 				break
@@ -229,15 +228,15 @@ func TestWhatIsHeldAgainKeepsItsRecord(t *testing.T) {
 	})
 }
 
-// throttled is a load balancer that asks us to slow down.
+// throttled is a load balancer that limits the request rate.
 type throttled struct{ *edge }
 
 func (throttled) Discover(context.Context, balancer.Node) ([]balancer.Membership, error) {
 	return nil, fmt.Errorf("DescribeTargetHealth: %w", balancer.ErrThrottled)
 }
 
-// TestWhoIsIgnored says what failurePolicy Ignore is for: a load balancer that does not answer. Not
-// for one that asks to slow down ("nothing is wrong with it"), and not for what its other process has said.
+// TestWhoIsIgnored: failurePolicy Ignore applies to a load balancer that does not answer. It does not apply to
+// throttling, nor to connections that another process of it has reported.
 func TestWhoIsIgnored(t *testing.T) {
 	t.Run("Throttled", func(t *testing.T) {
 		inWorld(t, func(w *world) {
@@ -274,7 +273,7 @@ func TestWhoIsIgnored(t *testing.T) {
 	})
 }
 
-// TestALabelOnlyFindsARecord has somebody take the label of the Cluster off a NodeAttachment.
+// TestALabelOnlyFindsARecord removes the Cluster's label from a NodeAttachment.
 func TestALabelOnlyFindsARecord(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
@@ -290,14 +289,14 @@ func TestALabelOnlyFindsARecord(t *testing.T) {
 	})
 }
 
-// TestTwoClustersHaveNamesWithDots has a NodeAttachment be of one Node alone.
+// TestTwoClustersHaveNamesWithDots: the name of a NodeAttachment belongs to one Node only.
 func TestTwoClustersHaveNamesWithDots(t *testing.T) {
 	if a, b := detach.AttachmentName("eu", "west.box"), detach.AttachmentName("eu.west", "box"); a == b {
 		t.Errorf("two Nodes have %s", a)
 	}
 }
 
-// TestWhoIsInMaintenanceHasConnections has a server be disabled by somebody else, with connections.
+// TestWhoIsInMaintenanceHasConnections: another party disables a server that has connections.
 func TestWhoIsInMaintenanceHasConnections(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.drive(maintained{w.edge})
@@ -310,7 +309,7 @@ func TestWhoIsInMaintenanceHasConnections(t *testing.T) {
 	})
 }
 
-// maintained says how many connections a disabled server has, as HAProxy does.
+// maintained reports the connections of a disabled server, as HAProxy does.
 type maintained struct{ *edge }
 
 func (d maintained) Status(ctx context.Context, places []balancer.Membership) ([]balancer.Status, error) {
@@ -323,7 +322,7 @@ func (d maintained) Status(ctx context.Context, places []balancer.Membership) ([
 	return statuses, err
 }
 
-// TestANodeThatIsBeingDeletedIsLeaving has a Node that waits for somebody's finalizer.
+// TestANodeThatIsBeingDeletedIsLeaving: the deletion of a Node waits for a finalizer.
 func TestANodeThatIsBeingDeletedIsLeaving(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", func(n *corev1.Node) { n.Finalizers = []string{"karpenter.sh/termination"} })
@@ -338,9 +337,9 @@ func TestANodeThatIsBeingDeletedIsLeaving(t *testing.T) {
 	})
 }
 
-// TestAnEmergencyIsToldByWhatItsMachineSays has an owner take a machine whose Node cannot be seen: the
-// workload cluster does not answer, or the Node has gone before anybody looked, as under a new leader. Its
-// Machine says which addresses it has, and the load balancer answers.
+// TestAnEmergencyIsToldByWhatItsMachineSays: an owner takes a machine whose Node cannot be read. The workload cluster
+// does not answer, or the Node was deleted before the first reconcile, as under a new leader. The Machine has the
+// addresses, and the load balancer answers.
 func TestAnEmergencyIsToldByWhatItsMachineSays(t *testing.T) {
 	for name, before := range map[string]func(*world){
 		"Unreachable": func(w *world) { w.lost = true },
@@ -360,7 +359,7 @@ func TestAnEmergencyIsToldByWhatItsMachineSays(t *testing.T) {
 	}
 }
 
-// services is a region with a target group for each of ten Services, in which each Node is a target.
+// services is a region with a target group for each of ten Services. Each Node is a target in all of them.
 type services struct {
 	*edge
 	err error
@@ -388,9 +387,8 @@ func (services) Status(_ context.Context, places []balancer.Membership) ([]balan
 	return statuses, nil
 }
 
-// TestAMessageFitsIntoTheAPI has a Node be in ten target groups. An API server refuses the status of a
-// NodeAttachment with a message of more than 1024 characters: then the Machine hears nothing at all, not even
-// that it need not wait.
+// TestAMessageFitsIntoTheAPI: a Node is in ten target groups. The API server rejects a status of a NodeAttachment with
+// a message of more than 1024 characters. The Machine would then get no progress at all.
 func TestAMessageFitsIntoTheAPI(t *testing.T) {
 	for name, err := range map[string]error{"Draining": nil, "Refused": errors.New("AccessDenied: allow elasticloadbalancing:DescribeTargetHealth in the IAM policy of the manager")} {
 		t.Run(name, func(t *testing.T) {
@@ -406,7 +404,7 @@ func TestAMessageFitsIntoTheAPI(t *testing.T) {
 	}
 }
 
-// later is an API server that has a newer version of everything than the cache.
+// later is an API server with newer versions of all objects than the cache.
 type later struct{ client.Reader }
 
 func (l later) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -415,8 +413,8 @@ func (l later) Get(ctx context.Context, key client.ObjectKey, obj client.Object,
 	return err
 }
 
-// TestACacheThatStaysLateIsMetLessOften has the cache of NodeAttachments be late for seconds, as where a
-// thousand machines come at once. Each try asks the load balancer.
+// TestACacheThatStaysLateIsMetLessOften: the cache of NodeAttachments is late for seconds, as when a thousand machines
+// join at once. Each retry queries the load balancer.
 func TestACacheThatStaysLateIsMetLessOften(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
@@ -441,8 +439,8 @@ func TestACacheThatStaysLateIsMetLessOften(t *testing.T) {
 	})
 }
 
-// TestALoadBalancerThatNobodyAskedHasNotAnswered has one that is down asked about a Node, which then
-// stays after all: nobody asks it again.
+// TestALoadBalancerThatNobodyAskedHasNotAnswered: a load balancer that is down is queried about a Node, which then
+// stays. After that, it is not queried any more.
 func TestALoadBalancerThatNobodyAskedHasNotAnswered(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edge.down = true
@@ -462,9 +460,8 @@ func TestALoadBalancerThatNobodyAskedHasNotAnswered(t *testing.T) {
 	})
 }
 
-// TestNothingIsLeftToHoldANamespace has somebody delete the last LoadBalancer while a Node is cordoned, as
-// docs/load-balancers.md says before the gate is turned off: with the gate off nobody takes the finalizer
-// off any more.
+// TestNothingIsLeftToHoldANamespace deletes the last LoadBalancer while a Node is cordoned, as docs/load-balancers.md
+// describes before the gate is turned off. With the gate off, finalizers are not removed.
 func TestNothingIsLeftToHoldANamespace(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
@@ -480,8 +477,7 @@ func TestNothingIsLeftToHoldANamespace(t *testing.T) {
 	})
 }
 
-// TestALoadBalancerThatIsPrunedLeavesOutWhoLeaves has somebody delete it while a machine leaves with
-// connections.
+// TestALoadBalancerThatIsPrunedLeavesOutWhoLeaves deletes the LoadBalancer while a machine with connections leaves.
 func TestALoadBalancerThatIsPrunedLeavesOutWhoLeaves(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edge.servers["ws-1"].connections = 8
@@ -502,8 +498,8 @@ func TestALoadBalancerThatIsPrunedLeavesOutWhoLeaves(t *testing.T) {
 	})
 }
 
-// TestANodeThatIsMemberNowhereSaysSo has HAProxy's file name machines by other addresses than Cluster API
-// does: nothing is taken out, and that looks like a Node that is out.
+// TestANodeThatIsMemberNowhereSaysSo: HAProxy's configuration has other addresses of the machines than Cluster API.
+// Nothing is drained, which looks like a detached Node.
 func TestANodeThatIsMemberNowhereSaysSo(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edge.servers["ws-1"].address = "198.51.100.1"

@@ -26,7 +26,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
-// slowly has each call of the API server take a while.
+// slowly delays each call of the API server.
 func slowly(c client.WithWatch, takes time.Duration) client.WithWatch {
 	wait := func(ctx context.Context) error {
 		select {
@@ -69,7 +69,7 @@ func (w *world) attach(name, trigger, address string) {
 	w.create(a)
 }
 
-// notes when it was told to drain a server.
+// notes records when it had to drain a server.
 type notes struct {
 	*edge
 	at map[string]time.Time
@@ -85,8 +85,8 @@ func (n notes) Drain(ctx context.Context, places []balancer.Membership) error {
 	return n.edge.Drain(ctx, places)
 }
 
-// TestAnOwnerIsNotBehindAThousandCordons has a thousand Nodes be cordoned at once, and a second
-// later the owner of one take their machine back. A write to the API server takes 10 ms.
+// TestAnOwnerIsNotBehindAThousandCordons cordons a thousand Nodes at once. A second later the owner of one requests
+// their machine. A write to the API server takes 10 ms.
 func TestAnOwnerIsNotBehindAThousandCordons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -102,7 +102,7 @@ func TestAnOwnerIsNotBehindAThousandCordons(t *testing.T) {
 			w.attach("zz", "Emergency", "203.0.113.1")
 		}()
 		for range 20 {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // As workers.Deadline.
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // The same as workers.Deadline.
 			_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.balancer())})
 			cancel()
 			if err != nil {
@@ -119,7 +119,7 @@ func TestAnOwnerIsNotBehindAThousandCordons(t *testing.T) {
 	})
 }
 
-// lane are Nodes of which a live read takes a while.
+// lane is Nodes with slow live reads.
 type lane struct {
 	nodes map[string]*corev1.Node
 	takes time.Duration
@@ -149,8 +149,7 @@ func (l lane) Edit(ctx context.Context, node *corev1.Node, change func(*corev1.N
 	return nil
 }
 
-// TestManyNodesAreMarked has 400 Nodes of a cluster that is 30 ms away leave at once, and one come
-// back.
+// TestManyNodesAreMarked: 400 Nodes of a cluster that is 30 ms away leave at once, and one comes back.
 func TestManyNodesAreMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -161,7 +160,7 @@ func TestManyNodesAreMarked(t *testing.T) {
 			l.nodes[name] = w.nodeObject("ws-1", 1)
 			l.nodes[name].Name = name
 		}
-		for i := range 500 { // Of others, so that no floor holds anybody.
+		for i := range 500 { // Other Nodes, so that minMembers holds none.
 			name := fmt.Sprintf("b-%04d", i)
 			l.nodes[name] = w.nodeObject("ws-1", 1)
 			l.nodes[name].Name = name
@@ -190,7 +189,7 @@ func TestManyNodesAreMarked(t *testing.T) {
 	})
 }
 
-// ponders takes a while to say how its members fare.
+// ponders delays the status of its members.
 type ponders struct {
 	*edge
 	takes time.Duration
@@ -201,8 +200,8 @@ func (p ponders) Status(ctx context.Context, places []balancer.Membership) ([]ba
 	return p.edge.Status(ctx, places)
 }
 
-// TestASlowLoadBalancerIsTold has one that answers after four seconds, beside five others on
-// which connections end: each reports that every ten seconds, as pace lets it.
+// TestASlowLoadBalancerIsTold: one load balancer answers after four seconds. Connections end on five others, each of
+// which reports that every ten seconds, because of pace.
 func TestASlowLoadBalancerIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

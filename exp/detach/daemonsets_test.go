@@ -20,10 +20,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 )
 
-// kubelet keeps a pod until it has stopped.
+// kubelet is the finalizer that keeps a pod until it has stopped.
 const kubelet = "test/kubelet"
 
-// names has a load balancer name the DaemonSet that runs on all Nodes.
+// names adds the DaemonSet that runs on all Nodes to a LoadBalancer.
 func (w *world) names(lb *expv1.LoadBalancer, roll bool) {
 	w.Helper()
 	lb.Spec.DaemonSets = []expv1.ServingDaemonSet{{Namespace: "edge", Name: "ingress", Roll: roll}}
@@ -31,7 +31,7 @@ func (w *world) names(lb *expv1.LoadBalancer, roll bool) {
 	w.must(w.Update(w.Context(), lb))
 }
 
-// runPod makes the pod of the DaemonSet on a Node, as its controller does.
+// runPod creates the pod of the DaemonSet on a Node, as its controller does.
 func (w *world) runPod(node, revision string, ready bool) {
 	w.Helper()
 	w.pods++
@@ -61,7 +61,7 @@ func (w *world) podOn(node string) *corev1.Pod {
 	return &list.Items[i]
 }
 
-// endPod has somebody delete the pod on a Node. It stops, and takes connections until then.
+// endPod deletes the pod on a Node. Until it stops, it takes connections.
 func (w *world) endPod(node string) {
 	w.Helper()
 	if pod := w.podOn(node); pod != nil {
@@ -69,7 +69,7 @@ func (w *world) endPod(node string) {
 	}
 }
 
-// stopPod has the pod on a Node be gone that has been deleted.
+// stopPod removes a deleted pod from a Node.
 func (w *world) stopPod(node string) {
 	w.Helper()
 	if pod := w.podOn(node); pod != nil && !pod.DeletionTimestamp.IsZero() {
@@ -78,7 +78,7 @@ func (w *world) stopPod(node string) {
 	}
 }
 
-// readyPod has the pod on a Node be Ready, or not.
+// readyPod sets the Ready condition of the pod on a Node.
 func (w *world) readyPod(node string, ready corev1.ConditionStatus) {
 	w.Helper()
 	if pod := w.podOn(node); pod != nil {
@@ -87,7 +87,7 @@ func (w *world) readyPod(node string, ready corev1.ConditionStatus) {
 	}
 }
 
-// inServed runs a test in a world with another load balancer, which does not name the DaemonSet.
+// inServed runs a test in a world with a second load balancer, which does not name the DaemonSet.
 func inServed(t *testing.T, test func(*world)) {
 	t.Helper()
 	inWorld(t, func(w *world) {
@@ -102,7 +102,7 @@ func inServed(t *testing.T, test func(*world)) {
 	})
 }
 
-// wantOut compares where ws-1 is out. The Node itself is left alone.
+// wantOut compares from which load balancers ws-1 is detached. The Node itself must be unchanged.
 func (w *world) wantOut(when string, edge, other bool) {
 	w.Helper()
 	if got := w.edge.servers["ws-1"].drains; got != edge {
@@ -122,7 +122,7 @@ func TestANodeWhosePodsRunCostsNothing(t *testing.T) {
 	})
 }
 
-// TestANodeIsOutWhileItsPodIsReplaced follows a pod that somebody deletes.
+// TestANodeIsOutWhileItsPodIsReplaced replaces a deleted pod step by step.
 func TestANodeIsOutWhileItsPodIsReplaced(t *testing.T) {
 	inServed(t, func(w *world) {
 		w.endPod("ws-1")
@@ -150,8 +150,8 @@ func TestANodeIsOutWhileItsPodIsReplaced(t *testing.T) {
 	})
 }
 
-// TestAPodThatNobodyDeletesTakesNoNodeOut has it not be Ready for a while, and be another
-// DaemonSet's. Health checks are for that.
+// TestAPodThatNobodyDeletesTakesNoNodeOut: a pod that is not Ready for a while, and a pod of another DaemonSet. Health
+// checks handle these.
 func TestAPodThatNobodyDeletesTakesNoNodeOut(t *testing.T) {
 	for name, happens := range map[string]func(*world){
 		"NotReady": func(w *world) { w.readyPod("ws-1", corev1.ConditionFalse) },
@@ -183,7 +183,7 @@ func TestAPodThatNobodyDeletesTakesNoNodeOut(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotReadIsNotReady has the manager start anew, and not know the pods for a while.
+// TestWhatIsNotReadIsNotReady: the manager restarts, and its cache has no pods for a while.
 func TestWhatIsNotReadIsNotReady(t *testing.T) {
 	inServed(t, func(w *world) {
 		w.endPod("ws-1")
@@ -195,8 +195,7 @@ func TestWhatIsNotReadIsNotReady(t *testing.T) {
 	})
 }
 
-// TestOtherReasonsComeFirst has a Node be cordoned while its pod is replaced, and its machine
-// leave.
+// TestOtherReasonsComeFirst: a Node is cordoned while its pod is replaced, and its machine leaves.
 func TestOtherReasonsComeFirst(t *testing.T) {
 	inServed(t, func(w *world) {
 		w.endPod("ws-1")
@@ -225,7 +224,7 @@ func TestOtherReasonsComeFirst(t *testing.T) {
 	})
 }
 
-// TestWhoNamesNoDaemonSetAnyMore gets its Node back.
+// TestWhoNamesNoDaemonSetAnyMore: the Node is attached again when the LoadBalancer stops to name the DaemonSet.
 func TestWhoNamesNoDaemonSetAnyMore(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"TakenOff": func(w *world) {
@@ -249,8 +248,7 @@ func TestWhoNamesNoDaemonSetAnyMore(t *testing.T) {
 	}
 }
 
-// TestWhatOfAPodWakes has most of what a kubelet reports wake nobody, and the pods that no load
-// balancer asks for.
+// TestWhatOfAPodWakes: most status updates of a kubelet enqueue nothing, nor do pods of other DaemonSets.
 func TestWhatOfAPodWakes(t *testing.T) {
 	inServed(t, func(w *world) {
 		pod := w.podOn("ws-1")

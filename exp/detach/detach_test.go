@@ -50,7 +50,7 @@ func TestACordonedNodeIsTakenOutAndPutBack(t *testing.T) {
 	})
 }
 
-// TestAMachineThatLeavesIsCordonedByUs has its Node stay after all.
+// TestAMachineThatLeavesIsCordonedByUs: 5-Spot cordons the Node, which then stays.
 func TestAMachineThatLeavesIsCordonedByUs(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
@@ -66,7 +66,7 @@ func TestAMachineThatLeavesIsCordonedByUs(t *testing.T) {
 	})
 }
 
-// TestAPlaceWaitsForItsNode has a machine leave for good, and come back the next day.
+// TestAPlaceWaitsForItsNode: a machine leaves, and comes back the next day.
 func TestAPlaceWaitsForItsNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
@@ -77,7 +77,7 @@ func TestAPlaceWaitsForItsNode(t *testing.T) {
 		if a := w.attachment("ws-1"); a == nil || a.Spec.Trigger != "NodeGone" || len(a.Spec.Memberships) != 1 || !w.edge.servers["ws-1"].drains {
 			t.Errorf("attachment %+v, server %+v", a, w.edge.servers["ws-1"])
 		}
-		w.edge.servers["ws-1"].drains = false // The load balancer has started anew.
+		w.edge.servers["ws-1"].drains = false // The load balancer has restarted.
 		w.restart()
 		w.settle()
 		if !w.edge.servers["ws-1"].drains {
@@ -91,7 +91,7 @@ func TestAPlaceWaitsForItsNode(t *testing.T) {
 	})
 }
 
-// TestAPlaceIsKnownByItsAddress has a machine come back under another name.
+// TestAPlaceIsKnownByItsAddress: a machine comes back under another name.
 func TestAPlaceIsKnownByItsAddress(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
@@ -116,8 +116,8 @@ func TestAPlaceIsKnownByItsAddress(t *testing.T) {
 	})
 }
 
-// TestANewPlaceIsFound has somebody put a Node that is out into another pool before its machine
-// leaves, and another address come to it after that.
+// TestANewPlaceIsFound: a detached Node gets a membership in another pool before its machine leaves, and another
+// address after that.
 func TestANewPlaceIsFound(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
@@ -139,7 +139,7 @@ func TestANewPlaceIsFound(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsForItsTurnKeepsItsPlace has somebody delete a Machine that the rails hold.
+// TestWhoWaitsForItsTurnKeepsItsPlace deletes a Machine while the departure cap holds it.
 func TestWhoWaitsForItsTurnKeepsItsPlace(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", "")
@@ -150,7 +150,7 @@ func TestWhoWaitsForItsTurnKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// TestAnOwnerWaitsForNoFloor has the last machine go.
+// TestAnOwnerWaitsForNoFloor: the last machine leaves in an emergency.
 func TestAnOwnerWaitsForNoFloor(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edge.servers["ws-2"].blocked = true
@@ -167,7 +167,7 @@ func TestAnOwnerWaitsForNoFloor(t *testing.T) {
 	})
 }
 
-// TestNothingIsToldWhileActuationIsPaused has a Node be cordoned then.
+// TestNothingIsToldWhileActuationIsPaused cordons a Node while actuation is paused.
 func TestNothingIsToldWhileActuationIsPaused(t *testing.T) {
 	for name, gate := range map[string]*actuate.Gate{"Paused": {Paused: true}, "DryRun": {DryRun: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestNothingIsToldWhileActuationIsPaused(t *testing.T) {
 				before, told := len(w.writes), w.edge.told
 				w.edit("ws-1", uncordon)
 				w.edit("ws-2", cordon)
-				w.edge.servers["ws-1"].drains = false // It has started anew, too.
+				w.edge.servers["ws-1"].drains = false // It has restarted, too.
 				for range 5 {
 					w.turn()
 				}
@@ -191,7 +191,7 @@ func TestNothingIsToldWhileActuationIsPaused(t *testing.T) {
 	}
 }
 
-// TestAPausedClusterIsLeftAlone has a Node be cordoned then.
+// TestAPausedClusterIsLeftAlone cordons a Node of a paused Cluster.
 func TestAPausedClusterIsLeftAlone(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.cluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
@@ -203,7 +203,7 @@ func TestAPausedClusterIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestALoadBalancerThatGoesGivesAllBack deletes it while a Node is out.
+// TestALoadBalancerThatGoesGivesAllBack deletes the LoadBalancer while a Node is detached.
 func TestALoadBalancerThatGoesGivesAllBack(t *testing.T) {
 	for name, before := range map[string]func(*world){
 		"Cordoned": func(*world) {},
@@ -237,8 +237,8 @@ func TestALoadBalancerThatGoesGivesAllBack(t *testing.T) {
 	}
 }
 
-// TestALoadBalancerThatHasTakenNothingGoesAtOnce deletes one in which a Node that is out was no
-// member: nothing wakes anybody then.
+// TestALoadBalancerThatHasTakenNothingGoesAtOnce deletes a LoadBalancer in which a detached Node was no member. Without
+// a membership no later event would enqueue it.
 func TestALoadBalancerThatHasTakenNothingGoesAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		delete(w.edge.servers, "ws-1")
@@ -255,7 +255,7 @@ func TestALoadBalancerThatHasTakenNothingGoesAtOnce(t *testing.T) {
 	})
 }
 
-// TestAClusterThatGoesIsHeldByNobody deletes it while the load balancer is silent.
+// TestAClusterThatGoesIsHeldByNobody deletes the Cluster while the load balancer does not answer.
 func TestAClusterThatGoesIsHeldByNobody(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
@@ -273,7 +273,7 @@ func TestAClusterThatGoesIsHeldByNobody(t *testing.T) {
 	})
 }
 
-// TestControlPlaneNodesStay unless somebody asks for them.
+// TestControlPlaneNodesStay: control plane Nodes stay unless controlPlane is true.
 func TestControlPlaneNodesStay(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", func(n *corev1.Node) {
@@ -294,7 +294,8 @@ func TestControlPlaneNodesStay(t *testing.T) {
 	})
 }
 
-// TestASilentLoadBalancerIsTold has people see it, and connections that are left.
+// TestASilentLoadBalancerIsTold: condition, Event and message show a silent load balancer, and the remaining
+// connections.
 func TestASilentLoadBalancerIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edge.servers["ws-1"].connections = 3
@@ -324,7 +325,7 @@ func TestASilentLoadBalancerIsTold(t *testing.T) {
 	})
 }
 
-// TestWhatFailsForOneNodeKeepsNoOther has the load balancer, or the API server, say no about ws-1.
+// TestWhatFailsForOneNodeKeepsNoOther: the load balancer, or the API server, rejects calls for ws-1.
 func TestWhatFailsForOneNodeKeepsNoOther(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fails func(*world)
@@ -375,7 +376,7 @@ func TestWhatFailsForOneNodeKeepsNoOther(t *testing.T) {
 	}
 }
 
-// TestANodeAttachmentCanBeDeleted has people give up a machine that never comes back.
+// TestANodeAttachmentCanBeDeleted: people delete the NodeAttachment of a machine that never comes back.
 func TestANodeAttachmentCanBeDeleted(t *testing.T) {
 	for name, before := range map[string]func(*world){
 		"PutBack": func(*world) {},
@@ -407,8 +408,8 @@ func TestANodeAttachmentCanBeDeleted(t *testing.T) {
 	}
 }
 
-// TestHalfALoadBalancerIsTold has one of two processes not answer: the other one is told, and the
-// record stays until both have said that the Node is back.
+// TestHalfALoadBalancerIsTold: one of two processes does not answer. The other one drains the Node. The record stays
+// until both report it as restored.
 func TestHalfALoadBalancerIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		turns := func() {
@@ -435,8 +436,8 @@ func TestHalfALoadBalancerIsTold(t *testing.T) {
 	})
 }
 
-// TestANodeTakesNobodyElsesPlace has the kubelet of ws-1 name the address of ws-2, and more
-// addresses than can be written down. Its Machine has none.
+// TestANodeTakesNobodyElsesPlace: the kubelet of ws-1 reports the address of ws-2, and more addresses than can be
+// recorded. Its Machine has none.
 func TestANodeTakesNobodyElsesPlace(t *testing.T) {
 	inWorld(t, func(w *world) {
 		m := w.machine("ws-1")
@@ -459,7 +460,7 @@ func TestANodeTakesNobodyElsesPlace(t *testing.T) {
 	})
 }
 
-// TestANodeOfTwoMachinesIsLeftAsItIs has another Machine name it in the middle of a departure.
+// TestANodeOfTwoMachinesIsLeftAsItIs: a second Machine refers to the Node during a departure.
 func TestANodeOfTwoMachinesIsLeftAsItIs(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)

@@ -12,8 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// NodesWatch is the name of the watch on Nodes, for a ClusterCache of tests that has it
-// already.
+// NodesWatch is the name of the watch on Nodes, for tests whose ClusterCache has it already.
 const NodesWatch = nodesWatch
 
 // RequestFor is requestFor, for tests.
@@ -25,7 +24,7 @@ func (r *NodeReconciler) WithoutWatches(aside asides) *NodeReconciler {
 	return r
 }
 
-// PodNode is the index of pods by Node, and NodeField what they are listed by, for tests.
+// PodNode is the index function of pods by Node, and NodeField the name of that index, for tests.
 var PodNode = podNode
 
 // AddressField is addressField, for tests.
@@ -40,13 +39,13 @@ const NodeField = nodeField
 // LookedFor is lookedFor, for tests.
 var LookedFor = lookedFor
 
-// NodeChanges, MachineChanges, PodChanges and SetChanges are what wakes, for tests.
+// NodeChanges, MachineChanges, PodChanges and SetChanges are the predicates of the watches, for tests.
 var (
 	NodeChanges, MachineChanges = wake.Changes(matters), wake.Changes(turning)
 	PodChanges, SetChanges      = wake.Changes(podMatters), wake.Changes(setMatters)
 )
 
-// OfPod is whom a pod wakes, for tests.
+// OfPod returns the requests for a pod event, for tests.
 func (r *NodeReconciler) OfPod(ctx context.Context, cluster types.NamespacedName, pod client.Object) []ctrl.Request {
 	return r.ofPod(ctx, cluster, pod)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 )
 
-// TestPlacesThatStayOutAreLogged: the feature gate is turned off while a Node is out.
+// TestPlacesThatStayOutAreLogged: the feature gate is turned off while a Node is detached.
 func TestPlacesThatStayOutAreLogged(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(*world)

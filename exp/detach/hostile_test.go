@@ -16,8 +16,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 )
 
-// TestANodeThatCannotBeWrittenLeavesItsLoadBalancer has the workload cluster refuse our writes to
-// the Node: a webhook, or a kubelet that has filled the annotations of its Node.
+// TestANodeThatCannotBeWrittenLeavesItsLoadBalancer: the workload cluster rejects writes to the Node. The cause is a
+// webhook, or a kubelet that has filled the annotations of its Node.
 func TestANodeThatCannotBeWrittenLeavesItsLoadBalancer(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.refuses = "ws-1"
@@ -31,8 +31,8 @@ func TestANodeThatCannotBeWrittenLeavesItsLoadBalancer(t *testing.T) {
 	})
 }
 
-// TestTwoNodesThatNameOneAddress has no Machine say what its addresses are, as with providers
-// that know none, and one kubelet name the address of another Node.
+// TestTwoNodesThatNameOneAddress: the Machines have no addresses, as with providers that do not report them. One
+// kubelet reports the address of another Node.
 func TestTwoNodesThatNameOneAddress(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, name := range []string{"ws-1", "ws-2"} {
@@ -52,8 +52,8 @@ func TestTwoNodesThatNameOneAddress(t *testing.T) {
 	})
 }
 
-// TestAPlaceOfAMachineOfAnotherCluster has a Node whose Machine says no address name that of a
-// Machine of another Cluster behind the same load balancer.
+// TestAPlaceOfAMachineOfAnotherCluster: a Node whose Machine has no address reports an address of a Machine of another
+// Cluster behind the same load balancer.
 func TestAPlaceOfAMachineOfAnotherCluster(t *testing.T) {
 	inWorld(t, func(w *world) {
 		m := w.machine("ws-1")
@@ -77,8 +77,8 @@ func TestAPlaceOfAMachineOfAnotherCluster(t *testing.T) {
 	})
 }
 
-// TestANodeAttachmentOfAnotherClusterIsLeftAlone has two Clusters of which one's name begins as
-// the other's, and a Node whose name goes on as that: both come to one name.
+// TestANodeAttachmentOfAnotherClusterIsLeftAlone: the names of two Clusters and their Nodes result in the same
+// NodeAttachment name.
 func TestANodeAttachmentOfAnotherClusterIsLeftAlone(t *testing.T) {
 	inWorld(t, func(w *world) {
 		n := w.nodeObject("ws-1", 7)
@@ -102,7 +102,7 @@ func TestANodeAttachmentOfAnotherClusterIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestAFightIsBounded has another program write the annotation that it knows each time that we do.
+// TestAFightIsBounded: another program changes the same annotation after each write of 5-Spot.
 func TestAFightIsBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)

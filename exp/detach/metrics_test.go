@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 )
 
-// TestSilentLoadBalancersAndWaitingNodesAreCounted by the leader.
+// TestSilentLoadBalancersAndWaitingNodesAreCounted: only the leader reports the metrics.
 func TestSilentLoadBalancersAndWaitingNodesAreCounted(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()

@@ -9,8 +9,8 @@ import (
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 )
 
-// TestADrainIsUndoneOnAServerThatFollowedItsNode gives a machine another address while it is away. DNS
-// changes the address of its server in place, and HAProxy keeps the drain.
+// TestADrainIsUndoneOnAServerThatFollowedItsNode: a machine gets another address while it is away. DNS changes the
+// address of its server in place, and HAProxy keeps the drain.
 func TestADrainIsUndoneOnAServerThatFollowedItsNode(t *testing.T) {
 	for name, half := range map[string]bool{"AllAnswer": false, "OneProcessIsSilent": true} {
 		t.Run(name, func(t *testing.T) {
@@ -40,8 +40,8 @@ func TestADrainIsUndoneOnAServerThatFollowedItsNode(t *testing.T) {
 	}
 }
 
-// TestNothingIsRememberedOfANodeWithoutAddresses has a machine leave, and go, before its Node has an address:
-// no load balancer can find it.
+// TestNothingIsRememberedOfANodeWithoutAddresses: a machine leaves before its Node has an address, so that no load
+// balancer can identify it.
 func TestNothingIsRememberedOfANodeWithoutAddresses(t *testing.T) {
 	inWorld(t, func(w *world) {
 		lb := w.balancer()

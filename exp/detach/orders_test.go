@@ -18,11 +18,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
-// story is a world, and what others want in it.
+// story is a world with the actions of other parties.
 type story struct {
 	*world
-	// cordoned are the Nodes that others have cordoned, and blocked the servers that others
-	// have disabled.
+	// cordoned are the Nodes that others have cordoned. blocked are the servers that others have disabled.
 	cordoned, blocked map[string]bool
 	lives             int
 }
@@ -32,10 +31,10 @@ type rapidly struct{ *rapid.T }
 
 func (rapidly) Context() context.Context { return context.Background() }
 
-// TestWhatWasTakenIsGivenBack has others cordon, uncordon, taint and ask, machines leave, vanish
-// and come back, pods of a DaemonSet end and start, the DaemonSet get another template, the load
-// balancer forget and fall silent, and the manager crash in any order.
-// A cordon of others is never lifted, ours always is, and every place is given back.
+// TestWhatWasTakenIsGivenBack runs random actions in any order. Others cordon, uncordon, taint and annotate Nodes.
+// Machines leave, vanish and come back. Pods of a DaemonSet end and start, and it gets another template. The load
+// balancer loses drains and stops to answer, and the manager crashes. A cordon of others is never removed, 5-Spot's
+// always is, and every membership is restored.
 func TestWhatWasTakenIsGivenBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -51,7 +50,7 @@ func newStory(rt *rapid.T) *story {
 	return s
 }
 
-// tell has some of the actions happen.
+// tell runs some of the actions.
 func (s *story) tell(rt *rapid.T, actions []action) {
 	s.Helper()
 	names := make([]string, 0, len(actions))
@@ -141,7 +140,7 @@ func (s *story) actions() []action {
 	}
 }
 
-// serve has the load balancer name the DaemonSet of the pods.
+// serve adds the pods' DaemonSet to the LoadBalancer.
 func (s *story) serve() {
 	s.Helper()
 	s.names(s.balancer(), true)
@@ -151,7 +150,7 @@ func (s *story) serve() {
 	s.runSet(appsv1.OnDeleteDaemonSetStrategyType)
 }
 
-// startPod makes a pod where there is none.
+// startPod creates a pod if there is none.
 func (s *story) startPod(name string) {
 	s.Helper()
 	if s.podOn(name) == nil {
@@ -159,7 +158,7 @@ func (s *story) startPod(name string) {
 	}
 }
 
-// goAway has a Machine and its Node be gone.
+// goAway removes a Machine and its Node.
 func (s *story) goAway(name string) {
 	s.Helper()
 	s.vanish(name)
@@ -169,7 +168,7 @@ func (s *story) goAway(name string) {
 	delete(s.cordoned, name)
 }
 
-// comeBack has a machine join again.
+// comeBack adds a machine again.
 func (s *story) comeBack(name string) {
 	s.Helper()
 	if s.node(name) == nil && s.machine(name) == nil {
@@ -178,7 +177,7 @@ func (s *story) comeBack(name string) {
 	}
 }
 
-// check holds at any time.
+// check must hold at any time.
 func (s *story) check() {
 	s.Helper()
 	for name := range s.cordoned {
@@ -197,7 +196,7 @@ func (s *story) check() {
 	}
 }
 
-// finish has everybody want their Nodes again.
+// finish reverts the actions of all others.
 func (s *story) finish() {
 	s.Helper()
 	s.edge.down, s.lost, s.blind = false, false, false
@@ -245,13 +244,13 @@ func (s *story) finish() {
 	}
 }
 
-// TestWhatWasTakenIsGivenBackWhateverOthersDo has people and programs also delete and make objects
-// anew, and half of a load balancer, or of an API server, refuse.
+// TestWhatWasTakenIsGivenBackWhateverOthersDo also deletes objects and creates them again. A part of a load balancer,
+// or an API server, rejects calls.
 func TestWhatWasTakenIsGivenBackWhateverOthersDo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStory(rt)
-		rolls := func(a action) bool { return a.name == "update the DaemonSet" } // Nobody rolls for a load balancer that goes.
+		rolls := func(a action) bool { return a.name == "update the DaemonSet" } // A deleted LoadBalancer rolls nothing.
 		s.tell(rt, append(slices.DeleteFunc(s.actions(), rolls), s.more()...))
 		s.edge.half, s.refuses = false, ""
 		for _, server := range s.edge.servers {

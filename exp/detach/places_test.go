@@ -13,15 +13,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
-// goes has the first machine leave for good.
+// goes removes the first machine.
 func (w *world) goes() {
 	w.Helper()
 	w.vanish("ws-1")
 	w.must(w.Delete(w.Context(), w.node("ws-1")))
 }
 
-// TestAServerThatIsGivenToAnotherHostIsLeftAlone: an administrator changes the address of a server
-// while its machine is away, and enables it.
+// TestAServerThatIsGivenToAnotherHostIsLeftAlone: an administrator changes the address of a server while its machine is
+// away, and enables it.
 func TestAServerThatIsGivenToAnotherHostIsLeftAlone(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
@@ -35,7 +35,7 @@ func TestAServerThatIsGivenToAnotherHostIsLeftAlone(t *testing.T) {
 				t.Fatal("another host is drained")
 			}
 		}
-		w.edge.servers["ws-1"].drains = true // The administrator wants that.
+		w.edge.servers["ws-1"].drains = true // The administrator's drain.
 		w.join("ws-1", 2)
 		w.settle()
 		if !w.edge.servers["ws-1"].drains {
@@ -47,7 +47,7 @@ func TestAServerThatIsGivenToAnotherHostIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestAReloadSwapsServers: the server that has the address of the Node now is its place.
+// TestAReloadSwapsServers: the membership moves to the server that has the Node's address.
 func TestAReloadSwapsServers(t *testing.T) {
 	for name, again := range map[string]func(*world){"SameManager": func(*world) {}, "NewManager": (*world).restart} {
 		t.Run(name, func(t *testing.T) {
@@ -89,8 +89,8 @@ func TestANodeThatHasAnotherAddressHasNotItsOldPlace(t *testing.T) {
 	})
 }
 
-// TestAnAddressThatIsRegisteredAgain while its machine is away, in a load balancer that forgets
-// nothing, belongs to somebody else.
+// TestAnAddressThatIsRegisteredAgain: an address is registered again while its machine is away, in a load balancer that
+// keeps drains. It belongs to another machine.
 func TestAnAddressThatIsRegisteredAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
@@ -106,12 +106,12 @@ func TestAnAddressThatIsRegisteredAgain(t *testing.T) {
 	})
 }
 
-// TestARecordWithoutAddresses is one of an older version, of HAProxy.
+// TestARecordWithoutAddresses: a record of HAProxy from an older version.
 func TestARecordWithoutAddresses(t *testing.T) {
 	for name, c := range map[string]struct {
 		address string
 		half    bool // One of two processes does not answer.
-		drains  bool // It is not put back.
+		drains  bool // It is not restored.
 	}{
 		"Same":        {address: "192.0.2.1"},
 		"Another":     {address: "192.0.2.77", drains: true},
@@ -148,7 +148,7 @@ func TestARecordWithoutAddresses(t *testing.T) {
 	}
 }
 
-// TestASilentLoadBalancerIsNotForgotten: a machine is gone before its load balancer answers.
+// TestASilentLoadBalancerIsNotForgotten: a machine leaves before its load balancer answers.
 func TestASilentLoadBalancerIsNotForgotten(t *testing.T) {
 	for name, reason := range map[string]v1alpha1.DepartureReason{"Owner": v1alpha1.ReclaimedByOwner, "MissedDeadline": v1alpha1.WindowClosed} {
 		for kind, cloud := range map[string]bool{"HAProxy": false, "Cloud": true} {
@@ -177,7 +177,8 @@ func TestASilentLoadBalancerIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestASilentLoadBalancerThatIsDeleted holds no NodeAttachment, nor does one that a person deletes.
+// TestASilentLoadBalancerThatIsDeleted: a deleted LoadBalancer that does not answer holds no NodeAttachment, nor does a
+// NodeAttachment that a person deletes.
 func TestASilentLoadBalancerThatIsDeleted(t *testing.T) {
 	for name, end := range map[string]func(*world){
 		"LoadBalancer":   func(w *world) { w.must(w.Delete(w.Context(), w.balancer())) },
@@ -200,15 +201,15 @@ func TestASilentLoadBalancerThatIsDeleted(t *testing.T) {
 	}
 }
 
-// TestAPlaceOfTwoLoadBalancers stays out when the LoadBalancer that took it is deleted, and is put back by
-// the other one.
+// TestAPlaceOfTwoLoadBalancers: a membership stays drained when the LoadBalancer that drained it is deleted. The other
+// LoadBalancer restores it.
 func TestAPlaceOfTwoLoadBalancers(t *testing.T) {
 	endpoint := func(port string) *expv1.HAProxyBalancer {
 		return &expv1.HAProxyBalancer{Endpoints: []string{"tcp://192.0.2.1:" + port}}
 	}
 	for name, c := range map[string]struct {
 		haproxy *expv1.HAProxyBalancer
-		late    bool // The other one is made when the first is deleted, as a GitOps tool renames it.
+		late    bool // The other one is created when the first is deleted, as by a GitOps tool that renames it.
 		down    bool // The other one does not answer.
 		stays   bool
 	}{
@@ -224,7 +225,7 @@ func TestAPlaceOfTwoLoadBalancers(t *testing.T) {
 				lb.Spec.HAProxy, other.Spec.HAProxy = endpoint("9999"), c.haproxy
 				w.must(w.Update(w.Context(), lb))
 				w.drivers["other"] = w.edge
-				if !c.stays { // Its servers are others.
+				if !c.stays { // It has other servers.
 					w.drivers["other"] = &edge{servers: map[string]*server{"ws-1": {address: "192.0.2.1"}}, down: c.down}
 				}
 				if !c.late {
@@ -254,8 +255,8 @@ func TestAPlaceOfTwoLoadBalancers(t *testing.T) {
 	}
 }
 
-// TestPodsOfANodeThatLeavesAreStopped, also where no hook of 5-Spot holds its machine, but not before it
-// is out of its load balancers.
+// TestPodsOfANodeThatLeavesAreStopped: also if no hook of 5-Spot holds its machine, but not before the Node is
+// detached.
 func TestPodsOfANodeThatLeavesAreStopped(t *testing.T) {
 	hooked := func(on bool) func(*world) {
 		return func(w *world) {

@@ -24,7 +24,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// runSet makes the DaemonSet whose pods are there, with its first revision.
+// runSet creates the DaemonSet of the existing pods, with its first revision.
 func (w *world) runSet(strategy appsv1.DaemonSetUpdateStrategyType) {
 	w.Helper()
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "ingress", UID: "ingress"}}
@@ -33,7 +33,7 @@ func (w *world) runSet(strategy appsv1.DaemonSetUpdateStrategyType) {
 	w.updateSet("1")
 }
 
-// updateSet has the DaemonSet have another template, and its controller have seen that.
+// updateSet changes the template of the DaemonSet. Its controller has observed the change.
 func (w *world) updateSet(revision string) {
 	w.Helper()
 	set := w.set()
@@ -54,7 +54,7 @@ func (w *world) set() *appsv1.DaemonSet {
 	return set
 }
 
-// revision is the one in use.
+// revision returns the current revision.
 func (w *world) revision() string {
 	w.Helper()
 	list := &appsv1.ControllerRevisionList{}
@@ -68,7 +68,7 @@ func (w *world) revision() string {
 	return last.Labels[appsv1.ControllerRevisionHashLabelKey]
 }
 
-// observeSet has the DaemonSet's controller count.
+// observeSet updates the status of the DaemonSet, as its controller does.
 func (w *world) observeSet() {
 	w.Helper()
 	set, revision := w.set(), w.revision()
@@ -82,7 +82,7 @@ func (w *world) observeSet() {
 	w.must(w.Status().Update(w.Context(), set))
 }
 
-// replace has kubelets stop pods, and the DaemonSet's controller make others, which are Ready.
+// replace stops pods, as kubelets do, and creates others, which are Ready, as the DaemonSet's controller does.
 func (w *world) replace(ready bool) {
 	w.Helper()
 	for _, node := range []string{"ws-1", "ws-2"} {
@@ -94,7 +94,7 @@ func (w *world) replace(ready bool) {
 	w.observeSet()
 }
 
-// rollout is of which revision the pods are, a terminating one with an x.
+// rollout returns the revisions of the pods. An x marks a terminating pod.
 func (w *world) rollout() string {
 	w.Helper()
 	var all []string
@@ -121,7 +121,7 @@ func (w *world) want(when, want string) {
 	}
 }
 
-// rolled is what people are told.
+// rolled returns the condition DaemonSetsRolled.
 func (w *world) rolled() metav1.Condition {
 	w.Helper()
 	c := conditions.Get(w.balancer(), expv1.DaemonSetsRolledCondition)
@@ -138,7 +138,7 @@ func (w *world) wantRolled(reason, says string) {
 	}
 }
 
-// inRoll runs a test in a world whose DaemonSet is to be rolled, and is outdated on both Nodes.
+// inRoll runs a test in a world whose DaemonSet has roll set, and is outdated on both Nodes.
 func inRoll(t *testing.T, test func(*world)) {
 	t.Helper()
 	inServed(t, func(w *world) {
@@ -151,7 +151,7 @@ func inRoll(t *testing.T, test func(*world)) {
 	})
 }
 
-// TestARollTakesOneNodeAfterTheOther follows it to its end.
+// TestARollTakesOneNodeAfterTheOther runs a roll to its end.
 func TestARollTakesOneNodeAfterTheOther(t *testing.T) {
 	inRoll(t, func(w *world) {
 		w.edge.servers["ws-1"].connections = 3
@@ -194,7 +194,7 @@ func TestARollTakesOneNodeAfterTheOther(t *testing.T) {
 	})
 }
 
-// TestWhatARollWaitsFor has something be in its way.
+// TestWhatARollWaitsFor has a case for each obstacle.
 func TestWhatARollWaitsFor(t *testing.T) {
 	edit := func(w *world, change func(*expv1.LoadBalancer)) {
 		lb := w.balancer()
@@ -273,7 +273,8 @@ func TestWhatARollWaitsFor(t *testing.T) {
 	}
 }
 
-// TestADeadlineEndsTheWait of a roll for connections, and for a load balancer that does not answer.
+// TestADeadlineEndsTheWait: a deadline ends the wait of a roll for connections, and for a load balancer that does not
+// answer.
 func TestADeadlineEndsTheWait(t *testing.T) {
 	for name, before := range map[string]func(*world){
 		"Connections": func(w *world) { w.edge.servers["ws-1"].connections = 3 },
@@ -300,8 +301,8 @@ func TestADeadlineEndsTheWait(t *testing.T) {
 	}
 }
 
-// TestARollIsCalledOff before its first pod is deleted: people take the change back, or turn rolls
-// off, or cordon the Node, or pause everything.
+// TestARollIsCalledOff: before the first pod is deleted, people revert the change, disable rolls, cordon the Node, or
+// pause everything.
 func TestARollIsCalledOff(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happens func(*world)
@@ -333,7 +334,7 @@ func TestARollIsCalledOff(t *testing.T) {
 	}
 }
 
-// TestAPodThatIsGoneAlreadyIsReplaced has the cache show it still when its turn comes.
+// TestAPodThatIsGoneAlreadyIsReplaced: the cache still shows a deleted pod when it is selected.
 func TestAPodThatIsGoneAlreadyIsReplaced(t *testing.T) {
 	inRoll(t, func(w *world) {
 		w.edge.servers["ws-1"].connections = 3
@@ -359,7 +360,7 @@ func TestAPodThatIsGoneAlreadyIsReplaced(t *testing.T) {
 	})
 }
 
-// TestWhoIsAwayIsNotRolled and holds up nobody.
+// TestWhoIsAwayIsNotRolled: a Node that is detached for another reason is skipped, and delays no other.
 func TestWhoIsAwayIsNotRolled(t *testing.T) {
 	inRoll(t, func(w *world) {
 		w.edge.servers["third"] = &server{address: "192.0.2.3"}
@@ -378,7 +379,7 @@ func TestWhoIsAwayIsNotRolled(t *testing.T) {
 	})
 }
 
-// TestANodeWithoutItsPodsIsNotWaitedFor has one that the DaemonSet does not run on get a place back.
+// TestANodeWithoutItsPodsIsNotWaitedFor: a Node without a pod of the DaemonSet is being attached again.
 func TestANodeWithoutItsPodsIsNotWaitedFor(t *testing.T) {
 	inRoll(t, func(w *world) {
 		a := &expv1.NodeAttachment{ObjectMeta: metav1.ObjectMeta{
@@ -391,7 +392,7 @@ func TestANodeWithoutItsPodsIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// TestACacheThatIsLateBeginsNothing does not show the NodeAttachment of the Node that is out.
+// TestACacheThatIsLateBeginsNothing: the cache does not show the NodeAttachment of the detached Node.
 func TestACacheThatIsLateBeginsNothing(t *testing.T) {
 	inRoll(t, func(w *world) {
 		w.edge.servers["ws-1"].connections = 3
@@ -416,7 +417,7 @@ func TestACacheThatIsLateBeginsNothing(t *testing.T) {
 	})
 }
 
-// TestARollLosesAnyWrite has each write be lost, or its answer, and another manager go on.
+// TestARollLosesAnyWrite: each write, or its response, is lost, and another manager continues.
 func TestARollLosesAnyWrite(t *testing.T) {
 	t.Parallel()
 	every := testenv.Shorter(1, 5) // Each write, or each fifth with -short.
@@ -440,7 +441,7 @@ func TestARollLosesAnyWrite(t *testing.T) {
 	}
 }
 
-// rollOn has a roll go on to its end, and pods be replaced.
+// rollOn runs a roll to its end, and replaces pods.
 func (w *world) rollOn(check func()) {
 	w.Helper()
 	for i := range 60 {
@@ -461,7 +462,7 @@ func (w *world) rollOn(check func()) {
 	w.Errorf("it has no end: %q, %+v", w.rollout(), w.rolled())
 }
 
-// out is how many Nodes are out.
+// out returns the number of detached Nodes.
 func (w *world) out() (n int) {
 	w.Helper()
 	for _, node := range []string{"ws-1", "ws-2"} {

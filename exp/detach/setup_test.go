@@ -15,7 +15,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 )
 
-// TestWhatOfAMachineWakes says which changes of a Machine have its Node looked at.
+// TestWhatOfAMachineWakes: which changes of a Machine enqueue its Node.
 func TestWhatOfAMachineWakes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*clusterv1.Machine)
@@ -43,7 +43,7 @@ func TestWhatOfAMachineWakes(t *testing.T) {
 	}
 }
 
-// TestWhatOfANodeWakes says that a heartbeat wakes nobody.
+// TestWhatOfANodeWakes: a heartbeat enqueues nothing.
 func TestWhatOfANodeWakes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.Node)

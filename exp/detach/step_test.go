@@ -38,7 +38,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		grace      time.Duration
 		change     func(*expv1.LoadBalancer, *clusterv1.Machine)
 		holds      bool
-		// asking says that nobody has answered, and missed and failed why nobody is waited for.
+		// asking means that no load balancer has answered. missed and failed are why the step does not hold.
 		asking, missed, failed bool
 		note                   string
 	}{
@@ -119,7 +119,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 				step := detach.Step{Reader: w}
 				got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: began, Grace: tc.grace}, began.Add(tc.after))
 				if !got.Holds && !got.Missed {
-					got.Reason = "" // It means nothing.
+					got.Reason = "" // It has no meaning.
 				}
 				if diff := cmp.Diff(want, got); err != nil || diff != "" {
 					t.Errorf("%s: error %v, -want, +got:\n%s", tc.reason, err, diff)
@@ -132,7 +132,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 	}
 }
 
-// TestWhomLoadBalancersConcern has Machines of a Cluster without one cost nothing more.
+// TestWhomLoadBalancersConcern: Machines of a Cluster without load balancers cause no further calls.
 func TestWhomLoadBalancersConcern(t *testing.T) {
 	inWorld(t, func(w *world) {
 		m := w.machine("ws-1")

@@ -36,7 +36,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 )
 
-// tester is what a test and a property have in common.
+// tester is the common interface of a test and a property.
 type tester interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -44,40 +44,38 @@ type tester interface {
 	Context() context.Context
 }
 
-// cluster is the Cluster of a world.
+// cluster is the name of the Cluster of a world.
 var cluster = client.ObjectKey{Namespace: "team", Name: "lab"}
 
-// world is a Cluster with two Nodes, a load balancer in front of them, and the two reconcilers.
-// What they write goes to one API server.
+// world is a Cluster with two Nodes, a load balancer in front of them, and the two reconcilers. All write to one API
+// server.
 type world struct {
 	tester
 	client.WithWatch
 
 	clock *clocktesting.FakePassiveClock
-	// edge is the load balancer, and drivers are all of them by name.
+	// edge is the load balancer. drivers are all load balancers by name.
 	edge    *edge
 	drivers drivers
 	gate    *actuate.Gate
 	nodes   *detach.NodeReconciler
 	lbs     *detach.BalancerReconciler
-	// writes are what they wrote.
+	// writes are the writes of the reconcilers.
 	writes []string
-	// fails is how many writes are still to be sent before one is lost, below zero for ever,
-	// and late says that it is the answer that is lost.
+	// fails is the number of writes before one fails, below zero for never. late means that only its response is lost.
 	fails int
 	late  bool
-	// refuses is the name of an object that the API server takes no patch of.
+	// refuses is the name of an object whose patches the API server rejects.
 	refuses string
-	// made is how many objects they made.
+	// made is the number of created objects.
 	made int
-	// lost is true while the workload cluster does not answer, and blind while nobody has read its
-	// pods yet.
+	// lost is true while the workload cluster does not answer. blind is true while the cache has no pods yet.
 	lost, blind bool
-	// stale is a pod that the cache shows although it is gone.
+	// stale is a deleted pod that the cache still shows.
 	stale *corev1.Pod
-	// stopper is asked to stop pods.
+	// stopper records the calls to stop pods.
 	stopper stopper
-	// pods is how many pods there were.
+	// pods is the number of pods so far.
 	pods int
 }
 
@@ -119,7 +117,7 @@ func (*world) balancerObject(name string) *expv1.LoadBalancer {
 	return lb
 }
 
-// join makes a Node and its Machine, which have the same name.
+// join creates a Node and its Machine, which have the same name.
 func (w *world) join(name string, life int) {
 	w.Helper()
 	w.create(w.nodeObject(name, life))
@@ -134,7 +132,7 @@ func (w *world) join(name string, life int) {
 	w.must(w.Status().Update(w.Context(), m))
 }
 
-// rename has the Machine of a Node say that it has another one.
+// rename changes the Node that a Machine refers to.
 func (w *world) rename(name, other string) {
 	w.Helper()
 	m := w.machine(name)
@@ -149,7 +147,7 @@ func (w *world) nodeObject(name string, life int) *corev1.Node {
 	return node
 }
 
-// restart has another manager take over, which remembers nothing.
+// restart replaces the manager with another one without state.
 func (w *world) restart() {
 	c := w.recorded()
 	clusters := clusters{clustercache.NewFakeClusterCache(c, cluster, detach.NodesWatch), w}
@@ -163,7 +161,7 @@ func (w *world) restart() {
 	}
 }
 
-// recorded is the client of the reconcilers.
+// recorded returns the client of the reconcilers.
 func (w *world) recorded() client.WithWatch {
 	write := func(verb string, obj client.Object, send func() error) error {
 		if w.fails == 0 {
@@ -203,7 +201,7 @@ func (w *world) recorded() client.WithWatch {
 	})
 }
 
-// stopper counts by Node how often it was called since the Node came back.
+// stopper counts, by Node, the calls since the Node came back.
 type stopper struct{ stops map[string]int }
 
 func (s *stopper) StopUnheld(_ context.Context, request types.NamespacedName, _ leaving.Departing, _ func(*corev1.Node) bool, _ time.Time) time.Duration {
@@ -237,7 +235,7 @@ func (c clusters) GetUncachedClient(ctx context.Context, key client.ObjectKey) (
 	return c.ClusterCache.GetUncachedClient(ctx, key)
 }
 
-// aside is a cache beside that one.
+// aside is the second cache, for pods and DaemonSets.
 type aside struct{ clusters }
 
 func (a aside) Reader(ctx context.Context, key client.ObjectKey, namespaces []string) (client.Reader, error) {
@@ -251,7 +249,7 @@ func (a aside) Reader(ctx context.Context, key client.ObjectKey, namespaces []st
 	return shows{reader, a.w.stale}, nil
 }
 
-// shows is a cache that shows a pod that is gone.
+// shows is a cache that shows a deleted pod.
 type shows struct {
 	client.Reader
 	stale *corev1.Pod
@@ -267,8 +265,8 @@ func (s shows) List(ctx context.Context, list client.ObjectList, opts ...client.
 
 func (aside) Stop(client.ObjectKey) {}
 
-// turn has each reconciler look once, as events would have it. A write that is lost is an
-// error, and everything else that is one fails the test.
+// turn runs each reconciler once, as events would. It tolerates conflicts and the errors that the test simulates; any
+// other error fails the test.
 func (w *world) turn() (busy bool) {
 	w.Helper()
 	before := len(w.writes) + w.edge.told
@@ -298,7 +296,7 @@ func (w *world) allow(err error) {
 	}
 }
 
-// settle has them look until nothing happens.
+// settle runs the reconcilers until nothing changes.
 func (w *world) settle() {
 	w.Helper()
 	for range 50 {
@@ -334,7 +332,7 @@ func (w *world) node(name string) *corev1.Node {
 	return node
 }
 
-// edit changes a Node, as somebody else does.
+// edit changes a Node, as another party does.
 func (w *world) edit(name string, change func(*corev1.Node)) {
 	w.Helper()
 	node := w.node(name)
@@ -358,7 +356,7 @@ func (w *world) machine(name string) *clusterv1.Machine {
 	return m
 }
 
-// leave has a Machine be deleted, and on record why if it may leave.
+// leave deletes a Machine. With a reason, it also writes the departure record.
 func (w *world) leave(name string, reason v1alpha1.DepartureReason) {
 	w.Helper()
 	m := w.machine(name)
@@ -373,7 +371,7 @@ func (w *world) leave(name string, reason v1alpha1.DepartureReason) {
 	w.must(w.Delete(w.Context(), m))
 }
 
-// vanish has a Machine be gone, and its Node stay.
+// vanish removes a Machine, and its Node stays.
 func (w *world) vanish(name string) {
 	w.Helper()
 	m := w.machine(name)
@@ -418,23 +416,23 @@ func (w *world) cluster(change func(*clusterv1.Cluster)) {
 	w.must(w.Update(w.Context(), c))
 }
 
-// edge is a load balancer: a server in a file for each Node.
+// edge is a load balancer with a configured server for each Node.
 type edge struct {
 	servers map[string]*server
 	down    bool
-	// cloud says that it forgets nothing, and that no place outlives its machine.
+	// cloud means that it keeps drains, and that no membership lasts.
 	cloud bool
-	// half says that one of its two processes does not answer.
+	// half means that one of its two processes does not answer.
 	half bool
-	// told is how often it was told something, and asked how often anything was asked.
+	// told counts the calls of Drain and Restore. asked counts the reads.
 	told, asked int
 }
 
-// server is one of them.
+// server is one of its servers.
 type server struct {
 	address         string
 	drains, blocked bool
-	// refuses says that it cannot be told anything.
+	// refuses means that it rejects all commands.
 	refuses     bool
 	connections int64
 }
@@ -461,7 +459,7 @@ func (e *edge) Discover(_ context.Context, node balancer.Node) (found []balancer
 	return found, e.partly()
 }
 
-// partly is the error of the process that does not answer.
+// partly returns the error of the process that does not answer.
 func (e *edge) partly() error {
 	if e.half {
 		return errDown
@@ -502,7 +500,7 @@ func (s *server) status(others int) balancer.Status {
 	}
 }
 
-// at is the server at a place, nil if there is none.
+// at returns the server of a membership, nil if there is none.
 func (e *edge) at(p balancer.Membership) *server {
 	if s := e.servers[p.Member]; s != nil && s.address == p.Address {
 		return s
@@ -538,7 +536,7 @@ func (e *edge) tell(places []balancer.Membership, drains bool) (err error) {
 	return errors.Join(err, e.partly())
 }
 
-// drivers are those of all load balancers.
+// drivers are the drivers of all load balancers.
 type drivers map[string]*edge
 
 func (d drivers) For(lb *expv1.LoadBalancer) (balancer.Driver, error) { return d[lb.Name], nil }

@@ -29,7 +29,7 @@ const (
 	brokenTOM = "match_comands = ['java']"
 )
 
-// object renders a ConfigMap. An empty text is one without data.
+// object renders a ConfigMap. An empty text means no data.
 func object(name, text string) string {
 	data := ""
 	if text != "" {
@@ -46,11 +46,11 @@ func list(items ...string) string {
 
 func line(kind, object string) string { return `{"type":"` + kind + `","object":` + object + "}\n" }
 
-// api is an API server by functions, in synctest's time.
+// api is an API server of functions, in synctest's time.
 type api struct {
 	mu        sync.Mutex
 	list, get func() (string, error)
-	// lines are what watches send, one watch for each receiver in turn.
+	// lines are the events of watches. Each receiver is one watch.
 	lines    chan string
 	watchErr error
 	requests []kubeapi.Request
@@ -110,13 +110,13 @@ func (s *stream) Read(b []byte) (int, error) {
 
 func (*stream) Close() error { return nil }
 
-// relist and reget change what the server answers from now on.
+// relist and reget change the server's responses from now on.
 func (a *api) relist(f func() (string, error)) { a.mu.Lock(); a.list = f; a.mu.Unlock() }
 func (a *api) reget(f func() (string, error))  { a.mu.Lock(); a.get = f; a.mu.Unlock() }
 
 func answer(text string) func() (string, error) { return func() (string, error) { return text, nil } }
 
-// errSilent has the server take a request and never answer.
+// errSilent makes the server accept a request and never respond.
 var errSilent = errors.New("no answer")
 
 func silent() (string, error) { return "", errSilent }
@@ -125,8 +125,7 @@ func refuse(code int) func() (string, error) {
 	return func() (string, error) { return "", &kubeapi.StatusError{Code: code} }
 }
 
-// follow runs a Source until do returns, and returns what it applied: the
-// commands, with "-" for an inert Config.
+// follow runs a Source until do returns. It returns the applied commands, with "-" for a Config without patterns.
 func follow(t *testing.T, a *api, do func()) []string {
 	t.Helper()
 	var got []string
@@ -335,8 +334,8 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// TestNoRequestWaitsForEver has a server that takes a request and never answers: the next
-// one may be answered, and the agent must be there to ask.
+// TestNoRequestWaitsForEver: the server accepts a request and never responds. The agent must send the next request,
+// which may succeed.
 func TestNoRequestWaitsForEver(t *testing.T) {
 	cases := map[string]struct {
 		reason    string

@@ -23,7 +23,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/procevents"
 )
 
-// blind reads the gauge as Prometheus does.
+// blind reads the gauge from the output for Prometheus.
 func blind(t *testing.T, s *metrics.Set) bool {
 	t.Helper()
 	var b strings.Builder
@@ -75,7 +75,7 @@ func TestBlind(t *testing.T) {
 	}
 }
 
-// TestBlindnessOutlivesASubscription has a subscription end while reads are denied.
+// TestBlindnessOutlivesASubscription: a subscription ends while reads are denied.
 func TestBlindnessOutlivesASubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, e := newMachine(), newEvents()
@@ -102,7 +102,7 @@ func TestBlindnessOutlivesASubscription(t *testing.T) {
 	})
 }
 
-// TestHiddenStart has the kernel announce a program that cannot be read.
+// TestHiddenStart: the kernel announces a program that cannot be read.
 func TestHiddenStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, e := newMachine(), newEvents()

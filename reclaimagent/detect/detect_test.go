@@ -42,21 +42,21 @@ const (
 	interval = 250 * time.Millisecond
 )
 
-// machine is a /proc that changes while it is read.
+// machine is a /proc that changes during reads.
 type machine struct {
 	mu     sync.Mutex
 	fsys   fstest.MapFS
 	broken bool
-	// unreadable is a file that may not be opened or read.
+	// unreadable is a file that cannot be opened or read.
 	unreadable string
 	// hidden is why only the agent's files can be opened, nil if all can.
 	hidden error
-	// hanging are the processes whose arguments hang a reader until they are given.
+	// hanging are the processes whose arguments block a reader until the channel is closed.
 	hanging   map[int]chan struct{}
 	forgotten []chan struct{}
 }
 
-// hang has whoever reads the arguments of a process wait.
+// hang blocks every reader of the arguments of the processes.
 func (m *machine) hang(pids ...int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,7 +65,7 @@ func (m *machine) hang(pids ...int) {
 	}
 }
 
-// release gives the arguments of all processes, also to those who wait.
+// release unblocks the arguments of all processes, also for blocked readers.
 func (m *machine) release() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,7 +76,7 @@ func (m *machine) release() {
 	clear(m.hanging)
 }
 
-// forget leaves whoever reads the arguments of a process waiting, but nobody else.
+// forget unblocks the arguments of a process for new readers. Readers that are blocked remain blocked.
 func (m *machine) forget(pid int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,7 @@ func (m *machine) forget(pid int) {
 	delete(m.hanging, pid)
 }
 
-// wait waits where the file is the arguments of a process that hangs.
+// wait blocks if the file has the arguments of a hanging process.
 func (m *machine) wait(name string) {
 	m.mu.Lock()
 	dir, file, _ := strings.Cut(name, "/")
@@ -103,7 +103,7 @@ func newMachine() *machine {
 	return m
 }
 
-// start puts a process there, or execs one in place. A blank separates arguments.
+// start adds a process, or changes its program if it exists. A blank separates arguments.
 func (m *machine) start(pid int, comm, argv, cgroup string) {
 	m.startAt(pid, 1000+pid, comm, argv, cgroup)
 }
@@ -148,7 +148,7 @@ func (m *machine) Open(name string) (fs.File, error) {
 	return &live{File: f, m: m, name: name}, err
 }
 
-// live is a file of /proc: it shows the process as it is at the time of reading.
+// live is a file of /proc. It has the state of the process at the time of the read.
 type live struct {
 	fs.File
 	m    *machine
@@ -169,7 +169,7 @@ func (l *live) ReadAt(b []byte, off int64) (int, error) {
 	return bytes.NewReader(f.Data).ReadAt(b, off)
 }
 
-// events is a subscription by channel, in synctest's time.
+// events is a subscription with a channel, in synctest's time.
 type events struct {
 	in     chan any
 	closed chan struct{}
@@ -200,7 +200,7 @@ func exec(pid int) procevents.Event {
 	return procevents.Event{Kind: procevents.Exec, PID: pid, TGID: pid}
 }
 
-// renamed makes the event as the kernel would send it.
+// renamed builds the event as the kernel sends it.
 func renamed(t *testing.T, pid int, comm string) procevents.Event {
 	t.Helper()
 	b := make([]byte, 76)
@@ -222,7 +222,7 @@ type found struct {
 	Detector detect.Mode
 }
 
-// run is a detector at work.
+// run is a running detector.
 type run struct {
 	mu     sync.Mutex
 	found  []found
@@ -242,7 +242,7 @@ func start(t *testing.T, m *machine, mode detect.Mode, dial func(unfiltered bool
 	return startFor(t, m, mode, dial, match.New([]string{"java"}, []string{"java", "idea"}))
 }
 
-// startFor looks for something else.
+// startFor starts a detector with other patterns.
 func startFor(t *testing.T, m *machine, mode detect.Mode, dial func(unfiltered bool) (detect.Events, error), patterns *match.Matcher) *run {
 	t.Helper()
 	r := &run{ended: make(chan struct{})}
@@ -272,7 +272,7 @@ func noConnector(bool) (detect.Events, error) {
 	return nil, fmt.Errorf("%w: it needs the network namespace of the host", procevents.ErrUnavailable)
 }
 
-// TestBothDetectors plays the same story to both: what they find must be the same.
+// TestBothDetectors runs the same scenario with both detectors. They must find the same.
 func TestBothDetectors(t *testing.T) {
 	cases := map[string]struct {
 		reason string
@@ -385,11 +385,11 @@ func TestBothDetectors(t *testing.T) {
 	}
 }
 
-// betweenPolls, once, keeps a story of whole seconds half an interval away from
-// every poll: a walk that shares an instant with an exec may see half of it.
+// betweenPolls, used once, moves a scenario of whole seconds half an interval away from every poll. A scan at the same
+// time as an exec may read half of it.
 const betweenPolls = interval / 2
 
-// TestDetectorsAgree plays random stories.
+// TestDetectorsAgree runs random scenarios.
 func TestDetectorsAgree(t *testing.T) {
 	type step struct {
 		PID          int
@@ -444,7 +444,7 @@ func TestRenameIsMatchedByTheEvent(t *testing.T) {
 		m, e := newMachine(), newEvents()
 		m.start(20, "bash", "bash", ownerCgroup)
 		r := start(t, m, detect.Netlink, dialing(e))
-		// By the time anyone reads, /proc has another name.
+		// At the time of the read, /proc has another name.
 		e.in <- renamed(t, 20, "java")
 		e.in <- renamed(t, agentPID, "java")
 		time.Sleep(time.Second)
@@ -493,7 +493,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-// listed counts how often the processes are listed.
+// listed counts the listings of processes.
 type listed struct {
 	*machine
 	times *atomic.Int64
@@ -506,8 +506,7 @@ func (l listed) Open(name string) (fs.File, error) {
 	return l.machine.Open(name)
 }
 
-// TestListensBeforeItLooks is why a new run, as after a request was cleared, misses
-// nothing that starts while it begins.
+// TestListensBeforeItLooks: a new run, as after a cleared request, misses no program that starts in the meantime.
 func TestListensBeforeItLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, e := newMachine(), newEvents()
@@ -559,7 +558,7 @@ func TestAutoFallsBackAndReturns(t *testing.T) {
 		m.start(41, "java", "java", ownerCgroup)
 		e.in <- exec(41)
 		time.Sleep(time.Second)
-		// The subscription breaks and cannot be had again.
+		// The subscription breaks, and a new one fails.
 		there.Store(false)
 		e.in <- procevents.ErrSilent
 		time.Sleep(time.Second)
@@ -572,8 +571,8 @@ func TestAutoFallsBackAndReturns(t *testing.T) {
 	})
 }
 
-// TestSilenceGivesUpTheFilter: a kernel that cannot bear the filter answers the
-// first heartbeat and forgets us at the next fork, again and again.
+// TestSilenceGivesUpTheFilter: a kernel with the filter bug answers the first heartbeat and drops the listener at the
+// next fork, each time.
 func TestSilenceGivesUpTheFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dialled := make(chan bool, 10)
@@ -613,7 +612,7 @@ func TestBrokenSubscriptionsDoNotSpin(t *testing.T) {
 	})
 }
 
-// noCost is the CPU time of a test in synctest's time, in which no CPU is used.
+// noCost is the CPU time of a test in synctest's time, which uses no CPU.
 func noCost() time.Duration { return 0 }
 
 // slow takes a second of synctest's time to list the processes, and uses the CPU for a part of it.

@@ -25,13 +25,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
 )
 
-// hangEnv names the file that the process of TestHelperHang hangs on.
+// hangEnv is the variable with the file on which the process of TestHelperHang blocks.
 const hangEnv = "FIVESPOT_TEST_HANG_ON"
 
-// TestIntegrationHang has a process of the real kernel hang whoever reads its
-// arguments, as when a file server is gone: one of its threads waits for a page of a
-// file, with a lock of its memory, and another one waits for that lock, which keeps
-// all others from it.
+// TestIntegrationHang: a real process blocks every reader of its arguments, as if a file server is down. One of its
+// threads waits for a page of a file and holds a lock of its address space. A second thread waits for that lock, and
+// blocks all readers.
 func TestIntegrationHang(t *testing.T) {
 	modes(t, func(t *testing.T, mode detect.Mode) {
 		t.Helper()
@@ -48,7 +47,7 @@ func TestIntegrationHang(t *testing.T) {
 		await(t, found, before.Process.Pid, match.Argv)
 		after := spawn(t, path, "60")
 		await(t, found, after.Process.Pid, match.Argv)
-		runtime.GC() // it would wait for a thread that the runtime does not know to wait
+		runtime.GC() // Garbage collection would wait for a blocked thread that the runtime does not know to be blocked.
 		select {
 		case <-answered:
 			t.Error("the arguments of the process can be read, so this test sees nothing")
@@ -67,7 +66,7 @@ func TestHelperHang(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The kernel does not know how long the file is until it is asked.
+	// The kernel reads the length of the file only with this call.
 	if _, err := f.Stat(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,12 +75,12 @@ func TestHelperHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _, _ = fmt.Fprint(io.Discard, page[0]) }()
-	_, _ = os.Stdin.Read(make([]byte, 1)) // the thread hangs
+	_, _ = os.Stdin.Read(make([]byte, 1)) // The thread is blocked.
 	_, _ = unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
 	select {}
 }
 
-// hangingProcess starts a process that hangs whoever reads its arguments.
+// hangingProcess starts a process whose arguments block every reader.
 func hangingProcess(t *testing.T) *osexec.Cmd {
 	t.Helper()
 	path, stuck := brokenFile(t)
@@ -111,7 +110,7 @@ func hangingProcess(t *testing.T) *osexec.Cmd {
 	return cmd
 }
 
-// waiting counts the threads of a process that wait without being interruptible.
+// waiting counts the threads of a process in uninterruptible sleep.
 func waiting(t *testing.T, pid int) (n int) {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
@@ -134,9 +133,8 @@ const (
 	fuseOutHeader                                    = 16
 )
 
-// brokenFile mounts a file whose first page cannot be read: at first that is an
-// error, so that the kernel tries once more, with a lock; then there is no answer,
-// which stuck says.
+// brokenFile mounts a file whose first page cannot be read. The first read returns an error, so that the kernel retries
+// with a lock. The second read never returns; stuck is closed then.
 func brokenFile(t *testing.T) (path string, stuck <-chan struct{}) {
 	t.Helper()
 	server, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -155,7 +153,7 @@ func brokenFile(t *testing.T) (path string, stuck <-chan struct{}) {
 		serveBroken(server, reading)
 	}()
 	t.Cleanup(func() {
-		// Whoever waits gets an error, and the server one, too.
+		// Blocked readers and the server get an error.
 		_ = unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH)
 		_ = unix.Close(server)
 		<-ended

@@ -16,8 +16,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
 )
 
-// TestWhatHangsBlindsNobody has processes whose arguments nobody can read, as those
-// of one that waits for a file server. All others are found as ever.
+// TestWhatHangsBlindsNobody: the arguments of some processes block every reader, as if a file server is down. All other
+// processes are found.
 func TestWhatHangsBlindsNobody(t *testing.T) {
 	cases := map[string]struct {
 		reason string
@@ -114,7 +114,7 @@ func TestWhatHangsBlindsNobody(t *testing.T) {
 			t.Run(name+"/"+string(mode), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					m, e := newMachine(), newEvents()
-					defer m.release() // nobody may be left when the test ends
+					defer m.release() // no goroutine may be blocked at the end of the test
 					if tc.before != nil {
 						tc.before(m)
 					}
@@ -139,8 +139,8 @@ func TestWhatHangsBlindsNobody(t *testing.T) {
 	}
 }
 
-// TestHangOutlivesARun has the configuration change while a process hangs: the next
-// run does not lose a thread to it again.
+// TestHangOutlivesARun: the configuration changes while a process blocks readers. The next run does not lose another
+// thread to it.
 func TestHangOutlivesARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()

@@ -62,8 +62,7 @@ func spawn(tb testing.TB, name string, args ...string) *osexec.Cmd {
 	return cmd
 }
 
-// watch runs a detector over the real kernel and returns what it finds. It
-// skips where there is no connector.
+// watch runs a detector with the real kernel and returns its matches. It skips if the kernel has no connector.
 func watch(tb testing.TB, mode detect.Mode, commands, substrings []string) <-chan detect.Match {
 	tb.Helper()
 	d := detect.New(detect.Options{
@@ -139,8 +138,7 @@ func TestIntegrationByArguments(t *testing.T) {
 	})
 }
 
-// TestIntegrationExecInPlace starts a shell that becomes the program: pid and
-// start time stay.
+// TestIntegrationExecInPlace starts a shell that executes the program: PID and start time do not change.
 func TestIntegrationExecInPlace(t *testing.T) {
 	modes(t, func(t *testing.T, mode detect.Mode) {
 		t.Helper()
@@ -156,7 +154,7 @@ func TestIntegrationExecInPlace(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		found := watch(t, mode, []string{name}, nil)
-		<-time.After(200 * time.Millisecond) // several polls see the shell
+		<-time.After(200 * time.Millisecond) // several polls find the shell
 		if _, err := io.WriteString(in, "go\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -169,12 +167,12 @@ const leaderEnds = "RECLAIM_AGENT_TEST_LEADER_ENDS"
 
 func init() {
 	if os.Getenv(leaderEnds) != "" {
-		_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0) // init is on the first thread
+		_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0) // init runs on the first thread
 	}
 }
 
-// TestIntegrationLeaderEnded has the first thread end before anyone looks, and others go on: the
-// kernel gives the process a name, and no arguments any more.
+// TestIntegrationLeaderEnded: the first thread ends before the agent reads the process, and others continue. The kernel
+// then reports its name, but no arguments.
 func TestIntegrationLeaderEnded(t *testing.T) {
 	modes(t, func(t *testing.T, mode detect.Mode) {
 		t.Helper()
@@ -206,8 +204,8 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// TestIntegrationShortLived runs programs that live 150 ms. On a machine at rest
-// a hundredth of that is enough; tests run on machines that are not.
+// TestIntegrationShortLived runs programs that live for 150 ms. On an idle machine a hundredth is sufficient; tests run
+// on busy machines.
 func TestIntegrationShortLived(t *testing.T) {
 	name := fmt.Sprintf("5s-d-%d", os.Getpid())
 	found := watch(t, detect.Netlink, []string{name}, nil)
@@ -219,8 +217,8 @@ func TestIntegrationShortLived(t *testing.T) {
 	}
 }
 
-// BenchmarkDecision reports how long it takes from the kernel's own timestamp of
-// an exec, and from the call that starts a process, to the decision.
+// BenchmarkDecision measures the time to the decision, from the kernel's timestamp of an exec and from the call that
+// starts a process.
 func BenchmarkDecision(b *testing.B) {
 	name := fmt.Sprintf("5s-e-%d", os.Getpid())
 	path := program(b, name)

@@ -12,8 +12,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
 )
 
-// TestManyMatches has more processes match than are remembered. Those that are remembered
-// are announced once; the rest again with every walk, and nothing grows.
+// TestManyMatches: more processes match than seen can hold. Processes in seen are emitted once. The others are emitted
+// with every scan, and memory does not grow.
 func TestManyMatches(t *testing.T) {
 	const remembered, more, first = 4096, 2, 100
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestManyMatches(t *testing.T) {
 	})
 }
 
-// TestArgumentsInPieces has arguments that end where the buffer does: 16 KiB.
+// TestArgumentsInPieces has arguments that end at the end of the buffer: 16 KiB.
 func TestArgumentsInPieces(t *testing.T) {
 	for name, length := range map[string]int{"NULEndsAPiece": 16<<10 - 1, "NULBeginsAPiece": 16 << 10} {
 		for _, mode := range []detect.Mode{detect.Netlink, detect.Poll} {

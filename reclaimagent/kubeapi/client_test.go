@@ -31,14 +31,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
 )
 
-// clock is stepped by hand.
+// clock is a clock that the test sets.
 type clock struct{ now time.Time }
 
 func (c *clock) options(getenv func(string) string) kubeapi.Options {
 	return kubeapi.Options{Now: func() time.Time { return c.now }, Getenv: getenv}
 }
 
-// tlsServer is an API server over HTTP/2 that remembers what it is told.
+// tlsServer is an API server with HTTP/2. It records requests.
 func tlsServer(t *testing.T, h http.HandlerFunc) (*httptest.Server, string) {
 	t.Helper()
 	ts := httptest.NewUnstartedServer(h)
@@ -115,13 +115,13 @@ func TestInClusterReadsTheTokenAgain(t *testing.T) {
 	}
 	do()
 	write(t, dir, "token", "two")
-	do() // young enough not to be read again
+	do() // recent: not read again
 	c.now = c.now.Add(2 * time.Minute)
 	valid = "two"
 	do() // old: read again
 	write(t, dir, "token", "three")
 	valid = "three"
-	do() // refused: read at once
+	do() // rejected: read at once
 	want := []string{"Bearer one", "Bearer one", "Bearer two", "Bearer two", "Bearer three"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tokens: -want, +got:\n%s", diff)
@@ -131,8 +131,7 @@ func TestInClusterReadsTheTokenAgain(t *testing.T) {
 	}
 }
 
-// TestRotatedAuthorityIsFollowed has a server that gets a certificate of another
-// authority, as after a rotation, while the agent runs.
+// TestRotatedAuthorityIsFollowed: the server gets a certificate of another authority while the agent runs.
 func TestRotatedAuthorityIsFollowed(t *testing.T) {
 	clients := map[string]func(t *testing.T, dir string, server *url.URL, o kubeapi.Options) (*kubeapi.Client, error){
 		"ServiceAccount": func(t *testing.T, dir string, server *url.URL, o kubeapi.Options) (*kubeapi.Client, error) {
@@ -165,7 +164,7 @@ func TestRotatedAuthorityIsFollowed(t *testing.T) {
 				serves.Store(&pair)
 			}
 			rotate("one")
-			// Not StartTLS, which has a certificate of its own.
+			// StartTLS would use its own certificate.
 			ts.Listener = tls.NewListener(ts.Listener, ts.TLS)
 			ts.Start()
 			t.Cleanup(ts.Close)
@@ -213,8 +212,8 @@ func TestInClusterOutsideAPod(t *testing.T) {
 }
 
 func TestKubeconfig(t *testing.T) {
-	// They are read once, for UnknownCA, which takes seconds on a busy machine, and a
-	// handshake does not have those.
+	// The pool is loaded here, once, for UnknownCA. That takes seconds on a busy machine, which is too long for a
+	// handshake.
 	if _, err := x509.SystemCertPool(); err != nil {
 		t.Skipf("no certificates of the system: %v", err)
 	}
@@ -330,8 +329,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestAnswersAreBounded has a server that says more than it may: the agent runs in little
-// memory, and dies of what it reads.
+// TestAnswersAreBounded: the server sends more than the limit. Without the limit, the agent would run out of memory.
 func TestAnswersAreBounded(t *testing.T) {
 	const most = 8 << 20
 	long := func(size, code int) http.HandlerFunc {
@@ -413,7 +411,7 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// identity makes a certificate, of a client or of a server on this machine.
+// identity creates a certificate of a client, or of a server on this machine.
 func identity(t *testing.T, name string) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

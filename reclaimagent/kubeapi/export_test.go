@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// DialWith has the client make its connections another way.
+// DialWith replaces the client's dial function.
 func (c *Client) DialWith(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	c.trust.client.Transport.(*http.Transport).DialContext = dial //nolint:forcetypeassert // build made it.
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
 )
 
-// wire is a network with one server. Once it is cut nothing arrives, and nobody is told.
+// wire is a network with one server. After cut, no data arrives, and neither end gets an error.
 type wire struct {
 	server chan net.Conn
 	cut    atomic.Bool
 	done   chan struct{}
 }
 
-// Dial is how a client connects.
+// Dial is the client's dial function.
 func (w *wire) Dial(context.Context, string, string) (net.Conn, error) {
 	here, there := net.Pipe()
 	w.server <- there
@@ -55,9 +55,8 @@ func (c *cable) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestASilentNetworkIsNoticed has the network go away without a word between two requests,
-// as a switch does: the kernel finds out after a quarter of an hour, and for as long an
-// owner's request would go nowhere.
+// TestASilentNetworkIsNoticed: the network fails silently between two requests, as with a switch. The kernel detects
+// that after a quarter of an hour; an owner's request would be lost for that time.
 func TestASilentNetworkIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{server: make(chan net.Conn), done: make(chan struct{})}

@@ -15,7 +15,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
 )
 
-// loop is the matcher that nobody doubts: the oracle of every other test.
+// loop is a simple matcher, the reference for all other tests.
 func loop(commands, substrings []string, comm, argv []byte) (match.Hit, bool) {
 	for _, c := range commands {
 		if c != "" && string(comm) == c {
@@ -127,8 +127,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestPieces feeds arguments that are longer than the buffer of the process table, where the end of
-// an argument is the end of a piece.
+// TestPieces uses arguments that are longer than the buffer of the process table. An argument ends at the end of a
+// piece.
 func TestPieces(t *testing.T) {
 	cases := map[string]struct {
 		reason    string
@@ -184,8 +184,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestAgreesWithLoop uses few letters, so that patterns overlap, and enough of
-// them that the deep states beyond the table are visited.
+// TestAgreesWithLoop uses few letters, so that patterns overlap, and enough of them to reach the states beyond the
+// table.
 func TestAgreesWithLoop(t *testing.T) {
 	letters := rapid.SampledFrom([]byte("ab\x00 \xff"))
 	text := func(most int) *rapid.Generator[string] {
@@ -195,7 +195,7 @@ func TestAgreesWithLoop(t *testing.T) {
 		commands := rapid.SliceOfN(text(3), 0, 4).Draw(t, "commands")
 		substrings := rapid.SliceOfN(text(8), 0, 12).Draw(t, "substrings")
 		comm, args := []byte(text(3).Draw(t, "comm")), []byte(text(64).Draw(t, "argv"))
-		// The oracle joins arguments first, so a pattern with a NUL never hits.
+		// The reference joins arguments first, so a pattern with a NUL never matches.
 		want, wantOK := loop(commands, substrings, comm, args)
 		m := match.New(commands, substrings)
 		got, ok := m.Match(comm, args)
@@ -212,7 +212,7 @@ func TestAgreesWithLoop(t *testing.T) {
 	})
 }
 
-// TestDeepStates has more states than the table has rows.
+// TestDeepStates has more states than rows in the table.
 func TestDeepStates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		alphabet := "abcdefghijklmnopqrstuvwxyz0123456789-_./ABCDEFGHIJKLMNOPQRSTUVWXYZ"

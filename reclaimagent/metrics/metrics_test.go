@@ -62,8 +62,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestFormat reads what is written as strictly as Prometheus does: every sample
-// follows the help and the type of its metric.
+// TestFormat parses the output as strictly as Prometheus: every sample follows the help and the type of its metric.
 func TestFormat(t *testing.T) {
 	var b strings.Builder
 	if err := new(metrics.Set).Write(&b); err != nil {

@@ -10,7 +10,7 @@ import (
 
 const hex64 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// session is where systemd keeps what a user runs. Its owner is that user.
+// session is the cgroup of a user's systemd instance. The user controls what is below.
 const session = "0::/user.slice/user-1000.slice/user@1000.service"
 
 func TestContained(t *testing.T) {

@@ -2,10 +2,10 @@
 
 package process
 
-// Patient returns t for a reader that nobody takes over from. On a busy machine a test may
-// not run for longer than a reader may hang, and would be left behind.
+// Patient returns t without the timer that abandons blocked reads. On a busy machine a test may not run for longer than
+// that, and would be abandoned.
 func Patient(t *Table) *Table {
 	t.turn = &turn{aside: t.aside, hung: make(chan struct{})}
-	t.turn.watched.Store(true) // By nobody: no timer is started.
+	t.turn.watched.Store(true) // No timer starts.
 	return t
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
 )
 
-// seen is what a visit learns of one process.
+// seen is the data of one process in a visit.
 type seen struct {
 	PID        int
 	Comm, Argv string
@@ -115,7 +115,7 @@ func TestRewalkVisitsWhatChanged(t *testing.T) {
 			if _, err := table.Rewalk(visit); err != nil || visits != 1 {
 				t.Fatalf("first walk: %d visits, error %v", visits, err)
 			}
-			// An open file of a MapFS shows the change, as those of /proc do.
+			// An open file of a MapFS shows the change, as in /proc.
 			comm.Data, cmdline.Data = []byte(tc.comm), []byte(tc.cmdline)
 			visits = 0
 			if _, err := table.Rewalk(visit); err != nil || visits != tc.want {
@@ -125,8 +125,7 @@ func TestRewalkVisitsWhatChanged(t *testing.T) {
 	}
 }
 
-// TestArgumentsOfAThread is about a process whose first thread has ended: its own files have no
-// arguments any more.
+// TestArgumentsOfAThread: the first thread of a process has ended, so that the process' own files have no arguments.
 func TestArgumentsOfAThread(t *testing.T) {
 	const others = " 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 3 0 777 0 0\n"
 	long := "java\x00" + strings.Repeat("x", 40<<10) + "\x00"
@@ -150,7 +149,7 @@ func TestArgumentsOfAThread(t *testing.T) {
 	}
 }
 
-// counting counts the files of processes that are open.
+// counting counts the open files of processes.
 type counting struct {
 	fstest.MapFS
 	open *int
@@ -193,7 +192,7 @@ func TestRewalkClosesTheDead(t *testing.T) {
 	}
 }
 
-// dying fails reads the way /proc does when a process exits after the open.
+// dying fails reads as /proc does if a process ends after the open.
 type dying struct{ fstest.MapFS }
 
 type dead struct{ fs.File }
@@ -277,7 +276,7 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// parented is a process of a tree: whose child it is, its name, and whose it is.
+// parented is a process of a tree: its parent, its name, and its user.
 type parented struct {
 	parent    int
 	comm, uid string
@@ -377,8 +376,8 @@ func TestStandingByAncestors(t *testing.T) {
 	}
 }
 
-// orphaning is a tree in which the parent of process 5 ends when it is looked at, ends times, and
-// leaves 5 to the next one.
+// orphaning is a tree in which the parent of process 5 ends during a read, several times. The next parent adopts
+// process 5.
 type orphaning struct {
 	fstest.MapFS
 	ends int
@@ -393,8 +392,8 @@ func (o *orphaning) Open(name string) (fs.File, error) {
 	return o.MapFS.Open(name)
 }
 
-// TestStandingByAncestorsThatEnd is about the helper of a helper of the kubelet: the one between
-// them ends while the agent looks, and the kubelet is the parent from then on.
+// TestStandingByAncestorsThatEnd: the parent of a helper of the kubelet ends during the check, and the kubelet becomes
+// the parent.
 func TestStandingByAncestorsThatEnd(t *testing.T) {
 	for ends, want := range map[int]bool{0: true, 1: true, 2: true, 3: false} {
 		m := tree(map[int]parented{

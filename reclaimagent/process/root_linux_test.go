@@ -56,8 +56,8 @@ x
 	}
 }
 
-// TestIntegrationSelfAndExec reads the real /proc: this process is left out, a
-// child is seen, and one that execs in place is visited again.
+// TestIntegrationSelfAndExec reads the real /proc. It does not visit this process, visits a child, and visits a child
+// again after it executes another program.
 func TestIntegrationSelfAndExec(t *testing.T) {
 	table, err := Open("/proc")
 	if err != nil {
@@ -127,7 +127,7 @@ type nowhere struct{}
 
 func (nowhere) Feed([]byte) {}
 
-// BenchmarkWalk compares with the obvious way, over the processes there are.
+// BenchmarkWalk compares Walk with the simple implementation, on the existing processes.
 func BenchmarkWalk(b *testing.B) {
 	table, err := Open("/proc")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 const self = 77
 
-// kernel is a socket over functions and a queue. Time is synctest's.
+// kernel is a socket with functions and a queue, in synctest's time.
 type kernel struct {
 	queue   [][]byte
 	arrived chan struct{}
@@ -25,7 +25,7 @@ type kernel struct {
 	pauses  int
 	sent    [][]byte
 
-	// onSend and onRename are what the kernel does; nil does nothing.
+	// onSend and onRename are the kernel's reactions. Nil means none.
 	onSend   func(k *kernel, b []byte) error
 	onRename func(k *kernel)
 }
@@ -84,7 +84,7 @@ func (k *kernel) rename() error {
 func (k *kernel) pause(d time.Duration) { k.pauses++; time.Sleep(d) }
 func (k *kernel) close() error          { k.closed = true; return nil }
 
-// message builds what the kernel sends.
+// message builds a message of the kernel.
 func message(what, ack uint32, at uint64, data ...uint32) []byte {
 	b := make([]byte, dataOffset+24)
 	put := func(offset int, v uint32) { binary.NativeEndian.PutUint32(b[offset:], v) }
@@ -199,7 +199,7 @@ func TestSubscribe(t *testing.T) {
 	}
 }
 
-// brief is what matters of an event.
+// brief has the fields of an event that tests compare.
 type brief struct {
 	Kind Kind
 	PID  int

@@ -4,7 +4,7 @@ package procevents
 
 import "golang.org/x/sys/unix"
 
-// Shrink makes the receive buffer so small that it overflows at once.
+// Shrink reduces the receive buffer so much that it overflows at once.
 func Shrink(c *Conn, bytes int) error {
 	return unix.SetsockoptInt(c.sock.(*netlinkSocket).fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bytes)
 }

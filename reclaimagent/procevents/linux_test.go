@@ -39,7 +39,7 @@ func dialWith(t *testing.T, o procevents.Options) *procevents.Conn {
 	return c
 }
 
-// program copies sleep under a name of our own.
+// program copies sleep under a unique name.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	from, err := exec.LookPath("sleep")
@@ -120,8 +120,7 @@ func TestIntegrationRenameIsAnnounced(t *testing.T) {
 	})
 }
 
-// TestIntegrationOverrun makes the buffer overflow, and expects to be told, once,
-// and to be served afterwards.
+// TestIntegrationOverrun overflows the buffer. It expects one ErrOverrun, and events after that.
 func TestIntegrationOverrun(t *testing.T) {
 	c := dial(t)
 	if err := procevents.Shrink(c, 4096); err != nil {
@@ -169,8 +168,8 @@ func TestIntegrationCloseUnblocks(t *testing.T) {
 	}
 }
 
-// TestIntegrationNamespaces runs this test in namespaces of its own, where the
-// kernel does not answer, and expects to hear why.
+// TestIntegrationNamespaces runs this test in separate namespaces, in which the kernel does not answer. It expects an
+// error with the reason.
 func TestIntegrationNamespaces(t *testing.T) {
 	if want := os.Getenv("PROCEVENTS_WANT"); want != "" {
 		_, err := procevents.Dial(procevents.Options{Now: time.Now})

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waiterOf returns a waiter for the first of two sockets, and a function that
-// reads from it.
+// waiterOf returns a waiter for the first of two sockets, and a function that reads from it.
 func waiterOf(t *testing.T) (w *waiter, other int, read func(uintptr) bool) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -49,7 +48,7 @@ func TestWaiterHearsWhatComesDuringAPause(t *testing.T) {
 		if took := time.Since(begun); took < d {
 			t.Errorf("slept %s with something to read, want %s", took, d)
 		}
-		// Not a new event: only what came during the pause.
+		// No new event: only the one that arrived during the pause.
 		if err := w.await(time.Now().Add(10*time.Second), read); err != nil {
 			t.Errorf("await() = %v for what came during a pause", err)
 		}
@@ -67,12 +66,12 @@ func TestWaiterIsWoken(t *testing.T) {
 
 func TestWaiterDeadline(t *testing.T) {
 	w, _, read := waiterOf(t)
-	for range 2 { // the second has a deadline of its own
+	for range 2 { // the second has another deadline
 		if err := w.await(time.Now().Add(10*time.Millisecond), read); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("await() = %v, want that the deadline has passed", err)
 		}
 	}
-	// A deadline that has passed does not cut the pauses that follow.
+	// A deadline in the past does not shorten later pauses.
 	w.sleep(time.Millisecond)
 	begun := time.Now()
 	w.sleep(20 * time.Millisecond)

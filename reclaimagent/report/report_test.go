@@ -22,7 +22,7 @@ import (
 
 var at = time.Date(2026, 4, 20, 23, 45, 0, 0, time.FixedZone("CEST", 7200))
 
-// request is what a report leaves on a Node that had the annotation kept.
+// request returns the annotations of a Node with the annotation kept after a report.
 func request(kept ...string) map[string]any {
 	want := map[string]any{
 		reclaim.RequestedAnnotation:   "true",
@@ -157,7 +157,7 @@ func TestNothingIsLostInARace(t *testing.T) {
 	}
 }
 
-// TestNodeChangesHands makes the Node another machine's between reading and writing.
+// TestNodeChangesHands: the Node becomes another machine's between the read and the write.
 func TestNodeChangesHands(t *testing.T) {
 	cases := map[string]struct {
 		reason      string
@@ -275,8 +275,8 @@ func TestHostIdentityVectors(t *testing.T) {
 	}
 }
 
-// scripted answers from a list, and then repeats the last. It runs in synctest's
-// time, where a real connection would not.
+// scripted returns the responses of a list, and then repeats the last. It works in synctest's time, unlike a real
+// connection.
 type scripted struct {
 	answers     []func(into any) error
 	requests    []kubeapi.Request

@@ -24,20 +24,18 @@ import (
 
 const machineID = "0123456789abcdef0123456789abcdef"
 
-// server models what an API server does with one Node, with the JSON Patch
-// library that kube-apiserver uses and its status codes: 422 for a patch whose
-// test fails or whose path is missing, 415 for a content type it does not know,
-// 409 for a version that is not the stored one.
+// server implements an API server with one Node. It uses the JSON Patch library of kube-apiserver and its status codes.
+// 422 is for a patch with a failed test or a missing path, 415 for an unsupported content type, 409 for an outdated
+// version.
 type server struct {
 	mu       sync.Mutex
 	node     map[string]any
 	version  int
 	requests []string
 	bodies   []string
-	// noJSONPatch makes it like Cluster API's in-memory server.
+	// noJSONPatch makes it behave like Cluster API's in-memory server.
 	noJSONPatch bool
-	// before runs before a request is answered; a status other than zero is the
-	// answer.
+	// before runs before each response. A status other than zero is the response.
 	before func(s *server, r *http.Request) int
 }
 
@@ -59,7 +57,7 @@ func (s *server) annotations() map[string]any {
 	return a
 }
 
-// annotate is somebody else's write. The caller holds the lock.
+// annotate is a write of another party. The caller must hold the lock.
 func (s *server) annotate(key, value string) {
 	metadata := s.node["metadata"].(map[string]any)
 	a, _ := metadata["annotations"].(map[string]any)
@@ -102,7 +100,7 @@ func (s *server) document() []byte {
 	s.node["metadata"].(map[string]any)["resourceVersion"] = fmt.Sprint(s.version)
 	raw, err := json.Marshal(s.node)
 	if err != nil {
-		panic(err) // a document that came from JSON goes back
+		panic(err) // The document came from JSON.
 	}
 	return raw
 }
@@ -137,7 +135,7 @@ func (s *server) patch(contentType string, body []byte) (int, error) {
 	return 0, nil
 }
 
-// reporter returns a Reporter that talks to h over real HTTP.
+// reporter returns a Reporter that calls h over real HTTP.
 func reporter(t *testing.T, h http.Handler, id string) *report.Reporter {
 	t.Helper()
 	ts := httptest.NewServer(h)

@@ -20,7 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
 )
 
-// direct asks a server without a network, so that a test has its own time.
+// direct calls a server without a network, so that the test can control time.
 type direct struct{ s *server }
 
 func (d direct) Multiplexed() bool { return true }
@@ -61,7 +61,7 @@ func stated(detector string, c reclaim.Config) string {
 	return reclaim.AgentState{Detector: detector, Config: c.Hash()}.Text()
 }
 
-// failing answers the first requests with codes; -1 is no answer.
+// failing returns codes for the first requests. -1 means no response.
 func failing(codes ...int) func(*server, *http.Request) int {
 	return func(*server, *http.Request) int {
 		if len(codes) == 0 {

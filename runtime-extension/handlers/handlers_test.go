@@ -19,7 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/server"
 )
 
-// TestHandlersHaveTheirDocumentedNames reads what people write into a ClusterClass.
+// TestHandlersHaveTheirDocumentedNames reads the names that people use in a ClusterClass.
 func TestHandlersHaveTheirDocumentedNames(t *testing.T) {
 	page, err := os.ReadFile("../../docs/clusterclass.md")
 	if err != nil {
@@ -36,7 +36,7 @@ func TestHandlersHaveTheirDocumentedNames(t *testing.T) {
 	}
 }
 
-// TestEveryHandlerIsAHandler has Cluster API's server judge names and signatures.
+// TestEveryHandlerIsAHandler: Cluster API's server checks names and signatures.
 func TestEveryHandlerIsAHandler(t *testing.T) {
 	s, err := server.New(webhook.Options{})
 	if err != nil {
@@ -55,8 +55,8 @@ func TestEveryHandlerIsAHandler(t *testing.T) {
 	}
 }
 
-// TestAnOutageStopsNobodysCluster has Cluster API call a manager that does not answer. The
-// handlers that a ClusterClass names are asked for; the others are a courtesy.
+// TestAnOutageStopsNobodysCluster: Cluster API calls a manager that does not answer. Only handlers that a ClusterClass
+// names cause a failure.
 func TestAnOutageStopsNobodysCluster(t *testing.T) {
 	named := []string{"discover-variables", "validate-topology", "generate-patches"}
 	for _, h := range handlers.All(nil, nil, "") {

@@ -21,11 +21,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// helperEnv makes this test binary start a plane in the given directory, with real
-// nodes where that is possible, and wait.
+// helperEnv makes this test binary start a plane in the given directory, with real nodes if possible, and wait.
 const helperEnv = "PLANE_TEST_HELPER_DIR"
 
-// helperReady is what the helper prints when it waits to be killed.
+// helperReady is the output of the helper when it waits for SIGKILL.
 const helperReady = "ready"
 
 func helper() {
@@ -66,7 +65,7 @@ func startHelper() error {
 	return nil
 }
 
-// cgroupVersions are the versions of control groups that real nodes can see here.
+// cgroupVersions returns the cgroup versions that real nodes can use here.
 func cgroupVersions() []infrav1.CgroupVersion {
 	all := []infrav1.CgroupVersion{infrav1.CgroupV1, infrav1.CgroupV2}
 	return slices.DeleteFunc(all, func(v infrav1.CgroupVersion) bool { return realnode.SupportedCgroups(v) != nil })

@@ -88,7 +88,7 @@ func TestMachineRunsAndIsDrained(t *testing.T) {
 	evictedByCore(t, w)
 }
 
-// guard makes a disruption budget that allows nothing, and waits until it counts.
+// guard creates a disruption budget that allows no disruption, and waits until it is in force.
 func guard(t *testing.T, w *plane.Workload, app string) *policyv1.PodDisruptionBudget {
 	t.Helper()
 	ctx := timeout(t, 30*time.Second)
@@ -235,7 +235,7 @@ func TestTwoPlanesSideBySide(t *testing.T) {
 	}
 }
 
-// memory sums the resident memory of the processes of a plane.
+// memory returns the total resident memory of the processes of a plane.
 func memory(t *testing.T, dir string) string {
 	t.Helper()
 	out, err := exec.Command("sh", "-c", `ps -eo rss,args | awk -v d="$0" 'index($0, d) && !/awk/ {n += $1} END {print int(n/1024) " MB"}'`, dir).Output()

@@ -112,8 +112,8 @@ func testRealNode(t *testing.T, w *plane.Workload, version infrav1.CgroupVersion
 	}
 }
 
-// wantGroups checks that a process is in a pod's groups of one version. Those of version
-// 2 may be there beside those of version 1.
+// wantGroups checks that a process is in a pod's cgroups of one version. Cgroups of version 2 may exist beside version
+// 1.
 func wantGroups(t *testing.T, processes []realnode.Process, pod string, version infrav1.CgroupVersion) {
 	t.Helper()
 	found := map[infrav1.CgroupVersion]bool{}
@@ -134,7 +134,7 @@ func wantGroups(t *testing.T, processes []realnode.Process, pod string, version 
 	}
 }
 
-// delegated are the controllers that groups of version 2 hand on.
+// delegated returns the controllers that cgroups of version 2 delegate.
 func delegated(t *testing.T) map[string]string {
 	t.Helper()
 	controllers := map[string]string{}
@@ -165,8 +165,7 @@ func ready(conditions []corev1.NodeCondition) error {
 	return errors.New("it has not said whether it is Ready")
 }
 
-// runPod makes a pod and returns when it runs. Without mutate it is bound to
-// wherever the scheduler likes.
+// runPod creates a pod and returns when it runs. Without mutate, the scheduler selects the Node.
 func runPod(t *testing.T, w *plane.Workload, name string, mutate func(*corev1.Pod)) *corev1.Pod {
 	t.Helper()
 	ctx := timeout(t, time.Minute)

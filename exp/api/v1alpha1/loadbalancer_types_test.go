@@ -41,7 +41,7 @@ func of(cluster string) func(*expv1.LoadBalancerSpec) {
 	}
 }
 
-// TestWhatTheSchemaRefuses asks the API server, which says what to write instead.
+// TestWhatTheSchemaRefuses checks that the API server's error explains what to write instead.
 func TestWhatTheSchemaRefuses(t *testing.T) {
 	namespace := server.Namespace(t)
 	const (

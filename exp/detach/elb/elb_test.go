@@ -61,7 +61,7 @@ func FuzzInstanceID(f *testing.F) {
 	})
 }
 
-// TestAddressesThatNameNobody are those that many machines have, or none.
+// TestAddressesThatNameNobody: addresses that many machines share, and invalid ones.
 func TestAddressesThatNameNobody(t *testing.T) {
 	for _, address := range []string{"", "127.0.0.1", "::1", "0.0.0.0", "169.254.1.1", "fe80::1", "fe80::1%eth0", "2001:db8::1%eth0", "224.0.0.1", "255.255.255.255", "10.0.0.1/8", "box.local", "10.0.0"} {
 		if who := identify(balancer.Node{Addresses: []string{address}}); !who.nobody() || who.is(address) {
@@ -82,7 +82,7 @@ func TestAddressesThatNameNobody(t *testing.T) {
 	}
 }
 
-// TestATargetIsWhatItWas turns targets into memberships and back.
+// TestATargetIsWhatItWas converts targets to memberships and back.
 func TestATargetIsWhatItWas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := types.TargetDescription{
@@ -109,7 +109,7 @@ func TestATargetIsWhatItWas(t *testing.T) {
 	}
 }
 
-// TestAnAddressOfAnInstanceIsGoneWithIt: AWS gives it to another instance.
+// TestAnAddressOfAnInstanceIsGoneWithIt: AWS may assign the address to another instance.
 func TestAnAddressOfAnInstanceIsGoneWithIt(t *testing.T) {
 	node := balancer.Node{ProviderID: "aws:///eu-central-1a/i-0123456789abcdef0", Addresses: []string{"10.0.0.7"}}
 	if m := identify(node).membership("group", &types.TargetDescription{Id: aws.String("10.0.0.7"), AvailabilityZone: aws.String("all")}); m.Lasts || m.Member != "10.0.0.7"+zoneMark+"all" {
@@ -117,7 +117,7 @@ func TestAnAddressOfAnInstanceIsGoneWithIt(t *testing.T) {
 	}
 }
 
-// TestAnotherMachinesPlaceIsElsewhere by the ID of the target alone.
+// TestAnotherMachinesPlaceIsElsewhere uses only the ID of the target.
 func TestAnotherMachinesPlaceIsElsewhere(t *testing.T) {
 	node := balancer.Node{ProviderID: "aws:///eu-central-1a/i-0123456789abcdef0", Addresses: []string{"10.0.0.7"}}
 	for member, want := range map[string]bool{
@@ -153,7 +153,7 @@ func TestEveryHealthIsKnown(t *testing.T) {
 	}
 }
 
-// TestAnAnswerWithHoles has entries that AWS should not send.
+// TestAnAnswerWithHoles has entries that AWS should not return.
 func TestAnAnswerWithHoles(t *testing.T) {
 	all := []types.TargetHealthDescription{{}, {Target: &types.TargetDescription{}}, {TargetHealth: &types.TargetHealth{State: types.TargetHealthStateEnumHealthy}}}
 	if diff := cmp.Diff(balancer.Status{State: balancer.Drained, Others: aws.Int(0)}, statusOf(balancer.Membership{Member: "10.0.0.7", Port: 80}, all, func(balancer.Membership) bool { return false })); diff != "" {
@@ -194,7 +194,7 @@ func TestBadSpecsAreRefused(t *testing.T) {
 	}
 }
 
-// TestADriverIsNotChangedByItsSpec after it was made.
+// TestADriverIsNotChangedByItsSpec changes the spec after the driver was created.
 func TestADriverIsNotChangedByItsSpec(t *testing.T) {
 	spec := expv1.TargetGroupsBalancer{AWSAccess: expv1.AWSAccess{Region: "eu-central-1"}, ARNs: []string{"arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/web/0123456789abcdef"}}
 	d, err := NewTargetGroups(spec, NewClients(clock.RealClock{}))
@@ -208,7 +208,7 @@ func TestADriverIsNotChangedByItsSpec(t *testing.T) {
 	}
 }
 
-// TestManyMembershipsAreToldInBatches counts what one call names.
+// TestManyMembershipsAreToldInBatches counts the members of each call.
 func TestManyMembershipsAreToldInBatches(t *testing.T) {
 	var many []balancer.Membership
 	for n := range 250 {
@@ -227,7 +227,7 @@ func TestManyMembershipsAreToldInBatches(t *testing.T) {
 	}
 }
 
-// TestNobodyIsToldAfterAThrottle nor after nobody waits any more.
+// TestNobodyIsToldAfterAThrottle: no call follows after throttling, or after the context has ended.
 func TestNobodyIsToldAfterAThrottle(t *testing.T) {
 	pools := []balancer.Membership{{Pool: "a"}, {Pool: "b"}, {Pool: "c"}}
 	none := func(error) bool { return false }
@@ -253,7 +253,7 @@ func TestNobodyIsToldAfterAThrottle(t *testing.T) {
 	}
 }
 
-// TestReasonsAreForPeople has what each failure reads like.
+// TestReasonsAreForPeople checks the text of each failure.
 func TestReasonsAreForPeople(t *testing.T) {
 	operation := func(err error) error {
 		return &smithy.OperationError{ServiceID: "Elastic Load Balancing v2", OperationName: "RegisterTargets", Err: err}
@@ -280,8 +280,8 @@ func TestReasonsAreForPeople(t *testing.T) {
 	}
 }
 
-// TestWhoCannotBeKnownIsNobody: nothing that AWS could know the Node by is not the same as no
-// member. Nobody is asked.
+// TestWhoCannotBeKnownIsNobody: a Node that AWS cannot identify is an error, not a Node without members. The driver
+// sends no request.
 func TestWhoCannotBeKnownIsNobody(t *testing.T) {
 	place := expv1.AWSAccess{Region: "eu-central-1", Endpoint: "http://127.0.0.1:1"}
 	groups, err := NewTargetGroups(expv1.TargetGroupsBalancer{AWSAccess: place}, NewClients(clock.RealClock{}))
@@ -306,7 +306,7 @@ func TestWhoCannotBeKnownIsNobody(t *testing.T) {
 	}
 }
 
-// TestClientsThatNobodyUsesAreForgotten, so that endpoints that were named once do not add up.
+// TestClientsThatNobodyUsesAreForgotten: endpoints that were used once do not accumulate.
 func TestClientsThatNobodyUsesAreForgotten(t *testing.T) {
 	time := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 	c := NewClients(time)
@@ -324,8 +324,7 @@ func TestClientsThatNobodyUsesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestAnAnswerFromBeforeAWriteIsNotKept has a question that is open while something is
-// written: its answer is for who asked, and for nobody else.
+// TestAnAnswerFromBeforeAWriteIsNotKept: a request is in progress during a write. Its result is for its caller only.
 func TestAnAnswerFromBeforeAWriteIsNotKept(t *testing.T) {
 	s := newShared[int](clocktesting.NewFakePassiveClock(time.Unix(0, 0)).Now)
 	got := make([]int, 3)
@@ -341,7 +340,7 @@ func TestAnAnswerFromBeforeAWriteIsNotKept(t *testing.T) {
 	}
 }
 
-// TestHowLongAnAnswerIsGood by what became of other questions.
+// TestHowLongAnAnswerIsGood depends on the results of other requests.
 func TestHowLongAnAnswerIsGood(t *testing.T) {
 	slow := &smithy.GenericAPIError{Code: "Throttling"}
 	for reason, c := range map[string]struct {
@@ -370,7 +369,7 @@ func TestHowLongAnAnswerIsGood(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsLongerThanTheyWantTo for a question of somebody else.
+// TestNobodyWaitsLongerThanTheyWantTo: a caller waits for the request of another caller only until its context ends.
 func TestNobodyWaitsLongerThanTheyWantTo(t *testing.T) {
 	s := newShared[int](time.Now)
 	canceled, cancel := context.WithCancel(t.Context())
@@ -383,8 +382,8 @@ func TestNobodyWaitsLongerThanTheyWantTo(t *testing.T) {
 	}
 }
 
-// TestWhatWasToldIsForgotten when AWS has had the time to show it, when it is given back, and
-// when AWS refused; but not when nobody knows whether AWS did it.
+// TestWhatWasToldIsForgotten: a deregistration is dropped after lag, when it is restored, and when AWS rejected it. It
+// stays if the result of the call is unknown.
 func TestWhatWasToldIsForgotten(t *testing.T) {
 	time := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 	s := newTold(time.Now)

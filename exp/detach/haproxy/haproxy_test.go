@@ -29,13 +29,13 @@ const (
 	statHeader  = "# pxname,svname,qcur,scur,bck,\n"
 )
 
-// webA is the place that most tests are about.
+// webA is the membership in most tests.
 var webA = balancer.Membership{Pool: "web", Member: "a", Port: 80, Address: "192.0.2.1", Lasts: true}
 
-// fake is a process whose servers are given by lines such as
-// "web a 192.0.2.1 2 0 1 80 | 0 7 0", which are columns of the state, and of the statistics.
+// fake is a process whose servers are given by lines such as "web a 192.0.2.1 2 0 1 80 | 0 7 0". These are columns of
+// the state, and of the statistics.
 type fake struct {
-	// answers overrides what is said to a command.
+	// answers overrides the answers to commands.
 	answers map[string]string
 
 	mu    sync.Mutex
@@ -69,7 +69,7 @@ func (f *fake) answer(command string) string {
 	}
 }
 
-// listen serves a socket with a function until the test ends, and returns its endpoint.
+// listen serves a socket until the test ends, and returns its endpoint.
 func listen(t *testing.T, serve func(net.Conn, string)) string {
 	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
@@ -98,7 +98,7 @@ func listen(t *testing.T, serve func(net.Conn, string)) string {
 	return "unix://" + l.Addr().String()
 }
 
-// driver is one of fakes.
+// driver returns a Driver for fakes.
 func driver(t *testing.T, backends []string, fakes ...*fake) *Driver {
 	t.Helper()
 	spec := expv1.HAProxyBalancer{Backends: backends}
@@ -208,7 +208,7 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// TestStatus has a server "a" of one or more processes, next to "b" and others.
+// TestStatus: a server "a" of one or more processes, next to "b" and others.
 func TestStatus(t *testing.T) {
 	const b = "web b 192.0.2.2 2 0 1 80 | 0 0 0"
 	for _, c := range []struct {
@@ -324,7 +324,7 @@ func TestDrainAndRestore(t *testing.T) {
 	}
 }
 
-// TestWhatSomebodyElseDrainsIsNotPutBack: when what we did is undone, nothing is left to do.
+// TestWhatSomebodyElseDrainsIsNotPutBack: after a restore, Restore has nothing left to do.
 func TestWhatSomebodyElseDrainsIsNotPutBack(t *testing.T) {
 	place := webA
 	for name, c := range map[string]struct {
@@ -358,7 +358,7 @@ func TestWhatSomebodyElseDrainsIsNotPutBack(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoIsGone: what can be told is told, and the rest is an error.
+// TestOneOfTwoIsGone: the other process executes the command, and the missing one causes an error.
 func TestOneOfTwoIsGone(t *testing.T) {
 	f := &fake{lines: []string{"web a 192.0.2.1 2 0 1 80 | 0 0 0"}}
 	d := driver(t, nil, f)
@@ -387,7 +387,7 @@ func TestOneOfTwoIsGone(t *testing.T) {
 	}
 }
 
-// TestAnotherAddressIsElsewhere: an address that cannot be read is not one.
+// TestAnotherAddressIsElsewhere: an address that cannot be parsed is not the Node's.
 func TestAnotherAddressIsElsewhere(t *testing.T) {
 	node := balancer.Node{Addresses: []string{"192.0.2.1", "2001:DB8:0::1"}}
 	for address, want := range map[string]bool{"192.0.2.1": false, "2001:db8::1": false, "192.0.2.2": true, expv1.NoAddress: true} {
@@ -404,7 +404,7 @@ func TestAnotherAddressIsElsewhere(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestHostileAnswers: whatever is no whole answer is an error, which says what was asked.
+// TestHostileAnswers: an incomplete answer is an error with the command.
 func TestHostileAnswers(t *testing.T) {
 	const row = "1 web 1 a 192.0.2.1 2 0 1 80\n"
 	var full strings.Builder
@@ -478,7 +478,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestWhoIsNotHAProxy says what to name instead.
+// TestWhoIsNotHAProxy: the error names what to configure instead.
 func TestWhoIsNotHAProxy(t *testing.T) {
 	for answer, want := range map[string]string{
 		"HTTP/1.1 400 Bad Request\r\n\r\n<html></html>\r\n": "this is not HAProxy's runtime API: name its stats socket (it answers \"HTTP/1.1 400 Bad Request\")",
@@ -494,7 +494,7 @@ func TestWhoIsNotHAProxy(t *testing.T) {
 	}
 }
 
-// TestALongAnswerCostsLittle has all processes of a LoadBalancer answer as much as they may, and more.
+// TestALongAnswerCostsLittle: all processes of a LoadBalancer send answers of the maximum length, and longer.
 func TestALongAnswerCostsLittle(t *testing.T) {
 	var long strings.Builder
 	long.WriteString(stateHeader)
@@ -527,7 +527,7 @@ func TestALongAnswerCostsLittle(t *testing.T) {
 	}
 }
 
-// TestSlowAnswers: the context ends a command that hangs, and one that trickles.
+// TestSlowAnswers: the context ends a command that hangs, and one with a slow answer.
 func TestSlowAnswers(t *testing.T) {
 	for name, serve := range map[string]func(net.Conn){
 		"hangs": func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) },
@@ -559,7 +559,7 @@ func TestSlowAnswers(t *testing.T) {
 	}
 }
 
-// FuzzAnswers: no answer is worse than an error, and no name in it can carry a command.
+// FuzzAnswers: any answer causes at most an error, and no name in it can carry a command.
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(stateHeader+"1 web 1 a 192.0.2.1 2 0 1 80\n\n"), []byte(statHeader+"web,a,0,0,0,\n\n"))
 	f.Add([]byte("1\n# be_name srv_name\n\n"), []byte("# pxname,\n\n"))

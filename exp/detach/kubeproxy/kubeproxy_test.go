@@ -37,8 +37,8 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestTheTaintKeepsNoDaemonSetAway: its controller makes no pod for a Node with a taint of these
-// effects that the pod does not tolerate.
+// TestTheTaintKeepsNoDaemonSetAway: the DaemonSet controller creates no pod for a Node with a taint of these effects
+// that the pod does not tolerate.
 func TestTheTaintKeepsNoDaemonSetAway(t *testing.T) {
 	if ours.Effect == corev1.TaintEffectNoSchedule || ours.Effect == corev1.TaintEffectNoExecute {
 		t.Errorf("effect %s", ours.Effect)

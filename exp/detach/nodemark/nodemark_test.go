@@ -34,12 +34,12 @@ var (
 	box   = []balancer.Membership{{Member: "box"}}
 )
 
-// cluster is Nodes of an API server. Its errors are those of the next call; an answer that is lost is
-// that of a write that was carried out.
+// cluster is the Nodes of an API server. Its errors apply to the next call. With a lost answer, the write was carried
+// out.
 type cluster struct {
 	nodes                   map[string]*corev1.Node
 	getErr, putErr, lostErr error
-	// cached is what a cache shows that is late, nil if it is not.
+	// cached is the content of a late cache, nil if the cache is current.
 	cached                     map[string]*corev1.Node
 	gets, lists, edits, writes int
 }
@@ -83,7 +83,7 @@ func (c *cluster) List(context.Context) ([]corev1.Node, error) {
 	return all, nil
 }
 
-// fallsBehind has the cache show from now on what there is now.
+// fallsBehind freezes the cache at the present state.
 func (c *cluster) fallsBehind() { c.cached = maps.Clone(c.nodes) }
 
 func (c *cluster) catchesUp() { c.cached = nil }
@@ -101,7 +101,7 @@ func (c *cluster) Edit(_ context.Context, node *corev1.Node, change func(*corev1
 	return c.lostErr
 }
 
-// change is what somebody writes.
+// change is a write of another party.
 func (c *cluster) change(name string, change func(*corev1.Node)) {
 	node := c.nodes[name].DeepCopy()
 	if node.Labels == nil {
@@ -113,13 +113,13 @@ func (c *cluster) change(name string, change func(*corev1.Node)) {
 	c.nodes[name] = node
 }
 
-// A kind is a Driver, and what others do to the same mark.
+// kind is a Driver, and the writes of others to the same mark.
 type kind struct {
 	driver     func(nodemark.Nodes, *clocktesting.FakePassiveClock) balancer.Driver
 	annotation string
 	putOn      func(*corev1.Node)
 	takeOff    func(*corev1.Node)
-	// marks are all that can be seen of marks, whoever's.
+	// marks returns all marks of a Node, of any party.
 	marks func(*corev1.Node) []string
 }
 
@@ -219,7 +219,7 @@ func TestLeaveAndComeBack(t *testing.T) {
 	}
 }
 
-// TestSomebodyElses mark is left alone.
+// TestSomebodyElses: a mark of another party is not changed.
 func TestSomebodyElses(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestSomebodyElses(t *testing.T) {
 	}
 }
 
-// TestOursIsTakenOff by somebody else: it is put back, and the wait begins anew.
+// TestOursIsTakenOff: another party removes 5-Spot's mark. Drain sets it again, and the wait starts anew.
 func TestOursIsTakenOff(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -261,8 +261,7 @@ func TestOursIsTakenOff(t *testing.T) {
 	}
 }
 
-// TestBadInstants: nobody's Node counts as drained because of what cannot be, and the next
-// Drain writes what can.
+// TestBadInstants: an invalid time never makes a Node drained, and the next Drain writes a valid one.
 func TestBadInstants(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -288,7 +287,7 @@ func TestOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster("box", "good", "marked", "ours", "unready", "unknown", "going", "new", "control-plane")
 			c.change("marked", k.putOn)
-			// kubeadm keeps these out of all load balancers.
+			// kubeadm excludes these from all load balancers.
 			c.change("control-plane", func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" })
 			c.change("unready", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
 			c.change("unknown", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
@@ -309,8 +308,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestALookAtManyIsOneLook: a round has ten seconds, also for hundreds of machines that leave, and an
-// API server that takes its time.
+// TestALookAtManyIsOneLook: a round has ten seconds, also for hundreds of leaving machines and a slow API server.
 func TestALookAtManyIsOneLook(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -345,8 +343,7 @@ func TestALookAtManyIsOneLook(t *testing.T) {
 	}
 }
 
-// TestALateCache does not hide what we wrote, on whichever Node it is, also if nobody knows whether
-// we did.
+// TestALateCache: a late cache does not hide 5-Spot's writes on any Node, also if the result of a write is unknown.
 func TestALateCache(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -368,7 +365,7 @@ func TestALateCache(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.lostErr = nil
-			status("box", balancer.Draining, 1) // Nobody takes its place off the record.
+			status("box", balancer.Draining, 1) // Its membership stays on record.
 			status("other", balancer.Attached, 0)
 
 			c.catchesUp()
@@ -383,7 +380,7 @@ func TestALateCache(t *testing.T) {
 			must(t, d.Restore(t.Context(), box))
 			status("box", balancer.Attached, 1)
 			must(t, d.Drain(t.Context(), box))
-			status("box", balancer.Draining, 1) // Nobody goes because of a mark of earlier.
+			status("box", balancer.Draining, 1) // An earlier mark does not end the wait.
 
 			delete(c.nodes, "box")
 			status("box", balancer.Absent, 1)
@@ -391,7 +388,7 @@ func TestALateCache(t *testing.T) {
 	}
 }
 
-// TestUnknownIsNotAbsent: a Node that cannot be read is an error, one that is gone is not.
+// TestUnknownIsNotAbsent: a Node that cannot be read is an error. A Node that does not exist is not.
 func TestUnknownIsNotAbsent(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -419,8 +416,8 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 	}
 }
 
-// TestOwnership: in whatever order we and others put marks on and take them off, with
-// restarts, failed writes and late caches in between, those of others stay, and ours go.
+// TestOwnership: 5-Spot and others set and remove marks in any order, with restarts, failed writes and late caches.
+// Marks of others stay, and 5-Spot's are removed.
 func TestOwnership(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -429,8 +426,8 @@ func TestOwnership(t *testing.T) {
 				clock := clocktesting.NewFakePassiveClock(start)
 				d := k.driver(c, clock)
 				owner, since := nodemark.Nobody, time.Time{}
-				// hidden says that the cache does not show what others did, and edits how often
-				// we wrote before it fell behind.
+				// hidden means that the cache does not show the writes of others. edits is the number of 5-Spot's writes before
+				// the cache froze.
 				hidden, edits := false, 0
 				t.Repeat(map[string]func(*rapid.T){
 					"drain": func(t *rapid.T) {
@@ -496,7 +493,7 @@ func TestOwnership(t *testing.T) {
 						case owner == nodemark.Us:
 							want, marks = balancer.Drained, 1
 						}
-						if !hidden || c.edits > edits { // What we wrote is read live.
+						if !hidden || c.edits > edits { // 5-Spot's writes are read live.
 							wantState(t, d, want)
 						}
 						if got := k.marks(c.nodes["box"]); len(got) != marks {

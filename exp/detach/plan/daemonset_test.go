@@ -18,7 +18,7 @@ var (
 	ends   = plan.Pod{UID: "p1", Revision: "1", Ready: true, Ends: true}
 )
 
-// ingress is a DaemonSet that load balancers name, on a Node.
+// ingress returns a DaemonSet that load balancers name, on a Node.
 func ingress(pods ...plan.Pod) plan.DaemonSet {
 	return plan.DaemonSet{Name: "edge/ingress", LoadBalancers: []string{"web", "api"}, Rolled: true, Known: true, Pods: pods}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
-// runs is a Node that has everything.
+// runs is a Node that is attached.
 var runs = plan.Node{Known: true, Exists: true, UID: "n1", Ready: true}
 
 func with(change func(*plan.Node)) plan.Node {
@@ -160,7 +160,7 @@ func TestWhatIsDoneAboutAMember(t *testing.T) {
 	}
 }
 
-// TestAPoolKeepsItsFloor has all members of a pool be to leave.
+// TestAPoolKeepsItsFloor: all members of a pool must leave.
 func TestAPoolKeepsItsFloor(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 23, 17, 0, 0, 0, time.UTC)

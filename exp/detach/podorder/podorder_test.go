@@ -45,21 +45,20 @@ func TestMain(m *testing.M) {
 
 var noon = time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 
-// world is a Node that leaves, with its pods. The kubelet's part and that of the DaemonSet
-// controller are played by the test.
+// world is a leaving Node with its pods. The test acts as the kubelet and the DaemonSet controller.
 type world struct {
 	*testenv.Fixture
 	ns    string
 	node  *corev1.Node
 	d     leaving.Departing
 	clock *clocktesting.FakePassiveClock
-	// reads are how the workload cluster answers, and gate whether it is written to.
+	// reads intercepts calls to the workload cluster, and gate decides about writes.
 	reads interceptor.Funcs
 	gate  *actuate.Gate
 	cache clustercache.ClusterCache
 	step  *podorder.Step
 	woken chan struct{}
-	// unrecorded has pods be deleted side by side.
+	// unrecorded allows concurrent deletions.
 	unrecorded bool
 }
 
@@ -76,7 +75,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// oneAtATime has a client that counts its writes delete one pod after the other.
+// oneAtATime returns a client that runs one deletion after the other, so that writes can be counted.
 func oneAtATime(c client.Client) client.Client {
 	var mu sync.Mutex
 	return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
@@ -93,7 +92,7 @@ func oneAtATime(c client.Client) client.Client {
 	})
 }
 
-// restart starts the manager anew: it remembers nothing.
+// restart replaces the step with a new one without state.
 func (w *world) restart() {
 	c := oneAtATime(w.Recorded(w.reads))
 	if w.unrecorded {
@@ -109,7 +108,7 @@ func (w *world) restart() {
 	w.step = &podorder.Step{Clock: w.clock, Actuate: actuate.Behind(w.gate, c), ClusterCache: cache, Desk: desk}
 }
 
-// look asks the step as a reconciler does.
+// look calls the step as a reconciler does.
 func (w *world) look() leaving.Verdict {
 	w.Helper()
 	v, err := w.step.Look(w.Context(), w.d, w.clock.Now())
@@ -117,7 +116,7 @@ func (w *world) look() leaving.Verdict {
 	return v
 }
 
-// turn asks the step some time later, and returns what it says once its call has ended.
+// turn calls the step some time later, and returns its verdict after its call has ended.
 func (w *world) turn() leaving.Verdict {
 	w.Helper()
 	if w.step == nil {
@@ -136,7 +135,7 @@ func (w *world) turn() leaving.Verdict {
 	return w.look()
 }
 
-// daemonSet makes one, with a priority for its pods if that is not empty.
+// daemonSet creates a DaemonSet. Its pods have the priority unless it is empty.
 func (w *world) daemonSet(name, priority string) *appsv1.DaemonSet {
 	w.Helper()
 	labels := map[string]string{"app": name}
@@ -154,7 +153,7 @@ func spec() *corev1.PodSpec {
 	return &corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}
 }
 
-// pod makes one on the Node, of a DaemonSet or of nobody.
+// pod creates a pod on the Node, of a DaemonSet or without an owner.
 func (w *world) pod(name string, ds *appsv1.DaemonSet, annotations map[string]string) *corev1.Pod {
 	w.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Labels: map[string]string{"app": name}, Annotations: annotations}, Spec: *spec()}
@@ -171,7 +170,7 @@ func priority(n string) map[string]string {
 	return map[string]string{v1alpha1.PodDeletionPriorityAnnotation: n}
 }
 
-// pods are those on the Node: the names of those that are being deleted, and of the others.
+// pods returns the names of the terminating pods on the Node, and of the others.
 func (w *world) pods() (going, staying string) {
 	w.Helper()
 	list := &corev1.PodList{}
@@ -193,7 +192,7 @@ func (w *world) pods() (going, staying string) {
 	return strings.Join(g, " "), strings.Join(s, " ")
 }
 
-// kubelet ends the pods that are being deleted.
+// kubelet ends the terminating pods.
 func (w *world) kubelet() {
 	w.Helper()
 	list := &corev1.PodList{}
@@ -205,8 +204,7 @@ func (w *world) kubelet() {
 	}
 }
 
-// remake plays the DaemonSet controller: a pod that is gone is made again unless a taint of the
-// Node keeps it away.
+// remake acts as the DaemonSet controller: it creates a missing pod again, unless a taint of the Node prevents it.
 func (w *world) remake(name string, ds *appsv1.DaemonSet, tolerates bool) bool {
 	w.Helper()
 	w.Read(w.node)
@@ -226,8 +224,7 @@ func (w *world) want(going, staying string) {
 	}
 }
 
-// TestPodsAreStoppedInOrder has every write be refused, and every reply be lost, and starts
-// the manager anew each time.
+// TestPodsAreStoppedInOrder lets each write fail, or loses its reply, and restarts the manager each time.
 func TestPodsAreStoppedInOrder(t *testing.T) {
 	testenv.CrashPoints(t, 4, func(t *testing.T, fail testenv.Fail) ([]string, int) {
 		t.Helper()
@@ -285,7 +282,7 @@ func TestAGroupIsGoneBeforeTheNext(t *testing.T) {
 	w.want("c", "")
 }
 
-// TestPodsDoNotComeBack unless their DaemonSet tolerates everything: then the phase ends.
+// TestPodsDoNotComeBack: pods come back only if their DaemonSet tolerates everything; the process ends nevertheless.
 func TestPodsDoNotComeBack(t *testing.T) {
 	w := newWorld(t)
 	ds, all := w.daemonSet("ds", "7"), w.daemonSet("all", "8")
@@ -311,14 +308,14 @@ func TestPodsDoNotComeBack(t *testing.T) {
 	if !w.Read(again) || again.UID == first.UID {
 		t.Error("it did not come back")
 	}
-	w.restart() // Nothing is forgotten with the manager.
+	w.restart() // A restart loses nothing.
 	if v := w.turn(); v.Holds {
 		t.Errorf("got %+v", v)
 	}
 	w.want("", "all")
 }
 
-// protect has a budget hold the first pod, and all of them run: a pod that does not needs no budget.
+// protect adds a budget that holds the first pod. All pods run, because a pod that does not run needs no budget.
 func (w *world) protect(pods ...string) {
 	w.Helper()
 	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: pods[0]}}
@@ -336,7 +333,7 @@ func (w *world) protect(pods ...string) {
 	}
 }
 
-// TestABudgetHoldsItsPodOnly has one of two pods of a group be protected.
+// TestABudgetHoldsItsPodOnly: one of two pods of a group is protected.
 func TestABudgetHoldsItsPodOnly(t *testing.T) {
 	w := newWorld(t)
 	w.pod("db", nil, priority("10"))
@@ -361,8 +358,8 @@ func TestABudgetHoldsItsPodOnly(t *testing.T) {
 	w.want("", "db last")
 }
 
-// TestBudgetsKeepNoOther has pods of a tenant whose budget nobody has observed yet: the API server asks
-// to try again in ten seconds, and the client waits.
+// TestBudgetsKeepNoOther: the budget of a tenant's pods has not been observed yet. The API server requests a retry
+// after ten seconds, and the client waits.
 func TestBudgetsKeepNoOther(t *testing.T) {
 	w := newWorld(t)
 	w.unrecorded = true
@@ -403,7 +400,7 @@ func TestABadPriorityStopsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestAPodOfTheSameNameIsAnother has a StatefulSet make its pod again, elsewhere and then here.
+// TestAPodOfTheSameNameIsAnother: a StatefulSet creates its pod again, first on another Node and then on this one.
 func TestAPodOfTheSameNameIsAnother(t *testing.T) {
 	w := newWorld(t)
 	w.pod("db-0", nil, priority("10"))
@@ -430,7 +427,7 @@ func TestAPodOfTheSameNameIsAnother(t *testing.T) {
 	}
 }
 
-// TestWhoAsksForNothingIsNotWrittenTo nor are pods that cannot be stopped.
+// TestWhoAsksForNothingIsNotWrittenTo: pods without a priority, and pods that cannot be stopped, cause no write.
 func TestWhoAsksForNothingIsNotWrittenTo(t *testing.T) {
 	w := newWorld(t)
 	w.pod("plain", w.daemonSet("plain", ""), nil)
@@ -457,7 +454,7 @@ func TestWhoAsksForNothingIsNotWrittenTo(t *testing.T) {
 	}
 }
 
-// TestAConflictIsTriedAgain, and no pod is deleted before it is written down which are.
+// TestAConflictIsTriedAgain: no pod is deleted before the record is written.
 func TestAConflictIsTriedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.pod("a", w.daemonSet("ds", ""), priority("1"))
@@ -475,7 +472,7 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	w.want("a", "")
 }
 
-// TestAClusterThatHangsHoldsNoWorker, nor the Machine any longer than its deadline.
+// TestAClusterThatHangsHoldsNoWorker: nor does it hold the Machine longer than its deadline.
 func TestAClusterThatHangsHoldsNoWorker(t *testing.T) {
 	w := newWorld(t)
 	w.reads.List = func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {

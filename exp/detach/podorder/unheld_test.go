@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestPodsOfAnUnheldNodeAreStopped in the same order, with no more calls than are needed.
+// TestPodsOfAnUnheldNodeAreStopped: in the same order, without unnecessary calls.
 func TestPodsOfAnUnheldNodeAreStopped(t *testing.T) {
 	w := newWorld(t)
 	ds := w.daemonSet("ds", "")
@@ -19,7 +19,7 @@ func TestPodsOfAnUnheldNodeAreStopped(t *testing.T) {
 	w.pod("stays", ds, nil)
 	w.restart()
 	request := types.NamespacedName{Namespace: w.ns, Name: "lab/" + w.node.Name}
-	leaves := false // The API server still shows the Node as it was before the cordon.
+	leaves := false // The API server still returns the Node without the cordon.
 	turn := func() time.Duration {
 		w.clock.SetTime(w.clock.Now().Add(5 * time.Second))
 		call := func() time.Duration {
@@ -54,7 +54,7 @@ func TestPodsOfAnUnheldNodeAreStopped(t *testing.T) {
 	turn()
 	w.want("", "c stays")
 
-	leaves = false // Somebody has uncordoned the Node since.
+	leaves = false // Another party has uncordoned the Node since.
 	w.step.ForgetUnheld(request)
 	before = len(w.Writes)
 	if turn(); len(w.Writes) != before {
@@ -62,7 +62,7 @@ func TestPodsOfAnUnheldNodeAreStopped(t *testing.T) {
 	}
 }
 
-// TestAPodIsDeletedWhereItSaysSo, past a budget.
+// TestAPodIsDeletedWhereItSaysSo: a pod with the annotation is deleted in spite of a budget.
 func TestAPodIsDeletedWhereItSaysSo(t *testing.T) {
 	for value, going := range map[string]string{"true": "db", "false": "", "": ""} {
 		t.Run(value, func(t *testing.T) {

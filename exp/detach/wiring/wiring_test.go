@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wiring_test has a manager run what package detach sets up.
+// Package wiring_test runs a manager with the controllers of package detach.
 package wiring_test
 
 import (
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
 }
 
-// asked counts how often a load balancer is asked. It has no members.
+// asked counts the requests to a load balancer without members.
 type asked struct{ times atomic.Int32 }
 
 func (a *asked) For(*expv1.LoadBalancer) (balancer.Driver, error) { return a, nil }
@@ -55,8 +55,8 @@ func (*asked) Restore(context.Context, []balancer.Membership) error { return nil
 func (*asked) Every() time.Duration                                 { return time.Second }
 func (*asked) Volatile() bool                                       { return true }
 
-// TestAClusterThatComesToAShardIsLookedAt gives a Cluster with a Node that is out to another manager, as
-// docs/sharding.md says, or with unpause (the control: what does wake it).
+// TestAClusterThatComesToAShardIsLookedAt moves a Cluster with a detached Node to another manager, as docs/sharding.md
+// describes, or unpauses it, as a control.
 func TestAClusterThatComesToAShardIsLookedAt(t *testing.T) {
 	for name, tc := range map[string]struct{ before, after func(*clusterv1.Cluster) }{
 		"Unpaused": {
@@ -80,10 +80,10 @@ func TestAClusterThatComesToAShardIsLookedAt(t *testing.T) {
 			a := &expv1.NodeAttachment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "lab.box", Labels: map[string]string{clusterv1.ClusterNameLabel: c.Name}}}
 			a.Spec.ClusterName, a.Spec.NodeName, a.Spec.Trigger = c.Name, "box", "Departure"
 			f.Create(c, lb, a)
-			a.Status.LoadBalancers = []expv1.BalancerProgress{{Name: "edge", Phase: expv1.PhaseDraining, Message: "box has 3 connections"}} // As the manager before saw it.
+			a.Status.LoadBalancers = []expv1.BalancerProgress{{Name: "edge", Phase: expv1.PhaseDraining, Message: "box has 3 connections"}} // The state that the previous manager reported.
 			f.Must(f.Client.Status().Update(t.Context(), a))
 
-			registry := metrics.Registry // It takes each metric once.
+			registry := metrics.Registry // It accepts each metric once.
 			metrics.Registry = prometheus.NewRegistry()
 			mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
 				Scheme: f.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},

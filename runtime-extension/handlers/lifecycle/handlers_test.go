@@ -29,7 +29,7 @@ const index = "spec.clusterName"
 
 var noon = time.Date(2025, time.January, 15, 12, 0, 0, 0, time.UTC)
 
-// handlers see these objects at noon.
+// handlers returns Handlers for these objects, at noon.
 func handlers(t *testing.T, objs ...client.Object) *lifecycle.Handlers {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -45,13 +45,13 @@ func handlers(t *testing.T, objs ...client.Object) *lifecycle.Handlers {
 	return &lifecycle.Handlers{Reader: reader, Clock: clocktesting.NewFakePassiveClock(noon), ClusterIndex: index}
 }
 
-// cluster is one whose deletion was asked for at noon.
+// cluster returns a Cluster that was deleted at noon.
 func cluster(namespace, name string) clusterv1.Cluster {
 	return clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, DeletionTimestamp: &metav1.Time{Time: noon}}}
 }
 
-// box is the ScheduledMachine box in Cluster farm/batch with its Machine; since is when the
-// Machine began to leave, if it is not zero.
+// box returns the ScheduledMachine box in Cluster farm/batch and its Machine. since is when the Machine started to
+// leave, if it is not zero.
 func box(since time.Time, change func(*v1alpha1.ScheduledMachine)) []client.Object {
 	sm := &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "farm", Name: "box", Annotations: map[string]string{}}}
 	sm.Spec.ClusterName = "batch"
@@ -156,7 +156,7 @@ func TestDeletionWaitsForMachines(t *testing.T) {
 	}
 }
 
-// unreadable has the cache of h answer with an error.
+// unreadable makes the cache of h return an error.
 func unreadable(h *lifecycle.Handlers) *lifecycle.Handlers {
 	h.Reader = interceptor.NewClient(h.Reader.(client.WithWatch), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
@@ -166,8 +166,7 @@ func unreadable(h *lifecycle.Handlers) *lifecycle.Handlers {
 	return h
 }
 
-// TestAnInitializedControlPlaneIsNoted reads the log: it tells who can join from now on. A
-// note is no reason to stop a Cluster.
+// TestAnInitializedControlPlaneIsNoted checks the log message. An error does not stop the Cluster.
 func TestAnInitializedControlPlaneIsNoted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
@@ -194,8 +193,7 @@ func TestAnInitializedControlPlaneIsNoted(t *testing.T) {
 	}
 }
 
-// TestACacheThatCannotBeReadIsAFailure has Cluster API ask again: nobody knows whether
-// a machine is there.
+// TestACacheThatCannotBeReadIsAFailure: Cluster API calls again, because it is unknown whether a machine exists.
 func TestACacheThatCannotBeReadIsAFailure(t *testing.T) {
 	h := unreadable(handlers(t))
 	res := &runtimehooksv1.BeforeClusterDeleteResponse{}

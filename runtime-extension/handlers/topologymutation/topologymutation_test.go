@@ -27,7 +27,7 @@ const full = `{"name":"a","schedule":{"daysOfWeek":["mon-fri"],"hoursOfDay":["19
 
 const short = `{"name":"b","schedule":{},` + refs + `}`
 
-// discovered is the variable as the handler says it.
+// discovered returns the variable from the handler.
 func discovered(t *testing.T) clusterv1.ClusterClassVariable {
 	t.Helper()
 	response := &runtimehooksv1.DiscoverVariablesResponse{}
@@ -38,7 +38,7 @@ func discovered(t *testing.T) clusterv1.ClusterClassVariable {
 	return response.Variables[0]
 }
 
-// TestSchemaHasEveryField compares it with what the controller reads.
+// TestSchemaHasEveryField compares the schema with the fields that the controller reads.
 func TestSchemaHasEveryField(t *testing.T) {
 	machines, errs := variable.Parse([]byte("["+full+"]"), "batch")
 	if len(errs) > 0 {

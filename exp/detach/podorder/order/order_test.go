@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 
-// pod has the given priority, none if that is empty, and its name as its UID.
+// pod returns a pod with the given priority, none if empty. Its UID is its name.
 func pod(name, priority string) order.Pod {
 	p := order.Pod{Namespace: "lab", Name: name, UID: name}
 	if priority != "" {
@@ -24,7 +24,7 @@ func pod(name, priority string) order.Pod {
 	return p
 }
 
-// going is being deleted, with its grace period over at the given instant.
+// going returns a terminating pod whose grace period ends at the given time.
 func going(p order.Pod, until time.Time) order.Pod {
 	p.Until = until
 	return p
@@ -123,11 +123,11 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestALongPriorityIsClipped where it is written down, which must fit into the annotations of a Node,
-// and where it is told of. A number stays one, and what is none does not become one.
+// TestALongPriorityIsClipped: a long priority is cut in the record, which must fit into the annotations of a Node, and
+// in notes. A number is still the same number, and other text does not become one.
 func TestALongPriorityIsClipped(t *testing.T) {
 	t.Parallel()
-	const long, room = 4 << 10, 256 << 10 // room is that of all annotations of an object
+	const long, room = 4 << 10, 256 << 10 // room is the limit of all annotations of an object
 	for name, tc := range map[string]struct {
 		priority string
 		isNumber bool

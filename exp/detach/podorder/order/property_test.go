@@ -15,16 +15,16 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/podorder/order"
 )
 
-// A cluster is a Node with its pods, and what became of them.
+// cluster is a Node with its pods, and their history.
 type cluster struct {
 	now    time.Time
 	pods   []order.Pod
 	record *string
-	// tolerates are the names of pods that a DaemonSet makes again at once.
+	// tolerates are the names of pods that a DaemonSet creates again at once.
 	tolerates map[string]bool
-	// stuck are the names of pods that never go.
+	// stuck are the names of pods that never end.
 	stuck map[string]bool
-	// wanted are the priorities of the pods that are to be stopped, by UID.
+	// wanted are the priorities of the pods that must be stopped, by UID.
 	wanted map[string]int64
 	born   int
 	// deleted are the priorities of the groups, in order.
@@ -46,7 +46,7 @@ func drawCluster(t *rapid.T) *cluster {
 	return c
 }
 
-// pass carries a decision out as the step does, unless the manager crashes on the way.
+// pass carries out a decision as the step does, unless the manager crashes in between.
 func (c *cluster) pass(t *rapid.T, crashes func() bool) order.Decision {
 	d := order.Decide(order.Facts{Pods: c.pods, Record: c.record, Now: c.now})
 	if d.Record != nil {
@@ -66,7 +66,7 @@ func (c *cluster) pass(t *rapid.T, crashes func() bool) order.Decision {
 	return d
 }
 
-// begin writes down which pods are to be stopped: those that are there now.
+// begin records the pods that must be stopped: the existing ones.
 func (c *cluster) begin(record *string) {
 	c.record = record
 	for _, p := range c.pods {
@@ -79,7 +79,7 @@ func (c *cluster) begin(record *string) {
 	}
 }
 
-// check holds what must be true of every pod that is deleted.
+// check asserts the properties of every deleted pod.
 func (c *cluster) check(t *rapid.T, p order.Pod) {
 	priority, wanted := c.wanted[p.UID]
 	if !wanted {
@@ -96,7 +96,7 @@ func (c *cluster) check(t *rapid.T, p order.Pod) {
 	c.deleted = append(c.deleted, priority)
 }
 
-// kubelet lets some of the pods go that are being deleted, and DaemonSets make them again.
+// kubelet ends some of the terminating pods, and DaemonSets create them again.
 func (c *cluster) kubelet(t *rapid.T, all bool) {
 	c.now = c.now.Add(2 * time.Second)
 	for i, p := range slices.Backward(slices.Clone(c.pods)) {
@@ -112,7 +112,7 @@ func (c *cluster) kubelet(t *rapid.T, all bool) {
 	}
 }
 
-// TestGroupsLeaveInOrder whatever crashes, comes back, cannot be read or does not go.
+// TestGroupsLeaveInOrder: with crashes, new pods, invalid priorities and stuck pods.
 func TestGroupsLeaveInOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -141,7 +141,7 @@ func TestGroupsLeaveInOrder(t *testing.T) {
 	})
 }
 
-// TestTheOrderOfAListDoesNotMatter, nor does a second look.
+// TestTheOrderOfAListDoesNotMatter: the order of the list and a second decision change nothing.
 func TestTheOrderOfAListDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
