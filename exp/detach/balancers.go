@@ -107,7 +107,7 @@ type seat struct {
 	// restored.
 	closing bool
 	// failed is why the state of this Node is unknown although the load balancer answers. unwritten is why its record
-	// could not be written. Both skip the Node in this round.
+	// could not be written; the round then neither drains nor restores its memberships.
 	failed, unwritten error
 	// later means that its record is written in the next round.
 	later bool

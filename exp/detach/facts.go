@@ -80,7 +80,7 @@ type other struct {
 
 // identity returns the provider ID and addresses by which load balancers identify the Node. The Machine's values take
 // precedence: the owner of a machine controls its Node's status, and could claim the membership of another machine. If
-// the Machine lacks values, the Node's values count, except those that another machine has. node and m may be nil.
+// the Machine lacks values, the Node's values count, except values of another machine. node and m may be nil.
 func identity(node *corev1.Node, m *clusterv1.Machine, others []other) (providerID string, addresses []string) {
 	if m != nil {
 		providerID, addresses = m.Spec.ProviderID, machineAddresses(m)

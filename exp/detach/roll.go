@@ -29,8 +29,8 @@ import (
 )
 
 // roll advances the rolls of a Cluster's DaemonSets. For each DaemonSet it selects the next pod and records the
-// replacement on the NodeAttachment of its Node. The reconcile of that Node does the rest. Only one worker reconciles a
-// Cluster at a time, so two Nodes never start together.
+// replacement on the NodeAttachment of its Node. The reconcile of that Node detaches it and deletes the pod. Only one
+// worker reconciles a Cluster at a time, so two Nodes never start together.
 func (r *NodeReconciler) roll(ctx context.Context, s *scope) (again time.Duration, err error) {
 	now, turns := r.Clock.Now(), map[client.ObjectKey]plan.Turn{}
 	if s.aside == nil && slices.ContainsFunc(s.sets, func(set daemonSet) bool { return set.rolled }) {
@@ -195,8 +195,8 @@ func (r *NodeReconciler) begin(ctx context.Context, s *scope, set daemonSet, t p
 	return err
 }
 
-// deletePods deletes each recorded outdated pod when the Node is detached. again is when the next deadline passes, zero
-// if none is pending.
+// deletePods deletes each recorded outdated pod once its load balancers have drained the Node, or their deadlines have
+// passed. again is when the next deadline passes, zero if none is pending.
 func (r *NodeReconciler) deletePods(ctx context.Context, s *scope) (again time.Duration, err error) {
 	if s.attachment == nil || s.node == nil {
 		return 0, nil
@@ -219,8 +219,8 @@ func (r *NodeReconciler) deletePods(ctx context.Context, s *scope) (again time.D
 	return again, nil
 }
 
-// waits reports whether a pod still waits for load balancers, and until when at most. A roll is not urgent: while a
-// load balancer was not queried, or its floor holds the member, no deadline applies and until is zero.
+// waits reports whether a pod still waits for load balancers, and until when at most. A roll is not urgent. No deadline
+// applies while a load balancer has not been queried, or while its floor holds the member; until is zero then.
 func (s *scope) waits(set daemonSet, since, now time.Time) (until time.Time, waits bool) {
 	v := leaving.Verdict{}
 	for i := range s.balancers {
@@ -287,8 +287,8 @@ func (r *NodeReconciler) outdated(ctx context.Context, reader client.Reader, s *
 	return err == nil && podFacts(pod).Revision != revision, err
 }
 
-// reportRolls writes the condition DaemonSetsRolled of each LoadBalancer. It records an Event when a roll starts to
-// wait.
+// reportRolls writes the condition DaemonSetsRolled of each LoadBalancer. It records an Event when the reason changes
+// to RollWaits.
 func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, turns map[client.ObjectKey]plan.Turn) error {
 	var errs []error
 	balancers := staying(s.balancers)

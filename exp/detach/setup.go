@@ -226,7 +226,7 @@ func served(obj client.Object) any {
 	return lb.Spec.DaemonSets
 }
 
-// forgotten passes a NodeAttachment whose status is empty, as after clusterctl move.
+// forgotten passes a NodeAttachment of a detached Node whose status is empty, as after clusterctl move.
 func forgotten() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		a, ok := e.ObjectNew.(*expv1.NodeAttachment)

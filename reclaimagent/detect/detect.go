@@ -232,7 +232,7 @@ func (l *listening) run(ctx context.Context) error {
 	}
 }
 
-// hear handles the received events one by one, so that the successor of an abandoned goroutine handles the rest.
+// hear handles the received events one by one. The successor of an abandoned goroutine continues with the next event.
 func (l *listening) hear() error {
 	for len(l.events) > 0 {
 		e := &l.events[0]

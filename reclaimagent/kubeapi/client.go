@@ -193,7 +193,7 @@ func refusal(resp *http.Response) error {
 	return &StatusError{Code: resp.StatusCode, Message: status.Message}
 }
 
-// drain reads the rest of a body, so that the connection can be reused.
+// drain reads the remaining body, so that the connection can be reused.
 func drain(body io.Reader) { _, _ = io.Copy(io.Discard, io.LimitReader(body, maxErrorBody)) }
 
 // Timeouts of a silent connection. A watch keeps one connection open at all times. Over HTTP/2 the report uses the same

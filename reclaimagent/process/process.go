@@ -125,7 +125,7 @@ type Process struct {
 	pid  int32
 	comm []byte
 
-	// read is how many bytes of the command line are in t.head, -1 for none. cmdline is the file with the rest.
+	// read is how many bytes of the command line are in t.head, -1 for none. cmdline is the file with the remaining bytes.
 	read    int
 	cmdline handle
 	// started means that the process has just started a program, so that its first thread runs.
@@ -162,7 +162,7 @@ func (p *Process) Argv(to Feeder) error {
 	return p.t.feed(p, p.cmdline, n, to)
 }
 
-// feed passes the n bytes in the buffer, and then the rest from h. A read that does not fill the buffer is the last
+// feed passes the n bytes in the buffer, and then the remaining ones from h. A read that does not fill the buffer is the last
 // one: the kernel returns less only at the end (fs/proc/base.c, get_mm_cmdline).
 func (t *Table) feed(p *Process, h handle, n int, to Feeder) error {
 	if n == 0 && !p.started {

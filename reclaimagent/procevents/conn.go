@@ -251,7 +251,7 @@ func (c *Conn) listenForBeat() {
 }
 
 // accept adds the messages of one datagram to the batch. It returns false when the batch is full. After a malformed
-// message it skips the rest of the datagram.
+// message it skips the remaining datagram.
 func (c *Conn) accept(b []byte) bool {
 	for len(b) > 0 {
 		e, rest, err := Parse(b)

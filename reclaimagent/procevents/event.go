@@ -83,8 +83,8 @@ const (
 	whatComm = 0x200
 )
 
-// Parse decodes the first message of a datagram and returns the rest. After an error the rest is empty, because the
-// datagram is not usable.
+// Parse decodes the first message of a datagram and returns the remaining bytes in rest. After an error, rest is empty,
+// because the datagram is not usable.
 func Parse(b []byte) (e Event, rest []byte, err error) {
 	if len(b) < headerSize {
 		return Event{}, nil, fmt.Errorf("%w: %d bytes, want a header of %d", ErrMalformed, len(b), headerSize)

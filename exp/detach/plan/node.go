@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan decides whether a Node must be detached from its load balancers (Decide), which memberships are drained
-// or restored now (Round), and which pod of a DaemonSet is replaced next (Roll). Its functions are pure: they use
-// neither Kubernetes nor a load balancer, and keep no state.
+// Package plan has three pure decisions. Decide returns whether a Node must be detached from its load balancers. Round
+// returns which memberships are drained or restored now. Roll returns which pod of a DaemonSet is replaced next. The
+// package uses neither Kubernetes nor a load balancer, and keeps no state.
 package plan
 
 import (
