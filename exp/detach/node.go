@@ -66,7 +66,7 @@ type NodeReconciler struct {
 	Taints []string
 	// WatchFilter is the value of Cluster API's watch label. Empty means all objects.
 	WatchFilter string
-	// Pods stops the pods of leaving Nodes whose Machine has no pre-terminate hook of 5-Spot.
+	// Pods stops the pods of Nodes that leave, or are cordoned or tainted, without 5-Spot's pre-terminate hook.
 	Pods PodStopper
 
 	nodes workload.Watch
@@ -158,9 +158,9 @@ func (r *NodeReconciler) reconcile(ctx context.Context, s *scope) (again time.Du
 	return again, err
 }
 
-// stopPods stops the pods of a leaving Node in order, unless the pre-terminate hook of 5-Spot does so. It waits until
-// the Node is detached, or the deadlines of its load balancers have passed. It returns the delay until the next call,
-// zero if there is none.
+// stopPods stops the pods of a Node that leaves, or is cordoned or tainted, in order. It does nothing if the
+// pre-terminate hook of 5-Spot holds the Machine. It waits until the Node is detached, or the deadlines of its load
+// balancers have passed. It returns the delay until the next call, zero if there is none.
 func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
 	now, request := r.Clock.Now(), requestFor(client.ObjectKeyFromObject(s.cluster), s.name).NamespacedName
 	leaves := func(node *corev1.Node) bool {

@@ -138,7 +138,7 @@ type Record struct {
 type Decision struct {
 	// Cordon and Uncordon change the Node's spec.unschedulable.
 	Cordon, Uncordon bool
-	// Resume removes the taint that keeps stopped pods away from the Node.
+	// Resume removes the taint that keeps stopped pods away from the Node, and the record of these pods.
 	Resume bool
 	// Mark and Unmark set the Node's annotation to true or false.
 	Mark, Unmark bool

@@ -13,7 +13,7 @@ import (
 
 // Member is the membership of a Node in one pool, as observed at one load balancer.
 type Member struct {
-	// Node is the name of the Node.
+	// Node identifies the Node in the order of members. It is the name of its NodeAttachment.
 	Node string
 	// Place identifies the membership. Status is what the load balancer reports about it.
 	Place  balancer.Membership
