@@ -5,6 +5,9 @@
 // every name that is an API: conditions, reasons, labels, annotations. It knows
 // nothing about how a machine is scheduled or removed.
 //
+// Durations are strings, switches are booleans, and labels are maps, against the API conventions of Cluster API:
+// these fields were published before this provider, and manifests use them. The schema and the webhook bound them.
+//
 // +kubebuilder:object:generate=true
 // +groupName=5spot.finos.org
 package v1alpha1

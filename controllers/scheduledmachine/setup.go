@@ -53,8 +53,8 @@ func AddIndexes(ctx context.Context, mgr ctrl.Manager) error {
 // SetupWithManager adds the controller to mgr. watchFilter is the value of Cluster API's watch label, empty for all
 // objects.
 //
-// It uses controller-runtime's builder. Cluster API's builder reconciles an object at most once a second, which would
-// delay an owner's reclaim (ADR 0005).
+// The builder is controller-runtime's. Cluster API's builder reconciles an object at most once a second,
+// which would delay an owner's request.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", name)
 	r.watchFilter = watchFilter

@@ -17,8 +17,8 @@ import (
 // different clocks.
 const slack = 5 * time.Second
 
-// CreatedAt returns when a Machine was first created. clusterctl move creates it again with another creation
-// timestamp.
+// CreatedAt returns when a Machine was created, also after clusterctl move, which creates the object anew. An owner's
+// request that is older than the Machine counts as served, so the time of the new object would hide it.
 func CreatedAt(m *clusterv1.Machine) time.Time {
 	at := earlier(m.CreationTimestamp.Time, m.Annotations[v1alpha1.CreatedAnnotation])
 	if m.CreationTimestamp.Sub(at) <= slack {

@@ -39,7 +39,7 @@ var (
 	}
 )
 
-// TestKindsThatAMachineMayReferTo checks the rule of ADR 0023, inline and by template.
+// TestKindsThatAMachineMayReferTo checks side.word, inline and by template.
 func TestKindsThatAMachineMayReferTo(t *testing.T) {
 	for kind, allowed := range merged(bootstrapKinds, noBootstrapKinds) {
 		wantAllowed(t, "bootstrap config "+kind, allowed, func(m *v1alpha1.ScheduledMachine) { m.Spec.BootstrapSpec.Kind = kind })

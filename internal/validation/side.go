@@ -22,8 +22,10 @@ type side struct {
 	name      string
 	spec, ref string
 	groups    []string
-	// word is the suffix of each kind of this side, and must not be the whole kind. The manager's role allows all kinds
-	// of the groups, but an author may use only these (ADR 0023).
+	// word ends every kind of this side that a Machine may refer to, and is not all of
+	// it. The manager may create any kind of the groups, which include credentials of a cloud
+	// (AWSClusterStaticIdentity) and join tokens (JoinTokenRequest); an author may not. No label or field of a CRD tells
+	// these from machines, so the name decides. The schema and the webhook have the same rule, so it has no option.
 	word    string
 	example string
 }

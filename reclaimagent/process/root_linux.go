@@ -35,10 +35,12 @@ func Open(path string) (*Table, error) {
 	return t, nil
 }
 
-// dirRoot reads below an open directory with raw system calls and without an allocation per process: a busy machine
-// causes thousands of reads per second. A call that cannot block bypasses the Go scheduler, which could wake its
-// monitor thread at a higher cost than the call (ADR 0015). A call that may block must not: garbage collection would
-// wait for it.
+// dirRoot reads below an open directory by system calls alone, without an
+// allocation per process: on a busy machine it is asked thousands of times a
+// second. Calls that never block are raw system calls. Go's monitor thread wakes for each call that the runtime knows of
+// and checks after 20 us whether it blocks. Wake-ups for each process that starts, with the runtime and raw: 0.39 to
+// 0.45 and 0.24; beside a compiler 5.4 to 5.8 and 1.0 (make bench BENCH='--only agent --goals G5', goal 0.3). A call that
+// may block goes through the runtime: otherwise the next garbage collection stops the process until it returns (ADR 0019).
 type dirRoot struct {
 	fd      int
 	entries []byte
