@@ -212,7 +212,7 @@ func newShared(ctx context.Context, mgr ctrl.Manager, o Options) (*shared, error
 	s := &shared{
 		Options: o, mgr: mgr, clusterCache: clusterCache,
 		read:  children.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()},
-		write: actuate.Behind(o.Gate, mgr.GetClient()), unlimited: actuate.Behind(o.Gate, unlimited),
+		write: actuate.NewGated(o.Gate, mgr.GetClient()), unlimited: actuate.NewGated(o.Gate, unlimited),
 		recorder: clipped{mgr.GetEventRecorder(ManagerName)},
 		watch:    workers.New(clock.RealClock{}),
 	}
@@ -230,7 +230,7 @@ func (s *shared) setUpMachines() error {
 		doubted = nil // No rail is on.
 	}
 	steps, woken := s.steps()
-	rush, turns, reader, live := &wake.Rush{}, &roster.Roster{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
+	rush, turns, reader, live := &wake.ReclaimTracker{}, &roster.Roster{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
 	return errors.Join(
 		(&departure.Reconciler{
 			Clock: s.Clock, APIClock: doubted, Roster: turns, Limits: s.DepartureLimits, Lease: s.Lease, WipeGuard: s.WipeGuard,
@@ -298,11 +298,11 @@ func (s *shared) setUpNodes() error {
 	if err != nil {
 		return fmt.Errorf("reading manifests of the eviction guard: %w", err)
 	}
-	board, reader := installation.NewBoard(), s.mgr.GetClient()
+	board, reader := installation.NewResults(), s.mgr.GetClient()
 	return errors.Join(
 		(&nodesync.Reconciler{
 			Clock: s.Clock, Reader: reader, ClusterIndex: scheduledmachine.ClusterNameIndex, Children: s.read,
-			Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, Guard: guard, Board: board,
+			Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, Guard: guard, Results: board,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(nodesyncConcurrency, workers.Deadline)),
 		(&nodetaints.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache,
@@ -312,7 +312,7 @@ func (s *shared) setUpNodes() error {
 		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 		(&protection.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write,
-			ClusterCache: s.clusterCache, Board: board, Recorder: s.recorder,
+			ClusterCache: s.clusterCache, Results: board, Recorder: s.recorder,
 		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 	)
 }

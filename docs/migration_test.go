@@ -374,14 +374,14 @@ func TestMigrationFromNodeDetacher(t *testing.T) {
 			return []string{answers("not read", "false", fmt.Sprint(strings.Contains(read(t, "exp/api/v1alpha1/names.go")+read(t, "exp/detach/daemonsets.go"), "managed-by")))}
 		}},
 		"annotation `node-detacher.variant.run/detached`": planned("any value", expv1.NodeDetachAnnotation+`: "true"`, func() string {
-			return answers(expv1.NodeDetachAnnotation+`: "true"`, "Annotation, "+stays, string(plan.Node{Asks: "true"}.Trigger(nil)), string(plan.Node{Asks: "yes"}.Trigger(nil)))
+			return answers(expv1.NodeDetachAnnotation+`: "true"`, "Annotation, "+stays, string(plan.Node{DetachAnnotation: "true"}.Trigger(nil)), string(plan.Node{DetachAnnotation: "yes"}.Trigger(nil)))
 		}),
 		"annotation `node-detacher.variant.run/detaching`": planned("of the Node", "the same", func() string {
 			return answers("the same", "node-detacher.variant.run/detaching", expv1.NodeDetachingAnnotation)
 		}),
 		"ordered stop of pods": planned("became unschedulable", "for every Node that leaves", func() string {
 			var stopped []string
-			for _, n := range []plan.Node{{Unschedulable: true}, tainted(plan.AutoscalerTaint), tainted("dedicated"), {Asks: "true"}} {
+			for _, n := range []plan.Node{{Unschedulable: true}, tainted(plan.AutoscalerTaint), tainted("dedicated"), {DetachAnnotation: "true"}} {
 				if trigger := n.Trigger(nil); trigger.StopsPods() {
 					stopped = append(stopped, string(trigger))
 				}
@@ -404,7 +404,7 @@ func TestMigrationFromNodeDetacher(t *testing.T) {
 		"its taint on a Node": planned("being detached", "cordons the Node of a machine that leaves", func() string {
 			node := plan.Node{Known: true, Exists: true, Ready: true, UID: "1"}
 			leaves, asked := node, node
-			leaves.Machine, asked.Asks = plan.Leaves, "true"
+			leaves.Machine, asked.DetachAnnotation = plan.Leaves, "true"
 			cordons := func(n plan.Node) string { return fmt.Sprint(plan.Decide(n, plan.Record{}, true, nil).Cordon) }
 			return answers("cordons the Node of a machine that leaves", "true, false", cordons(leaves), cordons(asked))
 		}),

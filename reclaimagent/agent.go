@@ -31,15 +31,15 @@ const oneshotPatience = 30 * time.Second
 // ErrNothing means that --oneshot or check found no match.
 var ErrNothing = errors.New("nothing to report")
 
-// World holds the logger, clock and environment of the agent.
-type World struct {
+// Environment holds the logger, clock and environment of the agent.
+type Environment struct {
 	Log    *slog.Logger
 	Now    func() time.Time
 	Getenv func(string) string
 }
 
 // Run runs the agent until ctx is done, which is no error, or until a permanent failure. [ExitCode] maps the error.
-func Run(ctx context.Context, o Options, w World) error {
+func Run(ctx context.Context, o Options, w Environment) error {
 	counts := &metrics.Set{}
 	l, source, err := assemble(o, w, counts)
 	if err != nil {
@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options, w World) error {
 }
 
 // assemble creates all parts. It returns an error if a required file or option is missing.
-func assemble(o Options, w World, counts *metrics.Set) (*loop, *configmap.Source, error) {
+func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.Source, error) {
 	mode, err := detect.ParseMode(o.Detector)
 	if err != nil {
 		return nil, nil, err
@@ -84,17 +84,17 @@ func assemble(o Options, w World, counts *metrics.Set) (*loop, *configmap.Source
 		return nil, nil, err
 	}
 	reporting := report.Options{Client: client, Node: o.NodeName, MachineID: machineID, Log: w.Log, Now: w.Now}
-	teller := report.NewTeller(reporting, counts.Told.Store)
-	counts.OnDetector = teller.Use
+	teller := report.NewTeller(reporting, counts.StateReported.Store)
+	counts.OnDetector = teller.SetDetector
 	l := &loop{
-		log: w.Log, now: w.Now, counts: counts, configs: make(mailbox, 1),
+		log: w.Log, now: w.Now, counts: counts, configs: make(latestConfig, 1),
 		detector: detect.New(detect.Options{Mode: mode, Open: open, Log: w.Log, Now: w.Now, Metrics: counts}),
 		reporter: report.New(reporting), teller: teller,
 	}
 	return l, configmap.New(client, o.NodeName, w.Log, l.configs.put), nil
 }
 
-func connect(o Options, w World) (*kubeapi.Client, error) {
+func connect(o Options, w Environment) (*kubeapi.Client, error) {
 	options := kubeapi.Options{Now: w.Now, Getenv: w.Getenv}
 	if o.Kubeconfig != "" {
 		return kubeapi.FromKubeconfig(o.Kubeconfig, options)
@@ -124,11 +124,11 @@ func serve(ctx context.Context, address string, log *slog.Logger, counts *metric
 	}
 }
 
-// mailbox holds the newest Config that the loop has not received.
-type mailbox chan reclaim.Config
+// latestConfig holds the newest Config that the loop has not received.
+type latestConfig chan reclaim.Config
 
 // put replaces a Config that was not received. Only one goroutine may call it.
-func (m mailbox) put(c reclaim.Config) {
+func (m latestConfig) put(c reclaim.Config) {
 	select {
 	case <-m:
 	default:

@@ -38,8 +38,8 @@ type reporter interface {
 }
 
 type teller interface {
-	Arm(c reclaim.Config)
-	Rest(c reclaim.Config)
+	SetConfig(c reclaim.Config)
+	SetIdle(c reclaim.Config)
 	Run(ctx context.Context)
 }
 
@@ -52,7 +52,7 @@ type loop struct {
 	detector detector
 	reporter reporter
 	teller   teller
-	configs  mailbox
+	configs  latestConfig
 	// config is the last Config. loaded means that there was one.
 	config reclaim.Config
 	loaded bool
@@ -114,7 +114,7 @@ func (l *loop) inspect(ctx context.Context) (requested bool) {
 func (l *loop) idle(ctx context.Context) {
 	l.log.Debug("Nothing is asked for")
 	if l.loaded {
-		l.teller.Rest(l.config)
+		l.teller.SetIdle(l.config)
 	}
 	select {
 	case <-ctx.Done():
@@ -132,7 +132,7 @@ func (l *loop) watch(ctx context.Context) (reported bool, err error) {
 	l.log.Info("Watching processes", "matchCommands", l.config.MatchCommands,
 		"matchArgvSubstrings", l.config.MatchArgvSubstrings, "pollInterval", l.config.Interval().String())
 	matcher, interval := compile(l.config, l.log), l.config.Interval()
-	l.teller.Arm(l.config)
+	l.teller.SetConfig(l.config)
 	go func() {
 		ended <- l.detector.Run(inner, matcher, interval, func(m detect.Match) {
 			select {

@@ -141,7 +141,7 @@ func (w *workstation) runs(names ...string) { w.set(func(w *workstation) { w.run
 func (w *workstation) loop() *loop {
 	return &loop{
 		log: slog.New(slog.DiscardHandler), now: time.Now, counts: &metrics.Set{},
-		detector: w, reporter: w, teller: &w.told, configs: make(mailbox, 1),
+		detector: w, reporter: w, teller: &w.told, configs: make(latestConfig, 1),
 	}
 }
 
@@ -157,9 +157,9 @@ func (t *told) add(what string, c reclaim.Config) {
 	t.said = append(t.said, what+" "+c.Hash())
 }
 
-func (t *told) Arm(c reclaim.Config)  { t.add("arm", c) }
-func (t *told) Rest(c reclaim.Config) { t.add("rest", c) }
-func (*told) Run(ctx context.Context) { <-ctx.Done() }
+func (t *told) SetConfig(c reclaim.Config) { t.add("arm", c) }
+func (t *told) SetIdle(c reclaim.Config)   { t.add("rest", c) }
+func (*told) Run(ctx context.Context)      { <-ctx.Done() }
 
 // TestWhatIsLookedForIsTold checks the states that the loop reports.
 func TestWhatIsLookedForIsTold(t *testing.T) {
@@ -209,26 +209,26 @@ func TestLoop(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		w      *workstation
-		story  func(w *workstation, configs mailbox)
+		story  func(w *workstation, configs latestConfig)
 		want   []string
 		err    error
 	}{
 		"Inert": {
 			reason: "Without a configuration nothing is watched.",
-			story:  func(w *workstation, _ mailbox) { w.runs("java"); time.Sleep(time.Hour) },
+			story:  func(w *workstation, _ latestConfig) { w.runs("java"); time.Sleep(time.Hour) },
 		},
 		"EmptyConfig": {
 			reason: "Nor with an empty one.",
-			story:  func(w *workstation, c mailbox) { w.runs("java"); c.put(reclaim.Config{}); time.Sleep(time.Hour) },
+			story:  func(w *workstation, c latestConfig) { w.runs("java"); c.put(reclaim.Config{}); time.Sleep(time.Hour) },
 		},
 		"ProcessThenConfig": {
 			reason: "What runs already counts.",
-			story:  func(w *workstation, c mailbox) { w.runs("java"); c.put(java); time.Sleep(time.Second) },
+			story:  func(w *workstation, c latestConfig) { w.runs("java"); c.put(java); time.Sleep(time.Second) },
 			want:   []string{"process-match: java 00:00:00"},
 		},
 		"ConfigThenProcess": {
 			reason: "So does what starts later.",
-			story: func(w *workstation, c mailbox) {
+			story: func(w *workstation, c latestConfig) {
 				c.put(java)
 				time.Sleep(time.Hour)
 				w.runs("java")
@@ -238,7 +238,7 @@ func TestLoop(t *testing.T) {
 		},
 		"ReportedOnce": {
 			reason: "The agent stays alive and quiet.",
-			story: func(w *workstation, c mailbox) {
+			story: func(w *workstation, c latestConfig) {
 				c.put(java)
 				w.runs("java")
 				time.Sleep(time.Hour)
@@ -249,7 +249,7 @@ func TestLoop(t *testing.T) {
 		},
 		"ClearedWhileItRuns": {
 			reason: "Re-enabling while the process runs ejects again.",
-			story: func(w *workstation, c mailbox) {
+			story: func(w *workstation, c latestConfig) {
 				c.put(java)
 				w.runs("java")
 				time.Sleep(time.Hour)
@@ -260,7 +260,7 @@ func TestLoop(t *testing.T) {
 		},
 		"ConfigChangesWhileQuiet": {
 			reason: "The newest configuration counts once the request is cleared.",
-			story: func(w *workstation, c mailbox) {
+			story: func(w *workstation, c latestConfig) {
 				c.put(java)
 				w.runs("java", "idea")
 				time.Sleep(time.Minute)
@@ -273,7 +273,7 @@ func TestLoop(t *testing.T) {
 		},
 		"DisarmedWhileQuiet": {
 			reason: "What is no longer asked for is not looked for, not even for a moment.",
-			story: func(w *workstation, c mailbox) {
+			story: func(w *workstation, c latestConfig) {
 				c.put(java)
 				w.runs("java")
 				time.Sleep(time.Minute)
@@ -286,11 +286,11 @@ func TestLoop(t *testing.T) {
 		"RequestStands": {
 			reason: "A request from before the start is not written again.",
 			w:      &workstation{requested: true},
-			story:  func(w *workstation, c mailbox) { c.put(java); w.runs("java"); time.Sleep(time.Hour) },
+			story:  func(w *workstation, c latestConfig) { c.put(java); w.runs("java"); time.Sleep(time.Hour) },
 		},
 		"ChangeRearms": {
 			reason: "A change counts at once.",
-			story: func(w *workstation, c mailbox) {
+			story: func(w *workstation, c latestConfig) {
 				c.put(java)
 				w.runs("idea")
 				time.Sleep(time.Minute)
@@ -302,7 +302,7 @@ func TestLoop(t *testing.T) {
 		"MatchAsTheConfigChanges": {
 			reason: "What matched while it was asked for counts.",
 			w:      &workstation{parting: &detect.Match{PID: 1, Hit: match.Hit{Pattern: "java"}}},
-			story: func(_ *workstation, c mailbox) {
+			story: func(_ *workstation, c latestConfig) {
 				c.put(java)
 				time.Sleep(time.Minute)
 				c.put(idea)
@@ -312,7 +312,7 @@ func TestLoop(t *testing.T) {
 		},
 		"Disarmed": {
 			reason: "A deleted configuration stops the watch.",
-			story: func(w *workstation, c mailbox) {
+			story: func(w *workstation, c latestConfig) {
 				c.put(java)
 				time.Sleep(time.Minute)
 				c.put(reclaim.Config{})
@@ -324,36 +324,36 @@ func TestLoop(t *testing.T) {
 		"ServerAway": {
 			reason: "The match is kept, with its time, although the process ends.",
 			w:      &workstation{reporting: []error{errors.New("refused"), errors.New("refused")}},
-			story:  func(w *workstation, c mailbox) { c.put(java); w.runs("java"); w.runs(); time.Sleep(time.Hour) },
+			story:  func(w *workstation, c latestConfig) { c.put(java); w.runs("java"); w.runs(); time.Sleep(time.Hour) },
 			want:   []string{"process-match: java 00:00:00"},
 		},
 		"ServerAwayAtTheStart": {
 			reason: "Reading the Node is repeated until the server is there.",
 			w:      &workstation{reading: []error{errors.New("refused"), errors.New("refused")}},
-			story:  func(w *workstation, c mailbox) { c.put(java); w.runs("java"); time.Sleep(5 * time.Second) },
+			story:  func(w *workstation, c latestConfig) { c.put(java); w.runs("java"); time.Sleep(5 * time.Second) },
 			want:   []string{"process-match: java 00:00:00"},
 		},
 		"RequestStandsServerAwayAtTheStart": {
 			reason: "Nothing is written before the Node is read.",
 			w:      &workstation{requested: true, reading: []error{errors.New("refused"), errors.New("refused")}},
-			story:  func(w *workstation, c mailbox) { c.put(java); w.runs("java"); time.Sleep(time.Hour) },
+			story:  func(w *workstation, c latestConfig) { c.put(java); w.runs("java"); time.Sleep(time.Hour) },
 		},
 		"ReadingForbidden": {
 			reason: "Who may not read may still write.",
 			w:      &workstation{reading: []error{&kubeapi.StatusError{Code: 403}}},
-			story:  func(w *workstation, c mailbox) { c.put(java); w.runs("java"); time.Sleep(time.Second) },
+			story:  func(w *workstation, c latestConfig) { c.put(java); w.runs("java"); time.Sleep(time.Second) },
 			want:   []string{"process-match: java 00:00:00"},
 		},
 		"AnotherMachine": {
 			reason: "Nothing is written, and the agent ends loudly.",
 			w:      &workstation{reporting: []error{fmt.Errorf("%w: x", report.ErrHostIdentity)}},
-			story:  func(w *workstation, c mailbox) { c.put(java); w.runs("java"); time.Sleep(time.Hour) },
+			story:  func(w *workstation, c latestConfig) { c.put(java); w.runs("java"); time.Sleep(time.Hour) },
 			err:    report.ErrHostIdentity,
 		},
 		"NoConnector": {
 			reason: "The agent ends with what is missing.",
 			w:      &workstation{broken: procevents.ErrUnavailable},
-			story:  func(_ *workstation, c mailbox) { c.put(java); time.Sleep(time.Second) },
+			story:  func(_ *workstation, c latestConfig) { c.put(java); time.Sleep(time.Second) },
 			err:    procevents.ErrUnavailable,
 		},
 	}

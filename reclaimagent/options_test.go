@@ -204,7 +204,7 @@ func TestRunSaysWhatIsMissing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := reclaimagent.Options{NodeName: "ws", ProcRoot: dir, SkipHostIDCheck: true, Detector: "poll"}
 			tc.change(&o)
-			err := reclaimagent.Run(t.Context(), o, reclaimagent.World{
+			err := reclaimagent.Run(t.Context(), o, reclaimagent.Environment{
 				Log: slog.New(slog.DiscardHandler), Now: time.Now, Getenv: func(string) string { return "" },
 			})
 			if !errors.Is(err, reclaimagent.ErrUsage) || !strings.Contains(err.Error(), tc.want) {

@@ -44,11 +44,11 @@ func agent(args []string) int {
 	if code, ok := parse("reclaim-agent", args, o.AddFlags, o.Validate); !ok {
 		return code
 	}
-	modest()
+	limitResources()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	log := logger(o.Verbosity).With("Node", o.NodeName)
-	err := reclaimagent.Run(ctx, o, reclaimagent.World{Log: log, Now: time.Now, Getenv: os.Getenv})
+	err := reclaimagent.Run(ctx, o, reclaimagent.Environment{Log: log, Now: time.Now, Getenv: os.Getenv})
 	code := reclaimagent.ExitCode(err)
 	if code != reclaimagent.ExitOK {
 		log.Error("Ending", "exitCode", code, "err", err)
@@ -101,9 +101,9 @@ func logger(verbosity int) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// modest limits memory and CPU use, because the machine belongs to its owner. Variables of the Go runtime in the
+// limitResources limits memory and CPU use, because the machine belongs to its owner. Variables of the Go runtime in the
 // environment take precedence.
-func modest() {
+func limitResources() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}

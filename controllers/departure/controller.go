@@ -86,7 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	plan := departure.Decide(fleet, r.Limits)
 	r.Roster.Publish(key, plan, now)
 	r.report(ctx, key, c, plan, now)
-	next = departure.Sooner(departure.Sooner(next, plan.Next), opens)
+	next = departure.Earliest(departure.Earliest(next, plan.Next), opens)
 	if next.IsZero() {
 		return ctrl.Result{}, nil
 	}
@@ -108,7 +108,7 @@ func (r *Reconciler) gates(ctx context.Context, key client.ObjectKey, c *cluster
 	}
 	switch {
 	case g.ClockSuspect && len(f.Candidates) > 0:
-		r.listen(ctx, key)
+		r.sampleClock(ctx, key)
 		next = f.Now.Add(rails.Apart)
 	case g.WarmUp == departure.Warm && r.WipeGuard:
 		g.WipeQuarantine, next = r.quarantine(ctx, key, c, f)

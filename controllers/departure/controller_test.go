@@ -100,7 +100,7 @@ func TestARestartKeepsTheCap(t *testing.T) {
 // TestAnOwnerIsNotPlanned starts an urgent departure during the warm-up.
 func TestAnOwnerIsNotPlanned(t *testing.T) {
 	w := newWorld(t, 44)
-	w.r.Roster.Leave(box(0), uid(0), w.clock.Now())
+	w.r.Roster.RecordExemptStart(box(0), uid(0), w.clock.Now())
 	w.tell(0, func(e *roster.Entry) { e.Left = w.clock.Now() })
 	w.plan()
 	w.after(lease - 6*time.Second)

@@ -28,9 +28,9 @@ func (r *Reconciler) lead(now time.Time, counted, told bool) rails.Lead {
 	return rails.Lead{Since: r.since, Lease: r.Lease, Synced: true, Told: told, Counted: counted}
 }
 
-// listen makes a request to the API server, so that APIClock gets a sample of its time. A manager without
+// sampleClock makes a request to the API server, so that APIClock gets a sample of its time. A manager without
 // leader election may make no other requests.
-func (r *Reconciler) listen(ctx context.Context, key client.ObjectKey) {
+func (r *Reconciler) sampleClock(ctx context.Context, key client.ObjectKey) {
 	if err := r.Live.Get(ctx, key, &clusterv1.Cluster{}); client.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Asking the API server for its time")
 	}

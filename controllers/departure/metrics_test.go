@@ -76,7 +76,7 @@ func TestWhoIsRefusedIsCountedOnce(t *testing.T) {
 		if !w.verdict(0).Granted {
 			t.Fatalf("it may not try in turn %d", turn)
 		}
-		w.r.Roster.Tried(box(0), uid(0), w.clock.Now())
+		w.r.Roster.FinishAttempt(box(0), uid(0), w.clock.Now())
 		w.after(time.Minute)
 		w.plan()
 		w.after(time.Minute)

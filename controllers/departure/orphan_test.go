@@ -34,7 +34,7 @@ func (w *world) orphan(i int) *clusterv1.Machine {
 func (w *world) starting() (n int) {
 	for i := range w.orphans {
 		m := &w.orphans[i]
-		if w.r.Roster.Begin(roster.Orphan(types.NamespacedName{Namespace: m.Namespace, Name: m.Name}), m.UID, w.clock.Now()).Granted {
+		if w.r.Roster.RequestGrant(roster.OrphanName(types.NamespacedName{Namespace: m.Namespace, Name: m.Name}), m.UID, w.clock.Now()).Granted {
 			n++
 		}
 	}
@@ -50,15 +50,15 @@ func TestMachinesWithoutScheduledMachinesAreNoWayPastTheRails(t *testing.T) {
 	}
 	for i := range w.orphans {
 		m := &w.orphans[i]
-		w.r.Roster.Tell(roster.Orphan(types.NamespacedName{Namespace: m.Namespace, Name: m.Name}), roster.Orphaned(m, false, w.clock.Now()), w.clock.Now())
+		w.r.Roster.Report(roster.OrphanName(types.NamespacedName{Namespace: m.Namespace, Name: m.Name}), roster.OrphanEntry(m, false, w.clock.Now()), w.clock.Now())
 	}
 	for look := range 2 {
 		w.plan()
 		if n := w.starting(); n != 0 {
 			t.Fatalf("%d start after %d looks", n, look+1)
 		}
-		first := roster.Orphan(types.NamespacedName{Namespace: lab.Namespace, Name: w.orphans[0].Name})
-		if v := w.r.Roster.Look(first, w.orphans[0].UID); v.Reason != departure.WipeQuarantine {
+		first := roster.OrphanName(types.NamespacedName{Namespace: lab.Namespace, Name: w.orphans[0].Name})
+		if v := w.r.Roster.CurrentVerdict(first, w.orphans[0].UID); v.Reason != departure.WipeQuarantine {
 			t.Errorf("the planner says %+v", v)
 		}
 		w.after(rails.Apart)

@@ -34,7 +34,7 @@ func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluste
 	r.mu.Unlock()
 	logChanges(ctx, key, was, c.shown, p)
 	if fresh {
-		r.tell(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "Departures deferred: %s. To see the machines that wait: kubectl 5spot -n %s rails --cluster %s. To stop all departures: kubectl 5spot -n %s hold-departures %s",
+		r.recordWarning(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "Departures deferred: %s. To see the machines that wait: kubectl 5spot -n %s rails --cluster %s. To stop all departures: kubectl 5spot -n %s hold-departures %s",
 			limit(p), key.Namespace, key.Name, key.Namespace, key.Name)
 	}
 }
@@ -82,7 +82,7 @@ func (r *Reconciler) cluster(key client.ObjectKey) *cluster {
 // again.
 func (r *Reconciler) countAdmitted(key client.ObjectKey, c *cluster, p departure.Plan) {
 	for name, since := range c.admitted {
-		if e, known := r.Roster.Told(roster.Named(name)); !known || !e.From.Equal(since) {
+		if e, known := r.Roster.LastReport(roster.ParseName(name)); !known || !e.From.Equal(since) {
 			delete(c.admitted, name)
 		}
 	}
@@ -117,7 +117,7 @@ func (c *cluster) countDeferred(key client.ObjectKey, p departure.Plan) (fresh b
 func oldest(waiting []departure.Waiting) time.Time {
 	var at time.Time
 	for _, w := range waiting {
-		at = departure.Sooner(at, w.Since)
+		at = departure.Earliest(at, w.Since)
 	}
 	return at
 }
@@ -131,8 +131,8 @@ func limit(p departure.Plan) string {
 	return fmt.Sprintf("at most %d of %d start to leave within %s", p.Limits.Cap.Of(members), members, departure.Window)
 }
 
-// tell records a Warning on a Cluster, at most once per quiet for each reason.
-func (r *Reconciler) tell(ctx context.Context, key client.ObjectKey, c *cluster, now time.Time, reason, note string, args ...any) {
+// recordWarning records a Warning on a Cluster, at most once per quiet for each reason.
+func (r *Reconciler) recordWarning(ctx context.Context, key client.ObjectKey, c *cluster, now time.Time, reason, note string, args ...any) {
 	if last, told := c.told[reason]; told && now.Sub(last).Abs() < quiet {
 		return
 	}

@@ -97,7 +97,7 @@ func (w *world) tell(i int, change func(*roster.Entry)) {
 	e := w.entries[i]
 	change(&e)
 	w.entries[i] = e
-	w.r.Roster.Tell(box(i), e, w.clock.Now())
+	w.r.Roster.Report(box(i), e, w.clock.Now())
 }
 
 // leaves makes machines due in the lane.
@@ -131,7 +131,9 @@ func (w *world) plan() time.Duration {
 }
 
 // verdict requests the grant of a machine.
-func (w *world) verdict(i int) roster.Verdict { return w.r.Roster.Begin(box(i), uid(i), w.clock.Now()) }
+func (w *world) verdict(i int) roster.Verdict {
+	return w.r.Roster.RequestGrant(box(i), uid(i), w.clock.Now())
+}
 
 // begin starts the departures of all granted machines, and returns these machines.
 func (w *world) begin() (began []int) {

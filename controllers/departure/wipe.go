@@ -106,7 +106,7 @@ func (r *Reconciler) quarantine(ctx context.Context, key client.ObjectKey, c *cl
 		if f.Now.Before(c.again) {
 			return c.held, c.again
 		}
-		return r.look(ctx, key, c, left, count)
+		return r.checkLive(ctx, key, c, left, count)
 	// Some departures are not in the baseline yet, and no candidate exists: there is nothing to hold.
 	case suspected:
 		c.wipe = rails.Wipe{Baseline: c.wipe.Baseline - count.Left}
@@ -133,9 +133,9 @@ func (c *cluster) staying(f departure.Fleet, left []departure.Candidate, departu
 	return rails.Count{At: f.Now, Kept: kept, Left: max(0, departures-c.departures)}
 }
 
-// look confirms a suspected wipe with a live list. If the list fails, or differs from the specs that the
+// checkLive confirms a suspected wipe with a live list. If the list fails, or differs from the specs that the
 // reconcilers read, the machines stay held. Such a check neither confirms nor resets.
-func (r *Reconciler) look(ctx context.Context, key client.ObjectKey, c *cluster, left []departure.Candidate, count rails.Count) (held bool, next time.Time) {
+func (r *Reconciler) checkLive(ctx context.Context, key client.ObjectKey, c *cluster, left []departure.Candidate, count rails.Count) (held bool, next time.Time) {
 	c.held, c.again = true, count.At.Add(rails.Apart)
 	unknown, unsure, err := r.compare(ctx, key, left)
 	if err != nil {
@@ -153,10 +153,10 @@ func (r *Reconciler) look(ctx context.Context, key client.ObjectKey, c *cluster,
 	c.departures += count.Left
 	switch c.held = verdict == rails.Quarantined; verdict {
 	case rails.Quarantined:
-		r.tell(ctx, key, c, count.At, v1alpha1.WipeQuarantinedEvent,
+		r.recordWarning(ctx, key, c, count.At, v1alpha1.WipeQuarantinedEvent,
 			"%d of %d machines are to leave at once. They stay until that has been confirmed, which takes 20 s: if it is a mistake, hold all departures now: kubectl 5spot -n %s hold-departures %s", len(left), len(left)+count.Kept, key.Namespace, key.Name)
 	case rails.Confirmed:
-		r.tell(ctx, key, c, count.At, v1alpha1.WipeConfirmedEvent, "%d of %d machines are to leave at once, which has been confirmed: they leave", len(left), len(left)+count.Kept)
+		r.recordWarning(ctx, key, c, count.At, v1alpha1.WipeConfirmedEvent, "%d of %d machines are to leave at once, which has been confirmed: they leave", len(left), len(left)+count.Kept)
 	default:
 	}
 	return c.held, c.again
@@ -184,7 +184,7 @@ func (r *Reconciler) compare(ctx context.Context, key client.ObjectKey, left []d
 	for i := range list.Items {
 		sm := &list.Items[i]
 		name := client.ObjectKeyFromObject(sm)
-		told, known := r.Roster.Told(name)
+		told, known := r.Roster.LastReport(name)
 		same[name.String()] = known && told.Generation == sm.Generation
 		if !known && r.active(sm, key) {
 			unknown++

@@ -111,8 +111,8 @@ func current(existing, want *runtimev1.ExtensionConfig) bool {
 		equality.Semantic.DeepEqual(existing.OwnerReferences, want.OwnerReferences)
 }
 
-// goesForGood reports whether no new manager will start: the Deployment is missing, being deleted, or has zero
+// stopsForGood reports whether no new manager will start: the Deployment is missing, being deleted, or has zero
 // replicas.
-func goesForGood(d *appsv1.Deployment) bool {
+func stopsForGood(d *appsv1.Deployment) bool {
 	return d == nil || !d.DeletionTimestamp.IsZero() || d.Spec.Replicas != nil && *d.Spec.Replicas == 0
 }

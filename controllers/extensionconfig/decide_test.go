@@ -51,7 +51,7 @@ func TestGoesForGood(t *testing.T) {
 		"Gone":     {"It was removed.", nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := goesForGood(tc.deployment); got != tc.want {
+			if got := stopsForGood(tc.deployment); got != tc.want {
 				t.Errorf("%s\ngot %t", tc.reason, got)
 			}
 		})

@@ -184,7 +184,7 @@ func TestSomebodyElsesIsLeftAlone(t *testing.T) {
 				w.Create(w.config)
 				version := w.config.ResourceVersion
 				w.settle()
-				w.Must(w.r.Leave(t.Context()))
+				w.Must(w.r.WithdrawIfFinal(t.Context()))
 				if !w.registered() || w.config.ResourceVersion != version || len(w.Writes) > 0 {
 					t.Errorf("it was touched: %v", w.Writes)
 				}
@@ -281,7 +281,7 @@ func TestWhoGoesForGoodWithdraws(t *testing.T) {
 			if tc.replicas >= 0 {
 				w.Create(deployment(w.options.PodNamespace, tc.replicas))
 			}
-			w.Must(w.r.Leave(t.Context()))
+			w.Must(w.r.WithdrawIfFinal(t.Context()))
 			if got := w.registered(); got != tc.want {
 				t.Errorf("%s\nregistered is %t", tc.reason, got)
 			}

@@ -14,7 +14,7 @@ func TestAPauseRegistersNothing(t *testing.T) {
 	w := newWorld(t)
 	pause := func() {
 		w.start()
-		w.r.Actuate = actuate.Behind(&actuate.Gate{Paused: true}, w.Recorded(w.reads))
+		w.r.Actuate = actuate.NewGated(&actuate.Gate{Paused: true}, w.Recorded(w.reads))
 		w.Writes = nil
 	}
 	pause()
@@ -28,7 +28,7 @@ func TestAPauseRegistersNothing(t *testing.T) {
 	}
 	w.settle()
 	pause()
-	w.Must(w.r.Leave(t.Context()))
+	w.Must(w.r.WithdrawIfFinal(t.Context()))
 	if len(w.Writes) > 0 || !w.registered() {
 		t.Errorf("sent %v", w.Writes)
 	}

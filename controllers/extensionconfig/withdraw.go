@@ -15,8 +15,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
-// farewell bounds the removal of the registration when the manager stops. Its pod has ten seconds in total.
-const farewell = 5 * time.Second
+// withdrawTimeout bounds the removal of the registration when the manager stops. Its pod has ten seconds in total.
+const withdrawTimeout = 5 * time.Second
 
 // A withdrawal removes the registration when the manager is uninstalled or scaled to zero. It does not during a
 // restart, a rollout, or a change of the leader.
@@ -29,17 +29,17 @@ func (withdrawal) NeedLeaderElection() bool { return true }
 // Start waits until the manager stops.
 func (w withdrawal) Start(ctx context.Context) error {
 	<-ctx.Done()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
-	if err := w.Leave(ctx); err != nil {
+	if err := w.WithdrawIfFinal(ctx); err != nil {
 		// There is no retry. Garbage collection deletes the ExtensionConfig with its owner.
 		ctrl.LoggerFrom(ctx).Error(err, "Withdrawing runtime extension")
 	}
 	return nil
 }
 
-// Leave removes the registration if no new manager will start.
-func (r *Reconciler) Leave(ctx context.Context) error {
+// WithdrawIfFinal removes the registration if no new manager will start.
+func (r *Reconciler) WithdrawIfFinal(ctx context.Context) error {
 	if r.Options.PodNamespace == "" {
 		return nil // Outside a cluster, it is unknown whether another process follows.
 	}
@@ -50,7 +50,7 @@ func (r *Reconciler) Leave(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("reading our Deployment: %w", err)
 	}
-	if !goesForGood(deployment) {
+	if !stopsForGood(deployment) {
 		return nil
 	}
 	r.mu.Lock()

@@ -61,7 +61,7 @@ type Reconciler struct {
 	// Roster returns which Machines may start to leave. With nil, all of them may.
 	Roster *roster.Roster
 	// Desk runs the calls in the background. SetupWithManager creates one if it is nil.
-	Desk *leaving.Desk
+	Desk *leaving.HookCaller
 	// Steps are the built-in steps. They run in parallel with the extensions.
 	Steps leaving.Steps
 	// Woken are the sources that enqueue a Machine when one of its Steps makes progress.
@@ -79,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Reader.Get(ctx, req.NamespacedName, machine); err != nil {
 		r.fresh.Forget(req)
 		if apierrors.IsNotFound(err) {
-			r.Roster.Gone(roster.Orphan(req.NamespacedName), r.Clock.Now())
+			r.Roster.RecordGone(roster.OrphanName(req.NamespacedName), r.Clock.Now())
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -108,26 +108,26 @@ func (r *Reconciler) reconcile(ctx context.Context, machine *clusterv1.Machine) 
 		return time.Time{}, err
 	}
 	if s == nil {
-		r.askNobody(machine.UID)
+		r.cancelCalls(machine.UID)
 		return time.Time{}, nil
 	}
-	r.enroll(s)
+	r.reportOrphan(s)
 	f := s.facts(r.Clock.Now())
 	return r.act(ctx, s, f, decide(f))
 }
 
-// askNobody cancels all open calls for a Machine and drops the state of its steps.
-func (r *Reconciler) askNobody(machine types.UID) {
-	r.Desk.Drop(machine)
+// cancelCalls cancels all open calls for a Machine and drops the state of its steps.
+func (r *Reconciler) cancelCalls(machine types.UID) {
+	r.Desk.ForgetMachine(machine)
 	r.Steps.Forget(machine)
 }
 
 // act carries out a step. again is when to reconcile again.
 func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next step) (again time.Time, err error) {
 	if next != askBeforeDrain && next != askBeforeTermination {
-		r.askNobody(s.machine.UID)
+		r.cancelCalls(s.machine.UID)
 	}
-	if next != rest {
+	if next != noStep {
 		if err := r.leave(s).Permit(ctx, s.machine); err != nil {
 			return time.Time{}, err
 		}
@@ -137,12 +137,12 @@ func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next step) (aga
 		defer r.tried(s)
 	}
 	switch next {
-	case rest:
+	case noStep:
 		return time.Time{}, nil
-	case letGo:
-		return time.Time{}, r.leave(s).LetGo(ctx, s.machine, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation)
+	case removeHooks:
+		return time.Time{}, r.leave(s).RemoveHooks(ctx, s.machine, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation)
 	case tell:
-		r.tell(ctx, s)
+		r.notifyExtensions(ctx, s)
 		return time.Time{}, nil
 	case askBeforeDrain:
 		return r.ask(ctx, s, hooksv1.BeforeDrain, v1alpha1.PreDrainHookAnnotation)

@@ -254,8 +254,8 @@ func TestSlowExtensionsHoldNobodyElseUp(t *testing.T) {
 			c.leave("team", fmt.Sprint("m", i))
 		}
 		<-time.After(9400 * time.Millisecond)
-		if calls, _ := c.under(""); calls != slowExtensions*leaving.Places {
-			t.Errorf("%d calls under way, want %d for each extension", calls, leaving.Places)
+		if calls, _ := c.under(""); calls != slowExtensions*leaving.MaxConcurrentCalls {
+			t.Errorf("%d calls under way, want %d for each extension", calls, leaving.MaxConcurrentCalls)
 		}
 		drain, emergency := measure("busy")
 		t.Logf("drain begins after %v, quiet %v; the owner waits %v, quiet %v", drain, quietDrain, emergency, quietEmergency)

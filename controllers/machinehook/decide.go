@@ -33,14 +33,14 @@ type facts struct {
 type step string
 
 const (
-	// rest does nothing.
-	rest step = "Rest"
+	// noStep does nothing.
+	noStep step = "Rest"
 	// askBeforeDrain and askBeforeTermination call extensions, and remove the hook of that phase when none
 	// holds the Machine.
 	askBeforeDrain       step = "AskBeforeDrain"
 	askBeforeTermination step = "AskBeforeTermination"
-	// letGo removes both hooks.
-	letGo step = "LetGo"
+	// removeHooks removes both hooks.
+	removeHooks step = "LetGo"
 	// tell notifies the extensions of an urgent deletion.
 	tell step = "Tell"
 )
@@ -49,22 +49,22 @@ const (
 func decide(f facts) step {
 	switch {
 	case !f.Deleting:
-		return rest
+		return noStep
 	case f.urgent():
 		if f.PreDrain || f.PreTerminate {
-			return letGo
+			return removeHooks
 		}
 		return tell
 	case !f.PreDrain && !f.PreTerminate:
-		return rest
+		return noStep
 	case f.ClusterLeaving, f.NoNode, f.Unreachable, f.Asked == 0:
-		return letGo
+		return removeHooks
 	case f.PreDrain:
 		return askBeforeDrain
 	case f.Drained:
 		return askBeforeTermination
 	default:
-		return rest // Cluster API drains. Its status update enqueues the Machine.
+		return noStep // Cluster API drains. Its status update enqueues the Machine.
 	}
 }
 
@@ -97,8 +97,8 @@ const (
 	firstRetry = 5 * time.Second
 	// longestRetry limits the delay that an extension may request, because its reason may end at any time.
 	longestRetry = time.Minute
-	// patience is how long a first call may take before the condition reports it.
-	patience = 2 * time.Second
+	// reportDelay is how long a first call may take before the condition reports it.
+	reportDelay = 2 * time.Second
 )
 
 // judge returns the verdict on an extension in a phase that began at the given instant. The extension sets the
@@ -131,7 +131,7 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 	if !p.Open && due.After(now) {
 		v.again = earlier(until, due)
 	}
-	if told := first(p, now).Add(patience); p.Answered.IsZero() && now.Before(told) {
+	if told := first(p, now).Add(reportDelay); p.Answered.IsZero() && now.Before(told) {
 		v.early, v.again = true, earlier(until, told)
 	}
 	return v

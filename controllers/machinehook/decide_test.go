@@ -25,19 +25,19 @@ func TestDecide(t *testing.T) {
 		facts  facts
 		want   step
 	}{
-		"Alive":          {"Nobody deletes it.", with(func(f *facts) { f.Deleting = false }), rest},
+		"Alive":          {"Nobody deletes it.", with(func(f *facts) { f.Deleting = false }), noStep},
 		"BeforeDrain":    {"Extensions come before the drain.", held, askBeforeDrain},
-		"Drains":         {"Cluster API is at work.", with(func(f *facts) { f.PreDrain = false }), rest},
+		"Drains":         {"Cluster API is at work.", with(func(f *facts) { f.PreDrain = false }), noStep},
 		"Drained":        {"Extensions come before the end.", with(func(f *facts) { f.PreDrain, f.Drained = false, true }), askBeforeTermination},
 		"DrainSkipped":   {"The first phase is not left out because Cluster API skipped its own.", with(func(f *facts) { f.Drained = true }), askBeforeDrain},
-		"NoExtension":    {"One write, not two, where nobody asks for anything.", with(func(f *facts) { f.Asked = 0 }), letGo},
-		"ClusterLeaving": {"Cluster API ignores hooks before a drain then, and no cluster is held up.", with(func(f *facts) { f.ClusterLeaving = true }), letGo},
-		"NoNode":         {"There is nothing to prepare.", with(func(f *facts) { f.NoNode = true }), letGo},
-		"Unreachable":    {"A Node that is not heard of gets no waits.", with(func(f *facts) { f.Unreachable = true }), letGo},
-		"KillSwitch":     {"A person wants it gone.", with(func(f *facts) { f.Trigger = hooksv1.TriggerKillSwitch }), letGo},
-		"Emergency":      {"The owner waits for nobody.", with(func(f *facts) { f.Trigger = hooksv1.TriggerEmergencyReclaim }), letGo},
+		"NoExtension":    {"One write, not two, where nobody asks for anything.", with(func(f *facts) { f.Asked = 0 }), removeHooks},
+		"ClusterLeaving": {"Cluster API ignores hooks before a drain then, and no cluster is held up.", with(func(f *facts) { f.ClusterLeaving = true }), removeHooks},
+		"NoNode":         {"There is nothing to prepare.", with(func(f *facts) { f.NoNode = true }), removeHooks},
+		"Unreachable":    {"A Node that is not heard of gets no waits.", with(func(f *facts) { f.Unreachable = true }), removeHooks},
+		"KillSwitch":     {"A person wants it gone.", with(func(f *facts) { f.Trigger = hooksv1.TriggerKillSwitch }), removeHooks},
+		"Emergency":      {"The owner waits for nobody.", with(func(f *facts) { f.Trigger = hooksv1.TriggerEmergencyReclaim }), removeHooks},
 		"EmergencyGoes":  {"Extensions hear of it all the same.", with(func(f *facts) { f.Trigger, f.PreDrain, f.PreTerminate = hooksv1.TriggerEmergencyReclaim, false, false }), tell},
-		"NotOurs":        {"Nobody put our hooks on it.", with(func(f *facts) { f.PreDrain, f.PreTerminate = false, false }), rest},
+		"NotOurs":        {"Nobody put our hooks on it.", with(func(f *facts) { f.PreDrain, f.PreTerminate = false, false }), noStep},
 		"OnlyDrain":      {"Its owner put one hook on it.", with(func(f *facts) { f.PreTerminate = false }), askBeforeDrain},
 	} {
 		if got := decide(tc.facts); got != tc.want {
@@ -52,11 +52,11 @@ func TestJudge(t *testing.T) {
 	lies := errors.New("certificate has expired")
 	// said returns the progress of an extension that was first called 30 s ago and responded so many seconds
 	// ago.
-	said := func(ago time.Duration, a leaving.Answer) leaving.Progress {
+	said := func(ago time.Duration, a leaving.Response) leaving.Progress {
 		return leaving.Progress{Asked: at(-30), Answered: at(-int(ago)), Answer: a}
 	}
 	open := func(p leaving.Progress) leaving.Progress { p.Open = true; return p }
-	holds := leaving.Answer{Wait: 7 * time.Second, Says: "3 connections"}
+	holds := leaving.Response{Wait: 7 * time.Second, Says: "3 connections"}
 	for name, tc := range map[string]struct {
 		reason   string
 		policy   v1alpha1.FailurePolicy
@@ -85,12 +85,12 @@ func TestJudge(t *testing.T) {
 		},
 		"LetsGo": {
 			"And does what it does for Cluster API.", "",
-			said(0, leaving.Answer{SkipDrain: true}), 0,
+			said(0, leaving.Response{SkipDrain: true}), 0,
 			verdict{skip: actuate.Waits{Drain: true}},
 		},
 		"LetsGoInTheEnd": {
 			"An answer that came in time counts when the time is over.", "",
-			said(5, leaving.Answer{SkipVolumeDetach: true}), 600,
+			said(5, leaving.Response{SkipVolumeDetach: true}), 600,
 			verdict{skip: actuate.Waits{VolumeDetach: true}},
 		},
 		"Holds":    {"It said when.", "", said(2, holds), 0, verdict{holds: true, again: at(5), note: "lb: 3 connections"}},
@@ -99,29 +99,29 @@ func TestJudge(t *testing.T) {
 		"NotYet":   {"Its answer is awaited, whenever it is due.", "", open(said(2, holds)), 0, verdict{holds: true, again: at(30), note: "lb: 3 connections"}},
 		"AsksForTooLong": {
 			"What it waits for may be over at any time.", "",
-			said(31, leaving.Answer{Wait: 1 << 30 * time.Second}), 31,
+			said(31, leaving.Response{Wait: 1 << 30 * time.Second}), 31,
 			verdict{holds: true, again: at(29), note: "lb: it asks to wait"},
 		},
 		"PastDeadline": {
 			"It is not asked after its time.", "",
-			said(0, leaving.Answer{Wait: time.Minute}), 0,
+			said(0, leaving.Response{Wait: time.Minute}), 0,
 			verdict{holds: true, again: at(30), note: "lb: it asks to wait"},
 		},
 		"Overdue": {
 			"What it does is not done: nothing is skipped for its sake.", "",
-			said(7, leaving.Answer{Wait: 7 * time.Second, Says: "3 connections", SkipDrain: true}), 60,
+			said(7, leaving.Response{Wait: 7 * time.Second, Says: "3 connections", SkipDrain: true}), 60,
 			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: 3 connections"},
 		},
-		"Fails":      {"It may come back.", "", said(2, leaving.Answer{Err: lies}), 0, verdict{holds: true, again: at(3), note: "lb: certificate has expired"}},
-		"FailsAgain": {"It is asked until its time is over.", "", said(5, leaving.Answer{Err: lies}), 0, verdict{ask: true, holds: true, again: at(30), note: "lb: certificate has expired"}},
+		"Fails":      {"It may come back.", "", said(2, leaving.Response{Err: lies}), 0, verdict{holds: true, again: at(3), note: "lb: certificate has expired"}},
+		"FailsAgain": {"It is asked until its time is over.", "", said(5, leaving.Response{Err: lies}), 0, verdict{ask: true, holds: true, again: at(30), note: "lb: certificate has expired"}},
 		"FailsAndPasses": {
 			"Its registration says so.", v1alpha1.FailurePolicyIgnore,
-			said(0, leaving.Answer{Err: lies}), 0,
+			said(0, leaving.Response{Err: lies}), 0,
 			verdict{failed: true, note: "lb failed and is ignored: certificate has expired"},
 		},
 		"FailsTooLong": {
 			"Also with the policy Fail.", v1alpha1.FailurePolicyFail,
-			said(5, leaving.Answer{Err: lies}), 60,
+			said(5, leaving.Response{Err: lies}), 60,
 			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: certificate has expired"},
 		},
 		"Late": {

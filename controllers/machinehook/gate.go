@@ -21,11 +21,11 @@ func (r *Reconciler) mayStart(s *scope, f facts) bool {
 	if !r.planned(s) || f.urgent() || s.clusterGoes() || !children.Held(s.machine, now) {
 		return true
 	}
-	key := s.turn()
+	key := s.rosterName()
 	if !s.orphaned() {
-		r.Roster.Tell(key, roster.Held(s.scheduled, s.machine, now), now)
+		r.Roster.Report(key, roster.HeldEntry(s.scheduled, s.machine, now), now)
 	}
-	v := r.Roster.Begin(key, s.machine.UID, now)
+	v := r.Roster.RequestGrant(key, s.machine.UID, now)
 	s.cycle = v.Cycle
 	return v.Granted
 }
@@ -33,16 +33,16 @@ func (r *Reconciler) mayStart(s *scope, f facts) bool {
 // tried records in the Roster that the write which mayStart admitted has returned, with or without an error.
 func (r *Reconciler) tried(s *scope) {
 	if r.planned(s) {
-		r.Roster.Tried(s.turn(), s.machine.UID, r.Clock.Now())
+		r.Roster.FinishAttempt(s.rosterName(), s.machine.UID, r.Clock.Now())
 	}
 }
 
-// enroll records an orphan in the Roster, because no ScheduledMachine reconciler does. It removes the orphan
+// reportOrphan records an orphan in the Roster, because no ScheduledMachine reconciler does. It removes the orphan
 // entry of a Machine that has a ScheduledMachine again.
-func (r *Reconciler) enroll(s *scope) {
-	now, own := r.Clock.Now(), roster.Orphan(client.ObjectKeyFromObject(s.machine))
+func (r *Reconciler) reportOrphan(s *scope) {
+	now, own := r.Clock.Now(), roster.OrphanName(client.ObjectKeyFromObject(s.machine))
 	if s.orphaned() {
-		r.Roster.Tell(own, roster.Orphaned(s.machine, s.killed(), now), now)
+		r.Roster.Report(own, roster.OrphanEntry(s.machine, s.killed(), now), now)
 		return
 	}
 	r.Roster.Forget(own, now)
@@ -68,7 +68,7 @@ func (r *Reconciler) planned(s *scope) bool {
 
 // ofPlan returns the request for the Machine of a Roster name.
 func ofPlan(name types.NamespacedName) ctrl.Request {
-	if machine, orphan := roster.OrphanOf(name); orphan {
+	if machine, orphan := roster.ParseOrphanName(name); orphan {
 		return ctrl.Request{NamespacedName: machine}
 	}
 	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: name.Namespace, Name: children.NamesOf(name.Name).Machine}}

@@ -24,7 +24,7 @@ import (
 func (w *world) planned() *roster.Roster {
 	w.Helper()
 	turns, other := &roster.Roster{}, types.NamespacedName{Namespace: w.sm.Namespace, Name: "other"}
-	turns.Tell(other, roster.Entry{Cluster: client.ObjectKeyFromObject(w.cluster), Machine: "other", Left: w.clock.Now()}, w.clock.Now())
+	turns.Report(other, roster.Entry{Cluster: client.ObjectKeyFromObject(w.cluster), Machine: "other", Left: w.clock.Now()}, w.clock.Now())
 	return turns
 }
 
@@ -62,7 +62,7 @@ func TestAMachineThatSomebodyDeletesWaitsForItsTurn(t *testing.T) {
 				w.plan(turns)
 				w.clock.SetTime(w.clock.Now().Add(3 * time.Second))
 			}
-			if v := turns.Look(client.ObjectKeyFromObject(w.sm), w.machine.UID); v.Reason != departure.BlastRadiusCap {
+			if v := turns.CurrentVerdict(client.ObjectKeyFromObject(w.sm), w.machine.UID); v.Reason != departure.BlastRadiusCap {
 				t.Errorf("the planner says %+v", v)
 			}
 			w.clock.SetTime(w.clock.Now().Add(departure.Window))
@@ -145,11 +145,11 @@ func TestAMachineWithoutItsScheduledMachineWaitsForItsTurn(t *testing.T) {
 				w.plan(turns)
 				w.clock.SetTime(w.clock.Now().Add(3 * time.Second))
 			}
-			own := roster.Orphan(client.ObjectKeyFromObject(w.machine))
-			if v := turns.Look(own, w.machine.UID); v.Reason != departure.BlastRadiusCap {
+			own := roster.OrphanName(client.ObjectKeyFromObject(w.machine))
+			if v := turns.CurrentVerdict(own, w.machine.UID); v.Reason != departure.BlastRadiusCap {
 				t.Errorf("the planner says %+v", v)
 			}
-			if e, _ := turns.Told(own); !e.From.Equal(w.machine.DeletionTimestamp.Time) {
+			if e, _ := turns.LastReport(own); !e.From.Equal(w.machine.DeletionTimestamp.Time) {
 				t.Errorf("it is to leave since %v, and was deleted at %v: a restart puts it off", e.From, w.machine.DeletionTimestamp)
 			}
 			w.clock.SetTime(w.clock.Now().Add(departure.Window))
@@ -178,10 +178,10 @@ func TestACacheThatIsLatePartsNobody(t *testing.T) {
 	w.r.Roster, w.r.Live = turns, w.Client
 	w.r.Reader = late{w.r.Reader}
 	w.settle()
-	if e, told := turns.Told(client.ObjectKeyFromObject(w.sm)); !told || e.Machine != w.machine.UID {
+	if e, told := turns.LastReport(client.ObjectKeyFromObject(w.sm)); !told || e.Machine != w.machine.UID {
 		t.Errorf("it is planned as %+v", e)
 	}
-	if e, told := turns.Told(roster.Orphan(client.ObjectKeyFromObject(w.machine))); told {
+	if e, told := turns.LastReport(roster.OrphanName(client.ObjectKeyFromObject(w.machine))); told {
 		t.Errorf("it is taken for an orphan: %+v", e)
 	}
 }
@@ -205,7 +205,7 @@ func TestATryIsAnswered(t *testing.T) {
 	w.r.Roster = turns
 	w.settle()
 	w.plan(turns)
-	if v := turns.Look(client.ObjectKeyFromObject(w.sm), w.machine.UID); !v.Granted {
+	if v := turns.CurrentVerdict(client.ObjectKeyFromObject(w.sm), w.machine.UID); !v.Granted {
 		t.Fatalf("the planner says %+v", v)
 	}
 	w.settle()

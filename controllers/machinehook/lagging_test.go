@@ -41,7 +41,7 @@ func departureOnALateCache(t *testing.T, seed uint64) map[string]int {
 	lines, recorder := &bytes.Buffer{}, events.NewFakeRecorder(100)
 	step := &balancers{says: leaving.Verdict{Holds: true, Reason: v1alpha1.WaitingForLoadBalancersReason, Note: "load balancer edge: 3 connections"}}
 	r := &machinehook.Reconciler{
-		Clock: now, Reader: cache.Client, Live: cache.Client, Actuate: actuate.Behind(&actuate.Gate{Log: audit.New(lines)}, cache.Client),
+		Clock: now, Reader: cache.Client, Live: cache.Client, Actuate: actuate.NewGated(&actuate.Gate{Log: audit.New(lines)}, cache.Client),
 		Recorder: recorder, Desk: leaving.New(now), Steps: leaving.Steps{step},
 	}
 	machine := client.ObjectKey{Namespace: "lab", Name: children.NamesOf("box").Machine}

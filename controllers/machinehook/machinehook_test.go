@@ -150,7 +150,7 @@ func (w *world) reconcile() (ctrl.Result, error) {
 func (w *world) progress() (all []leaving.Progress) {
 	for _, h := range w.hooks {
 		for _, phase := range []hooksv1.Phase{hooksv1.BeforeDrain, hooksv1.BeforeTermination} {
-			q := leaving.Question{Machine: w.machine.UID, Step: h.UID, Phase: string(phase)}
+			q := leaving.CallKey{Machine: w.machine.UID, Step: h.UID, Phase: string(phase)}
 			for w.r.Desk.Look(q, h.Generation).Open {
 				<-w.woken
 			}

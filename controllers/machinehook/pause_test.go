@@ -23,7 +23,7 @@ func TestAPauseHoldsAMachineThatSomebodyDeletes(t *testing.T) {
 			w.leave()
 			w.restart()
 			c := w.Recorded(interceptor.Funcs{})
-			w.r.Actuate = actuate.Behind(&actuate.Gate{Paused: true, Log: audit.New(out)}, c)
+			w.r.Actuate = actuate.NewGated(&actuate.Gate{Paused: true, Log: audit.New(out)}, c)
 			w.Writes = nil
 			for range 3 {
 				if res, err := w.reconcile(); err != nil || res.RequeueAfter > 0 {
@@ -41,7 +41,7 @@ func TestAPauseHoldsAMachineThatSomebodyDeletes(t *testing.T) {
 			}
 			out.Reset()
 			w.restart()
-			w.r.Actuate = actuate.Behind(&actuate.Gate{Log: audit.New(out)}, c)
+			w.r.Actuate = actuate.NewGated(&actuate.Gate{Log: audit.New(out)}, c)
 			w.settle()
 			if _, held := w.machine.Annotations[v1alpha1.PreDrainHookAnnotation]; held {
 				t.Errorf("it waits after the pause: %v", w.Writes)

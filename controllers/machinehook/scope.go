@@ -106,11 +106,11 @@ func (s *scope) orphaned() bool {
 	return children.Orphaned(s.machine, uid)
 }
 
-// turn returns the name of the Machine in the Roster: the name of its ScheduledMachine or, for an orphan, its
+// rosterName returns the name of the Machine in the Roster: the name of its ScheduledMachine or, for an orphan, its
 // own name.
-func (s *scope) turn() types.NamespacedName {
+func (s *scope) rosterName() types.NamespacedName {
 	if s.orphaned() {
-		return roster.Orphan(client.ObjectKeyFromObject(s.machine))
+		return roster.OrphanName(client.ObjectKeyFromObject(s.machine))
 	}
 	return client.ObjectKeyFromObject(s.scheduled)
 }

@@ -71,8 +71,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 func (r *Reconciler) leaves() predicate.Predicate {
 	forget := func(machine client.Object) {
 		r.told.Delete(machine.GetUID())
-		r.askNobody(machine.GetUID())
-		r.Roster.Gone(roster.Orphan(client.ObjectKeyFromObject(machine)), r.Clock.Now())
+		r.cancelCalls(machine.GetUID())
+		r.Roster.RecordGone(roster.OrphanName(client.ObjectKeyFromObject(machine)), r.Clock.Now())
 	}
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return leaves(e.Object) },
@@ -91,7 +91,7 @@ func (r *Reconciler) leaves() predicate.Predicate {
 // calls of the extension.
 func (r *Reconciler) extensionChanges() predicate.Predicate {
 	forget := func(hook client.Object) {
-		r.Desk.Forget(hook.GetUID())
+		r.Desk.ForgetStep(hook.GetUID())
 		r.Extensions.Forget(hook.GetUID())
 	}
 	return predicate.Funcs{

@@ -116,7 +116,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 		return nil, err
 	}
 	host, err := r.Children.Host(ctx, sm, s.machine)
-	if err != nil || host.Doubtful() || host.Node == "" {
+	if err != nil || host.NodeRejected() || host.Node == "" {
 		return nil, err
 	}
 	if err := r.nodes.Start(ctx, workload.ClusterKey(sm)); err != nil {

@@ -95,7 +95,7 @@ func (w *world) reconcile() ctrl.Result {
 		cache = clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, nodeconditions.NodesWatch)
 	}
 	r := (&nodeconditions.Reconciler{
-		Clock: w.clock, Reader: c, Actuate: actuate.Behind(w.gate, c), ClusterCache: cache,
+		Clock: w.clock, Reader: c, Actuate: actuate.NewGated(w.gate, c), ClusterCache: cache,
 		Children: children.Reader{Cached: c, Live: c}, Lead: 10 * time.Minute,
 	}).WithoutWatches()
 	res, err := r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})

@@ -56,8 +56,8 @@ type Reconciler struct {
 	// Guard are the manifests of the eviction guard, for each Cluster that has a ScheduledMachine. If empty, 5-Spot
 	// does not install the guard.
 	Guard []*unstructured.Unstructured
-	// Board receives the result of each installation. It may be nil.
-	Board *installation.Board
+	// Results receives the result of each installation. It may be nil.
+	Results *installation.Results
 
 	watches     watcher
 	watchFilter string
@@ -84,7 +84,7 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) error 
 	case workload.NotConnected(err):
 		return err
 	case err != nil:
-		r.Board.Tell(key, tried{install: err}.outcome(r.elsewhere()))
+		r.Results.Record(key, runErrors{install: err}.outcome(r.elsewhere()))
 		return err
 	case s == nil:
 		return nil
@@ -92,7 +92,7 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) error 
 	done := r.act(ctx, s)
 	// If writes were suppressed, the installation is unchanged, and so is its report.
 	if err = done.err(); !actuate.IsSuppressed(err) {
-		r.tell(s, done)
+		r.publishOutcome(s, done)
 		r.remember(s, agent, err)
 		if errors.Is(err, errForeign) || errors.Is(err, errContested) {
 			r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.ReclaimAgentBlockedEvent, "InstallReclaimAgent", "%s: %s", err, wayOut(err, agent))
@@ -100,7 +100,7 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) error 
 	}
 	if !actuate.IsSuppressed(done.guard) {
 		r.remember(s, guard, done.guard)
-		r.tellOfGuard(s, done.guard)
+		r.reportGuard(s, done.guard)
 	}
 	return errors.Join(err, done.guard)
 }
@@ -116,9 +116,9 @@ func (r *Reconciler) remember(s *scope, p part, err error) {
 	}
 }
 
-// tellOfGuard records an Event for a failure of the guard, once per class. It does not affect the report on the agent,
+// reportGuard records an Event for a failure of the guard, once per class. It does not affect the report on the agent,
 // because owners are protected without a guard.
-func (r *Reconciler) tellOfGuard(s *scope, err error) {
+func (r *Reconciler) reportGuard(s *scope, err error) {
 	if workload.NotConnected(err) {
 		return
 	}
@@ -131,21 +131,21 @@ func (r *Reconciler) tellOfGuard(s *scope, err error) {
 // elsewhere reports that 5-Spot does not install the agent.
 func (r *Reconciler) elsewhere() bool { return len(r.Manifests) == 0 }
 
-// tell publishes the result of the run on the Board. A lost connection is no result.
-func (r *Reconciler) tell(s *scope, done tried) {
+// publishOutcome publishes the result of the run on the Board. A lost connection is no result.
+func (r *Reconciler) publishOutcome(s *scope, done runErrors) {
 	switch {
 	case workload.NotConnected(done.err()):
 	case s.use == unused:
-		r.Board.Forget(s.key)
+		r.Results.Forget(s.key)
 	default:
-		r.Board.Tell(s.key, done.outcome(r.elsewhere()))
+		r.Results.Record(s.key, done.outcome(r.elsewhere()))
 	}
 }
 
 // act labels Nodes after the agent is installed, and removes the labels before the agent. A failure at one Node does
 // not affect other Nodes or the guard.
-func (r *Reconciler) act(ctx context.Context, s *scope) tried {
-	done := tried{nodes: map[string]error{}}
+func (r *Reconciler) act(ctx context.Context, s *scope) runErrors {
+	done := runErrors{nodes: map[string]error{}}
 	if s.use == used {
 		done.install = r.install(ctx, s, agent)
 	}
@@ -180,7 +180,7 @@ func (r *Reconciler) readCluster(ctx context.Context, key client.ObjectKey) (*cl
 	switch {
 	case apierrors.IsNotFound(err), err == nil && !cluster.DeletionTimestamp.IsZero():
 		r.memory.forget(key)
-		r.Board.Forget(key)
+		r.Results.Forget(key)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading Cluster: %w", err)

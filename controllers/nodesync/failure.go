@@ -15,14 +15,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 )
 
-// yourself is the advice to install a part without the manager.
-var yourself = map[part]string{
+// manualInstall is the advice to install a part without the manager.
+var manualInstall = map[part]string{
 	agent: "or install the agent yourself, and start the manager with --agent-install=disabled",
 	guard: "or install the guard yourself, and start the manager with --eviction-guard-install=disabled",
 }
 
-// tried has the errors of one run.
-type tried struct {
+// runErrors has the errors of one run.
+type runErrors struct {
 	// install is the error of the installation. nodes has the errors of Nodes, by name.
 	install error
 	nodes   map[string]error
@@ -32,7 +32,7 @@ type tried struct {
 	guard error
 }
 
-func (t tried) err() error {
+func (t runErrors) err() error {
 	errs := []error{t.install, t.uninstall}
 	for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
 		errs = append(errs, t.nodes[name])
@@ -41,7 +41,7 @@ func (t tried) err() error {
 }
 
 // outcome converts the errors to the result that other controllers read.
-func (t tried) outcome(elsewhere bool) installation.Outcome {
+func (t runErrors) outcome(elsewhere bool) installation.Outcome {
 	o := installation.Outcome{Elsewhere: elsewhere, Failure: failureOf(t.install, agent), Nodes: map[string]installation.Failure{}}
 	for name, err := range t.nodes {
 		o.Nodes[name] = failureOf(err, agent)
@@ -92,15 +92,15 @@ func wayOut(err error, p part) string {
 	code, _ := codeOf(err)
 	switch {
 	case errors.Is(err, errForeign):
-		return "delete it, " + yourself[p]
+		return "delete it, " + manualInstall[p]
 	case errors.Is(err, errContested):
-		return "stop the program that changes it, " + yourself[p]
+		return "stop the program that changes it, " + manualInstall[p]
 	case meta.IsNoMatchError(err), code == http.StatusUnsupportedMediaType:
-		return "the workload cluster needs Kubernetes 1.30 or newer, with server-side apply and ValidatingAdmissionPolicy; use one that has them, " + yourself[p]
+		return "the workload cluster needs Kubernetes 1.30 or newer, with server-side apply and ValidatingAdmissionPolicy; use one that has them, " + manualInstall[p]
 	case code == http.StatusNotFound:
 		return "its Namespace is missing: install the " + string(p) + ", which contains it"
 	case code == http.StatusForbidden, code == http.StatusUnauthorized:
-		return "allow it to the user of the Cluster's kubeconfig, " + yourself[p]
+		return "allow it to the user of the Cluster's kubeconfig, " + manualInstall[p]
 	default:
 		return "it is tried again"
 	}

@@ -167,8 +167,8 @@ func TestAPauseOfTheGuardSaysNothingOfTheAgent(t *testing.T) {
 	w.guard = nil
 	w.restart()
 	w.settle()
-	w.board = installation.NewBoard()
-	w.r.Board, w.r.Guard, w.r.Actuate = w.board, manifests, actuate.Behind(&actuate.Gate{DryRun: true}, w.client())
+	w.board = installation.NewResults()
+	w.r.Results, w.r.Guard, w.r.Actuate = w.board, manifests, actuate.NewGated(&actuate.Gate{DryRun: true}, w.client())
 	w.Writes = nil
 	if err := w.reconcile(); err != nil || len(w.Writes) > 0 || len(w.recorder.Events) > 0 {
 		t.Errorf("%v, sent %v", err, w.Writes)

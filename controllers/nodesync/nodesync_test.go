@@ -56,7 +56,7 @@ type world struct {
 	recorder  *events.FakeRecorder
 	r         *nodesync.Reconciler
 	cache     clustercache.ClusterCache
-	board     *installation.Board
+	board     *installation.Results
 }
 
 func newWorld(t *testing.T, commands ...string) *world {
@@ -128,9 +128,9 @@ func (w *world) restart() {
 	if w.cache == nil {
 		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster))
 	}
-	w.board = installation.NewBoard()
+	w.board = installation.NewResults()
 	w.r = (&nodesync.Reconciler{
-		Clock: clock.RealClock{}, Board: w.board, Reader: c, Actuate: actuate.New(c), ClusterIndex: index, Children: children.Reader{Cached: c, Live: c},
+		Clock: clock.RealClock{}, Results: w.board, Reader: c, Actuate: actuate.New(c), ClusterIndex: index, Children: children.Reader{Cached: c, Live: c},
 		ClusterCache: w.cache, Recorder: w.recorder, Manifests: w.manifests, Guard: w.guard,
 	}).WithoutWatches()
 }

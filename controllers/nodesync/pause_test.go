@@ -17,7 +17,7 @@ import (
 // suppressed writes of the installation, and the first one for each Node, once. No failure is reported.
 func TestAPauseInstallsNothing(t *testing.T) {
 	w, out := newWorld(t, "java"), &bytes.Buffer{}
-	w.r.Actuate = actuate.Behind(&actuate.Gate{DryRun: true, Log: audit.New(out)}, w.client())
+	w.r.Actuate = actuate.NewGated(&actuate.Gate{DryRun: true, Log: audit.New(out)}, w.client())
 	w.Writes = nil
 	for range 3 {
 		if err := w.reconcile(); err != nil {

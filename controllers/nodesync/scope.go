@@ -179,7 +179,7 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope, sm *v1alpha1.Sch
 	if machine != nil {
 		n.name = host.Node
 	}
-	if host.Doubtful() {
+	if host.NodeRejected() {
 		s.doubtful = append(s.doubtful, host.Says.Node)
 	}
 	if n.name == "" {

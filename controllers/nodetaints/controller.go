@@ -116,7 +116,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	}
 	host, err := r.Children.Host(ctx, sm, s.machine)
 	switch {
-	case err != nil, host.Doubtful():
+	case err != nil, host.NodeRejected():
 		return nil, err // It is unknown which Node is this machine's: the status does not change.
 	case host.Node == "":
 		return s, nil

@@ -22,7 +22,7 @@ import (
 func TestAPauseChangesNoTaint(t *testing.T) {
 	w, out := newWorld(t, v1alpha1.NodeTaint{Key: "example.com/lent", Effect: corev1.TaintEffectNoSchedule}).withNode(true), &bytes.Buffer{}
 	r := w.reconciler(clock.RealClock{})
-	r.Actuate = actuate.Behind(&actuate.Gate{Paused: true, Log: audit.New(out)}, w.client())
+	r.Actuate = actuate.NewGated(&actuate.Gate{Paused: true, Log: audit.New(out)}, w.client())
 	w.Writes = nil
 	for range 3 {
 		if res, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}); err != nil || res.RequeueAfter > 0 {

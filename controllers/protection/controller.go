@@ -53,15 +53,15 @@ type Reconciler struct {
 	Actuate *actuate.Actuator
 	// ClusterCache provides the connections to workload clusters, for Nodes and the agent's pods.
 	ClusterCache clustercache.ClusterCache
-	// Board has the latest result of the installation per Cluster.
-	Board *installation.Board
+	// Results has the latest result of the installation per Cluster.
+	Results *installation.Results
 	// Recorder records events.
 	Recorder events.EventRecorder
 
 	nodes, pods workload.Watch
 	watchFilter string
 	fresh       wake.Freshness
-	differing   wake.Differing
+	differing   wake.ReportDelay
 }
 
 // scope holds what one reconcile reads.
@@ -122,7 +122,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, sm *v1alph
 		return 0, s.unreadable
 	}
 	now := r.Clock.Now()
-	if wait := r.differing.Until(req, v.Patience(last), now).Sub(now); wait > 0 {
+	if wait := r.differing.Until(req, v.ReportDelay(last), now).Sub(now); wait > 0 {
 		return wait, s.unreadable
 	}
 	if err := r.report(ctx, sm, v); err != nil {
@@ -152,7 +152,7 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	if s.nodeName() == "" {
 		return s, nil
 	}
-	s.outcome, s.tried = r.Board.Outcome(s.cluster)
+	s.outcome, s.tried = r.Results.Outcome(s.cluster)
 	err = r.observeNode(ctx, s)
 	switch {
 	case err == nil:
@@ -205,7 +205,7 @@ func (s *scope) nodeName() string { return s.host.Node }
 func (s *scope) facts() Facts {
 	f := Facts{
 		Wanted: asked(s.scheduled), Leaving: s.leaving(), Disconnected: s.disconnected, Unreadable: s.unreadable != nil,
-		Tried: s.tried, Elsewhere: s.outcome.Elsewhere, Failure: s.outcome.Of(s.nodeName()).Text, Doubt: s.host.Doubt(),
+		Tried: s.tried, Elsewhere: s.outcome.Elsewhere, Failure: s.outcome.Of(s.nodeName()).Text, Doubt: s.host.NodeRejection(),
 	}
 	if s.node != nil || s.disconnected || s.unreadable != nil {
 		f.Node = s.nodeName()

@@ -185,8 +185,8 @@ const (
 	dropsFor = 2 * time.Second
 )
 
-// Patience returns how long a verdict must last before it is reported. True is reported at once.
-func (v Verdict) Patience(reported *metav1.Condition) time.Duration {
+// ReportDelay returns how long a verdict must last before it is reported. True is reported at once.
+func (v Verdict) ReportDelay(reported *metav1.Condition) time.Duration {
 	switch {
 	case v.Drop:
 		return dropsFor

@@ -171,7 +171,7 @@ func TestBadNewsAreToldWhenTheyHaveStood(t *testing.T) {
 		"NoMore":      {"Another write takes it off, if there is one.", protection.Verdict{Drop: true}, condition(metav1.ConditionTrue), 2 * time.Second},
 	}
 	for name, tc := range cases {
-		if got := tc.verdict.Patience(tc.reported); got != tc.want {
+		if got := tc.verdict.ReportDelay(tc.reported); got != tc.want {
 			t.Errorf("%s: %s\ngot %v, want %v", name, tc.reason, got, tc.want)
 		}
 	}

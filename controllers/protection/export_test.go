@@ -13,7 +13,7 @@ const (
 	PodsWatch  = podsWatch
 )
 
-var TroubleOf, TrimPod, AgentOn, WhatPodsShow, NodeChanges = troubleOf, trimPod, agentOn, whatPodsShow, changes(whatNodesSay)
+var TroubleOf, TrimPod, AgentOn, WhatPodsShow, NodeChanges = troubleOf, trimPod, agentOn, podStateOf, changes(nodeStateOf)
 
 // WithoutWatches disables the watches, for tests that call Reconcile.
 func (r *Reconciler) WithoutWatches() *Reconciler {

@@ -51,7 +51,7 @@ type world struct {
 	sm    *v1alpha1.ScheduledMachine
 	node  *corev1.Node
 	clock *clocktesting.FakePassiveClock
-	board *installation.Board
+	board *installation.Results
 	cache clustercache.ClusterCache
 	// unlistable is the error of lists of pods, nil while they work. patience is the timeout of such a list.
 	unlistable error
@@ -114,7 +114,7 @@ func (w *world) machine() *clusterv1.Machine {
 }
 
 func (w *world) tell(o installation.Outcome) {
-	w.board.Tell(client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, o)
+	w.board.Record(client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, o)
 }
 
 // runAgent creates the agent's pod, and reports the programs that it watches for.
@@ -170,9 +170,9 @@ func (w *world) restart() {
 	if w.cache == nil {
 		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, protection.NodesWatch, protection.PodsWatch)
 	}
-	w.board = installation.NewBoard()
+	w.board = installation.NewResults()
 	w.r = (&protection.Reconciler{
-		Clock: w.clock, Reader: c, Actuate: actuate.New(c), ClusterCache: w.cache, Board: w.board, Recorder: w.recorder,
+		Clock: w.clock, Reader: c, Actuate: actuate.New(c), ClusterCache: w.cache, Results: w.board, Recorder: w.recorder,
 		Children: children.Reader{Cached: c, Live: c},
 	}).WithoutWatches()
 }

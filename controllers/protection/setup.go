@@ -72,17 +72,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			builder.WithPredicates(predicates.ClusterPausedTransitions(mgr.GetScheme(), log))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("protection", ofCluster, clustercache.WatchForProbeFailure(workload.UnreachableAfter))).
-		WatchesRawSource(source.Channel(r.Board.Changes(), handler.EnqueueRequestsFromMapFunc(ofCluster))).
+		WatchesRawSource(source.Channel(r.Results.Changes(), handler.EnqueueRequestsFromMapFunc(ofCluster))).
 		WithOptions(opts).
 		Build(telemetry.Counted("protection", r))
 	if err != nil {
 		return fmt.Errorf("building protection controller: %w", err)
 	}
 	r.nodes = workload.Watch{
-		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: mapper.OfNode, Predicate: changes(whatNodesSay),
+		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: mapper.OfNode, Predicate: changes(nodeStateOf),
 	}
 	r.pods = workload.Watch{
-		Name: podsWatch, Kind: &corev1.Pod{}, Cache: r.ClusterCache, Controller: c, Predicate: changes(whatPodsShow),
+		Name: podsWatch, Kind: &corev1.Pod{}, Cache: r.ClusterCache, Controller: c, Predicate: changes(podStateOf),
 		Map: func(ctx context.Context, cluster client.ObjectKey, obj client.Object) []ctrl.Request {
 			pod, ok := obj.(*corev1.Pod)
 			if !ok {
@@ -120,7 +120,7 @@ type nodeSays struct {
 	leaving, requested, isReady bool
 }
 
-func whatNodesSay(obj client.Object) nodeSays {
+func nodeStateOf(obj client.Object) nodeSays {
 	says := nodeSays{
 		uid: string(obj.GetUID()), said: obj.GetAnnotations()[reclaimapi.StateAnnotation],
 		leaving: !obj.GetDeletionTimestamp().IsZero(), requested: reclaimapi.Requested(obj.GetAnnotations()),
@@ -137,7 +137,7 @@ type podShows struct {
 	leaving, isRunning, isReady bool
 }
 
-func whatPodsShow(obj client.Object) podShows {
+func podStateOf(obj client.Object) podShows {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return podShows{}

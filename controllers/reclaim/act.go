@@ -49,7 +49,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 		}
 		return err
 	case lifecycle.Recall:
-		return r.recall(ctx, s)
+		return r.restoreRequest(ctx, s)
 	case lifecycle.Forget:
 		return r.forget(ctx, s)
 	case lifecycle.Eject:
@@ -146,10 +146,10 @@ func (r *Reconciler) record(ctx context.Context, s *scope, request v1alpha1.Recl
 	return true, rapid, nil
 }
 
-// recall restores the request from the Machine's departure record, if a tool removed it from the ScheduledMachine.
+// restoreRequest restores the request from the Machine's departure record, if a tool removed it from the ScheduledMachine.
 // Without it the machine would be lent again as soon as it is gone. It reads the Machine live, because a stale cache
 // may show an old record.
-func (r *Reconciler) recall(ctx context.Context, s *scope) error {
+func (r *Reconciler) restoreRequest(ctx context.Context, s *scope) error {
 	m, err := r.Children.Uncached().Machine(ctx, s.scheduled)
 	if err != nil || m == nil || !children.ForOwner(m, r.Clock.Now()) {
 		return err
@@ -193,13 +193,13 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 			s.observeStage(stageDeleted, s.since(), r.Clock.Now())
 		}
 	}
-	if !s.looked {
-		r.lookAtRest(ctx, s)
+	if !s.providerRead {
+		r.readProviderObjects(ctx, s)
 	}
 	err := errors.Join(refused, r.ejectRest(ctx, s))
 	if m := s.children.Machine; m != nil {
 		// The roster counts the departure only now, after all writes that the owner waits for.
-		r.Roster.Leave(client.ObjectKeyFromObject(s.scheduled), m.UID, r.Clock.Now())
+		r.Roster.RecordExemptStart(client.ObjectKeyFromObject(s.scheduled), m.UID, r.Clock.Now())
 	}
 	return err
 }
@@ -209,7 +209,7 @@ func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
 	if s.children.Last(r.Hooks) == nil {
 		return nil
 	}
-	return r.atProvider(ctx, look{"deleting", s.provider()}, func(ctx context.Context) error {
+	return r.atProvider(ctx, callKey{"deleting", s.provider()}, func(ctx context.Context) error {
 		return r.ejection(s).DeleteLast(ctx, &s.children, r.Hooks)
 	})
 }
@@ -253,7 +253,7 @@ func (r *Reconciler) onNode(ctx context.Context, s *scope, step lifecycle.Step, 
 	if err != nil {
 		return workload.IgnoreNotConnected(err)
 	}
-	done, err := r.looks.begin(look{"nodes", workload.ClusterKey(s.scheduled).String()})
+	done, err := r.looks.begin(callKey{"nodes", workload.ClusterKey(s.scheduled).String()})
 	if err != nil {
 		return err
 	}

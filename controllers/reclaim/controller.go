@@ -46,7 +46,7 @@ type Reconciler struct {
 	// Roster counts the departures, for the departure planner. It may be nil.
 	Roster *roster.Roster
 	// Rush tracks reclaims that are being served or that have stalled. It may be nil.
-	Rush *wake.Rush
+	Rush *wake.ReclaimTracker
 	// Hooks configures how a removal handles deletion hooks of others.
 	Hooks children.Hooks
 
@@ -62,9 +62,9 @@ type Reconciler struct {
 	// fresh detects a stale cache that still shows a Machine from before its ejection.
 	fresh wake.Freshness
 	// patience is the back-off. It is short while an owner waits.
-	patience patience
+	patience reclaimBackoff
 	// looks limits the concurrent calls to providers and workload clusters.
-	looks looks
+	looks callLimiter
 }
 
 // nodeWatcher starts the watch on the Nodes of a connected workload cluster. Start is idempotent.
@@ -114,7 +114,7 @@ func (r *Reconciler) forgetAll(req ctrl.Request) {
 	r.ejected.Delete(req.NamespacedName)
 	r.rejections.Forget(req.NamespacedName)
 	r.fresh.Forget(req)
-	r.Rush.Unstall(req)
+	r.Rush.ClearStuck(req)
 }
 
 // serve carries out one step. While a step deletes a Machine, Rush counts a waiting owner. After the ejection, the
@@ -135,27 +135,27 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step
 // end returns when to reconcile again, and with which priority. A failed read is returned as an error only after all
 // other work.
 func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr error) (ctrl.Result, error) {
-	who := waitOf(s, step)
+	who := urgencyOf(s, step)
 	r.patience.note(req, who)
 	result, err := r.fresh.Meet(req, r.Clock.Now(), actErr)
 	switch {
 	case actuate.IsSuppressed(actErr):
 		r.reportSuppressed(req, s, step)
-	case errors.Is(errors.Join(actErr, s.unread), errCrowd): // The limit of concurrent calls is no error of this machine.
-	case err != nil && who == ownerWaits, err != nil && step == lifecycle.Eject:
+	case errors.Is(errors.Join(actErr, s.unread), errCallLimit): // The limit of concurrent calls is no error of this machine.
+	case err != nil && who == ownerUrgent, err != nil && step == lifecycle.Eject:
 		r.reportStalled(req, s, string(apierrors.ReasonForError(err)), err)
 	case s.unread != nil && s.scheduled.BeingReclaimed():
 		r.reportStalled(req, s, "unread", s.unread)
 	case actErr == nil:
-		r.Rush.Unstall(req)
+		r.Rush.ClearStuck(req)
 	}
 	if actErr == nil {
 		err = errors.Join(s.unread, s.unseen, s.unrecorded)
 	}
-	if errors.Is(err, errCrowd) {
-		result, err = ctrl.Result{RequeueAfter: nextLook}, nil
+	if errors.Is(err, errCallLimit) {
+		result, err = ctrl.Result{RequeueAfter: callRetryDelay}, nil
 	}
-	if who != ownerWaits {
+	if who != ownerUrgent {
 		result.Priority = new(0) // Machines of waiting owners come first.
 	}
 	return result, err
@@ -165,12 +165,12 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	f := lifecycle.ReclaimFacts{
 		Remembered: s.scheduled.BeingReclaimed(),
-		Returned:   s.returned(),
+		Returned:   s.existsAfterReclaim(),
 		Request:    s.judge(s.node),
 		Expedited:  s.children.Expedited(),
-		Ejected:    s.looked && s.children.Removed(r.Hooks),
+		Ejected:    s.providerRead && s.children.Removed(r.Hooks),
 		// An unreadable object is not known to be absent.
-		InfrastructureGone: s.looked && s.unread == nil && s.children.InfrastructureState() == lifecycle.Absent && len(s.children.Problems) == 0,
+		InfrastructureGone: s.providerRead && s.unread == nil && s.children.InfrastructureState() == lifecycle.Absent && len(s.children.Problems) == 0,
 	}
 	if m := s.children.Machine; m != nil {
 		f.Machine, f.ControlPlane = s.children.MachineState(), util.IsControlPlaneMachine(m)

@@ -50,16 +50,16 @@ var (
 )
 
 // Waits is waits.
-type Waits = waits
+type Waits = retryUrgency
 
 // The urgencies of an object's next try.
 const (
-	NobodyWaits = nobodyWaits
-	RestWaits   = restWaits
-	OwnerWaits  = ownerWaits
+	NobodyWaits = notUrgent
+	RestWaits   = nodeUrgent
+	OwnerWaits  = ownerUrgent
 )
 
 // Note records the urgency in a RateLimiter.
 func Note(limiter workqueue.TypedRateLimiter[ctrl.Request], req ctrl.Request, who Waits) {
-	limiter.(patience).note(req, who)
+	limiter.(reclaimBackoff).note(req, who)
 }

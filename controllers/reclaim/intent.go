@@ -58,7 +58,7 @@ func (r *Reconciler) reportSuppressed(req ctrl.Request, s *scope, step lifecycle
 	if !r.Actuate.ActuationPaused() || step != lifecycle.Remember && step != lifecycle.Eject {
 		return
 	}
-	if r.Rush.Stall(req, "because of a pause", pausedNote) {
+	if r.Rush.RecordStuck(req, "because of a pause", pausedNote) {
 		r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.EmergencySuppressedEvent, "EmergencyReclaim",
 			"The owner wants the machine, but %s", pausedNote)
 	}

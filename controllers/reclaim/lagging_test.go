@@ -59,7 +59,7 @@ func emergencyOnALateCache(t *testing.T, seed uint64) map[string]int {
 	cache, lines := testenv.NewLagging(t, store, seed), &bytes.Buffer{}
 	now, recorder := clocktesting.NewFakePassiveClock(noon), events.NewFakeRecorder(100)
 	r := (&reclaim.Reconciler{
-		Clock: now, Reader: cache.Client, Actuate: actuate.Behind(&actuate.Gate{Log: audit.New(lines)}, cache.Client), Recorder: recorder, Hooks: children.BypassHooks,
+		Clock: now, Reader: cache.Client, Actuate: actuate.NewGated(&actuate.Gate{Log: audit.New(lines)}, cache.Client), Recorder: recorder, Hooks: children.BypassHooks,
 		Children:     children.Reader{Cached: cache.Client, Live: store},
 		ClusterCache: clustercache.NewFakeClusterCache(cache.Client, client.ObjectKey{Namespace: "lab", Name: "lab"}),
 	}).WithoutWatches()

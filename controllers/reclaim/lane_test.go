@@ -70,7 +70,7 @@ func newLane(t *testing.T, readable bool, objects ...client.Object) *lane {
 	c := interceptor.NewClient(l.store, interceptor.Funcs{Get: l.get, Delete: l.delete, Patch: l.patch})
 	r := (&reclaim.Reconciler{
 		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Recorder: &events.FakeRecorder{}, Hooks: children.BypassHooks,
-		Rush: &wake.Rush{}, Children: children.Reader{Cached: c, Live: c},
+		Rush: &wake.ReclaimTracker{}, Children: children.Reader{Cached: c, Live: c},
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: "lab", Name: "lab"}),
 	}).WithoutWatches()
 	o := workers.New(clock.RealClock{}).Options(laneWorkers, workers.Deadline)
@@ -205,7 +205,7 @@ func family(t *testing.T, name, kind string, annotations map[string]string) []cl
 	return []client.Object{sm, m, infra}
 }
 
-func asked(t *testing.T, annotation string) map[string]string {
+func hasRequest(t *testing.T, annotation string) map[string]string {
 	t.Helper()
 	return map[string]string{annotation: v1alpha1.PersonsRequest("", "", time.Now()).String()}
 }
@@ -225,14 +225,14 @@ func waitForNobody(t *testing.T, readable bool) {
 	for i := range 120 {
 		wanted, back := fmt.Sprintf("wanted%d", i), fmt.Sprintf("back%d", i)
 		bad = append(bad, wanted, back)
-		objects = append(objects, family(t, wanted, "Flaky", asked(t, v1alpha1.EmergencyReclaimAnnotation))...)
-		given := family(t, back, "Flaky", asked(t, v1alpha1.ReclaimedAnnotation))
+		objects = append(objects, family(t, wanted, "Flaky", hasRequest(t, v1alpha1.EmergencyReclaimAnnotation))...)
+		given := family(t, back, "Flaky", hasRequest(t, v1alpha1.ReclaimedAnnotation))
 		given[0].(*v1alpha1.ScheduledMachine).Spec.Schedule.Enabled = new(false)
 		objects = append(objects, given[0])
 	}
 	for i := range 15 {
 		good = append(good, fmt.Sprintf("good%d", i))
-		objects = append(objects, family(t, good[i], builder.GenericInfrastructureMachineKind, asked(t, v1alpha1.EmergencyReclaimAnnotation))...)
+		objects = append(objects, family(t, good[i], builder.GenericInfrastructureMachineKind, hasRequest(t, v1alpha1.EmergencyReclaimAnnotation))...)
 	}
 	l := newLane(t, readable, objects...)
 	begin := time.Now()

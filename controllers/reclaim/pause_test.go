@@ -45,13 +45,13 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 		for mode, m := range modes {
 			t.Run(mode+name, func(t *testing.T) {
 				w, out := newWorld(t), &bytes.Buffer{}
-				w.rush = &wake.Rush{}
+				w.rush = &wake.ReclaimTracker{}
 				ask.ask(w)
 				w.Writes = nil
 				m.gate.Log = audit.New(out)
 				c := w.Recorded(interceptor.Funcs{})
 				w.r = w.reconciler(c)
-				w.r.Actuate = actuate.Behind(m.gate, c)
+				w.r.Actuate = actuate.NewGated(m.gate, c)
 				for range 3 {
 					if res, err := w.reconcile(); err != nil || res.RequeueAfter > 0 {
 						t.Errorf("it is tried again: %v, %v", res, err)
@@ -64,7 +64,7 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 					!strings.Contains(text, `"outcome":"`+m.outcome+`"`) || !strings.Contains(text, `"lane":"exempt"`) || !strings.Contains(text, `"by":"`+ask.by+`"`) {
 					t.Errorf("told %s", text)
 				}
-				stalled := w.rush.Stalled(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+				stalled := w.rush.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
 				notes := w.events()
 				if loud := len(notes) == 1 && strings.HasPrefix(notes[0], "Warning "+v1alpha1.EmergencySuppressedEvent); loud != m.loud || m.loud != (stalled != "") || !m.loud && len(notes) > 0 {
 					t.Errorf("events %q, stalled %q", notes, stalled)
@@ -124,7 +124,7 @@ func TestAReclaimStopsWhereThePauseBegins(t *testing.T) {
 	w.Writes = nil
 	c := w.Recorded(interceptor.Funcs{})
 	w.r = w.reconciler(c)
-	w.r.Actuate = actuate.Behind(&actuate.Gate{Paused: true, Log: audit.New(out)}, c)
+	w.r.Actuate = actuate.NewGated(&actuate.Gate{Paused: true, Log: audit.New(out)}, c)
 	w.events()
 	for range 3 {
 		if res, err := w.reconcile(); err != nil || res.RequeueAfter > 0 {

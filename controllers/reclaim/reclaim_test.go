@@ -53,7 +53,7 @@ type world struct {
 	recorder *events.FakeRecorder
 	hooks    children.Hooks
 	clock    *clocktesting.FakePassiveClock
-	rush     *wake.Rush
+	rush     *wake.ReclaimTracker
 	// disconnected means that the workload cluster is not connected.
 	disconnected bool
 	r            *reclaim.Reconciler
@@ -890,7 +890,7 @@ func TestAMachineIsEjectedOnce(t *testing.T) {
 // TestAnOwnerIsServedUntilTheMachineIsEjected checks the count of waiting owners during the last write of an ejection.
 func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
 	w := newWorld(t)
-	w.rush = &wake.Rush{}
+	w.rush = &wake.ReclaimTracker{}
 	defer w.rush.Serve()() // another one
 	others := func() bool { return w.rush.Wait([]time.Time{noon}, noon) > 0 }
 	served := false
@@ -912,7 +912,7 @@ func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
 // TestTheRecordWaitsForOtherOwners covers a machine that is gone while two other owners still wait.
 func TestTheRecordWaitsForOtherOwners(t *testing.T) {
 	w := newWorld(t)
-	w.rush = &wake.Rush{}
+	w.rush = &wake.ReclaimTracker{}
 	first, second := w.rush.Serve(), w.rush.Serve()
 	w.ask("true")
 	w.settle()

@@ -40,8 +40,8 @@ type scope struct {
 	host children.Host
 	// children are the objects to remove. They have only the Machine until looked is set.
 	children children.Set
-	// looked reports that the provider objects were read.
-	looked bool
+	// providerRead reports that the provider objects were read.
+	providerRead bool
 	// unseen is why the Node could not be read, unread why provider objects could not. Their state is unknown then.
 	unseen, unread error
 	// unrecorded is why a person's request could not be counted and reported.
@@ -72,18 +72,18 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 // look reads the Node and, during and after a reclaim, the infrastructure. A failed or slow read is stored in unseen or
 // unread and is no error: all other steps come first.
 func (r *Reconciler) look(ctx context.Context, s *scope) {
-	if err := r.lookAtNode(ctx, s); err != nil {
+	if err := r.readNode(ctx, s); err != nil {
 		s.unseen = fmt.Errorf("looking at Node: %w", err)
 	}
 	if _, served := s.scheduled.ServedReclaim(); served || s.scheduled.BeingReclaimed() {
-		r.lookAtRest(ctx, s)
+		r.readProviderObjects(ctx, s)
 	}
 }
 
-// lookAtNode reads the accepted Node of the Machine. If it has no fresh request and the Machine names another Node,
-// lookAtNode reads that one, too. It uses the other Node if that has a fresh request, or proves to be the same host. A
+// readNode reads the accepted Node of the Machine. If it has no fresh request and the Machine names another Node,
+// readNode reads that one, too. It uses the other Node if that has a fresh request, or proves to be the same host. A
 // rejected nodeRef or a leftover request must not cost an owner the machine.
-func (r *Reconciler) lookAtNode(ctx context.Context, s *scope) error {
+func (r *Reconciler) readNode(ctx context.Context, s *scope) error {
 	var doubt error
 	if s.host, doubt = r.Children.Host(ctx, s.scheduled, s.children.Machine); doubt != nil {
 		s.host = children.Unscreened(s.scheduled, s.children.Machine)
@@ -110,10 +110,10 @@ func (s *scope) judge(node *corev1.Node) lifecycle.Request {
 	return judge(node, s.children.Machine, s.served(), s.host)
 }
 
-// lookAtRest reads the provider objects of the machine.
-func (r *Reconciler) lookAtRest(ctx context.Context, s *scope) {
-	s.looked = true
-	s.unread = r.atProvider(ctx, look{"reading", s.provider()}, func(ctx context.Context) error {
+// readProviderObjects reads the provider objects of the machine.
+func (r *Reconciler) readProviderObjects(ctx context.Context, s *scope) {
+	s.providerRead = true
+	s.unread = r.atProvider(ctx, callKey{"reading", s.provider()}, func(ctx context.Context) error {
 		rest, err := r.Children.Read(ctx, s.scheduled, s.scheduled.BeingReclaimed())
 		if err != nil {
 			return fmt.Errorf("looking at infrastructure: %w", err)
@@ -130,7 +130,7 @@ func (r *Reconciler) lookAtRest(ctx context.Context, s *scope) {
 // atProvider calls an API of a provider, within the limits of looks and providerLook. Such a call may take as long as
 // the provider's conversion webhook. Reads and writes have separate limits, because reads may succeed from a cache
 // while writes fail.
-func (r *Reconciler) atProvider(ctx context.Context, at look, call func(context.Context) error) error {
+func (r *Reconciler) atProvider(ctx context.Context, at callKey, call func(context.Context) error) error {
 	done, err := r.looks.begin(at)
 	if err != nil {
 		return err
@@ -185,9 +185,9 @@ func (s *scope) nodeName() string {
 	return s.served().Node
 }
 
-// returned reports whether an object of the machine exists although the owner has the machine. Its creator had not seen
+// existsAfterReclaim reports whether an object of the machine exists although the owner has the machine. Its creator had not seen
 // yet that the schedule is disabled. This can happen after a request of a person; a request on a Node needs a Machine.
-func (s *scope) returned() bool {
+func (s *scope) existsAfterReclaim() bool {
 	_, reclaimed := s.scheduled.ServedReclaim()
 	return reclaimed && !s.scheduled.ScheduleEnabled() && (s.children.Machine != nil || s.children.Infrastructure != nil)
 }

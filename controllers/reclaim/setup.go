@@ -35,7 +35,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	opts.RateLimiter = r.patience
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("reclaim").
-		Watches(&v1alpha1.ScheduledMachine{}, wake.Ahead(&handler.EnqueueRequestForObject{}, asked), builder.WithPredicates(
+		Watches(&v1alpha1.ScheduledMachine{}, wake.PrioritizeUrgent(&handler.EnqueueRequestForObject{}, asked), builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter), scheduledMachineChanges(),
 		)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
@@ -55,7 +55,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	r.nodes = workload.Watch{
 		Name: "reclaim-nodes", Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: mapper.ofNode,
 		Predicate: nodeChanges(),
-		Handler:   func(h handler.EventHandler) handler.EventHandler { return wake.Ahead(h, asked) },
+		Handler:   func(h handler.EventHandler) handler.EventHandler { return wake.PrioritizeUrgent(h, asked) },
 	}
 	return registerMetrics()
 }

@@ -28,12 +28,12 @@ func (w *world) refuse(write string, err func() error) {
 }
 
 func (w *world) stalled() string {
-	return w.rush.Stalled(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+	return w.rush.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
 }
 
 func TestAnOwnerWhoWaitsInVainIsSeen(t *testing.T) {
 	w := newWorld(t)
-	w.rush = &wake.Rush{}
+	w.rush = &wake.ReclaimTracker{}
 	n := 0
 	w.refuse("delete Machine", func() error {
 		n++
@@ -68,7 +68,7 @@ func TestAnOwnerWhoWaitsInVainIsSeen(t *testing.T) {
 // TestAConflictThatLastsCostsOneTryPerBackOff covers a webhook that answers 409.
 func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 	w := newWorld(t)
-	w.rush = &wake.Rush{}
+	w.rush = &wake.ReclaimTracker{}
 	w.refuse("patch Machine", func() error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "machines"}, "box-machine", errors.New("not now"))
 	})

@@ -47,7 +47,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 }
 
 func (r *Reconciler) release(ctx context.Context, sm *v1alpha1.ScheduledMachine) error {
-	if err := r.bequeath(ctx, sm); err != nil {
+	if err := r.saveReclaimRecord(ctx, sm); err != nil {
 		return err
 	}
 	before := sm.DeepCopy()

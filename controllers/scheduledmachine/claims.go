@@ -75,9 +75,9 @@ func (k *claims) forget(key client.ObjectKey) {
 
 func claimOf(sm *v1alpha1.ScheduledMachine) claim {
 	record, reclaimed := sm.Reclaimed()
-	names := wants(sm)
+	names := specHostIDs(sm)
 	c := hosts.Claim{
-		Namespace: sm.Namespace, Name: sm.Name, Wants: names, Has: inUse(sm), Since: since(sm, names),
+		Namespace: sm.Namespace, Name: sm.Name, Wants: names, Has: statusHostIDs(sm), Since: since(sm, names),
 		Created: sm.CreationTimestamp.Time, Owner: reclaimed && record.Of == "",
 	}
 	if sm.Status.MachineRef != nil && sm.Status.LastScheduledTime != nil {

@@ -41,7 +41,7 @@ func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Ti
 	}
 	s.reportClaim(now)
 	s.scheduled.Status.Message = clip.Message(ready.Message)
-	if s.scheduled.Status.NodeRef == nil && !s.believed.Doubtful() || len(s.scheduled.Spec.KillIfCommands) == 0 {
+	if s.scheduled.Status.NodeRef == nil && !s.acceptedHost.NodeRejected() || len(s.scheduled.Spec.KillIfCommands) == 0 {
 		// Package protection deletes it, too. Deleting it here saves a separate write.
 		conditions.Delete(s.scheduled, v1alpha1.OwnerProtectedCondition)
 	}
@@ -271,7 +271,7 @@ func (s *scope) unreadableReason() string {
 // machineReady mirrors the state of the Machine, and adds why ingest rejected a part of what it reports.
 func (s *scope) machineReady() metav1.Condition {
 	c := s.mirrored()
-	for _, r := range s.believed.Rejected {
+	for _, r := range s.acceptedHost.Rejected {
 		c.Message = strings.TrimPrefix(c.Message+". Not believed: "+r.Message, ". ")
 	}
 	return c

@@ -64,7 +64,7 @@ type Reconciler struct {
 	// reclaim waits for.
 	Hooks children.Hooks
 	// Rush tracks reclaims that are being served or that have stalled; nil tracks none.
-	Rush *wake.Rush
+	Rush *wake.ReclaimTracker
 	// APIClock reports whether Clock is trustworthy; nil means that it is.
 	APIClock *apiclock.Clock
 	// Steps are the departure steps that run before a machine leaves. Package machinehook carries them out.
@@ -77,11 +77,11 @@ type Reconciler struct {
 	watchFilter string
 	fresh       wake.Freshness
 	// hosts has the hosts that are reserved in memory. claims caches the claims of other ScheduledMachines.
-	hosts     hosts.Book
+	hosts     hosts.Reservations
 	claims    claims
-	differing wake.Differing
-	departed  departed
-	listened  listened
+	differing wake.ReportDelay
+	departed  recentDeletions
+	listened  sampleLimit
 	surges    telemetry.EventLimit
 	// rejections deduplicates the Events about rejected host data.
 	rejections telemetry.Rejections
@@ -123,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if wait := r.fresh.Hold(req, read, r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if wait := r.Rush.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 && r.Rush.Stalled(req) == "" {
+	if wait := r.Rush.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 && r.Rush.StuckReason(req) == "" {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	next, err := r.reconcile(ctx, sm)
@@ -171,7 +171,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	}
 	if s.paused {
 		now := r.Clock.Now()
-		r.Roster.Tell(client.ObjectKeyFromObject(sm), s.entry(lifecycle.Decision{}, now), now)
+		r.Roster.Report(client.ObjectKeyFromObject(sm), s.entry(lifecycle.Decision{}, now), now)
 		return wakeUp{}, nil
 	}
 	s.before = sm.DeepCopy()
@@ -183,40 +183,40 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	evaluations.Inc()
 	now := r.Clock.Now()
-	if wait := s.ejected(now); wait > 0 {
+	if wait := s.ejectionDelay(now); wait > 0 {
 		return wakeUp{at: now.Add(wait)}, nil
 	}
-	if err := r.calmDown(ctx, s); err != nil {
+	if err := r.clearUrgentDeparture(ctx, s); err != nil {
 		return wakeUp{}, err
 	}
 	d, err := r.decide(ctx, s, now)
 	if err != nil {
 		return wakeUp{}, err
 	}
-	if d = r.gate(s, r.doubt(ctx, s, d, now), now); s.unplanned() {
+	if d = r.gate(s, r.restrictForClock(ctx, s, d, now), now); s.unplanned() {
 		// The planner evaluates the departure at once, and enqueues this object. A Machine without a verdict stays
 		// until then.
 		return wakeUp{at: d.Recheck}, actuate.IgnoreSuppressed(r.withdraw(ctx, s, d))
 	}
-	r.Actuate.Seen(client.ObjectKeyFromObject(s.scheduled), s.children.Existing(), len(s.children.Unread) == 0, now)
+	r.Actuate.RecordObserved(client.ObjectKeyFromObject(s.scheduled), s.children.Existing(), len(s.children.Unread) == 0, now)
 	actErr := r.act(ctx, s, d)
 	if s.starting {
-		r.Roster.Tried(client.ObjectKeyFromObject(s.scheduled), s.children.Machine.UID, r.Clock.Now())
+		r.Roster.FinishAttempt(client.ObjectKeyFromObject(s.scheduled), s.children.Machine.UID, r.Clock.Now())
 	}
 	if actErr == nil && s.pending != nothing {
 		r.observeLag(s, r.Clock.Now())
 	}
-	keepLater, keepErr := r.keep(ctx, s, d)
+	keepLater, keepErr := r.restoreMetadata(ctx, s, d)
 	if actErr == nil && keepErr == nil && (d.Action == lifecycle.Release || s.pending != nothing) {
 		next := d.Recheck
 		if s.pending == follows {
-			next = r.Clock.Now().Add(unwatched)
+			next = r.Clock.Now().Add(createdCheckDelay)
 		}
 		return r.wakeUp(next, false), nil
 	}
 	again, reportErr := r.report(ctx, s, d, actErr)
 	err = actuate.IgnoreSuppressed(errors.Join(actErr, keepErr, reportErr))
-	next := r.wakeUp(departure.Sooner(departure.Sooner(d.Recheck, again), s.nextProbe(r.Clock.Now())), d.Again && err == nil && !s.frozen)
+	next := r.wakeUp(departure.Earliest(departure.Earliest(d.Recheck, again), s.nextProbe(r.Clock.Now())), d.Again && err == nil && !s.frozen)
 	next.retry = len(s.children.Unread) > 0 || s.nodeLater || keepLater
 	if conditions.IsTrue(s.scheduled, v1alpha1.ReadyCondition) {
 		next.priority = onTime
@@ -224,9 +224,9 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	return next, err
 }
 
-// keep restores 5-Spot's labels, owner references and departure records. It reports whether to retry after a conflict:
+// restoreMetadata restores 5-Spot's labels, owner references and departure records. It reports whether to retry after a conflict:
 // no machine and no window edge waits for these writes.
-func (r *Reconciler) keep(ctx context.Context, s *scope, d lifecycle.Decision) (later bool, err error) {
+func (r *Reconciler) restoreMetadata(ctx context.Context, s *scope, d lifecycle.Decision) (later bool, err error) {
 	err = actuate.IgnoreSuppressed(errors.Join(r.withdraw(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
 	if apierrors.IsConflict(err) {
 		return true, nil
@@ -236,16 +236,16 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, d lifecycle.Decision) (
 
 // decide returns the Decision at now. Its recheck is not later than the end of the condition LentAgain.
 func (s *scope) decide(now time.Time) lifecycle.Decision {
-	d := s.thaw(now, lifecycle.Decide(s.facts(now)))
+	d := s.resolvePendingPhase(now, lifecycle.Decide(s.facts(now)))
 	if mark, told := lending.Of(s.scheduled, now); told && (d.Recheck.IsZero() || mark.Ends().Before(d.Recheck)) {
 		d.Recheck = mark.Ends()
 	}
 	return d
 }
 
-// unwatched is when a created object is checked if its watch event does not arrive, for example for the first object of
+// createdCheckDelay is when a created object is checked if its watch event does not arrive, for example for the first object of
 // a kind. An earlier check would create it again and fail with AlreadyExists.
-const unwatched = 2 * wake.QuietRetry
+const createdCheckDelay = 2 * wake.QuietRetry
 
 // probeInterval is how often Cluster API's cluster cache probes a workload cluster. One that failed
 // silentProbes probes in a row is reported: a single probe fails under load, too.
@@ -267,10 +267,10 @@ func (s *scope) nextProbe(now time.Time) time.Time {
 // slowest reclaim of a mass return.
 const ejecting = 15 * time.Second
 
-// ejected returns how long to leave the object to package reclaim, which deletes the Machine of a waiting owner within
+// ejectionDelay returns how long to leave the object to package reclaim, which deletes the Machine of a waiting owner within
 // moments. A status write now would delay that deletion at the API server. The Machine's deletion enqueues the object.
 // So does a reclaim that stalls, which the status must show at once.
-func (s *scope) ejected(now time.Time) time.Duration {
+func (s *scope) ejectionDelay(now time.Time) time.Duration {
 	m := s.children.Machine
 	if s.stalled != "" || !s.scheduled.BeingReclaimed() || m == nil || !m.DeletionTimestamp.IsZero() {
 		return 0
@@ -283,7 +283,7 @@ func (s *scope) ejected(now time.Time) time.Duration {
 func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
 	sm := s.scheduled
 	read := sm.ResourceVersion
-	if wrote, err := r.passOn(ctx, s); err != nil || wrote {
+	if wrote, err := r.propagateReclaim(ctx, s); err != nil || wrote {
 		return wrote, err
 	}
 	if err := actuate.IgnoreSuppressed(r.claim(ctx, s)); err != nil || sm.ResourceVersion != read {
@@ -309,7 +309,7 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) error {
 	}
 	before := sm.DeepCopy()
 	isNew := controllerutil.AddFinalizer(sm, v1alpha1.ScheduledMachineFinalizer)
-	inherited, err := r.inherit(ctx, sm, isNew)
+	inherited, err := r.adoptReclaimRecord(ctx, sm, isNew)
 	if err != nil {
 		return err
 	}
@@ -356,12 +356,12 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope, d lifecycle.Decisio
 	return kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m))
 }
 
-// calmDown removes an urgent departure record and its annotations, once neither a kill switch nor a reclaim is active.
+// clearUrgentDeparture removes an urgent departure record and its annotations, once neither a kill switch nor a reclaim is active.
 // It does so only if the Machine was never deleted. It runs first, so that a later departure waits for its admission
 // and drains.
-func (r *Reconciler) calmDown(ctx context.Context, s *scope) error {
+func (r *Reconciler) clearUrgentDeparture(ctx context.Context, s *scope) error {
 	m := s.children.Machine
-	if m == nil || !children.Outlived(m, s.scheduled) {
+	if m == nil || !children.UrgencyWithdrawn(m, s.scheduled) {
 		return nil
 	}
 	return actuate.IgnoreSuppressed(kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m)))

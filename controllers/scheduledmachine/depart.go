@@ -41,7 +41,7 @@ func (r *Reconciler) depart(ctx context.Context, s *scope, d lifecycle.Decision)
 		ctrl.LoggerFrom(ctx).Error(err, "Looking for extensions and steps before Machine leaves")
 	} else if asked == 0 {
 		hooks := []string{v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation}
-		if err := kinds.IgnoreNoObject(leave.LetGo(ctx, m, actuate.Waits{}, hooks...)); err != nil {
+		if err := kinds.IgnoreNoObject(leave.RemoveHooks(ctx, m, actuate.Waits{}, hooks...)); err != nil {
 			return err
 		}
 	}
@@ -62,9 +62,9 @@ func (r *Reconciler) asked(ctx context.Context, m *clusterv1.Machine) (int, erro
 	return len(hooks) + len(steps), err
 }
 
-// departed records the Machines that this process deleted, and when. The write of the departure record enqueues the
+// recentDeletions records the Machines that this process deleted, and when. The write of the departure record enqueues the
 // object before the cache shows the deletion. A lost entry causes a second delete call.
-type departed struct{ machines sync.Map }
+type recentDeletions struct{ machines sync.Map }
 
 // deletion is the latest delete call for a Machine.
 type deletion struct {
@@ -72,18 +72,18 @@ type deletion struct {
 	at      time.Time
 }
 
-// unseen bounds the lag of the cache. A Machine that shows no deletion after that time is a new state, for example a
+// maxCacheLag bounds the lag of the cache. A Machine that shows no deletion after that time is a new state, for example a
 // restored Machine.
-const unseen = 10 * time.Second
+const maxCacheLag = 10 * time.Second
 
-func (d *departed) is(scheduled types.NamespacedName, machine types.UID, now time.Time) bool {
+func (d *recentDeletions) is(scheduled types.NamespacedName, machine types.UID, now time.Time) bool {
 	v, _ := d.machines.Load(scheduled)
 	last, ok := v.(deletion)
-	return ok && last.machine == machine && !now.Before(last.at) && now.Sub(last.at) < unseen
+	return ok && last.machine == machine && !now.Before(last.at) && now.Sub(last.at) < maxCacheLag
 }
 
-func (d *departed) add(scheduled types.NamespacedName, machine types.UID, now time.Time) {
+func (d *recentDeletions) add(scheduled types.NamespacedName, machine types.UID, now time.Time) {
 	d.machines.Store(scheduled, deletion{machine, now})
 }
 
-func (d *departed) forget(scheduled types.NamespacedName) { d.machines.Delete(scheduled) }
+func (d *recentDeletions) forget(scheduled types.NamespacedName) { d.machines.Delete(scheduled) }

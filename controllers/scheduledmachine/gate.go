@@ -24,18 +24,18 @@ import (
 // 5-Spot's hook: package machinehook requests its admission.
 func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
 	key := client.ObjectKeyFromObject(s.scheduled)
-	r.Roster.Tell(key, s.entry(d, now), now)
+	r.Roster.Report(key, s.entry(d, now), now)
 	if s.frozen {
 		return d // Writes are suppressed: the report needs the full Decision.
 	}
 	if s.held(now) {
-		s.verdict = r.Roster.Look(key, s.children.Machine.UID)
+		s.verdict = r.Roster.CurrentVerdict(key, s.children.Machine.UID)
 		return d
 	}
 	if s.starting = s.starts(d); !s.starting {
 		return d
 	}
-	s.verdict = r.Roster.Begin(key, s.children.Machine.UID, now)
+	s.verdict = r.Roster.RequestGrant(key, s.children.Machine.UID, now)
 	if s.verdict.Granted {
 		return d
 	}
@@ -75,7 +75,7 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 		return e
 	}
 	if s.held(now) {
-		return roster.Held(s.scheduled, m, now)
+		return roster.HeldEntry(s.scheduled, m, now)
 	}
 	e.Machine, e.Priority, e.Generation = m.UID, s.scheduled.PriorityOrDefault(), s.scheduled.Generation
 	e.NeverRan = !m.Status.NodeRef.IsDefined() && s.scheduled.Status.NodeRef == nil

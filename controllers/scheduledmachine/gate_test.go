@@ -161,7 +161,7 @@ func TestMachinesLeaveInTurn(t *testing.T) {
 // TestALineNamesTheRunOfThePlanner covers two departures that two runs of the planner admit.
 func TestALineNamesTheRunOfThePlanner(t *testing.T) {
 	c, out := newCrowd(t, 2, five), &bytes.Buffer{}
-	c.r.Actuate = actuate.Behind(&actuate.Gate{Log: audit.New(out)}, c.Recorded(interceptor.Funcs{}))
+	c.r.Actuate = actuate.NewGated(&actuate.Gate{Log: audit.New(out)}, c.Recorded(interceptor.Funcs{}))
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
 	var want []int64
 	for range 2 {

@@ -38,7 +38,7 @@ func HostKeys(obj client.Object) []string {
 		return nil
 	}
 	var keys []string
-	for _, id := range slices.Concat(wants(sm), inUse(sm)) {
+	for _, id := range slices.Concat(specHostIDs(sm), statusHostIDs(sm)) {
 		if key := id.Key(); !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
@@ -136,9 +136,9 @@ func (f namedFields) spec() map[string]any {
 	return spec
 }
 
-// wants returns the names of the host in the spec. For a template it returns the names that status recorded when the
+// specHostIDs returns the names of the host in the spec. For a template it returns the names that status recorded when the
 // template was last read, none before that.
-func wants(sm *v1alpha1.ScheduledMachine) []hosts.ID {
+func specHostIDs(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	n := namer{sm, children.InfrastructureOf(sm).Kind().GroupKind()}
 	if cloned(sm) {
 		if st := sm.Status.Host; st != nil && len(st.Wanted) > 0 && st.Wanted[0] == source(sm) {
@@ -209,9 +209,9 @@ func since(sm *v1alpha1.ScheduledMachine, ids []hosts.ID) time.Time {
 	}
 }
 
-// inUse returns the names of the host that sm uses according to its status. It returns none without a Machine and
+// statusHostIDs returns the names of the host that sm uses according to its status. It returns none without a Machine and
 // infrastructure.
-func inUse(sm *v1alpha1.ScheduledMachine) []hosts.ID {
+func statusHostIDs(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	st := sm.Status
 	if st.MachineRef == nil && st.InfrastructureRef == nil {
 		return nil

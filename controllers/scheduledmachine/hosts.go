@@ -26,8 +26,8 @@ type host struct {
 	others []hosts.Claim
 	// asked is a request of the host's owner that another ScheduledMachine received. told is a digest of all such
 	// requests, empty if there are none.
-	asked v1alpha1.ReclaimRecord
-	told  string
+	asked          v1alpha1.ReclaimRecord
+	requestsDigest string
 }
 
 // observeHost lists the other ScheduledMachines that name the host, and judges the claims.
@@ -59,14 +59,14 @@ func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 	}
 	s.host.Verdict = hosts.Judge(s.host.mine, slices.Concat(s.host.others, kept))
 	var requests []string
-	for _, c := range hosts.Asked(s.host.mine, s.host.others) {
+	for _, c := range hosts.ReclaimedByOwner(s.host.mine, s.host.others) {
 		who := said[client.ObjectKey{Namespace: c.Namespace, Name: c.Name}]
 		requests = append(requests, who.request)
 		if s.host.asked.Of == "" || c.Name < s.host.asked.Of {
 			s.host.asked = v1alpha1.ReclaimRecord{Reason: who.record.Reason, RequestedAt: who.record.RequestedAt, Of: c.Name}
 		}
 	}
-	s.host.told = digest(requests)
+	s.host.requestsDigest = digest(requests)
 	return nil
 }
 
@@ -77,9 +77,9 @@ const manyImages = 8
 // rivals returns the other ScheduledMachines that have one of the IDs.
 func (r *Reconciler) rivals(ctx context.Context, sm *v1alpha1.ScheduledMachine, ids []hosts.ID) ([]*v1alpha1.ScheduledMachine, error) {
 	seen := map[client.ObjectKey]bool{}
-	var rivals []*v1alpha1.ScheduledMachine
+	var sharingHost []*v1alpha1.ScheduledMachine
 	for _, id := range ids {
-		named, err := r.named(ctx, sm, id)
+		named, err := r.listByHostID(ctx, sm, id)
 		if err != nil {
 			return nil, err
 		}
@@ -91,15 +91,15 @@ func (r *Reconciler) rivals(ctx context.Context, sm *v1alpha1.ScheduledMachine, 
 			if len(ids) > 1 {
 				seen[key] = true
 			}
-			rivals = append(rivals, rival)
+			sharingHost = append(sharingHost, rival)
 		}
 	}
-	return rivals, nil
+	return sharingHost, nil
 }
 
-// named returns the ScheduledMachines that have an ID, except the one with the name of obj. It includes other
+// listByHostID returns the ScheduledMachines that have an ID, except the one with the name of obj. It includes other
 // namespaces and other managers, because a host is one host. The caller must not modify the result.
-func (r *Reconciler) named(ctx context.Context, obj client.Object, id hosts.ID) ([]*v1alpha1.ScheduledMachine, error) {
+func (r *Reconciler) listByHostID(ctx context.Context, obj client.Object, id hosts.ID) ([]*v1alpha1.ScheduledMachine, error) {
 	list := &v1alpha1.ScheduledMachineList{}
 	opts := []client.ListOption{client.MatchingFields{HostIndex: id.Key()}, client.UnsafeDisableDeepCopy}
 	if id.Kind == hosts.MachineID {
@@ -143,11 +143,11 @@ func (s *scope) claim(c hosts.Claim) hosts.Claim {
 		c.Since = since(sm, c.Wants)
 	}
 	if m != nil {
-		c.Has = slices.Concat(c.Has, n.ofMachine(s.believed))
+		c.Has = slices.Concat(c.Has, n.ofMachine(s.acceptedHost))
 		c.MadeAt = children.CreatedAt(m).Truncate(time.Second)
 	}
 	if infra == nil && (m != nil || s.children.InfrastructureUnknown) {
-		c.Has = append(c.Has, inUse(sm)...) // Unknown does not mean absent.
+		c.Has = append(c.Has, statusHostIDs(sm)...) // Unknown does not mean absent.
 	}
 	return c
 }
@@ -183,7 +183,7 @@ func (s *scope) reportHost(now time.Time) {
 			}
 		}
 	}
-	h.InUse = append(h.InUse, s.unbelieved()...)
+	h.InUse = append(h.InUse, s.rejectedHostNames()...)
 	if len(h.Wanted) > 0 {
 		since := s.host.mine.Since
 		if since.IsZero() {
@@ -197,10 +197,10 @@ func (s *scope) reportHost(now time.Time) {
 	}
 }
 
-// unbelieved returns the names that the Machine reports and ingest did not accept. Status stores them only here; other
+// rejectedHostNames returns the names that the Machine reports and ingest did not accept. Status stores them only here; other
 // ScheduledMachines of the host find this one by them.
-func (s *scope) unbelieved() []string {
-	n, b := namer{sm: s.scheduled}, s.believed
+func (s *scope) rejectedHostNames() []string {
+	n, b := namer{sm: s.scheduled}, s.acceptedHost
 	var ids []hosts.ID
 	if b.ProviderID == "" {
 		ids = append(ids, n.id(hosts.ProviderID, b.Says.ProviderID)...)
@@ -215,23 +215,23 @@ func (s *scope) unbelieved() []string {
 	return words
 }
 
-// untold reports whether a request of the host's owner has to be propagated to this object.
-func (s *scope) untold() bool {
+// mustPropagateReclaim reports whether a request of the host's owner has to be propagated to this object.
+func (s *scope) mustPropagateReclaim() bool {
 	_, reclaimed := s.scheduled.Reclaimed()
-	return s.host.told != "" && !reclaimed && s.scheduled.Annotations[v1alpha1.HostReclaimedAnnotation] != s.host.told
+	return s.host.requestsDigest != "" && !reclaimed && s.scheduled.Annotations[v1alpha1.HostReclaimedAnnotation] != s.host.requestsDigest
 }
 
-// passOn records the owner's request on this object, too, so that no other ScheduledMachine lends the host again. The
+// propagateReclaim records the owner's request on this object, too, so that no other ScheduledMachine lends the host again. The
 // record remains when the other object is deleted. Package reclaim serves it. Each request is propagated once: a person
 // may turn the schedule on again, and nothing is created while the owner has the host.
-func (r *Reconciler) passOn(ctx context.Context, s *scope) (bool, error) {
+func (r *Reconciler) propagateReclaim(ctx context.Context, s *scope) (bool, error) {
 	sm := s.scheduled
-	if !s.untold() {
+	if !s.mustPropagateReclaim() {
 		return false, nil
 	}
 	before := sm.DeepCopy()
 	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, s.host.asked.String())
-	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.HostReclaimedAnnotation, s.host.told)
+	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.HostReclaimedAnnotation, s.host.requestsDigest)
 	err := r.Actuate.PatchLocked(ctx, sm, before)
 	switch {
 	case actuate.IsSuppressed(err):

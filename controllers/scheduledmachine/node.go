@@ -43,13 +43,13 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope) {
 	defer cancel()
 	reader, err := r.ClusterCache.GetReader(ctx, workload.ClusterKey(s.scheduled))
 	if err == nil {
-		s.node, err = workload.Node(ctx, reader, s.believed.Node)
+		s.node, err = workload.Node(ctx, reader, s.acceptedHost.Node)
 	}
 	if err != nil {
 		s.later(ctx, fmt.Errorf("looking at Node: %w", err))
 		return
 	}
-	s.nodeState = stateOfNode(s.node, s.children.Machine, s.believed.ProviderID)
+	s.nodeState = stateOfNode(s.node, s.children.Machine, s.acceptedHost.ProviderID)
 }
 
 // later requests a retry after a back-off, because the Node could not be read or deleted. It requests none without a
@@ -65,7 +65,7 @@ func (s *scope) later(ctx context.Context, err error) {
 // Cluster API skips all waits. Machines of a control plane are excluded: Cluster API alone handles their Nodes.
 func (s *scope) hostGone() bool {
 	m := s.children.Machine
-	return m != nil && s.believed.Node != "" && !util.IsControlPlaneMachine(m) && s.children.Expedited() &&
+	return m != nil && s.acceptedHost.Node != "" && !util.IsControlPlaneMachine(m) && s.children.Expedited() &&
 		s.children.InfrastructureState() == lifecycle.Absent && len(s.children.Problems) == 0
 }
 
@@ -118,7 +118,7 @@ func (s *scope) lingering() string {
 	}
 	gone := "The infrastructure is gone"
 	if s.nodeGone() {
-		gone = fmt.Sprintf("The infrastructure and Node %s are gone", s.believed.Node)
+		gone = fmt.Sprintf("The infrastructure and Node %s are gone", s.acceptedHost.Node)
 	}
 	return gone + "; Cluster API removes the Machine at its next reconcile, which may take 20 s"
 }

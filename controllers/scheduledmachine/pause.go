@@ -27,9 +27,9 @@ func (s *scope) reportPaused(reason lifecycle.Reason) string {
 	return withDetail(pausedMessage+"; otherwise", underway[reason])
 }
 
-// thaw resolves an intermediate phase while writes are suppressed and phases do not change. It returns the Decision
+// resolvePendingPhase resolves an intermediate phase while writes are suppressed and phases do not change. It returns the Decision
 // that follows the intermediate phase.
-func (s *scope) thaw(now time.Time, d lifecycle.Decision) lifecycle.Decision {
+func (s *scope) resolvePendingPhase(now time.Time, d lifecycle.Decision) lifecycle.Decision {
 	if !s.frozen || !d.Again {
 		return d
 	}

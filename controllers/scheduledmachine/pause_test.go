@@ -31,7 +31,7 @@ func (w *world) held(gate *actuate.Gate) *bytes.Buffer {
 	gate.Log = audit.New(out)
 	c := w.Recorded(interceptor.Funcs{})
 	w.r = w.reconciler(c)
-	w.r.Actuate = actuate.Behind(gate, c)
+	w.r.Actuate = actuate.NewGated(gate, c)
 	w.Writes = nil
 	return out
 }
@@ -115,8 +115,8 @@ func TestNothingIsCarriedOut(t *testing.T) {
 		"OwnerAsksOnTheNode": {
 			"Package reclaim holds the request, and says so.", true,
 			func(w *world) {
-				w.r.Rush = &wake.Rush{}
-				w.r.Rush.Stall(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "because of a pause", "held")
+				w.r.Rush = &wake.ReclaimTracker{}
+				w.r.Rush.RecordStuck(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "because of a pause", "held")
 			},
 			"", v1alpha1.ActuationPausedReason, true, "",
 		},

@@ -14,10 +14,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// readable is the shortest interval between two reports of progress. A machine that joins or leaves passes a dozen
+// progressInterval is the shortest interval between two reports of progress. A machine that joins or leaves passes a dozen
 // states, most within a second of each other. Writing each would be wasteful; 10 s are enough for a person who watches
 // a drain. See ADR 0031.
-const readable = 10 * time.Second
+const progressInterval = 10 * time.Second
 
 // mayWait reports whether the status write may be deferred: it reports only progress, and the departure is within its
 // budget.
@@ -28,12 +28,12 @@ func (s *scope) mayWait(now time.Time) bool {
 	}
 	deadline := children.DeadlineOf(m, s.scheduled, now)
 	overdue := !deadline.IsZero() && !now.Before(deadline)
-	return !overdue && !s.firstWord() && onlyProgress(s.before, s.scheduled)
+	return !overdue && !s.firstStepReport() && onlyProgress(s.before, s.scheduled)
 }
 
-// firstWord reports whether a departure step states its cause for the first time, after a report that the Machine is
+// firstStepReport reports whether a departure step states its cause for the first time, after a report that the Machine is
 // being deleted.
-func (s *scope) firstWord() bool {
+func (s *scope) firstStepReport() bool {
 	step := conditions.Get(s.children.Machine, v1alpha1.ReadyToLeaveCondition)
 	return step != nil && step.Reason != v1alpha1.AskingReason &&
 		conditions.GetReason(s.scheduled, v1alpha1.MachineReadyCondition) == step.Reason &&

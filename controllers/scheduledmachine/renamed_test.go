@@ -16,8 +16,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// remembered returns a world whose ScheduledMachine was deleted while the owner had the host.
-func remembered(t *testing.T, host string) *world {
+// reclaimedClaims returns a world whose ScheduledMachine was deleted while the owner had the host.
+func reclaimedClaims(t *testing.T, host string) *world {
 	t.Helper()
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		on(host)(sm)
@@ -51,7 +51,7 @@ func TestTheOwnersNoOutlivesARename(t *testing.T) {
 		"NoHost":           {"What names no host is no host.", `{}`, `{}`, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := remembered(t, tc.was)
+			w := reclaimedClaims(t, tc.was)
 			namespace := tc.namespace
 			if namespace == "" {
 				namespace = w.cluster.Namespace
@@ -123,7 +123,7 @@ func TestWhoWasToldMayBeLentAgain(t *testing.T) {
 
 // TestARenameIsNotAskedOfALateCache creates the renamed object before the cache shows the ReclaimedMachine.
 func TestARenameIsNotAskedOfALateCache(t *testing.T) {
-	w := remembered(t, desk)
+	w := reclaimedClaims(t, desk)
 	b := w.beside(w.cluster.Namespace, "renamed", on(desk))
 	b.r.Reader = notYet{b.r.Reader}
 	for b.sm.Status.ObservedGeneration == 0 { // The first complete reconcile sets it.

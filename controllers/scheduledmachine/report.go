@@ -46,7 +46,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 
 	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.scheduled)}
 	if s.mayWait(now) {
-		if due := r.differing.Until(req, readable, now); now.Before(due) {
+		if due := r.differing.Until(req, progressInterval, now); now.Before(due) {
 			s.scheduled.Status = s.before.Status
 			return due, nil
 		}
@@ -159,10 +159,10 @@ func (s *scope) reportChildren() {
 		return
 	}
 	st.MachineRef = childReference(m, machineAPIVersion, "Machine")
-	st.ProviderID = s.believed.ProviderID
+	st.ProviderID = s.acceptedHost.ProviderID
 	st.LastScheduledTime = instant(children.CreatedAt(m))
-	if s.believed.Node != "" && !s.nodeGone() {
-		st.NodeRef = &v1alpha1.NodeReference{Name: s.believed.Node, MachineID: s.believed.MachineID}
+	if s.acceptedHost.Node != "" && !s.nodeGone() {
+		st.NodeRef = &v1alpha1.NodeReference{Name: s.acceptedHost.Node, MachineID: s.acceptedHost.MachineID}
 	}
 }
 

@@ -356,7 +356,7 @@ func TestReportsWaitForTheEjection(t *testing.T) {
 // TestARefusedEjectionIsShownAtOnce covers a stalled reclaim while other owners wait, too.
 func TestARefusedEjectionIsShownAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
-	w.r.Rush = &wake.Rush{}
+	w.r.Rush = &wake.ReclaimTracker{}
 	w.running()
 	w.edit(func(sm *v1alpha1.ScheduledMachine) {
 		sm.SetReclaimTimes([]time.Time{w.clock.Now()})
@@ -364,7 +364,7 @@ func TestARefusedEjectionIsShownAtOnce(t *testing.T) {
 	})
 	defer w.r.Rush.Serve()()
 	defer w.r.Rush.Serve()()
-	w.r.Rush.Stall(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "Forbidden", "nobody deletes today")
+	w.r.Rush.RecordStuck(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "Forbidden", "nobody deletes today")
 	w.reconcile()
 	w.want(v1alpha1.PhaseEmergencyRemove, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimReason)
 	if !strings.Contains(w.sm.Status.Message, "nobody deletes today") {
@@ -375,7 +375,7 @@ func TestARefusedEjectionIsShownAtOnce(t *testing.T) {
 // TestReportsWaitForOtherOwners covers one ejected machine while two others still wait.
 func TestReportsWaitForOtherOwners(t *testing.T) {
 	w := newWorld(t, nil)
-	w.r.Rush = &wake.Rush{}
+	w.r.Rush = &wake.ReclaimTracker{}
 	w.running()
 	w.edit(func(sm *v1alpha1.ScheduledMachine) {
 		sm.SetReclaimTimes([]time.Time{w.clock.Now()})

@@ -38,8 +38,8 @@ type scope struct {
 	// children are the existing children. act updates them.
 	children children.Set
 
-	// believed is the accepted data about the host of the Machine. See children.Host.
-	believed children.Host
+	// acceptedHost is the accepted data about the host of the Machine. See children.Host.
+	acceptedHost children.Host
 
 	// nodeState is the state of the Node of a machine that is gone. node is the Node of its name, nil if unknown.
 	// nodeLater requests a retry.
@@ -98,7 +98,7 @@ const (
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	s := &scope{
 		scheduled: sm, invalid: validation.ScheduledMachine(sm), filter: r.watchFilter, frozen: r.Actuate.Suppresses(),
-		stalled: r.Rush.Stalled(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}),
+		stalled: r.Rush.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}),
 	}
 	s.schedule, s.scheduleErr = schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule))
 
@@ -115,10 +115,10 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	s.probes = r.ClusterCache.GetHealthCheckingState(ctx, key)
 	s.tried = s.connected || !s.probes.LastProbeTime.IsZero()
 
-	if s.children, err = r.Children.Read(ctx, sm, s.mustBeSure()); err != nil {
+	if s.children, err = r.Children.Read(ctx, sm, s.needsLiveReads()); err != nil {
 		return nil, err
 	}
-	if s.believed, err = r.Children.Host(ctx, sm, s.children.Machine); err != nil {
+	if s.acceptedHost, err = r.Children.Host(ctx, sm, s.children.Machine); err != nil {
 		return nil, err
 	}
 	s.waitsFor = s.children.WaitsFor(r.Hooks)
@@ -129,9 +129,9 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	return s, r.watchChildren(s)
 }
 
-// mustBeSure reports whether a child that is missing in the cache is read live. This prevents leftovers when the object
+// needsLiveReads reports whether a child that is missing in the cache is read live. This prevents leftovers when the object
 // itself is deleted, and a duplicate because of a stale cache. Creation checks live by itself.
-func (s *scope) mustBeSure() bool {
+func (s *scope) needsLiveReads() bool {
 	st := &s.scheduled.Status
 	return !s.scheduled.DeletionTimestamp.IsZero() || st.MachineRef != nil || st.InfrastructureRef != nil || st.BootstrapRef != nil
 }
@@ -183,7 +183,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 	}
 	if m := s.children.Machine; m != nil {
 		// Cluster API writes conditions before the other status fields.
-		f.MachineReady = conditions.IsTrue(m, clusterv1.ReadyCondition) && s.believed.Node != ""
+		f.MachineReady = conditions.IsTrue(m, clusterv1.ReadyCondition) && s.acceptedHost.Node != ""
 		f.MachineFailed = conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) && m.DeletionTimestamp.IsZero()
 		f.Interrupted = children.Interrupted(m)
 		f.Settling, f.SettledBy = children.Settling(m, sm, now)

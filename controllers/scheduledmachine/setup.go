@@ -79,7 +79,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofKind),
 			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(r.Rush.Stalls()).
-		WatchesRawSource(r.Roster.Machines(roster.Itself)).
+		WatchesRawSource(r.Roster.Machines(roster.RequestFor)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(name, mapper.OfCluster, clustercache.WatchForProbeFailure(silentProbes*probeInterval))).
 		WithOptions(opts).
 		Build(telemetry.Counted(name, r))

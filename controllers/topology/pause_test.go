@@ -13,7 +13,7 @@ import (
 // TestAPauseMakesNoScheduledMachine covers a topology with a new machine while writes are suppressed.
 func TestAPauseMakesNoScheduledMachine(t *testing.T) {
 	w := newWorld(t, item("desk", "9-17"))
-	w.r.Actuate = actuate.Behind(&actuate.Gate{Paused: true}, w.Recorded(interceptor.Funcs{List: byIndex}))
+	w.r.Actuate = actuate.NewGated(&actuate.Gate{Paused: true}, w.Recorded(interceptor.Funcs{List: byIndex}))
 	w.Writes = nil
 	for range 3 {
 		if res, err := w.try(); err != nil || res.RequeueAfter > 0 {

@@ -37,16 +37,16 @@ import (
 )
 
 const (
-	// crowded bounds how long one round writes records, and how long it writes reports. The remaining Nodes follow in the
+	// maxWriteTime bounds how long one round writes records, and how long it writes reports. The remaining Nodes follow in the
 	// next round, so that an owner's machine does not wait for a thousand Nodes.
-	crowded = time.Second
-	// patience is the timeout of all reads from a load balancer in one round, and of each call of Drain and Restore.
-	patience = 10 * time.Second
+	maxWriteTime = time.Second
+	// callTimeout is the timeout of all reads from a load balancer in one round, and of each call of Drain and Restore.
+	callTimeout = 10 * time.Second
 	// retry is the delay after a failed call. later is the delay if the load balancer limits the request rate.
 	retry, later = 5 * time.Second, 30 * time.Second
-	// volatile and settled are the intervals at which a detached Node is checked. volatile is for load balancers that
-	// lose drains at a restart. settled is for all others, where another party may restore the Node.
-	volatile, settled = 10 * time.Second, time.Minute
+	// volatile and recheckInterval are the intervals at which a detached Node is checked. volatile is for load balancers that
+	// lose drains at a restart. recheckInterval is for all others, where another party may restore the Node.
+	volatile, recheckInterval = 10 * time.Second, time.Minute
 )
 
 // Drivers returns the Driver of each LoadBalancer. It is safe for concurrent use.
@@ -75,7 +75,7 @@ type BalancerReconciler struct {
 	WatchFilter string
 
 	fresh wake.Freshness
-	pace  pace
+	pace  statusThrottle
 }
 
 // round is the state of one reconcile of a load balancer.
@@ -83,11 +83,11 @@ type round struct {
 	lb      *expv1.LoadBalancer
 	cluster *clusterv1.Cluster
 	// nodes has an entry for each NodeAttachment that this load balancer must drain or restore.
-	nodes []*seat
+	nodes []*nodeBalancer
 	// failed is why the load balancer could not be read. It is nil if it was read.
 	failed error
-	// trouble collects the errors of parts of the load balancer that did not answer, and of failed calls.
-	trouble error
+	// callErrors collects the errors of parts of the load balancer that did not answer, and of failed calls.
+	callErrors error
 	// called means that this round sent a request to the load balancer.
 	called bool
 	// wait is how long connections may continue that the load balancer does not count.
@@ -98,11 +98,11 @@ type round struct {
 	volatile bool
 }
 
-// seat is one Node at one load balancer.
-type seat struct {
+// nodeBalancer is one Node at one load balancer.
+type nodeBalancer struct {
 	attachment *expv1.NodeAttachment
-	// out means that the Node must be detached. asked means that its memberships have been discovered.
-	out, asked bool
+	// out means that the Node must be detached. discovered means that its memberships have been discovered.
+	out, discovered bool
 	// closing means that the LoadBalancer is being deleted, or that the Node will not come back. All memberships are
 	// restored.
 	closing bool
@@ -146,15 +146,15 @@ func (r *BalancerReconciler) reconcile(ctx context.Context, lb *expv1.LoadBalanc
 		return 0, err
 	}
 	if len(o.nodes) == 0 {
-		return 0, r.rest(ctx, o)
+		return 0, r.finalize(ctx, o)
 	}
-	if err := r.keep(ctx, lb); err != nil {
+	if err := r.addFinalizer(ctx, lb); err != nil {
 		return 0, err
 	}
 	driver, err := r.Drivers.For(lb)
 	if err == nil {
 		o.every, o.volatile = driver.Every(), driver.Volatile()
-		err = o.look(ctx, driver)
+		err = o.readMemberships(ctx, driver)
 		r.refresh(ctx, o)
 	}
 	o.failed = err
@@ -167,7 +167,7 @@ func (r *BalancerReconciler) reconcile(ctx context.Context, lb *expv1.LoadBalanc
 		return 0, err
 	}
 	if again = o.again(); again == 0 {
-		return 0, r.rest(ctx, o)
+		return 0, r.finalize(ctx, o)
 	}
 	return again, nil
 }
@@ -184,7 +184,7 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 		o.wait = time.Duration(*classic.WaitSeconds) * time.Second
 	}
 	switch {
-	case going(cluster):
+	case clusterGone(cluster):
 		return o, nil // The Cluster is being deleted or gone: no membership is restored.
 	case paused, r.WatchFilter != "" && !labels.HasWatchLabel(cluster, r.WatchFilter):
 		return nil, nil
@@ -198,28 +198,28 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 			o.nodes = append(o.nodes, s)
 		}
 	}
-	slices.SortStableFunc(o.nodes, func(a, b *seat) int { return cmp.Compare(a.turn(), b.turn()) })
+	slices.SortStableFunc(o.nodes, func(a, b *nodeBalancer) int { return cmp.Compare(a.turn(), b.turn()) })
 	all, err := balancersOf(ctx, r.Reader, client.ObjectKeyFromObject(cluster))
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range o.nodes {
-		s.setSuccessors(lb, staying(all))
+		s.setSuccessors(lb, notDeleting(all))
 	}
 	return o, nil
 }
 
 // seatOf returns nil if the load balancer has nothing to drain, restore or report for the Node.
-func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
-	s := &seat{attachment: a, closing: !lb.DeletionTimestamp.IsZero() && !leaves(a) || givenUp(a)}
-	s.out = wantedOut(a, lb.Name) && !s.closing && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
+func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *nodeBalancer {
+	s := &nodeBalancer{attachment: a, closing: !lb.DeletionTimestamp.IsZero() && !leaves(a) || nodeAbandoned(a)}
+	s.out = mustDetach(a, lb.Name) && !s.closing && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
 	for _, m := range a.Spec.Memberships {
 		if m.LoadBalancer == lb.Name {
 			s.add(m, true)
 		}
 	}
 	p := progressOf(a, lb.Name)
-	if s.asked = current(p, lb, a); s.out && s.asked {
+	if s.discovered = current(p, lb, a); s.out && s.discovered {
 		s.addFound(p.Members)
 	}
 	if !s.out && len(s.members) == 0 && p == nil {
@@ -229,7 +229,7 @@ func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *seat {
 }
 
 // addFound adds discovered memberships that are not on record as drained.
-func (s *seat) addFound(members []expv1.MembershipStatus) {
+func (s *nodeBalancer) addFound(members []expv1.MembershipStatus) {
 	for _, m := range members {
 		if !slices.ContainsFunc(s.attachment.Spec.Memberships, m.Same) {
 			s.add(m.Membership, false)
@@ -242,13 +242,13 @@ func leaves(a *expv1.NodeAttachment) bool {
 	return a.Spec.Trigger == string(plan.Departure) || a.Spec.Trigger == string(plan.Emergency)
 }
 
-// wantedOut reports whether the Node must be detached from this load balancer.
-func wantedOut(a *expv1.NodeAttachment, lb string) bool {
+// mustDetach reports whether the Node must be detached from this load balancer.
+func mustDetach(a *expv1.NodeAttachment, lb string) bool {
 	return a.Spec.Trigger != "" && (len(a.Spec.LoadBalancers) == 0 || slices.Contains(a.Spec.LoadBalancers, lb))
 }
 
-// givenUp reports whether the NodeAttachment of a missing Node is being deleted. The Node is not expected to come back.
-func givenUp(a *expv1.NodeAttachment) bool {
+// nodeAbandoned reports whether the NodeAttachment of a missing Node is being deleted. The Node is not expected to come back.
+func nodeAbandoned(a *expv1.NodeAttachment) bool {
 	return !a.DeletionTimestamp.IsZero() && a.Spec.Trigger == string(plan.Gone)
 }
 
@@ -274,14 +274,14 @@ func progressOf(a *expv1.NodeAttachment, name string) *expv1.BalancerProgress {
 }
 
 // turn is the sort key of a Node: emergencies come first.
-func (s *seat) turn() int {
+func (s *nodeBalancer) turn() int {
 	if s.attachment.Spec.Trigger == string(plan.Emergency) {
 		return 0
 	}
 	return 1
 }
 
-func (s *seat) add(m expv1.Membership, taken bool) {
+func (s *nodeBalancer) add(m expv1.Membership, taken bool) {
 	trigger := plan.Trigger(s.attachment.Spec.Trigger)
 	s.members = append(s.members, plan.Member{
 		Node: s.attachment.Name, Taken: taken, Out: s.out, Urgent: trigger == plan.Emergency, Gone: trigger == plan.Gone && !s.closing, Closing: s.closing,
@@ -295,12 +295,12 @@ func membershipOf(m expv1.Membership) balancer.Membership {
 	return balancer.Membership{Pool: m.Pool, Member: m.Member, Port: m.Port, Address: m.Address, Lasts: m.Lasts}
 }
 
-// look discovers memberships where necessary, and reads the status of all.
-func (o *round) look(ctx context.Context, driver balancer.Driver) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// readMemberships discovers memberships where necessary, and reads the status of all.
+func (o *round) readMemberships(ctx context.Context, driver balancer.Driver) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	for _, s := range o.nodes {
-		wanted := s.out && !s.asked && s.attachment.Spec.Trigger != string(plan.Gone)
+		wanted := s.out && !s.discovered && s.attachment.Spec.Trigger != string(plan.Gone)
 		misplaced := func(m plan.Member) bool { return o.addressless(m) || o.strayed(driver, s, m) }
 		if !wanted && !slices.ContainsFunc(s.members, misplaced) {
 			continue
@@ -309,15 +309,15 @@ func (o *round) look(ctx context.Context, driver balancer.Driver) error {
 			return err
 		}
 	}
-	if err := o.watch(ctx, driver); err != nil || !o.volatile {
+	if err := o.readStatuses(ctx, driver); err != nil || !o.volatile {
 		return err
 	}
-	return o.lookAgain(ctx, driver)
+	return o.rediscoverLost(ctx, driver)
 }
 
-// lookAgain discovers the memberships of detached Nodes that have lost one: a reload of the load balancer may have
+// rediscoverLost discovers the memberships of detached Nodes that have lost one: a reload of the load balancer may have
 // renamed servers.
-func (o *round) lookAgain(ctx context.Context, driver balancer.Driver) error {
+func (o *round) rediscoverLost(ctx context.Context, driver balancer.Driver) error {
 	moved := false
 	for _, s := range o.nodes {
 		if !s.out || s.attachment.Spec.Trigger == string(plan.Gone) || !slices.ContainsFunc(s.members, absent) {
@@ -332,7 +332,7 @@ func (o *round) lookAgain(ctx context.Context, driver balancer.Driver) error {
 	if !moved {
 		return nil
 	}
-	return o.watch(ctx, driver)
+	return o.readStatuses(ctx, driver)
 }
 
 // absent reports whether the membership no longer belongs to the Node. After a reload, the Node may have another one.
@@ -345,12 +345,12 @@ func (o *round) addressless(m plan.Member) bool {
 
 // strayed reports whether a drained membership has an address that the Node no longer has. Its server may have followed
 // the Node: DNS and "set server addr" change the address of a server, and keep the drain.
-func (o *round) strayed(driver balancer.Driver, s *seat, m plan.Member) bool {
+func (o *round) strayed(driver balancer.Driver, s *nodeBalancer, m plan.Member) bool {
 	return o.lb.Spec.HAProxy != nil && m.Taken && driver.Elsewhere(s.node(), m.Place)
 }
 
 // node returns the identity of the Node for drivers.
-func (s *seat) node() balancer.Node {
+func (s *nodeBalancer) node() balancer.Node {
 	spec := s.attachment.Spec
 	return balancer.Node{Name: spec.NodeName, ProviderID: spec.ProviderID, Addresses: spec.Addresses}
 }
@@ -367,8 +367,8 @@ func (r *BalancerReconciler) refresh(ctx context.Context, o *round) {
 	}
 }
 
-// watch reads the status of all memberships.
-func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
+// readStatuses reads the status of all memberships.
+func (o *round) readStatuses(ctx context.Context, driver balancer.Driver) error {
 	var places []balancer.Membership
 	for _, s := range o.nodes {
 		for _, m := range s.members {
@@ -387,7 +387,7 @@ func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
 	default:
 		return fmt.Errorf("asked for %d members, it answered for %d", len(places), len(statuses))
 	}
-	o.trouble = join(o.trouble, err)
+	o.callErrors = join(o.callErrors, err)
 	for _, s := range o.nodes {
 		for i := range s.members {
 			m := &s.members[i]
@@ -406,7 +406,7 @@ func (o *round) watch(ctx context.Context, driver balancer.Driver) error {
 }
 
 // discover finds the memberships of a Node. A partial result counts, and the next round repeats the discovery.
-func (o *round) discover(ctx context.Context, driver balancer.Driver, s *seat) error {
+func (o *round) discover(ctx context.Context, driver balancer.Driver, s *nodeBalancer) error {
 	o.called = true
 	found, err := driver.Discover(ctx, s.node())
 	switch {
@@ -418,7 +418,7 @@ func (o *round) discover(ctx context.Context, driver balancer.Driver, s *seat) e
 	case err != nil:
 		s.failed = err
 	}
-	s.asked, o.trouble = err == nil, join(o.trouble, err)
+	s.discovered, o.callErrors = err == nil, join(o.callErrors, err)
 	for i := range s.members {
 		switch m := &s.members[i]; {
 		case o.addressless(*m):
@@ -485,7 +485,7 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 	var errs []error
 	began := r.Clock.Now()
 	for _, s := range o.nodes {
-		if s.later = r.Clock.Since(began) >= crowded && len(s.steps) > 0; s.later {
+		if s.later = r.Clock.Since(began) >= maxWriteTime && len(s.steps) > 0; s.later {
 			continue
 		}
 		switch err := r.record(ctx, o, driver, s); {
@@ -497,16 +497,16 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 		}
 	}
 	for what, do := range map[plan.Act]func(context.Context, []balancer.Membership) error{plan.Drain: driver.Drain, plan.Restore: driver.Restore} {
-		if err := r.have(ctx, o, what, do); err != nil {
+		if err := r.callDriver(ctx, o, what, do); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// have calls Drain or Restore for all memberships with that step. After an error the state of these memberships is
+// callDriver calls Drain or Restore for all memberships with that step. After an error the state of these memberships is
 // unknown.
-func (r *BalancerReconciler) have(ctx context.Context, o *round, what plan.Act, do func(context.Context, []balancer.Membership) error) error {
+func (r *BalancerReconciler) callDriver(ctx context.Context, o *round, what plan.Act, do func(context.Context, []balancer.Membership) error) error {
 	places := o.places(what)
 	if len(places) == 0 {
 		return nil
@@ -514,7 +514,7 @@ func (r *BalancerReconciler) have(ctx context.Context, o *round, what plan.Act, 
 	if err := r.Actuate.For(r.intent(o, string(what))).Permit(ctx, o.lb); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := do(ctx, places)
 	o.refused(what, err)
@@ -527,7 +527,7 @@ func (o *round) refused(what plan.Act, err error) {
 	if err == nil {
 		return
 	}
-	o.trouble = join(o.trouble, err)
+	o.callErrors = join(o.callErrors, err)
 	for _, s := range o.nodes {
 		if s.does(what) {
 			s.failed = err
@@ -536,7 +536,7 @@ func (o *round) refused(what plan.Act, err error) {
 }
 
 // does reports whether the call what covers a membership of the Node in this round.
-func (s *seat) does(what plan.Act) bool {
+func (s *nodeBalancer) does(what plan.Act) bool {
 	return s.unwritten == nil && !s.later && slices.ContainsFunc(s.steps, func(step plan.Step) bool { return step.Act == what })
 }
 
@@ -554,7 +554,7 @@ func (o *round) places(what plan.Act) (places []balancer.Membership) {
 // record adds memberships to the NodeAttachment before they are drained, and removes them after they are restored. If
 // it has nothing to write, it checks with a live read that the cache is current. Otherwise, a stale record could cause
 // a drain or restore that is no longer wanted.
-func (r *BalancerReconciler) record(ctx context.Context, o *round, driver balancer.Driver, s *seat) error {
+func (r *BalancerReconciler) record(ctx context.Context, o *round, driver balancer.Driver, s *nodeBalancer) error {
 	before, acts, written := s.attachment.DeepCopy(), false, false
 	for i, step := range s.steps {
 		place := placeOf(o.lb.Name, s.members[i].Place)
@@ -591,7 +591,7 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, driver balanc
 }
 
 // logDropped logs that a membership is removed from the record because it belongs to another machine.
-func (s *seat) logDropped(ctx context.Context, i int) {
+func (s *nodeBalancer) logDropped(ctx context.Context, i int) {
 	if absent(s.members[i]) {
 		ctrl.LoggerFrom(ctx).Info("Dropping place that is not the Node's any more", "Node", s.attachment.Spec.NodeName, "place", s.members[i].Place)
 	}
@@ -599,7 +599,7 @@ func (s *seat) logDropped(ctx context.Context, i int) {
 
 // address updates the address in the record of a membership. It does so if the record has none, or has one that the
 // Node no longer has while the membership has a current one.
-func (s *seat) address(driver balancer.Driver, place expv1.Membership) {
+func (s *nodeBalancer) address(driver balancer.Driver, place expv1.Membership) {
 	elsewhere := func(m expv1.Membership) bool { return driver.Elsewhere(s.node(), membershipOf(m)) }
 	for i := range s.attachment.Spec.Memberships {
 		m := &s.attachment.Spec.Memberships[i]
@@ -627,8 +627,8 @@ func (r *BalancerReconciler) intent(o *round, why string) actuate.Intent {
 	return actuate.Intent{Kind: audit.NodePatch, Why: why, At: r.Clock.Now(), Cluster: client.ObjectKeyFromObject(o.cluster)}
 }
 
-// keep adds the finalizer, so that the LoadBalancer exists until all its memberships are restored.
-func (r *BalancerReconciler) keep(ctx context.Context, lb *expv1.LoadBalancer) error {
+// addFinalizer adds the finalizer, so that the LoadBalancer exists until all its memberships are restored.
+func (r *BalancerReconciler) addFinalizer(ctx context.Context, lb *expv1.LoadBalancer) error {
 	if !lb.DeletionTimestamp.IsZero() || controllerutil.ContainsFinalizer(lb, expv1.Finalizer) {
 		return nil
 	}
@@ -637,8 +637,8 @@ func (r *BalancerReconciler) keep(ctx context.Context, lb *expv1.LoadBalancer) e
 	return r.Actuate.PatchLocked(ctx, lb, before)
 }
 
-// rest removes the finalizer of a deleted LoadBalancer. It is called when no membership is drained or waits to be.
-func (r *BalancerReconciler) rest(ctx context.Context, o *round) error {
+// finalize removes the finalizer of a deleted LoadBalancer. It is called when no membership is drained or waits to be.
+func (r *BalancerReconciler) finalize(ctx context.Context, o *round) error {
 	if o.lb.DeletionTimestamp.IsZero() {
 		return nil
 	}
@@ -656,16 +656,16 @@ func (o *round) again() (again time.Duration) {
 		switch p := s.phase(o); {
 		case s.later:
 			sooner(wake.QuietRetry)
-		case errors.Is(errors.Join(o.failed, o.trouble), balancer.ErrThrottled):
+		case errors.Is(errors.Join(o.failed, o.callErrors), balancer.ErrThrottled):
 			sooner(later)
-		case o.failed != nil, o.trouble != nil:
+		case o.failed != nil, o.callErrors != nil:
 			sooner(max(o.every, retry))
 		case s.failed != nil: // Only a change of the Node's data can fix it.
-			sooner(settled)
+			sooner(recheckInterval)
 		case p == expv1.PhaseDetached && o.volatile:
 			sooner(volatile)
 		case p == expv1.PhaseDetached, s.disabled():
-			sooner(settled)
+			sooner(recheckInterval)
 		case p != "":
 			sooner(o.every)
 		}
@@ -678,7 +678,7 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 	var errs []error
 	began := r.Clock.Now()
 	for _, s := range o.nodes {
-		if s.later = s.later || r.Clock.Since(began) >= crowded; s.later || s.unwritten != nil {
+		if s.later = s.later || r.Clock.Since(began) >= maxWriteTime; s.later || s.unwritten != nil {
 			continue
 		}
 		before := s.attachment.DeepCopy()
@@ -697,7 +697,7 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 	}
 	before := o.lb.DeepCopy()
 	c := metav1.Condition{Type: expv1.ReachableCondition, Status: metav1.ConditionTrue, Reason: expv1.AnsweredReason}
-	if err := join(o.failed, o.trouble); err != nil {
+	if err := join(o.failed, o.callErrors); err != nil {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, expv1.NoAnswerReason, clip.Message(err.Error())
 	}
 	conditions.Set(o.lb, c)

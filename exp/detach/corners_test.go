@@ -404,10 +404,10 @@ func TestAMessageFitsIntoTheAPI(t *testing.T) {
 	}
 }
 
-// later is an API server with newer versions of all objects than the cache.
-type later struct{ client.Reader }
+// throttledRetry is an API server with newer versions of all objects than the cache.
+type throttledRetry struct{ client.Reader }
 
-func (l later) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (l throttledRetry) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	err := l.Reader.Get(ctx, key, obj, opts...)
 	obj.SetResourceVersion("newer")
 	return err
@@ -422,7 +422,7 @@ func TestACacheThatStaysLateIsMetLessOften(t *testing.T) {
 		w.edit("ws-1", uncordon)
 		_, err := w.nodes.Reconcile(w.Context(), detach.RequestFor(cluster, "ws-1"))
 		w.must(err)
-		w.lbs.Live = later{w}
+		w.lbs.Live = throttledRetry{w}
 		before, took := w.edge.asked, time.Duration(0)
 		for range 20 {
 			result, err := w.lbs.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.balancer())})

@@ -70,12 +70,12 @@ type asides interface {
 }
 
 // newAside returns a cache of the DaemonSets, and of their pods, in the namespaces that Reader requests.
-func (r *NodeReconciler) newAside(c controller.Controller) *workload.Aside {
+func (r *NodeReconciler) newAside(c controller.Controller) *workload.NamespaceCache {
 	ofDaemonSets, err := k8slabels.NewRequirement(appsv1.ControllerRevisionHashLabelKey, selection.Exists, nil)
 	if err != nil {
 		panic(err) // The requirement is constant.
 	}
-	return &workload.Aside{
+	return &workload.NamespaceCache{
 		Cache: r.ClusterCache, Controller: c, All: r.all,
 		Kinds: []workload.AsideKind{{
 			Kind: &corev1.Pod{}, Map: r.ofPod, Predicate: wake.Changes(podMatters),

@@ -41,7 +41,7 @@ var LookedFor = lookedFor
 
 // NodeChanges, MachineChanges, PodChanges and SetChanges are the predicates of the watches, for tests.
 var (
-	NodeChanges, MachineChanges = wake.Changes(matters), wake.Changes(turning)
+	NodeChanges, MachineChanges = wake.Changes(nodeFields), wake.Changes(machineFields)
 	PodChanges, SetChanges      = wake.Changes(podMatters), wake.Changes(setMatters)
 )
 

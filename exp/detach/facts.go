@@ -37,7 +37,7 @@ func nodeFacts(node *corev1.Node) plan.Node {
 	}
 	n := plan.Node{
 		Exists: true, UID: string(node.UID), Unschedulable: node.Spec.Unschedulable, CordonedByUs: cordonedByUs(node),
-		Asks: node.Annotations[expv1.NodeDetachAnnotation], Marked: node.Annotations[expv1.NodeDetachingAnnotation] == "true",
+		DetachAnnotation: node.Annotations[expv1.NodeDetachAnnotation], Marked: node.Annotations[expv1.NodeDetachingAnnotation] == "true",
 		Stopped: podorder.Stopped(node),
 	}
 	for _, c := range node.Status.Conditions {
@@ -117,7 +117,7 @@ func machineAddresses(m *clusterv1.Machine) (addresses []string) {
 			addresses = append(addresses, a.Address)
 		}
 	}
-	return once(addresses)
+	return normalizeAddresses(addresses)
 }
 
 // nodeAddresses returns the IP addresses of a Node.
@@ -127,11 +127,11 @@ func nodeAddresses(node *corev1.Node) (addresses []string) {
 			addresses = append(addresses, a.Address)
 		}
 	}
-	return once(addresses)
+	return normalizeAddresses(addresses)
 }
 
-// once sorts the addresses and removes duplicates, addresses with a zone, and strings that are not IP addresses.
-func once(addresses []string) []string {
+// normalizeAddresses sorts the addresses and removes duplicates, addresses with a zone, and strings that are not IP addresses.
+func normalizeAddresses(addresses []string) []string {
 	addresses = slices.DeleteFunc(addresses, func(a string) bool {
 		address, err := netip.ParseAddr(a)
 		return err != nil || address.Zone() != ""

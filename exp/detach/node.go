@@ -76,8 +76,8 @@ type NodeReconciler struct {
 
 // PodStopper is the interface of podorder.Step.
 type PodStopper interface {
-	StopUnheld(ctx context.Context, request types.NamespacedName, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration
-	ForgetUnheld(request types.NamespacedName)
+	StopWithoutHook(ctx context.Context, request types.NamespacedName, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration
+	ForgetWithoutHook(request types.NamespacedName)
 	Woken() source.Source
 }
 
@@ -170,21 +170,21 @@ func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
 		return n.Ready && !held && n.Trigger(r.Taints).StopsPods()
 	}
 	if s.node == nil || !leaves(s.node) {
-		r.Pods.ForgetUnheld(request)
+		r.Pods.ForgetWithoutHook(request)
 		return 0
 	}
 	began := now
 	if s.attachment != nil {
 		began = s.attachment.Spec.Since.Time
 	}
-	if v, _ := waitAll(staying(s.balancers), s.attachment, leaving.Departing{Began: began}, ofControlPlane(s.node), now); v.Holds {
+	if v, _ := waitAll(notDeleting(s.balancers), s.attachment, leaving.Departing{Began: began}, ofControlPlane(s.node), now); v.Holds {
 		return max(v.Again.Sub(now), time.Millisecond)
 	}
 	d := leaving.Departing{Machine: s.machine, Node: s.node.Name}
 	if d.Machine == nil {
 		d.Machine = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.cluster.Namespace}, Spec: clusterv1.MachineSpec{ClusterName: s.cluster.Name}}
 	}
-	return r.Pods.StopUnheld(ctx, request, d, leaves, now)
+	return r.Pods.StopWithoutHook(ctx, request, d, leaves, now)
 }
 
 // holds reports whether the Machine has the hook annotation.
@@ -194,7 +194,7 @@ func holds(m *clusterv1.Machine, hook string) bool {
 }
 
 func (r *NodeReconciler) decide(s *scope) plan.Decision {
-	return plan.Decide(s.facts(r.Clock.Now), s.record(), len(staying(s.balancers)) > 0, r.Taints)
+	return plan.Decide(s.facts(r.Clock.Now), s.record(), len(notDeleting(s.balancers)) > 0, r.Taints)
 }
 
 // versionOf returns the resourceVersion of a NodeAttachment, empty for nil.
@@ -218,8 +218,8 @@ func (r *NodeReconciler) observe(ctx context.Context, key client.ObjectKey, node
 	if s.attachment, err = attachment(ctx, r.Reader, key, node); err != nil {
 		return nil, err
 	}
-	if going(s.cluster) {
-		return nil, letGo(ctx, r.Actuate, s.attachment)
+	if clusterGone(s.cluster) {
+		return nil, releaseAttachment(ctx, r.Actuate, s.attachment)
 	}
 	if r.WatchFilter != "" && !labels.HasWatchLabel(s.cluster, r.WatchFilter) {
 		return nil, nil
@@ -227,17 +227,17 @@ func (r *NodeReconciler) observe(ctx context.Context, key client.ObjectKey, node
 	if s.balancers, err = balancersOf(ctx, r.Reader, key); err != nil {
 		return nil, err
 	}
-	s.sets = named(staying(s.balancers))
+	s.sets = named(notDeleting(s.balancers))
 	return s, r.observeNode(ctx, s, key)
 }
 
-// going reports whether the Cluster is being deleted or gone.
-func going(cluster *clusterv1.Cluster) bool {
+// clusterGone reports whether the Cluster is being deleted or gone.
+func clusterGone(cluster *clusterv1.Cluster) bool {
 	return cluster == nil || !cluster.DeletionTimestamp.IsZero()
 }
 
-// letGo removes the finalizer of a NodeAttachment whose Cluster is gone or whose deletion follows. It accepts nil.
-func letGo(ctx context.Context, write *actuate.Actuator, a *expv1.NodeAttachment) error {
+// releaseAttachment removes the finalizer of a NodeAttachment whose Cluster is gone or whose deletion follows. It accepts nil.
+func releaseAttachment(ctx context.Context, write *actuate.Actuator, a *expv1.NodeAttachment) error {
 	if a == nil {
 		return nil
 	}
@@ -386,8 +386,8 @@ func balancersOf(ctx context.Context, reader client.Reader, cluster client.Objec
 	return slices.DeleteFunc(list.Items, func(b expv1.LoadBalancer) bool { return b.Spec.ClusterName != cluster.Name }), nil
 }
 
-// staying returns the LoadBalancers that are not being deleted.
-func staying(balancers []expv1.LoadBalancer) []expv1.LoadBalancer {
+// notDeleting returns the LoadBalancers that are not being deleted.
+func notDeleting(balancers []expv1.LoadBalancer) []expv1.LoadBalancer {
 	return slices.DeleteFunc(slices.Clone(balancers), func(b expv1.LoadBalancer) bool { return !b.DeletionTimestamp.IsZero() })
 }
 
@@ -411,9 +411,9 @@ func (s *scope) record() (r plan.Record) {
 			r.Lasting++
 		}
 	}
-	for _, lb := range staying(s.balancers) {
+	for _, lb := range notDeleting(s.balancers) {
 		p := progressOf(a, lb.Name)
-		concerned := wantedOut(a, lb.Name) && (lb.Spec.ControlPlane || !a.Spec.ControlPlane) && !nameless(&lb, &a.Spec)
+		concerned := mustDetach(a, lb.Name) && (lb.Spec.ControlPlane || !a.Spec.ControlPlane) && !nameless(&lb, &a.Spec)
 		out := current(p, &lb, a) && p.Phase == expv1.PhaseDetached
 		r.Open = r.Open || concerned && !out && a.DeletionTimestamp.IsZero()
 	}
@@ -512,7 +512,7 @@ func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) e
 		return err
 	}
 	s.attachment = a
-	r.tell(a, before.Spec.Trigger)
+	r.recordEvent(a, before.Spec.Trigger)
 	return nil
 }
 
@@ -545,8 +545,8 @@ func ofControlPlane(node *corev1.Node) bool {
 	return is
 }
 
-// tell records an Event when a Node is taken out of its load balancers, and when it is put back.
-func (r *NodeReconciler) tell(a *expv1.NodeAttachment, was string) {
+// recordEvent records an Event when a Node is taken out of its load balancers, and when it is put back.
+func (r *NodeReconciler) recordEvent(a *expv1.NodeAttachment, was string) {
 	switch {
 	case a.Spec.Trigger != "" && was == "":
 		r.Recorder.Eventf(a, nil, corev1.EventTypeNormal, expv1.DetachingReason, "Detach", "Node %s is taken out of its load balancers: %s", a.Spec.NodeName, a.Spec.Trigger)
@@ -557,7 +557,7 @@ func (r *NodeReconciler) tell(a *expv1.NodeAttachment, was string) {
 
 // forget deletes a NodeAttachment that has nothing left to restore.
 func (r *NodeReconciler) forget(ctx context.Context, a *expv1.NodeAttachment) error {
-	if err := letGo(ctx, r.Actuate, a); err != nil {
+	if err := releaseAttachment(ctx, r.Actuate, a); err != nil {
 		return err
 	}
 	return r.Actuate.Delete(ctx, a)

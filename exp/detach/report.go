@@ -24,7 +24,7 @@ import (
 const maxMessage = 1024
 
 // phase returns the progress of a Node at the load balancer. It is empty if there is nothing to report.
-func (s *seat) phase(o *round) expv1.AttachmentPhase {
+func (s *nodeBalancer) phase(o *round) expv1.AttachmentPhase {
 	switch {
 	case !s.out && !s.owed():
 		return ""
@@ -36,7 +36,7 @@ func (s *seat) phase(o *round) expv1.AttachmentPhase {
 		return expv1.PhaseAttaching
 	case s.attachment.Spec.Trigger == string(plan.Gone):
 		return expv1.PhaseDetached
-	case !s.asked:
+	case !s.discovered:
 		return expv1.PhasePending
 	}
 	phase := expv1.PhaseDetached
@@ -64,7 +64,7 @@ func (o *round) lingers(m plan.Member) bool {
 }
 
 // owed reports whether a drained membership must still be restored.
-func (s *seat) owed() bool {
+func (s *nodeBalancer) owed() bool {
 	for i, m := range s.members {
 		if m.Taken && !s.steps[i].Act.Settles() {
 			return true
@@ -74,19 +74,19 @@ func (s *seat) owed() bool {
 }
 
 // disabled reports whether memberships must be restored, and another party has disabled all of them.
-func (s *seat) disabled() bool {
+func (s *nodeBalancer) disabled() bool {
 	return !s.out && s.owed() && !slices.ContainsFunc(s.members, func(m plan.Member) bool { return m.Status.State != balancer.Disabled })
 }
 
 // report writes the progress of a Node at one load balancer, and the summary condition, into the status of its
 // NodeAttachment. It does not patch.
-func (s *seat) report(o *round) {
+func (s *nodeBalancer) report(o *round) {
 	a := s.attachment
 	name := o.lb.Name
 	a.Status.LoadBalancers = slices.DeleteFunc(a.Status.LoadBalancers, func(p expv1.BalancerProgress) bool { return p.Name == name })
 	if phase := s.phase(o); phase != "" {
 		p := expv1.BalancerProgress{Name: name, Phase: phase, Members: s.states(name)}
-		if s.asked {
+		if s.discovered {
 			p.Generation, p.LookedFor = o.lb.Generation, lookedFor(a)
 		}
 		p.Message = clip.To(clip.Text(s.message(phase, o)), maxMessage)
@@ -97,7 +97,7 @@ func (s *seat) report(o *round) {
 }
 
 // states returns the memberships of a Node and their states.
-func (s *seat) states(lb string) (states []expv1.MembershipStatus) {
+func (s *nodeBalancer) states(lb string) (states []expv1.MembershipStatus) {
 	for i, m := range s.members {
 		if s.steps[i].Act.Settles() {
 			continue
@@ -117,7 +117,7 @@ func (s *seat) states(lb string) (states []expv1.MembershipStatus) {
 }
 
 // message returns the error, or what the Node waits for at each member.
-func (s *seat) message(phase expv1.AttachmentPhase, o *round) string {
+func (s *nodeBalancer) message(phase expv1.AttachmentPhase, o *round) string {
 	if err := cmp.Or(o.failed, s.failed); err != nil {
 		return err.Error()
 	}
@@ -134,8 +134,8 @@ func (s *seat) message(phase expv1.AttachmentPhase, o *round) string {
 }
 
 // nowhere returns a message if discovery found no membership of the Node. A configuration error may be the cause.
-func (s *seat) nowhere() string {
-	if !s.out || !s.asked || len(s.members) > 0 || s.attachment.Spec.Trigger == string(plan.Gone) {
+func (s *nodeBalancer) nowhere() string {
+	if !s.out || !s.discovered || len(s.members) > 0 || s.attachment.Spec.Trigger == string(plan.Gone) {
 		return ""
 	}
 	ids := slices.DeleteFunc(append([]string{s.attachment.Spec.ProviderID}, s.attachment.Spec.Addresses...), func(id string) bool { return id == "" })

@@ -32,7 +32,7 @@ import (
 // replacement on the NodeAttachment of its Node. The reconcile of that Node detaches it and deletes the pod. Only one
 // worker reconciles a Cluster at a time, so two Nodes never start together.
 func (r *NodeReconciler) roll(ctx context.Context, s *scope) (again time.Duration, err error) {
-	now, turns := r.Clock.Now(), map[client.ObjectKey]plan.Turn{}
+	now, turns := r.Clock.Now(), map[client.ObjectKey]plan.RollStep{}
 	if s.aside == nil && slices.ContainsFunc(s.sets, func(set daemonSet) bool { return set.rolled }) {
 		return 0, nil // The data is not read yet, or the cluster is not connected. Both events enqueue the Cluster.
 	}
@@ -55,16 +55,16 @@ func (r *NodeReconciler) roll(ctx context.Context, s *scope) (again time.Duratio
 
 // turn returns which pod of a DaemonSet is replaced next. While all pods are up to date, it lists neither revisions nor
 // pods.
-func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t plan.Turn, err error) {
+func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t plan.RollStep, err error) {
 	d := &appsv1.DaemonSet{}
 	switch err := s.aside.Get(ctx, set.ObjectKey, d); {
 	case apierrors.IsNotFound(err):
-		return plan.Turn{Waits: "there is no such DaemonSet", Late: true}, nil
+		return plan.RollStep{Waits: "there is no such DaemonSet", Late: true}, nil
 	case err != nil:
 		return unreadable(err)
 	}
 	if says := notRolled(d); says != "" {
-		return plan.Turn{Waits: says, Late: d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}, nil
+		return plan.RollStep{Waits: says, Late: d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}, nil
 	}
 	cluster := client.ObjectKeyFromObject(s.cluster)
 	attachments, err := attachmentsOf(ctx, r.Reader, cluster)
@@ -72,7 +72,7 @@ func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t p
 		return unreadable(err)
 	}
 	if d.Status.UpdatedNumberScheduled >= d.Status.DesiredNumberScheduled && !slices.ContainsFunc(attachments, set.replaces) {
-		return plan.Turn{}, nil
+		return plan.RollStep{}, nil
 	}
 	roll := plan.Roll{Now: r.Clock.Now(), Wanted: int(d.Status.DesiredNumberScheduled)}
 	if roll.Revision, err = r.revision(ctx, cluster, d); err != nil {
@@ -87,8 +87,8 @@ func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t p
 }
 
 // unreadable returns the Turn for a DaemonSet that could not be read.
-func unreadable(err error) (plan.Turn, error) {
-	return plan.Turn{Waits: err.Error(), Late: true}, err
+func unreadable(err error) (plan.RollStep, error) {
+	return plan.RollStep{Waits: err.Error(), Late: true}, err
 }
 
 // notRolled returns why a DaemonSet cannot be rolled now. It is empty if it can.
@@ -138,11 +138,11 @@ func (s daemonSet) recorded(a expv1.NodeAttachment) *expv1.ReplacedPod {
 }
 
 // stops returns the Nodes that run a pod of the DaemonSet, or have one replaced.
-func (s daemonSet) stops(pods []corev1.Pod, attachments []expv1.NodeAttachment) (all []plan.Stop) {
-	at := func(node string) *plan.Stop {
-		i := slices.IndexFunc(all, func(n plan.Stop) bool { return n.Node == node })
+func (s daemonSet) stops(pods []corev1.Pod, attachments []expv1.NodeAttachment) (all []plan.RollNode) {
+	at := func(node string) *plan.RollNode {
+		i := slices.IndexFunc(all, func(n plan.RollNode) bool { return n.Node == node })
 		if i < 0 {
-			i, all = len(all), append(all, plan.Stop{Node: node})
+			i, all = len(all), append(all, plan.RollNode{Node: node})
 		}
 		return &all[i]
 	}
@@ -151,7 +151,7 @@ func (s daemonSet) stops(pods []corev1.Pod, attachments []expv1.NodeAttachment) 
 		n.Pods = append(n.Pods, podFacts(&pods[i]))
 	}
 	for _, a := range attachments {
-		p, runs := s.recorded(a), slices.ContainsFunc(all, func(n plan.Stop) bool { return n.Node == a.Spec.NodeName })
+		p, runs := s.recorded(a), slices.ContainsFunc(all, func(n plan.RollNode) bool { return n.Node == a.Spec.NodeName })
 		if p == nil && !runs {
 			continue // The Node has no pod of the DaemonSet.
 		}
@@ -167,7 +167,7 @@ func (s daemonSet) stops(pods []corev1.Pod, attachments []expv1.NodeAttachment) 
 
 // begin records that the selected pod will be deleted. It does nothing if a live read shows that another replacement of
 // the DaemonSet is in progress, which the cache may not show yet.
-func (r *NodeReconciler) begin(ctx context.Context, s *scope, set daemonSet, t plan.Turn) error {
+func (r *NodeReconciler) begin(ctx context.Context, s *scope, set daemonSet, t plan.RollStep) error {
 	cluster := client.ObjectKeyFromObject(s.cluster)
 	live, err := attachmentsOf(ctx, r.Live, cluster)
 	if err != nil || slices.ContainsFunc(live, set.replaces) {
@@ -228,7 +228,7 @@ func (s *scope) waits(set daemonSet, since, now time.Time) (until time.Time, wai
 		if !slices.Contains(set.balancers, lb.Name) || s.attachment.Spec.ControlPlane && !lb.Spec.ControlPlane {
 			continue
 		}
-		p := outOf(s.attachment, lb)
+		p := progressIfDetaching(s.attachment, lb)
 		if p == nil || p.Phase == expv1.PhasePending || p.Phase == expv1.PhaseHeld {
 			return time.Time{}, true
 		}
@@ -289,9 +289,9 @@ func (r *NodeReconciler) outdated(ctx context.Context, reader client.Reader, s *
 
 // reportRolls writes the condition DaemonSetsRolled of each LoadBalancer. It records an Event when the reason changes
 // to RollWaits.
-func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, turns map[client.ObjectKey]plan.Turn) error {
+func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, turns map[client.ObjectKey]plan.RollStep) error {
 	var errs []error
-	balancers := staying(s.balancers)
+	balancers := notDeleting(s.balancers)
 	for i := range balancers {
 		lb := &balancers[i]
 		before := lb.DeepCopy()
@@ -313,14 +313,14 @@ func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, turns map[cl
 }
 
 // rollsOf returns the condition for the rolls of a LoadBalancer. It returns nil if no DaemonSet has roll set.
-func rollsOf(lb *expv1.LoadBalancer, turns map[client.ObjectKey]plan.Turn) *metav1.Condition {
+func rollsOf(lb *expv1.LoadBalancer, turns map[client.ObjectKey]plan.RollStep) *metav1.Condition {
 	c := &metav1.Condition{Type: expv1.DaemonSetsRolledCondition, Status: metav1.ConditionTrue, Reason: expv1.UpToDateReason}
 	var says []string
 	rolls := false
 	for _, d := range lb.Spec.DaemonSets {
 		rolls = rolls || d.Roll
 		t := turns[client.ObjectKey{Namespace: d.Namespace, Name: d.Name}]
-		if !d.Roll || t == (plan.Turn{}) {
+		if !d.Roll || t == (plan.RollStep{}) {
 			continue
 		}
 		if c.Status = metav1.ConditionFalse; t.Late {

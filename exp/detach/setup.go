@@ -37,8 +37,8 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodeattachment").
 		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment)).
-		Watches(&expv1.LoadBalancer{}, handler.EnqueueRequestsFromMapFunc(r.ofBalancer), builder.WithPredicates(predicate.Or(comesOrGoes(), wake.Changes(served)))).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(wake.Changes(turning))).
+		Watches(&expv1.LoadBalancer{}, handler.EnqueueRequestsFromMapFunc(r.ofBalancer), builder.WithPredicates(predicate.Or(createdOrDeleted(), wake.Changes(servedDaemonSets)))).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(wake.Changes(machineFields))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			builder.WithPredicates(clusterChanges(mgr, log))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("nodeattachment", r.ofCluster)).
@@ -49,7 +49,7 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 		return fmt.Errorf("building nodeattachment controller: %w", err)
 	}
 	r.nodes = workload.Watch{
-		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: r.ofNode, Predicate: wake.Changes(matters),
+		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: r.ofNode, Predicate: wake.Changes(nodeFields),
 	}
 	r.aside = r.newAside(c)
 	return nil
@@ -62,7 +62,7 @@ func (r *BalancerReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("loadbalancer").
 		For(&expv1.LoadBalancer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.balancers), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, forgotten()))).
+		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.balancers), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, statusLost()))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.balancers),
 			builder.WithPredicates(clusterChanges(mgr, log))).
 		WithOptions(opts).
@@ -79,7 +79,7 @@ func (s Step) Woken(mgr ctrl.Manager) []source.Source {
 	return []source.Source{
 		source.Kind(mgr.GetCache(), client.Object(&expv1.NodeAttachment{}), handler.EnqueueRequestsFromMapFunc(s.waiting)),
 		source.Kind(mgr.GetCache(), client.Object(&expv1.LoadBalancer{}), handler.EnqueueRequestsFromMapFunc(s.waiting),
-			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, comesOrGoes())),
+			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, createdOrDeleted())),
 	}
 }
 
@@ -122,7 +122,7 @@ func (r *NodeReconciler) ofMachine(ctx context.Context, obj client.Object) []ctr
 	if !ok || !m.Status.NodeRef.IsDefined() {
 		return nil
 	}
-	return r.heirs(ctx, clusterOf(m), m.Status.NodeRef.Name, machineAddresses(m))
+	return r.requestsForAddresses(ctx, clusterOf(m), m.Status.NodeRef.Name, machineAddresses(m))
 }
 
 // ofBalancer returns the Cluster and all its Nodes. The request for the Cluster starts the watch on its Nodes.
@@ -161,12 +161,12 @@ func (r *NodeReconciler) ofNode(ctx context.Context, cluster client.ObjectKey, o
 	if !ok {
 		return nil
 	}
-	return r.heirs(ctx, cluster, node.Name, nodeAddresses(node))
+	return r.requestsForAddresses(ctx, cluster, node.Name, nodeAddresses(node))
 }
 
-// heirs returns the Node, and all other Nodes whose NodeAttachment records one of the addresses. The Node may be the
+// requestsForAddresses returns the Node, and all other Nodes whose NodeAttachment records one of the addresses. The Node may be the
 // same machine under a new name.
-func (r *NodeReconciler) heirs(ctx context.Context, cluster client.ObjectKey, node string, addresses []string) []ctrl.Request {
+func (r *NodeReconciler) requestsForAddresses(ctx context.Context, cluster client.ObjectKey, node string, addresses []string) []ctrl.Request {
 	had := func(a *expv1.NodeAttachment) bool {
 		return a.Spec.NodeName != node && shares(addresses, a.Spec.Addresses)
 	}
@@ -210,15 +210,15 @@ func clusterChanges(mgr ctrl.Manager, log logr.Logger) predicate.Predicate {
 	return predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.ClusterLeaves(), wake.Relabelled())
 }
 
-// comesOrGoes passes the creation, the deletion, and the start of the deletion of a LoadBalancer.
-func comesOrGoes() predicate.Predicate {
+// createdOrDeleted passes the creation, the deletion, and the start of the deletion of a LoadBalancer.
+func createdOrDeleted() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 	}}
 }
 
-// served returns the fields of a LoadBalancer that select the pods to watch.
-func served(obj client.Object) any {
+// servedDaemonSets returns the fields of a LoadBalancer that select the pods to watch.
+func servedDaemonSets(obj client.Object) any {
 	lb, ok := obj.(*expv1.LoadBalancer)
 	if !ok {
 		return obj
@@ -226,16 +226,16 @@ func served(obj client.Object) any {
 	return lb.Spec.DaemonSets
 }
 
-// forgotten passes a NodeAttachment of a detached Node whose status is empty, as after clusterctl move.
-func forgotten() predicate.Predicate {
+// statusLost passes a NodeAttachment of a detached Node whose status is empty, as after clusterctl move.
+func statusLost() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		a, ok := e.ObjectNew.(*expv1.NodeAttachment)
 		return ok && len(a.Status.LoadBalancers) == 0 && a.Spec.Trigger != ""
 	}}
 }
 
-// turning returns the fields of a Machine that decide whether its Node must be detached, and which Node it is.
-func turning(obj client.Object) any {
+// machineFields returns the fields of a Machine that decide whether its Node must be detached, and which Node it is.
+func machineFields(obj client.Object) any {
 	m, ok := obj.(*clusterv1.Machine)
 	if !ok {
 		return obj
@@ -247,8 +247,8 @@ func turning(obj client.Object) any {
 	}
 }
 
-// matters returns the fields of a Node that a decision depends on.
-func matters(obj client.Object) any {
+// nodeFields returns the fields of a Node that a decision depends on.
+func nodeFields(obj client.Object) any {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
 		return obj

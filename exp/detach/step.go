@@ -33,7 +33,7 @@ type Step struct {
 // Concerns implements leaving.Step.
 func (s Step) Concerns(ctx context.Context, m *clusterv1.Machine) (bool, error) {
 	balancers, err := balancersOf(ctx, s.Reader, clusterOf(m))
-	return len(staying(balancers)) > 0 && m.Status.NodeRef.IsDefined(), err
+	return len(notDeleting(balancers)) > 0 && m.Status.NodeRef.IsDefined(), err
 }
 
 // Forget implements leaving.Step. Step keeps no state.
@@ -57,7 +57,7 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 	if err != nil {
 		return v, err
 	}
-	if balancers = staying(balancers); a != nil && a.Spec.Trigger == string(plan.Gone) {
+	if balancers = notDeleting(balancers); a != nil && a.Spec.Trigger == string(plan.Gone) {
 		return v, nil
 	}
 	waits, notes := waitAll(balancers, a, d, util.IsControlPlaneMachine(d.Machine) || a != nil && a.Spec.ControlPlane, now)
@@ -83,7 +83,7 @@ func waitAll(balancers []expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.
 // Node is not detached.
 func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.Departing, now time.Time) (note string) {
 	phase, says, serves, known := expv1.PhasePending, "not asked yet", false, false
-	if p := outOf(a, lb); p != nil {
+	if p := progressIfDetaching(a, lb); p != nil {
 		phase, says, known = p.Phase, cmp.Or(p.Message, says), p.Message != ""
 		serves = slices.ContainsFunc(p.Members, func(m expv1.MembershipStatus) bool { return m.State == string(balancer.Draining) || m.Message != "" })
 	}
@@ -113,10 +113,10 @@ func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d
 	return fmt.Sprintf("%s: %s (until %s at the latest)", name, says, until.UTC().Format(time.RFC3339))
 }
 
-// outOf returns the progress of the Node at a LoadBalancer. It returns nil if no detach was requested, or if the
+// progressIfDetaching returns the progress of the Node at a LoadBalancer. It returns nil if no detach was requested, or if the
 // progress is outdated.
-func outOf(a *expv1.NodeAttachment, lb *expv1.LoadBalancer) *expv1.BalancerProgress {
-	if a == nil || !wantedOut(a, lb.Name) {
+func progressIfDetaching(a *expv1.NodeAttachment, lb *expv1.LoadBalancer) *expv1.BalancerProgress {
+	if a == nil || !mustDetach(a, lb.Name) {
 		return nil
 	}
 	p := progressOf(a, lb.Name)

@@ -12,13 +12,13 @@ import (
 // setSuccessors finds a successor for each membership that would be restored: another LoadBalancer of the same pool
 // that keeps the Node detached. Without a successor, the Node would get connections until the other LoadBalancer drains
 // it again.
-func (s *seat) setSuccessors(lb *expv1.LoadBalancer, all []expv1.LoadBalancer) {
+func (s *nodeBalancer) setSuccessors(lb *expv1.LoadBalancer, all []expv1.LoadBalancer) {
 	if s.out {
 		return
 	}
 	for i := range all {
 		other, a := &all[i], s.attachment
-		if other.Name == lb.Name || !covers(&other.Spec, &lb.Spec) || !wantedOut(a, other.Name) || a.Spec.ControlPlane && !other.Spec.ControlPlane {
+		if other.Name == lb.Name || !covers(&other.Spec, &lb.Spec) || !mustDetach(a, other.Name) || a.Spec.ControlPlane && !other.Spec.ControlPlane {
 			continue
 		}
 		p := progressOf(a, other.Name)
@@ -59,7 +59,7 @@ func covers(other, lb *expv1.LoadBalancerSpec) bool {
 
 // handOver moves a membership to the record of another LoadBalancer. It drops the entry if the other one has a record
 // already.
-func (s *seat) handOver(place expv1.Membership, to string) {
+func (s *nodeBalancer) handOver(place expv1.Membership, to string) {
 	spec := &s.attachment.Spec
 	i := slices.IndexFunc(spec.Memberships, place.Same)
 	if place.LoadBalancer = to; i >= 0 && !slices.ContainsFunc(spec.Memberships, place.Same) {

@@ -153,10 +153,10 @@ func (w *world) restart() {
 	clusters := clusters{clustercache.NewFakeClusterCache(c, cluster, detach.NodesWatch), w}
 	w.nodes = (&detach.NodeReconciler{
 		Pods:  &w.stopper,
-		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.Behind(w.gate, c), ClusterCache: clusters, Recorder: &events.FakeRecorder{}, Taints: []string{"karpenter.sh/disrupted"},
+		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.NewGated(w.gate, c), ClusterCache: clusters, Recorder: &events.FakeRecorder{}, Taints: []string{"karpenter.sh/disrupted"},
 	}).WithoutWatches(aside{clusters})
 	w.lbs = &detach.BalancerReconciler{
-		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.Behind(w.gate, c), Recorder: &events.FakeRecorder{},
+		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.NewGated(w.gate, c), Recorder: &events.FakeRecorder{},
 		Drivers: w.drivers,
 	}
 }
@@ -204,7 +204,7 @@ func (w *world) recorded() client.WithWatch {
 // stopper counts, by Node, the calls since the Node came back.
 type stopper struct{ stops map[string]int }
 
-func (s *stopper) StopUnheld(_ context.Context, request types.NamespacedName, _ leaving.Departing, _ func(*corev1.Node) bool, _ time.Time) time.Duration {
+func (s *stopper) StopWithoutHook(_ context.Context, request types.NamespacedName, _ leaving.Departing, _ func(*corev1.Node) bool, _ time.Time) time.Duration {
 	if s.stops == nil {
 		s.stops = map[string]int{}
 	}
@@ -212,8 +212,8 @@ func (s *stopper) StopUnheld(_ context.Context, request types.NamespacedName, _ 
 	return 0
 }
 
-func (s *stopper) ForgetUnheld(request types.NamespacedName) { delete(s.stops, request.Name) }
-func (*stopper) Woken() source.Source                        { return nil }
+func (s *stopper) ForgetWithoutHook(request types.NamespacedName) { delete(s.stops, request.Name) }
+func (*stopper) Woken() source.Source                             { return nil }
 
 // clusters is a cluster cache that may lose the connection.
 type clusters struct {

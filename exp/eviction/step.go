@@ -56,7 +56,7 @@ type Step struct {
 	// ClusterCache reaches them.
 	ClusterCache clustercache.ClusterCache
 	// Desk makes the calls. It is this step's alone, and wakes whoever looks.
-	Desk *leaving.Desk
+	Desk *leaving.HookCaller
 	// By is who asks, as RescheduleRequests tell it.
 	By string
 }
@@ -68,7 +68,7 @@ func (s *Step) Concerns(_ context.Context, m *clusterv1.Machine) (bool, error) {
 }
 
 // Forget implements leaving.Step.
-func (s *Step) Forget(machine types.UID) { s.Desk.Drop(machine) }
+func (s *Step) Forget(machine types.UID) { s.Desk.ForgetMachine(machine) }
 
 // Woken wakes a Machine whose pods have been looked at.
 func (s *Step) Woken() source.Source { return s.Desk.Woken() }
@@ -83,8 +83,8 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	if half := d.Grace / 2; half > 0 { // The drain needs time, too.
 		has, limit = half, fmt.Sprintf("%s, half of the machine's gracefulShutdownTimeout", half)
 	}
-	return s.Desk.Follow(ctx, d, leaving.Live{
-		Look: func(ctx context.Context) leaving.Answer { return s.look(ctx, d) }, Has: has, Call: callTimeout,
+	return s.Desk.CheckRemote(ctx, d, leaving.RemoteCheck{
+		Look: func(ctx context.Context) leaving.Response { return s.look(ctx, d) }, MaxWait: has, Call: callTimeout,
 		Reason: v1alpha1.WaitingForOperatorsReason, Unseen: "pods have not been looked at yet",
 		Late:  "operators did not move all pods within " + limit,
 		Again: laterLook,
@@ -102,25 +102,25 @@ type host struct {
 }
 
 // look looks at the Node once, and has the operators asked that have not been asked yet.
-func (s *Step) look(ctx context.Context, d leaving.Departing) leaving.Answer {
+func (s *Step) look(ctx context.Context, d leaving.Departing) leaving.Response {
 	reader, err := workload.Live(ctx, s.ClusterCache, d.Cluster())
 	if err != nil {
-		return leaving.Answer{Err: err}
+		return leaving.Response{Err: err}
 	}
 	n, err := observe(ctx, reader, d.Node)
 	if err != nil || n == nil {
-		return leaving.Answer{Err: err}
+		return leaving.Response{Err: err}
 	}
 	remote, err := s.Actuate.Remote(ctx, s.ClusterCache, d.Cluster())
 	if err != nil {
-		return leaving.Answer{Err: err}
+		return leaving.Response{Err: err}
 	}
 	action := remote.For(actuate.OnNode(d.Machine, "MovePods", s.Clock.Now()))
 	if err := cordon(ctx, action, n.Node); err != nil {
-		return leaving.Answer{Err: fmt.Errorf("cordoning Node: %w", err)}
+		return leaving.Response{Err: fmt.Errorf("cordoning Node: %w", err)}
 	}
 	if err := n.observePods(ctx, reader); err != nil {
-		return leaving.Answer{Err: err}
+		return leaving.Response{Err: err}
 	}
 	return s.ask(ctx, reader, action, n)
 }
@@ -172,7 +172,7 @@ func (n *host) observePods(ctx context.Context, reader client.Reader) error {
 }
 
 // ask has the operators of pods asked side by side.
-func (s *Step) ask(ctx context.Context, reader client.Reader, action actuate.Action, n *host) leaving.Answer {
+func (s *Step) ask(ctx context.Context, reader client.Reader, action actuate.Action, n *host) leaving.Response {
 	evictor := &Evictor{Live: reader, Policies: n.policies, Write: action, Clock: s.Clock, Taints: DrainTaints, Keep: Keep}
 	verdicts := make([]moving, len(n.pods))
 	var working sync.WaitGroup
@@ -227,8 +227,8 @@ func (s *Step) askFor(ctx context.Context, evictor *Evictor, pod *corev1.Pod) mo
 }
 
 // answer is what all pods come to.
-func (n *host) answer(pods []moving) leaving.Answer {
-	a, notes := leaving.Answer{}, slices.Clone(n.notes)
+func (n *host) answer(pods []moving) leaving.Response {
+	a, notes := leaving.Response{}, slices.Clone(n.notes)
 	for _, p := range pods {
 		if p.holds {
 			a.Wait = nextLook

@@ -44,7 +44,7 @@ func TestAnAnswerThatIsNotOfTheObject(t *testing.T) {
 					return err
 				},
 			})
-			action := actuate.Behind(&actuate.Gate{Log: audit.New(out)}, c).For(actuate.Intent{Kind: audit.Join, At: at})
+			action := actuate.NewGated(&actuate.Gate{Log: audit.New(out)}, c).For(actuate.Intent{Kind: audit.Join, At: at})
 			obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace(t), Name: "box", Labels: map[string]string{v1alpha1.ScheduledMachineLabel: "box"}}}
 			err := action.Create(t.Context(), obj)
 			if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {

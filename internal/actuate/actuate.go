@@ -39,10 +39,10 @@ type Actuator struct {
 }
 
 // New returns an Actuator that writes with c as the controllers' field manager.
-func New(c client.Client) *Actuator { return Behind(new(Gate), c) }
+func New(c client.Client) *Actuator { return NewGated(new(Gate), c) }
 
-// Behind returns an Actuator like New does, whose writes g may suppress.
-func Behind(g *Gate, c client.Client) *Actuator {
+// NewGated returns an Actuator like New does, whose writes g may suppress.
+func NewGated(g *Gate, c client.Client) *Actuator {
 	if g.Suppresses() {
 		c = suppressing{Reader: c, about: c, gate: g}
 	}

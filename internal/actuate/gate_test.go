@@ -75,7 +75,7 @@ func window(m *clusterv1.Machine) actuate.Intent {
 func TestEveryTryHasALine(t *testing.T) {
 	f, out := server.Fixture(t), &bytes.Buffer{}
 	m := machine(f, f.Namespace(t))
-	a := actuate.Behind(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
+	a := actuate.NewGated(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
 	refusals := 2
 	f.Fail = func(n int) (before, after error) {
 		if f.Writes[n] == "delete Machine" && refusals > 0 {
@@ -109,7 +109,7 @@ func TestEveryTryHasALine(t *testing.T) {
 func TestAnAnswerThatIsLost(t *testing.T) {
 	f, out := server.Fixture(t), &bytes.Buffer{}
 	m := machine(f, f.Namespace(t))
-	a := actuate.Behind(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
+	a := actuate.NewGated(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
 	f.Fail = func(n int) (before, after error) {
 		if f.Writes[n] == "delete Machine" {
 			return nil, testenv.ErrLost
@@ -117,13 +117,13 @@ func TestAnAnswerThatIsLost(t *testing.T) {
 		return nil, nil
 	}
 	_ = a.For(window(m)).Depart(t.Context(), &children.Set{Machine: m.DeepCopy()})
-	a.Seen(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
+	a.RecordObserved(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
 	if got := told(lines(t, out)); len(got) != 1 {
 		t.Errorf("a cache that is late says nothing of it: %v", got)
 	}
 	f.Read(m)
 	for range 2 {
-		a.Seen(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
+		a.RecordObserved(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
 	}
 	a.Forget(client.ObjectKeyFromObject(m), at)
 	if diff := cmp.Diff([]string{"Depart api_error 1 id0", "Depart success 1 id0"}, told(lines(t, out))); diff != "" {
@@ -135,7 +135,7 @@ func TestAnAnswerThatIsLost(t *testing.T) {
 func TestWhatIsGivenUpHasAnEnd(t *testing.T) {
 	f, out := server.Fixture(t), &bytes.Buffer{}
 	m := machine(f, f.Namespace(t))
-	a := actuate.Behind(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
+	a := actuate.NewGated(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
 	f.Fail = func(int) (before, after error) { return testenv.ErrLost, nil }
 	_ = a.For(window(m)).Depart(t.Context(), &children.Set{Machine: m.DeepCopy()})
 	later := window(m)
@@ -160,7 +160,7 @@ func TestARemovalThatIsRefusedIsNoSuccess(t *testing.T) {
 	infra.SetFinalizers([]string{"test/provider"})
 	f.Create(infra)
 	f.Must(f.Client.Delete(t.Context(), m))
-	a := actuate.Behind(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
+	a := actuate.NewGated(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
 	owner := window(m)
 	owner.Reason, owner.Trigger = v1alpha1.ReclaimedByOwner, "asked"
 	f.Fail = func(int) (before, after error) { return testenv.ErrLost, nil }
@@ -170,7 +170,7 @@ func TestARemovalThatIsRefusedIsNoSuccess(t *testing.T) {
 		}
 		f.Read(m)
 		f.Read(infra)
-		a.Seen(client.ObjectKeyFromObject(m), []client.Object{m.DeepCopy(), infra.DeepCopy()}, true, at)
+		a.RecordObserved(client.ObjectKeyFromObject(m), []client.Object{m.DeepCopy(), infra.DeepCopy()}, true, at)
 		_, err := a.For(owner).Remove(t.Context(), &children.Set{Machine: m.DeepCopy(), Infrastructure: infra.DeepCopy()}, children.BypassHooks)
 		if (err == nil) != (i == 3) {
 			t.Fatal(err)
@@ -195,7 +195,7 @@ func TestAnAnswerThatIsLostIsSeen(t *testing.T) {
 		want []string
 	}{
 		"LetGo": {func(ctx context.Context, a actuate.Action, m *clusterv1.Machine) error {
-			return a.LetGo(ctx, m, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation)
+			return a.RemoveHooks(ctx, m, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation)
 		}, []string{"Depart api_error 1 id0 pre-drain", "Depart success 1 id0 pre-drain"}},
 		"Expedite": {func(ctx context.Context, a actuate.Action, m *clusterv1.Machine) error {
 			return a.Expedite(ctx, &children.Set{Machine: m})
@@ -212,14 +212,14 @@ func TestAnAnswerThatIsLostIsSeen(t *testing.T) {
 			f.Edit(m, func() { m.Annotations = map[string]string{v1alpha1.PreDrainHookAnnotation: ""} })
 			f.Must(f.Client.Delete(t.Context(), m))
 			f.Read(m)
-			a := actuate.Behind(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
+			a := actuate.NewGated(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
 			f.Fail = func(int) (before, after error) { return nil, testenv.ErrLost }
 			if err := tc.do(t.Context(), a.For(window(m)), m.DeepCopy()); !errors.Is(err, testenv.ErrLost) {
 				t.Fatal(err)
 			}
-			a.Seen(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
+			a.RecordObserved(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
 			f.Read(m)
-			a.Seen(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
+			a.RecordObserved(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
 			a.Forget(client.ObjectKeyFromObject(m), at)
 			if diff := cmp.Diff(tc.want, told(lines(t, out))); diff != "" {
 				t.Error(diff)
@@ -264,11 +264,11 @@ func TestADepartureIsRecordedOnce(t *testing.T) {
 			if tc.deleted {
 				late = m.DeepCopy()
 			}
-			a := actuate.Behind(&actuate.Gate{Log: audit.New(out)}, f.Client)
+			a := actuate.NewGated(&actuate.Gate{Log: audit.New(out)}, f.Client)
 			letGo := func(m *clusterv1.Machine, reason v1alpha1.DepartureReason, trigger string) error {
 				i := window(m)
 				i.Reason, i.Trigger = reason, trigger
-				return a.For(i).LetGo(t.Context(), m, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation)
+				return a.For(i).RemoveHooks(t.Context(), m, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation)
 			}
 			f.Must(letGo(m.DeepCopy(), v1alpha1.ClusterDeleted, "until then"))
 			urgent := tc.second == v1alpha1.ReclaimedByOwner
@@ -283,7 +283,7 @@ func TestADepartureIsRecordedOnce(t *testing.T) {
 			if d, _ := children.DepartureOf(m, at); d.Reason != want || d.Lane != v1alpha1.ExemptLane {
 				t.Errorf("%s\non record is %+v", tc.reason, d)
 			}
-			a.Seen(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
+			a.RecordObserved(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
 			a.Forget(client.ObjectKeyFromObject(m), at)
 			if diff := cmp.Diff(tc.want, told(lines(t, out))); diff != "" {
 				t.Errorf("%s\n%s", tc.reason, diff)
@@ -299,9 +299,9 @@ func TestAnIDThatChangesHasAnEnd(t *testing.T) {
 	f.Edit(m, func() { m.Annotations = map[string]string{v1alpha1.PreDrainHookAnnotation: ""} })
 	f.Must(f.Client.Delete(t.Context(), m))
 	f.Read(m)
-	a := actuate.Behind(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
+	a := actuate.NewGated(&actuate.Gate{Log: audit.New(out)}, f.Recorded(interceptor.Funcs{}))
 	letGo := func() error {
-		return a.For(window(m)).LetGo(t.Context(), m.DeepCopy(), actuate.Waits{}, v1alpha1.PreDrainHookAnnotation)
+		return a.For(window(m)).RemoveHooks(t.Context(), m.DeepCopy(), actuate.Waits{}, v1alpha1.PreDrainHookAnnotation)
 	}
 	f.Fail = func(int) (before, after error) { return testenv.ErrLost, nil }
 	for range 2 {
@@ -329,7 +329,7 @@ func TestWhatIsSuppressedIsToldOnce(t *testing.T) {
 			m := machine(f, f.Namespace(t))
 			f.Must(f.Client.Delete(t.Context(), m))
 			f.Read(m)
-			a := actuate.Behind(&actuate.Gate{Paused: true, Log: audit.New(out)}, f.Client)
+			a := actuate.NewGated(&actuate.Gate{Paused: true, Log: audit.New(out)}, f.Client)
 			for range 3 {
 				for _, trigger := range []string{"", "asked"} {
 					i := window(m)
@@ -337,7 +337,7 @@ func TestWhatIsSuppressedIsToldOnce(t *testing.T) {
 					if err := a.For(i).Permit(t.Context(), m.DeepCopy()); !actuate.IsSuppressed(err) {
 						t.Fatal(err)
 					}
-					a.Seen(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
+					a.RecordObserved(client.ObjectKeyFromObject(m), []client.Object{m}, true, at)
 				}
 			}
 			if got := told(lines(t, out)); len(got) != 1 {
@@ -368,7 +368,7 @@ func everyWrite(f *testenv.Fixture, a *actuate.Actuator, m *clusterv1.Machine, s
 	errs["ApplyCondition"] = a.ApplyCondition(ctx, m, children.MachineKind, metav1.Condition{Type: "Ready"})
 	errs["Depart"] = action.Depart(ctx, set())
 	errs["Record"] = action.Record(ctx, m.DeepCopy())
-	errs["LetGo"] = action.LetGo(ctx, m.DeepCopy(), actuate.Waits{Drain: true}, v1alpha1.PreDrainHookAnnotation)
+	errs["LetGo"] = action.RemoveHooks(ctx, m.DeepCopy(), actuate.Waits{Drain: true}, v1alpha1.PreDrainHookAnnotation)
 	errs["Expedite"] = action.Expedite(ctx, set())
 	_, errs["Remove"] = action.Remove(ctx, set(), children.BypassHooks)
 	errs["Evict"] = a.For(actuate.Intent{Kind: audit.NodePatch}).Evict(ctx, node)
@@ -399,7 +399,7 @@ func TestNothingIsSent(t *testing.T) {
 			m, sm := machine(f, ns), testenv.ScheduledMachine(ns, "box")
 			f.Create(sm)
 			tc.gate.Log = audit.New(out)
-			a := actuate.Behind(tc.gate, f.Recorded(interceptor.Funcs{}))
+			a := actuate.NewGated(tc.gate, f.Recorded(interceptor.Funcs{}))
 			for range 3 {
 				for what, err := range everyWrite(f, a, m, sm) {
 					if !actuate.IsSuppressed(err) || actuate.IgnoreSuppressed(err) != nil {
@@ -436,7 +436,7 @@ func TestNothingIsSent(t *testing.T) {
 }
 
 func TestIgnoreSuppressedKeepsTheRest(t *testing.T) {
-	a, broken := actuate.Behind(&actuate.Gate{Paused: true}, server.Client), errors.New("broken")
+	a, broken := actuate.NewGated(&actuate.Gate{Paused: true}, server.Client), errors.New("broken")
 	held := a.Create(t.Context(), &corev1.ConfigMap{})
 	for reason, tc := range map[string]struct{ err, want error }{
 		"nothing":          {nil, nil},
@@ -458,7 +458,7 @@ func TestAFullDiskStopsNothing(t *testing.T) {
 	m := machine(f, f.Namespace(t))
 	log, lost := audit.New(full{}), 0
 	log.Failed = func(error) { lost++ }
-	f.Must(actuate.Behind(&actuate.Gate{Log: log}, f.Client).For(window(m)).Depart(t.Context(), &children.Set{Machine: m.DeepCopy()}))
+	f.Must(actuate.NewGated(&actuate.Gate{Log: log}, f.Client).For(window(m)).Depart(t.Context(), &children.Set{Machine: m.DeepCopy()}))
 	if f.Read(m); m.DeletionTimestamp.IsZero() || lost != 1 {
 		t.Errorf("deleted at %v, %d lines lost", m.DeletionTimestamp, lost)
 	}
@@ -596,12 +596,12 @@ func TestTheTransportGuardsWorkloadClusters(t *testing.T) {
 		t.Errorf("a broken Actuator: %v", err)
 	}
 	f.Must(c.List(t.Context(), &corev1.NodeList{}))
-	remote, err := actuate.Behind(gate, server.Client).Remote(t.Context(), cache, lab)
+	remote, err := actuate.NewGated(gate, server.Client).Remote(t.Context(), cache, lab)
 	f.Must(err)
 	if err := remote.Create(t.Context(), node); !actuate.IsSuppressed(err) {
 		t.Errorf("another: %v", err)
 	}
-	_, err = actuate.Behind(gate, server.Client).Remote(t.Context(), clustercache.NewFakeEmptyClusterCache(), lab)
+	_, err = actuate.NewGated(gate, server.Client).Remote(t.Context(), clustercache.NewFakeEmptyClusterCache(), lab)
 	if !errors.Is(err, clustercache.ErrClusterNotConnected) {
 		t.Errorf("nobody is connected: %v", err)
 	}

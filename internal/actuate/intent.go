@@ -99,8 +99,8 @@ type try struct {
 func exists(client.Object) bool     { return true }
 func leaves(obj client.Object) bool { return !obj.GetDeletionTimestamp().IsZero() }
 
-// rushes also requires that the Machine waits for nothing, because another client may have deleted it.
-func rushes(obj client.Object) bool {
+// skipsWaits also requires that the Machine waits for nothing, because another client may have deleted it.
+func skipsWaits(obj client.Object) bool {
 	m, ok := obj.(*clusterv1.Machine)
 	return ok && (&children.Set{Machine: m}).Expedited()
 }

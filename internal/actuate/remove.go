@@ -52,9 +52,9 @@ func (a Action) change(ctx context.Context, m *clusterv1.Machine, change func())
 	return sent, err
 }
 
-// LetGo removes hooks of 5-Spot from a Machine that is being deleted, and makes Cluster API skip waits. It
+// RemoveHooks removes hooks of 5-Spot from a Machine that is being deleted, and makes Cluster API skip waits. It
 // writes the departure record in the same patch.
-func (a Action) LetGo(ctx context.Context, m *clusterv1.Machine, skip Waits, hooks ...string) error {
+func (a Action) RemoveHooks(ctx context.Context, m *clusterv1.Machine, skip Waits, hooks ...string) error {
 	return a.carryOut(ctx, try{
 		kind: a.kindOf(audit.Depart), verb: "let go", obj: m, says: strings.Join(hooks, " "), step: stepOf(hooks),
 		shows: func(obj client.Object) bool {
@@ -112,7 +112,7 @@ func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 	var err error
 	if m := c.Machine; m != nil {
 		err = kinds.IgnoreNoObject(a.carryOut(ctx, try{
-			kind: a.kindOf(audit.Remove), verb: "expedite", obj: m, step: "/expedite", shows: rushes,
+			kind: a.kindOf(audit.Remove), verb: "expedite", obj: m, step: "/expedite", shows: skipsWaits,
 			send: func(id string) (bool, error) { return a.expedite(ctx, m, id) },
 		}))
 	}
@@ -128,7 +128,7 @@ func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 func (a Action) Remove(ctx context.Context, c *children.Set, hooks children.Hooks) (gone bool, err error) {
 	if m := c.Machine; m != nil {
 		err = kinds.IgnoreNoObject(a.carryOut(ctx, try{
-			kind: a.kindOf(audit.Remove), verb: remove, obj: m, shows: rushes,
+			kind: a.kindOf(audit.Remove), verb: remove, obj: m, shows: skipsWaits,
 			send: func(id string) (bool, error) {
 				patched, err := a.expedite(ctx, m, id)
 				deleted, refused := a.delete(ctx, m)

@@ -101,7 +101,7 @@ func (a *Actuator) Remote(ctx context.Context, cache clustercache.ClusterCache, 
 			return nil, err
 		}
 	}
-	remote := Behind(a.gate, c)
+	remote := NewGated(a.gate, c)
 	remote.remote = true
 	return remote, nil
 }

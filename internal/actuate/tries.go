@@ -186,9 +186,9 @@ func (t *tries) take(machine client.ObjectKey, end func(target, *action) audit.O
 	return lines
 }
 
-// Seen ends open actions by the observed objects of a machine, because the response to a request may have been
+// RecordObserved ends open actions by the observed objects of a machine, because the response to a request may have been
 // lost. known reports that exists is complete.
-func (a *Actuator) Seen(machine client.ObjectKey, exists []client.Object, known bool, now time.Time) {
+func (a *Actuator) RecordObserved(machine client.ObjectKey, exists []client.Object, known bool, now time.Time) {
 	a.closed(a.gate.tries.take(machine, func(t target, of *action) audit.Outcome {
 		if t.remote {
 			return ""

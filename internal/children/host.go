@@ -25,12 +25,12 @@ type Host struct {
 	Rejected []ingest.Rejection
 }
 
-// Doubtful reports whether the Machine reports a Node that is rejected, and no Node is accepted.
-func (h Host) Doubtful() bool { return h.Node == "" && h.Says.Node != "" }
+// NodeRejected reports whether the Machine reports a Node that is rejected, and no Node is accepted.
+func (h Host) NodeRejected() bool { return h.Node == "" && h.Says.Node != "" }
 
-// Doubt returns why the reported Node is rejected. It is empty unless Doubtful.
-func (h Host) Doubt() string {
-	if !h.Doubtful() {
+// NodeRejection returns why the reported Node is rejected. It is empty unless Doubtful.
+func (h Host) NodeRejection() string {
+	if !h.NodeRejected() {
 		return ""
 	}
 	for _, r := range h.Rejected {

@@ -125,9 +125,9 @@ func Abandoned(m *clusterv1.Machine) bool {
 	return on && m.DeletionTimestamp.IsZero() && (!readable || d.MachineUID == m.UID)
 }
 
-// Outlived reports whether a Machine has an urgent departure record but was never deleted, and neither the kill
+// UrgencyWithdrawn reports whether a Machine has an urgent departure record but was never deleted, and neither the kill
 // switch nor the owner's request is set any more.
-func Outlived(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) bool {
+func UrgencyWithdrawn(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) bool {
 	d, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	return d.Urgent() && Abandoned(m) && !urgent(sm)
 }

@@ -129,7 +129,7 @@ func TestTimesOutliveAMove(t *testing.T) {
 			if got := children.LeavingSince(m, sm, moved); !got.Equal(tc.leaving) {
 				t.Errorf("%s\nLeavingSince = %v, want %v", tc.reason, got, tc.leaving)
 			}
-			if got, want := children.Outlived(m, sm), name == "WantedAtOnceNoMore"; got != want {
+			if got, want := children.UrgencyWithdrawn(m, sm), name == "WantedAtOnceNoMore"; got != want {
 				t.Errorf("%s\nOutlived = %t", tc.reason, got)
 			}
 			if got := children.Interrupted(m); got != tc.interrupted {

@@ -52,8 +52,8 @@ func (p Plan) next(f Fleet, started []time.Time) time.Time {
 	return time.Time{}
 }
 
-// Sooner returns the earlier of two instants. Zero means never.
-func Sooner(a, b time.Time) time.Time {
+// Earliest returns the earlier of two instants. Zero means never.
+func Earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

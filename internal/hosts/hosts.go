@@ -121,10 +121,10 @@ func standing(mine, o Claim, id ID) Standing {
 	}
 }
 
-// Asked returns the claims among others whose owner has taken back the host that mine names. Mine must not lend
+// ReclaimedByOwner returns the claims among others whose owner has taken back the host that mine names. Mine must not lend
 // it either. Claims of another namespace do not count: a user with write access there could otherwise remove a
 // machine here.
-func Asked(mine Claim, others []Claim) []Claim {
+func ReclaimedByOwner(mine Claim, others []Claim) []Claim {
 	var asked []Claim
 	for _, o := range others {
 		if id, shared := mine.shares(o); shared && id.proof() && o.Owner && o.Namespace == mine.Namespace {
@@ -147,23 +147,23 @@ func (c Claim) Before(o Claim) bool {
 	return c.named(o) < 0
 }
 
-// Few is the maximum number of other claims that a change enqueues. It covers a host that people name twice by
+// maxAffected is the maximum number of other claims that a change enqueues. It covers a host that people name twice by
 // mistake. Of a thousand copies, only the first ones are enqueued.
-const Few = 8
+const maxAffected = 8
 
 // Many is the maximum for a change of the owner's request, which concerns every claim. A claim that is created
 // later creates nothing, and sees the request in its own reconcile.
 const Many = 64
 
-// Concerned returns the claims among others that a change of mine affects, in the order of precedence. All
+// Affected returns the claims among others that a change of mine affects, in the order of precedence. All
 // others must name the host by id. It returns the first one, and all over which mine has precedence. If the
 // owner took the machine back through mine, it also returns the others in its namespace. The maximum is Few or
 // Many, so that the cost of one change is bounded.
-func Concerned(mine Claim, id ID, others []Claim) []Claim {
+func Affected(mine Claim, id ID, others []Claim) []Claim {
 	others = slices.Clone(others)
 	slices.SortFunc(others, func(a, b Claim) int { return a.compare(b, id) })
 	var concerned []Claim
-	most := Few
+	most := maxAffected
 	if mine.Owner {
 		most = Many
 	}

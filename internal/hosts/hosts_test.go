@@ -115,7 +115,7 @@ func TestJudge(t *testing.T) {
 			if v := hosts.Judge(tc.o, []hosts.Claim{tc.mine}); v.Standing != tc.wantOther {
 				t.Errorf("%s\nJudge(other) = %+v, want %d", tc.reason, v, tc.wantOther)
 			}
-			asked := len(hosts.Asked(tc.mine, []hosts.Claim{tc.o})) > 0
+			asked := len(hosts.ReclaimedByOwner(tc.mine, []hosts.Claim{tc.o})) > 0
 			if asked != (tc.want == hosts.Withheld) {
 				t.Errorf("%s\nAsked = %v", tc.reason, asked)
 			}
@@ -192,7 +192,7 @@ func TestExactlyOneActsOnAFreshHost(t *testing.T) {
 // TestNobodyActsThatSeesTooLittle shows each claim only some of the others, as a stale cache does.
 func TestNobodyActsThatSeesTooLittle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var book hosts.Book
+		var book hosts.Reservations
 		all, acting := claims(t), 0
 		for i := range all {
 			var seen []hosts.Claim
@@ -213,7 +213,7 @@ func TestNobodyActsThatSeesTooLittle(t *testing.T) {
 }
 
 func TestBook(t *testing.T) {
-	var b hosts.Book
+	var b hosts.Reservations
 	take := func(who string, want bool, ids ...hosts.ID) {
 		t.Helper()
 		if got := b.Take(who, ids, noon); got != want {
@@ -242,7 +242,7 @@ func TestBook(t *testing.T) {
 }
 
 func TestANoteIsForTheMomentOnly(t *testing.T) {
-	var b hosts.Book
+	var b hosts.Reservations
 	ids := []hosts.ID{address}
 	later := noon.Add(59 * time.Second)
 	if !b.Take("paused", ids, noon) || b.Take("b", ids, later) || len(b.Taken("paused", ids, later)) != 1 {
@@ -283,7 +283,7 @@ func TestConcerned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, c := range hosts.Concerned(tc.mine, address, copies(tc.n)) {
+			for _, c := range hosts.Affected(tc.mine, address, copies(tc.n)) {
 				got = append(got, c.Name)
 			}
 			if !slices.Equal(got, tc.want) {
@@ -292,11 +292,11 @@ func TestConcerned(t *testing.T) {
 		})
 	}
 	asked := claim("a", 5000, func(c *hosts.Claim) { c.Owner = true })
-	if got := hosts.Concerned(asked, address, copies(999)); len(got) != hosts.Many {
+	if got := hosts.Affected(asked, address, copies(999)); len(got) != hosts.Many {
 		t.Errorf("an owner's request wakes %d", len(got))
 	}
 	asked.Namespace = "lab"
-	if got := hosts.Concerned(asked, address, copies(999)); len(got) != 1 {
+	if got := hosts.Affected(asked, address, copies(999)); len(got) != 1 {
 		t.Errorf("a request in another namespace wakes %d", len(got))
 	}
 }
@@ -312,7 +312,7 @@ func TestWhoComesNextIsConcerned(t *testing.T) {
 		}
 		gone := rapid.IntRange(0, len(all)-1).Draw(t, "gone")
 		rest := others(all, gone)
-		concerned := hosts.Concerned(all[gone], address, rest)
+		concerned := hosts.Affected(all[gone], address, rest)
 		for i, c := range rest {
 			next := hosts.Judge(c, others(rest, i)).Standing != hosts.Second
 			woken := slices.ContainsFunc(concerned, func(o hosts.Claim) bool { return o.Name == c.Name })

@@ -11,9 +11,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// husk is a departure whose budget is over and whose infrastructure is gone. Only the Machine and the Node are
+// nodeOutlivedMachine is a departure whose budget is over and whose infrastructure is gone. Only the Machine and the Node are
 // left.
-func husk(f *lifecycle.Facts) {
+func nodeOutlivedMachine(f *lifecycle.Facts) {
 	leaving(f)
 	f.Wanted, f.Deadline, f.Expedited = false, noon, true
 	f.Infrastructure, f.Node = lifecycle.Absent, lifecycle.Present
@@ -47,7 +47,7 @@ func TestANodeThatOutlivesItsMachine(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := lifecycle.Decide(running(func(f *lifecycle.Facts) { husk(f); tc.change(f) }))
+			got := lifecycle.Decide(running(func(f *lifecycle.Facts) { nodeOutlivedMachine(f); tc.change(f) }))
 			if diff := cmp.Diff([]any{tc.phase, tc.want}, []any{got.Phase, got.Action}); diff != "" {
 				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
 			}

@@ -16,47 +16,47 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// Held returns the Entry of a Machine that another client deletes and that 5-Spot's hook holds. It is due since
+// HeldEntry returns the Entry of a Machine that another client deletes and that 5-Spot's hook holds. It is due since
 // its deletion, or since now if the deletion timestamp is in the future.
-func Held(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine, now time.Time) Entry {
+func HeldEntry(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine, now time.Time) Entry {
 	return Entry{
 		Cluster: workload.ClusterKey(sm), Scheduled: sm.UID, Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation, NeverRan: !m.Status.NodeRef.IsDefined(),
-		From: departure.Sooner(now, m.DeletionTimestamp.Time), Lane: departure.Unscheduled,
+		From: departure.Earliest(now, m.DeletionTimestamp.Time), Lane: departure.Unscheduled,
 	}
 }
 
 // orphans is the prefix of the names of orphans in the Roster. No object has such a name.
 const orphans = "machines/"
 
-// Orphan returns the Roster name of a Machine whose ScheduledMachine does not exist any more, or was replaced
+// OrphanName returns the Roster name of a Machine whose ScheduledMachine does not exist any more, or was replaced
 // by another with the same name.
-func Orphan(machine types.NamespacedName) types.NamespacedName {
+func OrphanName(machine types.NamespacedName) types.NamespacedName {
 	return types.NamespacedName{Namespace: machine.Namespace, Name: orphans + machine.Name}
 }
 
-// OrphanOf returns the Machine of a name that Orphan returned. ok is false for other names.
-func OrphanOf(name types.NamespacedName) (machine types.NamespacedName, ok bool) {
+// ParseOrphanName returns the Machine of a name that Orphan returned. ok is false for other names.
+func ParseOrphanName(name types.NamespacedName) (machine types.NamespacedName, ok bool) {
 	name.Name, ok = strings.CutPrefix(name.Name, orphans)
 	return name, ok
 }
 
 // IsOrphan reports whether a candidate is an orphan.
 func IsOrphan(candidate string) bool {
-	_, ok := OrphanOf(Named(candidate))
+	_, ok := ParseOrphanName(ParseName(candidate))
 	return ok
 }
 
-// Orphaned returns the Entry of an orphan that is being deleted. The departure record and the deletion
+// OrphanEntry returns the Entry of an orphan that is being deleted. The departure record and the deletion
 // timestamp of the Machine survive a restart. killed reports that the kill switch is on in the ScheduledMachine
 // that now has the name. The Machine then leaves at once.
-func Orphaned(m *clusterv1.Machine, killed bool, now time.Time) Entry {
+func OrphanEntry(m *clusterv1.Machine, killed bool, now time.Time) Entry {
 	e := Entry{Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, Machine: m.UID, NeverRan: !m.Status.NodeRef.IsDefined()}
 	switch e.Left = children.LeavingSince(m, nil, now); {
 	case !e.Left.IsZero():
 	case killed:
 		e.Left = now
 	default:
-		e.From, e.Lane = departure.Sooner(now, m.DeletionTimestamp.Time), departure.Unscheduled
+		e.From, e.Lane = departure.Earliest(now, m.DeletionTimestamp.Time), departure.Unscheduled
 	}
 	return e
 }

@@ -28,7 +28,7 @@ func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, 
 	}
 	for _, m := range c.members {
 		if m.expired(now) {
-			m.miss(c, now)
+			m.expireGrant(c, now)
 		}
 	}
 	c.started = departure.Recent(c.started, now)
@@ -43,11 +43,11 @@ func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, 
 		case !m.Left.IsZero():
 		case m.verdict.Granted:
 			f.Departed++
-			f.Started = append(f.Started, departure.Sooner(m.tried(now), now))
-			next = departure.Sooner(next, m.grantEnds())
-		case m.due(now) && now.Before(m.steppedAside(now)):
+			f.Started = append(f.Started, departure.Earliest(m.tried(now), now))
+			next = departure.Earliest(next, m.grantEnds())
+		case m.due(now) && now.Before(m.suspendedUntil(now)):
 			f.Active++
-			next = departure.Sooner(next, m.steppedAside(now))
+			next = departure.Earliest(next, m.suspendedUntil(now))
 		case m.due(now):
 			f.Active++
 			f.Candidates = append(f.Candidates, departure.Candidate{
@@ -55,7 +55,7 @@ func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, 
 			})
 		default:
 			f.Active++
-			next = departure.Sooner(next, m.From)
+			next = departure.Earliest(next, m.From)
 		}
 	}
 	switch {
@@ -73,18 +73,18 @@ func (r *Roster) Publish(key client.ObjectKey, p departure.Plan, now time.Time) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range p.Admitted {
-		r.say(key, a, Verdict{Granted: true, Lane: a.Lane, Cycle: now.UnixMilli()}, now)
+		r.setVerdict(key, a, Verdict{Granted: true, Lane: a.Lane, Cycle: now.UnixMilli()}, now)
 	}
 	for _, waiting := range [][]departure.Waiting{p.Deferred, p.Held} {
 		for _, w := range waiting {
-			r.say(key, w.Candidate, Verdict{Reason: w.Reason, Message: p.Explain(w)}, now)
+			r.setVerdict(key, w.Candidate, Verdict{Reason: w.Reason, Message: p.Explain(w)}, now)
 		}
 	}
 }
 
-// say records a verdict. It drops the verdict if the Entry has changed since the plan was made.
-func (r *Roster) say(key client.ObjectKey, c departure.Candidate, v Verdict, now time.Time) {
-	name := Named(c.Name)
+// setVerdict records a verdict. It drops the verdict if the Entry has changed since the plan was made.
+func (r *Roster) setVerdict(key client.ObjectKey, c departure.Candidate, v Verdict, now time.Time) {
+	name := ParseName(c.Name)
 	m := r.members[name]
 	if m == nil || m.Cluster != key || !m.due(now) || !m.From.Equal(c.Since) || m.verdict == v {
 		return
@@ -120,9 +120,9 @@ func (r *Roster) Wake() {
 	}
 }
 
-// Itself returns the request for a ScheduledMachine, the zero value for an orphan.
-func Itself(scheduled types.NamespacedName) ctrl.Request {
-	if _, orphan := OrphanOf(scheduled); orphan {
+// RequestFor returns the request for a ScheduledMachine, the zero value for an orphan.
+func RequestFor(scheduled types.NamespacedName) ctrl.Request {
+	if _, orphan := ParseOrphanName(scheduled); orphan {
 		return ctrl.Request{}
 	}
 	return ctrl.Request{NamespacedName: scheduled}
@@ -146,8 +146,8 @@ func (r *Roster) Machines(request func(scheduled types.NamespacedName) ctrl.Requ
 	})
 }
 
-// Named parses the name of a candidate.
-func Named(s string) types.NamespacedName {
+// ParseName parses the name of a candidate.
+func ParseName(s string) types.NamespacedName {
 	for i := range len(s) {
 		if s[i] == types.Separator {
 			return types.NamespacedName{Namespace: s[:i], Name: s[i+1:]}

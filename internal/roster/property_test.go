@@ -39,7 +39,7 @@ func TestNoMoreStartThanMay(t *testing.T) {
 			},
 			"owner": func(t *rapid.T) {
 				if i := one.Draw(t, "machine"); !w.left[i] {
-					w.roster.Leave(box(i), uid(i), w.now)
+					w.roster.RecordExemptStart(box(i), uid(i), w.now)
 					w.starts(i)
 					w.owners = append(w.owners, w.now)
 				}
@@ -65,7 +65,7 @@ var fraction = departure.Limits{Cap: 50_000}
 
 func (w *story) say(i int, from time.Time) {
 	if !w.left[i] {
-		w.roster.Tell(box(i), roster.Entry{Cluster: lab, Machine: uid(i), From: from, Lane: departure.Unscheduled}, w.now)
+		w.roster.Report(box(i), roster.Entry{Cluster: lab, Machine: uid(i), From: from, Lane: departure.Unscheduled}, w.now)
 	}
 }
 
@@ -76,7 +76,7 @@ func (w *story) plan() {
 
 // reconcile starts the departure of a machine if it is granted.
 func (w *story) reconcile(t *rapid.T, i int) {
-	if w.left[i] || !w.roster.Begin(box(i), uid(i), w.now).Granted {
+	if w.left[i] || !w.roster.RequestGrant(box(i), uid(i), w.now).Granted {
 		return
 	}
 	within := w.recent(w.started)
@@ -85,7 +85,7 @@ func (w *story) reconcile(t *rapid.T, i int) {
 		t.Fatalf("at %v %d have started within ten seconds, and another one does: at most %d may", w.now, voluntary, most)
 	}
 	w.starts(i)
-	w.roster.Tell(box(i), roster.Entry{Cluster: lab, Machine: uid(i), Left: w.now}, w.now)
+	w.roster.Report(box(i), roster.Entry{Cluster: lab, Machine: uid(i), Left: w.now}, w.now)
 }
 
 func (w *story) starts(i int) {
@@ -113,10 +113,10 @@ func TestEverybodyLeavesInTheEnd(t *testing.T) {
 	for range 400 {
 		w.plan()
 		for i := range 45 {
-			if !w.left[i] && w.roster.Begin(box(i), uid(i), w.now).Granted {
+			if !w.left[i] && w.roster.RequestGrant(box(i), uid(i), w.now).Granted {
 				w.starts(i)
-				w.roster.Tell(box(i), roster.Entry{Cluster: lab, Machine: uid(i), Left: w.now}, w.now)
-				w.roster.Tell(box(i), roster.Entry{Cluster: lab}, w.now)
+				w.roster.Report(box(i), roster.Entry{Cluster: lab, Machine: uid(i), Left: w.now}, w.now)
+				w.roster.Report(box(i), roster.Entry{Cluster: lab}, w.now)
 			}
 		}
 		f, _ := w.roster.Fleet(lab, w.now)

@@ -95,8 +95,8 @@ type member struct {
 	missed, refused time.Time
 }
 
-// Tell records an Entry, and enqueues the Cluster at the planner if it changes anything.
-func (r *Roster) Tell(name types.NamespacedName, e Entry, now time.Time) {
+// Report records an Entry, and enqueues the Cluster at the planner if it changes anything.
+func (r *Roster) Report(name types.NamespacedName, e Entry, now time.Time) {
 	if r == nil {
 		return
 	}
@@ -116,7 +116,7 @@ func (r *Roster) Tell(name types.NamespacedName, e Entry, now time.Time) {
 		r.drop(name, m)
 		m = nil
 	case m.Scheduled != e.Scheduled: // It was created anew and has the Machine of the one before.
-		m.takeBack(r.clusters[m.Cluster], now)
+		m.revokeGrant(r.clusters[m.Cluster], now)
 		r.drop(name, m)
 		m = nil
 	// The reporting reconciler has read a stale cache. A reported start counts all the same.
@@ -140,8 +140,8 @@ func (r *Roster) Tell(name types.NamespacedName, e Entry, now time.Time) {
 	wake(r.planner, e.Cluster)
 }
 
-// Leave records that a machine starts to leave without a grant.
-func (r *Roster) Leave(name types.NamespacedName, machine types.UID, now time.Time) {
+// RecordExemptStart records that a machine starts to leave without a grant.
+func (r *Roster) RecordExemptStart(name types.NamespacedName, machine types.UID, now time.Time) {
 	if r == nil {
 		return
 	}
@@ -165,7 +165,7 @@ func (m *member) update(e Entry, c *cluster, now time.Time) bool {
 	e.NeverRan = e.NeverRan && was.NeverRan // The status of a Machine can be lost.
 	m.Entry = e
 	if stays := !was.Left.IsZero() && e.Left.IsZero(); stays || !e.due(now) && e.Left.IsZero() {
-		m.takeBack(c, now)
+		m.revokeGrant(c, now)
 		m.missed, m.refused = time.Time{}, time.Time{}
 	}
 	return was != e
@@ -217,8 +217,8 @@ func (r *Roster) gone(m *member, now time.Time) {
 	m.start(r.clusters[m.Cluster], now)
 }
 
-// Told returns the latest Entry of a machine, and whether there is one.
-func (r *Roster) Told(name types.NamespacedName) (Entry, bool) {
+// LastReport returns the latest Entry of a machine, and whether there is one.
+func (r *Roster) LastReport(name types.NamespacedName) (Entry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m := r.members[name]; m != nil {
@@ -238,8 +238,8 @@ func (r *Roster) Departures(key client.ObjectKey) int {
 	return 0
 }
 
-// Gone records that a machine does not exist any more. That counts as a departure.
-func (r *Roster) Gone(name types.NamespacedName, now time.Time) {
+// RecordGone records that a machine does not exist any more. That counts as a departure.
+func (r *Roster) RecordGone(name types.NamespacedName, now time.Time) {
 	if r == nil {
 		return
 	}
@@ -259,7 +259,7 @@ func (r *Roster) Forget(name types.NamespacedName, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m := r.members[name]; m != nil {
-		m.takeBack(r.clusters[m.Cluster], now)
+		m.revokeGrant(r.clusters[m.Cluster], now)
 		r.drop(name, m)
 	}
 }
@@ -284,8 +284,8 @@ func (r *Roster) add(name types.NamespacedName, e Entry) *member {
 // It returns nil if there is no such entry.
 func (r *Roster) rename(name types.NamespacedName, e Entry) *member {
 	before, known := r.names[e.Machine]
-	_, was := OrphanOf(before)
-	if _, is := OrphanOf(name); !known || is == was {
+	_, was := ParseOrphanName(before)
+	if _, is := ParseOrphanName(name); !known || is == was {
 		return nil
 	}
 	m := r.members[before]
@@ -309,10 +309,10 @@ func (r *Roster) drop(name types.NamespacedName, m *member) {
 	wake(r.planner, m.Cluster)
 }
 
-// Begin requests the grant for a machine, immediately before its departure. A caller whose delete call fails
+// RequestGrant requests the grant for a machine, immediately before its departure. A caller whose delete call fails
 // requests it again. The repeated attempts of one grant count as one start. A caller that gets the grant must
 // call Tried afterwards.
-func (r *Roster) Begin(name types.NamespacedName, machine types.UID, now time.Time) Verdict {
+func (r *Roster) RequestGrant(name types.NamespacedName, machine types.UID, now time.Time) Verdict {
 	if r == nil {
 		return Verdict{Granted: true}
 	}
@@ -324,7 +324,7 @@ func (r *Roster) Begin(name types.NamespacedName, machine types.UID, now time.Ti
 	}
 	if m.verdict.Granted && m.Left.IsZero() {
 		if m.expired(now) {
-			m.miss(r.clusters[m.Cluster], now)
+			m.expireGrant(r.clusters[m.Cluster], now)
 			wake(r.planner, m.Cluster)
 			return Verdict{}
 		}
@@ -333,9 +333,9 @@ func (r *Roster) Begin(name types.NamespacedName, machine types.UID, now time.Ti
 	return m.verdict
 }
 
-// Tried records that the delete call after Begin has returned, with or without an error. The start counts from
+// FinishAttempt records that the delete call after Begin has returned, with or without an error. The start counts from
 // then, because the call may take long.
-func (r *Roster) Tried(name types.NamespacedName, machine types.UID, now time.Time) {
+func (r *Roster) FinishAttempt(name types.NamespacedName, machine types.UID, now time.Time) {
 	if r == nil {
 		return
 	}
@@ -346,8 +346,8 @@ func (r *Roster) Tried(name types.NamespacedName, machine types.UID, now time.Ti
 	}
 }
 
-// Look returns the verdict on a machine, without recording an attempt.
-func (r *Roster) Look(name types.NamespacedName, machine types.UID) Verdict {
+// CurrentVerdict returns the verdict on a machine, without recording an attempt.
+func (r *Roster) CurrentVerdict(name types.NamespacedName, machine types.UID) Verdict {
 	if r == nil {
 		return Verdict{Granted: true}
 	}
@@ -368,27 +368,27 @@ func (m *member) expired(now time.Time) bool {
 // fails must not block others.
 func (m *member) grantEnds() time.Time { return m.granted.Add(grantLasts) }
 
-// miss records an expired grant and revokes it.
-func (m *member) miss(c *cluster, now time.Time) {
+// expireGrant records an expired grant and revokes it.
+func (m *member) expireGrant(c *cluster, now time.Time) {
 	if !m.begun.IsZero() {
 		m.refused = now
 	}
-	m.takeBack(c, now)
+	m.revokeGrant(c, now)
 	m.missed = now
 }
 
-// takeBack revokes a grant. The last attempt still counts as a start: it may have succeeded although its
+// revokeGrant revokes a grant. The last attempt still counts as a start: it may have succeeded although its
 // response was lost or the watch event has not arrived.
-func (m *member) takeBack(c *cluster, now time.Time) {
+func (m *member) revokeGrant(c *cluster, now time.Time) {
 	if at := m.tried(now); !at.IsZero() {
 		c.started = append(departure.Recent(c.started, now), at)
 	}
 	m.revoke()
 }
 
-// steppedAside returns when a machine that did not use its grant becomes a candidate again. Until then it must
+// suspendedUntil returns when a machine that did not use its grant becomes a candidate again. Until then it must
 // not block others. Zero means that it missed none, or that the clock was set back since.
-func (m *member) steppedAside(now time.Time) time.Time {
+func (m *member) suspendedUntil(now time.Time) time.Time {
 	if m.missed.IsZero() || m.missed.After(now) {
 		return time.Time{}
 	}

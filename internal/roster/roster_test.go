@@ -47,13 +47,13 @@ func (w *world) plan() (departure.Fleet, time.Time) {
 
 // tell reports a machine that is due from the given instant on.
 func (w *world) tell(i int, from time.Time) {
-	w.Tell(box(i), roster.Entry{Cluster: lab, Machine: uid(i), From: from, Lane: departure.Unscheduled, Priority: int32(i)}, w.now)
+	w.Report(box(i), roster.Entry{Cluster: lab, Machine: uid(i), From: from, Lane: departure.Unscheduled, Priority: int32(i)}, w.now)
 }
 
 // granted returns the machines that may start now.
 func (w *world) granted(n int) (names []int) {
 	for i := range n {
-		if w.Begin(box(i), uid(i), w.now).Granted {
+		if w.RequestGrant(box(i), uid(i), w.now).Granted {
 			names = append(names, i)
 		}
 	}
@@ -64,16 +64,16 @@ func (w *world) after(d time.Duration) { w.now = w.now.Add(d) }
 
 // left reports that a machine has started to leave.
 func (w *world) left(i int) {
-	w.Tell(box(i), roster.Entry{Cluster: lab, Machine: uid(i), Left: w.now.Truncate(time.Second)}, w.now)
+	w.Report(box(i), roster.Entry{Cluster: lab, Machine: uid(i), Left: w.now.Truncate(time.Second)}, w.now)
 }
 
 func TestWithoutARosterEverybodyMayLeave(t *testing.T) {
 	var none *roster.Roster
-	none.Tell(box(0), roster.Entry{}, noon)
-	none.Leave(box(0), uid(0), noon)
+	none.Report(box(0), roster.Entry{}, noon)
+	none.RecordExemptStart(box(0), uid(0), noon)
 	none.Forget(box(0), noon)
-	none.Tried(box(0), uid(0), noon)
-	if !none.Begin(box(0), uid(0), noon).Granted {
+	none.FinishAttempt(box(0), uid(0), noon)
+	if !none.RequestGrant(box(0), uid(0), noon).Granted {
 		t.Error("nobody plans, and nobody may leave")
 	}
 }
@@ -85,7 +85,7 @@ func TestWhoIsToldAheadIsACandidateInTime(t *testing.T) {
 	if f.Active != 1 || len(f.Candidates) != 0 || !next.Equal(noon.Add(time.Hour)) {
 		t.Errorf("facts %+v, next %v", f, next)
 	}
-	if v := w.Begin(box(0), uid(0), w.now); v.Granted {
+	if v := w.RequestGrant(box(0), uid(0), w.now); v.Granted {
 		t.Error("may leave an hour early")
 	}
 	w.after(time.Hour)
@@ -93,7 +93,7 @@ func TestWhoIsToldAheadIsACandidateInTime(t *testing.T) {
 		t.Errorf("candidates %+v", f.Candidates)
 	}
 	w.plan()
-	if !w.Begin(box(0), uid(0), w.now).Granted {
+	if !w.RequestGrant(box(0), uid(0), w.now).Granted {
 		t.Error("may not leave")
 	}
 }
@@ -126,11 +126,11 @@ func TestWhoWaitsKnowsWhy(t *testing.T) {
 	w := &world{T: t, now: noon}
 	w.tell(0, noon)
 	w.tell(1, noon)
-	if v := w.Begin(box(1), uid(1), w.now); v != (roster.Verdict{}) {
+	if v := w.RequestGrant(box(1), uid(1), w.now); v != (roster.Verdict{}) {
 		t.Errorf("before anybody has planned: %+v", v)
 	}
 	w.plan()
-	if v := w.Begin(box(1), uid(1), w.now); v.Granted || v.Reason != departure.BlastRadiusCap || v.Message == "" {
+	if v := w.RequestGrant(box(1), uid(1), w.now); v.Granted || v.Reason != departure.BlastRadiusCap || v.Message == "" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -145,7 +145,7 @@ func TestAGrantEndsThatNobodyUses(t *testing.T) {
 		t.Errorf("next look %v", next)
 	}
 	w.after(departure.Window)
-	if w.Begin(box(0), uid(0), w.now).Granted {
+	if w.RequestGrant(box(0), uid(0), w.now).Granted {
 		t.Error("a grant lasts for ever")
 	}
 	_, next = w.plan()
@@ -170,8 +170,8 @@ func TestWhoTriesInVainKeepsNobody(t *testing.T) {
 	w.tell(1, noon)
 	for second := range 40 {
 		w.plan()
-		w.Begin(box(0), uid(0), w.now)
-		if w.Begin(box(1), uid(1), w.now).Granted {
+		w.RequestGrant(box(0), uid(0), w.now)
+		if w.RequestGrant(box(1), uid(1), w.now).Granted {
 			return
 		}
 		w.after(time.Second)
@@ -191,10 +191,10 @@ func TestManyWhoTryInVainKeepNobody(t *testing.T) {
 	for !w.now.After(noon.Add(10 * time.Minute)) {
 		w.plan()
 		for i := range last {
-			w.Begin(box(i), uid(i), w.now)
-			w.Tried(box(i), uid(i), w.now)
+			w.RequestGrant(box(i), uid(i), w.now)
+			w.FinishAttempt(box(i), uid(i), w.now)
 		}
-		if w.Begin(box(last), uid(last), w.now).Granted {
+		if w.RequestGrant(box(last), uid(last), w.now).Granted {
 			return
 		}
 		w.after(time.Second)
@@ -206,11 +206,11 @@ func TestManyWhoTryInVainKeepNobody(t *testing.T) {
 func TestAStartCountsFromItsAnswer(t *testing.T) {
 	const slow = 7 * time.Second
 	for name, seen := range map[string]func(*world){
-		"Answered": func(w *world) { w.Tried(box(0), uid(0), w.now); w.left(0) },
-		"Seen":     func(w *world) { w.left(0); w.Tried(box(0), uid(0), w.now) },
-		"Unseen":   func(w *world) { w.Tried(box(0), uid(0), w.now) },
+		"Answered": func(w *world) { w.FinishAttempt(box(0), uid(0), w.now); w.left(0) },
+		"Seen":     func(w *world) { w.left(0); w.FinishAttempt(box(0), uid(0), w.now) },
+		"Unseen":   func(w *world) { w.FinishAttempt(box(0), uid(0), w.now) },
 		// The window is extended while the cache does not show the deletion of the Machine.
-		"Undone":                func(w *world) { w.Tried(box(0), uid(0), w.now); w.tell(0, time.Time{}) },
+		"Undone":                func(w *world) { w.FinishAttempt(box(0), uid(0), w.now); w.tell(0, time.Time{}) },
 		"UndoneBeforeTheAnswer": func(w *world) { w.tell(0, time.Time{}) },
 		"Forgotten":             func(w *world) { w.Forget(box(0), w.now) },
 	} {
@@ -226,12 +226,12 @@ func TestAStartCountsFromItsAnswer(t *testing.T) {
 		seen(w)
 		w.after(departure.Window - 1)
 		w.plan()
-		if w.Begin(box(1), uid(1), w.now).Granted {
+		if w.RequestGrant(box(1), uid(1), w.now).Granted {
 			t.Errorf("%s: two start within ten seconds", name)
 		}
 		w.after(1)
 		w.plan()
-		if !w.Begin(box(1), uid(1), w.now).Granted {
+		if !w.RequestGrant(box(1), uid(1), w.now).Granted {
 			t.Errorf("%s: the second does not start in its turn", name)
 		}
 	}
@@ -245,18 +245,18 @@ func TestAStartCountsWhenItIsMade(t *testing.T) {
 	w.tell(1, noon)
 	w.plan()
 	w.after(9 * time.Second)
-	if !w.Begin(box(0), uid(0), w.now).Granted {
+	if !w.RequestGrant(box(0), uid(0), w.now).Granted {
 		t.Fatal("may not start")
 	}
 	w.left(0)
 	w.after(9 * time.Second)
 	w.plan()
-	if w.Begin(box(1), uid(1), w.now).Granted {
+	if w.RequestGrant(box(1), uid(1), w.now).Granted {
 		t.Error("two start within ten seconds")
 	}
 	w.after(time.Second)
 	w.plan()
-	if !w.Begin(box(1), uid(1), w.now).Granted {
+	if !w.RequestGrant(box(1), uid(1), w.now).Granted {
 		t.Error("it is kept for longer than the limit asks for")
 	}
 }
@@ -264,11 +264,11 @@ func TestAStartCountsWhenItIsMade(t *testing.T) {
 // TestOwnersCount starts an urgent departure, which needs no grant. No other machine may start.
 func TestOwnersCount(t *testing.T) {
 	for name, leaves := range map[string]func(*world){
-		"Told":         func(w *world) { w.Leave(box(0), uid(0), w.now) },
-		"ToldTwice":    func(w *world) { w.Leave(box(0), uid(0), w.now); w.left(0) },
+		"Told":         func(w *world) { w.RecordExemptStart(box(0), uid(0), w.now) },
+		"ToldTwice":    func(w *world) { w.RecordExemptStart(box(0), uid(0), w.now); w.left(0) },
 		"SeenLeaving":  func(w *world) { w.left(0) },
-		"SeenGone":     func(w *world) { w.Tell(box(0), roster.Entry{Cluster: lab}, w.now) },
-		"AnotherComes": func(w *world) { w.Tell(box(0), roster.Entry{Cluster: lab, Machine: "new"}, w.now) },
+		"SeenGone":     func(w *world) { w.Report(box(0), roster.Entry{Cluster: lab}, w.now) },
+		"AnotherComes": func(w *world) { w.Report(box(0), roster.Entry{Cluster: lab, Machine: "new"}, w.now) },
 	} {
 		w := &world{T: t, now: noon}
 		for i := range 3 {
@@ -277,12 +277,12 @@ func TestOwnersCount(t *testing.T) {
 		leaves(w)
 		w.tell(1, noon)
 		f, _ := w.plan()
-		if len(f.Started) != 1 || w.Begin(box(1), uid(1), w.now).Granted {
+		if len(f.Started) != 1 || w.RequestGrant(box(1), uid(1), w.now).Granted {
 			t.Errorf("%s: %d departures count", name, len(f.Started))
 		}
 		w.after(departure.Window)
 		w.plan()
-		if !w.Begin(box(1), uid(1), w.now).Granted {
+		if !w.RequestGrant(box(1), uid(1), w.now).Granted {
 			t.Errorf("%s: it counts for ever", name)
 		}
 	}
@@ -293,12 +293,12 @@ func TestWhoIsNotToLeaveAnyMoreMayNot(t *testing.T) {
 	w.tell(0, noon)
 	w.plan()
 	w.tell(0, noon.Add(time.Hour))
-	if w.Begin(box(0), uid(0), w.now).Granted {
+	if w.RequestGrant(box(0), uid(0), w.now).Granted {
 		t.Error("its window was extended, and it may leave")
 	}
 	w.tell(0, noon)
-	w.Tell(box(0), roster.Entry{Cluster: lab, Machine: "another"}, w.now)
-	if w.Begin(box(0), uid(0), w.now).Granted || w.Begin(box(0), "another", w.now).Granted {
+	w.Report(box(0), roster.Entry{Cluster: lab, Machine: "another"}, w.now)
+	if w.RequestGrant(box(0), uid(0), w.now).Granted || w.RequestGrant(box(0), "another", w.now).Granted {
 		t.Error("another Machine may leave for it")
 	}
 }
@@ -327,12 +327,12 @@ func TestACacheThatIsLateTellsNothing(t *testing.T) {
 		"Another": {"It was made anew.", func(e *roster.Entry) { e.Scheduled, e.From, e.Generation = "second", noon, 1 }, func(e *roster.Entry) { e.Scheduled, e.From, e.Generation = "second", noon, 1 }},
 	} {
 		w := &world{T: t, now: noon}
-		w.Tell(box(0), known, w.now)
+		w.Report(box(0), known, w.now)
 		e, want := known, known
 		tc.change(&e)
 		tc.want(&want)
-		w.Tell(box(0), e, w.now)
-		if got, _ := w.Told(box(0)); got != want {
+		w.Report(box(0), e, w.now)
+		if got, _ := w.LastReport(box(0)); got != want {
 			t.Errorf("%s: %s\ntold %+v, want %+v", name, tc.reason, got, want)
 		}
 	}
@@ -346,7 +346,7 @@ func TestNobodyIsKeptInMind(t *testing.T) {
 		t.Errorf("%+v, next %v", f, next)
 	}
 	w.tell(0, noon)
-	w.Tell(box(0), roster.Entry{Cluster: client.ObjectKey{Namespace: "farm", Name: "other"}, Machine: uid(0)}, w.now)
+	w.Report(box(0), roster.Entry{Cluster: client.ObjectKey{Namespace: "farm", Name: "other"}, Machine: uid(0)}, w.now)
 	if f, _ := w.Fleet(lab, w.now); f.Active != 0 {
 		t.Errorf("it is in two Clusters: %+v", f)
 	}
@@ -383,31 +383,31 @@ func TestAMachineIsOneUnderTwoNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{T: t, now: noon}
-			own := roster.Orphan(box(0))
+			own := roster.OrphanName(box(0))
 			orphan := roster.Entry{Cluster: lab, Machine: "it", From: noon, Lane: departure.Unscheduled}
 			adopted := roster.Entry{Cluster: lab, Machine: "it", Scheduled: "new", Generation: 1, From: noon.Add(time.Second), Lane: departure.Unscheduled}
-			w.Tell(box(0), roster.Entry{Cluster: lab, Machine: "it", Scheduled: "old", Generation: 7}, w.now)
-			w.Tell(own, orphan, w.now)
+			w.Report(box(0), roster.Entry{Cluster: lab, Machine: "it", Scheduled: "old", Generation: 7}, w.now)
+			w.Report(own, orphan, w.now)
 			if tc.begins {
 				w.plan()
-				if v := w.Begin(own, "it", w.now); !v.Granted {
+				if v := w.RequestGrant(own, "it", w.now); !v.Granted {
 					t.Fatalf("it may not start: %+v", v)
 				}
-				w.Tried(own, "it", w.now)
+				w.FinishAttempt(own, "it", w.now)
 			}
 			if tc.leaves {
 				orphan.Left = w.now
-				w.Tell(own, orphan, w.now)
+				w.Report(own, orphan, w.now)
 				adopted.Left = w.now
 			}
 			w.now = w.now.Add(2 * time.Second)
-			w.Tell(box(0), adopted, w.now)
+			w.Report(box(0), adopted, w.now)
 			w.Forget(own, w.now)
 			f, _ := w.Fleet(lab, w.now)
 			if f.Active+f.Departed != 1 || len(f.Started) != tc.started {
 				t.Errorf("one machine is %+v", f)
 			}
-			if e, told := w.Told(box(0)); !told || e.Scheduled != "new" || tc.started == 0 && !e.From.Equal(noon) {
+			if e, told := w.LastReport(box(0)); !told || e.Scheduled != "new" || tc.started == 0 && !e.From.Equal(noon) {
 				t.Errorf("it is told of as %+v, and has waited since %v", e, noon)
 			}
 		})
@@ -418,11 +418,11 @@ func TestAMachineIsOneUnderTwoNames(t *testing.T) {
 func TestAnOrphanIsNobodyElse(t *testing.T) {
 	w := &world{T: t, now: noon}
 	w.tell(0, noon)
-	own := roster.Orphan(box(0))
-	w.Tell(own, roster.Entry{Cluster: lab, Machine: "orphan", From: noon, Lane: departure.Unscheduled}, w.now)
+	own := roster.OrphanName(box(0))
+	w.Report(own, roster.Entry{Cluster: lab, Machine: "orphan", From: noon, Lane: departure.Unscheduled}, w.now)
 	scheduled := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 	defer scheduled.ShutDown()
-	if err := w.Machines(roster.Itself).Start(t.Context(), scheduled); err != nil {
+	if err := w.Machines(roster.RequestFor).Start(t.Context(), scheduled); err != nil {
 		t.Fatal(err)
 	}
 	if f, _ := w.plan(); f.Active+f.Departed != 2 {
@@ -431,11 +431,11 @@ func TestAnOrphanIsNobodyElse(t *testing.T) {
 	if scheduled.Len() != 1 {
 		t.Errorf("%d ScheduledMachines are woken, and there is one", scheduled.Len())
 	}
-	if machine, ok := roster.OrphanOf(own); !ok || machine != box(0) || !roster.IsOrphan(own.String()) || roster.IsOrphan(box(0).String()) {
+	if machine, ok := roster.ParseOrphanName(own); !ok || machine != box(0) || !roster.IsOrphan(own.String()) || roster.IsOrphan(box(0).String()) {
 		t.Errorf("%s is told as that of %s", own, machine)
 	}
-	w.Gone(own, w.now)
-	if _, told := w.Told(own); told || w.Departures(lab) != 1 {
+	w.RecordGone(own, w.now)
+	if _, told := w.LastReport(own); told || w.Departures(lab) != 1 {
 		t.Errorf("it has left: %d departures", w.Departures(lab))
 	}
 }

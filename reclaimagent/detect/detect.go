@@ -91,7 +91,7 @@ type Detector struct {
 	// all later subscriptions have none.
 	silenced atomic.Bool
 	// aside holds the processes whose arguments block readers, across runs.
-	aside process.Aside
+	aside process.HungProcesses
 }
 
 // New returns a Detector.
@@ -154,7 +154,7 @@ func (d *Detector) open() (*process.Table, error) {
 
 // listenOrPoll uses netlink as long as possible. It subscribes again after a missed heartbeat, and polls while no
 // subscription works.
-func (d *Detector) listenOrPoll(ctx context.Context, j *judge, interval time.Duration) error {
+func (d *Detector) listenOrPoll(ctx context.Context, j *evaluator, interval time.Duration) error {
 	conn, err := d.dial()
 	for ctx.Err() == nil {
 		if err != nil {
@@ -181,7 +181,7 @@ func (d *Detector) listenOrPoll(ctx context.Context, j *judge, interval time.Dur
 }
 
 // fallBack polls until a subscription succeeds. In mode Netlink it returns cause. It logs the cause once.
-func (d *Detector) fallBack(ctx context.Context, j *judge, interval time.Duration, cause error) (Events, error) {
+func (d *Detector) fallBack(ctx context.Context, j *evaluator, interval time.Duration, cause error) (Events, error) {
 	if d.o.Mode == Netlink {
 		return nil, cause
 	}
@@ -199,7 +199,7 @@ func (d *Detector) fallBack(ctx context.Context, j *judge, interval time.Duratio
 
 // listen scans all processes, and then handles events until the subscription ends. Events during the scan wait in the
 // queue.
-func (d *Detector) listen(ctx context.Context, j *judge, conn Events) error {
+func (d *Detector) listen(ctx context.Context, j *evaluator, conn Events) error {
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	j.begin(Netlink)
@@ -210,7 +210,7 @@ func (d *Detector) listen(ctx context.Context, j *judge, conn Events) error {
 // listening is the state of listen. It survives an abandoned goroutine.
 type listening struct {
 	d    *Detector
-	j    *judge
+	j    *evaluator
 	conn Events
 	// pass is the time of the next scan. soonest is the earliest time that respects passCost.
 	pass, soonest time.Time
@@ -221,7 +221,7 @@ type listening struct {
 
 func (l *listening) run(ctx context.Context) error {
 	for {
-		if err := l.hear(); err != nil || ctx.Err() != nil {
+		if err := l.handleEvent(); err != nil || ctx.Err() != nil {
 			return err
 		}
 		until, err := l.look()
@@ -232,8 +232,8 @@ func (l *listening) run(ctx context.Context) error {
 	}
 }
 
-// hear handles the received events one by one. The successor of an abandoned goroutine continues with the next event.
-func (l *listening) hear() error {
+// handleEvent handles the received events one by one. The successor of an abandoned goroutine continues with the next event.
+func (l *listening) handleEvent() error {
 	for len(l.events) > 0 {
 		e := &l.events[0]
 		l.events = l.events[1:]
@@ -286,7 +286,7 @@ func (l *listening) look() (until time.Time, err error) {
 // dial subscribes.
 func (d *Detector) dial() (Events, error) { return d.o.Dial(d.silenced.Load()) }
 
-func (d *Detector) rescan(j *judge) error {
+func (d *Detector) rescan(j *evaluator) error {
 	d.o.Metrics.Rescans.Add(1)
 	return j.pass((*process.Table).Walk)
 }

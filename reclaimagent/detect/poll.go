@@ -15,7 +15,7 @@ const pollCost = 20
 
 // poll scans all processes every interval, or less often because of pollCost. It ends when ctx is done, or when redial,
 // which may be nil, has sent a subscription, which it returns.
-func (d *Detector) poll(ctx context.Context, j *judge, interval time.Duration, redial func(context.Context, chan<- Events)) (Events, error) {
+func (d *Detector) poll(ctx context.Context, j *evaluator, interval time.Duration, redial func(context.Context, chan<- Events)) (Events, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var found chan Events

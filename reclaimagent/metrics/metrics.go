@@ -44,8 +44,8 @@ type Set struct {
 	// PollInterval is the current interval between polls in nanoseconds. It is zero while the agent does not poll.
 	PollInterval atomic.Int64
 
-	// Told means that the Node's annotation has the agent's current state, and that the agent is not blind.
-	Told atomic.Bool
+	// StateReported means that the Node's annotation has the agent's current state, and that the agent is not blind.
+	StateReported atomic.Bool
 
 	// OnDetector, if set before first use, is called with the detector and blind after SetDetector, and after SetBlind if
 	// that is a change.
@@ -151,7 +151,7 @@ func (s *Set) Handler() http.Handler {
 		_, _ = io.WriteString(w, "ok\n")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !s.Told.Load() {
+		if !s.StateReported.Load() {
 			http.Error(w, s.unready(), http.StatusServiceUnavailable)
 			return
 		}

@@ -43,7 +43,7 @@ func TestServe(t *testing.T) {
 	if got := get("/readyz"); got == "ok\n" {
 		t.Error("/readyz answers for an agent that has told nothing")
 	}
-	s.Told.Store(true)
+	s.StateReported.Store(true)
 	if got := get("/readyz"); got != "ok\n" {
 		t.Errorf("/readyz says %q", got)
 	}

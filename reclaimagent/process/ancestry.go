@@ -20,9 +20,9 @@ const (
 // statusFile has the user IDs of a process. See proc(5).
 const statusFile = "status"
 
-// keepers are the names of processes that run pods and containers: kubelets, container runtimes, and their helpers.
+// runtimeNames are the names of processes that run pods and containers: kubelets, container runtimes, and their helpers.
 // kthreadd is the parent of programs that the kernel starts, for example to collect the core dump of a pod's process.
-var keepers = []string{
+var runtimeNames = []string{
 	"kthreadd",
 	"kubelet", "kubelite", "hyperkube", "k3s", "k3s-server", "k3s-agent", "k0s", "rke2",
 	"containerd", "crio", "conmon", "conmonrs", "dockerd", "cri-dockerd",
@@ -43,10 +43,10 @@ func WithoutKubelets(argv []byte) []byte {
 	return bytes.Join(arguments, []byte{0})
 }
 
-// helps reports whether the process, or one of its ancestors, is a kubelet or a container runtime. These run mount,
+// isRuntimeHelper reports whether the process, or one of its ancestors, is a kubelet or a container runtime. These run mount,
 // runc, network plugins and other programs with arguments that pods choose. The processes of containers descend from
 // them.
-func (t *Table) helps(pid int32) (bool, error) {
+func (t *Table) isRuntimeHelper(pid int32) (bool, error) {
 	for range maxOrphaned {
 		helps, err := t.descends(pid)
 		if !errors.Is(err, errOrphaned) {
@@ -78,7 +78,7 @@ func (t *Table) descends(pid int32) (bool, error) {
 }
 
 func isKeeper(comm []byte) bool {
-	return slices.Contains(keepers, string(comm)) || strings.HasPrefix(string(comm), "containerd-shim")
+	return slices.Contains(runtimeNames, string(comm)) || strings.HasPrefix(string(comm), "containerd-shim")
 }
 
 // administrators reports whether the real and effective user of a process is root, because any user can choose the name

@@ -53,7 +53,7 @@ type handle struct {
 // visit is valid only during the visit, and only until a call of [Table.Standing].
 //
 // A read of arguments may block forever. A caller that must not block uses the table in a separate goroutine. After
-// [Table.Hung] is closed, it continues in another goroutine with the result of [Table.Succeed].
+// [Table.Hung] is closed, it continues in another goroutine with the result of [Table.TakeOver].
 type Table struct {
 	root root
 	self int32
@@ -70,8 +70,8 @@ type Table struct {
 
 	keeper keeper
 
-	aside *Aside
-	turn  *turn
+	aside *HungProcesses
+	turn  *readWatchdog
 }
 
 // FromFS returns the processes below fsys, which must have the layout of /proc. self is the calling process, which is
@@ -82,7 +82,7 @@ func FromFS(fsys fs.FS, self int) *Table {
 
 func newTable(r root, self int32) *Table {
 	t := &Table{root: r, self: self, head: make([]byte, headSize)}
-	t.Share(&Aside{})
+	t.Share(&HungProcesses{})
 	if cgroup, err := t.readHead(1, cgroupFile); err == nil {
 		t.initCgroup = bytes.Clone(cgroup)
 	}
@@ -90,18 +90,18 @@ func newTable(r root, self int32) *Table {
 }
 
 // Share makes the table use a shared Aside. Call it before any other method.
-func (t *Table) Share(a *Aside) { t.aside, t.turn = a, newTurn(a) }
+func (t *Table) Share(a *HungProcesses) { t.aside, t.turn = a, newTurn(a) }
 
 // Aside returns the processes whose arguments block readers.
-func (t *Table) Aside() *Aside { return t.aside }
+func (t *Table) Aside() *HungProcesses { return t.aside }
 
 // Hung returns a channel that is closed when the goroutine that uses the table is blocked. The process is in the Aside
 // by then. When the blocked read returns, that goroutine exits without using the table.
 func (t *Table) Hung() <-chan struct{} { return t.turn.hung }
 
-// Succeed returns the table for the goroutine that takes over after [Table.Hung]. It shares everything with the old
+// TakeOver returns the table for the goroutine that takes over after [Table.Hung]. It shares everything with the old
 // table except the read buffer.
-func (t *Table) Succeed() *Table {
+func (t *Table) TakeOver() *Table {
 	next := *t
 	next.head, next.turn = make([]byte, headSize), newTurn(t.aside)
 	if st, err := next.readStat(t.turn.pid.Load()); err == nil {
@@ -290,7 +290,7 @@ func (t *Table) Standing(pid int) (Standing, error) {
 	}
 	s := Standing{Contained: contained(cgroup, t.initCgroup)}
 	if !s.Contained {
-		s.Contained, err = t.helps(id)
+		s.Contained, err = t.isRuntimeHelper(id)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return Standing{}, err
 		}

@@ -190,7 +190,7 @@ func (c *Conn) Next(until time.Time) ([]Event, error) {
 	c.batch, c.full = c.batch[:0], false
 	if !c.now().Before(c.beatAt) {
 		if c.awaited {
-			return c.lastHope()
+			return c.readQueuedHeartbeat()
 		}
 		if err := c.sock.rename(); err != nil {
 			return nil, fmt.Errorf("renaming a thread: %w", err)
@@ -210,8 +210,8 @@ func (c *Conn) Next(until time.Time) ([]Event, error) {
 	return c.batch, err
 }
 
-// lastHope looks for an overdue heartbeat in the queue. If this process was stopped, the heartbeat may be there.
-func (c *Conn) lastHope() ([]Event, error) {
+// readQueuedHeartbeat looks for an overdue heartbeat in the queue. If this process was stopped, the heartbeat may be there.
+func (c *Conn) readQueuedHeartbeat() ([]Event, error) {
 	if err := c.receive(time.Time{}); err != nil {
 		return c.batch, err
 	}
@@ -224,7 +224,7 @@ func (c *Conn) lastHope() ([]Event, error) {
 // receive fills the batch.
 func (c *Conn) receive(until time.Time) error {
 	err := c.sock.drain(until, c.buf, c.take)
-	c.listenForBeat()
+	c.takeHeartbeats()
 	switch {
 	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
 		return nil
@@ -237,8 +237,8 @@ func (c *Conn) receive(until time.Time) error {
 	}
 }
 
-// listenForBeat removes this process' own renames from the batch.
-func (c *Conn) listenForBeat() {
+// takeHeartbeats removes this process' own renames from the batch.
+func (c *Conn) takeHeartbeats() {
 	kept := c.batch[:0]
 	for i := range c.batch {
 		if e := &c.batch[i]; e.Kind == Comm && e.TGID == c.self {

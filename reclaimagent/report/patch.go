@@ -31,9 +31,9 @@ func annotations(reason string, at time.Time) map[string]string {
 	}
 }
 
-// blindly returns the patch for a Node that was not read. The patch also tests the machine ID, so that the check and
+// patchUnread returns the patch for a Node that was not read. The patch also tests the machine ID, so that the check and
 // the write are atomic. It fails if the Node has no annotations.
-func (r *Reporter) blindly(reason string, at time.Time) []operation {
+func (r *Reporter) patchUnread(reason string, at time.Time) []operation {
 	var ops []operation
 	if r.o.MachineID != "" {
 		ops = append(ops, operation{"test", "/status/nodeInfo/machineID", r.o.MachineID})
@@ -41,9 +41,9 @@ func (r *Reporter) blindly(reason string, at time.Time) []operation {
 	return append(ops, addEach(reason, at)...)
 }
 
-// knowing returns the patch for the Node as read. It fails if the Node has changed since, so that no other annotation
+// patchFor returns the patch for the Node as read. It fails if the Node has changed since, so that no other annotation
 // is lost.
-func knowing(n *node, reason string, at time.Time) []operation {
+func patchFor(n *node, reason string, at time.Time) []operation {
 	ops := []operation{
 		{"test", "/metadata/resourceVersion", n.Metadata.ResourceVersion},
 	}
@@ -70,7 +70,7 @@ func (r *Reporter) Report(ctx context.Context, reason string, at time.Time) erro
 	if r.mergeOnly {
 		return r.merge(ctx, reason, at)
 	}
-	err := r.patch(ctx, kubeapi.JSONPatch, r.blindly(reason, at))
+	err := r.patch(ctx, kubeapi.JSONPatch, r.patchUnread(reason, at))
 	switch kubeapi.Code(err) {
 	case http.StatusUnsupportedMediaType:
 		// Cluster API's in-memory workload cluster, for one.
@@ -79,7 +79,7 @@ func (r *Reporter) Report(ctx context.Context, reason string, at time.Time) erro
 	case http.StatusUnprocessableEntity, http.StatusConflict:
 		// The Node is another machine, or has no annotations: read it.
 		return r.look(ctx, func(n *node) error {
-			return r.patch(ctx, kubeapi.JSONPatch, knowing(n, reason, at))
+			return r.patch(ctx, kubeapi.JSONPatch, patchFor(n, reason, at))
 		})
 	default:
 		return err

@@ -31,9 +31,9 @@ const (
 // of that request.
 var errAsking = errors.New("the node carries a request")
 
-// Teller writes the state of the agent to an annotation of the Node: the detector and the hash of the Config. It has
+// StateReporter writes the state of the agent to an annotation of the Node: the detector and the hash of the Config. It has
 // its own goroutine and requests, so that it never delays a request for the machine.
-type Teller struct {
+type StateReporter struct {
 	r *Reporter
 	// told is called with true if the annotation is current and the agent is not blind, else with false.
 	told func(bool)
@@ -47,19 +47,19 @@ type Teller struct {
 
 // NewTeller returns a Teller. Run calls told from its goroutine, with true if the annotation is current and the agent
 // is not blind, else with false.
-func NewTeller(o Options, told func(bool)) *Teller {
-	return &Teller{r: New(o), told: told, news: make(chan struct{}, 1)}
+func NewTeller(o Options, told func(bool)) *StateReporter {
+	return &StateReporter{r: New(o), told: told, news: make(chan struct{}, 1)}
 }
 
-// Arm sets the Config in use. It is written after [Teller.Use] sets the detector.
-func (t *Teller) Arm(c reclaim.Config) {
+// SetConfig sets the Config in use. It is written after [StateReporter.SetDetector] sets the detector.
+func (t *StateReporter) SetConfig(c reclaim.Config) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.config = c.Hash()
 }
 
-// Use sets the detector, and whether it is blind. An empty detector, between two Configs, is ignored.
-func (t *Teller) Use(detector string, blind bool) {
+// SetDetector sets the detector, and whether it is blind. An empty detector, between two Configs, is ignored.
+func (t *StateReporter) SetDetector(detector string, blind bool) {
 	switch {
 	case detector == "":
 		return
@@ -71,15 +71,15 @@ func (t *Teller) Use(detector string, blind bool) {
 	t.say(reclaim.AgentState{Detector: detector, Config: t.config})
 }
 
-// Rest sets the state for a Config without patterns.
-func (t *Teller) Rest(c reclaim.Config) {
+// SetIdle sets the state for a Config without patterns.
+func (t *StateReporter) SetIdle(c reclaim.Config) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.say(reclaim.AgentState{Detector: reclaim.NoDetector, Config: c.Hash()})
 }
 
 // say sets the state and signals Run if it has changed. The caller must hold mu.
-func (t *Teller) say(s reclaim.AgentState) {
+func (t *StateReporter) say(s reclaim.AgentState) {
 	if s == t.state {
 		return
 	}
@@ -90,14 +90,14 @@ func (t *Teller) say(s reclaim.AgentState) {
 	}
 }
 
-func (t *Teller) current() reclaim.AgentState {
+func (t *StateReporter) current() reclaim.AgentState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state
 }
 
 // Run writes the state to the Node until ctx is done.
-func (t *Teller) Run(ctx context.Context) {
+func (t *StateReporter) Run(ctx context.Context) {
 	log := t.r.newComplaints("Telling the Node what is looked for")
 	backoff := retry.Backoff{First: firstTelling, Last: lastTelling}
 	timer := time.NewTimer(0)
@@ -119,9 +119,9 @@ func (t *Teller) Run(ctx context.Context) {
 
 // turn writes the state and returns the delay until the next check. If the server does not answer, told is not called,
 // because the annotation is unknown.
-func (t *Teller) turn(ctx context.Context, backoff *retry.Backoff, log *complaints) time.Duration {
+func (t *StateReporter) turn(ctx context.Context, backoff *retry.Backoff, log *complaints) time.Duration {
 	s := t.current()
-	err := t.tell(ctx, s)
+	err := t.writeState(ctx, s)
 	switch {
 	case err == nil:
 		t.told(s.Detector != reclaim.BlindDetector)
@@ -136,9 +136,9 @@ func (t *Teller) turn(ctx context.Context, backoff *retry.Backoff, log *complain
 	return backoff.Next()
 }
 
-// tell writes s, unless the annotation has it already. It reads the Node first and writes nothing if that is another
+// writeState writes s, unless the annotation has it already. It reads the Node first and writes nothing if that is another
 // machine or has a request.
-func (t *Teller) tell(ctx context.Context, s reclaim.AgentState) error {
+func (t *StateReporter) writeState(ctx context.Context, s reclaim.AgentState) error {
 	n, err := t.r.get(ctx, "")
 	if err != nil {
 		return err

@@ -75,79 +75,79 @@ func failing(codes ...int) func(*server, *http.Request) int {
 
 func TestTeller(t *testing.T) {
 	const get, patch = http.MethodGet, http.MethodPatch
-	armed := func(t *report.Teller) { t.Arm(java); t.Use("netlink", false) }
+	armed := func(t *report.StateReporter) { t.SetConfig(java); t.SetDetector("netlink", false) }
 	cases := map[string]struct {
 		reason   string
 		server   *server
 		before   func(*server, *http.Request) int
-		story    func(s *server, t *report.Teller)
+		story    func(s *server, t *report.StateReporter)
 		want     any
 		told     bool
 		requests []string
 	}{
 		"NothingToSay": {
 			reason: "Before anything is looked for the Node is left alone.",
-			story:  func(_ *server, t *report.Teller) { t.Arm(java); time.Sleep(time.Hour) },
+			story:  func(_ *server, t *report.StateReporter) { t.SetConfig(java); time.Sleep(time.Hour) },
 		},
 		"Watching": {
 			reason: "It is written once, and looked after.",
-			story:  func(_ *server, t *report.Teller) { armed(t); time.Sleep(20 * time.Second) },
+			story:  func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(20 * time.Second) },
 			want:   stated("netlink", java), told: true, requests: []string{get, patch},
 		},
 		"SaidBefore": {
 			reason: "An agent that starts again writes nothing that is so already.",
 			server: newServer(machineID, map[string]any{reclaim.StateAnnotation: stated("netlink", java)}),
-			story:  func(_ *server, t *report.Teller) { armed(t); time.Sleep(20 * time.Second) },
+			story:  func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(20 * time.Second) },
 			want:   stated("netlink", java), told: true, requests: []string{get},
 		},
 		"OneWrite": {
 			reason: "Nobody could read what was so for a moment.",
-			story: func(_ *server, t *report.Teller) {
-				t.Rest(reclaim.Config{})
+			story: func(_ *server, t *report.StateReporter) {
+				t.SetIdle(reclaim.Config{})
 				armed(t)
-				t.Use("", false)
-				t.Use("poll", false)
-				t.Use("netlink", false)
-				t.Arm(idea)
-				t.Use("netlink", false)
+				t.SetDetector("", false)
+				t.SetDetector("poll", false)
+				t.SetDetector("netlink", false)
+				t.SetConfig(idea)
+				t.SetDetector("netlink", false)
 				time.Sleep(20 * time.Second)
 			},
 			want: stated("netlink", idea), told: true, requests: []string{get, patch},
 		},
 		"Changed": {
 			reason: "What is looked for now is not on the Node yet.",
-			story: func(_ *server, t *report.Teller) {
+			story: func(_ *server, t *report.StateReporter) {
 				armed(t)
 				time.Sleep(20 * time.Second)
-				t.Arm(idea)
-				t.Use("netlink", false)
+				t.SetConfig(idea)
+				t.SetDetector("netlink", false)
 				synctest.Wait()
 			},
 			want: stated("netlink", java), requests: []string{get, patch},
 		},
 		"FellBack": {
 			reason: "Another detector is news.",
-			story: func(_ *server, t *report.Teller) {
+			story: func(_ *server, t *report.StateReporter) {
 				armed(t)
 				time.Sleep(20 * time.Second)
-				t.Use("poll", false)
+				t.SetDetector("poll", false)
 				time.Sleep(20 * time.Second)
 			},
 			want: stated("poll", java), told: true, requests: []string{get, patch, get, patch},
 		},
 		"Disarmed": {
 			reason: "Nothing is looked for.",
-			story: func(_ *server, t *report.Teller) {
+			story: func(_ *server, t *report.StateReporter) {
 				armed(t)
 				time.Sleep(20 * time.Second)
-				t.Rest(reclaim.Config{})
+				t.SetIdle(reclaim.Config{})
 				time.Sleep(20 * time.Second)
 			},
 			want: stated("none", reclaim.Config{}), told: true, requests: []string{get, patch, get, patch},
 		},
 		"TakenOff": {
 			reason: "What somebody took off is put back.",
-			story: func(s *server, t *report.Teller) {
+			story: func(s *server, t *report.StateReporter) {
 				armed(t)
 				time.Sleep(20 * time.Second)
 				s.mu.Lock()
@@ -160,12 +160,12 @@ func TestTeller(t *testing.T) {
 		"AnotherMachine": {
 			reason: "Who would not report for a Node does not say that it watches it.",
 			server: newServer("ffffffffffffffffffffffffffffffff", map[string]any{}),
-			story:  func(_ *server, t *report.Teller) { armed(t); time.Sleep(3 * time.Second) },
+			story:  func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(3 * time.Second) },
 		},
 		"Refused": {
 			reason: "A refusal is tried again.",
 			before: failing(0, http.StatusForbidden, http.StatusForbidden),
-			story:  func(_ *server, t *report.Teller) { armed(t); time.Sleep(20 * time.Second) },
+			story:  func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(20 * time.Second) },
 			want:   stated("netlink", java), told: true, requests: []string{get, patch, get, get, patch},
 		},
 		"RefusedForGood": {
@@ -176,11 +176,11 @@ func TestTeller(t *testing.T) {
 				}
 				return 0
 			},
-			story: func(_ *server, t *report.Teller) { armed(t); time.Sleep(3 * time.Second) },
+			story: func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(3 * time.Second) },
 		},
 		"ServerAwayLater": {
 			reason: "A server that does not answer is no news of what the Node says.",
-			story: func(s *server, t *report.Teller) {
+			story: func(s *server, t *report.StateReporter) {
 				armed(t)
 				time.Sleep(20 * time.Second)
 				s.mu.Lock()
@@ -194,7 +194,7 @@ func TestTeller(t *testing.T) {
 		"RequestStands": {
 			reason: "A request is not written over, nor is it made to look newer.",
 			server: newServer(machineID, map[string]any{reclaim.RequestedAnnotation: "true"}),
-			story:  func(_ *server, t *report.Teller) { armed(t); time.Sleep(3 * time.Second) },
+			story:  func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(3 * time.Second) },
 		},
 		"AnotherNode": {
 			reason: "A Node that came since is told by who looks at it.",
@@ -204,7 +204,7 @@ func TestTeller(t *testing.T) {
 				}
 				return 0
 			},
-			story: func(_ *server, t *report.Teller) { armed(t); time.Sleep(20 * time.Second) },
+			story: func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(20 * time.Second) },
 			want:  stated("netlink", java), told: true, requests: []string{get, patch, get, patch},
 		},
 	}

@@ -263,7 +263,7 @@ func (r *reclaimBench) release(ctx context.Context, names []string) error {
 	return errors.Join(
 		r.lab.patch(ctx, names, turnOn),
 		r.settle(ctx, names, v1alpha1.PhaseActive),
-		r.restart(ctx, system.Unmetered...),
+		r.restart(ctx, system.Unlimited...),
 	)
 }
 

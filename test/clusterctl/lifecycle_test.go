@@ -126,7 +126,7 @@ func (u *user) start(ctx context.Context, name string, d *appsv1.Deployment, man
 	pod := &corev1.Pod{ObjectMeta: d.Spec.Template.ObjectMeta, Spec: d.Spec.Template.Spec}
 	pod.Namespace, pod.Name = d.Namespace, fmt.Sprintf("%s-%d", d.Name, d.CreationTimestamp.Unix())
 	u.must(client.IgnoreAlreadyExists(u.plane.Management.Client.Create(ctx, pod)))
-	args := slices.Concat(system.Unmetered, []string{"--pod=" + pod.Namespace + "/" + pod.Name, "--leader-election-namespace=" + pod.Namespace})
+	args := slices.Concat(system.Unlimited, []string{"--pod=" + pod.Namespace + "/" + pod.Name, "--leader-election-namespace=" + pod.Namespace})
 	for _, arg := range pod.Spec.Containers[0].Args {
 		flag, _, _ := strings.Cut(arg, "=")
 		if slices.Contains([]string{"--leader-elect", "--namespace", "--runtime-extension", "--watch-filter"}, flag) {

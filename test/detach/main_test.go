@@ -15,8 +15,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// abreast is the number of concurrent tests. Each has its own control plane, and mostly waits.
-const abreast = 3
+// maxParallel is the number of concurrent tests. Each has its own control plane, and mostly waits.
+const maxParallel = 3
 
 // managerArgs enable the feature.
 var managerArgs = []string{"--feature-gates=NodeDetach=true"}
@@ -46,5 +46,5 @@ func TestMain(m *testing.M) {
 		return nil
 	}
 	run := func() int { return max(m.Run(), shared.UnusedRights(ofGate, lists), shared.Judge(nil)) }
-	os.Exit(plane.Parallel(abreast, func() int { return system.Main(o, use, run) }))
+	os.Exit(plane.Parallel(maxParallel, func() int { return system.Main(o, use, run) }))
 }

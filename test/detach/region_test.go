@@ -184,7 +184,7 @@ func (f *farm) startReplica(name string) *plane.Process {
 	f.Helper()
 	p, err := shared.NewAddon(f.step(), plane.AddonOptions{
 		Name: name, Path: shared.Program("manager"), ServiceAccount: system.ManagerAccount,
-		Args: slices.Concat(system.Unmetered, managerArgs, []string{"--leader-elect", "--leader-election-namespace=" + system.ManagerAccount.Namespace}),
+		Args: slices.Concat(system.Unlimited, managerArgs, []string{"--leader-elect", "--leader-election-namespace=" + system.ManagerAccount.Namespace}),
 	})
 	f.must(err)
 	f.must(p.Start(f.step()))

@@ -34,7 +34,7 @@ func TestALoadBalancerThatDoesNotAnswer(t *testing.T) {
 	system.Long(t)
 	t.Parallel()
 	f := newFarm(t, "silent", 2)
-	lb := f.mute(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 20 })
+	lb := f.silentBalancer(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 20 })
 	machine, begun := f.machine(0), time.Now()
 	f.SetSchedule(f.machines[0], specs.Closed())
 	said := f.waitGone(machine)
@@ -60,7 +60,7 @@ func TestAClusterThatGoesWaitsForNoLoadBalancer(t *testing.T) {
 	system.Long(t)
 	t.Parallel()
 	f := newFarm(t, "going", 2)
-	lb := f.mute(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 3600 })
+	lb := f.silentBalancer(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 3600 })
 	waits, stays := f.machine(0), f.machine(1)
 	f.SetSchedule(f.machines[0], specs.Closed())
 	f.waitHeld(waits, "load balancer edge: ")
@@ -224,8 +224,8 @@ func (c *talk) end() error {
 	return err
 }
 
-// mute creates a LoadBalancer for a HAProxy that accepts connections and never answers.
-func (f *farm) mute(change func(*expv1.LoadBalancer)) *expv1.LoadBalancer {
+// silentBalancer creates a LoadBalancer for a HAProxy that accepts connections and never answers.
+func (f *farm) silentBalancer(change func(*expv1.LoadBalancer)) *expv1.LoadBalancer {
 	f.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	f.must(err)

@@ -88,7 +88,7 @@ func newFarmOf(t *testing.T, name, prefix string, machines int, o plane.ClusterO
 }
 
 // idle are control planes without a scheduler whose tests have ended. Each start takes 7 s of a core.
-var idle = make(chan *plane.Cluster, abreast)
+var idle = make(chan *plane.Cluster, maxParallel)
 
 // controlPlane returns a control plane that no other test uses.
 func (f *farm) controlPlane(name string, o plane.ClusterOptions) *plane.Cluster {

@@ -27,7 +27,7 @@ func TestAMachineThatWaitsIsLetGoByAPerson(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFarm(t, "hears-"+map[string]string{"Ignore": "a", "Sooner": "b"}[name], 1)
-			lb := f.mute(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 3600 })
+			lb := f.silentBalancer(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 3600 })
 			machine := f.machine(0)
 			f.SetSchedule(f.machines[0], specs.Closed())
 			f.waitHeld(machine, "load balancer edge: ")
@@ -45,7 +45,7 @@ func TestALoadBalancerLeavesTimeForTheDrain(t *testing.T) {
 	t.Parallel()
 	f := newFarm(t, "nodrain", 1)
 	f.must(f.Edit(f.machines[0], func() { f.machines[0].Spec.GracefulShutdownTimeout = "30s" }))
-	f.mute(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 30 })
+	f.silentBalancer(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 30 })
 	machine, begun := f.machine(0), time.Now()
 	f.SetSchedule(f.machines[0], specs.Closed())
 	drained := false

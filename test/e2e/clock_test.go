@@ -48,7 +48,7 @@ func TestEdgeIsMetInRealTime(t *testing.T) {
 	l.must(shared.Manager.Stop())
 	defer func() { l.must(shared.Manager.Start(timeout(t, patience))) }()
 	mark, comes := l.mark(), time.Now().Add(ahead)
-	l.startProgram("5spot-edge", shifted, append(slices.Clone(system.Unmetered), "--clock-offset="+edge.Sub(comes).String())...)
+	l.startProgram("5spot-edge", shifted, append(slices.Clone(system.Unlimited), "--clock-offset="+edge.Sub(comes).String())...)
 	l.waitPhase(closes, inactive, metav1.ConditionTrue)
 	l.waitPhase(opens, active, metav1.ConditionTrue)
 	met := 0

@@ -39,7 +39,7 @@ func TestTheOtherReplicaServesAnOwnerWhenTheLeaderDies(t *testing.T) {
 // test.
 func (l *lab) startManager(name string, args ...string) *plane.Process {
 	l.t.Helper()
-	return l.startProgram(name, shared.Program("manager"), slices.Concat(system.Unmetered, args)...)
+	return l.startProgram(name, shared.Program("manager"), slices.Concat(system.Unlimited, args)...)
 }
 
 // startProgram starts a program that is a manager with just these arguments.

@@ -134,7 +134,7 @@ func (m *manager) setUp() error {
 	metrics.Registry = prometheus.NewRegistry() // Each process has its own.
 	w, cached, live := m.w, connection{m, true}, connection{m, false}
 	gate := &actuate.Gate{Paused: w.paused}
-	rush, turns, write := &wake.Rush{}, &roster.Roster{}, actuate.Behind(gate, cached)
+	rush, turns, write := &wake.ReclaimTracker{}, &roster.Roster{}, actuate.NewGated(gate, cached)
 	read := children.Reader{Cached: cached, Live: live}
 	clusters, hookTurns := clusters{m: m}, turns
 	planner := &departure.Reconciler{

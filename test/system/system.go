@@ -32,8 +32,8 @@ var ManagerAccount = client.ObjectKey{Namespace: "5spot-system", Name: "fivespot
 // ManagerUser is the name of the manager's user in audit logs.
 var ManagerUser = plane.ServiceAccountName(ManagerAccount)
 
-// Unmetered are the arguments of a manager that does not limit departures, for tests of other features.
-var Unmetered = []string{"--departure-cap-fraction=0", "--wipe-guard=false"}
+// Unlimited are the arguments of a manager that does not limit departures, for tests of other features.
+var Unlimited = []string{"--departure-cap-fraction=0", "--wipe-guard=false"}
 
 // Options are the options of Start. The zero value is valid.
 type Options struct {
@@ -100,7 +100,7 @@ func install(ctx context.Context, p *plane.Plane, o Options) (*System, error) {
 		Args: o.ManagerArgs,
 	}
 	if !o.Metered {
-		addon.Args = slices.Concat(Unmetered, o.ManagerArgs)
+		addon.Args = slices.Concat(Unlimited, o.ManagerArgs)
 	}
 	if o.RuntimeExtension {
 		addon.URLFlag = "--runtime-extension-url"

@@ -76,7 +76,7 @@ type services struct {
 	health    *shared[targetHealth]
 	balancers *shared[[]classictypes.LoadBalancerDescription]
 	// told holds the memberships that were deregistered a moment ago.
-	told *told
+	told *recentDrains
 }
 
 // NewClients returns an empty set of clients. Each client is created on first use.

@@ -64,7 +64,7 @@ func FuzzInstanceID(f *testing.F) {
 // TestAddressesThatNameNobody: addresses that many machines share, and invalid ones.
 func TestAddressesThatNameNobody(t *testing.T) {
 	for _, address := range []string{"", "127.0.0.1", "::1", "0.0.0.0", "169.254.1.1", "fe80::1", "fe80::1%eth0", "2001:db8::1%eth0", "224.0.0.1", "255.255.255.255", "10.0.0.1/8", "box.local", "10.0.0"} {
-		if who := identify(balancer.Node{Addresses: []string{address}}); !who.nobody() || who.is(address) {
+		if who := identify(balancer.Node{Addresses: []string{address}}); !who.empty() || who.is(address) {
 			t.Errorf("%q names somebody", address)
 		}
 	}
@@ -216,7 +216,7 @@ func TestManyMembershipsAreToldInBatches(t *testing.T) {
 	}
 	var sizes []int
 	none := func(error) bool { return false }
-	if err := tell(t.Context(), many, "RegisterTargets", none, func(_ string, members []balancer.Membership) error {
+	if err := callPerPool(t.Context(), many, "RegisterTargets", none, func(_ string, members []balancer.Membership) error {
 		sizes = append(sizes, len(members))
 		return nil
 	}); err != nil {
@@ -243,7 +243,7 @@ func TestNobodyIsToldAfterAThrottle(t *testing.T) {
 		"Canceled":  {canceled, context.Canceled, 1},
 	} {
 		called := 0
-		err := tell(c.ctx, pools, "DeregisterTargets", none, func(string, []balancer.Membership) error {
+		err := callPerPool(c.ctx, pools, "DeregisterTargets", none, func(string, []balancer.Membership) error {
 			called++
 			return c.err
 		})

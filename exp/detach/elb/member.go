@@ -64,8 +64,8 @@ func identify(node balancer.Node) identity {
 	return who
 }
 
-// nobody reports whether no target can match the Node.
-func (i identity) nobody() bool { return i.instance == "" && len(i.addresses) == 0 }
+// empty reports whether no target can match the Node.
+func (i identity) empty() bool { return i.instance == "" && len(i.addresses) == 0 }
 
 // is reports whether a target ID matches the Node.
 func (i identity) is(target string) bool {

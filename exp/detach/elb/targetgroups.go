@@ -58,7 +58,7 @@ func (*TargetGroups) Volatile() bool { return false }
 // would look like a group without members.
 func (t *TargetGroups) Discover(ctx context.Context, node balancer.Node) ([]balancer.Membership, error) {
 	who := identify(node)
-	if who.nobody() {
+	if who.empty() {
 		return nil, nameless(node, "neither an instance of EC2 nor an address that a target can have")
 	}
 	groups, err := t.groups(ctx, who)
@@ -72,7 +72,7 @@ func (t *TargetGroups) Discover(ctx context.Context, node balancer.Node) ([]bala
 		found = append(found, places...)
 		if err != nil {
 			failures = append(failures, err)
-			if hopeless(ctx, err) {
+			if stopsCalls(ctx, err) {
 				break
 			}
 		}
@@ -203,7 +203,7 @@ func (t *TargetGroups) Status(ctx context.Context, memberships []balancer.Member
 		default:
 			looks[pool] = func(m balancer.Membership) balancer.Status { return statusOf(m, health.targets, s.told.out) }
 		}
-		if err != nil && hopeless(ctx, err) {
+		if err != nil && stopsCalls(ctx, err) {
 			break
 		}
 	}
@@ -228,7 +228,7 @@ func unknown(memberships []balancer.Membership) []balancer.Status {
 // Drain implements balancer.Driver. Deregistration of a target that is not registered is no error, but counts against
 // the request limit. Pass only memberships that are Attached.
 func (t *TargetGroups) Drain(ctx context.Context, memberships []balancer.Membership) error {
-	return tell(ctx, memberships, "DeregisterTargets", isGone, func(group string, members []balancer.Membership) error {
+	return callPerPool(ctx, memberships, "DeregisterTargets", isGone, func(group string, members []balancer.Membership) error {
 		s, err := t.clients.at(ctx, t.spec.AWSAccess)
 		if err != nil {
 			return err
@@ -244,7 +244,7 @@ func (t *TargetGroups) Drain(ctx context.Context, memberships []balancer.Members
 
 // Restore implements balancer.Driver. It registers targets with their recorded ports and zones.
 func (t *TargetGroups) Restore(ctx context.Context, memberships []balancer.Membership) error {
-	return tell(ctx, memberships, "RegisterTargets", isGone, func(group string, members []balancer.Membership) error {
+	return callPerPool(ctx, memberships, "RegisterTargets", isGone, func(group string, members []balancer.Membership) error {
 		s, err := t.clients.at(ctx, t.spec.AWSAccess)
 		if err == nil {
 			s.told.forget(members)

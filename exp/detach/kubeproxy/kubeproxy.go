@@ -52,10 +52,10 @@ func New(spec expv1.KubeProxyBalancer, nodes nodemark.Nodes, c clock.PassiveCloc
 func owner(node *corev1.Node) nodemark.Owner {
 	switch {
 	case slices.ContainsFunc(node.Spec.Taints, IsOurs):
-		return nodemark.Us
+		return nodemark.MarkedByUs
 	case slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == ours.Key }):
-		return nodemark.Others
+		return nodemark.MarkedByOthers
 	default:
-		return nodemark.Nobody
+		return nodemark.Unmarked
 	}
 }

@@ -19,14 +19,14 @@ func TestOwner(t *testing.T) {
 		taints []corev1.Taint
 		want   nodemark.Owner
 	}{
-		{name: "none", want: nodemark.Nobody},
-		{name: "another", taints: []corev1.Taint{{Key: "dedicated", Value: "5spot", Effect: corev1.TaintEffectNoSchedule}}, want: nodemark.Nobody},
-		{name: "ours", taints: []corev1.Taint{ours}, want: nodemark.Us},
-		{name: "ours, of an older version", taints: []corev1.Taint{old}, want: nodemark.Us},
-		{name: "ours beside an autoscaler's", taints: []corev1.Taint{autoscalers, ours}, want: nodemark.Us},
-		{name: "an autoscaler's", taints: []corev1.Taint{autoscalers}, want: nodemark.Others},
-		{name: "without a value", taints: []corev1.Taint{{Key: plan.AutoscalerTaint, Effect: corev1.TaintEffectNoSchedule}}, want: nodemark.Others},
-		{name: "of another effect", taints: []corev1.Taint{{Key: plan.AutoscalerTaint, Value: "5spot", Effect: corev1.TaintEffectNoExecute}}, want: nodemark.Others},
+		{name: "none", want: nodemark.Unmarked},
+		{name: "another", taints: []corev1.Taint{{Key: "dedicated", Value: "5spot", Effect: corev1.TaintEffectNoSchedule}}, want: nodemark.Unmarked},
+		{name: "ours", taints: []corev1.Taint{ours}, want: nodemark.MarkedByUs},
+		{name: "ours, of an older version", taints: []corev1.Taint{old}, want: nodemark.MarkedByUs},
+		{name: "ours beside an autoscaler's", taints: []corev1.Taint{autoscalers, ours}, want: nodemark.MarkedByUs},
+		{name: "an autoscaler's", taints: []corev1.Taint{autoscalers}, want: nodemark.MarkedByOthers},
+		{name: "without a value", taints: []corev1.Taint{{Key: plan.AutoscalerTaint, Effect: corev1.TaintEffectNoSchedule}}, want: nodemark.MarkedByOthers},
+		{name: "of another effect", taints: []corev1.Taint{{Key: plan.AutoscalerTaint, Value: "5spot", Effect: corev1.TaintEffectNoExecute}}, want: nodemark.MarkedByOthers},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			node := &corev1.Node{Spec: corev1.NodeSpec{Taints: c.taints}}

@@ -45,10 +45,10 @@ func owner(node *corev1.Node) nodemark.Owner {
 	_, ours := node.Annotations[expv1.NodeExcludedAnnotation]
 	switch {
 	case !labeled:
-		return nodemark.Nobody
+		return nodemark.Unmarked
 	case ours && got == value:
-		return nodemark.Us
+		return nodemark.MarkedByUs
 	default:
-		return nodemark.Others
+		return nodemark.MarkedByOthers
 	}
 }

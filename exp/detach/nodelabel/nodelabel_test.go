@@ -19,14 +19,14 @@ func TestOwner(t *testing.T) {
 		labels, annotations map[string]string
 		want                nodemark.Owner
 	}{
-		{name: "no label", want: nodemark.Nobody},
-		{name: "another label", labels: map[string]string{"alpha.service-controller.kubernetes.io/exclude-balancer": "true"}, want: nodemark.Nobody},
-		{name: "label", labels: map[string]string{corev1.LabelNodeExcludeBalancers: "true"}, want: nodemark.Others},
-		{name: "label that kubeadm writes", labels: map[string]string{corev1.LabelNodeExcludeBalancers: ""}, want: nodemark.Others},
-		{name: "label that says no", labels: map[string]string{corev1.LabelNodeExcludeBalancers: "false"}, want: nodemark.Others},
-		{name: "label of ours", labels: map[string]string{corev1.LabelNodeExcludeBalancers: "true"}, annotations: since, want: nodemark.Us},
-		{name: "label of ours that somebody changed", labels: map[string]string{corev1.LabelNodeExcludeBalancers: "false"}, annotations: since, want: nodemark.Others},
-		{name: "annotation alone", annotations: since, want: nodemark.Nobody},
+		{name: "no label", want: nodemark.Unmarked},
+		{name: "another label", labels: map[string]string{"alpha.service-controller.kubernetes.io/exclude-balancer": "true"}, want: nodemark.Unmarked},
+		{name: "label", labels: map[string]string{corev1.LabelNodeExcludeBalancers: "true"}, want: nodemark.MarkedByOthers},
+		{name: "label that kubeadm writes", labels: map[string]string{corev1.LabelNodeExcludeBalancers: ""}, want: nodemark.MarkedByOthers},
+		{name: "label that says no", labels: map[string]string{corev1.LabelNodeExcludeBalancers: "false"}, want: nodemark.MarkedByOthers},
+		{name: "label of ours", labels: map[string]string{corev1.LabelNodeExcludeBalancers: "true"}, annotations: since, want: nodemark.MarkedByUs},
+		{name: "label of ours that somebody changed", labels: map[string]string{corev1.LabelNodeExcludeBalancers: "false"}, annotations: since, want: nodemark.MarkedByOthers},
+		{name: "annotation alone", annotations: since, want: nodemark.Unmarked},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: c.labels, Annotations: c.annotations}}

@@ -42,12 +42,12 @@ type Nodes interface {
 type Owner int
 
 const (
-	// Nobody means that the Node has no mark.
-	Nobody Owner = iota
-	// Others means that another party set the mark.
-	Others
-	// Us means that 5-Spot set the mark.
-	Us
+	// Unmarked means that the Node has no mark.
+	Unmarked Owner = iota
+	// MarkedByOthers means that another party set the mark.
+	MarkedByOthers
+	// MarkedByUs means that 5-Spot set the mark.
+	MarkedByUs
 )
 
 // Mark describes the mark that the load balancers check.
@@ -153,7 +153,7 @@ func (d *Driver) look(ctx context.Context) (map[string]*corev1.Node, error) {
 	for i := range list {
 		nodes[list[i].Name] = &list[i]
 	}
-	for _, name := range d.late(nodes) {
+	for _, name := range d.outdatedInCache(nodes) {
 		node, err := d.get(ctx, name)
 		switch {
 		case err != nil:
@@ -168,8 +168,8 @@ func (d *Driver) look(ctx context.Context) (map[string]*corev1.Node, error) {
 	return nodes, nil
 }
 
-// late returns the names of the Nodes whose last write the cache may not show yet.
-func (d *Driver) late(cached map[string]*corev1.Node) []string {
+// outdatedInCache returns the names of the Nodes whose last write the cache may not show yet.
+func (d *Driver) outdatedInCache(cached map[string]*corev1.Node) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	maps.DeleteFunc(d.replaced, func(name, version string) bool {
@@ -189,8 +189,8 @@ func (d *Driver) forget(name string) {
 	delete(d.replaced, name)
 }
 
-// replace records the version of a Node that the next write replaces.
-func (d *Driver) replace(node *corev1.Node) {
+// noteWrite records the version of a Node that the next write replaces.
+func (d *Driver) noteWrite(node *corev1.Node) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.replaced[node.Name] = node.ResourceVersion
@@ -200,7 +200,7 @@ func (d *Driver) replace(node *corev1.Node) {
 // which kubeadm excludes control plane Nodes.
 func (d *Driver) serves(node *corev1.Node) bool {
 	_, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
-	return node.DeletionTimestamp.IsZero() && !excluded && d.mark.Owner(node) == Nobody &&
+	return node.DeletionTimestamp.IsZero() && !excluded && d.mark.Owner(node) == Unmarked &&
 		slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})
@@ -211,11 +211,11 @@ func (d *Driver) state(node *corev1.Node) balancer.State {
 		return balancer.Absent
 	}
 	switch d.mark.Owner(node) {
-	case Nobody:
+	case Unmarked:
 		return balancer.Attached
-	case Others:
+	case MarkedByOthers:
 		return balancer.Disabled
-	case Us:
+	case MarkedByUs:
 		if since, known := d.since(node); known && !d.clock.Now().Before(since.Add(d.wait)) {
 			return balancer.Drained
 		}
@@ -236,10 +236,10 @@ func (d *Driver) since(node *corev1.Node) (since time.Time, known bool) {
 func (d *Driver) Drain(ctx context.Context, memberships []balancer.Membership) error {
 	return d.edit(ctx, memberships, func(node *corev1.Node) {
 		owner := d.mark.Owner(node)
-		if _, known := d.since(node); owner == Others || owner == Us && known {
+		if _, known := d.since(node); owner == MarkedByOthers || owner == MarkedByUs && known {
 			return
 		}
-		if owner == Nobody {
+		if owner == Unmarked {
 			d.mark.PutOn(node)
 		}
 		if node.Annotations == nil {
@@ -252,7 +252,7 @@ func (d *Driver) Drain(ctx context.Context, memberships []balancer.Membership) e
 // Restore implements balancer.Driver.
 func (d *Driver) Restore(ctx context.Context, memberships []balancer.Membership) error {
 	return d.edit(ctx, memberships, func(node *corev1.Node) {
-		if d.mark.Owner(node) == Us {
+		if d.mark.Owner(node) == MarkedByUs {
 			d.mark.TakeOff(node)
 		}
 		delete(node.Annotations, d.mark.Annotation)
@@ -271,7 +271,7 @@ func (d *Driver) edit(ctx context.Context, memberships []balancer.Membership, ch
 		}
 		changed := node.DeepCopy()
 		if change(changed); !equality.Semantic.DeepEqual(node, changed) {
-			d.replace(node)
+			d.noteWrite(node)
 			errs = append(errs, d.nodes.Edit(ctx, node, change))
 		}
 	}

@@ -425,15 +425,15 @@ func TestOwnership(t *testing.T) {
 				c := newCluster("box", "other")
 				clock := clocktesting.NewFakePassiveClock(start)
 				d := k.driver(c, clock)
-				owner, since := nodemark.Nobody, time.Time{}
+				owner, since := nodemark.Unmarked, time.Time{}
 				// hidden means that the cache does not show the writes of others. edits is the number of 5-Spot's writes before
 				// the cache froze.
 				hidden, edits := false, 0
 				t.Repeat(map[string]func(*rapid.T){
 					"drain": func(t *rapid.T) {
 						must(t, d.Drain(context.Background(), box))
-						if owner == nodemark.Nobody {
-							owner, since = nodemark.Us, clock.Now()
+						if owner == nodemark.Unmarked {
+							owner, since = nodemark.MarkedByUs, clock.Now()
 						}
 						writes := c.writes
 						must(t, d.Drain(context.Background(), box))
@@ -443,8 +443,8 @@ func TestOwnership(t *testing.T) {
 					},
 					"restore": func(t *rapid.T) {
 						must(t, d.Restore(context.Background(), box))
-						if owner == nodemark.Us {
-							owner = nodemark.Nobody
+						if owner == nodemark.MarkedByUs {
+							owner = nodemark.Unmarked
 						}
 						if at, found := c.nodes["box"].Annotations[k.annotation]; found {
 							t.Fatalf("annotation of %s is left", at)
@@ -457,15 +457,15 @@ func TestOwnership(t *testing.T) {
 						c.putErr = nil
 					},
 					"others put on": func(t *rapid.T) {
-						if owner != nodemark.Nobody {
+						if owner != nodemark.Unmarked {
 							t.Skip("it is on")
 						}
 						c.change("box", k.putOn)
-						owner, hidden = nodemark.Others, c.cached != nil
+						owner, hidden = nodemark.MarkedByOthers, c.cached != nil
 					},
 					"others take off": func(*rapid.T) {
 						c.change("box", k.takeOff)
-						owner, hidden = nodemark.Nobody, c.cached != nil
+						owner, hidden = nodemark.Unmarked, c.cached != nil
 					},
 					"the cache falls behind": func(*rapid.T) {
 						c.fallsBehind()
@@ -486,11 +486,11 @@ func TestOwnership(t *testing.T) {
 					"": func(t *rapid.T) {
 						want, marks := balancer.Attached, 0
 						switch {
-						case owner == nodemark.Others:
+						case owner == nodemark.MarkedByOthers:
 							want, marks = balancer.Disabled, 1
-						case owner == nodemark.Us && clock.Now().Sub(since) < wait:
+						case owner == nodemark.MarkedByUs && clock.Now().Sub(since) < wait:
 							want, marks = balancer.Draining, 1
-						case owner == nodemark.Us:
+						case owner == nodemark.MarkedByUs:
 							want, marks = balancer.Drained, 1
 						}
 						if !hidden || c.edits > edits { // 5-Spot's writes are read live.

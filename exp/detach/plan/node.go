@@ -26,8 +26,8 @@ const (
 	Emergency Trigger = "Emergency"
 	// Departure means that the machine leaves.
 	Departure Trigger = "Departure"
-	// Asked means that an annotation of the Node requests it.
-	Asked Trigger = "Annotation"
+	// AnnotationTrigger means that an annotation of the Node requests it.
+	AnnotationTrigger Trigger = "Annotation"
 	// Cordoned means that another party has cordoned the Node.
 	Cordoned Trigger = "Cordoned"
 	// Gone means that the Node does not exist, and that memberships may be restored when it comes back.
@@ -73,8 +73,8 @@ type Node struct {
 	Unschedulable, CordonedByUs bool
 	// Taints are the taints of the Node.
 	Taints []Taint
-	// Asks is the value of the annotation that requests a detach.
-	Asks string
+	// DetachAnnotation is the value of the annotation that requests a detach.
+	DetachAnnotation string
 	// Marked means that the Node has the annotation that reports it as detaching.
 	Marked bool
 	// Stopped means that 5-Spot has stopped its pods in order, and keeps new ones away.
@@ -95,8 +95,8 @@ func (n Node) Trigger(keys []string) Trigger {
 		return Emergency
 	case n.Machine == Leaves:
 		return Departure
-	case n.Asks == "true":
-		return Asked
+	case n.DetachAnnotation == "true":
+		return AnnotationTrigger
 	}
 	for _, t := range n.Taints {
 		if t.Key == AutoscalerTaint && t.Value != OurTaintValue || slices.ContainsFunc(keys, func(key string) bool { return matches(key, t.Key) }) {
@@ -209,7 +209,7 @@ func (r Record) other(n Node) bool {
 // out decides for a Node that must be detached. It cordons and marks the Node only once, before the record is written,
 // so that a person can undo both.
 func out(n Node, r Record, trigger Trigger, replaces []Replacement) Decision {
-	news := r.tells(n, trigger)
+	news := r.isNew(n, trigger)
 	d := Decision{Trigger: trigger, Replaces: replaces, Mark: news && !n.Marked && trigger != Emergency}
 	d.Cordon = news && trigger == Departure && !n.Unschedulable
 	d.Write, d.Forget = r.changes(n, d), r.other(n)
@@ -226,14 +226,14 @@ func partlyOut(n Node, r Record, replaces []Replacement) Decision {
 	return d
 }
 
-// tells reports whether the trigger, or the Node, is new to the record.
-func (r Record) tells(n Node, trigger Trigger) bool {
+// isNew reports whether the trigger, or the Node, is new to the record.
+func (r Record) isNew(n Node, trigger Trigger) bool {
 	return !r.Exists || r.Trigger != trigger || r.UID != n.UID
 }
 
 // changes reports whether the record must be written.
 func (r Record) changes(n Node, d Decision) bool {
-	return r.tells(n, d.Trigger) || r.Identity != n.Identity || !slices.Equal(r.LoadBalancers, d.LoadBalancers) || !slices.Equal(r.Replaces, d.Replaces)
+	return r.isNew(n, d.Trigger) || r.Identity != n.Identity || !slices.Equal(r.LoadBalancers, d.LoadBalancers) || !slices.Equal(r.Replaces, d.Replaces)
 }
 
 // in decides for a Node that must be attached.

@@ -45,11 +45,11 @@ func TestWhatTakesANodeOut(t *testing.T) {
 		"ControlPlane":     {"It is one, and stays.", tainted("node-role.kubernetes.io/control-plane", ""), ""},
 		"OutdatedRevision": {"Cluster API puts it on each old Node of a rollout.", tainted("node.cluster.x-k8s.io/outdated-revision", ""), ""},
 		"New":              {"It is not ready yet.", tainted("node.kubernetes.io/not-ready", ""), ""},
-		"Asked":            {"A person wants it out.", with(func(n *plan.Node) { n.Asks = "true" }), plan.Asked},
-		"AskedNot":         {"A value says so, not its presence.", with(func(n *plan.Node) { n.Asks = "false" }), ""},
-		"AskedOddly":       {"Nobody knows what that means.", with(func(n *plan.Node) { n.Asks = "True" }), ""},
+		"Asked":            {"A person wants it out.", with(func(n *plan.Node) { n.DetachAnnotation = "true" }), plan.AnnotationTrigger},
+		"AskedNot":         {"A value says so, not its presence.", with(func(n *plan.Node) { n.DetachAnnotation = "false" }), ""},
+		"AskedOddly":       {"Nobody knows what that means.", with(func(n *plan.Node) { n.DetachAnnotation = "True" }), ""},
 		"Leaves":           {"Its machine goes.", with(func(n *plan.Node) { n.Machine = plan.Leaves; n.Unschedulable = true }), plan.Departure},
-		"LeavesAtOnce":     {"Its owner is back.", with(func(n *plan.Node) { n.Machine = plan.LeavesAtOnce; n.Asks = "true" }), plan.Emergency},
+		"LeavesAtOnce":     {"Its owner is back.", with(func(n *plan.Node) { n.Machine = plan.LeavesAtOnce; n.DetachAnnotation = "true" }), plan.Emergency},
 	} {
 		if got := tc.node.Trigger(keys); got != tc.want {
 			t.Errorf("%s: got %q, want %q: %s", name, got, tc.want, tc.reason)

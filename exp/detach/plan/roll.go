@@ -17,14 +17,14 @@ type Roll struct {
 	// Revision is the current revision hash of the DaemonSet.
 	Revision string
 	// Nodes are all Nodes that run a pod of it, or have one replaced. Wanted is the desired number of Nodes with a pod.
-	Nodes  []Stop
+	Nodes  []RollNode
 	Wanted int
 	// Now is the current time.
 	Now time.Time
 }
 
-// Stop is the state of one Node of a Roll.
-type Stop struct {
+// RollNode is the state of one Node of a Roll.
+type RollNode struct {
 	// Node is the name of the Node.
 	Node string
 	// Away means that the Node is detached for another reason. The roll skips it and does not wait for it.
@@ -37,8 +37,8 @@ type Stop struct {
 	Pods []Pod
 }
 
-// Turn is the next step of a roll. The zero value means that all pods are up to date.
-type Turn struct {
+// RollStep is the next step of a roll. The zero value means that all pods are up to date.
+type RollStep struct {
 	// Node and Pod identify the next pod. They are empty while the roll waits.
 	Node, Pod string
 	// Left is the number of Nodes with an outdated pod.
@@ -51,28 +51,28 @@ type Turn struct {
 
 // Next returns the next step. It selects the first Node, by name, with an outdated pod, once all Nodes have a Ready pod
 // and no replacement is in progress.
-func (r Roll) Next() (t Turn) {
-	nodes := slices.SortedFunc(slices.Values(r.Nodes), func(a, b Stop) int { return cmp.Compare(a.Node, b.Node) })
-	var old []Stop
+func (r Roll) Next() (t RollStep) {
+	nodes := slices.SortedFunc(slices.Values(r.Nodes), func(a, b RollNode) int { return cmp.Compare(a.Node, b.Node) })
+	var old []RollNode
 	for _, n := range nodes {
 		if n.outdated(r.Revision) != "" {
 			old = append(old, n)
 		}
 	}
 	t.Left = len(old)
-	if i := slices.IndexFunc(nodes, func(n Stop) bool { return n.Replaces || n.Owed }); i >= 0 {
+	if i := slices.IndexFunc(nodes, func(n RollNode) bool { return n.Replaces || n.Owed }); i >= 0 {
 		t.Waits = nodes[i].says(r.Revision)
-		t.judge(nodes[i], r.Now)
+		t.setDeadline(nodes[i], r.Now)
 		return t
 	}
 	if t.Left == 0 {
 		return t // No roll is left, so unready pods do not matter.
 	}
-	if t.Waits = r.dark(nodes); t.Waits != "" {
+	if t.Waits = r.nodeWithoutReadyPod(nodes); t.Waits != "" {
 		t.Late = true
 		return t
 	}
-	if i := slices.IndexFunc(old, func(n Stop) bool { return !n.Away }); i >= 0 {
+	if i := slices.IndexFunc(old, func(n RollNode) bool { return !n.Away }); i >= 0 {
 		t.Node, t.Pod = old[i].Node, old[i].outdated(r.Revision)
 		return t
 	}
@@ -80,8 +80,8 @@ func (r Roll) Next() (t Turn) {
 	return t
 }
 
-// dark returns a message if a Node has no Ready pod, or fewer Nodes than wanted have a pod. It is empty if all serve.
-func (r Roll) dark(nodes []Stop) string {
+// nodeWithoutReadyPod returns a message if a Node has no Ready pod, or fewer Nodes than wanted have a pod. It is empty if all serve.
+func (r Roll) nodeWithoutReadyPod(nodes []RollNode) string {
 	have := 0
 	for _, n := range nodes {
 		if !n.Away && !slices.ContainsFunc(n.Pods, Pod.serves) {
@@ -98,7 +98,7 @@ func (r Roll) dark(nodes []Stop) string {
 }
 
 // outdated returns the UID of a pod of another revision, empty if there is none.
-func (n Stop) outdated(revision string) string {
+func (n RollNode) outdated(revision string) string {
 	i := slices.IndexFunc(n.Pods, func(p Pod) bool { return p.Revision != revision && !p.Ends })
 	if i < 0 {
 		return ""
@@ -107,7 +107,7 @@ func (n Stop) outdated(revision string) string {
 }
 
 // says returns what a Node waits for.
-func (n Stop) says(revision string) string {
+func (n RollNode) says(revision string) string {
 	switch {
 	case !n.Replaces:
 		return fmt.Sprintf("Node %s is being put back", n.Node)
@@ -118,8 +118,8 @@ func (n Stop) says(revision string) string {
 	}
 }
 
-// judge sets Late if the Node has been detached for too long, or else Until.
-func (t *Turn) judge(n Stop, now time.Time) {
+// setDeadline sets Late if the Node has been detached for too long, or else Until.
+func (t *RollStep) setDeadline(n RollNode, now time.Time) {
 	if n.Since.IsZero() {
 		return
 	}

@@ -54,7 +54,7 @@ type Step struct {
 	// ClusterCache connects to the workload clusters.
 	ClusterCache clustercache.ClusterCache
 	// Desk runs the calls in the background, and enqueues the request after each call. Only this Step may use it.
-	Desk *leaving.Desk
+	Desk *leaving.HookCaller
 	// Deadline is the total time for all pods of a Node. Zero means DefaultDeadline.
 	Deadline time.Duration
 }
@@ -65,7 +65,7 @@ func (s *Step) Concerns(_ context.Context, m *clusterv1.Machine) (bool, error) {
 }
 
 // Forget implements leaving.Step.
-func (s *Step) Forget(machine types.UID) { s.Desk.Drop(machine) }
+func (s *Step) Forget(machine types.UID) { s.Desk.ForgetMachine(machine) }
 
 // Woken returns the source that enqueues a Machine after its pods were read.
 func (s *Step) Woken() source.Source { return s.Desk.Woken() }
@@ -76,44 +76,46 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	if d.Phase != hooksv1.BeforeTermination || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
-	return s.Desk.Follow(ctx, d, s.live(func(ctx context.Context) leaving.Answer { return s.look(ctx, d, nil) }), now), nil
+	return s.Desk.CheckRemote(ctx, d, s.live(func(ctx context.Context) leaving.Response { return s.look(ctx, d, nil) }), now), nil
 }
 
-func (s *Step) live(look func(context.Context) leaving.Answer) leaving.Live {
+func (s *Step) live(look func(context.Context) leaving.Response) leaving.RemoteCheck {
 	has := cmp.Or(s.Deadline, DefaultDeadline)
-	return leaving.Live{
-		Look: look, Has: has, Call: callTimeout,
+	return leaving.RemoteCheck{
+		Look: look, MaxWait: has, Call: callTimeout,
 		Reason: v1alpha1.StoppingPodsReason, Unseen: "pods have not been looked at yet", Late: fmt.Sprintf("pods were not stopped within %s", has),
 	}
 }
 
-// StopUnheld stops the pods of a Node without 5-Spot's pre-terminate hook, while another party drains it. request
+// StopWithoutHook stops the pods of a Node without 5-Spot's pre-terminate hook, while another party drains it. request
 // identifies the Node, and is enqueued after each call to the workload cluster. leaves reports whether the Node, as
-// read live, still leaves. StopUnheld returns the delay until the next call; zero means none.
-func (s *Step) StopUnheld(ctx context.Context, request types.NamespacedName, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration {
+// read live, still leaves. StopWithoutHook returns the delay until the next call; zero means none.
+func (s *Step) StopWithoutHook(ctx context.Context, request types.NamespacedName, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration {
 	asks := leaving.Departing{Phase: hooksv1.BeforeTermination, Began: now, Machine: &clusterv1.Machine{}}
 	asks.Machine.Namespace, asks.Machine.Name, asks.Machine.UID, asks.Machine.Spec.ClusterName = request.Namespace, request.Name, types.UID(request.String()), d.Cluster().Name
-	v := s.Desk.Follow(ctx, asks, s.live(func(ctx context.Context) leaving.Answer { return s.look(ctx, d, leaves) }), now)
+	v := s.Desk.CheckRemote(ctx, asks, s.live(func(ctx context.Context) leaving.Response { return s.look(ctx, d, leaves) }), now)
 	if v.Again.IsZero() {
 		return 0
 	}
 	return max(v.Again.Sub(now), time.Millisecond)
 }
 
-// ForgetUnheld drops the state of a Node that does not leave, or does not exist.
-func (s *Step) ForgetUnheld(request types.NamespacedName) { s.Desk.Drop(types.UID(request.String())) }
+// ForgetWithoutHook drops the state of a Node that does not leave, or does not exist.
+func (s *Step) ForgetWithoutHook(request types.NamespacedName) {
+	s.Desk.ForgetMachine(types.UID(request.String()))
+}
 
 // look reads the pods once and stops the current group. It does nothing if leaves returns false.
-func (s *Step) look(ctx context.Context, d leaving.Departing, leaves func(*corev1.Node) bool) leaving.Answer {
+func (s *Step) look(ctx context.Context, d leaving.Departing, leaves func(*corev1.Node) bool) leaving.Response {
 	n, err := s.observe(ctx, d)
 	if err != nil || n == nil {
-		return leaving.Answer{Err: err}
+		return leaving.Response{Err: err}
 	}
 	if leaves != nil && !leaves(n.Node) {
-		return leaving.Answer{Wait: nextLook} // The cache and the live read differ: one of them is late.
+		return leaving.Response{Wait: nextLook} // The cache and the live read differ: one of them is late.
 	}
 	decision, refused, err := s.act(ctx, d, n)
-	a := leaving.Answer{Says: strings.Join(append(decision.Notes, refused...), "; "), Err: err}
+	a := leaving.Response{Says: strings.Join(append(decision.Notes, refused...), "; "), Err: err}
 	switch {
 	case decision.Done():
 	case len(refused) > 0:

@@ -23,7 +23,7 @@ func TestPodsOfAnUnheldNodeAreStopped(t *testing.T) {
 	turn := func() time.Duration {
 		w.clock.SetTime(w.clock.Now().Add(5 * time.Second))
 		call := func() time.Duration {
-			return w.step.StopUnheld(t.Context(), request, w.d, func(*corev1.Node) bool { return leaves }, w.clock.Now())
+			return w.step.StopWithoutHook(t.Context(), request, w.d, func(*corev1.Node) bool { return leaves }, w.clock.Now())
 		}
 		again := call()
 		select {
@@ -55,7 +55,7 @@ func TestPodsOfAnUnheldNodeAreStopped(t *testing.T) {
 	w.want("", "c stays")
 
 	leaves = false // Another party has uncordoned the Node since.
-	w.step.ForgetUnheld(request)
+	w.step.ForgetWithoutHook(request)
 	before = len(w.Writes)
 	if turn(); len(w.Writes) != before {
 		t.Errorf("wrote %v", w.Writes[before:])

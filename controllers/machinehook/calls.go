@@ -31,14 +31,14 @@ func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hoo
 		return time.Time{}, err
 	}
 	o := outcome{}
-	r.Desk.Keep(s.machine.UID, string(phase), s.extensions()...)
+	r.Desk.RetainSteps(s.machine.UID, string(phase), s.extensions()...)
 	now := r.Clock.Now()
 	for i, request := 0, s.request(phase, now); i < len(s.hooks); i++ {
 		h := &s.hooks[i]
-		q := leaving.Question{Machine: s.machine.UID, Step: h.UID, Phase: string(phase)}
+		q := leaving.CallKey{Machine: s.machine.UID, Step: h.UID, Phase: string(phase)}
 		v := judge(h, r.Desk.Look(q, h.Generation), s.began(phase, now), now)
 		if v.ask {
-			r.Desk.Ask(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
+			r.Desk.StartCall(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
 		}
 		o.add(v, v1alpha1.WaitingForExtensionReason)
 	}
@@ -60,7 +60,7 @@ func (r *Reconciler) ask(ctx context.Context, s *scope, phase hooksv1.Phase, hoo
 	if err := r.report(ctx, s, metav1.ConditionTrue, done, o); err != nil {
 		return time.Time{}, err
 	}
-	return time.Time{}, r.leave(s).LetGo(ctx, s.machine, o.skip, hook)
+	return time.Time{}, r.leave(s).RemoveHooks(ctx, s.machine, o.skip, hook)
 }
 
 // look adds the verdicts of the steps to o.
@@ -146,14 +146,14 @@ func (s *scope) extensions() []types.UID {
 }
 
 // call returns the function that calls an extension.
-func (r *Reconciler) call(h *v1alpha1.MachineDeletionHook, request *hooksv1.BeforeMachineDeleteRequest) func(context.Context) leaving.Answer {
-	return func(ctx context.Context) leaving.Answer {
+func (r *Reconciler) call(h *v1alpha1.MachineDeletionHook, request *hooksv1.BeforeMachineDeleteRequest) func(context.Context) leaving.Response {
+	return func(ctx context.Context) leaving.Response {
 		answer, err := r.Extensions.Call(ctx, h, request)
 		if err != nil {
 			ctrl.LoggerFrom(ctx).V(4).Info("Extension failed", "MachineDeletionHook", h.Name, "err", err, "cause", errors.Unwrap(err))
-			return leaving.Answer{Err: err}
+			return leaving.Response{Err: err}
 		}
-		return leaving.Answer{
+		return leaving.Response{
 			Wait: time.Duration(answer.RetryAfterSeconds) * time.Second, Says: answer.Message,
 			SkipDrain: answer.SkipDrain, SkipVolumeDetach: answer.SkipVolumeDetachWait,
 		}
@@ -179,8 +179,8 @@ func (s *scope) request(phase hooksv1.Phase, now time.Time) *hooksv1.BeforeMachi
 	return req
 }
 
-// tell notifies all extensions, once, of a Machine whose urgent deletion waits for none of them.
-func (r *Reconciler) tell(ctx context.Context, s *scope) {
+// notifyExtensions notifies all extensions, once, of a Machine whose urgent deletion waits for none of them.
+func (r *Reconciler) notifyExtensions(ctx context.Context, s *scope) {
 	if _, told := r.told.LoadOrStore(s.machine.UID, true); told {
 		return
 	}
@@ -188,7 +188,7 @@ func (r *Reconciler) tell(ctx context.Context, s *scope) {
 	for i := range s.hooks {
 		h := &s.hooks[i]
 		limit := max(time.Duration(h.Spec.DeadlineSeconds)*time.Second, hookclient.Timeout(h))
-		r.Desk.Tell(ctx, h.UID, limit, func(ctx context.Context) {
+		r.Desk.Notify(ctx, h.UID, limit, func(ctx context.Context) {
 			if _, err := r.Extensions.Call(ctx, h, request); err != nil {
 				ctrl.LoggerFrom(ctx).Error(err, "Telling extension", "MachineDeletionHook", h.Name)
 			}

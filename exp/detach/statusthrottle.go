@@ -17,9 +17,9 @@ import (
 // every second.
 const countsEvery = 10 * time.Second
 
-// pace limits how often progress is written. It is safe for concurrent use. The zero value is ready to use. A lost
+// statusThrottle limits how often progress is written. It is safe for concurrent use. The zero value is ready to use. A lost
 // entry causes one additional write.
-type pace struct {
+type statusThrottle struct {
 	mu       sync.Mutex
 	reported map[pair]time.Time
 }
@@ -31,7 +31,7 @@ type pair struct {
 }
 
 // due reports whether the progress of a Node at a load balancer is written now.
-func (p *pace) due(lb types.NamespacedName, before, after *expv1.NodeAttachment, now time.Time) bool {
+func (p *statusThrottle) due(lb types.NamespacedName, before, after *expv1.NodeAttachment, now time.Time) bool {
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
 		return false
 	}

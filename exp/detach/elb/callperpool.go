@@ -10,9 +10,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 )
 
-// tell calls an API action for the members of each pool, in batches. It skips a pool that does not exist. It continues
+// callPerPool calls an API action for the members of each pool, in batches. It skips a pool that does not exist. It continues
 // after an error, unless AWS throttles the requests or the context has ended.
-func tell(ctx context.Context, memberships []balancer.Membership, action string, gone func(error) bool, call func(pool string, members []balancer.Membership) error) error {
+func callPerPool(ctx context.Context, memberships []balancer.Membership, action string, gone func(error) bool, call func(pool string, members []balancer.Membership) error) error {
 	pools, of := byPool(memberships)
 	var failures []error
 	for _, pool := range pools {
@@ -23,7 +23,7 @@ func tell(ctx context.Context, memberships []balancer.Membership, action string,
 			}
 			err = explain(action, pool, err)
 			failures = append(failures, err)
-			if hopeless(ctx, err) {
+			if stopsCalls(ctx, err) {
 				return errors.Join(failures...)
 			}
 		}

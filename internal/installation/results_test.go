@@ -34,12 +34,12 @@ func TestWhatChangesIsTold(t *testing.T) {
 		{"Its end is news.", installation.Outcome{}, true, installation.Outcome{}},
 		{"So is that somebody else installs it.", installation.Outcome{Elsewhere: true}, true, installation.Outcome{Elsewhere: true}},
 	}
-	b := installation.NewBoard()
+	b := installation.NewResults()
 	if _, ok := b.Outcome(lab); ok {
 		t.Error("what nobody has tried has no outcome")
 	}
 	for _, s := range steps {
-		b.Tell(lab, s.tell)
+		b.Record(lab, s.tell)
 		changed := false
 		select {
 		case e := <-b.Changes():

@@ -25,33 +25,33 @@ func TestWhoeverReportsIsWokenForAnOwnerWhoWaitsInVain(t *testing.T) {
 			q.Done(req)
 		}
 	}
-	var r wake.Rush
+	var r wake.ReclaimTracker
 	var req ctrl.Request
 	req.Name = "box"
-	if !r.Stall(req, "Forbidden", "no, at 12:00:01") || r.Stalled(req) == "" {
+	if !r.RecordStuck(req, "Forbidden", "no, at 12:00:01") || r.StuckReason(req) == "" {
 		t.Error("a stall is news")
 	}
 	if err := r.Stalls().Start(context.Background(), q); err != nil {
 		t.Fatal(err)
 	}
 	woken(1, "what was known before")
-	if r.Stall(req, "Forbidden", "no, at 12:00:02") || r.Stalled(req) != "no, at 12:00:01" {
-		t.Errorf("the same cause has the same text, not %q", r.Stalled(req))
+	if r.RecordStuck(req, "Forbidden", "no, at 12:00:02") || r.StuckReason(req) != "no, at 12:00:01" {
+		t.Errorf("the same cause has the same text, not %q", r.StuckReason(req))
 	}
 	woken(0, "the same again")
-	if !r.Stall(req, "Timeout", "too late") || r.Stalled(req) != "too late" {
-		t.Errorf("another cause is news, not %q", r.Stalled(req))
+	if !r.RecordStuck(req, "Timeout", "too late") || r.StuckReason(req) != "too late" {
+		t.Errorf("another cause is news, not %q", r.StuckReason(req))
 	}
 	woken(1, "another cause")
-	r.Unstall(req)
-	r.Unstall(req)
+	r.ClearStuck(req)
+	r.ClearStuck(req)
 	woken(1, "it gets on")
-	if why := r.Stalled(req); why != "" {
+	if why := r.StuckReason(req); why != "" {
 		t.Errorf("still %q", why)
 	}
-	var nobody *wake.Rush
-	nobody.Unstall(req)
-	if nobody.Stall(req, "", "") || nobody.Stalled(req) != "" || nobody.Stalls().Start(context.Background(), q) != nil {
+	var nobody *wake.ReclaimTracker
+	nobody.ClearStuck(req)
+	if nobody.RecordStuck(req, "", "") || nobody.StuckReason(req) != "" || nobody.Stalls().Start(context.Background(), q) != nil {
 		t.Error("nil knows of nobody")
 	}
 }

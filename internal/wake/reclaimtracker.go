@@ -15,20 +15,20 @@ const (
 	rushLook = time.Second
 )
 
-// Rush tracks the owners' requests that are being served, and the ones that cannot be served. While several
+// ReclaimTracker tracks the owners' requests that are being served, and the ones that cannot be served. While several
 // owners wait, controllers delay their reports, because a report costs the API server as much as the removal of
 // a machine. With 200 simultaneous requests, a quarter of the API requests before the last removal were
 // reports.
 //
 // It also stores why a removal fails, for the controller that reports on the machine. The zero value is ready
-// for use. A nil Rush tracks nothing. It is safe for concurrent use.
-type Rush struct {
+// for use. A nil ReclaimTracker tracks nothing. It is safe for concurrent use.
+type ReclaimTracker struct {
 	owners atomic.Int64
 	stalls stalls
 }
 
 // Serve counts an owner as being served until done is called.
-func (r *Rush) Serve() (done func()) {
+func (r *ReclaimTracker) Serve() (done func()) {
 	if r == nil {
 		return func() {}
 	}
@@ -38,7 +38,7 @@ func (r *Rush) Serve() (done func()) {
 
 // Wait returns how long other work on a machine is delayed, zero if it is not. asked has the instants at which
 // its owner requested it, in order.
-func (r *Rush) Wait(asked []time.Time, now time.Time) time.Duration {
+func (r *ReclaimTracker) Wait(asked []time.Time, now time.Time) time.Duration {
 	if r == nil || r.owners.Load() < 2 {
 		return 0
 	}

@@ -23,58 +23,58 @@ const (
 // out, too, but later.
 const longestRest = 15 * time.Second
 
-// waits is how urgent the next try of an object is.
-type waits int
+// retryUrgency is how urgent the next try of an object is.
+type retryUrgency int
 
 const (
-	// nobodyWaits: no owner waits. The request is served, or its next step may be delayed.
-	nobodyWaits waits = iota
-	// restWaits: the Machine is being deleted, or gone, but steps for its Node remain.
-	restWaits
-	// ownerWaits: the step gives the machine back to its owner.
-	ownerWaits
+	// notUrgent: no owner waits. The request is served, or its next step may be delayed.
+	notUrgent retryUrgency = iota
+	// nodeUrgent: the Machine is being deleted, or gone, but steps for its Node remain.
+	nodeUrgent
+	// ownerUrgent: the step gives the machine back to its owner.
+	ownerUrgent
 )
 
-// waitOf returns how urgent a step is.
-func waitOf(s *scope, step lifecycle.Step) waits {
+// urgencyOf returns how urgent a step is.
+func urgencyOf(s *scope, step lifecycle.Step) retryUrgency {
 	switch {
 	case step == lifecycle.Remember, step == lifecycle.Recall, step == lifecycle.Disarm, step == lifecycle.Forget, step == lifecycle.Eject && s.refused:
-		return ownerWaits
+		return ownerUrgent
 	case s.scheduled.BeingReclaimed(), step == lifecycle.Clear, step == lifecycle.DeleteNode:
-		return restWaits // The agent makes no new request while its request is on the Node.
+		return nodeUrgent // The agent makes no new request while its request is on the Node.
 	default:
-		return nobodyWaits
+		return notUrgent
 	}
 }
 
-// patience is the rate limiter of the queue. Its back-off depends on the urgency of the object: objects without a
+// reclaimBackoff is the rate limiter of the queue. Its back-off depends on the urgency of the object: objects without a
 // waiting owner back off longer and longer. newPatience returns one.
-type patience struct {
+type reclaimBackoff struct {
 	fast, slow workqueue.TypedRateLimiter[ctrl.Request]
 	who        *sync.Map // ctrl.Request to waits
 }
 
-func newPatience(slow workqueue.TypedRateLimiter[ctrl.Request]) patience {
-	return patience{
+func newPatience(slow workqueue.TypedRateLimiter[ctrl.Request]) reclaimBackoff {
+	return reclaimBackoff{
 		fast: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry),
 		slow: slow, who: &sync.Map{},
 	}
 }
 
 // note records the urgency of the next try.
-func (p patience) note(req ctrl.Request, who waits) {
+func (p reclaimBackoff) note(req ctrl.Request, who retryUrgency) {
 	if p.who != nil {
 		p.who.Store(req, who)
 	}
 }
 
 // When implements workqueue.TypedRateLimiter.
-func (p patience) When(req ctrl.Request) time.Duration {
+func (p reclaimBackoff) When(req ctrl.Request) time.Duration {
 	who, _ := p.who.Load(req)
 	switch who {
-	case ownerWaits:
+	case ownerUrgent:
 		return p.fast.When(req)
-	case restWaits:
+	case nodeUrgent:
 		return min(p.slow.When(req), longestRest)
 	default:
 		return p.slow.When(req)
@@ -82,13 +82,13 @@ func (p patience) When(req ctrl.Request) time.Duration {
 }
 
 // Forget implements workqueue.TypedRateLimiter.
-func (p patience) Forget(req ctrl.Request) {
+func (p reclaimBackoff) Forget(req ctrl.Request) {
 	p.fast.Forget(req)
 	p.slow.Forget(req)
 	p.who.Delete(req)
 }
 
 // NumRequeues implements workqueue.TypedRateLimiter.
-func (p patience) NumRequeues(req ctrl.Request) int {
+func (p reclaimBackoff) NumRequeues(req ctrl.Request) int {
 	return p.fast.NumRequeues(req) + p.slow.NumRequeues(req)
 }

@@ -133,7 +133,7 @@ func TestAnAsideKeepsWhatIsAskedFor(t *testing.T) {
 	named := func(name string) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 	}
-	aside := &workload.Aside{
+	aside := &workload.NamespaceCache{
 		Cache: clusters, Controller: woken{ctx, queue},
 		All: func(context.Context, client.ObjectKey) []ctrl.Request { return named("all") },
 		Kinds: []workload.AsideKind{{

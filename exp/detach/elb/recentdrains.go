@@ -17,21 +17,21 @@ import (
 // two seconds.
 const lag = 15 * time.Second
 
-// told holds the memberships that were deregistered within the last lag. AWS may still report them as registered.
+// recentDrains holds the memberships that were deregistered within the last lag. AWS may still report them as registered.
 // Without it, a restore in that time would see the membership as Attached and remove it from the record.
-type told struct {
+type recentDrains struct {
 	now func() time.Time
 
 	mu sync.Mutex
 	at map[balancer.Membership]time.Time
 }
 
-func newTold(now func() time.Time) *told {
-	return &told{now: now, at: map[balancer.Membership]time.Time{}}
+func newTold(now func() time.Time) *recentDrains {
+	return &recentDrains{now: now, at: map[balancer.Membership]time.Time{}}
 }
 
 // out reports whether a membership was deregistered within the last lag.
-func (t *told) out(m balancer.Membership) bool {
+func (t *recentDrains) out(m balancer.Membership) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at, ok := t.at[key(m)]
@@ -40,7 +40,7 @@ func (t *told) out(m balancer.Membership) bool {
 
 // take records the memberships as deregistered and runs call. It removes them again if AWS rejects the call. After any
 // other error, they stay, because AWS may have done it.
-func (t *told) take(members []balancer.Membership, call func() error) error {
+func (t *recentDrains) take(members []balancer.Membership, call func() error) error {
 	t.note(members)
 	err := call()
 	if _, refused := errors.AsType[smithy.APIError](err); refused {
@@ -49,7 +49,7 @@ func (t *told) take(members []balancer.Membership, call func() error) error {
 	return err
 }
 
-func (t *told) note(members []balancer.Membership) {
+func (t *recentDrains) note(members []balancer.Membership) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
@@ -60,7 +60,7 @@ func (t *told) note(members []balancer.Membership) {
 }
 
 // forget removes memberships that are restored, or were not deregistered.
-func (t *told) forget(members []balancer.Membership) {
+func (t *recentDrains) forget(members []balancer.Membership) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range members {

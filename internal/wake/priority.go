@@ -17,9 +17,9 @@ import (
 // list has a lower one.
 const first = 100
 
-// Ahead gives events of urgent objects precedence in the queue. Without it, a manager that starts reconciles
+// PrioritizeUrgent gives events of urgent objects precedence in the queue. Without it, a manager that starts reconciles
 // the whole fleet before a machine whose owner already waits.
-func Ahead(h handler.EventHandler, urgent func(client.Object) bool) handler.EventHandler {
+func PrioritizeUrgent(h handler.EventHandler, urgent func(client.Object) bool) handler.EventHandler {
 	queueFor := func(q queue, obj client.Object) queue {
 		if p, ok := q.(priorityqueue.PriorityQueue[ctrl.Request]); ok && obj != nil && urgent(obj) {
 			return ahead{p}

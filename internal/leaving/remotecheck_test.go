@@ -14,14 +14,14 @@ func TestALookIsWeighed(t *testing.T) {
 	now := time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
 	latest := func(seconds int) string { return " (until " + at(seconds).Format(time.RFC3339) + " at the latest)" }
-	said := func(ago int, a Answer) Progress {
+	said := func(ago int, a Response) Progress {
 		return Progress{Asked: at(-30), Answered: at(-ago), Answer: a}
 	}
 	open := func(p Progress) Progress { p.Open = true; return p }
-	waits := Answer{Wait: 3 * time.Second, Says: "lab/a"}
-	failed := Answer{Err: errors.New("no route to host")}
-	l := Live{
-		Has: time.Minute, Call: 10 * time.Second,
+	waits := Response{Wait: 3 * time.Second, Says: "lab/a"}
+	failed := Response{Err: errors.New("no route to host")}
+	l := RemoteCheck{
+		MaxWait: time.Minute, Call: 10 * time.Second,
 		Unseen: "pods have not been looked at yet", Late: "pods were not stopped within 1m0s",
 	}
 	for name, tc := range map[string]struct {
@@ -33,9 +33,9 @@ func TestALookIsWeighed(t *testing.T) {
 	}{
 		"First":        {"It is looked at now.", Progress{}, now, Verdict{Holds: true, Again: at(60)}, true},
 		"Open":         {"One call at a time.", open(Progress{Asked: at(-5)}), at(-5), Verdict{Holds: true, Again: at(55)}, false},
-		"Done":         {"Nothing is left.", said(1, Answer{}), at(-30), Verdict{}, false},
-		"DoneTold":     {"What was left alone is told.", said(1, Answer{Says: "lab/b"}), at(-30), Verdict{Note: "lab/b"}, false},
-		"DoneLate":     {"So is who was not waited for.", said(1, Answer{Missed: true, Says: "lab/c"}), at(-30), Verdict{Missed: true, Note: "lab/c"}, false},
+		"Done":         {"Nothing is left.", said(1, Response{}), at(-30), Verdict{}, false},
+		"DoneTold":     {"What was left alone is told.", said(1, Response{Says: "lab/b"}), at(-30), Verdict{Note: "lab/b"}, false},
+		"DoneLate":     {"So is who was not waited for.", said(1, Response{Missed: true, Says: "lab/c"}), at(-30), Verdict{Missed: true, Note: "lab/c"}, false},
 		"Waits":        {"It is not time yet.", said(1, waits), at(-30), Verdict{Holds: true, Again: at(2), Note: "lab/a" + latest(30)}, false},
 		"Again":        {"It is time.", said(3, waits), at(-30), Verdict{Holds: true, Again: at(30), Note: "lab/a" + latest(30)}, true},
 		"AgainOpen":    {"The call has begun.", open(said(3, waits)), at(-30), Verdict{Holds: true, Again: at(30), Note: "lab/a" + latest(30)}, false},
@@ -46,10 +46,10 @@ func TestALookIsWeighed(t *testing.T) {
 		"LastTurn":     {"The deadline is nearer than the next look.", said(1, waits), at(-59), Verdict{Holds: true, Again: at(1), Note: "lab/a" + latest(1)}, false},
 		"Late":         {"A manager that comes late asks once.", Progress{}, at(-600), Verdict{Holds: true, Again: at(10)}, true},
 		"Ahead":        {"A clock that is behind gives it no more than it has.", said(1, waits), at(600), Verdict{Holds: true, Again: at(2), Note: "lab/a" + latest(30)}, false},
-		"HeldByOthers": {"It may change its mind.", said(1, Answer{Says: "lab/b"}), at(-30), Verdict{Note: "lab/b", Again: at(4)}, false},
-		"HeldLong":     {"It looks once more, and nobody waits for that.", said(5, Answer{Missed: true, Says: "lab/b"}), at(-30), Verdict{Missed: true, Note: "lab/b"}, true},
-		"HeldOpen":     {"One call at a time.", open(said(5, Answer{})), at(-30), Verdict{}, false},
-		"HeldOver":     {"It holds nobody any more.", said(5, Answer{}), at(-60), Verdict{}, false},
+		"HeldByOthers": {"It may change its mind.", said(1, Response{Says: "lab/b"}), at(-30), Verdict{Note: "lab/b", Again: at(4)}, false},
+		"HeldLong":     {"It looks once more, and nobody waits for that.", said(5, Response{Missed: true, Says: "lab/b"}), at(-30), Verdict{Missed: true, Note: "lab/b"}, true},
+		"HeldOpen":     {"One call at a time.", open(said(5, Response{})), at(-30), Verdict{}, false},
+		"HeldOver":     {"It holds nobody any more.", said(5, Response{}), at(-60), Verdict{}, false},
 	} {
 		l.Again = 0
 		if strings.HasPrefix(name, "Held") {

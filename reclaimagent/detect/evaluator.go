@@ -24,8 +24,8 @@ type identity struct {
 	start uint64
 }
 
-// judge evaluates processes and emits matches. Both detectors use it.
-type judge struct {
+// evaluator evaluates processes and emits matches. Both detectors use it.
+type evaluator struct {
 	table    *process.Table
 	matcher  *match.Matcher
 	metrics  *metrics.Set
@@ -52,8 +52,8 @@ type judge struct {
 	visit process.Visit
 }
 
-func (d *Detector) judge(t *process.Table, m *match.Matcher, emit func(Match)) *judge {
-	j := &judge{table: t, matcher: m, metrics: d.o.Metrics, log: d.o.Log, emit: emit, seen: map[identity]uint64{}}
+func (d *Detector) judge(t *process.Table, m *match.Matcher, emit func(Match)) *evaluator {
+	j := &evaluator{table: t, matcher: m, metrics: d.o.Metrics, log: d.o.Log, emit: emit, seen: map[identity]uint64{}}
 	j.visit = j.look
 	return j
 }
@@ -61,7 +61,7 @@ func (d *Detector) judge(t *process.Table, m *match.Matcher, emit func(Match)) *
 // guarded runs work, which reads processes, in a separate goroutine. If the arguments of a process block that
 // goroutine, guarded abandons it, and runs work again in another goroutine, without that process. So work must be able
 // to continue where the first run stopped.
-func (j *judge) guarded(work func() error) error {
+func (j *evaluator) guarded(work func() error) error {
 	for {
 		ended := make(chan error, 1)
 		go func() { ended <- work() }()
@@ -69,15 +69,15 @@ func (j *judge) guarded(work func() error) error {
 		case err := <-ended:
 			return err
 		case <-j.table.Hung():
-			j.table, j.event = j.table.Succeed(), nil
+			j.table, j.event = j.table.TakeOver(), nil
 			j.metrics.Hangs.Add(1)
-			j.reckon()
+			j.updateHung()
 		}
 	}
 }
 
-// reckon updates the metric and the log about processes whose arguments block readers.
-func (j *judge) reckon() {
+// updateHung updates the metric and the log about processes whose arguments block readers.
+func (j *evaluator) updateHung() {
 	n := j.table.Aside().Len()
 	j.metrics.Hung.Store(int64(n))
 	hanging := n > 0
@@ -93,11 +93,11 @@ func (j *judge) reckon() {
 }
 
 // pass scans all processes, and removes the ones that it did not find from seen.
-func (j *judge) pass(walk func(*process.Table, process.Visit) (process.Census, error)) error {
+func (j *evaluator) pass(walk func(*process.Table, process.Visit) (process.Census, error)) error {
 	j.round++
 	j.denied = 0
 	j.table.Aside().Back() // The scan visits these processes.
-	j.reckon()
+	j.updateHung()
 	visible := j.table.CheckVisibility()
 	census, err := walk(j.table, j.visit)
 	j.metrics.Vanished.Add(uint64(census.Gone)) //nolint:gosec // a count
@@ -118,7 +118,7 @@ func (j *judge) pass(walk func(*process.Table, process.Visit) (process.Census, e
 
 // begin sets the detector in use. Only a scan can prove that all processes are readable, because single reads may have
 // been denied.
-func (j *judge) begin(detector Mode) {
+func (j *evaluator) begin(detector Mode) {
 	j.detector = detector
 	if err := j.table.CheckVisibility(); err != nil {
 		j.setVisibility(err)
@@ -127,7 +127,7 @@ func (j *judge) begin(detector Mode) {
 }
 
 // setVisibility records whether the processes of other users are readable, and logs a change.
-func (j *judge) setVisibility(visible error) {
+func (j *evaluator) setVisibility(visible error) {
 	j.visible = visible
 	blind := visible != nil
 	switch {
@@ -140,7 +140,7 @@ func (j *judge) setVisibility(visible error) {
 }
 
 // hear handles an event of the kernel. Processes that live only briefly have often ended by then.
-func (j *judge) hear(e *procevents.Event) {
+func (j *evaluator) hear(e *procevents.Event) {
 	j.event = e
 	switch e.Kind {
 	case procevents.Exec:
@@ -156,7 +156,7 @@ func (j *judge) hear(e *procevents.Event) {
 
 // lookAtStarted visits a process that has started a program. Often, it has ended by then. A process that exists without
 // readable files is hidden.
-func (j *judge) lookAtStarted(pid int) {
+func (j *evaluator) lookAtStarted(pid int) {
 	err := j.table.LookAtStarted(pid, j.visit)
 	if errors.Is(err, fs.ErrNotExist) && j.table.Alive(pid) {
 		if err = j.table.LookAtStarted(pid, j.visit); err != nil { // Another process may have the PID now.
@@ -174,17 +174,17 @@ func (j *judge) lookAtStarted(pid int) {
 }
 
 // again visits the processes whose arguments can be read again.
-func (j *judge) again() {
+func (j *evaluator) again() {
 	for _, pid := range j.table.Aside().Back() {
 		if err := j.table.Look(pid, j.visit); err != nil {
 			j.metrics.Vanished.Add(1)
 		}
 	}
-	j.reckon()
+	j.updateHung()
 }
 
 // renamed uses the name in the event, because /proc may already have the next name.
-func (j *judge) renamed(e *procevents.Event) {
+func (j *evaluator) renamed(e *procevents.Event) {
 	j.metrics.Decisions.Add(1)
 	if hit, ok := j.matcher.Comm(e.Comm()); ok && e.TGID != j.table.Self() {
 		j.confirm(e.TGID, hit)
@@ -192,7 +192,7 @@ func (j *judge) renamed(e *procevents.Event) {
 }
 
 // look evaluates one process: first its name, then its arguments.
-func (j *judge) look(p *process.Process) (clean bool) {
+func (j *evaluator) look(p *process.Process) (clean bool) {
 	j.metrics.Decisions.Add(1)
 	hit, ok := j.matcher.Comm(p.Comm())
 	if !ok {
@@ -217,7 +217,7 @@ func (j *judge) look(p *process.Process) (clean bool) {
 
 // confirm emits a match once. It skips a process that belongs to a pod or a container, and one that has ended, because
 // its standing cannot be read.
-func (j *judge) confirm(pid int, hit match.Hit) {
+func (j *evaluator) confirm(pid int, hit match.Hit) {
 	standing, err := j.table.Standing(pid)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -256,7 +256,7 @@ func (j *judge) confirm(pid int, hit match.Hit) {
 
 // matchIgnoringKubeletPaths repeats the match without arguments that contain a path below a kubelet directory. Pods
 // choose such paths, for example in volume names.
-func (j *judge) matchIgnoringKubeletPaths(pid int, hit match.Hit) (match.Hit, bool) {
+func (j *evaluator) matchIgnoringKubeletPaths(pid int, hit match.Hit) (match.Hit, bool) {
 	var a arguments
 	err := j.table.Look(pid, func(p *process.Process) bool {
 		a.err = p.Argv(&a)
@@ -285,7 +285,7 @@ func (a *arguments) Feed(piece []byte) {
 }
 
 // complain logs a match whose standing cannot be read. It logs only once, because the next poll finds the same process.
-func (j *judge) complain(pid int, err error) {
+func (j *evaluator) complain(pid int, err error) {
 	if !j.complained {
 		j.complained = true
 		j.log.Error("Ignoring a match of unknown standing", "pid", pid, "err", err)

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A lane is the queue of one step: at most Places calls run, the others wait in order of arrival. A slow step
+// A callQueue is the queue of one step: at most Places calls run, the others wait in order of arrival. A slow step
 // cannot take the places of another. The lock of the Desk guards it.
-type lane struct {
+type callQueue struct {
 	running map[*call]bool
 	line    []*call
 }
@@ -21,10 +21,10 @@ type call struct {
 }
 
 // enter queues c and starts it if a place is free.
-func (d *Desk) enter(step types.UID, c *call) {
+func (d *HookCaller) enter(step types.UID, c *call) {
 	l := d.lanes[step]
 	if l == nil {
-		l = &lane{running: map[*call]bool{}}
+		l = &callQueue{running: map[*call]bool{}}
 		d.lanes[step] = l
 	}
 	l.line = append(l.line, c)
@@ -32,8 +32,8 @@ func (d *Desk) enter(step types.UID, c *call) {
 }
 
 // serve starts queued calls while places are free.
-func (d *Desk) serve(step types.UID, l *lane) {
-	for len(l.running) < Places && len(l.line) > 0 {
+func (d *HookCaller) serve(step types.UID, l *callQueue) {
+	for len(l.running) < MaxConcurrentCalls && len(l.line) > 0 {
 		c := l.line[0]
 		l.leave(c)
 		l.running[c] = true
@@ -52,14 +52,14 @@ func (d *Desk) serve(step types.UID, l *lane) {
 }
 
 // leave removes a call from the queue.
-func (l *lane) leave(c *call) {
+func (l *callQueue) leave(c *call) {
 	if i := slices.Index(l.line, c); i >= 0 {
 		l.line = slices.Delete(l.line, i, i+1)
 	}
 }
 
 // close cancels all calls.
-func (l *lane) close() {
+func (l *callQueue) close() {
 	for c := range l.running {
 		c.cancel()
 	}

@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// An Aside is a cache of additional kinds of workload clusters. The ClusterCache keeps one selection of each
-// kind for all clusters. An Aside keeps only requested namespaces of requested clusters. It uses the
+// An NamespaceCache is a cache of additional kinds of workload clusters. The ClusterCache keeps one selection of each
+// kind for all clusters. An NamespaceCache keeps only requested namespaces of requested clusters. It uses the
 // connections of the ClusterCache. It is safe for concurrent use.
-type Aside struct {
+type NamespaceCache struct {
 	// Cache has the connections to the clusters.
 	Cache clustercache.ClusterCache
 	// Kinds are the kinds in the cache.
@@ -64,7 +64,7 @@ type aside struct {
 // Reader returns a reader of these namespaces of a cluster. It creates the cache if necessary. The reader is
 // nil until the cache is synced, and if namespaces is empty. The error for a cluster that is not connected is
 // clustercache.ErrClusterNotConnected.
-func (a *Aside) Reader(ctx context.Context, cluster client.ObjectKey, namespaces []string) (client.Reader, error) {
+func (a *NamespaceCache) Reader(ctx context.Context, cluster client.ObjectKey, namespaces []string) (client.Reader, error) {
 	if len(namespaces) == 0 {
 		a.Stop(cluster)
 		return nil, nil
@@ -90,10 +90,10 @@ func (a *Aside) Reader(ctx context.Context, cluster client.ObjectKey, namespaces
 }
 
 // Stop stops and drops the cache of a cluster.
-func (a *Aside) Stop(cluster client.ObjectKey) { a.replace(cluster, nil) }
+func (a *NamespaceCache) Stop(cluster client.ObjectKey) { a.replace(cluster, nil) }
 
 // replace stops the cache of a cluster and stores another one.
-func (a *Aside) replace(cluster client.ObjectKey, by *aside) {
+func (a *NamespaceCache) replace(cluster client.ObjectKey, by *aside) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c := a.open[cluster]; c != nil {
@@ -110,7 +110,7 @@ func (a *Aside) replace(cluster client.ObjectKey, by *aside) {
 }
 
 // start creates the cache of a cluster. It runs until the controller ends or Stop is called.
-func (a *Aside) start(ctx context.Context, cluster client.ObjectKey, c *aside) error {
+func (a *NamespaceCache) start(ctx context.Context, cluster client.ObjectKey, c *aside) error {
 	if err := a.make(ctx, cluster, c); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (a *Aside) start(ctx context.Context, cluster client.ObjectKey, c *aside) e
 	}))
 }
 
-func (a *Aside) make(ctx context.Context, cluster client.ObjectKey, c *aside) error {
+func (a *NamespaceCache) make(ctx context.Context, cluster client.ObjectKey, c *aside) error {
 	config, err := a.Cache.GetRESTConfig(ctx, cluster)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (a *Aside) make(ctx context.Context, cluster client.ObjectKey, c *aside) er
 }
 
 // watch enqueues requests when an object of a kind changes.
-func (a *Aside) watch(ctx context.Context, cluster client.ObjectKey, c *aside, k AsideKind, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+func (a *NamespaceCache) watch(ctx context.Context, cluster client.ObjectKey, c *aside, k AsideKind, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	for field, extract := range k.Index {
 		if err := c.IndexField(ctx, k.Kind, field, extract); err != nil {
 			return err

@@ -21,7 +21,7 @@ func TestConnectionsAreNotWrittenEachSecond(t *testing.T) {
 			}},
 		}}
 	}
-	var p pace
+	var p statusThrottle
 	edge, other := types.NamespacedName{Name: "edge"}, types.NamespacedName{Name: "other"}
 	begin := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	last := &expv1.NodeAttachment{ObjectMeta: metav1.ObjectMeta{UID: "a"}}

@@ -18,7 +18,7 @@ import (
 func TestWhatAnOwnerWaitsForOvertakes(t *testing.T) {
 	q := priorityqueue.New[ctrl.Request](t.Name())
 	defer q.ShutDown()
-	h := wake.Ahead(&handler.EnqueueRequestForObject{}, func(o client.Object) bool { return o.GetName() == "asked" })
+	h := wake.PrioritizeUrgent(&handler.EnqueueRequestForObject{}, func(o client.Object) bool { return o.GetName() == "asked" })
 	object := func(name string) *v1alpha1.ScheduledMachine {
 		sm := &v1alpha1.ScheduledMachine{}
 		sm.Name, sm.ResourceVersion = name, "1"

@@ -38,7 +38,7 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, now time.Time) (lifec
 			return lifecycle.Decision{}, err
 		}
 		d = s.decide(now)
-		d.Again = d.Again || s.untold() // The next reconcile propagates the request.
+		d.Again = d.Again || s.mustPropagateReclaim() // The next reconcile propagates the request.
 	}
 	if d.Action != lifecycle.Ensure || s.children.Machine != nil {
 		if s.children.Machine == nil || s.scheduled.Status.MachineRef != nil { // The status shows the Machine, or there is nothing to reserve: others no longer need the reservation.
@@ -158,7 +158,7 @@ func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Reque
 	mine := r.claims.of(sm).claim
 	var requests []ctrl.Request
 	for _, id := range mine.IDs() {
-		named, err := r.named(ctx, sm, id)
+		named, err := r.listByHostID(ctx, sm, id)
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of host")
 			return requests
@@ -167,7 +167,7 @@ func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Reque
 		for i, o := range named {
 			others[i] = r.claims.of(o).claim
 		}
-		for _, c := range hosts.Concerned(mine, id, others) {
+		for _, c := range hosts.Affected(mine, id, others) {
 			req := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: c.Namespace, Name: c.Name}}
 			if !slices.Contains(requests, req) {
 				requests = append(requests, req)

@@ -20,7 +20,7 @@ const slowly = 28 * time.Second
 
 // office is a Desk with a log of its calls.
 type office struct {
-	*Desk
+	*HookCaller
 	*testing.T
 	start time.Time
 	mu    sync.Mutex
@@ -34,7 +34,7 @@ type office struct {
 func inOffice(t *testing.T, test func(*office)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o := &office{Desk: New(clock.RealClock{}), T: t, start: time.Now(), open: map[types.UID]int{}, most: map[types.UID]int{}}
+		o := &office{HookCaller: New(clock.RealClock{}), T: t, start: time.Now(), open: map[types.UID]int{}, most: map[types.UID]int{}}
 		ctx, stop := context.WithCancel(t.Context())
 		o.Start(ctx, func(machine types.NamespacedName) { o.note("wake " + machine.Name) })
 		test(o)
@@ -55,11 +55,11 @@ func (o *office) note(what string) {
 // ask starts a call that takes a while and responds with done.
 func (o *office) ask(machine, step string, takes time.Duration) {
 	key := types.NamespacedName{Name: machine}
-	o.Ask(o.Context(), key, question(machine, step), 1, o.takes(machine, step, takes))
+	o.StartCall(o.Context(), key, question(machine, step), 1, o.takes(machine, step, takes))
 }
 
-func (o *office) takes(machine, step string, takes time.Duration) func(context.Context) Answer {
-	return func(ctx context.Context) Answer {
+func (o *office) takes(machine, step string, takes time.Duration) func(context.Context) Response {
+	return func(ctx context.Context) Response {
 		o.mu.Lock()
 		s := types.UID(step)
 		o.open[s]++
@@ -70,9 +70,9 @@ func (o *office) takes(machine, step string, takes time.Duration) func(context.C
 		select {
 		case <-ctx.Done():
 			o.note(step + " is cancelled for " + machine)
-			return Answer{Err: ctx.Err()}
+			return Response{Err: ctx.Err()}
 		case <-time.After(takes):
-			return Answer{Says: machine}
+			return Response{Says: machine}
 		}
 	}
 }
@@ -93,8 +93,8 @@ func (o *office) wait(d time.Duration) {
 	synctest.Wait()
 }
 
-func question(machine, step string) Question {
-	return Question{Machine: types.UID(machine), Step: types.UID(step), Phase: "first"}
+func question(machine, step string) CallKey {
+	return CallKey{Machine: types.UID(machine), Step: types.UID(step), Phase: "first"}
 }
 
 func TestASlowStepHoldsNobodyElseUp(t *testing.T) {
@@ -107,17 +107,17 @@ func TestASlowStepHoldsNobodyElseUp(t *testing.T) {
 		o.log = nil
 		o.ask("box", "quick", 0)
 		o.want("0s quick hears of box", "0s wake box")
-		o.wait(machines / Places * slowly)
-		if got := o.most["slow"]; got != Places {
-			t.Errorf("%d calls at the same time, want %d", got, Places)
+		o.wait(machines / MaxConcurrentCalls * slowly)
+		if got := o.most["slow"]; got != MaxConcurrentCalls {
+			t.Errorf("%d calls at the same time, want %d", got, MaxConcurrentCalls)
 		}
 		for i := range machines {
 			machine := fmt.Sprint("m", i)
 			p := o.Look(question(machine, "slow"), 1)
-			if want := o.start.Add(time.Duration(i/Places+1) * slowly); p.Open || !p.Answered.Equal(want) || p.Answer.Says != machine || !p.Asked.Equal(o.start) {
+			if want := o.start.Add(time.Duration(i/MaxConcurrentCalls+1) * slowly); p.Open || !p.Answered.Equal(want) || p.Answer.Says != machine || !p.Asked.Equal(o.start) {
 				t.Fatalf("%s: %+v, want an answer at %v: in line, in the order in which they came", machine, p, want)
 			}
-			o.Drop(types.UID(machine))
+			o.ForgetMachine(types.UID(machine))
 		}
 	})
 }
@@ -141,14 +141,14 @@ func TestAStepIsNotAskedTwiceAtOnce(t *testing.T) {
 
 func TestAStepThatGoesIsForgottenAtOnce(t *testing.T) {
 	inOffice(t, func(o *office) {
-		for i := range Places {
+		for i := range MaxConcurrentCalls {
 			o.ask(fmt.Sprint("m", i), "lb", slowly)
 		}
 		o.ask("last", "lb", slowly)
-		o.Tell(t.Context(), "lb", time.Hour, func(context.Context) { o.note("told") })
+		o.Notify(t.Context(), "lb", time.Hour, func(context.Context) { o.note("told") })
 		o.ask("box", "other", slowly)
 		synctest.Wait()
-		o.Forget("lb")
+		o.ForgetStep("lb")
 		synctest.Wait()
 		if o.open["lb"] != 0 || o.open["other"] != 1 || len(o.lanes) != 1 || len(o.machines) != 1 {
 			t.Errorf("open %v, lanes %v, machines %d", o.open, o.lanes, len(o.machines))
@@ -166,16 +166,16 @@ func TestAStepThatGoesIsForgottenAtOnce(t *testing.T) {
 
 func TestAMachineThatGoesGivesItsPlace(t *testing.T) {
 	inOffice(t, func(o *office) {
-		for i := range Places {
+		for i := range MaxConcurrentCalls {
 			o.ask(fmt.Sprint("m", i), "lb", slowly)
 		}
 		o.ask("waits", "lb", slowly)
 		o.ask("last", "lb", slowly)
 		synctest.Wait()
 		o.log = nil
-		o.Drop("waits")
+		o.ForgetMachine("waits")
 		o.want()
-		o.Drop("m0")
+		o.ForgetMachine("m0")
 		o.want("0s lb is cancelled for m0", "0s lb hears of last")
 	})
 }
@@ -187,11 +187,11 @@ func TestWhoIsNotAskedAnyMore(t *testing.T) {
 		o.ask("other", "b", 2*time.Second)
 		synctest.Wait()
 		o.log = nil
-		o.Keep("box", "first", "a")
+		o.RetainSteps("box", "first", "a")
 		o.want("0s b is cancelled for box")
 		o.wait(time.Second)
 		o.want("1s wake box")
-		o.Keep("box", "second", "a")
+		o.RetainSteps("box", "second", "a")
 		if p := o.Look(question("box", "a"), 1); p != (Progress{}) {
 			t.Errorf("in another phase it is asked anew: %+v", p)
 		}
@@ -207,27 +207,27 @@ func TestAnotherVersionIsAskedAnew(t *testing.T) {
 			t.Errorf("%+v: what the old version is asked does not matter, and since when it was asked does", p)
 		}
 		o.want("1s lb is cancelled for box")
-		o.Ask(t.Context(), types.NamespacedName{Name: "box"}, question("box", "lb"), 2, o.takes("box", "lb", 0))
+		o.StartCall(t.Context(), types.NamespacedName{Name: "box"}, question("box", "lb"), 2, o.takes("box", "lb", 0))
 		o.want("1s lb hears of box", "1s wake box")
 	})
 }
 
 func TestWhoIsToldHearsItOnce(t *testing.T) {
 	inOffice(t, func(o *office) {
-		for i := range Places - 1 {
+		for i := range MaxConcurrentCalls - 1 {
 			o.ask(fmt.Sprint("m", i), "lb", slowly)
 		}
 		synctest.Wait()
 		o.log = nil
 		tell := func(limit time.Duration) {
-			o.Tell(t.Context(), "lb", limit, func(ctx context.Context) {
+			o.Notify(t.Context(), "lb", limit, func(ctx context.Context) {
 				o.note(fmt.Sprint("told, ", ctx.Err()))
 				<-ctx.Done()
 			})
 		}
 		tell(time.Second)
 		tell(time.Second / 2)
-		o.Drop("box")
+		o.ForgetMachine("box")
 		o.want("0s told, <nil>")
 		o.wait(time.Second)
 		o.want("1s told, context deadline exceeded")

@@ -16,23 +16,23 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
-// doubt restricts a Decision while the clock is suspect: no machine joins, and no wait of a departure ends. The planner
+// restrictForClock restricts a Decision while the clock is suspect: no machine joins, and no wait of a departure ends. The planner
 // holds departures that have not started, by the same clock.
-func (r *Reconciler) doubt(ctx context.Context, s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
+func (r *Reconciler) restrictForClock(ctx context.Context, s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
 	if r.APIClock.Trust() != rails.Suspect {
 		return d
 	}
 	doubted := lifecycle.Doubted(d, s.facts(now))
 	if doubted.Action != d.Action {
-		r.listen(ctx, s.scheduled, now)
-		doubted.Recheck = departure.Sooner(doubted.Recheck, now.Add(rails.Apart))
+		r.sampleServerTime(ctx, s.scheduled, now)
+		doubted.Recheck = departure.Earliest(doubted.Recheck, now.Add(rails.Apart))
 	}
 	return doubted
 }
 
-// listen makes one live read, whose response carries the API server's time. It limits the rate for all objects
+// sampleServerTime makes one live read, whose response carries the API server's time. It limits the rate for all objects
 // together. A manager without leader election may have no other request that samples the time.
-func (r *Reconciler) listen(ctx context.Context, sm *v1alpha1.ScheduledMachine, now time.Time) {
+func (r *Reconciler) sampleServerTime(ctx context.Context, sm *v1alpha1.ScheduledMachine, now time.Time) {
 	if !r.listened.due(now) {
 		return
 	}
@@ -41,14 +41,14 @@ func (r *Reconciler) listen(ctx context.Context, sm *v1alpha1.ScheduledMachine, 
 	}
 }
 
-// listened is when the API server's time was last requested. A lost value causes one more read.
-type listened struct {
+// sampleLimit is when the API server's time was last requested. A lost value causes one more read.
+type sampleLimit struct {
 	mu sync.Mutex
 	at time.Time
 }
 
 // due reports whether a read is due, and records that it is made.
-func (l *listened) due(now time.Time) bool {
+func (l *sampleLimit) due(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if since := now.Sub(l.at); since >= 0 && since < rails.Apart {

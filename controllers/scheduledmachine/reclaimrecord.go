@@ -31,8 +31,8 @@ const (
 	maxNodeUID = 128
 )
 
-// bequeath saves the owner's reclaim in a ReclaimedMachine before the ScheduledMachine is deleted.
-func (r *Reconciler) bequeath(ctx context.Context, sm *v1alpha1.ScheduledMachine) error {
+// saveReclaimRecord saves the owner's reclaim in a ReclaimedMachine before the ScheduledMachine is deleted.
+func (r *Reconciler) saveReclaimRecord(ctx context.Context, sm *v1alpha1.ScheduledMachine) error {
 	record, reclaimed := sm.Reclaimed()
 	if !reclaimed {
 		return nil
@@ -121,7 +121,7 @@ func (r *Reconciler) ofReclaimed(ctx context.Context, obj client.Object) []ctrl.
 	}
 	requests := []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(left)}}
 	for _, id := range namesOf(left) {
-		named, err := r.named(ctx, left, id)
+		named, err := r.listByHostID(ctx, left, id)
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of host")
 			return requests
@@ -136,10 +136,10 @@ func (r *Reconciler) ofReclaimed(ctx context.Context, obj client.Object) []ctrl.
 	return requests
 }
 
-// inherit adopts the ReclaimedMachine of the same name: it copies the record to sm and disables the schedule. The
+// adoptReclaimRecord adopts the ReclaimedMachine of the same name: it copies the record to sm and disables the schedule. The
 // caller writes sm. For a new object it reads from the API server, because a stale cache would lend the machine. It
 // returns the ReclaimedMachine, nil if there is none.
-func (r *Reconciler) inherit(ctx context.Context, sm *v1alpha1.ScheduledMachine, isNew bool) (*v1alpha1.ReclaimedMachine, error) {
+func (r *Reconciler) adoptReclaimRecord(ctx context.Context, sm *v1alpha1.ScheduledMachine, isNew bool) (*v1alpha1.ReclaimedMachine, error) {
 	reader := r.Reader
 	if isNew {
 		reader = r.Live

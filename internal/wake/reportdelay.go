@@ -9,15 +9,15 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Differing tracks since when the observed state of an object differs from its reported state. If the state is
+// ReportDelay tracks since when the observed state of an object differs from its reported state. If the state is
 // lost, a report is delayed a little longer. The zero value is ready for use. It is safe for concurrent use.
-type Differing struct {
+type ReportDelay struct {
 	mu    sync.Mutex
 	since map[ctrl.Request]time.Time
 }
 
 // Until returns the end of a delay of the given length, counted from the first call.
-func (d *Differing) Until(req ctrl.Request, patience time.Duration, now time.Time) time.Time {
+func (d *ReportDelay) Until(req ctrl.Request, patience time.Duration, now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.since == nil {
@@ -32,7 +32,7 @@ func (d *Differing) Until(req ctrl.Request, patience time.Duration, now time.Tim
 }
 
 // Over ends the delay: the state is reported, or does not differ any more.
-func (d *Differing) Over(req ctrl.Request) {
+func (d *ReportDelay) Over(req ctrl.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.since, req)

@@ -16,10 +16,10 @@ const maxHung = 32
 // errHung means that arguments are not read, because a read would block, or because maxHung threads are blocked.
 var errHung = errors.New("arguments cannot be read without waiting")
 
-// Aside holds the processes whose arguments block every reader. An example is a process that waits for a file server
-// while it holds the lock of its address space. An Aside is shared by several tables, because blocked readers outlive
+// HungProcesses holds the processes whose arguments block every reader. An example is a process that waits for a file server
+// while it holds the lock of its address space. An HungProcesses is shared by several tables, because blocked readers outlive
 // their table. It is safe for concurrent use; the zero value is empty.
-type Aside struct {
+type HungProcesses struct {
 	// n is the number of processes, for a check without the lock.
 	n atomic.Int32
 
@@ -33,14 +33,14 @@ type Aside struct {
 type hung struct {
 	pid   int32
 	start uint64
-	turn  *turn
+	turn  *readWatchdog
 }
 
 // Len returns the number of processes.
-func (a *Aside) Len() int { return int(a.n.Load()) }
+func (a *HungProcesses) Len() int { return int(a.n.Load()) }
 
 // PIDs returns the PIDs of the processes.
-func (a *Aside) PIDs() []int {
+func (a *HungProcesses) PIDs() []int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	pids := make([]int, 0, len(a.hung))
@@ -51,7 +51,7 @@ func (a *Aside) PIDs() []int {
 }
 
 // Back returns, once, the processes whose arguments could be read in the end. They were not visited in the meantime.
-func (a *Aside) Back() []int {
+func (a *HungProcesses) Back() []int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	back := a.back
@@ -59,7 +59,7 @@ func (a *Aside) Back() []int {
 	return back
 }
 
-func (a *Aside) put(pid int32, t *turn) {
+func (a *HungProcesses) put(pid int32, t *readWatchdog) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.hung = append(a.hung, hung{pid: pid, turn: t})
@@ -67,7 +67,7 @@ func (a *Aside) put(pid int32, t *turn) {
 }
 
 // identify sets the start time of a process that was added without it.
-func (a *Aside) identify(t *turn, start uint64) {
+func (a *HungProcesses) identify(t *readWatchdog, start uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.hung {
@@ -78,7 +78,7 @@ func (a *Aside) identify(t *turn, start uint64) {
 }
 
 // remove removes the process on which a turn was blocked, if it is there.
-func (a *Aside) remove(t *turn, back bool) {
+func (a *HungProcesses) remove(t *readWatchdog, back bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	i := slices.IndexFunc(a.hung, func(h hung) bool { return h.turn == t })
@@ -93,7 +93,7 @@ func (a *Aside) remove(t *turn, back bool) {
 }
 
 // admits reports whether the arguments of a process may be read. It calls start only if necessary.
-func (a *Aside) admits(pid int32, start func() uint64) bool {
+func (a *HungProcesses) admits(pid int32, start func() uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.hung) >= maxHung {

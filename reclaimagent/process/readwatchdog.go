@@ -15,12 +15,12 @@ const patience = 100 * time.Millisecond
 // abandoned is the state of a turn whose goroutine was abandoned.
 const abandoned = math.MaxUint64
 
-// turn guards the reads of arguments of one goroutine. A read may block forever. To run every read in another thread
+// readWatchdog guards the reads of arguments of one goroutine. A read may block forever. To run every read in another thread
 // would cost one or two wake-ups per started program. So the goroutine reads itself, and a timer detects a blocked
 // read; another goroutine then takes over. The timer runs only while reads happen, so that it never wakes an idle
 // machine.
-type turn struct {
-	aside *Aside
+type readWatchdog struct {
+	aside *HungProcesses
 	// state counts starts and ends of reads: it is odd during a read.
 	state atomic.Uint64
 	pid   atomic.Int32
@@ -33,15 +33,15 @@ type turn struct {
 	hung chan struct{}
 }
 
-func newTurn(a *Aside) *turn {
-	t := &turn{aside: a, hung: make(chan struct{})}
+func newTurn(a *HungProcesses) *readWatchdog {
+	t := &readWatchdog{aside: a, hung: make(chan struct{})}
 	t.watched.Store(true)
 	t.timer = time.AfterFunc(patience, t.watch)
 	return t
 }
 
 // begin marks the start of a read. It does not allocate.
-func (t *turn) begin(pid int32) (reading uint64) {
+func (t *readWatchdog) begin(pid int32) (reading uint64) {
 	t.pid.Store(pid)
 	reading = t.state.Add(1)
 	if !t.watched.Load() && t.watched.CompareAndSwap(false, true) {
@@ -52,7 +52,7 @@ func (t *turn) begin(pid int32) (reading uint64) {
 
 // end marks the end of a read. It returns false if the goroutine was abandoned in the meantime; the goroutine must then
 // not use the table any more.
-func (t *turn) end(reading uint64) bool {
+func (t *readWatchdog) end(reading uint64) bool {
 	if t.state.CompareAndSwap(reading, reading+1) {
 		return true
 	}
@@ -61,7 +61,7 @@ func (t *turn) end(reading uint64) bool {
 }
 
 // watch is the timer's function. A read that lasts for two ticks is blocked.
-func (t *turn) watch() {
+func (t *readWatchdog) watch() {
 	state := t.state.Load()
 	switch {
 	case state != t.last:

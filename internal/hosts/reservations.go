@@ -12,11 +12,11 @@ import (
 // longer.
 const noted = time.Minute
 
-// A Book records which claim is about to use a host. Two claims that start at the same moment may not see each
-// other in the cache. The Book rejects the second. The zero value is ready for use. It is safe for concurrent
+// A Reservations records which claim is about to use a host. Two claims that start at the same moment may not see each
+// other in the cache. The Reservations rejects the second. The zero value is ready for use. It is safe for concurrent
 // use. It is in memory only: after a restart the created objects are visible. A note expires after a minute if
 // it is not renewed.
-type Book struct {
+type Reservations struct {
 	mu sync.Mutex
 	by map[string]note     // owner of each ID, by the key of the ID
 	of map[string][]string // keys of the IDs that each owner has
@@ -31,7 +31,7 @@ func (n note) counts(now time.Time) bool { return now.Before(n.at.Add(noted)) }
 
 // Take records that a claim is about to use the host of ids, and drops its earlier notes. It returns false if
 // another claim has a valid note of one of the ids.
-func (b *Book) Take(who string, ids []ID, now time.Time) bool {
+func (b *Reservations) Take(who string, ids []ID, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, id := range ids {
@@ -51,13 +51,13 @@ func (b *Book) Take(who string, ids []ID, now time.Time) bool {
 }
 
 // Leave drops the notes of a claim.
-func (b *Book) Leave(who string) {
+func (b *Reservations) Leave(who string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leave(who)
 }
 
-func (b *Book) leave(who string) {
+func (b *Reservations) leave(who string) {
 	for _, key := range b.of[who] {
 		if b.by[key].who == who { // another may have it by now
 			delete(b.by, key)
@@ -67,7 +67,7 @@ func (b *Book) leave(who string) {
 }
 
 // Taken returns the ids of which a claim has a valid note.
-func (b *Book) Taken(who string, ids []ID, now time.Time) []ID {
+func (b *Reservations) Taken(who string, ids []ID, now time.Time) []ID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.of[who]) == 0 {

@@ -43,21 +43,21 @@ func (o Outcome) Of(node string) Failure {
 // pending is the capacity of the channel of changes. Tell blocks if it is full.
 const pending = 1024
 
-// A Board has the latest Outcome of each Cluster. It is safe for concurrent use. A nil Board ignores Tell
+// A Results has the latest Outcome of each Cluster. It is safe for concurrent use. A nil Results ignores Tell
 // and Forget, and has no Outcome.
-type Board struct {
+type Results struct {
 	mu       sync.Mutex
 	outcomes map[client.ObjectKey]Outcome
 	changes  chan event.GenericEvent
 }
 
-// NewBoard returns an empty Board.
-func NewBoard() *Board {
-	return &Board{outcomes: map[client.ObjectKey]Outcome{}, changes: make(chan event.GenericEvent, pending)}
+// NewResults returns an empty Board.
+func NewResults() *Results {
+	return &Results{outcomes: map[client.ObjectKey]Outcome{}, changes: make(chan event.GenericEvent, pending)}
 }
 
-// Tell records the Outcome of a Cluster, and sends a change if it differs from the last one.
-func (b *Board) Tell(cluster client.ObjectKey, o Outcome) {
+// Record records the Outcome of a Cluster, and sends a change if it differs from the last one.
+func (b *Results) Record(cluster client.ObjectKey, o Outcome) {
 	if b == nil || !b.note(cluster, o) {
 		return
 	}
@@ -66,7 +66,7 @@ func (b *Board) Tell(cluster client.ObjectKey, o Outcome) {
 	b.changes <- event.GenericEvent{Object: changed}
 }
 
-func (b *Board) note(cluster client.ObjectKey, o Outcome) (changed bool) {
+func (b *Results) note(cluster client.ObjectKey, o Outcome) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	last, known := b.outcomes[cluster]
@@ -89,7 +89,7 @@ func (f Failure) unless(now Failure) Failure {
 }
 
 // Outcome returns the latest Outcome of a Cluster. ok is false if there is none.
-func (b *Board) Outcome(cluster client.ObjectKey) (o Outcome, ok bool) {
+func (b *Results) Outcome(cluster client.ObjectKey) (o Outcome, ok bool) {
 	if b == nil {
 		return Outcome{}, false
 	}
@@ -100,7 +100,7 @@ func (b *Board) Outcome(cluster client.ObjectKey) (o Outcome, ok bool) {
 }
 
 // Forget removes the Outcome of a Cluster without an agent.
-func (b *Board) Forget(cluster client.ObjectKey) {
+func (b *Results) Forget(cluster client.ObjectKey) {
 	if b == nil {
 		return
 	}
@@ -110,4 +110,4 @@ func (b *Board) Forget(cluster client.ObjectKey) {
 }
 
 // Changes returns the channel of Clusters whose Outcome changed.
-func (b *Board) Changes() <-chan event.GenericEvent { return b.changes }
+func (b *Results) Changes() <-chan event.GenericEvent { return b.changes }

@@ -25,7 +25,7 @@ func TestReportsWaitForOtherOwners(t *testing.T) {
 		"by a clock that is wrong": {2, now.Add(time.Second), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var rush wake.Rush
+			var rush wake.ReclaimTracker
 			for range tc.owners {
 				defer rush.Serve()()
 			}
@@ -37,7 +37,7 @@ func TestReportsWaitForOtherOwners(t *testing.T) {
 }
 
 func TestTheRushIsOver(t *testing.T) {
-	var rush wake.Rush
+	var rush wake.ReclaimTracker
 	now := time.Now()
 	asked := []time.Time{now}
 	first, second := rush.Serve(), rush.Serve()
@@ -51,7 +51,7 @@ func TestTheRushIsOver(t *testing.T) {
 	}
 	third()
 	first()
-	var nobody *wake.Rush
+	var nobody *wake.ReclaimTracker
 	nobody.Serve()()
 	if got := nobody.Wait(asked, now); got != 0 {
 		t.Errorf("nil: Wait = %v; want 0", got)

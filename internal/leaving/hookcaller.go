@@ -18,19 +18,19 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Places is the maximum number of concurrent calls to one step. Further calls are queued. HTTP/2 servers allow
+// MaxConcurrentCalls is the maximum number of concurrent calls to one step. Further calls are queued. HTTP/2 servers allow
 // 100 or 250 concurrent streams per connection, and other clients may share it.
-const Places = 50
+const MaxConcurrentCalls = 50
 
-// A Question identifies a call: the machine, the step (an extension or a built-in step), and the phase of the
+// A CallKey identifies a call: the machine, the step (an extension or a built-in step), and the phase of the
 // departure.
-type Question struct {
+type CallKey struct {
 	Machine, Step types.UID
 	Phase         string
 }
 
-// An Answer is the response to a call. The zero value means that the step is done.
-type Answer struct {
+// An Response is the response to a call. The zero value means that the step is done.
+type Response struct {
 	// Wait is the delay until the next call, zero if the step is done.
 	Wait time.Duration
 	// Says is what the step waits for, or why the Machine does not wait.
@@ -48,19 +48,19 @@ type Progress struct {
 	// Asked is when the first call was requested. Answered is when the latest response came, zero if none came.
 	Asked, Answered time.Time
 	// Answer is the latest response.
-	Answer Answer
+	Answer Response
 	// Open reports that a call is queued or running.
 	Open bool
 }
 
-// A Desk makes calls in the background and stores the latest response to each. It is safe for concurrent use.
-type Desk struct {
+// A HookCaller makes calls in the background and stores the latest response to each. It is safe for concurrent use.
+type HookCaller struct {
 	clock clock.PassiveClock
 
 	mu       sync.Mutex
 	wake     func(machine types.NamespacedName)
-	machines map[types.UID]map[Question]*entry
-	lanes    map[types.UID]*lane
+	machines map[types.UID]map[CallKey]*entry
+	lanes    map[types.UID]*callQueue
 }
 
 // entry is the state of a Question.
@@ -73,23 +73,23 @@ type entry struct {
 }
 
 // New returns an empty Desk.
-func New(c clock.PassiveClock) *Desk {
-	return &Desk{
+func New(c clock.PassiveClock) *HookCaller {
+	return &HookCaller{
 		clock: c, wake: func(types.NamespacedName) {},
-		machines: map[types.UID]map[Question]*entry{}, lanes: map[types.UID]*lane{},
+		machines: map[types.UID]map[CallKey]*entry{}, lanes: map[types.UID]*callQueue{},
 	}
 }
 
 // Start sets the function that is called after each response, with the machine of the call. When ctx is done,
 // the Desk cancels all calls and drops all state.
-func (d *Desk) Start(ctx context.Context, wake func(machine types.NamespacedName)) {
+func (d *HookCaller) Start(ctx context.Context, wake func(machine types.NamespacedName)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.wake = wake
 	context.AfterFunc(ctx, d.stop)
 }
 
-func (d *Desk) stop() {
+func (d *HookCaller) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for step := range d.lanes {
@@ -100,7 +100,7 @@ func (d *Desk) stop() {
 
 // Look returns the state of a Question for this version of the step. A response to another version is dropped,
 // and its call is cancelled.
-func (d *Desk) Look(q Question, version int64) Progress {
+func (d *HookCaller) Look(q CallKey, version int64) Progress {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := d.machines[q.Machine][q]
@@ -114,13 +114,13 @@ func (d *Desk) Look(q Question, version int64) Progress {
 	return e.Progress
 }
 
-// Ask queues a call and returns at once. It does nothing while a call for the same Question is open. The
+// StartCall queues a call and returns at once. It does nothing while a call for the same Question is open. The
 // context of ask ends when the Question is dropped.
-func (d *Desk) Ask(ctx context.Context, machine types.NamespacedName, q Question, version int64, ask func(context.Context) Answer) {
+func (d *HookCaller) StartCall(ctx context.Context, machine types.NamespacedName, q CallKey, version int64, ask func(context.Context) Response) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.machines[q.Machine] == nil {
-		d.machines[q.Machine] = map[Question]*entry{}
+		d.machines[q.Machine] = map[CallKey]*entry{}
 	}
 	e := d.machines[q.Machine][q]
 	if e == nil {
@@ -137,9 +137,9 @@ func (d *Desk) Ask(ctx context.Context, machine types.NamespacedName, q Question
 	d.enter(q.Step, c)
 }
 
-// Tell queues one call without a response. Its context ends after limit, which includes the time in the queue.
+// Notify queues one call without a response. Its context ends after limit, which includes the time in the queue.
 // Only Forget and the end of the Desk cancel it.
-func (d *Desk) Tell(ctx context.Context, step types.UID, limit time.Duration, tell func(context.Context)) {
+func (d *HookCaller) Notify(ctx context.Context, step types.UID, limit time.Duration, tell func(context.Context)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
@@ -147,7 +147,7 @@ func (d *Desk) Tell(ctx context.Context, step types.UID, limit time.Duration, te
 }
 
 // answered stores the response to a call, unless the call was cancelled.
-func (d *Desk) answered(machine types.NamespacedName, e *entry, c *call, a Answer) {
+func (d *HookCaller) answered(machine types.NamespacedName, e *entry, c *call, a Response) {
 	d.mu.Lock()
 	current := e.call == c
 	if current {
@@ -160,8 +160,8 @@ func (d *Desk) answered(machine types.NamespacedName, e *entry, c *call, a Answe
 	}
 }
 
-// Keep drops all Questions of a machine except the ones of these steps in this phase, and cancels their calls.
-func (d *Desk) Keep(machine types.UID, phase string, steps ...types.UID) {
+// RetainSteps drops all Questions of a machine except the ones of these steps in this phase, and cancels their calls.
+func (d *HookCaller) RetainSteps(machine types.UID, phase string, steps ...types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for q, e := range d.machines[machine] {
@@ -171,17 +171,17 @@ func (d *Desk) Keep(machine types.UID, phase string, steps ...types.UID) {
 	}
 }
 
-// Drop drops all Questions of a machine, and cancels their calls.
-func (d *Desk) Drop(machine types.UID) { d.Keep(machine, "") }
+// ForgetMachine drops all Questions of a machine, and cancels their calls.
+func (d *HookCaller) ForgetMachine(machine types.UID) { d.RetainSteps(machine, "") }
 
-// Forget drops a deleted step, and cancels its calls.
-func (d *Desk) Forget(step types.UID) {
+// ForgetStep drops a deleted step, and cancels its calls.
+func (d *HookCaller) ForgetStep(step types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.forget(step)
 }
 
-func (d *Desk) forget(step types.UID) {
+func (d *HookCaller) forget(step types.UID) {
 	for _, questions := range d.machines {
 		for q, e := range questions {
 			if q.Step == step {
@@ -195,7 +195,7 @@ func (d *Desk) forget(step types.UID) {
 	}
 }
 
-func (d *Desk) drop(q Question, e *entry) {
+func (d *HookCaller) drop(q CallKey, e *entry) {
 	d.cancel(q, e)
 	delete(d.machines[q.Machine], q)
 	if len(d.machines[q.Machine]) == 0 {
@@ -204,7 +204,7 @@ func (d *Desk) drop(q Question, e *entry) {
 }
 
 // cancel cancels the open call of an entry.
-func (d *Desk) cancel(q Question, e *entry) {
+func (d *HookCaller) cancel(q CallKey, e *entry) {
 	c := e.call
 	if c == nil {
 		return

@@ -21,9 +21,9 @@ type stalls struct {
 
 type stall struct{ class, why string }
 
-// Stall records why a requested machine is not removed. news reports whether the class is new. The first text
+// RecordStuck records why a requested machine is not removed. news reports whether the class is new. The first text
 // of a class stays, because later errors differ only in details that the API server adds.
-func (r *Rush) Stall(req ctrl.Request, class, why string) (news bool) {
+func (r *ReclaimTracker) RecordStuck(req ctrl.Request, class, why string) (news bool) {
 	if r == nil {
 		return false
 	}
@@ -40,8 +40,8 @@ func (r *Rush) Stall(req ctrl.Request, class, why string) (news bool) {
 	return true
 }
 
-// Unstall records that the removal makes progress.
-func (r *Rush) Unstall(req ctrl.Request) {
+// ClearStuck records that the removal makes progress.
+func (r *ReclaimTracker) ClearStuck(req ctrl.Request) {
 	if r == nil {
 		return
 	}
@@ -53,8 +53,8 @@ func (r *Rush) Unstall(req ctrl.Request) {
 	}
 }
 
-// Stalled returns why the machine is not removed, empty if no cause is recorded.
-func (r *Rush) Stalled(req ctrl.Request) string {
+// StuckReason returns why the machine is not removed, empty if no cause is recorded.
+func (r *ReclaimTracker) StuckReason(req ctrl.Request) string {
 	if r == nil {
 		return ""
 	}
@@ -64,7 +64,7 @@ func (r *Rush) Stalled(req ctrl.Request) string {
 }
 
 // Stalls is the source that enqueues an object at one controller whenever the result of Stalled changes.
-func (r *Rush) Stalls() source.Source {
+func (r *ReclaimTracker) Stalls() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		if r == nil {
 			return nil

@@ -19,13 +19,13 @@ import (
 // nextTry is the delay after a failed check.
 const nextTry = 5 * time.Second
 
-// A Live describes the check that a Step makes in the workload cluster for one Machine. The Step has a Desk of
+// A RemoteCheck describes the check that a Step makes in the workload cluster for one Machine. The Step has a Desk of
 // its own, which runs the check in the background.
-type Live struct {
+type RemoteCheck struct {
 	// Look makes one check and starts the next action.
-	Look func(context.Context) Answer
-	// Has is the longest time that the Machine waits, Call the timeout of one check.
-	Has, Call time.Duration
+	Look func(context.Context) Response
+	// MaxWait is the longest time that the Machine waits, Call the timeout of one check.
+	MaxWait, Call time.Duration
 	// Again is the interval of checks after the step is done, while other steps hold the Machine. Zero means no
 	// more checks.
 	Again time.Duration
@@ -36,16 +36,16 @@ type Live struct {
 	Unseen, Late string
 }
 
-// Follow returns the verdict from the latest check, and starts a check if one is due. It does not block.
-func (d *Desk) Follow(ctx context.Context, of Departing, l Live, now time.Time) Verdict {
-	q := Question{Machine: of.Machine.UID, Step: laneOf(of.Cluster()), Phase: string(of.Phase)}
+// CheckRemote returns the verdict from the latest check, and starts a check if one is due. It does not block.
+func (d *HookCaller) CheckRemote(ctx context.Context, of Departing, l RemoteCheck, now time.Time) Verdict {
+	q := CallKey{Machine: of.Machine.UID, Step: laneOf(of.Cluster()), Phase: string(of.Phase)}
 	p := d.Look(q, 0)
 	v, due := l.judge(p, of.Began, now)
 	if v.Reason = l.Reason; v.Holds && p.Answered.IsZero() {
 		v.Reason = v1alpha1.AskingReason
 	}
 	if due {
-		d.Ask(ctx, client.ObjectKeyFromObject(of.Machine), q, 0, func(ctx context.Context) Answer {
+		d.StartCall(ctx, client.ObjectKeyFromObject(of.Machine), q, 0, func(ctx context.Context) Response {
 			ctx, cancel := context.WithTimeout(ctx, l.Call)
 			defer cancel()
 			return l.Look(ctx)
@@ -55,7 +55,7 @@ func (d *Desk) Follow(ctx context.Context, of Departing, l Live, now time.Time) 
 }
 
 // Woken is the source that starts the Desk and enqueues a Machine after each response.
-func (d *Desk) Woken() source.Source {
+func (d *HookCaller) Woken() source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		d.Start(ctx, func(machine types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: machine}) })
 		return nil
@@ -67,9 +67,9 @@ func laneOf(cluster client.ObjectKey) types.UID { return types.UID(cluster.Strin
 
 // judge returns the verdict for a Machine, and whether a check is due. The note is empty before the first
 // check: the result is unknown until then.
-func (l Live) judge(p Progress, began, now time.Time) (v Verdict, due bool) {
+func (l RemoteCheck) judge(p Progress, began, now time.Time) (v Verdict, due bool) {
 	a, wait, says := p.Answer, nextTry, l.Unseen
-	until := p.Until(l.Has, l.Call, began, now)
+	until := p.Until(l.MaxWait, l.Call, began, now)
 	switch {
 	case p.Answered.IsZero():
 		wait = 0

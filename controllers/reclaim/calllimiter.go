@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// maxConcurrentCalls bounds the concurrent calls to providers and workload clusters. There are 100 workers, so that some stay
+// free for new requests. maxCallsPerTarget bounds the calls to one provider kind, or to the Nodes of one workload cluster.
+// An outage there then does not block other machines. maxCallsAfterFailure bounds one kind of call at one target after its latest
+// call failed. Without a failure, many owners at once are not limited to it.
+const (
+	maxConcurrentCalls   = 90
+	maxCallsPerTarget    = 75
+	maxCallsAfterFailure = 10
+)
+
+// callRetryDelay is the delay before a retry after errCrowd.
+const callRetryDelay = time.Second
+
+// errCallLimit means that the limit of concurrent calls is reached.
+var errCallLimit = errors.New("too many requests are waiting for an answer")
+
+// callLimiter limits and counts concurrent calls. The zero value is ready for use. It is safe for concurrent use.
+type callLimiter struct {
+	mu  sync.Mutex
+	all int
+	// whose counts the calls per target: a provider kind, or the Nodes of one workload cluster.
+	whose map[string]int
+	at    map[callKey]progress
+}
+
+// callKey is a kind of call (what) and its target (whose).
+type callKey struct{ what, whose string }
+
+// progress has the number of running calls, and whether the latest finished call failed.
+type progress struct {
+	n      int
+	failed bool
+}
+
+// begin admits one more call, or returns errCrowd. After an admitted call, the caller must call done with its error.
+func (l *callLimiter) begin(at callKey) (done func(error), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.at[at]
+	if l.all >= maxConcurrentCalls || l.whose[at.whose] >= maxCallsPerTarget || now.failed && now.n >= maxCallsAfterFailure {
+		return nil, errCallLimit
+	}
+	if l.at == nil {
+		l.whose, l.at = map[string]int{}, map[callKey]progress{}
+	}
+	l.all++
+	l.whose[at.whose]++
+	now.n++
+	l.at[at] = now
+	return func(err error) { l.end(at, err) }, nil
+}
+
+func (l *callLimiter) end(at callKey, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	if l.whose[at.whose]--; l.whose[at.whose] == 0 {
+		delete(l.whose, at.whose)
+	}
+	now := progress{n: l.at[at].n - 1, failed: err != nil}
+	if l.at[at] = now; now == (progress{}) {
+		delete(l.at, at)
+	}
+}
