@@ -141,7 +141,7 @@ func (p *Process) Comm() []byte { return p.comm }
 // Feeder receives a command line in pieces.
 type Feeder interface{ Feed(piece []byte) }
 
-// Argv passes the arguments to to in the kernel's format: a NUL follows each argument. Kernel threads have none. The
+// Argv passes the arguments to the Feeder, in the kernel's format: a NUL follows each argument. Kernel threads have none. The
 // error is [fs.ErrNotExist] if the process has ended. It is another error if a read would block.
 func (p *Process) Argv(to Feeder) error {
 	switch {
