@@ -11,30 +11,27 @@ import (
 )
 
 const (
-	// DefaultPollInterval is used where a [Config] names none.
+	// DefaultPollInterval applies if a [Config] has no PollInterval.
 	DefaultPollInterval = 250 * time.Millisecond
-	// MaxPollInterval bounds a [Config] against a slip of units: an owner who
-	// waits longer than this has no use for the agent.
+	// MaxPollInterval bounds PollInterval, against a mistake in its unit. A longer interval would be useless to an
+	// owner who waits for the machine.
 	MaxPollInterval = time.Minute
 )
 
-// Config says which processes ask for the machine back. The zero Config is
-// inert: it matches nothing.
+// Config selects the processes that trigger a reclaim. The zero Config is inert: it matches no process.
 type Config struct {
-	// MatchCommands are compared with the kernel's name of a process
-	// (/proc/<pid>/comm, at most 15 bytes), byte for byte.
+	// MatchCommands are compared with the kernel's name of a process (/proc/<pid>/comm, at most 15 bytes), byte for
+	// byte.
 	MatchCommands []string
-	// MatchArgvSubstrings are looked for in the arguments of a process, joined
-	// by blanks, byte for byte.
+	// MatchArgvSubstrings are compared with the arguments of a process, joined by blanks, byte for byte.
 	MatchArgvSubstrings []string
-	// PollInterval is the time between two looks at all processes where the
-	// kernel does not announce them. Zero means [DefaultPollInterval].
+	// PollInterval is the time between two scans of all processes, where the kernel does not announce them. Zero means
+	// [DefaultPollInterval].
 	PollInterval time.Duration
 }
 
-// ConfigFor returns what spec.killIfCommands asks for: every command is both a
-// name and a substring of the arguments. Empty strings are left out, because an
-// empty substring is part of every command line.
+// ConfigFor returns the Config for spec.killIfCommands. Each command is both a process name and a substring of the
+// arguments. It omits empty strings, because every command line contains the empty substring.
 func ConfigFor(killIfCommands []string) Config {
 	patterns := slices.DeleteFunc(slices.Clone(killIfCommands), func(s string) bool { return s == "" })
 	return Config{MatchCommands: patterns, MatchArgvSubstrings: slices.Clone(patterns)}
@@ -55,9 +52,8 @@ func (c Config) Interval() time.Duration {
 	return min(whole, MaxPollInterval)
 }
 
-// Text returns c as the reclaim.toml that the agent parses. The same Config
-// gives the same bytes. Patterns that are not UTF-8, which TOML cannot hold,
-// have the offending bytes replaced by U+FFFD, as the ConfigMap would do.
+// Text returns c as the reclaim.toml that the agent parses. Equal Configs give equal bytes. TOML cannot hold patterns
+// that are not UTF-8: invalid bytes become U+FFFD, as in a ConfigMap.
 func (c Config) Text() string {
 	return "# Generated from spec.killIfCommands; changes are overwritten.\n" + c.body()
 }
@@ -84,9 +80,8 @@ func writeList(b *strings.Builder, key string, values []string) {
 	b.WriteString("]\n")
 }
 
-// writeString writes a TOML basic string. TOML v1.0.0 wants quotation mark,
-// backslash and the control characters other than tab escaped; everything else
-// stands for itself. Ranging over s turns bytes that are not UTF-8 into U+FFFD.
+// writeString writes a TOML basic string. TOML v1.0.0 requires an escape for quotation mark, backslash and control
+// characters other than tab. The range over s turns invalid UTF-8 into U+FFFD.
 func writeString(b *strings.Builder, s string) {
 	b.WriteByte('"')
 	for _, r := range s {

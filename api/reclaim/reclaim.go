@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reclaim answers what the controllers and the node agent say to each
-// other: which annotations ask for a machine back, and where and in which form
-// the agent finds what to look for. It knows nothing about Kubernetes clients
-// or processes.
+// Package reclaim defines the interface between the controllers and the reclaim agent. It has the Node's annotations
+// that request a machine back, and the name, key and format of the agent's configuration. It imports no Kubernetes
+// client, and reads no processes.
 package reclaim
 
 import (
@@ -48,9 +47,9 @@ const (
 	maxName = 253
 )
 
-// ConfigMapName returns the name of the ConfigMap in [Namespace] that the agent
-// on node reads. A name that would exceed the limit of Kubernetes is a hash instead. Its prefix differs,
-// so that it is the name for no other Node.
+// ConfigMapName returns the name of the ConfigMap in [Namespace] that the agent on node reads. If the name would exceed
+// the limit of Kubernetes, it contains a hash of node instead. The other prefix prevents a collision with another
+// Node's name.
 func ConfigMapName(node string) string {
 	if name := "reclaim-agent-" + node; len(name) <= maxName {
 		return name
@@ -63,9 +62,8 @@ func ConfigMapName(node string) string {
 // pattern.
 func Reason(pattern string) string { return "process-match: " + pattern }
 
-// Requested reports whether a Node with these annotations asks for its machine
-// back. Only the literal "true" does, so that a half-written, empty or
-// differently spelt value never ejects a machine.
+// Requested reports whether a Node's annotations request its machine back. Only the literal "true" does: an incomplete,
+// empty or differently spelled value must not eject a machine.
 func Requested(annotations map[string]string) bool {
 	return annotations[RequestedAnnotation] == RequestedValue
 }

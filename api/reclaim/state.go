@@ -9,27 +9,25 @@ import (
 	"strings"
 )
 
-// StateAnnotation of a Node is what its agent says of itself: an [AgentState]. It is
-// written when that changes, and never in the place of a request. It is believed for
-// nothing but to tell people whether their owner is heard.
+// StateAnnotation of a Node holds the [AgentState] that its agent reports. The agent writes it on a change, but not
+// while a request is on the Node. It is used only to show people whether the agent detects their programs.
 const StateAnnotation = "5spot.finos.org/reclaim-agent"
 
 const (
-	// NoDetector is the detector of an agent that has nothing to look for.
+	// NoDetector is the detector of an agent whose configuration has no patterns.
 	NoDetector = "none"
-	// BlindDetector is the detector of an agent that cannot read the processes of other
-	// users.
+	// BlindDetector is the detector of an agent that cannot read the processes of other users.
 	BlindDetector = "blind"
 )
 
-// hashSize is how much of a hash tells two configurations of one machine apart.
+// hashSize is the length of a configuration hash in bytes. It must distinguish the configurations of one machine only.
 const hashSize = 8
 
-// AgentState is what an agent says of itself.
+// AgentState is the state that an agent reports about itself.
 type AgentState struct {
-	// Detector is how it finds processes: netlink, poll, [NoDetector] or [BlindDetector].
+	// Detector is how the agent detects processes: netlink, poll, [NoDetector] or [BlindDetector].
 	Detector string
-	// Config is the [Config.Hash] of what it looks for.
+	// Config is the [Config.Hash] of the agent's configuration.
 	Config string
 }
 
@@ -38,8 +36,7 @@ func (s AgentState) Text() string {
 	return fmt.Sprintf("detector=%s config=%s", s.Detector, s.Config)
 }
 
-// ParseAgentState reads a value of [StateAnnotation]. ok is false for any text that
-// no agent writes.
+// ParseAgentState parses a value of [StateAnnotation]. ok is false for every text that Text does not produce.
 func ParseAgentState(text string) (s AgentState, ok bool) {
 	detector, config, _ := strings.Cut(text, " ")
 	s.Detector = strings.TrimPrefix(detector, "detector=")
@@ -56,8 +53,8 @@ func ParseAgentState(text string) (s AgentState, ok bool) {
 	return s, true
 }
 
-// Hash tells one Config from another. It is of what [Config.Text] says without the
-// comment, so a Config that was written down and read again has the same.
+// Hash identifies a Config. It covers [Config.Text] without the comment, so a Config that was written and parsed has
+// the same hash.
 func (c Config) Hash() string {
 	sum := sha256.Sum256([]byte(c.body()))
 	return hex.EncodeToString(sum[:hashSize])

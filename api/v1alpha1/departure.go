@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// DepartureLane is how far a departure has to wait for others.
+// DepartureLane determines whether a departure waits for others.
 //
 // +kubebuilder:object:generate=false
 type DepartureLane string
@@ -19,9 +19,9 @@ type DepartureLane string
 const (
 	// ScheduledLane is for the end of a window.
 	ScheduledLane DepartureLane = "scheduled"
-	// UnscheduledLane is for every other departure that nobody needs at once.
+	// UnscheduledLane is for all other departures that are not urgent.
 	UnscheduledLane DepartureLane = "unscheduled"
-	// ExemptLane is for those that wait for nobody.
+	// ExemptLane is for departures that wait for no others.
 	ExemptLane DepartureLane = "exempt"
 )
 
@@ -32,11 +32,11 @@ type DepartureReason string
 
 // The reasons of a departure.
 const (
-	// WindowClosed means that the schedule does not want the machine any more.
+	// WindowClosed means that the machine's window has ended.
 	WindowClosed DepartureReason = "WindowClosed"
-	// ScheduledMachineDeleted means that the object is being deleted.
+	// ScheduledMachineDeleted means that the ScheduledMachine is being deleted.
 	ScheduledMachineDeleted DepartureReason = "Deleted"
-	// MachineReplaced means that the Machine cannot live on, and is made anew.
+	// MachineReplaced means that the Machine cannot be repaired, and a new one replaces it.
 	MachineReplaced DepartureReason = "Replaced"
 	// ClusterDeleted means that the Cluster is being deleted.
 	ClusterDeleted DepartureReason = "ClusterDeleted"
@@ -44,11 +44,11 @@ const (
 	KilledByPerson DepartureReason = "KillSwitch"
 	// ReclaimedByOwner means that the owner needs the machine.
 	ReclaimedByOwner DepartureReason = "EmergencyReclaim"
-	// DeletedByOthers means that somebody else deletes the Machine.
+	// DeletedByOthers means that another client deleted the Machine.
 	DeletedByOthers DepartureReason = "External"
 )
 
-// Lane is the lane of a departure for this reason.
+// Lane returns the lane of a departure for this reason.
 func (r DepartureReason) Lane() DepartureLane {
 	switch r {
 	case WindowClosed:
@@ -60,27 +60,28 @@ func (r DepartureReason) Lane() DepartureLane {
 	}
 }
 
-// Departure says why a machine leaves, and since when. It is on the Machine, in
-// DepartureAnnotation, from before the first write that takes anything away: a restart,
-// another leader and clusterctl move find it there.
+// Departure records why and since when a machine leaves. It is in DepartureAnnotation of the Machine before the first
+// write that removes anything. A restart, another leader and clusterctl move thus preserve it.
 //
 // +kubebuilder:object:generate=false
 type Departure struct {
-	// Lane is that of Reason when the departure was admitted.
+	// Lane is the lane of Reason when the departure was admitted.
 	Lane DepartureLane `json:"lane"`
-	// Reason is why.
+	// Reason is why the machine leaves.
 	Reason DepartureReason `json:"reason"`
-	// Since is when the departure was admitted, by the clock of the manager that did. Its
-	// budget is measured by the same clock; that of an API server may be another.
+	// Since is when the departure was admitted, by the clock of the manager that admitted it. The budget of the
+	// departure is measured with the manager's clock, not with an API server's.
 	Since metav1.Time `json:"since"`
-	// MachineUID is the Machine's when it was written. clusterctl move makes another.
+	// MachineUID is the Machine's UID when the record was written. clusterctl move creates the Machine again with
+	// another UID.
 	MachineUID types.UID `json:"machineUID"`
-	// Grace is the gracefulShutdownTimeout at that time, such as 300s. A shorter one applies to later departures.
+	// Grace is the gracefulShutdownTimeout when the record was written, such as 300s. A timeout that is shortened later
+	// does not apply to this departure.
 	Grace string `json:"grace,omitempty"`
-	// Skips are the waits of Cluster API that were ended for this departure: annotations
-	// that are taken off again if the Machine stays after all.
+	// Skips are the annotations that end waits of Cluster API for this departure. They are removed again if the Machine
+	// stays after all.
 	Skips []string `json:"skips,omitempty"`
-	// ActionID names the departure in logs, the same for every try.
+	// ActionID identifies the departure in logs. It is the same for all attempts.
 	ActionID string `json:"actionID"`
 }
 
@@ -89,8 +90,8 @@ func NewDeparture(reason DepartureReason, now time.Time, actionID string) Depart
 	return Departure{Lane: reason.Lane(), Reason: reason, Since: metav1.NewTime(now.UTC().Truncate(time.Second)), ActionID: actionID}
 }
 
-// ParseDeparture reads the value of DepartureAnnotation. ok is false for anything that no
-// controller writes, such as a record without its instant.
+// ParseDeparture parses the value of DepartureAnnotation. ok is false for every value that no controller writes, such
+// as a record without an instant.
 func ParseDeparture(text string) (d Departure, ok bool) {
 	if err := json.Unmarshal([]byte(text), &d); err != nil || d.Since.IsZero() || d.Reason == "" {
 		return Departure{}, false
@@ -102,12 +103,12 @@ func ParseDeparture(text string) (d Departure, ok bool) {
 func (d Departure) String() string {
 	b, err := json.Marshal(d)
 	if err != nil {
-		return "" // Strings and an instant always encode.
+		return "" // Strings and an instant always marshal.
 	}
 	return string(b)
 }
 
-// Urgent reports whether a person or the owner takes the machine out at once.
+// Urgent reports whether a person or the owner removes the machine at once.
 func (d Departure) Urgent() bool {
 	return d.Reason == KilledByPerson || d.Reason == ReclaimedByOwner
 }

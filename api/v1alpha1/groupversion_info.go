@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 answers: what may a user write in a ScheduledMachine, and
-// what will they read back? It holds the types, their defaults and bounds, and
-// every name that is an API: conditions, reasons, labels, annotations. It knows
-// nothing about how a machine is scheduled or removed.
+// Package v1alpha1 contains the API types of 5-Spot: ScheduledMachine, MachineDeletionHook and ReclaimedMachine, with
+// their defaults and bounds. It also defines every name that is an API: conditions, reasons, Events, labels,
+// annotations.
 //
 // Durations are strings, switches are booleans, and labels are maps, against the API conventions of Cluster API:
 // these fields were published before this provider, and manifests use them. The schema and the webhook bound them.

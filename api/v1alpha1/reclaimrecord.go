@@ -12,11 +12,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// maxReclaimReason bounds what a Node may write into our objects, in characters:
-// a pattern has at most as many.
+// maxReclaimReason bounds each text of a ReclaimRecord, in characters, because a Node may write it. A pattern has at
+// most as many.
 const maxReclaimReason = 256
 
-// askedByPerson begins the reason of a request that no Node made.
+// askedByPerson is the first part of the reason of a request that a person made.
 const askedByPerson = "asked by a person"
 
 // askedBefore is the reason of a request whose own reason was lost.
@@ -25,37 +25,37 @@ const askedBefore = "requested earlier; somebody removed the request while the m
 // replaced is the reason of a served request whose record was lost with the object's metadata.
 const replaced = "requested earlier; the reason was lost when the ScheduledMachine was replaced"
 
-// ReclaimRecord is what is remembered of an emergency reclaim: which Node asked,
-// why and when, in the Node's own words. It lives in an annotation. A person who
-// asks writes it there too; then no Node asked, and nodeUID is empty.
+// ReclaimRecord is the record of an emergency reclaim: which Node requested it, why and when. It is the value of an
+// annotation on the ScheduledMachine. If a person made the request, nodeUID is empty.
 //
 // +kubebuilder:object:generate=false
 type ReclaimRecord struct {
-	// Node is the name of the Node that asked, or that a person asked for; empty if
+	// Node is the name of the Node that made the request, or of the machine that a person requested. It is empty if
 	// there was none.
 	Node string `json:"node"`
-	// NodeUID tells the Node from a later one of the same name.
+	// NodeUID distinguishes the Node from a later one with the same name.
 	NodeUID types.UID `json:"nodeUID,omitempty"`
-	// Reason is what the agent or the person wrote, empty when it wrote nothing.
+	// Reason is the reason that the agent or the person wrote, possibly empty.
 	Reason string `json:"reason,omitempty"`
-	// RequestedAt is what the agent wrote, empty when it wrote nothing. It is for
-	// people, and tells one request from the next; no decision trusts its clock.
+	// RequestedAt is the time that the agent wrote, possibly empty. It is shown to people, and distinguishes two
+	// requests. No decision depends on its clock.
 	RequestedAt string `json:"requestedAt,omitempty"`
-	// StoredAt is when the workload cluster's API server stored a request without a time. It tells that request from the next
-	// one on the same Node; empty if RequestedAt is a time, or where an older manager wrote the record.
+	// StoredAt is when the workload cluster's API server stored a request without a time. It distinguishes that request
+	// from the next one on the same Node. It is empty if RequestedAt is a time, or if an older manager wrote the
+	// record.
 	StoredAt string `json:"storedAt,omitempty"`
-	// Of is the name of the ScheduledMachine that was asked, if it was another of the same
-	// host. Then neither a Node nor a person asked for this one.
+	// Of is the name of another ScheduledMachine for the same host, if the request was made there. Then neither a Node
+	// nor a person made one here.
 	Of string `json:"of,omitempty"`
-	// SeenAt is when the manager counted and reported the request, by its clock; empty before.
+	// SeenAt is when the manager counted and reported the request, by its clock. It is empty before that.
 	SeenAt string `json:"seenAt,omitempty"`
-	// ServedAt is when the schedule was turned off because of it, by the manager's clock;
-	// empty before, and where an older manager did so.
+	// ServedAt is when the manager turned the schedule off for the request, by its clock. It is empty before that, and
+	// in records of an older manager.
 	ServedAt string `json:"servedAt,omitempty"`
 }
 
-// PersonsRequest is the record of a person who asks for a machine, whose Node is
-// empty if it has none. Who asks is not known here; why they ask may be empty.
+// PersonsRequest returns the record of a person's request. node is empty if the machine has no Node. why may be empty.
+// The record does not identify the person.
 func PersonsRequest(node, why string, at time.Time) ReclaimRecord {
 	reason := askedByPerson
 	if why != "" {
@@ -64,24 +64,24 @@ func PersonsRequest(node, why string, at time.Time) ReclaimRecord {
 	return ReclaimRecord{Node: node, Reason: reason, RequestedAt: at.UTC().Format(time.RFC3339)}
 }
 
-// RecalledRequest is the record in place of one that was taken off while the machine was on
-// its way to its owner, since that instant.
+// RecalledRequest returns a record for a request that was removed while its reclaim was in progress. since is the start
+// of the departure.
 func RecalledRequest(node string, since time.Time) ReclaimRecord {
 	return ReclaimRecord{Node: node, Reason: askedBefore, RequestedAt: since.UTC().Format(time.RFC3339)}
 }
 
-// RestoredRequest is the record in place of one that was lost after it had been served.
+// RestoredRequest returns a record for a served request whose record was lost.
 func RestoredRequest() ReclaimRecord { return ReclaimRecord{Reason: replaced} }
 
-// ByPerson reports whether a person wrote the request on the ScheduledMachine:
-// what a Node asks always names the Node's UID.
+// ByPerson reports whether a person wrote the request on the ScheduledMachine. A Node's request always has the Node's
+// UID.
 func (r ReclaimRecord) ByPerson() bool { return r.NodeUID == "" && r.Of == "" }
 
-// Lost reports whether the request itself was lost, and with it who made it.
+// Lost reports whether the original request was lost, so that its author is unknown.
 func (r ReclaimRecord) Lost() bool { return r.Reason == askedBefore || r.Reason == replaced }
 
-// Screened returns the record without what its author could smuggle into events and
-// conditions: more than one line, characters that nobody sees, excessive length.
+// Screened returns the record with safe texts for Events and conditions: one line each, without invisible characters,
+// and truncated.
 func (r ReclaimRecord) Screened() ReclaimRecord {
 	r.Node, r.NodeUID = screen(r.Node), types.UID(screen(string(r.NodeUID)))
 	r.Reason, r.RequestedAt = screen(r.Reason), screen(r.RequestedAt)
@@ -89,7 +89,7 @@ func (r ReclaimRecord) Screened() ReclaimRecord {
 	return r
 }
 
-// Same reports whether both records are of one request of a Node.
+// Same reports whether both records are about one request of a Node.
 func (r ReclaimRecord) Same(other ReclaimRecord) bool {
 	return r.Node == other.Node && r.NodeUID == other.NodeUID && r.RequestedAt == other.RequestedAt &&
 		(r.StoredAt == other.StoredAt || r.StoredAt == "" || other.StoredAt == "")
@@ -103,20 +103,19 @@ func screen(s string) string {
 	return s
 }
 
-// Seen returns the record of a request that the manager counts at that instant.
+// Seen returns the record with SeenAt set to at.
 func (r ReclaimRecord) Seen(at time.Time) ReclaimRecord {
 	r.SeenAt = at.UTC().Format(time.RFC3339)
 	return r
 }
 
-// Served returns the record of a request because of which the schedule is turned off at
-// that instant.
+// Served returns the record with ServedAt set to at.
 func (r ReclaimRecord) Served(at time.Time) ReclaimRecord {
 	r.ServedAt = at.UTC().Format(time.RFC3339)
 	return r
 }
 
-// Why is the reason, or words for a request that gave none.
+// Why returns the reason, or a default for a request without one.
 func (r ReclaimRecord) Why() string {
 	if strings.TrimSpace(r.Reason) == "" {
 		return "reclaim trigger on Node"
@@ -124,7 +123,7 @@ func (r ReclaimRecord) Why() string {
 	return r.Reason
 }
 
-// Requested is the sentence of the event that starts an emergency reclaim.
+// Requested returns the note of the Event that starts an emergency reclaim.
 func (r ReclaimRecord) Requested() string {
 	if r.RequestedAt == "" {
 		return "Emergency reclaim requested: " + r.Why()
@@ -132,7 +131,7 @@ func (r ReclaimRecord) Requested() string {
 	return "Emergency reclaim requested (" + r.RequestedAt + "): " + r.Why()
 }
 
-// Where is the sentence of the status while an emergency reclaim is under way.
+// Where returns the status message during an emergency reclaim.
 func (r ReclaimRecord) Where() string {
 	s := "Emergency reclaim"
 	if r.Of != "" {
@@ -150,7 +149,7 @@ func (r ReclaimRecord) Where() string {
 	return s
 }
 
-// String returns the annotation's value.
+// String returns the record as the annotation's value.
 func (r ReclaimRecord) String() string {
 	b, err := json.Marshal(r)
 	if err != nil { // strings always marshal
@@ -159,9 +158,8 @@ func (r ReclaimRecord) String() string {
 	return string(b)
 }
 
-// ParseReclaimRecord reads an annotation's value, screened: anybody who may edit the
-// object may have written it. An unreadable value still means that somebody asked: it
-// becomes the reason.
+// ParseReclaimRecord parses an annotation's value, and screens it, because every user who may edit the object may write
+// it. An invalid value still counts as a request: it becomes the reason.
 func ParseReclaimRecord(value string) ReclaimRecord {
 	var r ReclaimRecord
 	if err := json.Unmarshal([]byte(value), &r); err != nil {

@@ -9,21 +9,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// BeingReclaimed reports whether the machine is being given back to its owner in
-// an emergency: a request is written down that has not been served yet.
+// BeingReclaimed reports whether an emergency reclaim is in progress: a recorded request that has not been served yet.
 func (m *ScheduledMachine) BeingReclaimed() bool {
 	_, ok := m.Annotations[EmergencyReclaimAnnotation]
 	return ok
 }
 
-// ReclaimRequest returns the request that is being served, and false if there is
-// none.
+// ReclaimRequest returns the request in progress, and false if there is none.
 func (m *ScheduledMachine) ReclaimRequest() (ReclaimRecord, bool) {
 	return m.reclaimRecord(EmergencyReclaimAnnotation)
 }
 
-// ServedReclaim returns the request that turned the schedule off, and false if the
-// schedule has been turned on since, or never was off because of one.
+// ServedReclaim returns the request that turned the schedule off. It returns false if there is none, or if the schedule
+// has been turned on since.
 func (m *ScheduledMachine) ServedReclaim() (ReclaimRecord, bool) {
 	return m.reclaimRecord(ReclaimedAnnotation)
 }
@@ -34,8 +32,8 @@ func (m *ScheduledMachine) SetServedReclaim(record ReclaimRecord) {
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, LastReclaimAnnotation, record.String())
 }
 
-// LastReclaim returns the request that was served last, also if the schedule has been turned on
-// since, and false if none is recorded.
+// LastReclaim returns the request that was served last, even if the schedule has been turned on since. It returns false
+// if none is recorded.
 func (m *ScheduledMachine) LastReclaim() (ReclaimRecord, bool) {
 	if record, served := m.ServedReclaim(); served {
 		return record, true
@@ -43,15 +41,14 @@ func (m *ScheduledMachine) LastReclaim() (ReclaimRecord, bool) {
 	return m.reclaimRecord(LastReclaimAnnotation)
 }
 
-// AwaitsResume reports whether the machine is kept away from the cluster, whatever
-// schedule.enabled says, until somebody takes the record of its reclaim off.
+// AwaitsResume reports whether the machine stays out of the cluster, whatever schedule.enabled is, until a person
+// removes the record of its reclaim.
 func (m *ScheduledMachine) AwaitsResume() bool {
 	_, served := m.Annotations[ReclaimedAnnotation]
 	return served && m.Spec.ResumeAfterReclaim == ResumeOnResume
 }
 
-// Reclaimed returns the request because of which the owner has the machine, or is about to
-// have it, and false if there is none.
+// Reclaimed returns the request that gave, or gives, the machine back to its owner. It returns false if there is none.
 func (m *ScheduledMachine) Reclaimed() (ReclaimRecord, bool) {
 	if record, asked := m.ReclaimRequest(); asked {
 		return record, true
@@ -68,8 +65,7 @@ func (m *ScheduledMachine) reclaimRecord(annotation string) (ReclaimRecord, bool
 	return ParseReclaimRecord(value), true
 }
 
-// ReclaimTimes returns when the machine was last reclaimed, as its annotation
-// says. What is no time is left out.
+// ReclaimTimes returns the times of recent reclaims from ReclaimTimesAnnotation. It skips values that are not times.
 func (m *ScheduledMachine) ReclaimTimes() []time.Time {
 	var times []time.Time
 	for value := range strings.SplitSeq(m.Annotations[ReclaimTimesAnnotation], ",") {

@@ -19,7 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// act carries out the step of a decision. again means that the facts have to be read again.
+// act carries out the step of a decision. If again is true, the caller must read the facts again.
 func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again bool, warnings []string, err error) {
 	switch d.Step {
 	case verdict.Record:
@@ -48,16 +48,16 @@ func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again 
 	return false, warnings, nil
 }
 
-// ask marks the pod for its operator, and records the time in the request: another client may remove the mark.
+// ask marks the pod for its operator, and records the time in the request, because another client may remove the mark.
 func (e *Evictor) ask(ctx context.Context, s *scope) (again bool, err error) {
 	pod := s.pod.DeepCopy()
 	pod.ResourceVersion = "" // The patch then carries resourceVersion: of two guards that mark the pod, one gets a conflict.
 	since := e.Clock.Now()
 	if made := s.request.CreationTimestamp.Time; since.Before(made) {
-		since = made // The API server dates the request. A clock that is behind must not move the deadline forward.
+		since = made // Our clock may be behind; an earlier time would shorten the deadline.
 	}
 	if at := requestFacts(s.request, s.node).Asked(*podFacts(s.pod, nil), since); !at.IsZero() {
-		since = at // The operator removed the mark. Its deadline does not change.
+		since = at // The operator removed the mark. The first deadline continues.
 	}
 	mark(s.pod, s.request.Spec.Request, since)
 	again, err = again409(false, e.Write.Patch(ctx, s.pod, pod))
@@ -67,7 +67,8 @@ func (e *Evictor) ask(ctx context.Context, s *scope) (again bool, err error) {
 	return e.confirm(ctx, s, since)
 }
 
-// confirm records when the operator was asked. The field is immutable: a second guard ignores the refusal.
+// confirm records when the guard marked the pod, as AskedTime. The field is immutable: if another guard has set it,
+// confirm ignores the error.
 func (e *Evictor) confirm(ctx context.Context, s *scope, since time.Time) (again bool, err error) {
 	before := s.request.DeepCopy()
 	s.request.Spec.AskedTime = metav1.NewTime(since)
@@ -88,7 +89,7 @@ func (e *Evictor) trackRequest(ctx context.Context, r *evictionv1.RescheduleRequ
 	return warnings
 }
 
-// again409 turns a conflict, or an object that is gone, into "read again".
+// again409 returns again if err is a conflict or if the object is gone, otherwise next and err.
 func again409(next bool, err error) (again bool, _ error) {
 	if apierrors.IsConflict(err) || kinds.NoObject(err) {
 		return true, nil
@@ -96,13 +97,14 @@ func again409(next bool, err error) (again bool, _ error) {
 	return next, err
 }
 
-// Refused reports whether a role, a policy or the object itself refused a write. A retry fails until that changes.
+// Refused reports whether the API server rejected a write because of a role, a policy or the object itself. A retry
+// fails until one of these changes.
 func Refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// record creates the request of a pod. Its name is the UID of the pod: if several guards create it, one succeeds, and all of
-// them continue.
+// record creates the request of a pod. The UID of the pod is its name: if several guards create it, one succeeds, and
+// all of them continue.
 func (e *Evictor) record(ctx context.Context, s *scope, d verdict.Decision) (again bool, warnings []string, err error) {
 	r := &evictionv1.RescheduleRequest{ObjectMeta: metav1.ObjectMeta{Namespace: s.pod.Namespace, Name: string(s.pod.UID)}}
 	r.Spec = evictionv1.RescheduleRequestSpec{
@@ -130,7 +132,7 @@ func (e *Evictor) record(ctx context.Context, s *scope, d verdict.Decision) (aga
 	return true, warnings, nil
 }
 
-// controllerOf is the UID of the controller of a pod, empty if it has none.
+// controllerOf returns the UID of the controller of a pod, empty if it has none.
 func controllerOf(pod *corev1.Pod) string {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return string(owner.UID)
@@ -138,9 +140,9 @@ func controllerOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// askedBefore returns the askedTime of the pod that this pod replaces, zero if there is none. A pod that is recreated on a
-// draining Node keeps the first deadline; otherwise the drain would never end. An operator that was asked before the Node was
-// cordoned was asked in an earlier drain.
+// askedBefore returns the askedTime of the pod that this pod replaces, zero if there is none. A pod that is recreated
+// on a draining Node keeps the first deadline; otherwise the drain would never end. An askedTime before the Node was
+// cordoned belongs to an earlier drain.
 func (e *Evictor) askedBefore(ctx context.Context, s *scope) (first metav1.Time, err error) {
 	reader := e.Cache
 	if reader == nil {
@@ -174,8 +176,8 @@ func (e *Evictor) askedBefore(ctx context.Context, s *scope) (first metav1.Time,
 	return first, err
 }
 
-// cordonedAt returns when Kubernetes tainted a cordoned Node, nil if that is unknown or if the Node is drained for another
-// reason, too.
+// cordonedAt returns when Kubernetes tainted a cordoned Node. It returns nil if the time is unknown, or if the Node is
+// draining for another reason besides the cordon.
 func (e *Evictor) cordonedAt(ctx context.Context, name string) (*metav1.Time, error) {
 	node := &corev1.Node{}
 	if err := e.Live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// wantLetGo has db-0 be evicted until it is let go. Between two tries something happens.
+// wantLetGo evicts db-0 until the eviction is allowed, and calls between after each attempt.
 func (w *world) wantLetGo(between func()) {
 	w.Helper()
 	for range 30 {
@@ -52,8 +52,8 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
-// TestClockBehind marks a pod with a clock that is further behind than the deadline is long. Other guards, and the same
-// guard after its clock is corrected, give the operator the whole deadline.
+// TestClockBehind marks a pod by a clock that is behind by more than the deadline. Other guards, and the same guard
+// after its clock is corrected, grant the operator the whole deadline.
 func TestClockBehind(t *testing.T) {
 	w, _ := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 3600 })
 	clock := w.evictor.Clock
@@ -68,8 +68,8 @@ func TestClockBehind(t *testing.T) {
 	w.evict("db-0", verdict.Allow, verdict.Overdue)
 }
 
-// TestAnOperatorThatTakesItsMarkOff and leaves the pod where it is has the time of its policy all the
-// same: it is asked again, and not from the beginning.
+// TestAnOperatorThatTakesItsMarkOff has an operator that removes the mark and does not move the pod. The guard marks
+// the pod again, and the first deadline continues.
 func TestAnOperatorThatTakesItsMarkOff(t *testing.T) {
 	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
 	for range 4 {
@@ -84,7 +84,7 @@ func TestAnOperatorThatTakesItsMarkOff(t *testing.T) {
 	w.evict("db-0", verdict.Allow, verdict.Overdue)
 }
 
-// TestAnOperatorThatTakesEverythingOff puts the annotations of its pods back to what it knows.
+// TestAnOperatorThatTakesEverythingOff has an operator that resets all annotations of its pods.
 func TestAnOperatorThatTakesEverythingOff(t *testing.T) {
 	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
 	w.wantLetGo(func() {
@@ -93,7 +93,7 @@ func TestAnOperatorThatTakesEverythingOff(t *testing.T) {
 	})
 }
 
-// TestWhoWantsTheDeadlineToBeLater writes on the pod that its operator has been asked just now.
+// TestWhoWantsTheDeadlineToBeLater has a client that writes the present time into the mark, to extend the deadline.
 func TestWhoWantsTheDeadlineToBeLater(t *testing.T) {
 	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
 	w.wantLetGo(func() {
@@ -102,7 +102,7 @@ func TestWhoWantsTheDeadlineToBeLater(t *testing.T) {
 	})
 }
 
-// TestWhoAsksByHandAndWantsTheDeadlineToBeLater has the guard never ask: the pod says that it is asked for.
+// TestWhoAsksByHandAndWantsTheDeadlineToBeLater has a client that marks the pod itself, so that the guard never does.
 func TestWhoAsksByHandAndWantsTheDeadlineToBeLater(t *testing.T) {
 	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds, s.MaxConcurrent = 60, 1 })
 	forge := func() {
@@ -120,7 +120,8 @@ func TestWhoAsksByHandAndWantsTheDeadlineToBeLater(t *testing.T) {
 	})
 }
 
-// TestAGuardThatEndsOnceItHasAsked has the pod alone say when that was, until the next eviction.
+// TestAGuardThatEndsOnceItHasAsked has a guard that ends after it marked the pod. Only the pod has the time of the mark
+// until the next eviction.
 func TestAGuardThatEndsOnceItHasAsked(t *testing.T) {
 	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
 	w.Fail = func(n int) (before, after error) {
@@ -145,10 +146,10 @@ func TestAGuardThatEndsOnceItHasAsked(t *testing.T) {
 	w.wantTakenBack(p)
 }
 
-// TestAGuardWhoseClockWasAhead by a day asked the operator.
+// TestAGuardWhoseClockWasAhead has a guard that marked the pod with a clock ahead by a day.
 func TestAGuardWhoseClockWasAhead(t *testing.T) {
 	w, _ := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
-	// The request bears the time of the API server.
+	// The creation time of the request is the API server's.
 	w.Fail = func(n int) (before, after error) {
 		if n == 0 {
 			return nil, testenv.ErrLost
@@ -167,8 +168,8 @@ func TestAGuardWhoseClockWasAhead(t *testing.T) {
 	w.evict("db-0", verdict.Allow, verdict.Overdue)
 }
 
-// TestAPodThatIsACopy bears what another one was marked with: from a backup, or because its operator
-// copies annotations.
+// TestAPodThatIsACopy has a pod with the marks of another pod: from a backup, or from an operator that copies
+// annotations.
 func TestAPodThatIsACopy(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds, s.MaxConcurrent = 60, 1 })
 	p, next := w.pod("db-0", 0), w.pod("db-1", 0)
@@ -188,8 +189,8 @@ func TestAPodThatIsACopy(t *testing.T) {
 	}
 }
 
-// TestAPodThatMayNotBeMarked is one whose changes somebody else's admission policy refuses: it is let go
-// once the operator's time is over, as its policy says.
+// TestAPodThatMayNotBeMarked has a pod whose changes an admission policy rejects. At the deadline the fallback of the
+// policy applies.
 func TestAPodThatMayNotBeMarked(t *testing.T) {
 	w, _ := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
 	w.Fail = func(n int) (before, after error) {
@@ -201,7 +202,7 @@ func TestAPodThatMayNotBeMarked(t *testing.T) {
 	w.wantLetGo(func() { w.pass(10 * time.Second) })
 }
 
-// TestAnEvictionFromAHealthyNodeHasAnEnd although nobody moves the pod.
+// TestAnEvictionFromAHealthyNodeHasAnEnd, although the operator does not move the pod.
 func TestAnEvictionFromAHealthyNodeHasAnEnd(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) {
 		s.DeadlineSeconds, s.HealthyNode = 60, evictionv1.HealthyNodeRelocate
@@ -213,8 +214,8 @@ func TestAnEvictionFromAHealthyNodeHasAnEnd(t *testing.T) {
 	})
 }
 
-// TestAPodThatComesBackOnItsNode is started again by an operator that does not see the cordon: the drain ends when the
-// first deadline is over.
+// TestAPodThatComesBackOnItsNode has an operator that ignores the cordon and recreates the pod on its Node. The drain
+// ends at the first deadline.
 func TestAPodThatComesBackOnItsNode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		owner *metav1.OwnerReference
@@ -233,7 +234,7 @@ func TestAPodThatComesBackOnItsNode(t *testing.T) {
 				return p
 			}
 			w.drain(0, true)
-			for i := range 6 { // Within the deadline its operator is asked for each of them.
+			for i := range 6 { // Before the deadline, each of the pods is marked.
 				p := owned(tc.names[i%2])
 				w.evict(p.Name, verdict.Wait, verdict.Requested)
 				if !w.asked(p) {
@@ -249,7 +250,7 @@ func TestAPodThatComesBackOnItsNode(t *testing.T) {
 	}
 }
 
-// TestAPodThatComesBackInAnotherDrain has its whole deadline, and so has another pod of the same controller.
+// TestAPodThatComesBackInAnotherDrain gets its whole deadline, and so does another pod of the same controller.
 func TestAPodThatComesBackInAnotherDrain(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "db", UID: "u1", Controller: new(true)}
@@ -264,7 +265,7 @@ func TestAPodThatComesBackInAnotherDrain(t *testing.T) {
 	w.leave(first)
 	w.evict("db-1", verdict.Wait, verdict.Requested)
 	w.pass(31 * time.Second)
-	w.evict("db-1", verdict.Wait, verdict.Waiting) // It ran before db-0 was asked for.
+	w.evict("db-1", verdict.Wait, verdict.Waiting) // It ran before db-0 was marked.
 	w.drain(0, false)
 	w.tend()
 	w.pod("db-0", 0)
@@ -275,7 +276,7 @@ func TestAPodThatComesBackInAnotherDrain(t *testing.T) {
 	w.evict("db-0", verdict.Wait, verdict.Waiting)
 }
 
-// TestAPodThatComesBackAfterAnUncordonThatNoGuardSaw has its whole deadline if Kubernetes tainted the Node later than the
+// TestAPodThatComesBackAfterAnUncordonThatNoGuardSaw gets its whole deadline if Kubernetes tainted the Node after the
 // operator was asked.
 func TestAPodThatComesBackAfterAnUncordonThatNoGuardSaw(t *testing.T) {
 	at := func(d time.Duration) corev1.Taint {
@@ -314,7 +315,8 @@ func TestAPodThatComesBackAfterAnUncordonThatNoGuardSaw(t *testing.T) {
 	}
 }
 
-// TestOnlyADrainLeavesADeadline to a later pod: a request without a drain has no ControllerLabel, nor has a withdrawn one.
+// TestOnlyADrainLeavesADeadline to a later pod: neither a request without a drain nor a withdrawn one has the
+// ControllerLabel.
 func TestOnlyADrainLeavesADeadline(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.HealthyNode = evictionv1.HealthyNodeRelocate })
 	labelled := func(want bool) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package eviction has pods that an operator moves leave a Node by its operator's hand. It looks
-// up the policy of a pod, writes down that its operator is asked, and asks. Package verdict
-// decides. Two use it: the step of a departure here, for machines of 5-Spot, and the eviction guard,
-// for everybody else who drains.
+// Package eviction moves pods off a Node through their operators. It reads policies, pods, Nodes and
+// RescheduleRequests. It creates and patches RescheduleRequests, and marks pods for their operators. Package verdict
+// makes the decisions. Two programs use this package: the manager, by Step, for the Machines of 5-Spot; and the
+// eviction guard, for all other clients that drain Nodes.
 package eviction

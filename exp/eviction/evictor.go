@@ -34,40 +34,40 @@ const (
 type Writer interface {
 	// Create creates an object.
 	Create(ctx context.Context, obj client.Object) error
-	// Patch changes exactly this object.
+	// Patch patches this object, and no later one with its name.
 	Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error
-	// Delete deletes exactly this object. An absent object is no error.
+	// Delete deletes this object, and no later one with its name. A missing object is not an error.
 	Delete(ctx context.Context, obj client.Object) error
 }
 
-// An Evictor decides about evictions, and marks pods for their operators. It is safe for concurrent use, and several
+// An Evictor decides on evictions, and marks pods for their operators. It is safe for concurrent use, and several
 // Evictors may run in one cluster.
 type Evictor struct {
 	// Live reads from the API server.
 	Live client.Reader
 	// Policies reads policies and namespaces.
 	Policies client.Reader
-	// Cache reads pods, Nodes and RescheduleRequests as they were a moment ago; nil reads nothing. It decides
-	// that no policy selects a pod, and answers "try again". Everything else is read from Live.
+	// Cache reads pods, Nodes and RescheduleRequests from a cache that may be late. It is optional. The Evictor uses it
+	// for two answers only: that no policy selects a pod, and "try again". It reads everything else from Live.
 	Cache client.Reader
 	// Write writes.
 	Write Writer
 	// Clock returns the current time.
 	Clock clock.PassiveClock
-	// Taints are the keys of taints of a Node that is drained, beside a cordon.
+	// Taints are the keys of taints that mark a Node as draining, besides a cordon.
 	Taints []string
-	// Keep is how long an eviction by name does not count for the pod that took the name of a moved pod.
+	// Keep is for how long a new pod with the name of a moved pod is protected from an eviction without a UID.
 	Keep time.Duration
 }
 
-// A Wanted is the request to evict a pod.
+// A Wanted is a client's request to evict a pod.
 type Wanted struct {
 	Pod client.ObjectKey
 	// UID is the UID precondition, empty without one.
 	UID types.UID
 	// By is the name of the user.
 	By string
-	// DryRun: the Evictor writes nothing.
+	// DryRun prevents all writes.
 	DryRun bool
 }
 
@@ -75,15 +75,15 @@ type Wanted struct {
 type Response struct {
 	verdict.Decision
 
-	// Pod is the pod of the name, nil if there is none.
+	// Pod is the pod with that name, nil if there is none.
 	Pod *corev1.Pod
-	// Policy selects it, nil if none does.
+	// Policy is the policy that selects the pod, nil if none does.
 	Policy *Policy
-	// Warnings are for people.
+	// Warnings are shown to the client's user.
 	Warnings []string
 }
 
-// warn adds the texts that are not among the warnings yet.
+// warn adds the texts that Warnings does not contain yet.
 func (s *Response) warn(texts []string) {
 	for _, text := range texts {
 		if !slices.Contains(s.Warnings, text) {
@@ -92,8 +92,8 @@ func (s *Response) warn(texts []string) {
 	}
 }
 
-// Evict decides about an eviction, and marks the pod if it is its turn. An error means that nothing was decided: the
-// caller may call it again.
+// Evict decides on an eviction, and marks the pod if it is its turn. After an error there is no decision: the caller
+// may retry.
 func (e *Evictor) Evict(ctx context.Context, w Wanted) (Response, error) {
 	if resp, known, err := e.EvictCached(ctx, w); known == Decided || err != nil {
 		return resp, err
@@ -101,11 +101,11 @@ func (e *Evictor) Evict(ctx context.Context, w Wanted) (Response, error) {
 	return e.EvictLive(ctx, w)
 }
 
-// CacheAnswer says how far the cache decides an eviction.
+// CacheAnswer is the result of a decision from the cache.
 type CacheAnswer int
 
 const (
-	// Undecided means that the cache is not enough: read the API server.
+	// Undecided means that the decision needs live reads.
 	Undecided CacheAnswer = iota
 	// Unrecorded means that the pod has to wait, and has no RescheduleRequest yet. The guard may answer 429 now;
 	// EvictLive creates the request.
@@ -114,8 +114,8 @@ const (
 	Decided
 )
 
-// EvictCached decides about an eviction without a call to the API server, in the two cases in which a late cache does no
-// harm: no policy selects the pod, or the answer is 429 and nothing has to be written. A wrong 429 costs one retry.
+// EvictCached decides on an eviction without a call to the API server. It decides in the two cases in which a late
+// cache does no harm: no policy selects the pod, or the answer is 429 and needs no write. A wrong 429 costs one retry.
 func (e *Evictor) EvictCached(ctx context.Context, w Wanted) (Response, CacheAnswer, error) {
 	if e.Cache == nil {
 		return Response{}, Undecided, nil
@@ -140,10 +140,10 @@ func (e *Evictor) EvictCached(ctx context.Context, w Wanted) (Response, CacheAns
 	return Response{}, Undecided, nil
 }
 
-// maxResourceVersion orders a request that does not exist yet after all others.
+// maxResourceVersion places a request that does not exist yet behind all others in the queue.
 var maxResourceVersion = strconv.FormatUint(math.MaxUint64, 10)
 
-// evictDraining decides from the cache about a pod that a policy selects, and whose Node is being drained.
+// evictDraining decides from the cache on a pod that a policy selects, on a Node that is draining.
 func (e *Evictor) evictDraining(ctx context.Context, s *scope) (resp Response, known CacheAnswer) {
 	node := &corev1.Node{}
 	if e.Cache.Get(ctx, client.ObjectKey{Name: s.pod.Spec.NodeName}, node) != nil || !Draining(node, e.Taints) {
@@ -164,7 +164,7 @@ func (e *Evictor) evictDraining(ctx context.Context, s *scope) (resp Response, k
 	return resp, known
 }
 
-// answersFromCache reports whether the cache is enough to answer "try again" about a pod whose Node and request are known.
+// answersFromCache returns a response, and true if it is a 429 without a write. Node and request of the pod are known.
 func (e *Evictor) answersFromCache(ctx context.Context, s *scope) (resp Response, waits bool) {
 	if s.needsTurn() {
 		var err error
@@ -176,7 +176,7 @@ func (e *Evictor) answersFromCache(ctx context.Context, s *scope) (resp Response
 	return resp, resp.Answer == verdict.Wait && resp.Step == verdict.None
 }
 
-// EvictLive decides about an eviction by what the API server says now.
+// EvictLive decides on an eviction from live reads.
 func (e *Evictor) EvictLive(ctx context.Context, w Wanted) (Response, error) {
 	var resp Response
 	for range rounds {
@@ -195,7 +195,7 @@ func (e *Evictor) EvictLive(ctx context.Context, w Wanted) (Response, error) {
 		resp.warn(warnings)
 		switch {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			return Response{Decision: verdict.Decision{Outcome: verdict.NotRunning}, Pod: s.pod, Policy: s.policy}, nil // All pods of the namespace are being deleted.
+			return Response{Decision: verdict.Decision{Outcome: verdict.NotRunning}, Pod: s.pod, Policy: s.policy}, nil // The namespace is being deleted with its pods.
 		case resp.Step == verdict.Mark && Refused(err):
 			return e.unasked(ctx, s, resp, err)
 		case err != nil || !again:
@@ -207,11 +207,11 @@ func (e *Evictor) EvictLive(ctx context.Context, w Wanted) (Response, error) {
 			}
 		}
 	}
-	return resp, nil // Other guards write the same objects. The client retries.
+	return resp, nil // Other guards changed the objects in each round. The client retries.
 }
 
-// unasked answers after the API server refused to mark the pod. The fallback of the policy applies at the deadline, as for
-// a pod that was not moved in time.
+// unasked handles a mark that the API server refused. At the deadline the fallback of the policy applies, as for a pod
+// that its operator did not move.
 func (e *Evictor) unasked(ctx context.Context, s *scope, resp Response, err error) (Response, error) {
 	s.refused = true
 	late := verdict.Decide(s.facts(e.Clock.Now(), e.Keep))

@@ -23,7 +23,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// TestAnOperatorMovesItsPod has every write be refused, and every reply be lost.
+// TestAnOperatorMovesItsPod fails every write, and loses every reply, once each.
 func TestAnOperatorMovesItsPod(t *testing.T) {
 	testenv.CrashPoints(t, 6, func(t *testing.T, fail testenv.Fail) (seen []string, writes int) {
 		t.Helper()
@@ -104,14 +104,14 @@ func TestAMovedPodIsGone(t *testing.T) {
 	w.evict("db-0", verdict.Gone, verdict.Rescheduled)
 	w.leave(again)
 	moved := w.pod("db-0", 1)
-	for range 3 { // It stays so.
+	for range 3 { // The answer does not change.
 		w.evict("db-0", verdict.Gone, verdict.Rescheduled)
 		w.pass(5 * time.Second)
 	}
 	if w.asked(moved) {
 		t.Error("a pod that has been moved is moved again")
 	}
-	w.drain(1, true) // Now it is in the way there.
+	w.drain(1, true) // Its new Node is drained, too.
 	w.evict("db-0", verdict.Wait, verdict.Requested)
 	if !w.asked(moved) {
 		t.Error("nobody asked")
@@ -121,7 +121,8 @@ func TestAMovedPodIsGone(t *testing.T) {
 	w.evict("db-0", verdict.Allow, verdict.HealthyNode)
 }
 
-// TestAPodThatIsMovedTwice leaves a second Node, which comes back: the drainer of the first still asks.
+// TestAPodThatIsMovedTwice has a pod that also leaves a second Node, which is uncordoned. The drainer of the first Node
+// still evicts by name.
 func TestAPodThatIsMovedTwice(t *testing.T) {
 	w := newWorld(t, 3, nil)
 	for node := range 2 {
@@ -141,7 +142,7 @@ func TestAPodThatIsMovedTwice(t *testing.T) {
 	w.evict("db-0", verdict.Allow, verdict.HealthyNode)
 }
 
-// TestWhatIsStaleSaysNothing has marks and requests of earlier drains lie about.
+// TestWhatIsStaleSaysNothing has marks and requests of earlier drains.
 func TestWhatIsStaleSaysNothing(t *testing.T) {
 	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}
@@ -157,7 +158,7 @@ func TestWhatIsStaleSaysNothing(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce has twenty drainers evict ten pods by two guards.
+// TestManyAtOnce has twenty drainers that evict ten pods through two guards.
 func TestManyAtOnce(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	for i := range 10 {
@@ -195,7 +196,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 	w.wantWrites()
 }
 
-// TestACacheThatIsLate does not show a pod yet, or shows the one that had its name before.
+// TestACacheThatIsLate has a cache that lacks a pod, or that has the earlier pod with its name.
 func TestACacheThatIsLate(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	earlier := w.pod("db-0", 0)
@@ -219,7 +220,8 @@ func TestACacheThatIsLate(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeReadIsNotGone nor drained, nor healthy, nor unselected.
+// TestWhatCannotBeReadIsNotGone has reads that fail. The pod must not count as gone, nor as unselected, and its Node
+// neither as draining nor as healthy.
 func TestWhatCannotBeReadIsNotGone(t *testing.T) {
 	broken := errors.New("no route to host")
 	for name, tc := range map[string]struct {
@@ -257,14 +259,14 @@ func TestWhatCannotBeReadIsNotGone(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatGoes takes its pods with it.
+// TestANamespaceThatGoes has a namespace that is deleted with its pods.
 func TestANamespaceThatGoes(t *testing.T) {
 	w, _ := newDrain(t, nil)
 	w.Must(w.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}))
 	w.evict("db-0", verdict.Allow, verdict.NotRunning)
 }
 
-// writer writes without being counted: counting is not for several at once.
+// writer does not count writes: the counter is not safe for concurrent use.
 type writer struct{ client.Client }
 
 func (w writer) Create(ctx context.Context, obj client.Object) error {

@@ -19,10 +19,10 @@ import (
 // https://github.com/kubernetes-sigs/descheduler/tree/master/keps/1397-evictions-in-background
 const inProgressAnnotation = "descheduler.alpha.kubernetes.io/eviction-in-progress"
 
-// DrainTaints are the keys of taints with which drainers mark a Node instead of a cordon.
+// DrainTaints are the keys of taints that drainers set on a Node instead of a cordon.
 var DrainTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
 
-// Draining reports whether a Node is being drained: it is cordoned, is being deleted, or has one of these taints.
+// Draining reports whether a Node is cordoned, is being deleted, or has one of these taints.
 func Draining(node *corev1.Node, taints []string) bool {
 	return node.Spec.Unschedulable || !node.DeletionTimestamp.IsZero() || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Effect != corev1.TaintEffectPreferNoSchedule && slices.Contains(taints, t.Key)
@@ -55,7 +55,8 @@ func TrimPod(pod *corev1.Pod) *corev1.Pod {
 	return trimmed
 }
 
-// podFacts translates a pod for the decision. r is the mark for its operator, nil without one.
+// podFacts converts a pod to input of package verdict. r is the mark for its operator, nil if no policy selects the
+// pod.
 func podFacts(pod *corev1.Pod, r *evictionv1.Request) *verdict.Pod {
 	p := &verdict.Pod{
 		UID: string(pod.UID), Created: pod.CreationTimestamp.Time, Bound: pod.Spec.NodeName != "",
@@ -67,7 +68,7 @@ func podFacts(pod *corev1.Pod, r *evictionv1.Request) *verdict.Pod {
 	return p
 }
 
-// marked reports whether the operator of a pod has been asked, by the guard or by another client.
+// marked reports whether the guard or another client has requested the move of a pod.
 func marked(pod client.Object, r evictionv1.Request) bool {
 	if _, underway := pod.GetAnnotations()[inProgressAnnotation]; underway {
 		return true
@@ -91,7 +92,7 @@ func bears(pod client.Object, r evictionv1.Request) bool {
 	}
 }
 
-// markedAt is when the guard marked a pod, zero if it did not.
+// markedAt returns when the guard marked a pod, zero if it did not.
 func markedAt(pod client.Object) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, pod.GetAnnotations()[evictionv1.RequestedAnnotation])
 	if err != nil {
@@ -100,8 +101,8 @@ func markedAt(pod client.Object) time.Time {
 	return at
 }
 
-// mark puts the annotation or label for its operator on a pod, with the time in the same patch. The time shows that the
-// mark is the guard's, and when the operator was asked.
+// mark sets the annotation or label for the operator of a pod, and the time of the request, for one patch. The time
+// identifies the mark as the guard's.
 func mark(pod client.Object, r evictionv1.Request, since time.Time) {
 	set := func(all map[string]string, key, value string) map[string]string {
 		if all == nil {

@@ -14,7 +14,7 @@ import (
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 )
 
-// TestTrimPod keeps what decides about an eviction, and annotations only of pods whose operator has been asked.
+// TestTrimPod keeps the fields that decide on an eviction, and the annotations of marked pods only.
 func TestTrimPod(t *testing.T) {
 	t.Parallel()
 	set := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "ingress", UID: "u2", Controller: new(true)}

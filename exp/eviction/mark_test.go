@@ -23,8 +23,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
-// TestAPodIsMarkedOnce has somebody else mark a pod between our read and our write: what says since
-// when its operator has been asked stays.
+// TestAPodIsMarkedOnce has another client that marks the pod between our read and our write. The time of its mark
+// stays.
 func TestAPodIsMarkedOnce(t *testing.T) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))

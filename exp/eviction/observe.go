@@ -21,7 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// scope is the facts that were read about a pod.
+// scope holds the facts about one pod.
 type scope struct {
 	wanted   Wanted
 	pod      *corev1.Pod
@@ -41,13 +41,12 @@ type predecessor struct {
 	from verdict.Node
 }
 
-// response decides from the facts.
+// response runs the decision on the facts.
 func (s *scope) response(now time.Time, keep time.Duration) Response {
 	return Response{Decision: verdict.Decide(s.facts(now, keep)), Pod: s.pod, Policy: s.policy, Warnings: s.warnings}
 }
 
-// needsTurn reports whether the pod waits for its turn: its policy limits how many are moved at a time, and its
-// operator has not been asked.
+// needsTurn reports whether the pod waits for its turn: its policy has a maxConcurrent, and the pod is not marked yet.
 func (s *scope) needsTurn() bool {
 	return s.policy.MaxConcurrent > 0 && s.request != nil && !marked(s.pod, s.request.Spec.Request)
 }
@@ -66,7 +65,8 @@ func (s *scope) facts(now time.Time, keep time.Duration) verdict.Facts {
 	return f
 }
 
-// asks returns the mark for the operator. The request comes before the policy, which may have changed since.
+// asks returns the mark for the operator: the one in the request if there is a request, because the policy may have
+// changed since.
 func (s *scope) asks() *evictionv1.Request {
 	switch {
 	case s.request != nil:
@@ -111,7 +111,7 @@ func (e *Evictor) selects(ctx context.Context, s *scope, policies Policies, pod 
 	return s.policy != nil, err
 }
 
-// observePod reads the pod and the other facts. cached is the pod in the cache, nil if it has none.
+// observePod reads the pod and the other facts. cached is the pod in the cache, nil if it is not there.
 func (e *Evictor) observePod(ctx context.Context, s *scope, policies Policies, cached *corev1.Pod) error {
 	side, pod := e.aside(ctx, cached), &corev1.Pod{}
 	switch err := e.Live.Get(ctx, s.wanted.Pod, pod); {
@@ -133,7 +133,7 @@ func (e *Evictor) observePod(ctx context.Context, s *scope, policies Policies, c
 	return e.observeSelected(ctx, s, side)
 }
 
-// beside is the Node and the request of a pod.
+// beside holds the Node and the request of a pod.
 type beside struct {
 	node    verdict.Node
 	request *evictionv1.RescheduleRequest
@@ -170,7 +170,7 @@ func (e *Evictor) observeSelected(ctx context.Context, s *scope, side <-chan bes
 		return b.err
 	}
 	s.node, s.request = b.node, b.request
-	if s.pod.Spec.NodeName == "" || s.node == verdict.Healthy { // On a draining Node the eviction means this pod.
+	if s.pod.Spec.NodeName == "" || s.node == verdict.Healthy { // On a draining Node the client means this pod.
 		if err := e.observeMoved(ctx, s); err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (e *Evictor) observeSelected(ctx context.Context, s *scope, side <-chan bes
 	return e.observeOthers(ctx, s)
 }
 
-// observeMoved reads the requests for other pods of the name: this pod may have taken the name of a moved pod.
+// observeMoved reads the requests for other pods with this name: this pod may have replaced a moved pod.
 func (e *Evictor) observeMoved(ctx context.Context, s *scope) error {
 	list := &evictionv1.RescheduleRequestList{}
 	if err := e.Live.List(ctx, list, client.InNamespace(s.pod.Namespace)); err != nil {
@@ -193,7 +193,7 @@ func (e *Evictor) observeMoved(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// unfinished are pods that have not ended.
+// unfinished selects pods that have not ended.
 var unfinished = client.MatchingFieldsSelector{Selector: fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
@@ -229,8 +229,8 @@ func (e *Evictor) observeOthers(ctx context.Context, s *scope) (err error) {
 	return nil
 }
 
-// othersCached counts the same pods in the cache. It stops at maxConcurrent, and reads the requests whose operator has been
-// asked first: an eviction of a pod that waits then costs the same for ten and for thousands of pods.
+// othersCached counts the same pods in the cache. It stops at maxConcurrent, and reads the requests with an AskedTime
+// first. The cost of an eviction of a waiting pod is then the same for ten pods and for thousands.
 func (e *Evictor) othersCached(ctx context.Context, s *scope) (n int, err error) {
 	in, most := client.InNamespace(s.pod.Namespace), int(s.policy.MaxConcurrent)
 	asked := &evictionv1.RescheduleRequestList{}
@@ -264,11 +264,11 @@ func (e *Evictor) othersCached(ctx context.Context, s *scope) (n int, err error)
 	return n, nil
 }
 
-// AskedIndex is the index of Evictor.Cache over RescheduleRequests whose operator has been asked.
+// AskedIndex is the index of Evictor.Cache over RescheduleRequests with an AskedTime.
 const AskedIndex = "5spot.finos.org/asked"
 
-// IndexAsked returns the key of a RescheduleRequest in AskedIndex: its policy. It returns none for a request whose operator has
-// not been asked.
+// IndexAsked returns the key of a RescheduleRequest in AskedIndex, its policy. It returns none for a request without an
+// AskedTime.
 func IndexAsked(obj client.Object) []string {
 	r, ok := obj.(*evictionv1.RescheduleRequest)
 	if !ok || r.Spec.AskedTime.IsZero() {

@@ -29,15 +29,16 @@ var (
 	order  = flag.Uint64("order", 0, "the order that TestThatOrder repeats")
 )
 
-// TestAnyOrder has evictions, moves, drains, restarts and withdrawals come in random orders, each of
-// them also in the middle of an eviction, between what was read and what is written. Any write may
-// be refused, and any reply be lost. A pod that runs on a Node that is drained is never said to be
-// gone, a pod that has moved is never waited for, no more are moved at a time than people said, and
-// nothing is left behind. Half of the guards have a cache that is late.
+// TestAnyOrder runs evictions, moves, drains, restarts and withdrawals in random orders. Each may also occur within an
+// eviction, between its reads and its writes. Any write may fail, and any reply may be lost. Half of the guards have a
+// late cache.
+//
+// It checks four rules. A pod that runs on a draining Node is never reported as gone. No answer waits for a pod that
+// has moved. No more than maxConcurrent pods are moved at a time. No mark and no request remain at the end.
 func TestAnyOrder(t *testing.T) {
 	t.Parallel()
 	*orders = testenv.Shorter(*orders, min(*orders, 12))
-	for range 4 { // Side by side, as the API server allows.
+	for range 4 { // In parallel, as the API server allows.
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
 			for range *orders / 4 {
@@ -50,7 +51,7 @@ func TestAnyOrder(t *testing.T) {
 	}
 }
 
-// TestThatOrder repeats one that failed.
+// TestThatOrder repeats an order that failed.
 func TestThatOrder(t *testing.T) {
 	if *order == 0 {
 		t.Skip("-order names no order that failed")
@@ -63,14 +64,14 @@ type tale struct {
 	*world
 
 	rand *rand.Rand
-	// pods are those that are there, by name, and byHand those that a person marked.
+	// pods are the existing pods by name. byHand are the pods that a person marked.
 	pods   map[string]*corev1.Pod
 	byHand map[types.UID]bool
-	// movedAt is when the one that has a name took it from one that had been asked for.
+	// movedAt is when a pod took its name from a marked pod.
 	movedAt map[types.UID]time.Time
-	// busy says that something happens in the middle of something else.
+	// busy reports that an event occurs within another event.
 	busy int
-	// disturbed says that something has happened in the middle of this.
+	// disturbed reports that an event has occurred within this one.
 	disturbed bool
 	said      []string
 }
@@ -101,7 +102,7 @@ func (w *tale) note(format string, args ...any) {
 	w.said = append(w.said, strings.Repeat("  ", w.busy)+w.clock.Now().Format("15:04:05 ")+fmt.Sprintf(format, args...))
 }
 
-// wrong ends the test, with all that happened.
+// wrong fails the test, and prints all events.
 func (w *tale) wrong(format string, args ...any) {
 	w.Helper()
 	w.Fatalf("%s, after\n%s", fmt.Sprintf(format, args...), strings.Join(w.said, "\n"))
@@ -118,7 +119,7 @@ func (w *tale) tell() {
 	for i := range w.nodes {
 		w.drain(i, false)
 	}
-	for range 12 { // Until nothing changes by time any more.
+	for range 12 { // Until no change by time is left.
 		w.tend()
 		w.pass(eviction.Keep + time.Second)
 	}
@@ -132,7 +133,7 @@ func (w *tale) tell() {
 	}
 }
 
-// next has something happen.
+// next runs one random event.
 func (w *tale) next() {
 	if w.late != nil {
 		w.late.catchUp(w.rand.IntN(3) == 0, w.rand.IntN(3) == 0, w.rand.IntN(3) == 0)
@@ -166,8 +167,7 @@ func (w *tale) next() {
 	}
 }
 
-// giveUp has whoever drains the Node of a pod give up, and the requests be looked at until nothing more is
-// done at once.
+// giveUp uncordons the Node of a pod, and reconciles the requests until nothing changes at once.
 func (w *tale) giveUp(name string) {
 	w.Helper()
 	p := w.pods[name]
@@ -183,7 +183,7 @@ func (w *tale) giveUp(name string) {
 	}
 }
 
-// dieBeforeAsking has a guard end that has written down that it asks, and nobody try again for a while.
+// dieBeforeAsking has a guard that ends after it created the request, and no retry for a while.
 func (w *tale) dieBeforeAsking(name string) {
 	w.Helper()
 	written := false
@@ -200,8 +200,8 @@ func (w *tale) dieBeforeAsking(name string) {
 	w.pass(31 * time.Second)
 }
 
-// disturb has a write of what happens next be refused, or its reply be lost, or something else
-// happen before it. No call takes as long as verdict counts on.
+// disturb fails the next write, loses its reply, or runs another event before it. No call takes longer than verdict
+// allows.
 func (w *tale) disturb() {
 	begin := w.clock.Now()
 	w.Fail = func(int) (before, after error) {
@@ -246,14 +246,14 @@ func (w *tale) evictAny(name string) {
 		w.judge(name, resp)
 	}
 	w.disturbed = w.disturbed || outer
-	// The API server has no other reason to refuse, and what is deleted ends at once.
+	// The API server has no other reason to refuse, and a deleted pod ends at once.
 	if p := w.pods[name]; err == nil && resp.Answer == verdict.Allow && resp.Pod.UID == p.UID || w.Read(p) && p.DeletionTimestamp != nil {
 		w.leave(p)
 		w.pods[name] = w.pod(name, w.rand.IntN(3))
 	}
 }
 
-// judge says whether an answer was right, where nothing else happened.
+// judge checks an answer, unless another event occurred meanwhile.
 func (w *tale) judge(name string, resp eviction.Response) {
 	w.Helper()
 	p := w.pods[name]
@@ -274,9 +274,9 @@ func (w *tale) judge(name string, resp eviction.Response) {
 	}
 }
 
-// askedForLong reports whether the operator of a pod was asked before its deadline began.
+// askedForLong reports whether the deadline of a pod's operator has passed.
 func (w *tale) askedForLong(p *corev1.Pod) bool {
-	for _, r := range w.requests() { // Its operator may have been asked for the pod that it replaces.
+	for _, r := range w.requests() { // The request may be for the pod that this one replaces.
 		if r.Spec.Pod.UID == p.UID && !r.Spec.AskedTime.IsZero() && !w.clock.Now().Before(r.Spec.AskedTime.Add(time.Hour)) {
 			return true
 		}
@@ -285,8 +285,7 @@ func (w *tale) askedForLong(p *corev1.Pod) bool {
 	return err == nil && !w.clock.Now().Before(at.Add(time.Hour))
 }
 
-// movedFromDrained reports whether a pod took the place of one that had been asked for, not long ago, and
-// the Node of that one is drained still.
+// movedFromDrained reports whether a pod recently replaced a marked pod whose Node is still draining.
 func (w *tale) movedFromDrained(p *corev1.Pod) bool {
 	at, moved := w.movedAt[p.UID]
 	if !moved || !w.clock.Now().Before(at.Add(eviction.Keep)) {
@@ -303,8 +302,7 @@ func (w *tale) movedFromDrained(p *corev1.Pod) bool {
 	return false
 }
 
-// move has the operator move a pod that it was asked for, under its name, mostly to a Node that nobody
-// drains.
+// move has the operator move a marked pod under its name, mostly to a Node that is not draining.
 func (w *tale) move(name string) {
 	w.Helper()
 	p := w.pods[name]
@@ -332,7 +330,7 @@ func (w *tale) tendAny() {
 	}
 }
 
-// stale leaves something of an earlier drain, or of a person.
+// stale leaves a mark or a request of an earlier drain, or of a person.
 func (w *tale) stale(name string) {
 	w.Helper()
 	if w.rand.IntN(2) == 0 {
@@ -354,8 +352,8 @@ func (w *tale) stale(name string) {
 	w.date(r)
 }
 
-// check says whether no more pods are being moved than people said. Whom a person asked for counts
-// for the others, and is held back by nobody.
+// check fails if more pods are being moved than maxConcurrent. Pods that a person marked count against the others, but
+// are not limited themselves.
 func (w *tale) check() {
 	w.Helper()
 	most := int(w.policy.Spec.MaxConcurrent)

@@ -45,7 +45,8 @@ func (p *Policy) facts() *verdict.Policy {
 
 func (p *Policy) deadline() time.Duration { return time.Duration(p.DeadlineSeconds) * time.Second }
 
-// Policies are the policies that may select a pod of one namespace. The first match counts.
+// Policies are the policies that may select a pod of one namespace, in order. The first one that selects the pod
+// applies.
 type Policies []*Policy
 
 // PoliciesFor reads the policies of a namespace and the cluster-wide policies. It leaves out a policy with an invalid selector,
@@ -89,7 +90,7 @@ func PoliciesFor(ctx context.Context, reader client.Reader, namespace string) (f
 	return found, invalid, nil
 }
 
-// unselects reports whether the mark itself makes the policy no longer select the pod.
+// unselects reports whether the mark itself ends the policy's selection of the pod.
 func (p *Policy) unselects() bool {
 	label := p.Request.Label
 	if label == nil {

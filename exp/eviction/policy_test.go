@@ -17,7 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
 )
 
-// TestPoliciesInOrder has several select a pod.
+// TestPoliciesInOrder has several policies that select one pod.
 func TestPoliciesInOrder(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	first := w.policy.DeepCopy()
@@ -48,7 +48,7 @@ func TestPoliciesInOrder(t *testing.T) {
 	}
 }
 
-// TestAPolicyThatCannotSelect is told of, and stops no other.
+// TestAPolicyThatCannotSelect causes a warning, and does not disable other policies.
 func TestAPolicyThatCannotSelect(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	bad := w.policy.DeepCopy()
@@ -67,8 +67,8 @@ func TestAPolicyThatCannotSelect(t *testing.T) {
 	}
 }
 
-// TestAPolicyThatCannotAsk is refused: what it puts on a pod would have the pod be selected no more,
-// and so be evicted, or would be written over.
+// TestAPolicyThatCannotAsk is rejected: with its mark the policy would no longer select the pod, so that the pod would
+// be evicted; or another writer would overwrite the mark.
 func TestAPolicyThatCannotAsk(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	for name, change := range map[string]func(*evictionv1.ReschedulePolicySpec){
@@ -103,7 +103,7 @@ func TestAPolicyThatCannotAsk(t *testing.T) {
 	}
 }
 
-// TestAPolicyThatUnselects is told of, and asks nobody: a pod that was asked for would be evicted.
+// TestAPolicyThatUnselects causes a warning, and marks no pod: a marked pod would be evicted.
 func TestAPolicyThatUnselects(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wanted  metav1.LabelSelectorRequirement
@@ -132,7 +132,7 @@ func TestAPolicyThatUnselects(t *testing.T) {
 	}
 }
 
-// TestALabelAsks, and both who move pods in the background are understood.
+// TestALabelAsks uses a label as the mark. The guard also recognizes pods that other clients move in the background.
 func TestALabelAsks(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) {
 		s.Request = evictionv1.Request{Label: &evictionv1.Label{Key: "move", Value: "now"}}
@@ -152,7 +152,7 @@ func TestALabelAsks(t *testing.T) {
 	}
 }
 
-// TestAPolicyThatAsksForSomethingElse asks anew, and leaves nothing of what it asked for before.
+// TestAPolicyThatAsksForSomethingElse sets its new mark, and removes the earlier one.
 func TestAPolicyThatAsksForSomethingElse(t *testing.T) {
 	w, p := newRequest(t, nil)
 	w.Edit(w.policy, func() { w.policy.Spec.Request.Annotation.Key = "db.example.com/go" })
@@ -164,7 +164,7 @@ func TestAPolicyThatAsksForSomethingElse(t *testing.T) {
 	}
 }
 
-// TestPodsOfTheNodeAreNotMoved whatever a policy selects.
+// TestPodsOfTheNodeAreNotMoved, whatever a policy selects.
 func TestPodsOfTheNodeAreNotMoved(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	p := w.pod("db-0", 0)

@@ -14,8 +14,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
 )
 
-// A queue orders the pods of a policy in one namespace by the resourceVersion of their requests. Of two requests that do not
-// see each other's mark yet, one sees that it is second.
+// A queue orders the pods of a policy in one namespace by the resourceVersion of their requests. If two guards decide
+// at the same time, neither reads the other's mark. The order makes one of the two pods wait.
 type queue struct {
 	requests map[types.UID]*evictionv1.RescheduleRequest
 	policy   *Policy
@@ -31,8 +31,8 @@ func newQueue(requests []evictionv1.RescheduleRequest, policy *Policy, ours *evi
 	return q
 }
 
-// blocks reports whether another pod counts against maxConcurrent. It does if it is marked, or if its request is fresh and
-// older than ours. A withdrawn request counts while it is fresh: another guard may still be writing the mark.
+// blocks reports whether another pod counts against maxConcurrent. It counts if it is marked, or if its request is
+// fresh and older than ours. A withdrawn request counts while it is fresh: another guard may still write the mark.
 func (q *queue) blocks(other client.Object) bool {
 	if other.GetUID() == q.ours.Spec.Pod.UID {
 		return false
@@ -44,7 +44,8 @@ func (q *queue) blocks(other client.Object) bool {
 		request = *requestFacts(theirs, verdict.Unknown)
 	}
 	pod := verdict.Pod{Marked: marked(other, q.policy.Request), MarkedAt: markedAt(other)}
-	// An operator may take its mark off once it begins. A time before the pod is from the pod that this one replaces.
+	// An operator may remove its mark when it starts. A time before the creation of this pod comes from the pod that it
+	// replaces.
 	asked, created := request.Asked(pod, q.now), other.GetCreationTimestamp()
 	if pod.Marked || same && !asked.IsZero() && !created.After(asked) {
 		return !request.Overdue(pod, q.policy.deadline(), q.now)
@@ -52,7 +53,7 @@ func (q *queue) blocks(other client.Object) bool {
 	return same && request.Fresh(q.now) && (request.Withdrawn || before(theirs, q.ours))
 }
 
-// blocksUnfinished reports whether a pod that has not ended blocks.
+// blocksUnfinished reports whether a pod counts against maxConcurrent. Finished pods do not count.
 func (q *queue) blocksUnfinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed && q.blocks(pod)
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-// TestOneAfterTheOther has three pods of which one is moved at a time.
+// TestOneAfterTheOther has three pods, of which one is moved at a time.
 func TestOneAfterTheOther(t *testing.T) {
 	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	pods := map[string]*corev1.Pod{}
@@ -64,8 +64,7 @@ func TestOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// TestAPlaceInTheLineIsNotLostWhileItIsUsed has the place of a pod get old between what was read and what
-// is written.
+// TestAPlaceInTheLineIsNotLostWhileItIsUsed has a place that expires between the read and the write.
 func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	first := w.pod("db-0", 0)
@@ -96,7 +95,7 @@ func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
 	}
 }
 
-// TestAPlaceThatIsGivenUp between what was read and what is written: the mark comes all the same.
+// TestAPlaceThatIsGivenUp between the read and the write: the guard still writes the mark.
 func TestAPlaceThatIsGivenUp(t *testing.T) {
 	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	first, second := w.pod("db-0", 0), w.pod("db-1", 1)
@@ -119,8 +118,8 @@ func TestAPlaceThatIsGivenUp(t *testing.T) {
 	w.evict("db-1", verdict.Wait, verdict.Requested)
 }
 
-// TestAPlaceOfTomorrow is that of a request which a guard queued whose clock was ahead by a day, and that
-// ended before it marked the pod.
+// TestAPlaceOfTomorrow has a guard whose clock was ahead by a day. It queued the request, and ended before it marked
+// the pod.
 func TestAPlaceOfTomorrow(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	w.pod("db-0", 0)
@@ -148,7 +147,7 @@ func TestAPlaceOfTomorrow(t *testing.T) {
 	w.evict("db-1", verdict.Wait, verdict.Requested)
 }
 
-// TestOtherNamespaces hold nobody back, be it by a mark or because an operator moves a pod there.
+// TestOtherNamespaces do not count against maxConcurrent, neither by a mark nor by a move.
 func TestOtherNamespaces(t *testing.T) {
 	w, tenant := newWorld(t, 1, nil), newWorld(t, 1, nil)
 	w.Must(errors.Join(w.Client.Delete(t.Context(), w.policy), w.Client.Delete(t.Context(), tenant.policy)))
@@ -171,15 +170,15 @@ func TestOtherNamespaces(t *testing.T) {
 	tenant.drain(0, true)
 	tenant.evict("db-2", verdict.Wait, verdict.WaitingForTurn)
 	tenant.pass(59 * time.Second)
-	tenant.evict("db-2", verdict.Wait, verdict.WaitingForTurn) // Of its own namespace they count.
+	tenant.evict("db-2", verdict.Wait, verdict.WaitingForTurn) // Pods of its own namespace count.
 	tenant.pass(time.Second)
-	tenant.evict("db-2", verdict.Wait, verdict.Requested) // For as long as an operator has.
+	tenant.evict("db-2", verdict.Wait, verdict.Requested) // until the operator's deadline
 	w.leave(first)
 	w.pod("db-1", 0)
 	w.evict("db-1", verdict.Wait, verdict.Requested)
 }
 
-// TestAPodThatKeepsNobodyWaiting has ended, or has been asked for by a person for as long as an operator has.
+// TestAPodThatKeepsNobodyWaiting has ended, or was marked by a person a whole deadline ago.
 func TestAPodThatKeepsNobodyWaiting(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase corev1.PodPhase
@@ -208,7 +207,7 @@ func TestAPodThatKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// TestAnOperatorThatBeginsIsBusy takes the mark off once it begins, and moves one pod at a time.
+// TestAnOperatorThatBeginsIsBusy has an operator that removes the mark when it begins, and moves one pod at a time.
 func TestAnOperatorThatBeginsIsBusy(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	p := w.pod("db-0", 0)
@@ -221,7 +220,7 @@ func TestAnOperatorThatBeginsIsBusy(t *testing.T) {
 	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
 }
 
-// TestAnUnconfirmedMarkCounts although the guard ended before it wrote askedTime, and the operator has taken the mark off.
+// TestAnUnconfirmedMarkCounts, although the guard ended before it wrote askedTime, and the operator removed the mark.
 func TestAnUnconfirmedMarkCounts(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	p := w.pod("db-0", 0)
@@ -243,8 +242,8 @@ func TestAnUnconfirmedMarkCounts(t *testing.T) {
 	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
 }
 
-// TestAPodThatWaitsForItsTurnIsNotReadLive has guards whose cache shows that the place is taken: they call the API
-// server for nothing but to record a pod that has no request yet.
+// TestAPodThatWaitsForItsTurnIsNotReadLive has guards whose cache shows that the slot is taken. They call the API
+// server only to create the request of a pod that has none.
 func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	first, second, third := w.pod("db-0", 0), w.pod("db-1", 0), w.pod("db-2", 0)
@@ -288,7 +287,7 @@ func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 	if calls != 3 {
 		t.Errorf("%d reads to record a pod, want its own, its Node and its request", calls)
 	}
-	// The place is free, and the cache does not show it yet.
+	// The slot is free, and the cache does not show it yet.
 	w.leave(first)
 	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
 	w.late.catchUp(true, true, true)

@@ -20,13 +20,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// A RequestReconciler withdraws requests without a drain or a policy, and deletes the requests of pods that are gone. One runs
-// in a cluster.
+// A RequestReconciler withdraws requests that have no drain or policy any more, and deletes the requests of pods that
+// are gone. One runs in a cluster.
 type RequestReconciler struct {
 	*Evictor
 
-	// gone is when the pod of a request was first seen to be gone. A new leader starts that time again, and keeps the request
-	// longer.
+	// gone holds when the pod of each request was first seen to be gone. It is lost on a change of leader: the request
+	// then stays longer.
 	mu   sync.Mutex
 	gone map[client.ObjectKey]time.Time
 }
@@ -40,7 +40,7 @@ type RequestResult struct {
 	Request *evictionv1.RescheduleRequest
 	// Pod is the pod of the request, nil if it is gone.
 	Pod *corev1.Pod
-	// Overdue means that the deadline of the operator has passed.
+	// Overdue reports that the deadline of the operator has passed.
 	Overdue bool
 }
 
@@ -72,7 +72,7 @@ func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.Obj
 		before := pod.DeepCopy()
 		unmark(pod, r)
 		switch err := t.Write.Patch(ctx, pod, before); {
-		case Refused(err) && !k.Now.Before(k.WithdrawnAt.Add(k.Keep)): // The request has to go, or its pod could never be evicted again.
+		case Refused(err) && !k.Now.Before(k.WithdrawnAt.Add(k.Keep)): // Delete it, or its pod could never be evicted.
 			ctrl.LoggerFrom(ctx).Error(err, "Leaving what asks the operator on the pod", "Pod", client.ObjectKeyFromObject(pod))
 		case kinds.IgnoreNoObject(err) != nil:
 			return done, err
@@ -88,8 +88,8 @@ func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.Obj
 	return done, nil
 }
 
-// recordPodGone removes the tracking mark, and writes for people since when the pod is gone. Once the Node is not drained any
-// more, it also removes the controller label, so that a later pod gets a full deadline.
+// recordPodGone removes the tracking mark, and records since when the pod is gone, for kubectl get. If the Node is not
+// draining any more, it also removes the controller label, so that a later pod gets a full deadline.
 func (t *RequestReconciler) recordPodGone(ctx context.Context, r *evictionv1.RescheduleRequest, k verdict.RequestFacts) error {
 	if err := t.untrack(ctx, r); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (t *RequestReconciler) recordPodGone(ctx context.Context, r *evictionv1.Res
 	return t.Write.Patch(ctx, r, before)
 }
 
-// observe reads the facts of a request, and its pod, nil if that is gone.
+// observe reads the facts of a request, and its pod, nil if the pod is gone.
 func (t *RequestReconciler) observe(ctx context.Context, r *evictionv1.RescheduleRequest) (verdict.RequestFacts, *corev1.Pod, error) {
 	k := verdict.RequestFacts{Now: t.Clock.Now(), Keep: t.Keep, WithdrawnAt: r.Spec.WithdrawnTime.Time}
 	k.Request = *requestFacts(r, verdict.Unknown)
@@ -121,7 +121,7 @@ func (t *RequestReconciler) observe(ctx context.Context, r *evictionv1.Reschedul
 		k.Node = t.nodeOf(ctx, r.Spec.NodeName)
 		return k, nil, nil
 	}
-	for _, reader := range []client.Reader{t.Policies, t.Live} { // The cache may not have a policy that was created just now.
+	for _, reader := range []client.Reader{t.Policies, t.Live} { // The cache may lack a new policy.
 		if err := t.observePolicy(ctx, reader, r, pod, &k); err != nil {
 			return k, nil, err
 		}
@@ -143,7 +143,7 @@ func (t *RequestReconciler) observePolicy(ctx context.Context, reader client.Rea
 	if err != nil {
 		return err
 	}
-	// An invalid policy may select it. A policy with another request needs a new RescheduleRequest.
+	// An invalid policy may select the pod. A policy with another mark needs a new RescheduleRequest.
 	k.Selected = policy == nil && len(invalid) > 0 || policy != nil && equality.Semantic.DeepEqual(policy.Request, r.Spec.Request)
 	k.Deadline, k.Relocation = 0, false
 	if policy != nil {
@@ -165,7 +165,7 @@ func (t *RequestReconciler) goneSince(request client.ObjectKey, now time.Time) t
 	return t.gone[request]
 }
 
-// drop removes the tracking mark, and then deletes the request.
+// drop removes the tracking mark, then deletes the request.
 func (t *RequestReconciler) drop(ctx context.Context, r *evictionv1.RescheduleRequest) error {
 	if err := t.untrack(ctx, r); err != nil {
 		return err
@@ -177,7 +177,8 @@ func (t *RequestReconciler) drop(ctx context.Context, r *evictionv1.RescheduleRe
 	return nil
 }
 
-// untrack removes the tracking mark of a request. If the API server refuses that, the mark stays: it holds no pod.
+// untrack removes the tracking mark of a request. If the API server refuses the write, the mark stays: it blocks no
+// pod.
 func (t *RequestReconciler) untrack(ctx context.Context, r *evictionv1.RescheduleRequest) error {
 	if r.Spec.Tracking == nil {
 		return nil

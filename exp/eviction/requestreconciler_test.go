@@ -66,7 +66,7 @@ func TestARequestShowsThatItsPodIsGone(t *testing.T) {
 	}
 }
 
-// TestWhatOthersAskedForStays has a person have asked the operator.
+// TestWhatOthersAskedForStays has a mark that a person wrote.
 func TestWhatOthersAskedForStays(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	p := w.pod("db-0", 0)
@@ -81,7 +81,7 @@ func TestWhatOthersAskedForStays(t *testing.T) {
 	}
 }
 
-// TestAMarkThatCannotBeTakenAway on another object holds back neither the request nor the next drain.
+// TestAMarkThatCannotBeTakenAway from a tracking object blocks neither the request nor the next drain.
 func TestAMarkThatCannotBeTakenAway(t *testing.T) {
 	for name, refused := range map[string]error{
 		"Forbidden": apierrors.NewForbidden(corev1.Resource("namespaces"), "db", errors.New("the role is gone")),
@@ -111,7 +111,7 @@ func TestAMarkThatCannotBeTakenAway(t *testing.T) {
 	}
 }
 
-// TestALeaderWhoseClockWasAhead by a day withdrew a request.
+// TestALeaderWhoseClockWasAhead has a leader that withdrew a request with a clock ahead by a day.
 func TestALeaderWhoseClockWasAhead(t *testing.T) {
 	w, p := newRequest(t, nil)
 	w.drain(0, false)
@@ -121,7 +121,7 @@ func TestALeaderWhoseClockWasAhead(t *testing.T) {
 	w.wantTakenBack(p)
 }
 
-// TestAPodThatMayNotBeChanged keeps what asks its operator, and can be drained again.
+// TestAPodThatMayNotBeChanged keeps its mark, and can be drained again.
 func TestAPodThatMayNotBeChanged(t *testing.T) {
 	w, p := newRequest(t, nil)
 	w.drain(0, false)
@@ -146,7 +146,7 @@ func TestAPodThatMayNotBeChanged(t *testing.T) {
 	w.evict("db-0", verdict.Wait, verdict.Waiting)
 }
 
-// TestADrainThatBeginsAnew while the request of the last one is being withdrawn.
+// TestADrainThatBeginsAnew while the request of the last drain is being withdrawn.
 func TestADrainThatBeginsAnew(t *testing.T) {
 	w, p := newRequest(t, nil)
 	w.drain(0, false)
@@ -164,13 +164,14 @@ func TestADrainThatBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestAPolicyThatTheLeaderHasNotSeenYet was made just now: another guard, or a manager, has seen it.
+// TestAPolicyThatTheLeaderHasNotSeenYet has a policy that is missing in the leader's cache. Another guard, or a
+// manager, has read it.
 func TestAPolicyThatTheLeaderHasNotSeenYet(t *testing.T) {
 	w, _ := newRequest(t, nil)
 	evictor := *w.evictor
 	evictor.Policies = interceptor.NewClient(w.Client, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return nil // Of what was made a moment ago the cache has nothing yet.
+			return nil // The cache does not have new objects yet.
 		},
 	})
 	w.reconciler = &eviction.RequestReconciler{Evictor: &evictor}
@@ -179,8 +180,7 @@ func TestAPolicyThatTheLeaderHasNotSeenYet(t *testing.T) {
 	}
 }
 
-// TestAnOperatorThatKeepsItsOwnAnnotationOnly takes off what it does not know: what was asked is taken back
-// all the same.
+// TestAnOperatorThatKeepsItsOwnAnnotationOnly removes all other annotations. The guard still withdraws the request.
 func TestAnOperatorThatKeepsItsOwnAnnotationOnly(t *testing.T) {
 	w, p := newRequest(t, nil)
 	w.Edit(p, func() { delete(p.Annotations, evictionv1.RequestedAnnotation) })
@@ -189,7 +189,7 @@ func TestAnOperatorThatKeepsItsOwnAnnotationOnly(t *testing.T) {
 	w.wantTakenBack(p)
 }
 
-// TestRelocateIsTurnedOff because an operator is busy for nothing: what it was asked is taken back.
+// TestRelocateIsTurnedOff while an operator moves a pod without need: the guard withdraws the request.
 func TestRelocateIsTurnedOff(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.HealthyNode = evictionv1.HealthyNodeRelocate })
 	p := w.pod("db-0", 0)
@@ -199,8 +199,8 @@ func TestRelocateIsTurnedOff(t *testing.T) {
 	w.wantTakenBack(p)
 }
 
-// TestAMarkGoesWithItsPod although no eviction finds the pod that takes its name: kubectl's last try came between the
-// two.
+// TestAMarkGoesWithItsPod, although no eviction finds the pod that takes its name: kubectl's last attempt came between
+// the two.
 func TestAMarkGoesWithItsPod(t *testing.T) {
 	w, p := newRequest(t, func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
 	marked := func() bool {

@@ -30,39 +30,39 @@ import (
 )
 
 const (
-	// longestWait is how long a Machine waits that has no gracefulShutdownTimeout: as long as an
-	// operator has for a pod if its policy does not say.
+	// longestWait is how long a Machine without a gracefulShutdownTimeout waits. It equals the default of
+	// deadlineSeconds.
 	longestWait = 4 * time.Hour
-	// callTimeout bounds one look at the pods, and what is asked then.
+	// callTimeout bounds one check of the pods, including the requests to operators.
 	callTimeout = 10 * time.Second
-	// atOnce is how many operators are asked at a time. Each takes a few short calls.
+	// atOnce bounds the pods that are processed in parallel. Each takes a few short calls.
 	atOnce = 16
-	// nextLook is when pods that are waited for are looked at again: nobody watches the pods of
-	// all clusters for that.
+	// nextLook is the interval between checks while pods block the Machine. The manager does not watch the pods of
+	// workload clusters.
 	nextLook = 5 * time.Second
-	// laterLook is when a Node is looked at once more whose Machine waits for others: of a Node that is
-	// cordoned only pods that were starting can be new.
+	// laterLook is the interval between checks while only other steps hold the Machine. On a cordoned Node the only new
+	// pods are the ones that were already starting.
 	laterLook = 15 * time.Second
 )
 
-// A Step has operators move their pods away from Nodes, before Machines are drained. An operator
-// is asked as it is for others who drain, and the pod and its RescheduleRequest say so: a manager
-// that comes later goes on where the other stopped.
+// Step holds a Machine before its drain until operators have moved their pods off its Node. It requests the moves as
+// the eviction guard does for other drainers. All state is in the pods and RescheduleRequests, so another manager can
+// continue.
 type Step struct {
-	// Clock tells the time.
+	// Clock returns the current time.
 	Clock clock.PassiveClock
 	// Actuate writes to workload clusters.
 	Actuate *actuate.Actuator
-	// ClusterCache reaches them.
+	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Desk makes the calls. It is this step's alone, and wakes whoever looks.
+	// Desk runs the calls in the background, and enqueues a Machine after each call. No other step shares it.
 	Desk *leaving.HookCaller
-	// By is who asks, as RescheduleRequests tell it.
+	// By is the requester that RescheduleRequests record.
 	By string
 }
 
-// Concerns implements leaving.Step: which policies and pods there are is not known before they are
-// read.
+// Concerns implements leaving.Step. It returns true for every Machine with a Node, because policies and pods are not
+// read yet.
 func (s *Step) Concerns(_ context.Context, m *clusterv1.Machine) (bool, error) {
 	return m.Status.NodeRef.IsDefined(), nil
 }
@@ -70,17 +70,16 @@ func (s *Step) Concerns(_ context.Context, m *clusterv1.Machine) (bool, error) {
 // Forget implements leaving.Step.
 func (s *Step) Forget(machine types.UID) { s.Desk.ForgetMachine(machine) }
 
-// Woken wakes a Machine whose pods have been looked at.
+// Woken returns the source of events that enqueue a Machine after a check of its pods.
 func (s *Step) Woken() source.Source { return s.Desk.Woken() }
 
-// Look says whether the Machine waits for operators. It begins a call where one is due, and waits
-// for none.
+// Look returns whether the Machine waits for operators. It starts a call if one is due, and does not wait for it.
 func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
 	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
 	has, limit := longestWait, longestWait.String()
-	if half := d.Grace / 2; half > 0 { // The drain needs time, too.
+	if half := d.Grace / 2; half > 0 { // The other half is for the drain.
 		has, limit = half, fmt.Sprintf("%s, half of the machine's gracefulShutdownTimeout", half)
 	}
 	return s.Desk.CheckRemote(ctx, d, leaving.RemoteCheck{
@@ -91,17 +90,17 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	}, now), nil
 }
 
-// A host is a Node that leaves, with the pods on it that operators move.
+// A host is a Node that leaves, with its pods that operators move.
 type host struct {
 	*corev1.Node
 	pods []corev1.Pod
-	// policies read the policies, as they are now.
+	// policies reads the policies once per check.
 	policies client.Reader
-	// notes are what people are to know of the policies.
+	// notes are warnings about policies, for people.
 	notes []string
 }
 
-// look looks at the Node once, and has the operators asked that have not been asked yet.
+// look checks the Node once: it cordons the Node, and requests the moves of pods that have no request yet.
 func (s *Step) look(ctx context.Context, d leaving.Departing) leaving.Response {
 	reader, err := workload.Live(ctx, s.ClusterCache, d.Cluster())
 	if err != nil {
@@ -125,7 +124,8 @@ func (s *Step) look(ctx context.Context, d leaving.Departing) leaving.Response {
 	return s.ask(ctx, reader, action, n)
 }
 
-// observe reads a Node, nil where there is none, or no policy: then nothing else is read.
+// observe reads the policies and the Node. It returns nil if there is no Node or no policy; without a policy it does
+// not read the Node.
 func observe(ctx context.Context, reader client.Reader, node string) (*host, error) {
 	policies, err := readPolicies(ctx, reader)
 	if err != nil || policies == nil {
@@ -171,7 +171,7 @@ func (n *host) observePods(ctx context.Context, reader client.Reader) error {
 	return nil
 }
 
-// ask has the operators of pods asked side by side.
+// ask requests the moves of all pods, up to atOnce in parallel.
 func (s *Step) ask(ctx context.Context, reader client.Reader, action actuate.Action, n *host) leaving.Response {
 	evictor := &Evictor{Live: reader, Policies: n.policies, Write: action, Clock: s.Clock, Taints: DrainTaints, Keep: Keep}
 	verdicts := make([]moving, len(n.pods))
@@ -185,8 +185,8 @@ func (s *Step) ask(ctx context.Context, reader client.Reader, action actuate.Act
 	return n.answer(verdicts)
 }
 
-// cordon has no pod come to a Node: who comes after the pods were read would be asked for by nobody, and an
-// operator would start its pod there again. It stays so: the Machine goes.
+// cordon makes the Node unschedulable. Otherwise an operator could start its pod there again, and pods that arrive
+// after the check would not be seen. There is no uncordon: the Machine is being deleted.
 func cordon(ctx context.Context, action actuate.Action, n *corev1.Node) error {
 	if n.Spec.Unschedulable {
 		return nil
@@ -196,14 +196,14 @@ func cordon(ctx context.Context, action actuate.Action, n *corev1.Node) error {
 	return action.PatchLocked(ctx, n, before)
 }
 
-// moving is how far a pod has come.
+// moving is the state of one pod.
 type moving struct {
-	// holds says that it is waited for, and missed that it is not, because its deadline passed.
+	// holds reports that the pod blocks the Machine. missed reports that it does not, because its deadline passed.
 	holds, missed bool
 	note          string
 }
 
-// askFor asks the operator of a pod, if it is its turn, and says what is made of the answer.
+// askFor requests the move of a pod if it is its turn, and evaluates the response.
 func (s *Step) askFor(ctx context.Context, evictor *Evictor, pod *corev1.Pod) moving {
 	key := client.ObjectKeyFromObject(pod)
 	resp, err := evictor.Evict(ctx, Wanted{Pod: key, UID: pod.UID, By: s.By})
@@ -215,18 +215,18 @@ func (s *Step) askFor(ctx context.Context, evictor *Evictor, pod *corev1.Pod) mo
 		return moving{holds: true, note: fmt.Sprintf("%s: %v", key, err)}
 	case resp.Outcome == verdict.Overdue && resp.Answer == verdict.Allow:
 		return moving{missed: true, note: fmt.Sprintf("%s: %s: its operator did not move it within %s", key, resp.Policy, resp.Policy.deadline())}
-	case resp.Outcome == verdict.Overdue && resp.Step == verdict.Delete: // The drain waits for its end.
+	case resp.Outcome == verdict.Overdue && resp.Step == verdict.Delete: // The drain waits until the pod has ended.
 		return moving{missed: true, note: fmt.Sprintf("%s: %s", key, resp.Cause)}
 	case resp.Answer == verdict.Wait:
 		return moving{holds: true, note: fmt.Sprintf("%s: %s", key, resp.Cause)}
 	case resp.Outcome == verdict.HealthyNode, resp.Outcome == verdict.Rescheduled:
 		return moving{holds: true, note: fmt.Sprintf("%s: %s: its Node has just been uncordoned", key, resp.Policy)}
-	default: // It has gone, or goes.
+	default: // The pod is gone or will be evicted.
 		return moving{}
 	}
 }
 
-// answer is what all pods come to.
+// answer combines the states of all pods.
 func (n *host) answer(pods []moving) leaving.Response {
 	a, notes := leaving.Response{}, slices.Clone(n.notes)
 	for _, p := range pods {
@@ -244,14 +244,14 @@ func (n *host) answer(pods []moving) leaving.Response {
 	return a
 }
 
-// unreachable reports whether nobody knows what runs on a Node.
+// unreachable reports whether the kubelet of a Node has stopped reporting.
 func unreachable(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
 	})
 }
 
-// policySnapshot has the policies of a cluster, and reads everything else from the API server.
+// policySnapshot returns the policies that were read once. It reads everything else from the API server.
 type policySnapshot struct {
 	client.Reader
 
@@ -259,8 +259,8 @@ type policySnapshot struct {
 	all []evictionv1.ClusterReschedulePolicy
 }
 
-// readPolicies returns nil where there is no policy. A cluster without the kinds has none, and
-// says so in one call: that of several namespaces may be missing alone.
+// readPolicies returns nil if the cluster has no policy, or does not serve the kinds. One call detects both.
+// ClusterReschedulePolicy alone may be missing.
 func readPolicies(ctx context.Context, reader client.Reader) (*policySnapshot, error) {
 	own, all := &evictionv1.ReschedulePolicyList{}, &evictionv1.ClusterReschedulePolicyList{}
 	err := reader.List(ctx, own)

@@ -42,12 +42,12 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// departure is the first Node of a world whose machine leaves. Its operators are played by the test.
+// departure is a world whose first Node's machine leaves. The test plays the operators.
 type departure struct {
 	*world
 
 	d leaving.Departing
-	// reads are how the workload cluster answers, and gate whether it is written to.
+	// reads intercepts reads of the workload cluster. gate controls writes to it.
 	reads interceptor.Funcs
 	gate  *actuate.Gate
 	cache clustercache.ClusterCache
@@ -65,7 +65,7 @@ func newDeparture(t *testing.T, nodes int, change func(*evictionv1.ReschedulePol
 	return d
 }
 
-// anew starts the manager anew: it remembers nothing.
+// anew restarts the manager, with an empty memory.
 func (d *departure) anew() {
 	d.restart(d.reads)
 	var mu sync.Mutex
@@ -74,7 +74,7 @@ func (d *departure) anew() {
 		defer mu.Unlock()
 		return write()
 	}
-	c := interceptor.NewClient(d.evictor.Live.(client.WithWatch), interceptor.Funcs{ // Writes are counted one after the other.
+	c := interceptor.NewClient(d.evictor.Live.(client.WithWatch), interceptor.Funcs{ // The counter needs that.
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			return one(func() error { return c.Create(ctx, obj, opts...) })
 		},
@@ -95,7 +95,7 @@ func (d *departure) anew() {
 	d.step = &eviction.Step{Clock: d.clock, Actuate: actuate.NewGated(d.gate, c), ClusterCache: cache, Desk: desk, By: "manager"}
 }
 
-// look asks the step as a reconciler does.
+// look calls the step once, as a reconciler does.
 func (d *departure) look() leaving.Verdict {
 	d.Helper()
 	v, err := d.step.Look(d.Context(), d.d, d.clock.Now())
@@ -103,7 +103,7 @@ func (d *departure) look() leaving.Verdict {
 	return v
 }
 
-// turn asks the step some time later, and returns what it says once its call has ended.
+// turn calls the step some time later, and returns its result after its background call.
 func (d *departure) turn() leaving.Verdict {
 	d.Helper()
 	if d.step == nil {
@@ -122,8 +122,8 @@ func (d *departure) turn() leaving.Verdict {
 	return d.look()
 }
 
-// wants compares what the step says. A text of the pods begins with their namespace, and ends with the
-// deadline while the machine waits.
+// wants compares the result of the step. A text about pods begins with their namespace, and ends with the deadline
+// while the machine waits.
 func (d *departure) wants(got leaving.Verdict, holds, missed bool, note string) {
 	d.Helper()
 	if holds {
@@ -152,8 +152,8 @@ const (
 
 func minute(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 }
 
-// TestAMachineLeavesOnceItsPodsAreMoved has every write be refused, and every reply be lost, and
-// starts the manager anew each time.
+// TestAMachineLeavesOnceItsPodsAreMoved fails every write, and loses every reply, once each, and restarts the manager
+// each time.
 func TestAMachineLeavesOnceItsPodsAreMoved(t *testing.T) {
 	for name, becomes := range map[string]string{"NewName": "db-1", "SameName": "db-0"} {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestAMachineLeavesOnceItsPodsAreMoved(t *testing.T) {
 	}
 }
 
-// TestWhoIsAskedIsNotAskedAgain while its operator works, and the text does not change.
+// TestWhoIsAskedIsNotAskedAgain while its operator moves the pod, and the text does not change.
 func TestWhoIsAskedIsNotAskedAgain(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	d.pod("db-0", 0)
@@ -207,16 +207,16 @@ func TestWhoIsAskedIsNotAskedAgain(t *testing.T) {
 		}
 	}
 	d.wantWrites("patch Node", "create RescheduleRequest", "patch Pod", "patch RescheduleRequest")
-	d.Must(d.Client.Delete(t.Context(), d.policy)) // Nobody is to wait any more.
+	d.Must(d.Client.Delete(t.Context(), d.policy)) // No policy selects the pod any more.
 	d.wants(d.turn(), false, false, "")
 }
 
-// TestASilentOperator has one do nothing.
+// TestASilentOperator has an operator that does nothing.
 func TestASilentOperator(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
 		fallback evictionv1.Fallback
-		// holds says that the machine waits after the deadline, and deleted that the pod goes then.
+		// holds reports that the machine waits after the deadline, deleted that the guard deletes the pod.
 		holds, deleted bool
 		note           string
 	}{
@@ -243,7 +243,7 @@ func TestASilentOperator(t *testing.T) {
 	}
 }
 
-// TestHowLongAMachineWaits whose operator does nothing.
+// TestHowLongAMachineWaits has an operator that does nothing.
 func TestHowLongAMachineWaits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
@@ -263,7 +263,7 @@ func TestHowLongAMachineWaits(t *testing.T) {
 			d.wants(d.turn(), true, false, asked)
 			d.clock.SetTime(began.Add(tc.want))
 			d.wants(d.look(), false, true, tc.note)
-			d.anew() // A manager that comes late asks once, and lets it go.
+			d.anew() // A manager that starts late requests the move once, and does not wait.
 			d.pass(time.Hour)
 			if v := d.look(); !v.Holds {
 				t.Errorf("%s: nobody was asked: %+v", tc.reason, v)
@@ -275,7 +275,7 @@ func TestHowLongAMachineWaits(t *testing.T) {
 	}
 }
 
-// TestOneMoveAfterTheOther has a policy allow one move at a time.
+// TestOneMoveAfterTheOther has a policy with maxConcurrent 1.
 func TestOneMoveAfterTheOther(t *testing.T) {
 	d := newDeparture(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	pods := []*corev1.Pod{d.pod("db-0", 0), d.pod("db-1", 0)}
@@ -297,7 +297,7 @@ func TestOneMoveAfterTheOther(t *testing.T) {
 	d.wants(d.turn(), false, false, "")
 }
 
-// TestWhoComesLater while others hold the Machine is found, and waited for.
+// TestWhoComesLater has a pod that starts while other steps hold the Machine. The step finds it, and waits for it.
 func TestWhoComesLater(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	d.wants(d.turn(), false, false, "")
@@ -321,7 +321,7 @@ func TestWhoComesLater(t *testing.T) {
 	d.wants(d.turn(), false, false, "")
 }
 
-// TestWhatNobodyMovesIsNotWaitedFor and the Node is cordoned, so that nobody comes later.
+// TestWhatNobodyMovesIsNotWaitedFor, and the Node is cordoned, so that no pod comes later.
 func TestWhatNobodyMovesIsNotWaitedFor(t *testing.T) {
 	d := newDeparture(t, 2, nil)
 	d.pod("elsewhere", 1)
@@ -355,7 +355,7 @@ func TestWhatNobodyMovesIsNotWaitedFor(t *testing.T) {
 	d.wantWrites("patch Node")
 }
 
-// TestWhoMayConcern has Machines without a Node wait for nobody.
+// TestWhoMayConcern checks that a Machine without a Node does not wait.
 func TestWhoMayConcern(t *testing.T) {
 	m := &clusterv1.Machine{}
 	for _, want := range []bool{false, true} {
@@ -366,7 +366,7 @@ func TestWhoMayConcern(t *testing.T) {
 	}
 }
 
-// TestAPolicyThatSelectsNothingIsTold and the others count.
+// TestAPolicyThatSelectsNothingIsTold as a note, and the other policies apply.
 func TestAPolicyThatSelectsNothingIsTold(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	bad := d.policy.DeepCopy()
@@ -395,7 +395,7 @@ func (d *departure) requestOf(pod string) types.UID {
 	return ""
 }
 
-// TestWhatCannotBeReadIsTriedAgain and nobody is asked meanwhile.
+// TestWhatCannotBeReadIsTriedAgain, and no move is requested meanwhile.
 func TestWhatCannotBeReadIsTriedAgain(t *testing.T) {
 	is := func(kind string, obj any) bool { return strings.HasSuffix(fmt.Sprintf("%T", obj), "."+kind) }
 	for kind, written := range map[string][]string{"ReschedulePolicyList": nil, "ClusterReschedulePolicyList": nil, "Node": nil, "PodList": {"patch Node"}} {
@@ -425,7 +425,7 @@ func TestWhatCannotBeReadIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWithoutTheKindsNobodyWaits however the API server says that it has none.
+// TestWithoutTheKindsNobodyWaits, whichever error the API server returns for a kind that it does not serve.
 func TestWithoutTheKindsNobodyWaits(t *testing.T) {
 	notServed := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{}, "", "", 0, true)
 	for name, gone := range map[string]error{"NoMatch": &meta.NoKindMatchError{}, "NotServed": notServed} {
@@ -448,7 +448,7 @@ func TestWithoutTheKindsNobodyWaits(t *testing.T) {
 	}
 }
 
-// TestAClusterWithOneOfTheKinds has somebody have deleted the other: its policies count all the same.
+// TestAClusterWithOneOfTheKinds has a cluster in which one kind was deleted. The policies of the other kind apply.
 func TestAClusterWithOneOfTheKinds(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	d.pod("db-0", 0)
@@ -461,8 +461,7 @@ func TestAClusterWithOneOfTheKinds(t *testing.T) {
 	d.wants(d.turn(), true, false, asked)
 }
 
-// TestAClusterWithoutTheKindsIsAskedOnce has an API server be asked that has never had them, or has
-// lost them.
+// TestAClusterWithoutTheKindsIsAskedOnce counts the calls to an API server that never had the kinds, or that lost them.
 func TestAClusterWithoutTheKindsIsAskedOnce(t *testing.T) {
 	d, calls := newDeparture(t, 1, nil), atomic.Int32{}
 	config := rest.CopyConfig(server.Config)
@@ -472,7 +471,7 @@ func TestAClusterWithoutTheKindsIsAskedOnce(t *testing.T) {
 	fresh := func() {
 		c, err := client.NewWithWatch(config, client.Options{Scheme: d.Client.Scheme()})
 		d.Must(err)
-		d.Must(c.Get(t.Context(), client.ObjectKeyFromObject(d.nodes[0]), d.nodes[0])) // Somebody always has.
+		d.Must(c.Get(t.Context(), client.ObjectKeyFromObject(d.nodes[0]), d.nodes[0])) // It is in use already.
 		d.cache = clustercache.NewFakeClusterCache(c, d.d.Cluster())
 		d.anew()
 	}
@@ -486,7 +485,7 @@ func TestAClusterWithoutTheKindsIsAskedOnce(t *testing.T) {
 		}
 	}
 	fresh()
-	d.wants(d.turn(), false, false, "") // The kinds are known, and no pod is there.
+	d.wants(d.turn(), false, false, "") // The client knows the kinds, and there is no pod.
 	crds := envtest.CRDInstallOptions{MaxTime: testenv.StartTimeout, Paths: []string{filepath.Join("..", "..", "config", "eviction-guard", "crd")}}
 	t.Cleanup(func() {
 		if _, err := envtest.InstallCRDs(server.Config, crds); err != nil {
@@ -504,7 +503,7 @@ func TestAClusterWithoutTheKindsIsAskedOnce(t *testing.T) {
 		}
 	}
 	look("lost")
-	time.Sleep(time.Second) // What discovery says is a moment late.
+	time.Sleep(time.Second) // Discovery is a moment late.
 	fresh()
 	look("never had")
 	look("again")
@@ -514,7 +513,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestAClusterThatHangsHoldsNobodyForLong nor a worker at all.
+// TestAClusterThatHangsHoldsNobodyForLong, and blocks no worker.
 func TestAClusterThatHangsHoldsNobodyForLong(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	d.reads.List = func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
@@ -540,7 +539,7 @@ func TestAClusterThatIsNotConnectedIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestNothingIsAskedInAPause nor by a manager that only says what it would do.
+// TestNothingIsAskedInAPause, nor by a manager with --dry-run.
 func TestNothingIsAskedInAPause(t *testing.T) {
 	for name, tc := range map[string]struct {
 		paused, dryRun, cordoned bool
@@ -583,7 +582,7 @@ func TestWhatIsWrittenIsTold(t *testing.T) {
 	}
 }
 
-// TestANodeThatDoesNotAnswerIsNotWaitedFor but its operators are asked.
+// TestANodeThatDoesNotAnswerIsNotWaitedFor, but the moves of its pods are requested.
 func TestANodeThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	p := d.pod("db-0", 0)
@@ -595,8 +594,8 @@ func TestANodeThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestANodeIsCordonedAgain that somebody uncordons while its machine leaves; nobody takes the pod for
-// one that stays.
+// TestANodeIsCordonedAgain has a person who uncordons the Node while its machine leaves. The step must not treat the
+// pod as one on a healthy Node.
 func TestANodeIsCordonedAgain(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	d.pod("db-0", 0)
@@ -606,7 +605,7 @@ func TestANodeIsCordonedAgain(t *testing.T) {
 	if !d.cordoned() {
 		t.Error("pods may come to it")
 	}
-	// Between our cordon and the question it is uncordoned each time.
+	// A person uncordons the Node after each cordon, before the next read.
 	reads := 0
 	d.reads.Get = func(ctx context.Context, c client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 		if _, ok := obj.(*corev1.Pod); !ok {
@@ -625,7 +624,7 @@ func TestANodeIsCordonedAgain(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatGoesHoldsNobody though nothing can be made in it.
+// TestANamespaceThatGoesHoldsNobody, although no object can be created in it.
 func TestANamespaceThatGoesHoldsNobody(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	p := d.pod("db-0", 0)
@@ -636,7 +635,7 @@ func TestANamespaceThatGoesHoldsNobody(t *testing.T) {
 	}
 }
 
-// TestAConflictIsTriedAgain, and nobody is asked before the Node is cordoned.
+// TestAConflictIsTriedAgain, and no move is requested before the Node is cordoned.
 func TestAConflictIsTriedAgain(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	p := d.pod("db-0", 0)

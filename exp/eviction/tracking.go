@@ -17,7 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// What Couchbase's operator calls its things.
+// Names of Couchbase's operator.
 const (
 	couchbaseClusterLabel = "couchbase_cluster"
 	inPlaceUpgrade        = "InPlaceUpgrade"
@@ -25,8 +25,8 @@ const (
 
 var couchbaseCluster = schema.GroupVersionKind{Group: "couchbase.com", Version: "v2", Kind: "CouchbaseCluster"}
 
-// trackingOf says where a pod is marked for those who know Couchbase's eviction reschedule hook, nil
-// for nowhere. An error is for people: nothing is decided by the mark.
+// trackingOf returns the object that gets the mark for tools that read the marks of Couchbase's eviction reschedule
+// hook, nil for none. The caller shows an error as a warning: no decision depends on the mark.
 func (e *Evictor) trackingOf(ctx context.Context, s *scope) (*evictionv1.TrackingReference, error) {
 	ref := &evictionv1.TrackingReference{Type: s.policy.Tracking}
 	switch s.policy.Tracking {
@@ -57,8 +57,7 @@ func trackingKey(namespace, pod string) string {
 	return evictionv1.TrackingPrefix + namespace + "." + pod
 }
 
-// track puts the mark of a request on its object, or takes it away. An object that is gone has
-// none.
+// track sets or removes the mark of a request on its object. A missing object is not an error.
 func (e *Evictor) track(ctx context.Context, r *evictionv1.RescheduleRequest, wanted bool) error {
 	ref := r.Spec.Tracking
 	kind, key := couchbaseCluster, client.ObjectKey{Namespace: r.Namespace, Name: ref.Name}

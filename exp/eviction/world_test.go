@@ -43,15 +43,14 @@ func TestMain(m *testing.M) {
 	}, crds))
 }
 
-// began is when every world begins.
+// began is the start time of every world.
 var began = time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 
-// moveKey asks the operator of these tests.
+// moveKey is the mark for the operator of these tests.
 const moveKey = "db.example.com/move"
 
-// world is a namespace of a workload cluster, with Nodes of its own. Time is the world's: what is
-// made at the API server bears the time of the world's clock, in whole seconds, as the API server
-// writes it.
+// world is a namespace of a workload cluster, with Nodes of its own. Creation times of objects come from the world's
+// clock, in whole seconds, as the API server writes them.
 type world struct {
 	*testenv.Fixture
 
@@ -61,7 +60,7 @@ type world struct {
 	policy     *evictionv1.ReschedulePolicy
 	evictor    *eviction.Evictor
 	reconciler *eviction.RequestReconciler
-	// late is the cache of guards; nil is one that is never late.
+	// late is the cache of the guards; nil is a cache that is never late.
 	late *lateCache
 
 	mu    sync.Mutex
@@ -90,7 +89,7 @@ func newWorld(t *testing.T, nodes int, change func(*evictionv1.ReschedulePolicyS
 	return w
 }
 
-// newDrain is a world in which db-0 runs on the only Node, and that is drained.
+// newDrain is a world in which db-0 runs on the only Node, which is draining.
 func newDrain(t *testing.T, change func(*evictionv1.ReschedulePolicySpec)) (*world, *corev1.Pod) {
 	t.Helper()
 	w := newWorld(t, 1, change)
@@ -99,7 +98,7 @@ func newDrain(t *testing.T, change func(*evictionv1.ReschedulePolicySpec)) (*wor
 	return w, p
 }
 
-// newRequest is one in which the operator of db-0 has been asked, too.
+// newRequest is a newDrain in which the guard has marked db-0.
 func newRequest(t *testing.T, change func(*evictionv1.ReschedulePolicySpec)) (*world, *corev1.Pod) {
 	t.Helper()
 	w, p := newDrain(t, change)
@@ -107,7 +106,7 @@ func newRequest(t *testing.T, change func(*evictionv1.ReschedulePolicySpec)) (*w
 	return w, p
 }
 
-// restart has a guard begin that remembers nothing. Reads of the API server are as reads says.
+// restart starts a new guard with an empty memory. reads intercepts its reads of the API server.
 func (w *world) restart(reads interceptor.Funcs) {
 	get, list := reads.Get, reads.List
 	reads.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -152,7 +151,7 @@ func (w *world) restart(reads interceptor.Funcs) {
 	w.reconciler = &eviction.RequestReconciler{Evictor: w.evictor}
 }
 
-// indexed answers a list by AskedIndex as a cache does: an API server has no such field.
+// indexed implements lists by AskedIndex as a cache does: an API server has no such field.
 type indexed struct{ client.Reader }
 
 // List implements client.Reader.
@@ -172,7 +171,7 @@ func (r indexed) List(ctx context.Context, list client.ObjectList, opts ...clien
 	return err
 }
 
-// dated dates what is made, as the API server does.
+// dated sets the creation time of new objects, as the API server does.
 type dated struct {
 	client.Client
 	w *world
@@ -216,7 +215,7 @@ func (c *lateCache) of(obj any) client.Reader {
 	}
 }
 
-// catchUp shows the kinds as they are.
+// catchUp updates the kinds to their present state.
 func (c *lateCache) catchUp(pods, nodes, requests bool) {
 	c.w.Helper()
 	show := func(objects ...client.Object) client.Reader {
@@ -252,7 +251,7 @@ func (c *lateCache) catchUp(pods, nodes, requests bool) {
 	}
 }
 
-// date has an object be as old as it is in the world: what is not known yet has just been made.
+// date replaces the creation time of an object by the world's. An unknown object was just created.
 func (w *world) date(obj client.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -269,7 +268,7 @@ func (w *world) date(obj client.Object) {
 
 func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// pod makes one that runs on a Node, or that has none yet.
+// pod creates a pod that runs on a Node, or that has none yet.
 func (w *world) pod(name string, node int) *corev1.Pod {
 	w.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Labels: map[string]string{"app": "db"}}}
@@ -286,7 +285,7 @@ func (w *world) pod(name string, node int) *corev1.Pod {
 	return p
 }
 
-// leave has a pod be gone from its Node.
+// leave deletes a pod at once.
 func (w *world) leave(p *corev1.Pod) {
 	w.Helper()
 	w.Must(client.IgnoreNotFound(w.Client.Delete(w.Context(), p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID})))
@@ -297,12 +296,12 @@ func (w *world) drain(node int, drained bool) {
 	w.Edit(w.nodes[node], func() { w.nodes[node].Spec.Unschedulable = drained })
 }
 
-// try asks as the API server does.
+// try calls the Evictor as the webhook does.
 func (w *world) try(name string) (eviction.Response, error) {
 	return w.evictor.Evict(w.Context(), eviction.Wanted{Pod: client.ObjectKey{Namespace: w.ns, Name: name}, By: "kubectl"})
 }
 
-// evict asks, and wants that answer.
+// evict calls the Evictor, and requires that answer and outcome.
 func (w *world) evict(name string, want verdict.Answer, outcome string) eviction.Response {
 	w.Helper()
 	resp, err := w.try(name)
@@ -313,7 +312,7 @@ func (w *world) evict(name string, want verdict.Answer, outcome string) eviction
 	return resp
 }
 
-// asked reports whether a pod bears the request.
+// asked reports whether a pod has the mark.
 func (w *world) asked(p *corev1.Pod) bool {
 	w.Helper()
 	return w.Read(p) && p.Annotations[moveKey] == "please"
@@ -326,7 +325,7 @@ func (w *world) requests() []evictionv1.RescheduleRequest {
 	return list.Items
 }
 
-// tend has every request be looked at, and returns what became of them.
+// tend reconciles every request, and returns the results.
 func (w *world) tend() (fates []verdict.Fate) {
 	w.Helper()
 	for _, r := range w.requests() {
@@ -337,7 +336,7 @@ func (w *world) tend() (fates []verdict.Fate) {
 	return fates
 }
 
-// settle tends until nothing is left to become of a request whose pod stays.
+// settle reconciles until no request of a remaining pod changes.
 func (w *world) settle() {
 	w.Helper()
 	for range 3 {
@@ -346,7 +345,7 @@ func (w *world) settle() {
 	}
 }
 
-// wantTakenBack wants nothing to be left of what was asked for.
+// wantTakenBack requires that no mark and no request is left.
 func (w *world) wantTakenBack(p *corev1.Pod) {
 	w.Helper()
 	w.settle()
@@ -363,7 +362,7 @@ func (w *world) wantWrites(want ...string) {
 	w.Writes = nil
 }
 
-// left is what is left behind: requests, and pods with what we put on them.
+// left lists requests that are left, and pods with marks of the guard.
 func (w *world) left() string {
 	w.Helper()
 	var found []string

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command clusterresourceset writes the templates by which Cluster API installs the
-// reclaim agent where the manager does not: the manifests of config/reclaim-agent in
-// a ConfigMap, and a ClusterResourceSet that applies it. One has the agent that
-// listens to the kernel, the other the one that only polls.
+// Command clusterresourceset writes the templates with which Cluster API installs the reclaim agent if the manager does
+// not. Each has the manifests of config/reclaim-agent in a ConfigMap, and a ClusterResourceSet that applies it. One
+// template has the agent that receives process events of the kernel, the other the agent that only polls.
 package main
 
 import (
@@ -71,8 +70,7 @@ func write(directory, source string, objects []*unstructured.Unstructured) error
 	return os.WriteFile(path, text, 0o644) //nolint:gosec // a file of the repository, for everyone to read
 }
 
-// render numbers the objects, because a ClusterResourceSet applies them by the names
-// of their keys.
+// render numbers the objects, because a ClusterResourceSet applies them in the order of their keys.
 func render(source string, objects []*unstructured.Unstructured) ([]byte, error) {
 	data := map[string]any{}
 	for i, u := range objects {

@@ -20,7 +20,7 @@ The API server refuses what breaks a rule on this page. The grammar of days, hou
 zones and durations is checked by a webhook, which names the field and the offending text:
 [schedules](../schedules.md). Deletion is never refused.`
 
-// crd is what the page needs of a CustomResourceDefinition.
+// crd is the part of a CustomResourceDefinition that the page needs.
 type crd struct {
 	Spec struct {
 		Versions []struct {

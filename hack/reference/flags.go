@@ -22,7 +22,7 @@ A flag without a default is empty, zero or off.`
 // flagHead is the head of every table on the page.
 var flagHead = []string{"Flag", "Type", "Default", "Meaning"}
 
-// A flagDoc is one flag as it is documented.
+// A flagDoc is the documentation of one flag.
 type flagDoc struct{ name, shorthand, kind, value, usage string }
 
 func (f flagDoc) row() []string {
@@ -69,7 +69,7 @@ func flagsPage(string) (string, error) {
 	return d.String(), nil
 }
 
-// flagsOf returns the flags that add adds, without hidden ones, by name.
+// flagsOf returns the flags that add adds, sorted by name, without hidden flags.
 func flagsOf(add func(*pflag.FlagSet)) []flagDoc {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	add(fs)

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command reference answers one question: which fields, flags, metrics, conditions,
-// reasons and annotations are there? It reads them where they are declared and
-// writes a page for each. What has no description is an error, so that nothing
-// can be added without one.
+// Command reference generates the pages in docs/reference: fields, flags, metrics, conditions, reasons and annotations.
+// It reads them where they are declared. A missing description is an error, so that every new name is documented.
 package main
 
 import (
@@ -13,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// A page is rendered from the repository below root.
+// A page renders the text from the sources below root.
 type page func(root string) (string, error)
 
 var pages = map[string]page{

@@ -20,7 +20,7 @@ const metricsIntro = "The manager serves its metrics, and those of controller-ru
 	"cache, at `--diagnostics-address`; the agent serves its own at `--metrics-address`, and the\n" +
 	"eviction guard its own and controller-runtime's at `--metrics-addr`."
 
-// A metric is one family as it is declared.
+// A metric is one declared metric family.
 type metric struct {
 	name, kind, help string
 	labels           []string
@@ -66,13 +66,13 @@ func metricsPage(root string) (string, error) {
 	return d.String(), nil
 }
 
-// managerMetrics reads the declarations in every metrics.go of the manager.
-// Registered collectors would have to be made first, with an API server.
+// managerMetrics reads the declarations in every metrics.go of the manager. Registered collectors cannot be read
+// instead: they need an API server.
 func managerMetrics(root string) ([]metric, error) {
 	return declaredBelow(root, "controllers", "exp", "internal")
 }
 
-// declaredBelow reads the declarations in every metrics.go of the directories below some.
+// declaredBelow reads the declarations in every metrics.go in the subdirectories of dirs.
 func declaredBelow(root string, dirs ...string) ([]metric, error) {
 	var found []metric
 	for _, dir := range dirs {
@@ -116,7 +116,7 @@ func declared(call *ast.CallExpr) (metric, bool) {
 		return metric{}, false
 	}
 	if fun.Sel.Name == "NewDesc" && len(call.Args) >= 3 {
-		// Descriptors have no type; ours are counted when they are asked for.
+		// A descriptor has no type. The metrics of our descriptors are gauges, counted on each scrape.
 		return metric{text(call.Args[0]), "gauge", text(call.Args[1]), texts(call.Args[2])}, true
 	}
 	kind := strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(fun.Sel.Name, "New"), "Vec"))
@@ -165,7 +165,7 @@ func texts(e ast.Expr) []string {
 	return all
 }
 
-// agentMetrics reads what the agent serves.
+// agentMetrics gathers the metrics that the agent serves.
 func agentMetrics() ([]metric, error) {
 	var b strings.Builder
 	if err := new(metrics.Set).Write(&b); err != nil {

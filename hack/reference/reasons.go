@@ -112,7 +112,7 @@ func (s section) rows() ([][]string, error) {
 const eventsIntro = "Every change of phase is an event `Old -> New: message`, with the reason of `Ready` as its\n" +
 	"reason: Warning for `Error`, `Terminated` and `EmergencyRemove`, Normal otherwise. Besides:"
 
-// introOf says which reasons come from elsewhere.
+// introOf returns a sentence about the reasons of a condition that other programs define.
 func introOf(title string) string {
 	switch {
 	case strings.Contains(title, "Ready condition"):
@@ -126,24 +126,24 @@ func introOf(title string) string {
 	}
 }
 
-// isA selects constants by the ends of their names.
+// isA selects constants by the suffixes of their names.
 func isA(suffixes ...string) func(constant) bool {
 	return func(c constant) bool {
 		return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(c.name, s) })
 	}
 }
 
-// ofNodes selects what is on Nodes and their pods by the beginnings of names.
+// ofNodes selects constants for Nodes and their pods by the prefixes of their names.
 func ofNodes(c constant) bool {
 	return strings.HasPrefix(c.name, "Node") || strings.HasPrefix(c.name, "Pod")
 }
 
-// not selects what one selects and the other does not.
+// not selects the constants that one selects and the other does not.
 func not(other, one func(constant) bool) func(constant) bool {
 	return func(c constant) bool { return one(c) && !other(c) }
 }
 
-// only returns the groups with nothing but what is wanted.
+// only returns the groups with the wanted constants only.
 func only(groups []group, want func(constant) bool) []group {
 	var found []group
 	for _, g := range groups {
@@ -152,11 +152,11 @@ func only(groups []group, want func(constant) bool) []group {
 	return found
 }
 
-// seeAlso refers to Go code, which is not on the page.
+// seeAlso matches references to Go code, which the page does not show.
 var seeAlso = regexp.MustCompile(` See \[\w+\]\.`)
 
-// sentence is the doc comment in words of somebody who does not read Go: without
-// the name of the constant, and with the values of others.
+// sentence rewrites a doc comment for readers of the page: it removes the name of the constant, and replaces the names
+// of other constants by their values.
 func sentence(c constant, groups []group) string {
 	text := strings.Join(strings.Fields(c.doc), " ")
 	for _, prefix := range []string{c.name + " means that ", c.name + " means ", c.name + " is ", c.name + " "} {

@@ -9,7 +9,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/handlers/topologymutation"
 )
 
-// variableFile is YAML, to be copied into a ClusterClass.
+// variableFile is YAML that users copy into a ClusterClass.
 const variableFile = "scheduledmachines-variable.yaml"
 
 const variableIntro = `# SPDX-License-Identifier: Apache-2.0

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clip answers one question: what of a text that others wrote is shown, and
-// how much of it fits into the API? Programs and people may write a lot, and what
-// steers a terminal or turns the order of letters around. It does not know what a
-// text means.
+// Package clip cleans and truncates text from users and other programs, for conditions, statuses, Events and terminals.
+// It removes characters that control a terminal or change the direction of text, and keeps texts within the limits of
+// the API.
 package clip
 
 import (
@@ -13,23 +12,22 @@ import (
 )
 
 const (
-	// maxMessage is the bound of status.message and of a condition's message, in
-	// bytes; the API counts characters, which are never more.
+	// maxMessage bounds status.message and the message of a condition, in bytes. The API counts characters, which are
+	// never more.
 	maxMessage = 10240
-	// maxNote is the bound of an event's note in events.k8s.io, in bytes. The API
-	// server refuses an event with a longer one, and nobody tries again.
+	// maxNote bounds the note of an Event in events.k8s.io, in bytes. The API server rejects a longer one, and the
+	// Event recorder does not retry.
 	maxNote = 1024
 )
 
-// Message is what a condition or a status may say: bounded, and without what Text
-// drops. It may have several lines, as Cluster API's own messages have.
+// Message returns s as text for a condition or a status: cleaned as by Text, and truncated. It may have several lines,
+// as Cluster API's messages have.
 func Message(s string) string { return To(Text(s), maxMessage) }
 
-// Note is what an event may say: one line, bounded.
+// Note returns s as the note of an Event: one line, truncated.
 func Note(s string) string { return To(Line(s), maxNote) }
 
-// To cuts s to at most size bytes, between characters. It shows that something is
-// missing, unless size leaves no room for that.
+// To truncates s to at most size bytes, at a character boundary. It appends " …" if there is room for it.
 func To(s string, size int) string {
 	const more = " …"
 	switch {
@@ -42,15 +40,15 @@ func To(s string, size int) string {
 	}
 }
 
-// Line is s on one line, without what Text drops and without white space at its
-// ends. Nobody can add lines of their own to what it is a part of.
+// Line returns Text(s) on one line, without white space at its ends. Its author thus cannot add lines to a text that
+// contains it.
 func Line(s string) string {
 	return strings.TrimSpace(strings.ReplaceAll(Text(s), "\n", " "))
 }
 
-// Text is s without characters that are not seen or change how others are seen:
-// control characters, marks of the direction of writing, characters without width,
-// and what is no UTF-8. What ends a line is a new line, and a tab is a space.
+// Text returns s without invisible characters and without characters that change how others are displayed: control
+// characters, direction marks, zero-width characters, and invalid UTF-8. It converts line separators to "\n", and a tab
+// to a space.
 func Text(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -66,9 +64,8 @@ func Text(s string) string {
 	}, s)
 }
 
-// Hidden reports whether a character is not seen by itself, such as the end of a
-// line. Format characters are the marks of direction, joiners and tags; the two
-// properties have the rest that a renderer ignores.
+// Hidden reports whether a character has no glyph of its own, including the end of a line. Format characters (Cf) are
+// direction marks, joiners and tags. The two properties at the end cover the other characters that a renderer ignores.
 func Hidden(r rune) bool {
 	return r == utf8.RuneError || unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Cf,
 		unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)

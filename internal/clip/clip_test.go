@@ -63,7 +63,7 @@ func TestTextIsCutBetweenCharacters(t *testing.T) {
 	}
 }
 
-// The longest pattern of emoji is what a Node may write at most: 4 bytes each.
+// A Node's longest text is a pattern of emoji, of 4 bytes each.
 func TestNotesAndMessagesFitIntoTheAPI(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("\U0001F600", 5000)

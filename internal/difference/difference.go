@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package difference answers one question: in which fields do two objects differ? It compares
-// unstructured content, and knows no schema.
+// Package difference compares two unstructured objects, and returns the fields in which they differ. It uses no schema.
 package difference
 
 import (
@@ -53,8 +52,8 @@ func Between(path string, before, after any) (fields []Field) {
 	return fields
 }
 
-// Path writes the path of a managed field as Between writes it. Managed fields name an element of
-// a list by its keys, whose place is found in the object that has the field.
+// Path converts the path of a managed field to the notation of Between. A managed field identifies a list element by
+// its keys. Path finds its index in object, which must contain the field.
 func Path(object map[string]any, managed fieldpath.Path) (path string) {
 	var at any = object
 	for _, e := range managed {
@@ -87,7 +86,7 @@ func hasKeys(v any, keys value.FieldList) bool {
 	})
 }
 
-// Within reports whether a path is that of a field or of one below it.
+// Within reports whether path names field, or a field below it.
 func Within(path, field string) bool {
 	rest, ok := strings.CutPrefix(path, field)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
@@ -101,7 +100,7 @@ func union(a, b map[string]any) map[string]any {
 
 func element(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
-// child is the path of a field. A key with dots is written in brackets.
+// child returns the path of a field below path. A key with dots or slashes is in brackets.
 func child(path, key string) string {
 	switch {
 	case strings.ContainsAny(key, "./"):

@@ -33,7 +33,8 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// TestPath has the second webhook be owned: a path by number alone would be that of the first.
+// TestPath has a manager that owns the second webhook. A path with the index of the managed field alone would name the
+// first.
 func TestPath(t *testing.T) {
 	t.Parallel()
 	live := object{

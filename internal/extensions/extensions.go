@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package extensions answers one question: whom do MachineDeletionHooks have asked before
-// a Machine of a namespace leaves? It does not ask.
+// Package extensions selects the MachineDeletionHooks that apply to a namespace. It sends no requests to the
+// extensions.
 package extensions
 
 import (
@@ -18,9 +18,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// For returns the extensions for a namespace in the order of their names. A selector
-// that cannot be read selects it: an extension is asked once too often rather than not.
-// One that is being deleted is gone.
+// For returns the MachineDeletionHooks that apply to a namespace, sorted by name. An invalid selector selects every
+// namespace: an unnecessary call is safer than a missing one. A hook that is being deleted does not apply.
 func For(ctx context.Context, reader client.Reader, namespace string) ([]v1alpha1.MachineDeletionHook, error) {
 	list := &v1alpha1.MachineDeletionHookList{}
 	if err := reader.List(ctx, list); err != nil {

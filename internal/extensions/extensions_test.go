@@ -19,7 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/extensions"
 )
 
-// hook is registered under a name, and changed.
+// hook returns a MachineDeletionHook with that name, modified by change.
 func hook(name string, change func(*v1alpha1.MachineDeletionHook)) *v1alpha1.MachineDeletionHook {
 	h := &v1alpha1.MachineDeletionHook{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if change != nil {
@@ -28,7 +28,7 @@ func hook(name string, change func(*v1alpha1.MachineDeletionHook)) *v1alpha1.Mac
 	return h
 }
 
-// selects has a hook be for the namespaces of a team.
+// selects limits a hook to the namespaces of a team.
 func selects(team string) func(*v1alpha1.MachineDeletionHook) {
 	return func(h *v1alpha1.MachineDeletionHook) {
 		h.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
@@ -39,12 +39,12 @@ func leaves(h *v1alpha1.MachineDeletionHook) {
 	h.DeletionTimestamp, h.Finalizers = new(metav1.Now()), []string{"test/hold"}
 }
 
-// unreadable is a selector of a newer API.
+// unreadable gives a hook a selector of a newer API.
 func unreadable(h *v1alpha1.MachineDeletionHook) {
 	h.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Newer"}}}
 }
 
-// holding is a cache with Namespace farm of team a, and these.
+// holding is a cache with Namespace farm of team a, and these hooks.
 func holding(t *testing.T, reads interceptor.Funcs, hooks ...*v1alpha1.MachineDeletionHook) client.Reader {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -85,7 +85,7 @@ func TestWhoIsAsked(t *testing.T) {
 	}
 }
 
-// TestTheOrderIsThatOfNames has a cache answer in no order: people read one text.
+// TestTheOrderIsThatOfNames has a cache that returns objects in no fixed order. Messages must not change with it.
 func TestTheOrderIsThatOfNames(t *testing.T) {
 	t.Parallel()
 	reader := holding(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -105,8 +105,8 @@ func TestTheOrderIsThatOfNames(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeReadIsNotNobody has a read fail: a Machine that is let go because of it
-// leaves without those who were to be asked.
+// TestWhatCannotBeReadIsNotNobody has reads that fail. A Machine that left after such an error would skip its
+// extensions.
 func TestWhatCannotBeReadIsNotNobody(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("not started")

@@ -7,9 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NoObject reports whether err says that the object does not exist. An API server also
-// answers "not found" for a kind, or a version of it, that it does not serve: that says
-// nothing about the object.
+// NoObject reports whether err means that the object does not exist. It excludes a 404 for a kind or version that the
+// API server does not serve, because that is no evidence about the object.
 func NoObject(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kinds answers one question: how does the API server serve a kind that
-// somebody named? It reads CustomResourceDefinitions, which tell a kind that is not
-// installed from one that is not served at the moment: of the first there is no object,
-// of the second nobody knows. Discovery cannot tell them apart. It knows nothing about
-// the objects themselves.
+// Package kinds resolves how the API server serves a kind. It reads CustomResourceDefinitions instead of discovery,
+// which cannot distinguish a kind that is not installed from one that is temporarily not served. No object exists of
+// the former; the objects of the latter are unknown.
 package kinds
 
 import (
@@ -20,28 +18,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What is wrong with a kind. Every other error says that its definition could not be
-// read.
+// The errors about a kind. Every other error means that its definition could not be read.
 var (
-	// ErrNotInstalled means that there is no such kind, and so no object of it.
+	// ErrNotInstalled means that the kind does not exist, so no object of it does.
 	ErrNotInstalled = errors.New("not installed")
-	// ErrUnusable means that no machine can refer to the kind as it was named.
+	// ErrUnusable means that no machine can refer to the kind in the given form.
 	ErrUnusable = errors.New("cannot be used")
-	// ErrNotServed means that the kind is installed, and not served. There may be objects.
+	// ErrNotServed means that the kind is installed and not served. Objects may exist.
 	ErrNotServed = errors.New("not served")
 )
 
-// A Resolver looks kinds up. It is safe for concurrent use.
+// A Resolver reads the definitions of kinds. It is safe for concurrent use.
 type Resolver struct {
-	// Cached answers from a cache, and may be late.
+	// Cached reads from a cache, and may be late.
 	Cached client.Reader
-	// Live answers from the API server. What the cache does not have is looked up there.
+	// Live reads from the API server a definition that the cache does not have.
 	Live client.Reader
 }
 
-// ToRead returns the version in which objects of a kind are to be read. It is the one
-// in which they are stored if that is served: reading it takes no conversion webhook.
-// The error is one of this package's, or says why the definition cannot be read.
+// ToRead returns the version in which to read objects of a kind. It is the storage version if that is served, because
+// reading it needs no conversion webhook. The error wraps an error of this package, or reports that the definition
+// cannot be read.
 func (r Resolver) ToRead(ctx context.Context, kind schema.GroupKind) (schema.GroupVersionKind, error) {
 	crd, err := r.definition(ctx, kind)
 	if err != nil {
@@ -58,8 +55,7 @@ func (r Resolver) ToRead(ctx context.Context, kind schema.GroupKind) (schema.Gro
 	return kind.WithVersion(best.Name), nil
 }
 
-// ToMake reports why no object can be made of a kind in the version that somebody
-// named, nil if one can. The errors are those of ToRead.
+// ToMake returns an error if objects of a kind cannot be created in the given version. Its errors are ToRead's.
 func (r Resolver) ToMake(ctx context.Context, gvk schema.GroupVersionKind) error {
 	crd, err := r.definition(ctx, gvk.GroupKind())
 	if err != nil {
@@ -79,9 +75,9 @@ func (r Resolver) ToMake(ctx context.Context, gvk schema.GroupVersionKind) error
 	}
 }
 
-// definition returns the definition of a kind that machines can refer to.
+// definition returns the definition of a kind that a machine can refer to.
 func (r Resolver) definition(ctx context.Context, kind schema.GroupKind) (*apiextensionsv1.CustomResourceDefinition, error) {
-	// Cluster API requires this form of the name of all providers.
+	// Cluster API requires this name format of all providers.
 	name := client.ObjectKey{Name: contract.CalculateCRDName(kind.Group, kind.Kind)}
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	err := r.Cached.Get(ctx, name, crd)
@@ -101,7 +97,7 @@ func (r Resolver) definition(ctx context.Context, kind schema.GroupKind) (*apiex
 	return crd, nil
 }
 
-// servedVersions are the versions in which objects can be read and written now.
+// servedVersions returns the versions in which objects can be read and written now.
 func servedVersions(crd *apiextensionsv1.CustomResourceDefinition) []apiextensionsv1.CustomResourceDefinitionVersion {
 	established := slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
@@ -112,8 +108,8 @@ func servedVersions(crd *apiextensionsv1.CustomResourceDefinition) []apiextensio
 	return slices.DeleteFunc(slices.Clone(crd.Spec.Versions), func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return !v.Served })
 }
 
-// Trimmed is a cache's transform for CustomResourceDefinitions: it drops their schemas,
-// which are most of them and are not read here.
+// Trimmed is a cache's transform function for CustomResourceDefinitions. It drops their schemas, which are their
+// largest part and are not read here.
 func Trimmed(obj any) (any, error) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {

@@ -18,7 +18,7 @@ import (
 
 const group = "infrastructure.cluster.x-k8s.io"
 
-// store has one definition, or answers with an error.
+// store is a cache with one definition, or with an error.
 type store struct {
 	client.Reader
 
@@ -62,7 +62,7 @@ func TestResolver(t *testing.T) {
 		kind     string
 		change   func(*definition)
 		err      error
-		toRead   string // version, where there is one
+		toRead   string // version, if it is served
 		wantRead error
 		wantMake error // of v1beta2
 		says     string

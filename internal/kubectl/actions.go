@@ -14,24 +14,24 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 )
 
-// An action is what an audit log says of one action id. Its JSON is an API.
+// An action collects the audit log lines of one action ID. Its JSON is an API.
 type action struct {
-	// Line is the last so far.
+	// Line is the latest line.
 	audit.Line
-	// First is the time of the first.
+	// First is the time of the first line.
 	First time.Time `json:"first"`
-	// Before are the lines before the last, by outcome.
+	// Before counts the earlier lines by outcome.
 	Before map[audit.Outcome]int `json:"before,omitempty"`
-	// Final says that nothing more is said of the action.
+	// Final reports that Line is the action's last line.
 	Final bool `json:"final"`
 
 	matched bool
 }
 
-// actions are those whose last line has not been read yet. The zero value has none.
+// actions holds the actions whose last line has not been read yet. The zero value holds none.
 type actions struct{ open map[string]*action }
 
-// add adds a line to its action, and returns that if it has ended.
+// add records a line. It returns the action, and true, if the line is the last one.
 func (l *actions) add(line audit.Line, matched bool) (action, bool) {
 	a := l.open[line.ActionID]
 	if a == nil {
@@ -54,7 +54,7 @@ func (l *actions) add(line audit.Line, matched bool) (action, bool) {
 	return action{}, false
 }
 
-// left are the actions that have not ended, the earliest first.
+// left returns the actions without a last line, the earliest first.
 func (l *actions) left() []action {
 	list := make([]action, 0, len(l.open))
 	for _, a := range l.open {
@@ -69,9 +69,8 @@ func (l *actions) left() []action {
 	return list
 }
 
-// actionLine is one line if it may be wide. Else the last column has lines of its own, so that all
-// fit a terminal. The columns are as wide as the longest kind and outcome: input that is read piece
-// by piece cannot be measured first.
+// actionLine returns one line if wide. Otherwise it puts the last column on lines of its own, which fit a terminal. The
+// column widths are fixed for the longest kind and outcome, because streamed input cannot be measured first.
 func actionLine(at, kind, outcome, what string, wide bool) string {
 	line := fmt.Sprintf("%-20s  %-15s  %-18s", at, kind, outcome)
 	if wide {
@@ -80,7 +79,7 @@ func actionLine(at, kind, outcome, what string, wide bool) string {
 	return strings.TrimRight(line, " ") + "\n" + wrapped(what)
 }
 
-// text is the action on one line if it may be wide, else on lines that fit a terminal.
+// text returns the action on one line if wide, otherwise on lines that fit a terminal.
 func (a *action) text(wide bool) string {
 	what := a.Machine
 	if what == "" {
@@ -103,7 +102,7 @@ func (a *action) text(wide bool) string {
 	return actionLine(a.Time.Format(time.RFC3339), oneLine(string(a.Kind)), string(a.Outcome), oneLine(what), wide)
 }
 
-// before counts what came before the last line.
+// before lists the outcomes before the last line, with their counts.
 func (a *action) before() string {
 	var counts []string
 	for _, outcome := range audit.Outcomes {
@@ -114,10 +113,10 @@ func (a *action) before() string {
 	return strings.Join(counts, " and ")
 }
 
-// oneLine keeps what others wrote from looking like a line of ours.
+// oneLine replaces line breaks, so that text from the log cannot imitate an output line of this program.
 func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "\ufffd") }
 
-// seconds is a length of time for people, also one that is longer than a Duration can be.
+// seconds formats n seconds. A value too large for a time.Duration is printed in seconds.
 func seconds(n int64) string {
 	if d := time.Duration(n) * time.Second; int64(d/time.Second) == n {
 		return d.String()

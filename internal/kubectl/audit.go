@@ -15,8 +15,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 )
 
-// auditOptions are the flags of audit. A line that all of them let through is shown with its
-// action.
+// auditOptions are the flags of audit. An action is shown if at least one of its lines matches all flags.
 type auditOptions struct {
 	machine, cluster, action string
 	kinds, outcomes          choice
@@ -76,7 +75,7 @@ func (a *auditOptions) run(o Options, files []string) error {
 		return nil
 	})
 	if errors.As(err, new(failure)) {
-		return err // Nobody takes the output any more.
+		return err // The output cannot be written any more, for example because a pipe was closed.
 	}
 	if unread > 0 {
 		err = errors.Join(err, fmt.Errorf("lines that could not be read: %d", unread))
@@ -84,7 +83,7 @@ func (a *auditOptions) run(o Options, files []string) error {
 	return errors.Join(show.end(log.left(), err == nil), err)
 }
 
-// lets reports whether the flags let a line through.
+// lets reports whether a line matches all flags.
 func (a *auditOptions) lets(line audit.Line, now time.Time) bool {
 	since, until := a.since.at(now), a.until.at(now)
 	switch {
@@ -99,13 +98,12 @@ func (a *auditOptions) lets(line audit.Line, now time.Time) bool {
 	}
 }
 
-// names reports whether a flag means key, which is a namespace and a name. An empty one means
-// all.
+// names reports whether a flag value selects key, which is NAMESPACE/NAME. An empty value selects every key.
 func names(want, key string) bool {
 	return want == "" || want == key || !strings.Contains(want, "/") && want == path.Base(key)
 }
 
-// shown counts the actions that it shows.
+// shown prints actions and counts them.
 type shown struct {
 	a      *auditOptions
 	out    io.Writer
@@ -114,7 +112,7 @@ type shown struct {
 	by     map[audit.Outcome]int
 }
 
-// action shows one, if the flags let a line of it through.
+// action prints a, if one of its lines matched the flags.
 func (s *shown) action(a action) error {
 	if !a.matched {
 		return nil
@@ -134,8 +132,7 @@ func (s *shown) action(a action) error {
 	return write(s.out, head+a.text(wide))
 }
 
-// end shows the actions that have no last line, and how many there were. complete is false if
-// a file or a line was not read.
+// end prints the actions without a last line, then the summary. complete is false if a file or a line was not read.
 func (s *shown) end(open []action, complete bool) error {
 	ended := s.count
 	for _, a := range open {
@@ -149,7 +146,7 @@ func (s *shown) end(open []action, complete bool) error {
 	return write(s.out, s.summary(s.count-ended))
 }
 
-// summary counts what was shown, by outcome.
+// summary counts the printed actions by outcome. open is the number of actions without a last line.
 func (s *shown) summary(open int) string {
 	if s.count == 0 {
 		return "No actions found.\n"

@@ -21,7 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kubectl"
 )
 
-// logged is a line of an audit log, of the departure of office unless changes say otherwise.
+// logged returns one audit log line for the departure of office, modified by changes.
 func logged(ago time.Duration, id string, outcome audit.Outcome, changes ...func(*audit.Line)) string {
 	l := audit.Line{
 		Time: now.Add(-ago), Kind: audit.Depart, Machine: "farm/office", Cluster: "farm/prod", Reason: "WindowClosed",
@@ -44,7 +44,7 @@ func agent(l *audit.Line) {
 	l.Kind, l.Machine, l.Reason, l.Lane, l.GraceSeconds, l.Cluster = audit.NodePatch, "", "Agent", "", 0, "farm/lab"
 }
 
-// auditLog has three actions that ended, the first after three tries, and one that did not.
+// auditLog returns the lines of three actions that ended, the first after three attempts, and of one that did not end.
 func auditLog() string {
 	return logged(24*time.Hour, "a1", audit.Conflict) +
 		logged(24*time.Hour-time.Second, "a2", audit.Success, spare) +
@@ -133,7 +133,7 @@ func TestAuditNamesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// TestAuditGoesOnInTheNextFile has a departure that one manager began and another ended.
+// TestAuditGoesOnInTheNextFile reads a departure that one manager began and another ended.
 func TestAuditGoesOnInTheNextFile(t *testing.T) {
 	t.Parallel()
 	first, second := file(t, "a", logged(time.Minute, "c1", audit.APIError)), file(t, "b", logged(0, "c1", audit.Success)+logged(0, "c1", audit.Success))
@@ -156,7 +156,7 @@ func TestAuditOfTextThatLies(t *testing.T) {
 	}
 }
 
-// TestAuditTellsAtOnce follows a log that somebody still writes.
+// TestAuditTellsAtOnce reads a log while it is still written.
 func TestAuditTellsAtOnce(t *testing.T) {
 	t.Parallel()
 	in, manager := io.Pipe()
@@ -183,7 +183,7 @@ func TestAuditTellsAtOnce(t *testing.T) {
 	}
 }
 
-// TestAuditStopsWhenNobodyReads has the reader go, as head does.
+// TestAuditStopsWhenNobodyReads closes the output pipe early, as head does.
 func TestAuditStopsWhenNobodyReads(t *testing.T) {
 	t.Parallel()
 	people, out := io.Pipe()
@@ -203,7 +203,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestAuditLosesNoLine has any lines in any order, and some that are none.
+// TestAuditLosesNoLine reads random valid and invalid lines in random order.
 func TestAuditLosesNoLine(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -268,7 +268,7 @@ func TestAuditRefusesWordsThatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestAuditOfAGraceBeyondAnyTime has somebody else have written the file.
+// TestAuditOfAGraceBeyondAnyTime reads a file with values that no manager writes.
 func TestAuditOfAGraceBeyondAnyTime(t *testing.T) {
 	t.Parallel()
 	for grace, want := range map[int64]string{math.MaxInt64: "9223372036854775807s", 9_223_372_037: "9223372037s", 90: "1m30s"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestWhyNamesWhoHasTheHost is about two ScheduledMachines that name one host.
+// TestWhyNamesWhoHasTheHost explains two ScheduledMachines that name the same host.
 func TestWhyNamesWhoHasTheHost(t *testing.T) {
 	t.Parallel()
 	const says = "the same host is named by another"

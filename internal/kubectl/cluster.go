@@ -29,15 +29,15 @@ const (
 	reclaimedResource = "reclaimedmachines"
 )
 
-// cluster reads and patches ScheduledMachines with one request each and no discovery.
+// cluster reads and patches ScheduledMachines. Each call is one request; there is no API discovery.
 type cluster struct {
 	rest      rest.Interface
 	namespace string
-	// chosen says that the command line names the namespace.
+	// chosen reports that the command line names the namespace.
 	chosen bool
 }
 
-// connect opens the cluster that the flags name. It sends nothing yet.
+// connect builds a client for the cluster that the flags select. It sends no request.
 func connect(config clientcmd.ClientConfig) (*cluster, error) {
 	namespace, chosen, err := config.Namespace()
 	if err != nil {
@@ -62,7 +62,7 @@ func connect(config clientcmd.ClientConfig) (*cluster, error) {
 	return &cluster{rest: client, namespace: namespace, chosen: chosen}, nil
 }
 
-// get returns the objects of those names, or an error for every one that it cannot.
+// get returns the objects with those names. It joins one error per object that it cannot read.
 func (c *cluster) get(ctx context.Context, names []string) ([]v1alpha1.ScheduledMachine, error) {
 	objects := make([]v1alpha1.ScheduledMachine, len(names))
 	var errs []error
@@ -76,21 +76,21 @@ func (c *cluster) get(ctx context.Context, names []string) ([]v1alpha1.Scheduled
 	return objects, errors.Join(errs...)
 }
 
-// elsewhere finds the object in another namespace, where the command line names none and there is
-// exactly one of the name that the person may see.
+// elsewhere searches all namespaces for the object. get calls it only if the command line names no namespace. It
+// succeeds if the person may list all namespaces and exactly one object has the name.
 func (c *cluster) elsewhere(ctx context.Context, name string, into *v1alpha1.ScheduledMachine, absent error) error {
 	var all v1alpha1.ScheduledMachineList
 	if err := c.rest.Get().Resource(resource).Param("fieldSelector", "metadata.name="+name).Do(ctx).Into(&all); err == nil && len(all.Items) == 1 && all.Items[0].Name == name {
 		*into = all.Items[0]
 		return nil
 	}
-	if apierrors.IsForbidden(absent) { // The API server has named the namespace.
+	if apierrors.IsForbidden(absent) { // The API server's error names the namespace already.
 		return fmt.Errorf("%w: for another namespace, add -n NAMESPACE", absent)
 	}
 	return fmt.Errorf("%w in namespace %s: for another, add -n NAMESPACE", absent, c.namespace)
 }
 
-// list returns the objects of one namespace, or of all if it is empty.
+// list returns the objects of one namespace, or of all namespaces if namespace is empty.
 func (c *cluster) list(ctx context.Context, namespace string) ([]v1alpha1.ScheduledMachine, error) {
 	var objects v1alpha1.ScheduledMachineList
 	err := c.rest.Get().Namespace(namespace).Resource(resource).Do(ctx).Into(&objects)
@@ -100,9 +100,8 @@ func (c *cluster) list(ctx context.Context, namespace string) ([]v1alpha1.Schedu
 	return objects.Items, failed("listing "+resource, err)
 }
 
-// change patches one object as want says, having read it: nil is "leave it". If
-// somebody else wrote meanwhile, it reads and asks again. It returns what is then
-// in the cluster.
+// change reads one object and applies the merge patch that want returns for it. A nil patch means no change. On a
+// conflict it reads the object again and calls want again. It returns the object as it then is in the cluster.
 func (c *cluster) change(ctx context.Context, name string, want func(*v1alpha1.ScheduledMachine) (map[string]any, error)) (*v1alpha1.ScheduledMachine, error) {
 	var m *v1alpha1.ScheduledMachine
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -126,8 +125,8 @@ func (c *cluster) change(ctx context.Context, name string, want func(*v1alpha1.S
 	return m, err
 }
 
-// patch sends a merge patch that fails if m is not the newest version. Its
-// conflicts are bare, so that they can be retried.
+// patch sends a merge patch that fails with a conflict if m is not the newest version. It returns a conflict unwrapped,
+// so that the caller can retry.
 func (c *cluster) patch(ctx context.Context, m *v1alpha1.ScheduledMachine, patch map[string]any) (*v1alpha1.ScheduledMachine, error) {
 	metadata, ok := patch["metadata"].(map[string]any)
 	if !ok {
@@ -148,8 +147,8 @@ func (c *cluster) patch(ctx context.Context, m *v1alpha1.ScheduledMachine, patch
 	return changed, err
 }
 
-// remembered returns the ReclaimedMachine of that name, nil if there is none, or if it may
-// not be seen.
+// remembered returns the ReclaimedMachine with that name. It returns nil if there is none, or if the person may not
+// read it.
 func (c *cluster) remembered(ctx context.Context, name string) (*v1alpha1.ReclaimedMachine, error) {
 	left := &v1alpha1.ReclaimedMachine{}
 	err := c.rest.Get().Namespace(c.namespace).Resource(reclaimedResource).Name(name).Do(ctx).Into(left)
@@ -159,7 +158,7 @@ func (c *cluster) remembered(ctx context.Context, name string) (*v1alpha1.Reclai
 	return left, failed("reading ReclaimedMachine "+name, err)
 }
 
-// forget deletes exactly this ReclaimedMachine. One that is gone is forgotten.
+// forget deletes this ReclaimedMachine, and no later one with its name. A missing object is not an error.
 func (c *cluster) forget(ctx context.Context, left *v1alpha1.ReclaimedMachine) error {
 	err := c.rest.Delete().Namespace(left.Namespace).Resource(reclaimedResource).Name(left.Name).
 		Body(&metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(left.UID))}).Do(ctx).Error()
@@ -169,11 +168,11 @@ func (c *cluster) forget(ctx context.Context, left *v1alpha1.ReclaimedMachine) e
 	return err
 }
 
-// reconnect spaces out the watches of a server that keeps ending them.
+// reconnect is the pause before the next watch, for a server that ends each watch at once.
 const reconnect = time.Second
 
-// follow shows seen every version of an object from now on, nil once it is gone,
-// until seen is done or fails. A watch that ends begins anew.
+// follow calls seen with each version of an object, and with nil once the object is gone. It returns when seen is done
+// or fails. It restarts a watch that ends.
 func (c *cluster) follow(ctx context.Context, name string, seen func(*v1alpha1.ScheduledMachine) (done bool, err error)) error {
 	for {
 		m := &v1alpha1.ScheduledMachine{}
@@ -199,7 +198,7 @@ func (c *cluster) follow(ctx context.Context, name string, seen func(*v1alpha1.S
 	}
 }
 
-// watch is one watch of follow. It is not done when the server ends it.
+// watch runs one watch for follow. It returns false if the server ends the watch.
 func (c *cluster) watch(ctx context.Context, m *v1alpha1.ScheduledMachine, seen func(*v1alpha1.ScheduledMachine) (bool, error)) (bool, error) {
 	w, err := c.rest.Get().Namespace(m.Namespace).Resource(resource).Param("watch", "true").
 		Param("fieldSelector", "metadata.name="+m.Name).Param("resourceVersion", m.ResourceVersion).Watch(ctx)
@@ -209,7 +208,7 @@ func (c *cluster) watch(ctx context.Context, m *v1alpha1.ScheduledMachine, seen 
 	defer w.Stop()
 	for event := range w.ResultChan() {
 		newer, ok := event.Object.(*v1alpha1.ScheduledMachine)
-		if !ok { // an error, such as a version that is too old
+		if !ok { // an error event, for example for a resource version that is too old
 			return false, nil
 		}
 		if event.Type == watch.Deleted {

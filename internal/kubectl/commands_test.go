@@ -22,17 +22,17 @@ import (
 )
 
 var (
-	// printed is a kubectl command in a text, up to what cannot be a part of one.
+	// printed matches a kubectl command in a text, up to the first character that cannot belong to it.
 	printed = regexp.MustCompile(`kubectl(?: (?:'[^']*'|"[^"]*"|[^\s'"(),;:|<>` + "`" + `]+(?::[^\s'"(),;:|<>` + "`" + `]+)*))+`)
 	word    = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
 	verb    = regexp.MustCompile(`%(?:\[\d\])?[sdwqv]`)
 )
 
-// prose begins what follows a command in a sentence.
+// prose are the words that can follow a command in a sentence.
 var prose = []string{"in", "when", "first", "of", "if", "or", "and", "until", "before"}
 
-// TestPrintedCommandsExist reads every text of the product, and has each kubectl command that is in
-// it parsed by kubectl or by the plugin. Neither calls a cluster.
+// TestPrintedCommandsExist parses each kubectl command in the product's texts with kubectl or the plugin. Neither calls
+// a cluster.
 func TestPrintedCommandsExist(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
@@ -71,7 +71,7 @@ func TestPrintedCommandsExist(t *testing.T) {
 	}
 }
 
-// arguments are those of a command, without the sentence that follows.
+// arguments returns the arguments of a command, without the rest of the sentence.
 func arguments(command string) []string {
 	var args []string
 	for _, arg := range word.FindAllString(command, -1)[1:] {
@@ -84,8 +84,8 @@ func arguments(command string) []string {
 	return args
 }
 
-// parseOurs checks a command line of the plugin. The name of a command that is a parameter of the
-// text is tested with the texts that fill it in.
+// parseOurs checks a command line of the plugin. A command name that is a parameter of the text is covered by the tests
+// of the texts that fill it in.
 func parseOurs(t *testing.T, args []string) {
 	t.Helper()
 	root := kubectl.New(kubectl.Options{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard, Now: time.Now})
@@ -103,8 +103,8 @@ func parseOurs(t *testing.T, args []string) {
 	}
 }
 
-// texts are the string literals below a folder, concatenated where the source does, without tests.
-// Commands that explanation.command builds are among them.
+// texts returns the string literals below a folder, without tests, joined where the source concatenates them. They
+// include the commands that explanation.command builds.
 func texts(t *testing.T, dir string) []string {
 	t.Helper()
 	var list []string
@@ -139,7 +139,7 @@ func texts(t *testing.T, dir string) []string {
 	return list
 }
 
-// literal is the text of a literal, or of several that are added; of anything else it is empty.
+// literal returns the value of a string literal or of a concatenation, otherwise an empty string.
 func literal(n ast.Expr) string {
 	switch n := n.(type) {
 	case *ast.BasicLit:

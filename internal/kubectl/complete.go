@@ -19,8 +19,8 @@ func completeNames(config clientcmd.ClientConfig) cobra.CompletionFunc {
 	return completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Name })
 }
 
-// completeObjects completes one property of the ScheduledMachines in the namespace. A person who
-// may not list them gets no completion.
+// completeObjects completes one property of the ScheduledMachines in the namespace. A person who may not list them gets
+// no completion.
 func completeObjects(config clientcmd.ClientConfig, property func(*v1alpha1.ScheduledMachine) string) cobra.CompletionFunc {
 	return complete(config, func(ctx context.Context, c *cluster) []string {
 		objects, err := c.list(ctx, c.namespace)
@@ -47,7 +47,7 @@ func complete(config clientcmd.ClientConfig, values func(context.Context, *clust
 	}
 }
 
-// completeFlags completes the values of flags that several commands have.
+// completeFlags registers completion for the flags that several commands share.
 func completeFlags(root *cobra.Command, config clientcmd.ClientConfig) {
 	register(root, "namespace", complete(config, func(ctx context.Context, c *cluster) []string { return c.namespaces(ctx) }))
 	register(root, "context", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -71,7 +71,7 @@ func completeFlags(root *cobra.Command, config clientcmd.ClientConfig) {
 	}
 }
 
-// register panics on a flag that does not exist, which every test sees.
+// register panics if the flag does not exist. Every test that builds the command detects that.
 func register(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic(err)

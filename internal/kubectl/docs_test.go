@@ -25,9 +25,8 @@ var update = flag.Bool("update", false, "write the output of the commands into t
 // block is a fenced block of a page: its language and its text.
 var block = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
 
-// TestDocs runs the user documentation: every YAML block becomes the file that
-// its first line names, every command in a console block must print what follows
-// it. The clock stands still.
+// TestDocs runs the user documentation. Every YAML block becomes the file that its first line names. Every command in a
+// console block must print the text below it. The clock stands still.
 func TestDocs(t *testing.T) {
 	for _, page := range []string{"schedules.md", "kubectl-plugin.md", "owners.md"} {
 		t.Run(page, func(t *testing.T) { testPage(t, filepath.Join("..", "..", "docs", page)) })
@@ -98,7 +97,7 @@ type shell struct {
 	code int    // of the last command
 }
 
-// session returns a console block as it should be.
+// session returns a console block with the actual output of its commands.
 func (s *shell) session(t *testing.T, text string, commands *int) string {
 	t.Helper()
 	var b strings.Builder
@@ -119,7 +118,7 @@ func (s *shell) run(t *testing.T, command string) string {
 	case ours:
 		got := run("", strings.Fields(args)...)
 		s.code = got.Code
-		// The Go release and the platform are whoever's runs the test.
+		// The Go release and the platform differ between test machines.
 		return strings.Replace(got.Out+got.Err, runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH, "go1.26 linux/amd64", 1)
 	case command == "echo $?":
 		return fmt.Sprintln(s.code)

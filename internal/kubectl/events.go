@@ -27,7 +27,7 @@ func (e event) text(now time.Time) string {
 	return fmt.Sprintf("%s ago: %s: %s", duration.HumanDuration(now.Sub(e.At.Time)), e.Reason, e.Message)
 }
 
-// requestReasons are the Events that say who wanted the machine, when, and what became of it.
+// requestReasons are the reasons of Events about requests: who requested the machine, when, and what followed.
 var requestReasons = []string{
 	v1alpha1.EmergencyReclaimEvent, v1alpha1.EmergencyReclaimStalledEvent, v1alpha1.EmergencySuppressedEvent,
 	v1alpha1.ReclaimRequestRefusedEvent, v1alpha1.ReclaimRequestStaleEvent, v1alpha1.RecordRejectedEvent, v1alpha1.LentAgainEvent,
@@ -36,8 +36,8 @@ var requestReasons = []string{
 // mostEvents bounds the Events that why shows.
 const mostEvents = 3
 
-// requestEvents returns the last Events about requests, newest first. They are an extra: it returns
-// none where they cannot be read, for which an owner's Role needs no right.
+// requestEvents returns the latest Events about requests, newest first. It returns none if they cannot be read: they
+// are optional, and an owner's Role does not need the permission.
 func (c *cluster) requestEvents(ctx context.Context, m *v1alpha1.ScheduledMachine) []event {
 	raw, err := c.rest.Get().AbsPath("/api/v1").Namespace(m.Namespace).Resource("events").
 		Param("fieldSelector", "involvedObject.kind="+kind+",involvedObject.name="+m.Name).Do(ctx).Raw()
@@ -58,7 +58,7 @@ func (c *cluster) requestEvents(ctx context.Context, m *v1alpha1.ScheduledMachin
 	return found[:min(len(found), mostEvents)]
 }
 
-// lastSeen is when an Event happened last. Which field says so depends on the API that wrote it.
+// lastSeen returns when an Event last happened. The field depends on the Events API that its author used.
 func lastSeen(e *corev1.Event) metav1.Time {
 	switch {
 	case e.Series != nil:

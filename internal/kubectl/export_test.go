@@ -2,5 +2,5 @@
 
 package kubectl
 
-// WaitHelp is what why says about a deletion that waits.
+// WaitHelp exports the advice of why about a deletion that waits.
 var WaitHelp = waitHelp

@@ -100,10 +100,10 @@ func (g *giveBackOptions) run(ctx context.Context, o Options, config clientcmd.C
 	return g.await(ctx, o, c, after)
 }
 
-// errPaused says that a request is written down, and not acted on.
+// errPaused reports a request that is recorded and not served, because the machine or its Cluster is paused.
 var errPaused = errors.New("asked, but it or its Cluster is paused: nothing is done, not even for its owner, until somebody unpauses it")
 
-// sentences are notes on lines of their own.
+// sentences turns each note into a sentence on its own line.
 func sentences(notes []string) []string {
 	lines := make([]string, len(notes))
 	for i, n := range notes {
@@ -112,12 +112,12 @@ func sentences(notes []string) []string {
 	return lines
 }
 
-// givenBack reports whether there is nothing left to give back.
+// givenBack reports whether the machine is out of the cluster, its schedule off, and no request open.
 func givenBack(m *v1alpha1.ScheduledMachine) bool {
 	return !m.BeingReclaimed() && !m.ScheduleEnabled() && gone(m)
 }
 
-// answer is what give-back says at once.
+// answer is the first line that give-back prints. before is the object before the request.
 func answer(before *v1alpha1.ScheduledMachine) string {
 	name := before.Name
 	if r, asked := requestOf(before); asked {
@@ -133,7 +133,7 @@ func answer(before *v1alpha1.ScheduledMachine) string {
 	}
 }
 
-// await tells the steps as they are seen, of what was seen last.
+// await prints each step of the reclaim until it ends or the timeout passes. seen is the latest version of the object.
 func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen *v1alpha1.ScheduledMachine) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(g.timeout))
 	defer cancel()
@@ -163,7 +163,8 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen
 	return err
 }
 
-// shared says that another ScheduledMachine may still have the host of m, which may be nil.
+// shared returns a note if another ScheduledMachine claims the same host, which may then still be in the cluster. m may
+// be nil.
 func shared(m *v1alpha1.ScheduledMachine) []string {
 	if m == nil || hostClaimed(m) == nil {
 		return nil
@@ -171,7 +172,7 @@ func shared(m *v1alpha1.ScheduledMachine) []string {
 	return []string{"the host may still be in the cluster through another ScheduledMachine, see kubectl 5spot why of that one: " + hostClaimed(m).Message}
 }
 
-// progress is where a machine stands on its way back.
+// progress returns the current step of the reclaim. A nil m means that the ScheduledMachine is gone.
 func progress(m *v1alpha1.ScheduledMachine) (step string, done bool, err error) {
 	if m == nil {
 		return "given back: the ScheduledMachine is gone", true, nil

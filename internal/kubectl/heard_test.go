@@ -11,8 +11,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestWhySaysWhetherTheOwnerIsHeard is about the line for which an owner asks before they
-// rely on a program.
+// TestWhySaysWhetherTheOwnerIsHeard checks the line that an owner reads before relying on the detection of a program.
 func TestWhySaysWhetherTheOwnerIsHeard(t *testing.T) {
 	t.Parallel()
 	const command = "this still works: kubectl 5spot -n farm give-back office\n"

@@ -12,7 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestWhySaysWhatARemovalWaitsFor is for the person on call, whom an alert sent here.
+// TestWhySaysWhatARemovalWaitsFor checks the notes for the person on call.
 func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 	t.Parallel()
 	const freeze, provider = "the API server refuses it: change freeze until monday", "Waiting for PlaneMachine to be deleted"
@@ -124,7 +124,7 @@ func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 	}
 }
 
-// TestWhyKnowsWhatIsRemembered of a machine whose ScheduledMachine is deleted.
+// TestWhyKnowsWhatIsRemembered explains a machine whose ScheduledMachine is deleted.
 func TestWhyKnowsWhatIsRemembered(t *testing.T) {
 	t.Parallel()
 	left := &v1alpha1.ReclaimedMachine{Spec: v1alpha1.ReclaimedMachineSpec{ClusterName: "prod", Node: "worker-7", NodeUID: "u1", Reason: "process-match: java"}}

@@ -54,7 +54,7 @@ the departure cap.`
 	return cmd
 }
 
-// command returns a command that holds or releases the departures of Clusters.
+// command returns hold-departures if hold is true, otherwise release-departures.
 func (h *holdOptions) command(o Options, config clientcmd.ClientConfig, hold bool) *cobra.Command {
 	cmd := &cobra.Command{
 		ValidArgsFunction: completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Spec.ClusterName }),
@@ -107,7 +107,7 @@ func (h *holdOptions) run(ctx context.Context, o Options, config clientcmd.Clien
 	return errors.Join(errs...)
 }
 
-// list returns the Clusters of the namespace, or of all.
+// list returns the Clusters of the namespace, or of all namespaces.
 func (h *holdOptions) list(ctx context.Context, c *cluster) ([]types.NamespacedName, error) {
 	namespace := c.namespace
 	if h.allNamespaces {
@@ -124,7 +124,7 @@ func (h *holdOptions) list(ctx context.Context, c *cluster) ([]types.NamespacedN
 	return keys, nil
 }
 
-// annotateCluster sets the annotation that holds the departures of a Cluster, or removes it if the reason is nil.
+// annotateCluster sets the annotation that holds the departures of a Cluster. A nil reason removes it.
 func (c *cluster) annotateCluster(ctx context.Context, key types.NamespacedName, reason *string) error {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.HoldDeparturesAnnotation: reason}}})
 	if err != nil {

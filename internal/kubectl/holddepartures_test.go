@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// clusterPath is where the API has a Cluster.
+// clusterPath returns the API path of a Cluster.
 func clusterPath(namespace, name string) string {
 	return "/apis/cluster.x-k8s.io/v1beta2/namespaces/" + namespace + "/clusters/" + name
 }

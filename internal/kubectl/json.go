@@ -12,7 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// writeJSON prints a value for programs.
+// writeJSON writes value as JSON.
 func writeJSON(w io.Writer, value any, indent string) error {
 	e := json.NewEncoder(jsonWriter{w})
 	e.SetEscapeHTML(false)
@@ -20,8 +20,8 @@ func writeJSON(w io.Writer, value any, indent string) error {
 	return failed("writing", e.Encode(value))
 }
 
-// jsonWriter escapes characters of JSON that would control a terminal, or hide in it: encoding/json
-// escapes only those below U+0020. Each write must end between characters.
+// jsonWriter escapes characters that control a terminal, or that a terminal does not show. encoding/json escapes only
+// the characters below U+0020. Each Write must end at a character boundary.
 type jsonWriter struct{ io.Writer }
 
 func (w jsonWriter) Write(p []byte) (int, error) {

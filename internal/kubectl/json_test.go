@@ -17,7 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
-// TestJSONEscapesHiddenCharacters has other programs write characters that control a terminal.
+// TestJSONEscapesHiddenCharacters prints texts of other programs with characters that control a terminal.
 func TestJSONEscapesHiddenCharacters(t *testing.T) {
 	t.Parallel()
 	const hidden = "a\u009b\u202e\u200b\U000e0041\u2028\x7fé<z"

@@ -28,7 +28,7 @@ import (
 // now is a Wednesday in January, 12:00 in New York.
 var now = time.Date(2025, 1, 15, 17, 0, 0, 0, time.UTC)
 
-// result is what a command left behind.
+// result is the output and the exit code of a command.
 type result struct {
 	Out, Err string
 	Code     int
@@ -52,30 +52,30 @@ func run(stdin string, args ...string) result {
 	return result{Out: out.String(), Err: errs.String(), Code: kubectl.ExitCode(err)}
 }
 
-// cluster serves objects by path, and returns the flag that leads there.
+// cluster serves objects by path, and returns the flag that selects this cluster.
 func cluster(t *testing.T, objects map[string]any) string {
 	t.Helper()
 	return (&api{objects: objects}).serve(t)
 }
 
-// path is where the API has a ScheduledMachine.
+// path returns the API path of a ScheduledMachine.
 func path(name string) string {
 	return "/apis/5spot.finos.org/v1alpha1/namespaces/farm/scheduledmachines/" + name
 }
 
-// api is an API server that knows only what these commands ask for.
+// api is an API server with only the calls that these commands make.
 type api struct {
 	objects map[string]any
 	// rival, if set, writes before the next patch arrives.
 	rival func(*api)
-	// story is what a watch shows, one object after the other.
+	// story is the sequence of objects that a watch sends.
 	story []*v1alpha1.ScheduledMachine
-	// cut ends a watch when the story is told; then watched, if set, is called.
+	// cut ends a watch after the story; then watched, if set, is called.
 	cut     bool
 	watched func()
-	// deaf lets every read wait after a patch, until the client has had enough.
+	// deaf blocks every read after a patch until the client cancels it.
 	deaf bool
-	// patches are the bodies that were accepted, with who sent them.
+	// patches are the accepted bodies, with their senders.
 	patches []string
 
 	mu sync.Mutex
@@ -129,7 +129,7 @@ func refusal(code int32, reason metav1.StatusReason, message string) metav1.Stat
 	}
 }
 
-// precondition is the UID that is to be deleted, and no other.
+// precondition returns the UID precondition of a deletion.
 func precondition(t *testing.T, r *http.Request) types.UID {
 	t.Helper()
 	var options metav1.DeleteOptions
@@ -139,7 +139,7 @@ func precondition(t *testing.T, r *http.Request) types.UID {
 	return *options.Preconditions.UID
 }
 
-// patch merges, and insists on the newest version as the API does.
+// patch applies a merge patch, and requires the newest version, as the API does.
 func (a *api) patch(t *testing.T, r *http.Request) (int, any) {
 	t.Helper()
 	if rival := a.rival; rival != nil {
@@ -200,7 +200,7 @@ func merge(into, change map[string]any) {
 	}
 }
 
-// watch tells the story, and then keeps still until the client has heard enough.
+// watch sends the story, then stays open until the client cancels it.
 func (a *api) watch(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	t.Helper()
 	if got := r.URL.Query().Get("fieldSelector"); !strings.HasPrefix(got, "metadata.name=") {

@@ -11,15 +11,15 @@ import (
 	"os"
 )
 
-// longestLine bounds what is kept of a file at a time. The lines that a manager writes are
-// shorter than a thousandth of it, unless people write that much into a request.
+// longestLine bounds the memory for one line, in bytes. A manager's lines are shorter than a thousandth of it, unless a
+// request has a very long reason.
 const longestLine = 1 << 20
 
 var errLongLine = fmt.Errorf("longer than %d bytes", longestLine)
 
-// readLines calls each with the lines of some files, in their order; "-" is in. where is file
-// and number of a line, and err says that it is too long to be read. Empty lines are passed
-// over. What stops a file does not stop the next, but what each returns stops everything.
+// readLines calls each with every non-empty line of the files, in their order; "-" is in. where is the file and the
+// line number. err reports that the line is too long, and line is then nil. A file that cannot be read does not stop
+// the next one. A failure that each returns stops everything.
 func readLines(paths []string, in io.Reader, each func(where string, line []byte, err error) error) error {
 	var errs []error
 	for _, path := range paths {
@@ -40,11 +40,11 @@ func readFileLines(path string, in io.Reader, each func(string, []byte, error) e
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // nothing was written
+	defer func() { _ = f.Close() }() // opened for reading only
 	return scan(path, f, each)
 }
 
-// scan reads one file. The last line need not end: a manager may be writing it.
+// scan reads one file. The last line may have no line break: a manager may still be writing it.
 func scan(name string, in io.Reader, each func(string, []byte, error) error) error {
 	r := bufio.NewReaderSize(in, longestLine)
 	for n := 1; ; n++ {

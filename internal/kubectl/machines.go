@@ -12,7 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// ourMachine is what is read of a Machine that belongs to a ScheduledMachine.
+// ourMachine holds the metadata of a Machine that belongs to a ScheduledMachine.
 type ourMachine struct {
 	metav1.ObjectMeta `json:"metadata"`
 }
@@ -20,18 +20,18 @@ type ourMachine struct {
 func (m *ourMachine) cluster() string   { return m.Labels[clusterv1.ClusterNameLabel] }
 func (m *ourMachine) scheduled() string { return m.Labels[v1alpha1.ScheduledMachineLabel] }
 
-// machines returns the Machines of ScheduledMachines in one namespace, or in all if it is
-// empty. Only their metadata is sent.
+// machines returns the Machines of ScheduledMachines in one namespace, or in all namespaces if it is empty. The API
+// server sends only their metadata.
 func (c *cluster) machines(ctx context.Context, namespace string) ([]ourMachine, error) {
 	return c.metadata(ctx, "machines", namespace, v1alpha1.ScheduledMachineLabel)
 }
 
-// metadata returns the metadata of objects of Cluster API.
+// metadata lists the metadata of a resource of Cluster API.
 func (c *cluster) metadata(ctx context.Context, resource, namespace, selector string) ([]ourMachine, error) {
 	result := c.rest.Get().AbsPath("/apis/"+clusterv1.GroupVersion.String()).Namespace(namespace).Resource(resource).
 		Param("labelSelector", selector).
 		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx)
-	if err := result.Error(); err != nil { // Raw would not say what the server does.
+	if err := result.Error(); err != nil { // Raw would hide the server's own error message.
 		return nil, failed("listing "+resource, err)
 	}
 	raw, err := result.Raw()

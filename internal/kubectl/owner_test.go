@@ -17,14 +17,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// asked is a machine that somebody wants back.
+// asked adds a request in progress to a machine.
 func asked(r v1alpha1.ReclaimRecord) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) {
 		m.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: r.String()}
 	}
 }
 
-// reclaimed is a machine that somebody has got back.
+// reclaimed adds a served request to a machine.
 func reclaimed(r v1alpha1.ReclaimRecord) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) {
 		disabled(m)
@@ -56,7 +56,7 @@ const (
 	noShard     = "nobody has acted on it for 5m: is a manager running with --watch-filter=b, or without a filter?"
 )
 
-// unserved is a machine whose last change nobody has acted on, in a shard or not.
+// unserved gives a machine a change that no manager has acted on, in a shard or not.
 func unserved(shard string) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) {
 		m.Generation++
@@ -354,7 +354,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// What an owner said outlives the object, and so does the way to take it back.
+// A request outlives its object, and resume must remove it.
 func TestResumeWhereOnlyTheRecordIsLeft(t *testing.T) {
 	t.Parallel()
 	left := &v1alpha1.ReclaimedMachine{Spec: v1alpha1.ReclaimedMachineSpec{ClusterName: "prod", Node: "worker-7", NodeUID: "u1", Reason: "process-match: java\x1b"}}
@@ -514,7 +514,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// What others wrote is no answer of ours, however it looks.
+// Text of other authors must not look like an output line of the plugin.
 func TestWhyIsNotForged(t *testing.T) {
 	t.Parallel()
 	forged := func(m *v1alpha1.ScheduledMachine) {
@@ -526,7 +526,7 @@ func TestWhyIsNotForged(t *testing.T) {
 	}
 }
 
-// Who set a field is whoever owns exactly that field.
+// The writer of a field is the manager that owns exactly that field.
 func TestWhyNamesTheWriter(t *testing.T) {
 	t.Parallel()
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, ago time.Duration, fields string) metav1.ManagedFieldsEntry {
@@ -538,7 +538,7 @@ func TestWhyNamesTheWriter(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		fields []metav1.ManagedFieldsEntry
-		want   string // empty: nobody
+		want   string // empty: unknown
 	}{
 		"Applied":     {"A field of the same name elsewhere is another field.", []metav1.ManagedFieldsEntry{ntp, entry("alice", "Apply", 2*time.Hour, `{"f:spec":{"f:schedule":{".":{},"f:enabled":{}}}}`)}, "alice by server-side apply, which wrote last 120m ago (2025-01-15T15:00:00Z)"},
 		"Latest":      {"Of two who agree, the later.", []metav1.ManagedFieldsEntry{entry("a", "Update", 2*time.Hour, `{"f:spec":{"f:schedule":{"f:enabled":{}}}}`), entry("b", "Update", time.Hour, `{"f:spec":{"f:schedule":{"f:enabled":{}}}}`)}, "b, which wrote last 60m ago (2025-01-15T16:00:00Z)"},
@@ -562,7 +562,7 @@ func TestWhyNamesTheWriter(t *testing.T) {
 	}
 }
 
-// TestWhyNamesNobodyForALostRequest is about records that a manager wrote in place of a request that somebody removed.
+// TestWhyNamesNobodyForALostRequest explains records that a manager wrote in place of a removed request.
 func TestWhyNamesNobodyForALostRequest(t *testing.T) {
 	t.Parallel()
 	for _, r := range []v1alpha1.ReclaimRecord{v1alpha1.RestoredRequest(), v1alpha1.RecalledRequest("worker-7", now)} {

@@ -95,7 +95,7 @@ func (p *planOptions) machines(ctx context.Context, o Options, config clientcmd.
 	return machines, nil
 }
 
-// plan reports every unreadable schedule before it plans any.
+// plan joins the errors of all unreadable schedules.
 func (p *planOptions) plan(machines []plan.Machine, at time.Time) ([]plan.Plan, error) {
 	plans := make([]plan.Plan, len(machines))
 	var errs []error
@@ -107,7 +107,7 @@ func (p *planOptions) plan(machines []plan.Machine, at time.Time) ([]plan.Plan, 
 	return plans, errors.Join(errs...)
 }
 
-// unreadable names the machine and the field of every error of a schedule.
+// unreadable adds the machine and the field to each error of a schedule.
 func unreadable(name string, err error) error {
 	var errs []error
 	for _, bad := range schedule.FieldErrors(err) {
@@ -116,7 +116,7 @@ func unreadable(name string, err error) error {
 	return errors.Join(errs...)
 }
 
-// planned is what a plan needs of an object in the cluster.
+// planned converts a ScheduledMachine to the input of package plan.
 func planned(m *v1alpha1.ScheduledMachine) plan.Machine {
 	s := m.Spec.Schedule
 	return plan.Machine{

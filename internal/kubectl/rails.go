@@ -38,7 +38,7 @@ func newRails(o Options, config clientcmd.ClientConfig) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "show the Clusters of all namespaces")
-	flags.StringVar(&r.cluster, "cluster", "", "only the Clusters of this `NAME`") // and not one of the kubeconfig
+	flags.StringVar(&r.cluster, "cluster", "", "only the Clusters of this `NAME`") // hides the kubeconfig's flag
 	flags.VarP(&r.output, "output", "o", tableFormats)
 	return cmd
 }
@@ -65,7 +65,7 @@ func (r *railsOptions) run(ctx context.Context, o Options, config clientcmd.Clie
 	return errors.Join(r.show(o, views, namespace, now), unread)
 }
 
-// unlisted adds the way out to the refusal of a list, which names the missing permission.
+// unlisted adds alternatives to a Forbidden error, which names the missing permission.
 func unlisted(err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -74,7 +74,7 @@ func unlisted(err error) error {
 		"for a namespace in which you have both, add -n NAMESPACE; for one machine, use kubectl 5spot why NAME", err)
 }
 
-// show writes what is known, also where the Machines could not be read.
+// show prints the views, also if the Machines could not be read.
 func (r *railsOptions) show(o Options, views []clusterRails, namespace string, now time.Time) error {
 	switch {
 	case r.output.format == asJSON:
@@ -96,7 +96,7 @@ func (r *railsOptions) show(o Options, views []clusterRails, namespace string, n
 	return write(o.Out, strings.Join(texts, "\n"))
 }
 
-// of leaves out the ScheduledMachines of other Clusters.
+// of returns the ScheduledMachines of the Cluster that the flag names, or all.
 func (r *railsOptions) of(objects []v1alpha1.ScheduledMachine) []*v1alpha1.ScheduledMachine {
 	var list []*v1alpha1.ScheduledMachine
 	for i := range objects {
@@ -107,7 +107,7 @@ func (r *railsOptions) of(objects []v1alpha1.ScheduledMachine) []*v1alpha1.Sched
 	return list
 }
 
-// machinesOf leaves out the Machines of other Clusters.
+// machinesOf returns the Machines of the Cluster that the flag names, or all.
 func (r *railsOptions) machinesOf(machines []ourMachine) []ourMachine {
 	var list []ourMachine
 	for _, m := range machines {

@@ -17,7 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
-// kept is a machine whose window closed and that a rail keeps, in the planner's own words.
+// kept gives a machine a closed window and a gate condition with the planner's message.
 func kept(reason departure.Reason, ago time.Duration) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) {
 		p := departure.Plan{Limits: departure.Limits{Cap: departure.Fraction(50_000)}}
@@ -30,7 +30,7 @@ func kept(reason departure.Reason, ago time.Duration) func(*v1alpha1.ScheduledMa
 	}
 }
 
-// frozen is a machine that would join if actuation were not paused.
+// frozen gives a machine the status of one that would join if actuation were not paused.
 func frozen(m *v1alpha1.ScheduledMachine) {
 	m.Status.MachineRef, m.Status.NodeRef = nil, nil
 	m.Status.Conditions = []metav1.Condition{
@@ -52,7 +52,7 @@ func ofScheduled(name string) metav1.PartialObjectMetadata {
 	}}
 }
 
-// fleet serves what rails reads of a namespace, and of all.
+// fleet serves the objects that rails reads, of one namespace and of all namespaces.
 func fleet(t *testing.T, machines any, objects ...*v1alpha1.ScheduledMachine) string {
 	t.Helper()
 	list := v1alpha1.ScheduledMachineList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScheduledMachineList"}}
@@ -73,7 +73,7 @@ func metadata(items ...metav1.PartialObjectMetadata) metav1.PartialObjectMetadat
 	}
 }
 
-// unannounced is a machine whose window end was not announced.
+// unannounced gives a machine a window end that was not announced.
 func unannounced(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanupSince = nil }
 
 func inLab(m *v1alpha1.ScheduledMachine) { m.Spec.ClusterName = "lab" }
@@ -139,8 +139,7 @@ func TestRailsShowsEveryCluster(t *testing.T) {
 	}
 }
 
-// TestRailsSaysWhatTheConditionSays holds the plugin to the planner's words, for every reason
-// that there is.
+// TestRailsSaysWhatTheConditionSays compares the plugin's text with the planner's message, for every reason.
 func TestRailsSaysWhatTheConditionSays(t *testing.T) {
 	t.Parallel()
 	for reason, state := range map[departure.Reason]string{
@@ -173,7 +172,7 @@ func TestRailsSaysWhatTheConditionSays(t *testing.T) {
 	}
 }
 
-// TestRailsNamesTheMissingPermission of a user who may not list one of the two kinds.
+// TestRailsNamesTheMissingPermission runs as a user who may not list one of the two kinds.
 func TestRailsNamesTheMissingPermission(t *testing.T) {
 	t.Parallel()
 	refused := refusal(http.StatusForbidden, metav1.StatusReasonForbidden, `cannot list resource "machines" in the namespace "farm"`)
@@ -210,7 +209,7 @@ func TestRailsKnowsWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestRailsOfADepartureThatIsHeldUp has actuation paused after a departure began.
+// TestRailsOfADepartureThatIsHeldUp pauses actuation after a departure has begun.
 func TestRailsOfADepartureThatIsHeldUp(t *testing.T) {
 	t.Parallel()
 	got := run("", "rails", "-o", "json", fleet(t, metadata(leavingMachine("office", v1alpha1.WindowClosed, time.Hour)), machine("office", kept(v1alpha1.ActuationPausedReason, time.Minute))))
@@ -239,7 +238,7 @@ func TestRailsOfADepartureThatIsHeldUp(t *testing.T) {
 	}
 }
 
-// TestRailsShowsWhoLeavesAfterThePause has machines that are paused, some of them outside their window.
+// TestRailsShowsWhoLeavesAfterThePause has paused machines, some of them outside their window.
 func TestRailsShowsWhoLeavesAfterThePause(t *testing.T) {
 	t.Parallel()
 	evening := func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.HoursOfDay = []string{"18-22"} }
@@ -341,8 +340,7 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 	}
 }
 
-// TestRailsShowsWhoLeavesNext has machines wait that the planner ranks, and not by how long each
-// has waited.
+// TestRailsShowsWhoLeavesNext has waiting machines whose rank differs from the order in which they started to wait.
 func TestRailsShowsWhoLeavesNext(t *testing.T) {
 	t.Parallel()
 	ranked := func(priority int32) func(*v1alpha1.ScheduledMachine) {
@@ -368,8 +366,7 @@ func TestRailsShowsWhoLeavesNext(t *testing.T) {
 	}
 }
 
-// TestRailsSaysWhichDepartureIsLate has departures that are in their budget, over it, and without
-// one.
+// TestRailsSaysWhichDepartureIsLate has departures within their budget, over it, and without one.
 func TestRailsSaysWhichDepartureIsLate(t *testing.T) {
 	t.Parallel()
 	patient := func(m *v1alpha1.ScheduledMachine) { m.Spec.GracefulShutdownTimeout = "1h" }

@@ -13,8 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/plan"
 )
 
-// text is a Cluster for people: how many machines, which, why, and what comes next. Each cause is
-// one sentence below the table, with the machines that it is about.
+// text shows a Cluster to people: counts, a table of machines, causes, and the next change. Each cause is one sentence
+// below the table, with the names of its machines.
 func (c *clusterRails) text(wide bool, now time.Time) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s/%s: %s\n", c.Namespace, c.Cluster, c.counts())
@@ -60,8 +60,7 @@ func (c *clusterRails) table(wide bool, now time.Time) []string {
 	return lines
 }
 
-// whys are the causes, in the order of their first machines. One that is true of several machines
-// names the first two.
+// whys returns each distinct cause once, in the order of the first machine of each. It names the first two machines.
 func (c *clusterRails) whys(now time.Time) []string {
 	var order []string
 	names := map[string][]string{}
@@ -83,7 +82,7 @@ func (c *clusterRails) whys(now time.Time) []string {
 	return order
 }
 
-// firstTwo names the first two, and says how many more there are.
+// firstTwo names the first two, and counts the others.
 func firstTwo(names []string) string {
 	text := strings.Join(names[:min(len(names), 2)], ", ")
 	if more := len(names) - 2; more > 0 {
@@ -92,7 +91,7 @@ func firstTwo(names []string) string {
 	return text
 }
 
-// afterPause says how many paused machines leave once the pause ends.
+// afterPause counts the paused machines that leave once the pause ends.
 func (c *clusterRails) afterPause() string {
 	const paused = "Paused: no paused machine starts to leave until the pause ends; "
 	switch n := len(c.LeaveAfterPause); n {
@@ -105,7 +104,7 @@ func (c *clusterRails) afterPause() string {
 	}
 }
 
-// late says since when the budget of a departure is over, empty if it is not.
+// late returns how long ago the budget of a departure ended, empty if it has not.
 func (r *railed) late(now time.Time) string {
 	if r.GraceEnded == nil {
 		return ""
@@ -113,7 +112,7 @@ func (r *railed) late(now time.Time) string {
 	return fmt.Sprintf("late, its grace ended %s ago; it counts as leaving until its Machine is gone", duration.HumanDuration(now.Sub(r.GraceEnded.Time)))
 }
 
-// counts says how many machines there are, and how many of them are in which state.
+// counts returns the number of machines in total and in each state.
 func (c *clusterRails) counts() string {
 	by := map[railsState]int{}
 	for i := range c.Machines {

@@ -18,50 +18,50 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
-// clusterRails is what rails shows of a Cluster. Its JSON is an API.
+// clusterRails is the output of rails for one Cluster. Its JSON is an API.
 type clusterRails struct {
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
-	// Total is how many ScheduledMachines it has.
+	// Total is the number of its ScheduledMachines.
 	Total int `json:"total"`
-	// Machines are those that are kept or leave.
+	// Machines are the machines that a rail holds, and the ones that leave.
 	Machines []railed `json:"machines"`
-	// LeavingUnknown says that Machines could not be read: others may be leaving, too.
+	// LeavingUnknown reports that Machines could not be read: more machines may be leaving.
 	LeavingUnknown bool `json:"leavingUnknown,omitempty"`
-	// LeaveAfterPause are the paused machines that leave once the pause ends.
+	// LeaveAfterPause are the names of paused machines that leave once the pause ends.
 	LeaveAfterPause []string `json:"leaveAfterPause,omitempty"`
-	// LeavesNext is the first of those that wait for others, absent if none does.
+	// LeavesNext is the first capped machine in the planner's order, empty if there is none.
 	LeavesNext string `json:"leavesNext,omitempty"`
-	// Next is whose window closes next, absent if none does.
+	// Next is the next window to close, nil if there is none.
 	Next *closing `json:"next,omitempty"`
-	// Doubts say that no manager seems to serve the Cluster.
+	// Doubts has a sentence if no manager seems to serve the Cluster.
 	Doubts []string `json:"doubts,omitempty"`
 
 	candidates []departure.Candidate
 	unserved   []unserved
 }
 
-// unserved is a machine on which a manager should have acted long ago.
+// unserved is a machine that has waited for a manager since that time.
 type unserved struct {
 	*v1alpha1.ScheduledMachine
 
 	since time.Time
 }
 
-// railed is a machine that is kept, or leaves.
+// railed is a machine that a rail holds, or that leaves.
 type railed struct {
 	Name  string     `json:"name"`
 	State railsState `json:"state"`
-	// Reason and Message are those of the condition that keeps it, or the reason on record.
+	// Reason and Message are copied from the condition that holds the machine, or from its departure record.
 	Reason  string       `json:"reason,omitempty"`
 	Message string       `json:"message,omitempty"`
 	Since   *metav1.Time `json:"since,omitempty"`
-	// Machine, Lane and ActionID are those of a departure that has begun.
+	// Machine, Lane and ActionID are set if the departure has begun.
 	Machine  string                 `json:"machine,omitempty"`
 	Lane     v1alpha1.DepartureLane `json:"lane,omitempty"`
 	ActionID string                 `json:"actionID,omitempty"`
-	grace    string                 // of the record
-	// GraceEnded is when the budget of a departure ended that is late, absent if it is not.
+	grace    string                 // the budget in the departure record
+	// GraceEnded is when the budget of a late departure ended, nil if the departure is not late.
 	GraceEnded *metav1.Time `json:"graceEnded,omitempty"`
 }
 
@@ -73,21 +73,21 @@ type closing struct {
 	zone *time.Location
 }
 
-// railsState is what a rail does to a machine.
+// railsState is the effect of the rails on a machine.
 type railsState string
 
 const (
-	railPaused  railsState = "paused"  // nothing is done
+	railPaused  railsState = "paused"  // suspended by the manager or by Cluster API's pause
 	railHeld    railsState = "held"    // a gate is closed
 	railCapped  railsState = "capped"  // others leave first
 	railLeaving railsState = "leaving" // the departure has begun
 )
 
-// railsStates are all, in the order in which they are shown.
+// railsStates are all states, in display order.
 var railsStates = []railsState{railPaused, railHeld, railCapped, railLeaving}
 
-// railsOf says it of every Cluster, in the words of the conditions and of the departure
-// records. It plans nothing again. known says that the Machines were read.
+// railsOf builds the view of every Cluster from conditions and departure records. It runs no planner. known reports
+// that the Machines were read.
 func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known bool, now time.Time) []clusterRails {
 	departing := map[types.NamespacedName]railed{}
 	clusters := map[types.NamespacedName]*clusterRails{}
@@ -139,7 +139,7 @@ func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known 
 	return sorted(clusters, now)
 }
 
-// keptOf says what keeps a machine, and false if nothing does.
+// keptOf returns why a machine is held, and false if it is not.
 func keptOf(m *v1alpha1.ScheduledMachine) (railed, bool) {
 	row := railed{Name: m.Name}
 	c := gateOf(m)
@@ -163,8 +163,8 @@ func keptOf(m *v1alpha1.ScheduledMachine) (railed, bool) {
 	return row, true
 }
 
-// unwanted reports whether a machine that is in its Cluster would leave now. The status of a paused machine does not follow the
-// clock, so the spec decides.
+// unwanted reports whether a machine that is in its Cluster would leave now. The status of a paused machine does not
+// follow the clock, so this evaluates the spec.
 func unwanted(m *v1alpha1.ScheduledMachine, now time.Time) bool {
 	if m.Status.MachineRef == nil {
 		return false
@@ -177,7 +177,7 @@ func unwanted(m *v1alpha1.ScheduledMachine, now time.Time) bool {
 	return err == nil && m.ScheduleEnabled() && !open
 }
 
-// departureOf says why a Machine leaves, and false if it does not.
+// departureOf returns why a Machine leaves, and false if it does not leave.
 func departureOf(m *ourMachine) (railed, bool) {
 	row := railed{Name: m.scheduled(), State: railLeaving, Machine: m.Name}
 	if d, ok := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation]); ok {
@@ -188,15 +188,15 @@ func departureOf(m *ourMachine) (railed, bool) {
 	return row, !m.DeletionTimestamp.IsZero()
 }
 
-// orphaned reports whether the Machine was made for another ScheduledMachine than the one of its
-// name, nil if there is none.
+// orphaned reports whether sm is not the ScheduledMachine that created the Machine. A nil sm means that none has its
+// name.
 func (m *ourMachine) orphaned(sm *v1alpha1.ScheduledMachine) bool {
 	ref := metav1.GetControllerOf(m)
 	return sm == nil || ref != nil && ref.UID != sm.UID
 }
 
-// alone is a departure under the name of the Machine itself, which waits for its turn unless that is
-// on record: there is no ScheduledMachine to say so.
+// alone returns a departure under the name of the Machine itself, because it has no ScheduledMachine. Without a
+// departure record, a Machine with 5-Spot's pre-drain hook waits for its turn: it is held.
 func (m *ourMachine) alone(d railed) railed {
 	d.Name = m.Name
 	if _, hook := m.Annotations[v1alpha1.PreDrainHookAnnotation]; hook && d.Reason == "" {
@@ -205,7 +205,8 @@ func (m *ourMachine) alone(d railed) railed {
 	return d
 }
 
-// judgeGrace notes that a departure of m has used up its budget. A departure without drain has none.
+// judgeGrace sets GraceEnded if a departure of m has exceeded its budget by patience. A departure without drain has no
+// budget.
 func (r *railed) judgeGrace(m *v1alpha1.ScheduledMachine, now time.Time) {
 	grace, err := schedule.ParseDuration(cmp.Or(m.Spec.GracefulShutdownTimeout, v1alpha1.DefaultTimeout))
 	if err != nil || r.Lane == "" || r.Lane == v1alpha1.ExemptLane {
@@ -217,7 +218,7 @@ func (r *railed) judgeGrace(m *v1alpha1.ScheduledMachine, now time.Time) {
 	}
 }
 
-// closes keeps whose window closes first.
+// closes records m's window as Next if it closes before the present one.
 func (c *clusterRails) closes(m *v1alpha1.ScheduledMachine, now time.Time) {
 	at := m.Status.NextCleanup
 	if at == nil || !at.After(now) || m.Status.MachineRef == nil || idle(m) != "" {
@@ -242,7 +243,7 @@ func sorted(clusters map[types.NamespacedName]*clusterRails, now time.Time) []cl
 	return views
 }
 
-// order puts those first on which nothing is done, and those that wait in the planner's order.
+// order sorts the machines by state. It sorts capped machines as the planner does, and the others by time.
 func (c *clusterRails) order(now time.Time) {
 	place := map[string]int{}
 	for i, waits := range departure.InOrder(c.candidates, now) {
@@ -262,7 +263,7 @@ func (c *clusterRails) order(now time.Time) {
 	}
 }
 
-// doubt names who has waited longest for a manager.
+// doubt reports the machine that has waited longest for a manager.
 func (c *clusterRails) doubt(now time.Time) {
 	if len(c.unserved) == 0 {
 		return

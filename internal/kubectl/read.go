@@ -24,8 +24,8 @@ import (
 
 const kind = "ScheduledMachine"
 
-// readFiles returns the ScheduledMachines of some files; "-" is in. Other objects
-// are passed over, but no ScheduledMachine at all is an error.
+// readFiles returns the ScheduledMachines of some files; "-" is in. It skips other objects. A file without a
+// ScheduledMachine is an error.
 func readFiles(paths []string, in io.Reader) ([]plan.Machine, error) {
 	var machines []plan.Machine
 	var errs []error
@@ -77,7 +77,7 @@ func readMachines(path string, data []byte) ([]plan.Machine, error) {
 	return machines, errors.Join(errs...)
 }
 
-// split returns the documents of a JSON stream or else of a YAML one.
+// split returns the documents of a JSON stream, or else of a YAML stream.
 func split(data []byte) ([][]byte, error) {
 	var docs [][]byte
 	stream := json.NewDecoder(bytes.NewReader(data))
@@ -110,8 +110,7 @@ func split(data []byte) ([][]byte, error) {
 func readDocument(doc []byte) ([]plan.Machine, error) {
 	raw, repeated := yaml.YAMLToJSONStrict(doc)
 	if repeated != nil {
-		// Only a ScheduledMachine has to be without repeated keys. Everything else
-		// that is wrong is wrong for everybody.
+		// Repeated keys are an error only in a ScheduledMachine. All other YAML errors count for each object.
 		var err error
 		if raw, err = yaml.YAMLToJSON(doc); err != nil {
 			return nil, err
@@ -124,15 +123,14 @@ func readDocument(doc []byte) ([]plan.Machine, error) {
 	return machines, err
 }
 
-// head is what tells objects apart.
+// head holds the fields that identify the kind of an object, and the items of a list.
 type head struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
 	Items      []json.RawMessage `json:"items"`
 }
 
-// readObject reads an object, or the items of a list. The items of a typed list
-// need not repeat apiVersion and kind.
+// readObject reads an object, or the items of a list. The items of a typed list may omit apiVersion and kind.
 func readObject(raw []byte, apiVersion, objectKind string) ([]plan.Machine, error) {
 	h := head{APIVersion: apiVersion, Kind: objectKind}
 	if err := json.Unmarshal(raw, &h); err != nil {
@@ -167,8 +165,7 @@ func readItems(items []json.RawMessage, apiVersion, itemKind string) ([]plan.Mac
 	return machines, errors.Join(errs...)
 }
 
-// manifest is the part of a ScheduledMachine that a plan needs. Whatever else is
-// wrong with the object is not for this program to say.
+// manifest is the part of a ScheduledMachine that a plan needs. This program does not validate the rest.
 type manifest struct {
 	Metadata struct {
 		Name         string `json:"name"`
@@ -178,8 +175,7 @@ type manifest struct {
 		Schedule *struct {
 			v1alpha1.Schedule `json:",inline"`
 
-			// Timezone tells an absent zone, which is UTC, from an empty one, which is
-			// an error.
+			// Timezone is a pointer: an absent zone is UTC, and an empty one is an error.
 			Timezone *string `json:"timezone"`
 		} `json:"schedule"`
 		KillSwitch bool `json:"killSwitch"`
@@ -195,10 +191,10 @@ type machineError struct {
 func (e machineError) Error() string { return e.name + ": " + e.error.Error() }
 func (e machineError) Unwrap() error { return e.error }
 
-// readMachine reads one ScheduledMachine as the API would, defaults included.
+// readMachine reads one ScheduledMachine as the API server would, defaults included.
 func readMachine(raw []byte) (plan.Machine, error) {
 	var m manifest
-	wrongType := json.Unmarshal(raw, &m) // words its errors better than the strict reader, but knows no case
+	wrongType := json.Unmarshal(raw, &m) // for its clearer errors; it ignores the case of keys
 	m = manifest{Metadata: m.Metadata}
 	unknown, err := strictjson.UnmarshalStrict(raw, &m)
 	name := m.Metadata.Name
@@ -227,7 +223,8 @@ func readMachine(raw []byte) (plan.Machine, error) {
 	}, nil
 }
 
-// typeError words the commonest mistake: an hour that YAML takes for a number.
+// typeError explains the most frequent mistake, an hour that YAML parses as a number. Other errors are returned as
+// otherwise.
 func typeError(err, otherwise error) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
@@ -241,8 +238,8 @@ func typeError(err, otherwise error) error {
 	return fmt.Errorf("%s: Invalid value: %s, want %s%s", path, wrong.Value, wrong.Type, help)
 }
 
-// scheduleErrors keeps the strict reader's errors about the schedule. Elsewhere
-// the manifest knows only what it needs.
+// scheduleErrors returns the strict reader's errors about the schedule. It drops other unknown fields, because manifest
+// declares only a part of the spec.
 func scheduleErrors(name string, all []error) error {
 	var errs []error
 	for _, err := range all {

@@ -13,22 +13,22 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// record is a request of an owner, as it was written down.
+// record is a recorded request of an owner.
 type record struct{ v1alpha1.ReclaimRecord }
 
-// requestOf returns what is asked of m and not done yet, and false if nothing is.
+// requestOf returns the open request of m, and false if there is none.
 func requestOf(m *v1alpha1.ScheduledMachine) (record, bool) {
 	r, ok := m.ReclaimRequest()
 	return record{r}, ok
 }
 
-// servedOf returns the request that turned the schedule of m off, and false if none did.
+// servedOf returns the request that turned the schedule of m off, and false if there is none.
 func servedOf(m *v1alpha1.ScheduledMachine) (record, bool) {
 	r, ok := m.ServedReclaim()
 	return record{r}, ok
 }
 
-// program is the pattern of the program that asked; empty if none did.
+// program returns the pattern of the program that caused the request, empty if no program did.
 func (r record) program() string {
 	pattern, ok := strings.CutPrefix(r.Reason, reclaim.Reason(""))
 	if !ok || r.ByPerson() {
@@ -37,7 +37,7 @@ func (r record) program() string {
 	return pattern
 }
 
-// Who asked.
+// The origins of a request. They are part of the JSON of why.
 const (
 	byProgram = "program"
 	byPerson  = "person"
@@ -58,7 +58,7 @@ func (r record) by() string {
 	}
 }
 
-// sentence says who asked and why.
+// sentence states the origin of the request and its reason.
 func (r record) sentence() string {
 	if r.Of != "" {
 		return "its owner asked for the same host through " + r.Of + ": " + r.Why()
@@ -73,15 +73,14 @@ func (r record) sentence() string {
 	}
 }
 
-// paused reports whether nothing is done: the object is, or its Cluster as the
-// controller has seen it.
+// paused reports whether the object is paused, or whether the controller has observed that its Cluster is.
 func paused(m *v1alpha1.ScheduledMachine) bool {
 	_, annotated := m.Annotations[clusterv1.PausedAnnotation]
 	return annotated || meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.PausedCondition)
 }
 
-// gateOf returns the condition that says what keeps a machine that is to leave, nil if nothing
-// does.
+// gateOf returns the condition DepartureGated if it is true, otherwise nil. It is true while a rail holds a machine
+// that should leave.
 func gateOf(m *v1alpha1.ScheduledMachine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.DepartureGatedCondition)
 	if c == nil || c.Status != metav1.ConditionTrue {
@@ -90,8 +89,8 @@ func gateOf(m *v1alpha1.ScheduledMachine) *metav1.Condition {
 	return c
 }
 
-// suppressed returns the condition that says that something was to be done and the manager's
-// pause kept it from that, nil if nothing was. It is no pause of the object.
+// suppressed returns the condition with the reason ActuationPaused, nil if there is none. It reports an action that the
+// manager's pause suppressed. paused reports a pause of the object.
 func suppressed(m *v1alpha1.ScheduledMachine) *metav1.Condition {
 	if c := gateOf(m); c != nil && c.Reason == v1alpha1.ActuationPausedReason {
 		return c
@@ -103,14 +102,12 @@ func suppressed(m *v1alpha1.ScheduledMachine) *metav1.Condition {
 	return c
 }
 
-// gone reports whether the controller has seen that nothing of the machine is in
-// the cluster.
+// gone reports whether the controller has observed the latest spec and no Machine or infrastructure machine exists.
 func gone(m *v1alpha1.ScheduledMachine) bool {
 	return m.Status.ObservedGeneration >= m.Generation && m.Status.MachineRef == nil && m.Status.InfrastructureRef == nil
 }
 
-// offNow says what keeps a machine away: with resumeAfterReclaim: OnResume the schedule may
-// be on.
+// offNow returns why a machine stays away. With resumeAfterReclaim: OnResume its schedule may be on.
 func offNow(m *v1alpha1.ScheduledMachine) string {
 	if m.AwaitsResume() {
 		return "it stays away until it is resumed, whatever its schedule says"
@@ -118,8 +115,8 @@ func offNow(m *v1alpha1.ScheduledMachine) string {
 	return "its schedule is off"
 }
 
-// hindrances say what a machine waits for that is being removed, in the controllers' own
-// words, unless told says it already.
+// hindrances returns the controllers' messages about what delays the removal of a machine. It omits messages that told
+// contains.
 func hindrances(m *v1alpha1.ScheduledMachine, told string) []string {
 	r, asked := requestOf(m)
 	removed := asked && !paused(m) || m.Spec.KillSwitch || !m.DeletionTimestamp.IsZero() || m.Status.Phase == v1alpha1.PhaseShuttingDown
@@ -138,7 +135,7 @@ func hindrances(m *v1alpha1.ScheduledMachine, told string) []string {
 	return notes
 }
 
-// reachable is false only if the controller says so.
+// reachable returns false only if the controller has reported that the workload cluster is not.
 func reachable(m *v1alpha1.ScheduledMachine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.WorkloadClusterReachableCondition)
 	return c == nil || c.Status != metav1.ConditionFalse

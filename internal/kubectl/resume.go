@@ -39,7 +39,7 @@ name, or for that host, then follows its schedule.`,
 	}
 }
 
-// oneName wants exactly one machine: what is done to it should be meant.
+// oneName accepts exactly one machine, so that a command never changes an unintended one.
 func oneName(_ *cobra.Command, names []string) error {
 	if len(names) != 1 {
 		return errors.New("give the NAME of one ScheduledMachine")
@@ -86,8 +86,8 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 	return write(o.Out, strings.Join(append(lines, sentences(doubts(before, now))...), "\n")+"\n")
 }
 
-// forget takes off what is remembered of a machine whose ScheduledMachine is gone: whoever
-// resumes it knows. Where nothing is, or nobody may see it, absent is the answer.
+// forget deletes the ReclaimedMachine of a ScheduledMachine that is gone. It returns absent if there is no
+// ReclaimedMachine, or if the person may not read it.
 func forget(ctx context.Context, o Options, c *cluster, name string, absent error) error {
 	left, err := c.remembered(ctx, name)
 	if err != nil {
@@ -105,17 +105,17 @@ func forget(ctx context.Context, o Options, c *cluster, name string, absent erro
 		"the ReclaimedMachine is deleted now, and a new ScheduledMachine follows its schedule.\n", name, why))
 }
 
-// lent is the patch that lends a machine again: it turns the schedule on and takes the record
-// of the reclaim off in one write. With resumeAfterReclaim: OnResume only the record counts.
+// lent returns the patch for resume: it turns the schedule on. With resumeAfterReclaim: OnResume the same write removes
+// the record of the reclaim, because the schedule may already be on.
 func lent(m *v1alpha1.ScheduledMachine) map[string]any {
 	patch := map[string]any{"spec": map[string]any{"schedule": map[string]any{"enabled": true}}}
-	if m.AwaitsResume() { // Else the controller takes it off.
+	if m.AwaitsResume() { // Otherwise the controller removes the record.
 		patch["metadata"] = map[string]any{"annotations": map[string]any{v1alpha1.ReclaimedAnnotation: nil}}
 	}
 	return patch
 }
 
-// resumable refuses where turning the schedule on would do nothing, or be undone.
+// resumable returns an error if turning the schedule on would have no effect, or would be undone.
 func resumable(m *v1alpha1.ScheduledMachine) error {
 	switch {
 	case !m.DeletionTimestamp.IsZero():
@@ -130,7 +130,7 @@ func resumable(m *v1alpha1.ScheduledMachine) error {
 	}
 }
 
-// prospect says what the schedule does from now on, once it is on.
+// prospect returns the schedule's next change once it is on.
 func prospect(m *v1alpha1.ScheduledMachine, now time.Time) (string, error) {
 	wanted := planned(m)
 	wanted.Enabled = true

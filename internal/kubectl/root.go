@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubectl answers, at a terminal: what are my machines doing, what comes
-// next, and why? It reads files or one cluster. It writes three things only, and
-// only for a person who says so: that an owner wants a machine back, that its
-// schedule is on again, and that the departures of a Cluster are held. It knows nothing about
-// how a schedule is judged; it asks internal/plan and the status that the controllers wrote.
+// Package kubectl implements the kubectl plugin: it shows what scheduled machines do, what happens next, and why. It
+// reads files or one cluster, and prints what package plan computes and what the controllers wrote to the status.
+//
+// It writes only for explicit commands. give-back records an owner's request for a machine. resume turns a schedule on
+// again, or deletes a ReclaimedMachine. hold-departures and release-departures change an annotation of Clusters.
 package kubectl
 
 import (
@@ -22,15 +22,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// Exit codes: 2 says that the command line or a file must change first, 1 that
-// the same command may succeed another time.
+// Exit codes. After 2, the command line or a file must change first. After 1, the same command may succeed later.
 const (
 	exitOK = iota
 	exitFailure
 	exitInput
 )
 
-// Options is the world around the commands.
+// Options holds the streams, the clock and the version that the commands use.
 type Options struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -60,8 +59,7 @@ func New(o Options) *cobra.Command {
 	return cmd
 }
 
-// knownCommand refuses a word that is no command, and suggests one. Cobra's own suggestion has
-// several lines.
+// knownCommand rejects an unknown command and suggests a similar one. Cobra's own suggestion has several lines.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -73,8 +71,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), help)
 }
 
-// addClusterFlags adds the flags that choose a cluster, as kubectl has them. Help
-// shows the few that people use.
+// addClusterFlags adds kubectl's flags that select a cluster. Help shows only the three most used.
 func addClusterFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	overrides := &clientcmd.ConfigOverrides{}
@@ -86,13 +83,13 @@ func addClusterFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }
 
-// failure is an error of the world: the cluster's, that of a machine that stands
-// otherwise than it should, or that of whoever should have taken the output. All other errors are the caller's.
+// failure is an error of the environment: of the cluster, of a machine in an unsuitable state, or of the output. All
+// other errors are errors of the command line, of a file or of a schedule.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
-// failed marks err, if there is one, as the world's.
+// failed wraps err in a failure with the operation that failed. It returns nil for nil.
 func failed(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -100,8 +97,8 @@ func failed(doing string, err error) error {
 	return failure{fmt.Errorf("%s: %w", doing, err)}
 }
 
-// ExitCode returns the exit code that goes with err: 0, 1 for an error of the
-// cluster or a machine in it, or 2 for one of the command line, a file or a schedule.
+// ExitCode returns the exit code for err. It is 0 for nil, and 1 for an error of the cluster, of a machine in it, or of
+// the output. It is 2 for an error of the command line, a file or a schedule.
 func ExitCode(err error) int {
 	var f failure
 	switch {
@@ -117,7 +114,7 @@ func ExitCode(err error) int {
 // Report prints err, one line for each error that it joins.
 func Report(w io.Writer, err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		_, _ = fmt.Fprintf(w, "error: %s\n", tame(line)) // there is no third place to complain to
+		_, _ = fmt.Fprintf(w, "error: %s\n", tame(line)) // An error of the error stream cannot be reported anywhere.
 	}
 }
 
@@ -127,8 +124,8 @@ func write(w io.Writer, text string) error {
 	return failed("writing", err)
 }
 
-// tame replaces what would control the terminal, or hide in it: text may come from a
-// file that somebody sent, or from a cluster that somebody else writes to.
+// tame replaces characters that control the terminal, or that it does not show. The text may come from a file or a
+// cluster that an untrusted person writes to.
 func tame(text string) string {
 	return strings.Map(func(r rune) rune {
 		if clip.Hidden(r) && r != '\n' {

@@ -17,24 +17,22 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
-// What is told of a machine on which nothing is done.
+// Explanations of a machine on which no controller acts.
 const (
 	pausedWhy = "it is paused: nothing is done, not even for its owner"
 	unseen    = "the controller has not seen the latest change yet"
 )
 
-// patience is how long a manager may take before it is doubted that one serves the
-// machine. Another replica takes over within a lease of 15 s, and the report of an
-// emergency may take as long again.
+// patience is the time after which an unserved machine is reported. Another replica takes over within a lease of 15 s,
+// and the report of an emergency may take as long again.
 const patience = 30 * time.Second
 
-// waitingSince is since when a manager should have acted on m, zero if nothing waits
-// for it. Managers say nothing of themselves; what they leave undone does. The times
-// are the API server's.
+// waitingSince returns since when a manager should have acted on m, zero if m does not wait for one. Managers report no
+// liveness, so overdue work is the evidence. All times are the API server's.
 func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	leaving := !m.DeletionTimestamp.IsZero() || m.Spec.KillSwitch
 	switch {
-	case paused(m), suppressed(m) != nil: // It says so itself.
+	case paused(m), suppressed(m) != nil: // The status explains the wait.
 		return time.Time{}
 	case m.DeletionTimestamp.IsZero() && !slices.Contains(m.Finalizers, v1alpha1.ScheduledMachineFinalizer):
 		return m.CreationTimestamp.Time
@@ -46,7 +44,7 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 		return time.Time{}
 	}
 	edges := []*metav1.Time{m.Status.NextActivation, m.Status.NextCleanup}
-	if gateOf(m) != nil { // Its window may have closed: a manager keeps it.
+	if gateOf(m) != nil { // A rail holds the machine, whose window may have closed.
 		edges = edges[:1]
 	}
 	for _, edge := range edges {
@@ -57,8 +55,8 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// candidateOf is the planner's candidate for a deferred machine, as far as its status shows it. Status
-// does not show when its deletion was refused.
+// candidateOf converts a deferred machine to the planner's input, as far as its status allows. The status does not show
+// when a delete call failed.
 func candidateOf(m *v1alpha1.ScheduledMachine) departure.Candidate {
 	c := departure.Candidate{Name: m.Namespace + "/" + m.Name, Lane: departure.Unscheduled, Priority: m.PriorityOrDefault()}
 	if gate := gateOf(m); gate != nil {
@@ -75,7 +73,7 @@ func candidateOf(m *v1alpha1.ScheduledMachine) departure.Candidate {
 	return c
 }
 
-// lastChange is when somebody last changed what is wanted of m: its spec, or that it exists.
+// lastChange returns when the spec of m was last changed, or when m was deleted if that is later.
 func lastChange(m *v1alpha1.ScheduledMachine) time.Time {
 	at := writer.Last(m.ManagedFields, specFields).Time()
 	if d := m.DeletionTimestamp; d != nil && d.After(at) {
@@ -84,8 +82,8 @@ func lastChange(m *v1alpha1.ScheduledMachine) time.Time {
 	return at
 }
 
-// beingServed reports whether a manager has seen the request of m. Whatever else takes m away
-// has a phase of its own, and its next step may fail.
+// beingServed reports whether a manager has observed the request of m. The kill switch and a deletion take precedence
+// over it, with phases of their own, and either may be in PhaseError.
 func beingServed(m *v1alpha1.ScheduledMachine) bool {
 	switch m.Status.Phase {
 	case v1alpha1.PhaseEmergencyRemove:
@@ -99,7 +97,7 @@ func beingServed(m *v1alpha1.ScheduledMachine) bool {
 	}
 }
 
-// doubts says that no manager seems to serve m, if one should have acted long ago.
+// doubts returns a note if no manager seems to serve m.
 func doubts(m *v1alpha1.ScheduledMachine, now time.Time) []string {
 	since, doubted := doubtedSince(m, now)
 	if !doubted {
@@ -108,7 +106,7 @@ func doubts(m *v1alpha1.ScheduledMachine, now time.Time) []string {
 	return []string{doubt("it", m, since, now)}
 }
 
-// doubtedSince is since when a manager should have acted on m, and whether that is long ago.
+// doubtedSince returns since when a manager should have acted on m, and whether that is patience ago or more.
 func doubtedSince(m *v1alpha1.ScheduledMachine, now time.Time) (time.Time, bool) {
 	since := waitingSince(m, now)
 	return since, !since.IsZero() && now.Sub(since) >= patience
@@ -118,7 +116,7 @@ func doubt(whom string, m *v1alpha1.ScheduledMachine, since, now time.Time) stri
 	return fmt.Sprintf("nobody has acted on %s for %s: %s", whom, duration.HumanDuration(now.Sub(since)), whichManager(m))
 }
 
-// whichManager asks for a manager that should serve m.
+// whichManager returns the question which manager should serve m.
 func whichManager(m *v1alpha1.ScheduledMachine) string {
 	if shard := m.Labels[clusterv1.WatchLabel]; shard != "" {
 		return fmt.Sprintf("is a manager running with --watch-filter=%s, or without a filter?", shard)

@@ -13,13 +13,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
-// deletedAgo is a machine whose ScheduledMachine was deleted that long ago, which a manager has
-// seen.
+// deletedAgo is a ScheduledMachine that was deleted that long ago, as a manager has observed.
 func deletedAgo(ago time.Duration) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(-ago) }
 }
 
-// wroteAgo is a machine of which somebody wrote these fields that long ago.
+// wroteAgo adds a write of these fields, that long ago.
 func wroteAgo(fields string, ago time.Duration) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) {
 		m.ManagedFields = append(m.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl", Time: in(-ago), FieldsV1: metav1.NewFieldsV1(fields)})
@@ -32,7 +31,8 @@ func inPhase(p v1alpha1.Phase) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) { m.Status.Phase = p }
 }
 
-// TestDoubtsThatAnybodyIsThere is about every sign that no manager serves a machine, and what is none.
+// TestDoubtsThatAnybodyIsThere covers every sign that no manager serves a machine, and similar states without such a
+// sign.
 func TestDoubtsThatAnybodyIsThere(t *testing.T) {
 	t.Parallel()
 	const (
@@ -43,7 +43,7 @@ func TestDoubtsThatAnybodyIsThere(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		object *v1alpha1.ScheduledMachine
-		since  string // empty is that nobody is doubted
+		since  string // empty: no doubt is expected
 	}{
 		"OwnerOfWhatIsDeleted": {"Its owner is not told that it is given back.", machine("office", deletedAgo(time.Hour), leaving, asked(java), long), "5m"},
 		"OwnerOfWhatIsHeldAndDeleted": {

@@ -12,8 +12,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// since returns when a state began, nil where no field of the status records it: a condition keeps
-// the time of its last change of status, and Ready does not change between all states.
+// since returns when a state began, nil where no field of the status records it. A condition keeps the time of its last
+// change of status, and Ready does not change between all states.
 func since(m *v1alpha1.ScheduledMachine, s state) *metav1.Time {
 	switch s {
 	case stateDeleting:

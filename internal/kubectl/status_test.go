@@ -14,7 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// machine is active and well unless changes say otherwise.
+// machine is active and healthy, modified by changes.
 func machine(name string, changes ...func(*v1alpha1.ScheduledMachine)) *v1alpha1.ScheduledMachine {
 	m := &v1alpha1.ScheduledMachine{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScheduledMachine"},
@@ -164,7 +164,7 @@ unreadable   prod      Active         True      worker-7   -              Hour m
 	}
 }
 
-// An owner's role may name single machines.
+// An owner's Role may be limited to named machines.
 func TestStatusSaysWhatToDoWithoutTheRightToList(t *testing.T) {
 	t.Parallel()
 	got := run("", "status", cluster(t, map[string]any{

@@ -14,19 +14,18 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/plan"
 )
 
-// columns aligns lines whose cells end in tabs.
+// columns aligns cells that are separated by tabs.
 func columns(lines ...string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, gap, ' ', 0)
 	for _, line := range lines {
-		_, _ = fmt.Fprintln(w, line) // a Builder takes everything
+		_, _ = fmt.Fprintln(w, line) // a Builder returns no error
 	}
 	_ = w.Flush()
 	return b.String()
 }
 
-// table has one line for each machine. Only a wide one has all columns, and may be wider than a
-// terminal.
+// table has one line for each machine. A wide table has all columns, and may exceed the width of a terminal.
 func table(views []view, namespaces, wide bool, now time.Time) string {
 	rows := [][]string{{"NAME", "STATE", "NEXT", "WHY"}}
 	if wide {
@@ -56,9 +55,9 @@ func table(views []view, namespaces, wide bool, now time.Time) string {
 	return columns(lines...)
 }
 
-// next is the next step in the least of words.
+// next is the next step in as few words as possible.
 func (v *view) next(now time.Time) string {
-	if v.idle != "" { // the window may open and close, but nothing follows from it
+	if v.idle != "" { // the window may open and close, but with no effect
 		return "-"
 	}
 	steps := v.steps()
@@ -72,7 +71,7 @@ func (v *view) next(now time.Time) string {
 	}
 }
 
-// detail is everything about one machine.
+// detail shows everything about one machine.
 func (v *view) detail(now time.Time) string {
 	window := "outside the window"
 	switch {
@@ -126,8 +125,8 @@ func (v *view) conditionLines(now time.Time) string {
 	return columns(lines...)
 }
 
-// relative says how far away an instant is. A passed one is overdue: the
-// controller would have put a later one there.
+// relative returns the time until an instant. A past instant is overdue: a controller would have replaced it by a later
+// one.
 func relative(at, now time.Time) string {
 	if at.After(now) {
 		return "in " + duration.HumanDuration(at.Sub(now))
@@ -135,12 +134,12 @@ func relative(at, now time.Time) string {
 	return "now, overdue by " + duration.HumanDuration(now.Sub(at))
 }
 
-// indent puts the further lines of a message below its first.
+// indent adds margin to every line of a message after the first.
 func indent(message, margin string) string {
 	return strings.ReplaceAll(strings.TrimRight(message, "\n"), "\n", "\n"+margin)
 }
 
-// short is a message on one line of a table, of at most that many characters.
+// short cuts a message to one line of at most that many characters.
 func short(message string, most int) string {
 	const more = "..."
 	line, _, cut := strings.Cut(message, "\n")

@@ -21,7 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kubectl"
 )
 
-// TestWhyIsShort has a provider report the whole output of a command.
+// TestWhyIsShort has a provider that reports the whole output of a command.
 func TestWhyIsShort(t *testing.T) {
 	t.Parallel()
 	var output strings.Builder
@@ -46,7 +46,7 @@ func TestWhyIsShort(t *testing.T) {
 	}
 }
 
-// TestWhyShowsRequests has the Events of a machine say who wanted it, also after resume.
+// TestWhyShowsRequests reads the Events about requests, including earlier ones after resume.
 func TestWhyShowsRequests(t *testing.T) {
 	t.Parallel()
 	const events = "/api/v1/namespaces/farm/events"
@@ -71,7 +71,7 @@ func TestWhyShowsRequests(t *testing.T) {
 	}
 }
 
-// TestWhyKnowsEveryStep reads the reasons of departure steps from where they are declared.
+// TestWhyKnowsEveryStep reads the reasons of departure steps from their declarations.
 func TestWhyKnowsEveryStep(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", "v1alpha1", "names.go"), nil, parser.ParseComments)

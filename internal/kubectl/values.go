@@ -50,7 +50,7 @@ func (s *span) String() string {
 	return time.Duration(*s).String()
 }
 
-// instant is a flag for a moment. The zero value stands for now.
+// instant is a flag for a point in time. The zero value stands for now.
 type instant struct{ time.Time }
 
 // Set implements pflag.Value.
@@ -74,7 +74,7 @@ func (i *instant) String() string {
 	return i.Format(time.RFC3339Nano)
 }
 
-// or returns the moment, or now to the second.
+// or returns the instant, or now truncated to the second if it is zero.
 func (i *instant) or(now func() time.Time) time.Time {
 	if i.IsZero() {
 		return now().Truncate(time.Second)
@@ -82,8 +82,7 @@ func (i *instant) or(now func() time.Time) time.Time {
 	return i.Time
 }
 
-// past is a flag for a moment that is over, or for how long ago it was. The zero value stands
-// for none.
+// past is a flag for a point in time, or for how long ago it was. The zero value stands for none.
 type past struct {
 	instant
 	ago span
@@ -107,7 +106,7 @@ func (p *past) String() string {
 	return p.instant.String()
 }
 
-// at returns the moment, zero if there is none.
+// at returns the instant, zero if there is none.
 func (p *past) at(now time.Time) time.Time {
 	if p.set && p.IsZero() {
 		return now.Add(-time.Duration(p.ago))
@@ -115,7 +114,7 @@ func (p *past) at(now time.Time) time.Time {
 	return p.Time
 }
 
-// choice is a flag for some of a few words. None chosen is all.
+// choice is a flag for a selection of known words. An empty selection selects all.
 type choice struct{ of, chosen []string }
 
 func choiceOf[T ~string](of []T) choice {

@@ -11,8 +11,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
-// newVersion also names the time zone database: two programs that disagree about
-// a window usually disagree about that.
+// newVersion also prints the version of the time zone database: it is the usual cause if two programs compute different
+// windows.
 func newVersion(o Options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",

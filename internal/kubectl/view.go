@@ -14,7 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
-// view is what status shows of a ScheduledMachine. Its JSON is an API.
+// view is the output of status for a ScheduledMachine. Its JSON is an API.
 type view struct {
 	Namespace      string         `json:"namespace"`
 	Name           string         `json:"name"`
@@ -30,24 +30,24 @@ type view struct {
 	NextCleanup    *metav1.Time   `json:"nextCleanup,omitempty"`
 	Machine        string         `json:"machine,omitempty"`
 	Node           string         `json:"node,omitempty"`
-	Stale          bool           `json:"stale"`  // the controller has not seen the latest spec
-	Paused         bool           `json:"paused"` // nothing is done
-	// Doubts say that no manager seems to serve the machine.
+	Stale          bool           `json:"stale"`  // the controller has not observed the latest spec
+	Paused         bool           `json:"paused"` // the object or its Cluster is paused
+	// Doubts has a note if no manager seems to serve the machine.
 	Doubts     []string           `json:"doubts,omitempty"`
 	Conditions []metav1.Condition `json:"conditions"`
 
 	zone  *time.Location
 	state state
 	idle  string
-	kept  bool // it is to leave, and may not yet: that its window closes means nothing more
-	// awaitsResume is resumeAfterReclaim: OnResume after a reclaim. The schedule may be on then.
+	kept  bool // a rail holds a machine whose window has closed: the next closing has no effect
+	// awaitsResume is true after a reclaim with resumeAfterReclaim: OnResume. The schedule may be on then.
 	awaitsResume bool
 }
 
 const unreadableSchedule = "unreadable"
 
-// viewOf reads the spec and the controllers' own words. It judges nothing again:
-// where they differ from the clock, that is what there is to see.
+// viewOf copies the spec and the controllers' own messages. It does not evaluate the schedule again, so a status that
+// lags behind the clock stays visible.
 func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 	v := view{
 		Namespace:      m.Namespace,
@@ -86,8 +86,8 @@ func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 	return v
 }
 
-// why returns the one sentence that explains the phase: what holds the machine
-// back, a pause before all else, else what the controller says.
+// why returns the one sentence that explains the phase: a pause first, then a rail that holds the machine, then the
+// controller's message.
 func why(m *v1alpha1.ScheduledMachine) string {
 	conditions := m.Status.Conditions
 	if paused(m) {
@@ -120,13 +120,13 @@ func (v *view) ready() string {
 	return string(metav1.ConditionUnknown)
 }
 
-// step is something that the schedule will do.
+// step is the next opening or closing of the window.
 type step struct {
 	at   time.Time
 	does string
 }
 
-// steps are the next opening and closing, the earlier first.
+// steps returns the next opening and closing, the earlier first.
 func (v *view) steps() []step {
 	var list []step
 	if v.NextActivation != nil {
@@ -139,7 +139,7 @@ func (v *view) steps() []step {
 	return list
 }
 
-// idle says why nothing follows from the schedule, empty if something does.
+// idle returns why the schedule has no effect, empty if it has one.
 func idle(m *v1alpha1.ScheduledMachine) string {
 	switch {
 	case paused(m):
@@ -159,7 +159,7 @@ func idle(m *v1alpha1.ScheduledMachine) string {
 	}
 }
 
-// nothingNext says why there are no steps.
+// nothingNext returns why there are no steps.
 func (v *view) nothingNext() string {
 	switch {
 	case v.idle != "":

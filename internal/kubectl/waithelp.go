@@ -11,7 +11,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// waitHelp is what to do about a deletion that waits, by the reason of MachineReady.
+// waitHelp maps the reason of MachineReady to advice about a deletion that waits.
 var waitHelp = map[string]string{
 	v1alpha1.WaitingForLoadBalancersReason: `wait; to let it go sooner, see "To let a machine go sooner" in docs/load-balancers.md`,
 	v1alpha1.StoppingPodsReason:            `wait; see "Stop pods in order" in docs/load-balancers.md`,
@@ -23,8 +23,8 @@ var waitHelp = map[string]string{
 	clusterv1.MachineDeletingDeletionCompletedReason:          "wait for the owner of the finalizer that Because or Note names",
 }
 
-// waitHelpOf returns the help for the deletion of a machine, or nothing. Cluster API reports
-// DeletionCompleted for a moment in every deletion: only a finalizer that the message names holds the Machine.
+// waitHelpOf returns the advice for the deletion of a machine, or nothing. Cluster API reports DeletionCompleted for a
+// moment in every deletion: the Machine waits only if the message names finalizers.
 func waitHelpOf(m *v1alpha1.ScheduledMachine) string {
 	c := conditions.Get(m, v1alpha1.MachineReadyCondition)
 	if c == nil || c.Reason == clusterv1.MachineDeletingDeletionCompletedReason && !strings.Contains(c.Message, "finalizers") {

@@ -56,20 +56,20 @@ func explainOne(ctx context.Context, o Options, config clientcmd.ClientConfig, n
 	return write(o.Out, e.text(now))
 }
 
-// state is where a machine stands, for its owner.
+// state is the state of a machine from its owner's view.
 type state string
 
 const (
 	stateDeleting   state = "Deleting"   // the ScheduledMachine is being deleted
-	statePaused     state = "Paused"     // nothing is done
+	statePaused     state = "Paused"     // no controller acts on it
 	stateKillSwitch state = "KillSwitch" // removed until the kill switch is off
-	stateReturning  state = "Returning"  // being given back to its owner
-	stateReturned   state = "Returned"   // given back; the schedule is off since
-	stateOff        state = "Off"        // somebody turned the schedule off
+	stateReturning  state = "Returning"  // an emergency reclaim is in progress
+	stateReturned   state = "Returned"   // an emergency reclaim has ended; the schedule is off since
+	stateOff        state = "Off"        // a person or program turned the schedule off
 	stateError      state = "Error"      // a step failed
 	stateUnreadable state = "Unreadable" // the schedule cannot be read
 	stateBlocked    state = "Blocked"    // something that the spec names is missing
-	stateHeld       state = "Held"       // is to leave, and may not yet
+	stateHeld       state = "Held"       // a rail holds it, though it should leave
 	stateLeaving    state = "Leaving"    // a graceful departure
 	stateWaiting    state = "Waiting"    // outside its window
 	stateRunning    state = "Running"    // lent
@@ -78,34 +78,33 @@ const (
 	statePending    state = "Pending"    // not evaluated yet
 )
 
-// explanation is what why shows of a ScheduledMachine. Its JSON is an API.
+// explanation is the output of why for a ScheduledMachine. Its JSON is an API.
 type explanation struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	State     state  `json:"state"`
-	// What is the state in one sentence, Because its cause, and Since when it began, absent where
-	// that is unknown.
+	// What describes the state in one sentence. Because gives its cause. Since gives its start, nil if unknown.
 	What    string       `json:"what"`
 	Because string       `json:"because"`
 	Since   *metav1.Time `json:"since,omitempty"`
-	// Request is the owner's, absent if none led here.
+	// Request is the owner's request that led to the state, nil if none did.
 	Request *request `json:"request,omitempty"`
-	// SetBy is who wrote the setting that led here, absent if that is unknown.
+	// SetBy is the last writer of the setting that led to the state, nil if unknown.
 	SetBy *writer.Writer `json:"setBy,omitempty"`
-	// Node is the machine's, empty if it has none.
+	// Node is the machine's Node, empty if it has none.
 	Node           string       `json:"node,omitempty"`
 	NextActivation *metav1.Time `json:"nextActivation,omitempty"`
 	NextCleanup    *metav1.Time `json:"nextCleanup,omitempty"`
-	// Do is what to do, most useful first; Notes are what else one should know.
+	// Do lists what a person can do, most useful first. Notes lists further facts.
 	Do    []string `json:"do"`
 	Notes []string `json:"notes"`
-	// Events are the last ones about requests of the owner, newest first.
+	// Events are the latest Events about requests of the owner, newest first.
 	Events []event `json:"events,omitempty"`
 
 	view view
 }
 
-// request is who asked for a machine, and when by their own clock.
+// request is an owner's request. RequestedAt is by the clock of the requesting computer.
 type request struct {
 	By          string `json:"by"` // program, person, node or unknown
 	Program     string `json:"program,omitempty"`
@@ -114,7 +113,7 @@ type request struct {
 	RequestedAt string `json:"requestedAt,omitempty"`
 }
 
-// explain says it of the object of that name, or of what is remembered of one that is gone.
+// explain explains the ScheduledMachine with that name, or the ReclaimedMachine that remains of it.
 func (c *cluster) explain(ctx context.Context, name string, now time.Time) (explanation, error) {
 	objects, err := c.get(ctx, []string{name})
 	if err == nil {
@@ -137,7 +136,7 @@ func (c *cluster) explain(ctx context.Context, name string, now time.Time) (expl
 	return e, nil
 }
 
-// explain reads the spec, what is written down, and the controllers' own words.
+// explain applies the rules below to the spec, the annotations and the conditions. The first rule that matches decides.
 func explain(m *v1alpha1.ScheduledMachine, now time.Time) explanation {
 	v := viewOf(m, now)
 	e := explanation{
@@ -162,7 +161,7 @@ func (e *explanation) set(s state, what string, do ...string) bool {
 	return true
 }
 
-// command is a command line of this program about the machine.
+// command returns a command line of this plugin for the machine.
 func (e *explanation) command(verb string) string {
 	return fmt.Sprintf("kubectl 5spot -n %s %s %s", e.Namespace, verb, e.Name)
 }
@@ -176,7 +175,7 @@ func (e *explanation) requested(r record) {
 	e.Request = &request{By: r.by(), Program: r.program(), Reason: r.Why(), Node: r.Node, RequestedAt: r.RequestedAt}
 }
 
-// byPause explains what is decided and not carried out.
+// byPause explains an action that the manager's pause suppresses.
 func byPause(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	c := suppressed(m)
 	if c == nil || paused(m) {
@@ -187,7 +186,7 @@ func byPause(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		"ask the people who run the manager to end the pause: what is due then is done at once")
 }
 
-// byOwner explains what an owner's request did.
+// byOwner explains the effect of an owner's request.
 func byOwner(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	if r, ok := requestOf(m); ok && !paused(m) && !m.Spec.KillSwitch {
 		e.requested(r)
@@ -208,7 +207,7 @@ func byOwner(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	return e.set(stateReturned, "it was given back to its owner, and "+offNow(m), "to lend it again: "+e.command("resume"))
 }
 
-// byOperator explains what somebody set.
+// byOperator explains the effect of a setting: a pause, a deletion, the kill switch, or a schedule that is off.
 func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	switch {
 	case paused(m):
@@ -237,7 +236,7 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	}
 }
 
-// byTrouble explains what the controllers cannot do.
+// byTrouble explains an obstacle: an unreadable schedule, a failed step, a host in use, or a missing object.
 func byTrouble(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ScheduledCondition); c != nil && c.Status == metav1.ConditionUnknown || e.view.Schedule == unreadableSchedule {
 		return e.set(stateUnreadable, "its schedule cannot be read: everything stays as it is", "correct spec.schedule")
@@ -257,12 +256,12 @@ func byTrouble(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	return false
 }
 
-// byGate explains what keeps a machine that is to leave.
+// byGate explains a departure that a rail holds.
 func byGate(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	return gateOf(m) != nil && e.held(m, "it is to leave, and stays until a safety rail lets it go")
 }
 
-// held explains what a gate keeps, in its own words.
+// held explains a held machine with the message of its gate.
 func (e *explanation) held(m *v1alpha1.ScheduledMachine, what string) bool {
 	c := gateOf(m)
 	e.Because = c.Message
@@ -276,17 +275,17 @@ func (e *explanation) withoutWaiting() string {
 	return "to have the machine now, without waiting: " + e.command("give-back")
 }
 
-// holdDepartures is the command line that stops all departures of the machine's Cluster, but not its owners' requests.
+// holdDepartures returns the command line that holds all departures of the machine's Cluster, except owners' requests.
 func (e *explanation) holdDepartures(m *v1alpha1.ScheduledMachine) string {
 	return fmt.Sprintf("kubectl 5spot -n %s hold-departures %s", e.Namespace, m.Spec.ClusterName)
 }
 
-// rails is the command line that shows what is held of the machine's Cluster.
+// rails returns the command line that shows which machines of the Cluster are held.
 func (e *explanation) rails(m *v1alpha1.ScheduledMachine) string {
 	return fmt.Sprintf("kubectl 5spot -n %s rails --cluster %s", e.Namespace, m.Spec.ClusterName)
 }
 
-// byClock explains what the schedule did.
+// byClock explains the effect of the schedule.
 func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	have := "to have the machine now: " + e.command("give-back")
 	switch m.Status.Phase {
@@ -315,7 +314,8 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	}
 }
 
-// invalid says what of the spec cannot be used, such as a Cluster that is missing; nil if nothing.
+// invalid returns the condition ReferencesValid if it is false, for example for a missing Cluster. Otherwise it returns
+// nil.
 func invalid(m *v1alpha1.ScheduledMachine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ReferencesValidCondition)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -324,12 +324,12 @@ func invalid(m *v1alpha1.ScheduledMachine) *metav1.Condition {
 	return c
 }
 
-// hostClaimed says who else names the host, nil if nobody is known to.
+// hostClaimed returns the condition about another ScheduledMachine that names the same host, nil if there is none.
 func hostClaimed(m *v1alpha1.ScheduledMachine) *metav1.Condition {
 	return meta.FindStatusCondition(m.Status.Conditions, v1alpha1.HostClaimedCondition)
 }
 
-// note adds what holds in every state.
+// note adds the notes that apply in every state.
 func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 	if m.BeingReclaimed() && e.State != stateReturning {
 		e.Notes = append(e.Notes, "its owner has asked for it, and the request is kept")
@@ -385,14 +385,14 @@ func (e *explanation) text(now time.Time) string {
 	return columns(append(lines, labelled("Events:", events)...)...)
 }
 
-// A provider may report the whole output of a command. Of one text, text shows mostLines lines of
-// mostBytes each, so that Do stays on the screen.
+// A provider may report the whole output of a command. text shows mostLines lines of it, each of at most mostBytes, so
+// that Do stays on the screen.
 const (
 	mostLines = 3
 	mostBytes = 300
 )
 
-// brief is a text for a value of the output, cut where it is long. status shows all of it.
+// brief cuts a long text for the output. status shows all of it.
 func (e *explanation) brief(message string) string {
 	lines := strings.Split(strings.TrimRight(message, "\n"), "\n")
 	left := len(lines) - mostLines
@@ -406,7 +406,7 @@ func (e *explanation) brief(message string) string {
 	return strings.Join(lines, "\n\t")
 }
 
-// nextLines are the next steps of the schedule, where anything follows from them.
+// nextLines returns the next steps of the schedule, if they have an effect.
 func (e *explanation) nextLines(now time.Time) []string {
 	if e.State == stateReturning { // in every one of its steps
 		return []string{"Next:\tnothing: its schedule is being turned off"}
@@ -414,7 +414,7 @@ func (e *explanation) nextLines(now time.Time) []string {
 	return e.view.nextLines(now)
 }
 
-// node is the machine's, or that of the request which took the machine away.
+// node is the machine's Node. If it has none, node is the Node of the request that removed the machine.
 func (e *explanation) node() string {
 	if e.Node == "" && e.Request != nil {
 		return e.Request.Node

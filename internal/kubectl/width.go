@@ -23,7 +23,7 @@ func fitted(rows [][]string) string {
 		}
 		used += widest + gap
 	}
-	const least = 20 // Less says nothing: names are longer than they should be.
+	const least = 20 // A shorter last column would be useless: the names are then too long.
 	lines := make([]string, len(rows))
 	for i, row := range rows {
 		last := len(row) - 1
@@ -32,8 +32,8 @@ func fitted(rows [][]string) string {
 	return columns(lines...)
 }
 
-// wrapped is text in lines of at most terminal characters. The first begins with two spaces, the
-// others with four. A longer word has a line of its own.
+// wrapped breaks text into lines of at most terminal characters. The first begins with two spaces, the others with
+// four. A longer word gets a line of its own.
 func wrapped(text string) string {
 	const indent = "  "
 	var b strings.Builder

@@ -51,7 +51,7 @@ func TestOutputFitsATerminal(t *testing.T) {
 	}
 }
 
-// TestCompletion asks as the shell does.
+// TestCompletion calls completion as the shell does.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	namespaces := map[string]any{"kind": "NamespaceList", "items": []any{map[string]any{"metadata": map[string]any{"name": "farm"}}}}
@@ -80,8 +80,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestANameIsFoundInItsNamespace has a kubeconfig of another namespace, as an owner's first
-// command has.
+// TestANameIsFoundInItsNamespace has a kubeconfig for another namespace, as before an owner's first command.
 func TestANameIsFoundInItsNamespace(t *testing.T) {
 	t.Parallel()
 	other := machine("office", func(m *v1alpha1.ScheduledMachine) { m.Namespace = "desks" })

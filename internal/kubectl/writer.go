@@ -13,14 +13,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
-// Fields whose writers are of interest, besides writer.Enabled.
+// Fields whose last writer is shown, besides writer.Enabled.
 var (
 	specFields      = fieldpath.MakePathOrDie("spec")
 	killSwitchField = fieldpath.MakePathOrDie("spec", "killSwitch")
 	requestField    = fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.EmergencyReclaimAnnotation)
 )
 
-// writerText says who wrote, and when.
+// writerText names the writer, and when it wrote.
 func writerText(w *writer.Writer, now time.Time) string {
 	if w.At == nil {
 		return w.String()

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests answers one question: which objects does a directory with a
-// kustomization have, and in which order are they to be installed? The kustomization
-// is the one source: of the objects, of their order, and of their labels.
+// Package manifests reads the Kubernetes objects of a directory with a kustomization.yaml. The kustomization is the
+// only source of the objects, their order of installation, and their labels.
 package manifests
 
 import (
@@ -20,8 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kustomization is the part of kustomize that the directory makes use of. Reading is
-// strict, so that what else is written there is not lost here.
+// kustomization is the supported part of a kustomization.yaml. Read rejects other fields, so that it ignores none.
 type kustomization struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
@@ -31,8 +29,7 @@ type kustomization struct {
 	} `json:"labels"`
 }
 
-// Read returns the objects of a directory in the order in which they are to be installed. They
-// belong to the caller.
+// Read returns the objects of a directory in the order of their installation. The caller may change them.
 func Read(dir fs.FS) ([]*unstructured.Unstructured, error) {
 	text, err := fs.ReadFile(dir, "kustomization.yaml")
 	if err != nil {
@@ -73,7 +70,7 @@ func decode(text []byte) ([]*unstructured.Unstructured, error) {
 			return nil, err
 		}
 		u := &unstructured.Unstructured{}
-		// Through JSON's own decoder: unstructured objects hold its types of numbers.
+		// Unstructured objects need the number types of the JSON decoder.
 		raw, err := yaml.YAMLToJSON(doc)
 		if err != nil {
 			return nil, err
@@ -97,8 +94,8 @@ func addLabels(u *unstructured.Unstructured, pairs map[string]string) {
 	u.SetLabels(labels)
 }
 
-// WithImage returns copies of objects in which every container of workloads runs from
-// image; empty leaves the one that is written there.
+// WithImage returns copies of objects in which every container of a workload uses image. An empty image changes
+// nothing.
 func WithImage(objects []*unstructured.Unstructured, image string) ([]*unstructured.Unstructured, error) {
 	return Change(objects, func(u *unstructured.Unstructured) error {
 		path := []string{"spec", "template", "spec", "containers"}
@@ -115,7 +112,7 @@ func WithImage(objects []*unstructured.Unstructured, image string) ([]*unstructu
 	}, "DaemonSet", "Deployment")
 }
 
-// Change returns copies of objects, those of the kinds changed.
+// Change returns copies of all objects. It applies change to objects of the given kinds.
 func Change(objects []*unstructured.Unstructured, change func(*unstructured.Unstructured) error, kinds ...string) ([]*unstructured.Unstructured, error) {
 	copies := make([]*unstructured.Unstructured, 0, len(objects))
 	for _, u := range objects {

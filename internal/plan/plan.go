@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan answers one question: what will the schedules of some machines
-// say, from one instant to another? It knows nothing about Kubernetes, reads no
-// clock, and leaves it to others to find the machines.
+// Package plan computes when the schedules of machines open and close within a period. It imports no Kubernetes
+// package, and reads no clock and no objects: the caller passes both.
 package plan
 
 import (
@@ -15,22 +14,20 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
-// Longest bounds a plan: over a year the longest list is 8784 transitions, which
-// is as much as anybody would read or draw.
+// Longest bounds the length of a plan. In a year a schedule has at most 8784 transitions.
 const Longest = 366 * 24 * time.Hour
 
-// Machine is what a plan needs to know of a ScheduledMachine.
+// Machine is the part of a ScheduledMachine that a plan needs.
 type Machine struct {
 	Name       string
 	Schedule   schedule.Spec
 	Enabled    bool
 	KillSwitch bool
-	// Paused says that nothing is done, whatever the schedule says.
+	// Paused means that no controller acts on the machine, whatever its schedule.
 	Paused bool
 }
 
-// Plan is the schedule's own answer at one instant, and how it changes from
-// there. Its JSON is an API.
+// Plan is the state of a schedule at one instant, and its transitions after that. Its JSON is an API.
 type Plan struct {
 	Name        string       `json:"name"`
 	Timezone    string       `json:"timezone"`
@@ -51,9 +48,8 @@ type Transition struct {
 	Local  string    `json:"local"`
 }
 
-// New plans for length, at most [Longest], from at on. Its error is that of
-// [schedule.Parse]. A schedule that is disabled never changes and need not even
-// be readable.
+// New plans for length, at most [Longest], from at on. It returns the error of [schedule.Parse]. A disabled schedule
+// has no transitions, and may be invalid.
 func New(m Machine, at time.Time, length time.Duration) (Plan, error) {
 	p := Plan{
 		Name:        m.Name,
@@ -87,8 +83,7 @@ func New(m Machine, at time.Time, length time.Duration) (Plan, error) {
 	return p, nil
 }
 
-// Local writes an instant as the people of that zone would: weekday, date, time,
-// zone.
+// Local formats an instant in a time zone: weekday, date, time, zone.
 func Local(at time.Time, zone *time.Location) string {
 	return at.In(zone).Format("Mon 2006-01-02 15:04:05 MST")
 }

@@ -17,7 +17,7 @@ import (
 
 const day = 24 * time.Hour
 
-// office is a machine that people know.
+// office is the machine of the documentation.
 func office() plan.Machine {
 	return plan.Machine{
 		Name:     "office",

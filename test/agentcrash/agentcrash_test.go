@@ -29,23 +29,23 @@ const (
 	machineID = "0123456789abcdef0123456789abcdef"
 	command   = "java"
 	patience  = 30 * time.Second
-	// quiet is how long the agent is watched for a write that it must not make. It
-	// retries in less, and polls much more often.
+	// quiet is how long the test watches for a wrong write of the agent. It exceeds the agent's retry interval, and its
+	// poll interval many times.
 	quiet = 500 * time.Millisecond
 )
 
-// What the agent says when it has come to rest.
+// The agent's last log lines in a stable state.
 const (
 	watching = `msg="Watching processes"`
 	waiting  = `msg="Waiting until the request is cleared"`
 )
 
-// A setting is what the agent finds.
+// A setting is the initial state for the agent.
 type setting struct {
 	reason      string
 	annotations map[string]string
 	noJSONPatch bool
-	// writes are what a run without a crash sends.
+	// writes are the writes of a run without a fault.
 	writes []string
 }
 
@@ -67,8 +67,8 @@ var settings = map[string]setting{
 	},
 }
 
-// TestCrashPoints breaks each write of the agent in each way. Every run ends as the
-// one without: with one request on the Node, and nothing else changed.
+// TestCrashPoints breaks each write of the agent in each way. Every run must end as the run without a fault: with one
+// request on the Node, and no other change.
 func TestCrashPoints(t *testing.T) {
 	for name, s := range settings {
 		t.Run(name, func(t *testing.T) {
@@ -102,16 +102,15 @@ func TestCrashPoints(t *testing.T) {
 	}
 }
 
-// TestServedBeforeTheAgentHears loses a reply for so long that the controller has
-// served the request and taken it off the Node: what the agent sends again is the
-// request that was served, by which the controller knows it.
+// TestServedBeforeTheAgentHears loses a reply for so long that the controller has served the request and removed it
+// from the Node. The agent sends it again, and the controller must recognize it as the served request.
 func TestServedBeforeTheAgentHears(t *testing.T) {
 	for name, s := range settings {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, s)
 			d.breakAt(len(s.writes)-1, lost)
 			d.proxy.served = func() {
-				time.Sleep(time.Second) // so that another time would be seen
+				time.Sleep(time.Second) // a second request would have another time
 				d.clear()
 			}
 			d.runs()
@@ -129,8 +128,8 @@ func TestServedBeforeTheAgentHears(t *testing.T) {
 	}
 }
 
-// TestProcessEndsBeforeTheAgentIsBack ends the agent before it could write, and the
-// process too: nobody needs the machine any more, and nobody asks for it.
+// TestProcessEndsBeforeTheAgentIsBack ends the agent before its write, and the process, too. The machine is not needed
+// any more, so there must be no request.
 func TestProcessEndsBeforeTheAgentIsBack(t *testing.T) {
 	d := newDesk(t, settings["Annotated"])
 	d.breakAt(0, before)
@@ -146,8 +145,8 @@ func TestProcessEndsBeforeTheAgentIsBack(t *testing.T) {
 	}
 }
 
-// TestCrashPointsOfTelling breaks the write by which the agent tells the Node what it
-// looks for. It ends as the run without, and nobody asks for the machine.
+// TestCrashPointsOfTelling breaks the write of the agent's state to the Node. Every run must end as the run without a
+// fault, and without a request.
 func TestCrashPointsOfTelling(t *testing.T) {
 	for _, f := range []fault{"", before, after, lost} {
 		t.Run("0-"+string(f), func(t *testing.T) {
@@ -174,7 +173,7 @@ func TestCrashPointsOfTelling(t *testing.T) {
 			time.Sleep(quiet)
 			want, got := 1, d.proxy.told()
 			if f == before {
-				want = 2 // the first never arrived
+				want = 2 // the first write never arrived
 			}
 			if got != want {
 				t.Errorf("the agent wrote %d times, want %d", got, want)
@@ -188,13 +187,13 @@ func TestCrashPointsOfTelling(t *testing.T) {
 	}
 }
 
-// TestServerAway takes the API server away before the match.
+// TestServerAway stops the API server before the match.
 func TestServerAway(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		// meanwhile happens while the server is away and the agent has a match.
+		// meanwhile runs while the server is down and the agent has a match.
 		meanwhile func(d *desk, end func())
-		// since says that the time of the match is kept.
+		// since reports that the request must have the time of the match.
 		since bool
 	}{
 		"Kept":           {"The match waits for the server.", func(*desk, func()) {}, true},
@@ -220,7 +219,7 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// A desk is a machine: a Node, an agent, and the processes it sees.
+// A desk is a machine: a Node, an agent, and the processes that the agent sees.
 type desk struct {
 	*testing.T
 	begun time.Time
@@ -258,7 +257,7 @@ func newDesk(t *testing.T, s setting) *desk {
 	kubeconfig, id := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "machine-id")
 	d.proxy.kubeconfig(t, user.Kubeconfig, kubeconfig)
 	d.must(os.WriteFile(id, []byte(machineID+"\n"), 0o600))
-	// Process 1 proves to the agent that no processes are hidden.
+	// The agent checks by process 1 that no processes are hidden.
 	d.describe(filepath.Join(d.proc, "1"), 1, 0, "init")
 	d.agent = shared.NewProcess("agent-"+d.node.Name, filepath.Join(system.DefaultBin(), "reclaim-agent"), []string{
 		"--node-name=" + d.node.Name, "--kubeconfig=" + kubeconfig, "--machine-id-path=" + id,
@@ -273,7 +272,7 @@ func newDesk(t *testing.T, s setting) *desk {
 	return d
 }
 
-// patient bounds what the test waits for.
+// patient is a context for one wait of the test.
 func (d *desk) patient() context.Context {
 	ctx, cancel := context.WithTimeout(d.Context(), patience)
 	d.Cleanup(cancel)
@@ -287,7 +286,7 @@ func (d *desk) must(err error) {
 	}
 }
 
-// install gives the agent the rights that ship, and no others.
+// install gives the agent exactly the released permissions.
 func (d *desk) install() {
 	d.Helper()
 	d.must(shared.Management.EnsureNamespace(d.Context(), reclaim.Namespace))
@@ -300,7 +299,7 @@ func (d *desk) install() {
 // start runs the agent, as the kubelet would after it ended.
 func (d *desk) start() { d.Helper(); d.must(d.agent.Start(d.patient())) }
 
-// kill ends the agent without a chance to do anything.
+// kill ends the agent with SIGKILL.
 func (d *desk) kill() {
 	if err := d.agent.Kill(); err != nil {
 		d.Error(err)
@@ -316,8 +315,7 @@ func (d *desk) breakAt(n int, f fault) {
 	}
 }
 
-// runs starts a process that matches, which end ends. It is there all at once, as in
-// /proc.
+// runs starts a matching process; end ends it. All of its files appear at once, as in /proc.
 func (d *desk) runs() (end func()) {
 	d.Helper()
 	const pid = 100
@@ -341,7 +339,7 @@ func (d *desk) describe(dir string, pid, parent int, name string) {
 	}
 }
 
-// clear takes the request off the Node, as the controller does once it is served.
+// clear removes the request from the Node, as the controller does once it is served.
 func (d *desk) clear() {
 	node := d.read()
 	patch := client.MergeFrom(node.DeepCopy())
@@ -370,7 +368,7 @@ func (d *desk) await(struck <-chan struct{}) {
 	}
 }
 
-// says waits until the agent has said all of it, in this order.
+// says waits until the agent has logged all of the lines, in this order.
 func (d *desk) says(lines ...string) {
 	d.Helper()
 	d.must(plane.Until(d.patient(), func(context.Context) error {
@@ -386,8 +384,7 @@ func (d *desk) says(lines ...string) {
 	}))
 }
 
-// wantRequest waits until the agent rests, and checks that there is one request on
-// the Node, and that nothing else has changed.
+// wantRequest waits until the agent is stable, and checks that the Node has one request and no other change.
 func (d *desk) wantRequest() {
 	d.Helper()
 	d.says(waiting)
@@ -411,7 +408,7 @@ func (d *desk) wantRequest() {
 	want.Annotations[reclaim.RequestedAnnotation] = reclaim.RequestedValue
 	want.Annotations[reclaim.ReasonAnnotation] = reclaim.Reason(command)
 	want.Annotations[reclaim.RequestedAtAnnotation] = got.Annotations[reclaim.RequestedAtAnnotation]
-	// The agent may have told the Node what it looks for before it asked.
+	// The agent may have written its state before the request.
 	if text, told := got.Annotations[reclaim.StateAnnotation]; told {
 		d.wantState(text)
 		delete(got.Annotations, reclaim.StateAnnotation)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agentcrash answers one question: does a request reach the Node, once and
-// whole, wherever the reclaim agent or its connection breaks? It runs the agent that
-// ships against a real API server, with the rights that ship, and breaks what is
-// between them.
+// Package agentcrash tests that a request reaches the Node once and completely, wherever the reclaim agent or its
+// connection breaks. It runs the released agent with the released permissions against a real API server, through a
+// proxy that injects faults.
 package agentcrash

@@ -23,51 +23,50 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// A fault is what happens at a write of the agent.
+// A fault is an event at a write of the agent.
 type fault string
 
 const (
-	// before ends the agent when the write has not reached the API server.
+	// before ends the agent before the write reaches the API server.
 	before fault = "before"
-	// after ends the agent when the write is done and it has not heard so.
+	// after ends the agent after the write, before it gets the reply.
 	after fault = "after"
-	// lost loses the reply, and the agent lives on.
+	// lost loses the reply, and the agent continues.
 	lost fault = "lost"
 )
 
-// A purpose is what the agent writes for.
+// A purpose is the purpose of a write.
 type purpose string
 
 const (
-	// asking is for the machine.
+	// asking is a request for the machine.
 	asking purpose = "asking"
-	// telling is by what the agent looks for what.
+	// telling is a write of the agent's state.
 	telling purpose = "telling"
 )
 
-// A proxy stands between the agent and the API server, and breaks what it is told to.
+// A proxy is between the agent and the API server, and injects faults.
 type proxy struct {
 	server   *httptest.Server
 	upstream http.Handler
-	// noJSONPatch makes it answer like a server that has no JSON Patch.
+	// noJSONPatch makes it answer like a server without JSON Patch.
 	noJSONPatch bool
 
-	// breaks is the kind of write that at is about.
+	// breaks is the purpose of the writes that at applies to.
 	breaks purpose
 
 	mu sync.Mutex
-	// at says what happens at the n-th write; nil means nothing.
+	// at returns the fault at the n-th write; nil means none.
 	at func(n int) fault
-	// kill ends the agent; served runs after a write whose reply is not sent.
+	// kill ends the agent. served runs after a write whose reply is not sent.
 	kill, served func()
 	down         bool
-	// writes are the content types of what the agent has tried to write.
+	// writes are the content types of the agent's writes, including failed ones.
 	writes map[purpose][]string
-	// requests are the annotations of a request, after each write of one that changed
-	// the Node.
+	// requests are the annotations of the request after each write that changed the Node.
 	requests []map[string]string
 	version  string
-	// struck is closed when the fault has happened.
+	// struck is closed when the fault has occurred.
 	struck chan struct{}
 }
 
@@ -84,7 +83,7 @@ func newProxy(t *testing.T) *proxy {
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(upstream) },
 		Transport:     transport,
-		FlushInterval: -1, // a watch has to be passed on as it comes
+		FlushInterval: -1, // a watch must be forwarded without delay
 		ErrorLog:      log.New(io.Discard, "", 0),
 	}
 	p := &proxy{upstream: forward, breaks: asking, writes: map[purpose][]string{}, struck: make(chan struct{}), kill: func() {}, served: func() {}}
@@ -95,8 +94,7 @@ func newProxy(t *testing.T) *proxy {
 	return p
 }
 
-// ServeHTTP passes a request on. Panicking with ErrAbortHandler is how a handler
-// breaks off a connection.
+// ServeHTTP forwards a request. A handler aborts a connection by a panic with ErrAbortHandler.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.isDown() {
 		panic(http.ErrAbortHandler)
@@ -136,7 +134,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer.Body.Bytes())
 }
 
-// strike ends the agent and what it waits for.
+// strike ends the agent and the fault's waiters.
 func (p *proxy) strike() {
 	p.kill()
 	close(p.struck)
@@ -149,7 +147,7 @@ func (p *proxy) isDown() bool {
 	return p.down
 }
 
-// setDown breaks off all connections and takes no request, or ends that.
+// setDown closes all connections and refuses requests, or ends that.
 func (p *proxy) setDown(down bool) {
 	p.mu.Lock()
 	p.down = down
@@ -159,7 +157,7 @@ func (p *proxy) setDown(down bool) {
 	}
 }
 
-// begin counts a write and returns what it is for and what happens at it.
+// begin counts a write, and returns its purpose and its fault.
 func (p *proxy) begin(r *http.Request) (purpose, fault, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -180,7 +178,7 @@ func (p *proxy) begin(r *http.Request) (purpose, fault, error) {
 	return what, p.at(n), nil
 }
 
-// observe takes down what a write has made of the Node.
+// observe records the Node after a write.
 func (p *proxy) observe(answer *httptest.ResponseRecorder) {
 	var node metav1.PartialObjectMetadata
 	if answer.Code >= 300 || json.Unmarshal(answer.Body.Bytes(), &node) != nil {
@@ -201,21 +199,21 @@ func (p *proxy) observe(answer *httptest.ResponseRecorder) {
 	p.requests = append(p.requests, request)
 }
 
-// seen returns how the agent has tried to ask, and what came of it.
+// seen returns the agent's writes of a request, and their results.
 func (p *proxy) seen() (writes []string, requests []map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string{}, p.writes[asking]...), append([]map[string]string{}, p.requests...)
 }
 
-// told returns how often the agent has tried to tell the Node.
+// told returns how often the agent has tried to write its state.
 func (p *proxy) told() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.writes[telling])
 }
 
-// kubeconfig writes the credentials of a file down, for use through the proxy.
+// kubeconfig writes the credentials of a file, for use through the proxy.
 func (p *proxy) kubeconfig(t *testing.T, from, to string) {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(from)

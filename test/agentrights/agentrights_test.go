@@ -33,8 +33,8 @@ const (
 	nothingElse = "may annotate its Node, and do nothing else to Nodes"
 )
 
-// TestTheAgentsRights compares what the API server allows with the specification,
-// and then looks whether the policy has anything to do with it.
+// TestTheAgentsRights compares the API server's decisions with the specification, and then checks that they depend on
+// the policy.
 func TestTheAgentsRights(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -81,7 +81,7 @@ func TestTheAgentsRights(t *testing.T) {
 	}
 }
 
-// wantBeyondRBAC checks what the policy denies when somebody else's binding grants it.
+// wantBeyondRBAC checks what the policy denies although another binding grants it.
 func (w *world) wantBeyondRBAC(ctx context.Context) {
 	w.Helper()
 	w.kubectl(ctx, "create", "clusterrole", "all-of-nodes", "--verb=*", "--resource=nodes,nodes/status,nodes/proxy")
@@ -99,8 +99,7 @@ func (w *world) wantBeyondRBAC(ctx context.Context) {
 	}
 }
 
-// TestTheTokenOfADeletedPod checks that it is worth nothing, even if another pod has
-// the name now.
+// TestTheTokenOfADeletedPod checks that the token is rejected, even if another pod has the name now.
 func TestTheTokenOfADeletedPod(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -118,7 +117,7 @@ func TestTheTokenOfADeletedPod(t *testing.T) {
 	w.eventually(ctx, func() bool { code, _ := w.send(ctx, asks); return code == http.StatusOK })
 	w.kubectl(ctx, "-n", reclaim.Namespace, "delete", "pod", pod, "--force")
 	w.issue(ctx, pod, node)
-	// An API server may remember for some seconds that a token was good.
+	// An API server may cache a valid token for some seconds.
 	w.eventually(ctx, func() bool { code, _ := w.send(ctx, asks); return code == http.StatusUnauthorized })
 	asks.token = pod
 	if code, body := w.send(ctx, asks); code != http.StatusOK {
@@ -126,7 +125,7 @@ func TestTheTokenOfADeletedPod(t *testing.T) {
 	}
 }
 
-// TestNodesHaveNoOtherSubresources keeps the calls of the specification complete.
+// TestNodesHaveNoOtherSubresources checks that the specification covers all subresources.
 func TestNodesHaveNoOtherSubresources(t *testing.T) {
 	out, err := shared.Management.Kubectl(t.Context(), "get", "--raw", "/api/v1")
 	if err != nil {
@@ -161,16 +160,16 @@ func (q request) String() string {
 	return fmt.Sprintf("token %s: %s %s?%s %s %s", q.token, q.verb, q.path, q.query, q.contentType, q.what)
 }
 
-// world has Nodes, tokens, and what ships.
+// world has Nodes, tokens, and the released objects.
 type world struct {
 	*testing.T
 	tokens map[string]string
 	client *http.Client
-	// nodes are the Nodes as they are; no request changes them.
+	// nodes are the Nodes as created; no request changes them.
 	nodes map[string]*corev1.Node
 }
 
-// newClient returns a world without anything in it.
+// newClient returns an empty world.
 func newClient(t *testing.T) *world {
 	t.Helper()
 	httpClient, err := rest.HTTPClientFor(rest.AnonymousClientConfig(shared.Management.Admin.Config))
@@ -187,7 +186,7 @@ func newWorld(ctx context.Context, t *testing.T) *world {
 	for _, file := range []string{"policy.yaml", "rbac.yaml"} {
 		w.kubectl(ctx, "apply", "-f", filepath.Join(system.Repository(), "config", "reclaim-agent", file))
 	}
-	w.issue(ctx, bound, own) // before there is the Node, whose UID it does not have therefore
+	w.issue(ctx, bound, own) // before the Node exists, so that the token does not have its UID
 	for _, node := range []string{own, asking, other, renewed} {
 		w.createNode(ctx, node)
 	}
@@ -228,7 +227,7 @@ func (w *world) createNode(ctx context.Context, name string) {
 	w.nodes[name] = node
 }
 
-// issue runs a pod on a Node and keeps its token under the pod's name.
+// issue runs a pod on a Node, and stores its token under the pod's name.
 func (w *world) issue(ctx context.Context, token, node string) {
 	w.Helper()
 	pod := &corev1.Pod{
@@ -248,7 +247,7 @@ func (w *world) issue(ctx context.Context, token, node string) {
 func (w *world) guarded(ctx context.Context) bool {
 	code, body := w.send(ctx, request{
 		token: bound, verb: http.MethodPatch, path: "/api/v1/nodes/" + own, form: form{contentType: types.MergePatchType},
-		// More than one validation denies this: without one of them there still is a policy.
+		// Several validations deny this, so a test that removes one of them still detects the policy.
 		body: map[string]any{"metadata": map[string]any{"labels": map[string]any{"team": "mine"}}, "spec": map[string]any{"unschedulable": true}},
 	})
 	return code >= 300 && strings.Contains(body, policy)
@@ -265,7 +264,7 @@ func (w *world) eventually(ctx context.Context, cond func() bool) {
 	}
 }
 
-// requests are all cells of the matrix.
+// requests returns all cells of the matrix.
 func (w *world) requests() []request {
 	var out []request
 	for _, token := range []string{bound, served, former, unbound} {
@@ -296,8 +295,7 @@ func (w *world) requests() []request {
 	return out
 }
 
-// wantOthersKept checks that a request which is allowed has changed nothing of a Node but
-// the annotations of a request.
+// wantOthersKept checks that an allowed request changed only the annotations of a request.
 func (w *world) wantOthersKept(q request, body string) {
 	w.Helper()
 	if q.node == "" {
@@ -313,8 +311,7 @@ func (w *world) wantOthersKept(q request, body string) {
 	}
 }
 
-// others is a Node without the annotations of a request, and without the record of
-// who wrote them.
+// others is a Node without the annotations of a request, and without their managed fields.
 func others(node *corev1.Node) *corev1.Node {
 	node = node.DeepCopy()
 	node.TypeMeta, node.ResourceVersion, node.ManagedFields = metav1.TypeMeta{}, "", nil
@@ -324,20 +321,20 @@ func others(node *corev1.Node) *corev1.Node {
 	return node
 }
 
-// forms are the ways in which a change can be written.
+// forms returns the possible formats of a change.
 func (c change) forms(node string) []form {
 	forms := []form{{contentType: types.MergePatchType}, {contentType: types.StrategicMergePatchType}, {contentType: types.JSONPatchType}}
 	if c.value == nil || c.path[len(c.path)-1] == "managedFields" {
-		return forms // which an application cannot say
+		return forms // not possible with server-side apply
 	}
 	forms = append(forms, form{types.ApplyYAMLPatchType, "force=true&fieldManager=" + reclaim.FieldManager})
-	if node != asking { // where it would be in conflict with who asked
+	if node != asking { // it would be a conflict with the agent's own request
 		forms = append(forms, form{types.ApplyYAMLPatchType, "fieldManager=" + reclaim.FieldManager})
 	}
 	return forms
 }
 
-// body is the change in one of its forms.
+// body returns the change in one of its formats.
 func (c change) body(f form, node string) any {
 	parts := append([]change{c}, c.more...)
 	if f.contentType == types.JSONPatchType {
@@ -370,7 +367,7 @@ func (c change) body(f form, node string) any {
 	return root
 }
 
-// pointer is a path as RFC 6901 writes it.
+// pointer writes a path as in RFC 6901.
 func pointer(path []string) string {
 	escape := strings.NewReplacer("~", "~0", "/", "~1")
 	var b strings.Builder
@@ -380,7 +377,7 @@ func pointer(path []string) string {
 	return b.String()
 }
 
-// send makes a request that leaves no trace: admission judges dry runs as well.
+// send makes a dry run, which admission checks as any other request.
 func (w *world) send(ctx context.Context, q request) (code int, body string) {
 	w.Helper()
 	payload, err := json.Marshal(q.body)
@@ -406,7 +403,7 @@ func (w *world) send(ctx context.Context, q request) (code int, body string) {
 	return res.StatusCode, string(answer)
 }
 
-// TestThePolicyNamesEveryAnnotation keeps the policy and the agent together.
+// TestThePolicyNamesEveryAnnotation compares the annotations in the policy with the agent's.
 func TestThePolicyNamesEveryAnnotation(t *testing.T) {
 	text := policyText(t)
 	for _, key := range theirs {
@@ -416,8 +413,7 @@ func TestThePolicyNamesEveryAnnotation(t *testing.T) {
 	}
 }
 
-// TestThePolicyFailsClosed reads the policy, because no request of the matrix makes
-// one of its expressions fail.
+// TestThePolicyFailsClosed reads the policy, because no request of the matrix causes an error in its expressions.
 func TestThePolicyFailsClosed(t *testing.T) {
 	if !strings.Contains(policyText(t), "\n  failurePolicy: Fail\n") {
 		t.Error("what the policy cannot judge is allowed")

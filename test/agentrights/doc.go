@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agentrights answers one question: what can somebody do who has stolen the
-// token of a reclaim agent? It sends requests with real tokens to a real API server
-// that has the policy and the roles that ship.
+// Package agentrights tests what an attacker with a stolen token of a reclaim agent can do. It sends requests with real
+// tokens to a real API server with the released policy and roles.
 package agentrights

@@ -11,37 +11,36 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The Nodes: each has labels, a taint, and annotations of others; asking also has a
-// request.
+// The Nodes: each has labels, a taint, and annotations of other writers; asking also has a request.
 const (
-	own     = "own"     // the token's
-	asking  = "asking"  // also the token's holder's, with a request on it
-	other   = "other"   // somebody else's
-	renewed = "renewed" // has come back under its name, with another UID
+	own     = "own"     // the Node of the token
+	asking  = "asking"  // also a Node of a token, with a request on it
+	other   = "other"   // a Node of another machine
+	renewed = "renewed" // a Node that was created again with another UID
 )
 
 // The tokens, all of the agent's service account.
 const (
-	bound   = "bound"   // to a pod on the Node own, and issued before that registered
-	served  = "served"  // to a pod on the Node asking
-	former  = "former"  // to a pod on the Node that was called renewed before
-	unbound = "unbound" // to nothing
+	bound   = "bound"   // bound to a pod on the Node own, and issued before that registered
+	served  = "served"  // bound to a pod on the Node asking
+	former  = "former"  // bound to a pod on the earlier Node with the name renewed
+	unbound = "unbound" // not bound
 )
 
-// lab is who applied the Nodes.
+// lab is the field manager that applied the Nodes.
 const lab = "lab"
 
-// theirs are the annotations that are the agent's to write.
+// theirs are the annotations that the agent may write.
 var theirs = []string{reclaim.RequestedAnnotation, reclaim.ReasonAnnotation, reclaim.RequestedAtAnnotation, reclaim.StateAnnotation}
 
-// states are what an agent may say of itself.
+// states are the valid states of an agent.
 var states = []string{
 	reclaim.AgentState{Detector: "netlink", Config: reclaim.ConfigFor([]string{"java"}).Hash()}.Text(),
 	reclaim.AgentState{Detector: "poll", Config: reclaim.ConfigFor([]string{"idea"}).Hash()}.Text(),
 	reclaim.AgentState{Detector: reclaim.NoDetector, Config: reclaim.Config{}.Hash()}.Text(),
 }
 
-// nodeOf is a Node as it was applied.
+// nodeOf returns a Node as it was applied.
 func nodeOf(name string) *corev1.Node {
 	node := &corev1.Node{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
@@ -52,36 +51,36 @@ func nodeOf(name string) *corev1.Node {
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 			{Key: "example.org/kept", Effect: corev1.TaintEffectNoSchedule},
-			{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}, // which every new Node gets
+			{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}, // every new Node gets this
 		}},
 	}
 	if name == asking {
 		node.Annotations[reclaim.RequestedAnnotation] = "true"
 		node.Annotations[reclaim.ReasonAnnotation] = reclaim.Reason("idea")
 		node.Annotations[reclaim.RequestedAtAnnotation] = "2026-04-20T21:00:00Z"
-		// What no agent says, and what therefore somebody else wrote, changes nothing.
+		// A value that no agent writes comes from another writer, and has no effect.
 		node.Annotations[reclaim.StateAnnotation] = long
 	}
 	return node
 }
 
-// A form is a way to write a change down.
+// A form is a format of a change.
 type form struct {
 	contentType types.PatchType
 	query       string
 }
 
-// A change is what a request would make of a Node.
+// A change is the effect of a request on a Node.
 type change struct {
 	what string
-	// path is below the Node, in parts, and value what is put there; nil removes.
+	// path is the path below the Node, in parts. value is the new value; nil removes.
 	path  []string
 	value any
-	// more are changed in the same request.
+	// more are further changes in the same request.
 	more []change
-	// allowed is the specification: on the Node of the token, and nowhere else.
+	// allowed is the specification for the Node of the token. All other Nodes are denied.
 	allowed bool
-	// asking is the specification where a request is on the Node already.
+	// asking is the specification for a Node that has a request already.
 	asking bool
 }
 
@@ -151,19 +150,19 @@ var changes = []change{
 	{what: "sets the provider's ID", path: []string{"spec", "providerID"}, value: "mine://1"},
 	{what: "is being deleted", path: []string{"metadata", "deletionTimestamp"}, value: "2020-01-01T00:00:00Z"},
 	{what: "becomes another object", path: []string{"metadata", "uid"}, value: "8a1e0b5f-2bb0-4b43-8a3b-9a5f2cf1c001"},
-	// The record of who wrote what is left to the API server, which shortens it itself
-	// when many have written: a rule about it could refuse an owner's request.
+	// The API server manages managedFields, and shortens them itself after many writers. A rule about them could deny
+	// an owner's request.
 	{what: "forgets who wrote what", path: []string{"metadata", "managedFields"}, value: []any{map[string]any{}}, allowed: true, asking: true},
 	{what: "says that another wrote it", path: []string{"metadata", "managedFields"}, value: []any{map[string]any{
 		"manager": "mine", "operation": "Update", "apiVersion": "v1", "time": "2020-01-01T00:00:00Z",
 		"fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:metadata": map[string]any{"f:labels": map[string]any{"f:team": map[string]any{}}}},
 	}}, allowed: true, asking: true},
-	// These the API server passes over.
+	// The API server ignores these.
 	{what: "becomes another machine", path: []string{"status", "nodeInfo", "machineID"}, value: "mine", allowed: true, asking: true},
 	{what: "becomes older", path: []string{"metadata", "creationTimestamp"}, value: "2020-01-01T00:00:00Z", allowed: true, asking: true},
 }
 
-// removals are changes that only a Node with a request on it can see.
+// removals are changes that only have an effect on a Node with a request.
 var removals = []change{
 	annotation("takes the request back", reclaim.RequestedAnnotation, nil, false, false),
 	annotation("takes the reason back", reclaim.ReasonAnnotation, nil, false, false),
@@ -171,8 +170,7 @@ var removals = []change{
 	annotation("takes back what it said", reclaim.StateAnnotation, nil, false, false),
 }
 
-// allows is the specification in one place: only the token of a pod on this very
-// Node, and only what the row says.
+// allows combines the specification: the token must be of a pod on this Node, and the row must allow the change.
 func (c change) allows(token, node string) bool {
 	switch {
 	case token == bound && node == own:
@@ -184,8 +182,7 @@ func (c change) allows(token, node string) bool {
 	}
 }
 
-// An application is a change by the name of lab: what lab applied before and does not
-// apply now is removed.
+// An application is a change as lab: fields that lab applied before and does not apply now are removed.
 type application struct {
 	what, node string
 	form
@@ -215,13 +212,13 @@ func applies() []application {
 	}
 }
 
-// A call is a request that is not a change of a Node's own resource.
+// A call is a request other than a change of a Node itself.
 type call struct {
 	verb, path string
 	allowed    bool
 }
 
-// calls are the rest of the specification, for every token alike: RBAC decides.
+// calls are the rest of the specification, for every token: RBAC decides.
 func calls() []call {
 	var out []call
 	add := func(allowed bool, path string, verbs ...string) {
@@ -261,8 +258,8 @@ func calls() []call {
 	return out
 }
 
-// wider are requests that RBAC denies, with a body that the API server would accept.
-// They have to be denied as well if somebody else's binding grants them.
+// wider are requests that RBAC denies, with a valid body. The policy must deny them, too, if another binding grants
+// them.
 func wider() []request {
 	at := "/api/v1/nodes/" + own
 	merge := form{contentType: types.MergePatchType}

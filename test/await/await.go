@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package await answers one question: when has it happened? It reads again and again,
-// and says at the end what was still in the way.
+// Package await polls the API until a condition holds. On a timeout its errors state the last unmet condition.
 package await
 
 import (
@@ -14,20 +13,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// interval is short next to anything that is waited for.
+// interval is short compared with every wait of a test.
 const interval = 50 * time.Millisecond
 
-// notYetError is a reason to try again. It is what a caller sees when time runs out.
+// notYetError is a reason to retry. Callers see it after a timeout.
 type notYetError struct{ error }
 
 func (e notYetError) Unwrap() error { return e.error }
 
-// NotYet is a reason for Poll to try again.
+// NotYet returns an error that makes Poll retry.
 func NotYet(format string, args ...any) error { return notYetError{fmt.Errorf(format, args...)} }
 
-// Poll calls f until it returns true, fails, or ctx ends. The last reason to wait is
-// part of the error, because a bare deadline explains nothing. A pause is a tenth of the wait so
-// far, between once and five times every: reads of tests took a quarter of an API server's CPU.
+// Poll calls f until it returns true, fails, or ctx ends. The error includes the last reason to retry, because a bare
+// deadline explains nothing. A pause is a tenth of the wait so far, between once and five times every: reads of tests
+// took a quarter of an API server's CPU.
 func Poll(ctx context.Context, every time.Duration, f func(context.Context) (bool, error)) error {
 	timer := time.NewTimer(every)
 	defer timer.Stop()
@@ -41,7 +40,7 @@ func Poll(ctx context.Context, every time.Duration, f func(context.Context) (boo
 		if _, again := errors.AsType[notYetError](err); err != nil && !again {
 			return err
 		}
-		// What is cut off by the end of ctx explains no more than that end.
+		// An error that only reports the end of ctx would hide the reason.
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
@@ -56,8 +55,7 @@ func Poll(ctx context.Context, every time.Duration, f func(context.Context) (boo
 	}
 }
 
-// Object reads obj until cond accepts it. A missing object is waited for. The error
-// tells what cond said last.
+// Object reads obj until cond returns nil. It also waits for a missing object. The error includes cond's last error.
 func Object(ctx context.Context, r client.Reader, obj client.Object, cond func() error) error {
 	key := client.ObjectKeyFromObject(obj)
 	return Poll(ctx, interval, func(ctx context.Context) (bool, error) {
@@ -71,7 +69,7 @@ func Object(ctx context.Context, r client.Reader, obj client.Object, cond func()
 	})
 }
 
-// Gone returns when there is no obj any more.
+// Gone waits until obj does not exist.
 func Gone(ctx context.Context, r client.Reader, obj client.Object) error {
 	key := client.ObjectKeyFromObject(obj)
 	return Poll(ctx, interval, func(ctx context.Context) (bool, error) {
@@ -87,7 +85,7 @@ func Gone(ctx context.Context, r client.Reader, obj client.Object) error {
 	})
 }
 
-// Until calls cond until it returns nil. The error tells what cond said last.
+// Until calls cond until it returns nil. The error includes cond's last error.
 func Until(ctx context.Context, cond func(context.Context) error) error {
 	return Poll(ctx, interval, func(ctx context.Context) (bool, error) {
 		if err := cond(ctx); err != nil {

@@ -10,19 +10,19 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing/types"
 )
 
-// A loadBalancer is a classic one.
+// A loadBalancer is a classic load balancer.
 type loadBalancer struct {
 	name      string
 	instances []*instance
 }
 
-// An instance is a place in a classic load balancer.
+// An instance is an instance of a classic load balancer.
 type instance struct {
 	id string
 	history
 }
 
-// AddLoadBalancer makes a classic load balancer with instances.
+// AddLoadBalancer creates a classic load balancer with instances.
 func (s *Server) AddLoadBalancer(name string, ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Server) DeleteLoadBalancer(name string) {
 	s.balancers = slices.DeleteFunc(s.balancers, func(b *loadBalancer) bool { return b.name == name })
 }
 
-// Instances returns the instances that are registered, whatever reads show of them.
+// Instances returns the instances that are registered now, regardless of Lag.
 func (s *Server) Instances(name string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *Server) balancer(name string) *loadBalancer {
 	return s.balancers[i]
 }
 
-// find returns the place of an instance; made if that is wanted, and nil otherwise.
+// find returns an instance. If it is missing, find creates it if add is true, and returns nil otherwise.
 func (b *loadBalancer) find(id string, add bool) *instance {
 	for _, i := range b.instances {
 		if i.id == id {
@@ -73,7 +73,7 @@ func (b *loadBalancer) find(id string, add bool) *instance {
 	return i
 }
 
-// registered returns what is registered at an instant.
+// registered returns the instances that were registered at an instant.
 func (b *loadBalancer) registered(at time.Time) []string {
 	var ids []string
 	for _, i := range b.instances {
@@ -116,7 +116,7 @@ func (s *Server) deregisterInstances(in *classic.DeregisterInstancesFromLoadBala
 	return &classic.DeregisterInstancesFromLoadBalancerOutput{Instances: ids}, err
 }
 
-// change registers or deregisters instances, and returns those that are registered now.
+// change registers or deregisters instances, and returns the ones that are registered now.
 func (s *Server) change(name *string, instances []types.Instance, register bool) ([]types.Instance, error) {
 	b := s.balancer(or(name, ""))
 	if b == nil {

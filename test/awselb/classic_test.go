@@ -51,7 +51,7 @@ func TestANodeLeavesClassicLoadBalancers(t *testing.T) {
 	}
 }
 
-// TestANameThatNobodyHas is a typo: it is no load balancer without members, whatever the machine is.
+// TestANameThatNobodyHas has a misspelt name: it must not count as a load balancer without members, whatever the Node.
 func TestANameThatNobodyHas(t *testing.T) {
 	s := awselb.Start(t, awselb.Options{})
 	s.AddLoadBalancer("web", mine)
@@ -131,8 +131,8 @@ func TestAClassicLoadBalancerIsThrottled(t *testing.T) {
 	}
 }
 
-// TestTheSevenActionsSuffice lets both drivers do everything, and then takes away one
-// action after the other: the error says which is missing.
+// TestTheSevenActionsSuffice runs both drivers with all actions, and then without one of them at a time: the error must
+// name it.
 func TestTheSevenActionsSuffice(t *testing.T) {
 	seven := []string{
 		"DescribeLoadBalancers", "RegisterInstancesWithLoadBalancer", "DeregisterInstancesFromLoadBalancer",
@@ -169,7 +169,7 @@ func TestTheSevenActionsSuffice(t *testing.T) {
 	}
 }
 
-// TestALongAnswerIsReadToItsEnd although it begins before the SDK has put the request away.
+// TestALongAnswerIsReadToItsEnd, although it begins before the SDK has sent the whole request.
 func TestALongAnswerIsReadToItsEnd(t *testing.T) {
 	s := awselb.Start(t, awselb.Options{})
 	for n := range 300 {

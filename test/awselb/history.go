@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// A change is one of a target: it was registered, or deregistered.
+// A change is a registration or deregistration of a target.
 type change struct {
 	at         time.Time
 	registered bool
 }
 
-// A history is what was done with a target, the oldest first. It can be read as of any
-// instant, which is how a read that lags behind works.
+// A history has the changes of a target, the oldest first. It can be read as of any instant, to simulate delayed reads.
 type history struct{ changes []change }
 
 // at returns the last change up to an instant, and false if there was none.
@@ -27,7 +26,7 @@ func (h *history) at(instant time.Time) (change, bool) {
 	return change{}, false
 }
 
-// add records a change, unless it changes nothing.
+// add records a change, unless it has no effect.
 func (h *history) add(at time.Time, registered bool) {
 	last, known := h.at(at)
 	if known && last.registered == registered || !known && !registered {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A clock is one that a test moves.
+// A clock is a clock that a test sets.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -56,7 +56,7 @@ func (c *clock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// forgetful is a clock by which everything was long ago, so that nothing is remembered.
+// forgetful is a clock for which every cached entry has expired.
 type forgetful struct{ clock }
 
 func (f *forgetful) Now() time.Time {
@@ -66,18 +66,18 @@ func (f *forgetful) Now() time.Time {
 
 func (f *forgetful) Since(at time.Time) time.Duration { return f.Now().Sub(at) }
 
-// place is where the server is.
+// place is the endpoint of the server.
 func place(s *awselb.Server) v1alpha1.AWSAccess {
 	return v1alpha1.AWSAccess{Region: awselb.Region, Endpoint: s.URL}
 }
 
-// targetGroups returns a driver of groups, of all if none is given. It remembers nothing.
+// targetGroups returns a driver of groups, of all if none is given. It caches nothing.
 func targetGroups(t *testing.T, s *awselb.Server, arns ...string) balancer.Driver {
 	t.Helper()
 	return remembering(t, s, &forgetful{}, arns...)
 }
 
-// remembering returns a driver of groups by a clock.
+// remembering returns a driver of groups with a clock.
 func remembering(t *testing.T, s *awselb.Server, c passive.PassiveClock, arns ...string) balancer.Driver {
 	t.Helper()
 	d, err := elb.NewTargetGroups(v1alpha1.TargetGroupsBalancer{AWSAccess: place(s), ARNs: arns}, elb.NewClients(c))
@@ -87,8 +87,7 @@ func remembering(t *testing.T, s *awselb.Server, c passive.PassiveClock, arns ..
 	return d
 }
 
-// classic returns a driver of classic load balancers, of all if none is named. It remembers
-// nothing.
+// classic returns a driver of classic load balancers, of all if none is named. It caches nothing.
 func classic(t *testing.T, s *awselb.Server, names ...string) balancer.Driver {
 	t.Helper()
 	return rememberingClassic(t, s, &forgetful{}, names...)
@@ -103,7 +102,7 @@ func rememberingClassic(t *testing.T, s *awselb.Server, c passive.PassiveClock, 
 	return d
 }
 
-// discover returns the places of the Node.
+// discover returns the memberships of the Node.
 func discover(t *testing.T, d balancer.Driver, n balancer.Node) []balancer.Membership {
 	t.Helper()
 	found, err := d.Discover(t.Context(), n)
@@ -127,7 +126,7 @@ func states(t *testing.T, d balancer.Driver, memberships []balancer.Membership) 
 	return all
 }
 
-// succeed ends a test in which a call failed.
+// succeed fails the test if err is not nil.
 func succeed(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -135,7 +134,7 @@ func succeed(t *testing.T, err error) {
 	}
 }
 
-// at is a target that has the group's port, or one of its own.
+// at is a target with its own port, or the group's.
 func at(id string, port int32) types.TargetDescription {
 	d := types.TargetDescription{Id: &id}
 	if port != 0 {
@@ -144,7 +143,7 @@ func at(id string, port int32) types.TargetDescription {
 	return d
 }
 
-// in is a target that has a zone as well.
+// in is a target that also has a zone.
 func in(zone string, d types.TargetDescription) types.TargetDescription {
 	d.AvailabilityZone = aws.String(zone)
 	return d

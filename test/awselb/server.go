@@ -19,14 +19,13 @@ import (
 	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 )
 
-// Region is the one that is served.
+// Region is the served region.
 const Region = "eu-central-1"
 
-// credential is the scope for which a request must be signed.
+// credential matches the required scope of a signature.
 var credential = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=[^/]+/[0-9]{8}/` + Region + `/elasticloadbalancing/aws4_request, `)
 
-// Environment are the variables with which a program finds credentials that the service takes,
-// and looks for them nowhere else.
+// Environment returns variables with accepted credentials, which also disable all other credential sources.
 func Environment() map[string]string {
 	return map[string]string{
 		"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true",
@@ -34,37 +33,36 @@ func Environment() map[string]string {
 	}
 }
 
-// Options are how the service behaves. The zero value of each is that of AWS, but for the
-// delay and the lag, which are none.
+// Options configure the service. Zero values are AWS's behaviour, except that there is no delay and no lag.
 type Options struct {
 	// Now is the clock.
 	Now func() time.Time
 	// Delay is the deregistration delay of target groups.
 	Delay time.Duration
-	// Warmup is how long a target that is registered is initial.
+	// Warmup is how long a newly registered target is initial.
 	Warmup time.Duration
-	// Lag is how long a read does not show a write.
+	// Lag is how long reads do not show a write.
 	Lag time.Duration
-	// PageSize bounds what a page holds, whatever is asked for.
+	// PageSize bounds a page, whatever size the request has.
 	PageSize int
-	// Allowed are the actions of the IAM policy. Empty are the seven.
+	// Allowed are the actions that the IAM policy allows. Empty means all seven.
 	Allowed []string
-	// Reads and Writes are the buckets from which calls are paid.
+	// Reads and Writes are the token buckets of calls.
 	Reads, Writes Bucket
 }
 
-// A Bucket lets requests through. The zero value lets all through.
+// A Bucket is a token bucket. The zero value has no limit.
 type Bucket struct {
-	// Burst is how many it holds.
+	// Burst is its size.
 	Burst float64
-	// Refill is how many come back in a second.
+	// Refill is the tokens per second.
 	Refill float64
 
 	used float64
 	seen time.Time
 }
 
-// take takes one out, and says whether there was one.
+// take takes a token, and reports whether there was one.
 func (b *Bucket) take(now time.Time) bool {
 	if b.Burst == 0 {
 		return true
@@ -80,12 +78,12 @@ func (b *Bucket) take(now time.Time) bool {
 	return true
 }
 
-// A Call is a request, and how it was answered.
+// A Call is a request with its result.
 type Call struct {
 	Action string
-	// Input is a pointer to the SDK's input type; nil if it was not understood.
+	// Input is a pointer to the SDK's input type; nil if the request was invalid.
 	Input any
-	// Code is that of the error; empty if there was none.
+	// Code is the code of the error, empty if there was none.
 	Code string
 }
 
@@ -93,7 +91,7 @@ type Call struct {
 type Server struct {
 	// URL is its endpoint.
 	URL string
-	// Close ends it.
+	// Close stops the server.
 	Close func()
 
 	mu        sync.Mutex
@@ -124,21 +122,21 @@ func New(options Options) *Server {
 	return s
 }
 
-// Throttle sets both buckets anew.
+// Throttle replaces both buckets.
 func (s *Server) Throttle(reads, writes Bucket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.options.Reads, s.options.Writes = reads, writes
 }
 
-// Fail has the next calls of an action fail with these codes, in turn.
+// Fail makes the next calls of an action fail with these codes, in order.
 func (s *Server) Fail(action string, codes ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures[action] = append(s.failures[action], codes...)
 }
 
-// Forgive has no more calls of an action fail.
+// Forgive ends the effect of Fail for an action.
 func (s *Server) Forgive(action string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +150,7 @@ func (s *Server) Allow(actions ...string) {
 	s.options.Allowed = actions
 }
 
-// Calls returns all calls since the last time.
+// Calls returns the calls since its previous call.
 func (s *Server) Calls() []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +159,7 @@ func (s *Server) Calls() []Call {
 	return calls
 }
 
-// Count returns how many of calls were of each action.
+// Count returns the number of calls of each action.
 func Count(calls []Call) map[string]int {
 	counts := map[string]int{}
 	for _, c := range calls {
@@ -193,7 +191,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	write(w, len(s.calls), action, output, err)
 }
 
-// admit says whether an action may be called now.
+// admit returns an error if an action is not allowed now.
 func (s *Server) admit(action string) error {
 	allowed := len(s.options.Allowed) == 0 || slices.Contains(s.options.Allowed, action)
 	if !allowed {
@@ -213,7 +211,7 @@ func (s *Server) admit(action string) error {
 	return nil
 }
 
-// answer carries out an action.
+// answer executes an action.
 func (s *Server) answer(input any) (any, error) {
 	switch in := input.(type) {
 	case *elbv2.DescribeTargetGroupsInput:
@@ -235,8 +233,8 @@ func (s *Server) answer(input any) (any, error) {
 	}
 }
 
-// page returns where a page begins and ends, and the marker of the next. A marker is the
-// place of a page's first entry, in a form that nobody should want to read.
+// page returns the bounds of a page and the marker of the next. A marker is the position of a page's first entry, in an
+// opaque form.
 func (s *Server) page(size int, marker *string, wanted *int32) (from, to int, next *string, err error) {
 	limit := 400
 	if wanted != nil {

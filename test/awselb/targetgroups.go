@@ -20,14 +20,14 @@ type group struct {
 	targets []*target
 }
 
-// A target is a place in a group.
+// A target is a target of a group.
 type target struct {
 	types.TargetDescription
 	history
 	state types.TargetHealthStateEnum
 }
 
-// AddTargetGroup makes a group of a type, for a port, and returns its ARN.
+// AddTargetGroup creates a group of a type, for a port, and returns its ARN.
 func (s *Server) AddTargetGroup(name string, kind types.TargetTypeEnum, port int32) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,14 +40,14 @@ func (s *Server) AddTargetGroup(name string, kind types.TargetTypeEnum, port int
 	return arn
 }
 
-// DeleteTargetGroup deletes a group and what is in it.
+// DeleteTargetGroup deletes a group and its targets.
 func (s *Server) DeleteTargetGroup(arn string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.groups = slices.DeleteFunc(s.groups, func(g *group) bool { return *g.TargetGroupArn == arn })
 }
 
-// SetUnused says whether no load balancer uses a group.
+// SetUnused sets whether a load balancer uses a group.
 func (s *Server) SetUnused(arn string, unused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +56,7 @@ func (s *Server) SetUnused(arn string, unused bool) {
 	}
 }
 
-// AddTarget puts a target into a group as if it had always been there. It has the group's
-// port unless it names one.
+// AddTarget adds a target as if it had been registered long ago. It has the group's port unless it names one.
 func (s *Server) AddTarget(arn string, d types.TargetDescription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +65,7 @@ func (s *Server) AddTarget(arn string, d types.TargetDescription) {
 	}
 }
 
-// SetHealth sets the state of all targets of an ID.
+// SetHealth sets the state of all targets with an ID.
 func (s *Server) SetHealth(arn, id string, state types.TargetHealthStateEnum) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +78,7 @@ func (s *Server) SetHealth(arn, id string, state types.TargetHealthStateEnum) {
 	}
 }
 
-// Targets returns the targets that are registered, whatever reads show of them.
+// Targets returns the targets that are registered now, regardless of Lag.
 func (s *Server) Targets(arn string) []types.TargetDescription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +112,8 @@ func (s *Server) wanted(arn *string) (*group, error) {
 	return nil, refuse("TargetGroupNotFound", "One or more target groups not found")
 }
 
-// find returns the place of a target, which has the group's port unless it names one. It is
-// made if that is wanted, and nil otherwise.
+// find returns a target, which has the group's port unless it names one. If it is missing, find creates it if add is
+// true, and returns nil otherwise.
 func (g *group) find(d types.TargetDescription, add bool) *target {
 	if d.Port == nil {
 		d.Port = g.Port
@@ -219,7 +218,7 @@ func (s *Server) registerTargets(in *elbv2.RegisterTargetsInput) (*elbv2.Registe
 	return &elbv2.RegisterTargetsOutput{}, nil
 }
 
-// admissible says whether a target can be in a group.
+// admissible returns an error if a group cannot have the target.
 func (s *Server) admissible(g *group, d types.TargetDescription) error {
 	switch g.TargetType {
 	case types.TargetTypeEnumInstance:
@@ -243,7 +242,7 @@ func (s *Server) admissible(g *group, d types.TargetDescription) error {
 	return nil
 }
 
-// deregisterTargets has targets drain. One that is not there is out already.
+// deregisterTargets starts to drain targets. A target that is not registered is not an error.
 func (s *Server) deregisterTargets(in *elbv2.DeregisterTargetsInput) (*elbv2.DeregisterTargetsOutput, error) {
 	g, err := s.wanted(in.TargetGroupArn)
 	if err != nil {
@@ -257,7 +256,7 @@ func (s *Server) deregisterTargets(in *elbv2.DeregisterTargetsInput) (*elbv2.Der
 	return &elbv2.DeregisterTargetsOutput{}, nil
 }
 
-// or returns what is pointed at, or a default.
+// or returns *p, or a default if p is nil.
 func or[T any](p *T, otherwise T) T {
 	if p == nil {
 		return otherwise

@@ -28,7 +28,7 @@ import (
 
 const delay = 300 * time.Second
 
-// web makes a group in which the Node has two ports, and another machine one.
+// web creates a group in which the Node has two ports, and another machine one.
 func web(s *awselb.Server) string {
 	arn := s.AddTargetGroup("web", types.TargetTypeEnumInstance, 80)
 	for _, d := range []types.TargetDescription{at(mine, 0), at(mine, 8080), at(theirs, 0)} {
@@ -37,7 +37,7 @@ func web(s *awselb.Server) string {
 	return arn
 }
 
-// diff compares targets, in any order.
+// diff compares targets in any order.
 func diff(want, got []types.TargetDescription) string {
 	return gocmp.Diff(want, got, cmpopts.IgnoreUnexported(types.TargetDescription{}), cmpopts.EquateEmpty(),
 		cmpopts.SortSlices(func(a, b types.TargetDescription) int {
@@ -96,7 +96,7 @@ func TestANodeLeavesAndComesBack(t *testing.T) {
 	}
 }
 
-// TestATargetThatIsBackBeforeItsDelayIsOver is that of a departure that is cancelled.
+// TestATargetThatIsBackBeforeItsDelayIsOver cancels a departure during the drain.
 func TestATargetThatIsBackBeforeItsDelayIsOver(t *testing.T) {
 	time := newClock()
 	s := awselb.Start(t, awselb.Options{Now: time.Now, Delay: delay})
@@ -114,8 +114,7 @@ func TestATargetThatIsBackBeforeItsDelayIsOver(t *testing.T) {
 	}
 }
 
-// TestTargetsAreFoundByAddress has targets of type ip: in the VPC, outside of it, and IPv6
-// in another spelling.
+// TestTargetsAreFoundByAddress has targets of type ip: in the VPC, outside of it, and IPv6 in another notation.
 func TestTargetsAreFoundByAddress(t *testing.T) {
 	s := awselb.Start(t, awselb.Options{})
 	group := s.AddTargetGroup("ip", types.TargetTypeEnumIp, 443)
@@ -128,7 +127,7 @@ func TestTargetsAreFoundByAddress(t *testing.T) {
 	before := s.Targets(group)
 	d := targetGroups(t, s, group)
 	n := node
-	n.ProviderID = "" // No instance ID is no error.
+	n.ProviderID = "" // A missing instance ID is not an error.
 	n.Addresses = append(slices.Clone(n.Addresses), "127.0.0.1", "fe80::1%eth0", "box.local", "")
 
 	places := discover(t, d, n)
@@ -164,7 +163,7 @@ func TestGroupsOfTheRegionAreFound(t *testing.T) {
 	if found := discover(t, d, node); len(found) != 1 {
 		t.Errorf("%v", found)
 	}
-	group := web(s) // made after the Node
+	group := web(s) // created after the Node
 	s.Calls()
 	if found := discover(t, d, node); len(found) != 3 || found[1].Pool != group {
 		t.Errorf("the group on the last page is not found: %v", found)
@@ -218,7 +217,7 @@ func TestWhatHealthMeans(t *testing.T) {
 	}
 }
 
-// TestAGroupThatNobodyUses has nobody wait: its targets get no connections.
+// TestAGroupThatNobodyUses causes no wait: its targets get no connections.
 func TestAGroupThatNobodyUses(t *testing.T) {
 	s := awselb.Start(t, awselb.Options{Delay: delay})
 	group := web(s)
@@ -256,7 +255,7 @@ func TestAGroupIsDeletedOnTheWay(t *testing.T) {
 	}
 }
 
-// TestAGroupThatNeverWas is a typo: it is no group without members.
+// TestAGroupThatNeverWas has a misspelt name: it must not count as a group without members.
 func TestAGroupThatNeverWas(t *testing.T) {
 	s := awselb.Start(t, awselb.Options{})
 	group := web(s)
@@ -268,8 +267,8 @@ func TestAGroupThatNeverWas(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// leave does what a caller does until all places are out: it looks, and tells only of what
-// is Attached. It returns how often it was asked to slow down.
+// leave drains places until all are out, as a caller does: it only sends those that are Attached. It returns how often
+// it was throttled.
 func leave(t *testing.T, d balancer.Driver, places []balancer.Membership, wait func()) (throttled int) {
 	t.Helper()
 	for range 100 {
@@ -331,8 +330,8 @@ func TestTenTimesThrottled(t *testing.T) {
 	}
 }
 
-// TestAnAccountThatIsBusy has buckets that are far too small: a Node leaves all the same,
-// and one call that is throttled is not followed by others.
+// TestAnAccountThatIsBusy has buckets that are far too small. A Node still leaves, and the driver makes no further
+// calls in a round after a throttled one.
 func TestAnAccountThatIsBusy(t *testing.T) {
 	time := newClock()
 	s := awselb.Start(t, awselb.Options{Now: time.Now, Delay: delay})
@@ -353,8 +352,8 @@ func TestAnAccountThatIsBusy(t *testing.T) {
 	}
 }
 
-// TestAWriteIsSeenLater has answers that lag behind. A place that was taken is not Attached
-// meanwhile: who gives it back then must not think that it is still there.
+// TestAWriteIsSeenLater has delayed reads. A drained place must not be Attached meanwhile: a restore at that time must
+// still register it.
 func TestAWriteIsSeenLater(t *testing.T) {
 	time := newClock()
 	s := awselb.Start(t, awselb.Options{Now: time.Now, Delay: delay, Lag: 2_000_000_000})
@@ -371,8 +370,8 @@ func TestAWriteIsSeenLater(t *testing.T) {
 		t.Errorf("what was taken a moment ago gets no connections (-want +got):\n%s", diff)
 	}
 	time.pass(1_000_000_000)
-	succeed(t, d.Drain(t.Context(), places)) // Said again, it does not take longer.
-	time.pass(delay + 1_000_000_000)         // of which two seconds are not seen
+	succeed(t, d.Drain(t.Context(), places)) // A repeated call does not restart the delay.
+	time.pass(delay + 1_000_000_000)         // two seconds of it are not visible
 	if got := states(t, d, places); got[0] != balancer.Drained || got[1] != balancer.Draining {
 		t.Errorf("%v", got)
 	}
@@ -395,7 +394,7 @@ func TestAWriteIsSeenLater(t *testing.T) {
 	}
 }
 
-// TestWhatIsRefusedWasNotTaken, so that it is not waited for.
+// TestWhatIsRefusedWasNotTaken, so that no caller waits for it.
 func TestWhatIsRefusedWasNotTaken(t *testing.T) {
 	time := newClock()
 	s := awselb.Start(t, awselb.Options{Now: time.Now, Delay: delay})
@@ -445,7 +444,7 @@ func TestManyLeaveAtFive(t *testing.T) {
 	}
 }
 
-// TestARegionIsReadInParts has more groups than a caller waits for.
+// TestARegionIsReadInParts has more groups than fit into one call of a caller.
 func TestARegionIsReadInParts(t *testing.T) {
 	time := newClock()
 	s := awselb.Start(t, awselb.Options{Now: time.Now})
@@ -489,8 +488,7 @@ func TestNothingIsWrittenForNothing(t *testing.T) {
 	}
 }
 
-// TestOneGroupMayNotBeRead has a policy that is too narrow for one group: what is known of
-// the other is said.
+// TestOneGroupMayNotBeRead has an IAM policy that denies one group: the driver still reports the other.
 func TestOneGroupMayNotBeRead(t *testing.T) {
 	s := awselb.Start(t, awselb.Options{})
 	first, second := web(s), web(s)
@@ -515,8 +513,8 @@ func TestOneGroupMayNotBeRead(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers has an endpoint that refuses, one that accepts and is silent, and one whose answer
-// has no end.
+// TestNobodyAnswers has an endpoint that refuses connections, one that accepts and does not answer, and one with an
+// endless response.
 func TestNobodyAnswers(t *testing.T) {
 	s := awselb.Start(t, awselb.Options{})
 	group := web(s)
@@ -557,7 +555,7 @@ func TestNobodyAnswers(t *testing.T) {
 	succeed(t, silent.Close())
 }
 
-// TestFailuresHaveTheSameText twice, so that a condition is not written again and again.
+// TestFailuresHaveTheSameText in both attempts, so that a condition is not rewritten each time.
 func TestFailuresHaveTheSameText(t *testing.T) {
 	s := awselb.Start(t, awselb.Options{})
 	group := web(s)
@@ -606,8 +604,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsTakenIsGivenBack takes any places out of any groups and puts them back: each
-// group is what it was, and nothing else was touched on the way.
+// TestWhatIsTakenIsGivenBack drains random places and restores them: each group must be as before, and no other target
+// may be changed.
 func TestWhatIsTakenIsGivenBack(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		time := newClock()

@@ -19,7 +19,7 @@ import (
 	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 )
 
-// The versions of the two services, which share a host and the name of an action.
+// The versions of the two services, which share a host and an action name.
 const (
 	versionClassic = "2012-06-01"
 	versionV2      = "2015-12-01"
@@ -28,7 +28,7 @@ const (
 // maxForm bounds a request, in bytes.
 const maxForm = 1 << 20
 
-// inputs are what can be asked of each version: the input type of each action.
+// inputs are the input types of each version, by action.
 var inputs = map[string]map[string]reflect.Type{
 	versionV2: {
 		"DescribeTargetGroups": reflect.TypeFor[elbv2.DescribeTargetGroupsInput](),
@@ -43,7 +43,7 @@ var inputs = map[string]map[string]reflect.Type{
 	},
 }
 
-// An Error is one of AWS.
+// An Error is an error of AWS.
 type Error struct {
 	Status        int
 	Code, Message string
@@ -55,8 +55,7 @@ func refuse(code, format string, args ...any) *Error {
 	return &Error{http.StatusBadRequest, code, fmt.Sprintf(format, args...)}
 }
 
-// read returns what a request asks for: the action, and its input as a pointer to the SDK's
-// type.
+// read parses a request: the action, and its input as a pointer to the SDK's type.
 func read(r *http.Request) (action string, input any, err error) {
 	r.Body = http.MaxBytesReader(nil, r.Body, maxForm)
 	if r.Method != http.MethodPost || r.URL.Path != "/" || r.URL.RawQuery != "" {
@@ -82,7 +81,7 @@ func read(r *http.Request) (action string, input any, err error) {
 	return action, value.Interface(), nil
 }
 
-// decode reads an input from a form, and refuses what the input has no field for.
+// decode parses an input from a form, and rejects parameters without a field.
 func decode(form url.Values, into reflect.Value) error {
 	rest := maps.Clone(form)
 	if err := decodeStruct(rest, "", into); err != nil {
@@ -94,7 +93,7 @@ func decode(form url.Values, into reflect.Value) error {
 	return nil
 }
 
-// decodeStruct takes the fields of a struct out of a form.
+// decodeStruct parses the fields of a struct.
 func decodeStruct(form url.Values, prefix string, into reflect.Value) error {
 	for i := range into.NumField() {
 		field := into.Type().Field(i)
@@ -107,7 +106,7 @@ func decodeStruct(form url.Values, prefix string, into reflect.Value) error {
 	return nil
 }
 
-// decodeValue takes a value out of a form, if it is there.
+// decodeValue parses a value, if it is present.
 func decodeValue(form url.Values, key string, into reflect.Value) error {
 	switch {
 	case into.Kind() == reflect.Slice:
@@ -140,8 +139,7 @@ func decodeValue(form url.Values, key string, into reflect.Value) error {
 	return nil
 }
 
-// decodeList takes a list out of a form: its members are numbered from one. An empty one is
-// its bare name.
+// decodeList parses a list, whose members are numbered from one. An empty list is its bare name.
 func decodeList(form url.Values, key string, into reflect.Value) error {
 	if form.Has(key) && form.Get(key) == "" {
 		delete(form, key)
@@ -160,7 +158,7 @@ func decodeList(form url.Values, key string, into reflect.Value) error {
 	}
 }
 
-// write answers with an output of the SDK, or with an error.
+// write sends an output of the SDK, or an error.
 func write(w http.ResponseWriter, id int, action string, output any, err error) {
 	w.Header().Set("Content-Type", "text/xml")
 	requestID := fmt.Sprintf("00000000-0000-0000-0000-%012d", id)
@@ -187,7 +185,7 @@ func write(w http.ResponseWriter, id int, action string, output any, err error) 
 	_, _ = w.Write([]byte(b.String()))
 }
 
-// encodeStruct writes the fields that are set, each as an element of its name.
+// encodeStruct writes each field that is set as an element with its name.
 func encodeStruct(b *strings.Builder, v reflect.Value) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)

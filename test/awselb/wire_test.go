@@ -24,8 +24,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// An echo answers each request with an output or an error of the test, and keeps what it
-// was asked.
+// An echo answers each request with an output or an error of the test, and stores the request.
 type echo struct {
 	input  any
 	output any
@@ -59,16 +58,15 @@ func calls(endpoint string) map[string]any {
 	}
 }
 
-// same compares what the types of the SDK say, not what the SDK notes in them.
+// same ignores metadata that the SDK adds to its types.
 var same = cmp.FilterPath(func(p cmp.Path) bool {
 	field, ok := p.Last().(cmp.StructField)
 	return ok && (field.Name() == "noSmithyDocumentSerde" || field.Name() == "ResultMetadata")
 }, cmp.Ignore())
 
-// call calls a method of the SDK with an input, and returns its output. An answer that
-// comes before the SDK has let go of the request has the SDK cut the connection: smithy-go's
-// safeWriteToReadCloser, when it is closed, ends with io.EOF, which net/http takes for an
-// error of the request's body.
+// call calls a method of the SDK and returns its output. It retries if the SDK cut the connection, which happens if the
+// response arrives before the SDK has sent the whole request. smithy-go's safeWriteToReadCloser then ends with io.EOF,
+// which net/http takes for an error of the request's body.
 func call(ctx context.Context, method, input any) (any, error) {
 	for {
 		output, err := once(ctx, method, input)
@@ -84,8 +82,7 @@ func once(ctx context.Context, method, input any) (any, error) {
 	return results[0].Interface(), err
 }
 
-// draw fills a value. Every part is set if all says so, and is set or not otherwise; a
-// list may be empty.
+// draw fills a value. If all is true it sets every part, otherwise random parts. A list may be empty.
 func draw(t *rapid.T, v reflect.Value, all bool) {
 	if !all && v.Kind() != reflect.Struct && rapid.Bool().Draw(t, "unset") {
 		return
@@ -122,8 +119,8 @@ func draw(t *rapid.T, v reflect.Value, all bool) {
 	}
 }
 
-// TestRequestsAreReadAsTheSDKWritesThem sends what the SDK can ask with each action: the
-// server reads the very same input, so that it ignores no parameter and knows no other.
+// TestRequestsAreReadAsTheSDKWritesThem sends random inputs of each action. The server must parse the same input, so
+// that it ignores no parameter and knows no other.
 func TestRequestsAreReadAsTheSDKWritesThem(t *testing.T) {
 	server := &echo{}
 	web := httptest.NewServer(server)
@@ -137,7 +134,7 @@ func TestRequestsAreReadAsTheSDKWritesThem(t *testing.T) {
 				server.input, server.output = nil, reflect.New(out).Interface()
 				_, err := call(context.Background(), method, input.Interface())
 				if _, incomplete := errors.AsType[smithy.InvalidParamsError](err); incomplete {
-					return // The SDK sends no request without what it must have.
+					return // The SDK does not send a request without required parameters.
 				}
 				if err != nil {
 					t.Fatalf("%+v is not understood: %v", input, err)
@@ -150,8 +147,7 @@ func TestRequestsAreReadAsTheSDKWritesThem(t *testing.T) {
 	}
 }
 
-// TestAnswersAreReadByTheSDK answers with everything that an output can hold: the SDK reads
-// the very same.
+// TestAnswersAreReadByTheSDK answers with random outputs. The SDK must parse the same output.
 func TestAnswersAreReadByTheSDK(t *testing.T) {
 	server := &echo{}
 	web := httptest.NewServer(server)
@@ -176,7 +172,7 @@ func TestAnswersAreReadByTheSDK(t *testing.T) {
 	}
 }
 
-// TestErrorsAreReadByTheSDK answers with errors: each has its type in the SDK, or its code.
+// TestErrorsAreReadByTheSDK answers with errors: the SDK must return its type or its code.
 func TestErrorsAreReadByTheSDK(t *testing.T) {
 	server := &echo{}
 	web := httptest.NewServer(server)
@@ -206,7 +202,7 @@ func TestErrorsAreReadByTheSDK(t *testing.T) {
 	}
 }
 
-// TestWhatTheSDKDoesNotWriteIsRefused sends forms that are no request of the seven.
+// TestWhatTheSDKDoesNotWriteIsRefused sends forms that are not valid requests of the seven actions.
 func TestWhatTheSDKDoesNotWriteIsRefused(t *testing.T) {
 	for reason, c := range map[string]struct{ body, code string }{
 		"AnotherAction":     {"Action=DeleteTargetGroup&Version=2015-12-01", "InvalidAction"},

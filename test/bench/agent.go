@@ -19,39 +19,36 @@ import (
 )
 
 const (
-	// stay is how long a process lives that is ended by hand: not for ever, should
-	// nobody be left to do so.
+	// stay bounds the lifetime of a process that bench ends itself, for the case that bench crashes.
 	stay = 10 * time.Minute
 	// settleFor is how long a listener runs before it is measured.
 	settleFor = 300 * time.Millisecond
 )
 
-// An agentBench measures the detectors and the report of the agent against the
-// goals that its design sets, which are numbered G1 to G15.
+// An agentBench measures the detectors and the reports of the agent against its design goals, G1 to G15.
 type agentBench struct {
 	*bench
 	random *rand.Rand
 
-	// storm and listener are programs of ours, by path.
+	// storm and listener are the paths of helper programs.
 	storm, listener string
-	// trivial ends at once; target, brief, lasting and sleeper live for 10 ms,
-	// 20 ms, a second, and until they are ended; spinner keeps a core busy.
+	// trivial ends at once. target, brief, lasting and sleeper live for 10 ms, 20 ms, a second, and until bench ends
+	// them. spinner keeps a core busy.
 	trivial, target, brief, lasting, sleeper, spinner string
-	// pattern is what targets have among their arguments and nothing else has.
+	// pattern is a text that only the arguments of targets contain.
 	pattern string
-	// forkstat and extrace are the peers, or why they are missing.
+	// forkstat and extrace are the peers, or the reason why they are missing.
 	forkstat, extrace peer
 }
 
-// errUnmeasured is wrapped by the error of a question that cannot be asked here.
+// errUnmeasured is wrapped by the error of a measurement that is impossible on this machine.
 var errUnmeasured = errors.New("not measured")
 
 func unmeasured(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errUnmeasured, fmt.Sprintf(format, args...))
 }
 
-// benchAgent asks one question after the other. One that cannot be asked here is
-// told with its reason.
+// benchAgent runs one measurement after the other. It reports an impossible one with its reason.
 func benchAgent(ctx context.Context, b *bench) error {
 	a := &agentBench{bench: b, random: b.random()}
 	a.pattern = fmt.Sprintf("target-%08x", a.random.Uint32())
@@ -101,7 +98,7 @@ func benchAgent(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// prepare makes the programs, and sees whether the kernel announces processes.
+// prepare creates the programs, and checks whether the kernel announces processes.
 func (a *agentBench) prepare(ctx context.Context) error {
 	c, err := tiny()
 	if err != nil {
@@ -138,20 +135,20 @@ func (a *agentBench) prepare(ctx context.Context) error {
 	return nil
 }
 
-// A storm is what the storm generator did.
+// A storm is the result of the storm generator.
 type storm struct {
 	starts []start
 	n      int
 	took   time.Duration
 }
 
-// A start is a process that was started, and when.
+// A start is a started process, and its time.
 type start struct {
 	pid int
 	at  time.Duration
 }
 
-// rate is starts a second.
+// rate is the number of starts per second.
 func (s storm) rate() float64 { return float64(s.n) / s.took.Seconds() }
 
 // unleash starts the storm generator. Its programs have the argument arg.
@@ -165,7 +162,7 @@ func (a *agentBench) calm(c *child) (storm, error) {
 	return a.await(c)
 }
 
-// await waits until a storm is over.
+// await waits for the end of a storm.
 func (*agentBench) await(c *child) (storm, error) {
 	defer c.stop()
 	done, err := c.await("done", stay)
@@ -190,7 +187,7 @@ func scan(text, format string, into ...any) bool {
 	return err == nil && n == len(into)
 }
 
-// spawn starts n processes of a program, and returns what ends them.
+// spawn starts n processes of a program. end ends them.
 func spawn(n int, path string, args ...string) (end func(), err error) {
 	pids := make([]int, 0, n)
 	end = func() {
@@ -200,7 +197,7 @@ func spawn(n int, path string, args ...string) (end func(), err error) {
 		for _, pid := range pids {
 			_, _ = syscall.Wait4(pid, nil, 0, nil)
 		}
-		pids = nil // nobody's any more
+		pids = nil // end has reaped them
 	}
 	argv := append([]string{path}, args...)
 	for range n {
@@ -214,7 +211,7 @@ func spawn(n int, path string, args ...string) (end func(), err error) {
 	return end, nil
 }
 
-// flatOut are the arguments of a storm as violent as there can be.
+// flatOut are the arguments of the fastest possible storm.
 func (a *agentBench) flatOut() []string {
 	return []string{"-workers", strconv.Itoa(runtime.NumCPU()), a.trivial}
 }

@@ -18,15 +18,15 @@ import (
 	"time"
 )
 
-// A listener is one whose cost is measured: ours, a naive one, or a peer.
+// A listener is a program whose cost is measured: the agent, a naive one, or a peer.
 type listener struct {
 	name  string
 	start func(context.Context) (*child, error)
-	// ours are those that count what they do.
+	// ours marks listeners that report their counts.
 	ours bool
 }
 
-// The names of listeners in figures. nobody is none at all.
+// The names of listeners in figures. nobody is the case without a listener.
 const (
 	agent, naive      = "agent", "naive listener"
 	forkstat, extrace = "forkstat", "extrace"
@@ -45,27 +45,27 @@ func (a *agentBench) listeners() []listener {
 	}
 }
 
-// A scenario is a storm that listeners are measured under.
+// A scenario is a storm under which listeners are measured.
 type scenario struct {
 	name string
 	args []string
-	// each is how many programs run for one that the storm starts.
+	// each is the number of programs that run for one start of the storm.
 	each float64
-	// also is one more listener: nobody, where the storm's own speed counts.
+	// also are further listeners: nobody, where the storm's own speed counts.
 	also []listener
 }
 
-// costs are what one listener cost under one load, one value for each round.
+// costs are the costs of one listener under one load, one value per round.
 type costs struct {
-	// cpu is µs for each program started, wakeups and mallocs are counts.
+	// cpu is in µs per started program; wakeups and mallocs are counts.
 	cpu, wakeups, mallocs []float64
-	// rate is how many programs were started a second.
+	// rate is the number of started programs per second.
 	rate []float64
 	err  error
 }
 
-// askCost asks what a started program costs each listener, and what a listener
-// costs those who start programs.
+// askCost measures the cost of a started program for each listener, and the cost of a listener for the programs that
+// start others.
 func (a *agentBench) askCost(ctx context.Context) error {
 	compile, err := a.compileLoop(ctx)
 	if err != nil {
@@ -97,8 +97,8 @@ func (a *agentBench) askCost(ctx context.Context) error {
 	return nil
 }
 
-// compileLoop returns the arguments of a storm of compilers, each started by a
-// shell as make does. Everybody who builds this program has the compiler.
+// compileLoop returns the arguments of a storm of compilers, each started by a shell as make does. Every machine that
+// builds bench has the compiler.
 func (a *agentBench) compileLoop(ctx context.Context) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOTOOLDIR").Output()
 	if err != nil {
@@ -119,8 +119,7 @@ func (a *agentBench) compileLoop(ctx context.Context) ([]string, error) {
 	return []string{"-workers", strconv.Itoa(runtime.NumCPU()), shell, "-c", script}, nil
 }
 
-// compare measures all listeners in turn, in another order each round, so that
-// all see the same machine.
+// compare measures all listeners in turn, in another order each round, so that conditions are equal.
 func (a *agentBench) compare(ctx context.Context, l scenario) (map[string]*costs, error) {
 	listeners := append(a.listeners(), l.also...)
 	byName := map[string]*costs{}
@@ -181,7 +180,7 @@ func (a *agentBench) charge(ctx context.Context, l scenario, li listener, c *cos
 	if err != nil {
 		return err
 	}
-	// A storm is even enough for its rate to stand for that of a part of it.
+	// The rate of a storm is constant enough to apply it to a part of the storm.
 	execs := l.each * s.rate() * (after.at - before.at).Seconds()
 	used := after.usage.minus(before.usage)
 	c.rate = append(c.rate, s.rate())
@@ -194,7 +193,7 @@ func (a *agentBench) charge(ctx context.Context, l scenario, li listener, c *cos
 	return nil
 }
 
-// A glance is what a listener has used, and done if it is one of ours, at a time.
+// A glance is the resource usage of a listener at one time, with its counts if it is ours.
 type glance struct {
 	at     time.Duration
 	usage  usage
@@ -212,7 +211,7 @@ func look(c *child, ours bool) (g glance, err error) {
 	return g, err
 }
 
-// cheaper adds the agent's CPU time for a program, next to a peer's.
+// cheaper compares the agent's CPU time per program with a peer's.
 func (a *agentBench) cheaper(what string, all map[string]*costs, peer string, share float64) {
 	what += ": CPU per exec, agent against " + peer
 	if err := errors.Join(all[agent].err, all[peer].err); err != nil {
@@ -223,7 +222,7 @@ func (a *agentBench) cheaper(what string, all map[string]*costs, peer string, sh
 	a.add(f.goal(fmt.Sprintf("≤ %v × %s", share, peer), f.within(share)))
 }
 
-// faster adds how fast the storm is beside the agent, next to beside a peer.
+// faster compares the speed of the storm with the agent running and with a peer running.
 func (a *agentBench) faster(all map[string]*costs, peer string, factor float64) {
 	what := "G6 compile loop: speed beside the agent against " + peer
 	if err := errors.Join(all[agent].err, all[peer].err); err != nil {

@@ -6,10 +6,10 @@ package main
 
 import "context"
 
-// askIdle asks what waiting costs. All listen at the same time: what starts on
-// this machine meanwhile, starts for all.
+// askIdle measures the cost of waiting. All listeners run at the same time, so that other processes on this machine
+// affect all of them.
 func (a *agentBench) askIdle(ctx context.Context) error {
-	const longer = 5 // there is little to measure
+	const longer = 5 // The differences are small.
 	modes := []string{"netlink", "poll", "naive-poll"}
 	listening := make([]*child, len(modes))
 	before := make([]glance, len(modes))

@@ -13,11 +13,10 @@ import (
 	"time"
 )
 
-// targetRate is how many targets are started a second.
+// targetRate is how many targets are started per second.
 const targetRate = 60
 
-// askLatency asks how long it takes from the start of a program to the decision
-// on a machine at rest.
+// askLatency measures the time from the start of a program to the decision on an idle machine.
 func (a *agentBench) askLatency(ctx context.Context) error {
 	const rest = 20
 	n := max(a.targets/3, 1)
@@ -29,7 +28,7 @@ func (a *agentBench) askLatency(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// They live longer than a poll takes to come round.
+	// They live longer than the interval between polls.
 	polled, err := a.seek(ctx, "poll", a.lasting, n, rest)
 	if err != nil {
 		return err
@@ -48,8 +47,7 @@ func (a *agentBench) askLatency(ctx context.Context) error {
 	return nil
 }
 
-// askStorm asks the same while thousands of programs start a second, and whether
-// any is lost.
+// askStorm repeats that while thousands of programs start per second, and counts lost events.
 func (a *agentBench) askStorm(ctx context.Context) error {
 	for _, s := range []struct {
 		what, goal string
@@ -75,7 +73,7 @@ func (a *agentBench) askStorm(ctx context.Context) error {
 	return nil
 }
 
-// askStarved asks the same while others want all cores.
+// askStarved repeats that while other programs use all cores.
 func (a *agentBench) askStarved(ctx context.Context) error {
 	end, err := spawn(4*runtime.NumCPU(), a.spinner)
 	if err != nil {
@@ -101,7 +99,7 @@ func (a *agentBench) askStarved(ctx context.Context) error {
 	return nil
 }
 
-// seek starts n targets while a listener listens, and joins both.
+// seek starts n targets while a listener runs, and joins starts and sightings.
 func (a *agentBench) seek(ctx context.Context, mode, program string, n, rate int) (found, error) {
 	l, err := a.listen(ctx, mode)
 	if err != nil {

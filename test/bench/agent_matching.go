@@ -14,8 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
 )
 
-// askMatching asks what a hundred patterns cost, against a loop over them, and
-// whether both always agree.
+// askMatching measures the cost of a hundred patterns against a simple loop, and checks that both always agree.
 func (a *agentBench) askMatching(ctx context.Context) error {
 	patterns := make([]string, 100)
 	for i := range patterns {
@@ -27,7 +26,7 @@ func (a *agentBench) askMatching(ctx context.Context) error {
 		f := spread(fmt.Sprintf("G10 100 patterns, %d bytes", size), ours).against("Contains loop", spread("", loop))
 		a.add(f.goal("≤ 0.1 × Contains loop", f.within(.1)))
 	}
-	// Everywhere in the arguments all patterns nearly match.
+	// All patterns nearly match everywhere in the arguments.
 	for i := range patterns {
 		patterns[i] = fmt.Sprintf("%s%c%c", strings.Repeat("a", 254), 'A'+i%26, 'A'+i/26)
 	}
@@ -37,7 +36,7 @@ func (a *agentBench) askMatching(ctx context.Context) error {
 	return a.askVerdicts(ctx)
 }
 
-// race takes both in turn. A sample is the mean of enough to be measured.
+// race runs both in turn. A sample is the mean of enough runs to be measurable.
 func (a *agentBench) race(patterns []string, argv []byte) (ours, loop []time.Duration) {
 	const samples = 20
 	m := match.New(nil, patterns)
@@ -57,8 +56,7 @@ func timed(times int, f func()) time.Duration {
 	return (monotonic() - begun) / time.Duration(times)
 }
 
-// contains is the matcher that is obviously right: the first pattern that is
-// somewhere in the arguments, which blanks separate.
+// contains is the reference matcher: it returns the first pattern that occurs in the arguments, joined by blanks.
 func contains(patterns []string, argv []byte) (string, bool) {
 	joined := bytes.ReplaceAll(bytes.TrimSuffix(argv, []byte{0}), []byte{0}, []byte{' '})
 	for _, p := range patterns {
@@ -69,8 +67,7 @@ func contains(patterns []string, argv []byte) (string, bool) {
 	return "", false
 }
 
-// askVerdicts compares verdicts on patterns and arguments of few letters, which
-// have much in common.
+// askVerdicts compares the results for patterns and arguments of few letters, which have much in common.
 func (a *agentBench) askVerdicts(ctx context.Context) error {
 	const cases = 20_000
 	word := func(longest int) []byte {

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// askNamespaces asks whether the agent says why the kernel announces nothing to
-// it, and finds processes all the same.
+// askNamespaces checks that the agent reports why the kernel announces no processes to it, and that it still finds
+// processes.
 func (a *agentBench) askNamespaces(ctx context.Context) error {
 	for _, ns := range []struct {
 		name string
@@ -67,9 +67,8 @@ func (a *agentBench) finds(ctx context.Context, l *child) (int, error) {
 	return len(sightings(l)) - before, err
 }
 
-// askSilence makes the kernel silent for the agent alone: a filter on its socket
-// that drops everything. It asks when the agent notices, and whether it hears
-// again.
+// askSilence installs a filter on the agent's socket that drops everything. It measures when the agent notices, and
+// checks that it recovers.
 func (a *agentBench) askSilence(ctx context.Context) error {
 	l, err := a.listen(ctx, "netlink")
 	if err != nil {
@@ -97,7 +96,7 @@ func (a *agentBench) askSilence(ctx context.Context) error {
 	return nil
 }
 
-// silence gets hold of the only socket of a process, and has it drop everything.
+// silence installs that filter on the only socket of a process.
 func silence(pid int) error {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"errors"
 )
 
-// benchAgent says why there is nothing to measure.
+// benchAgent reports why it can measure nothing.
 func benchAgent(_ context.Context, b *bench) error {
 	b.add(missing("G1 to G15", errors.New("not measured: only Linux announces processes")))
 	return nil

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// askOverrun stops the agent while more programs start than the kernel can queue
-// for it, and asks when it has found those that match, and how often each.
+// askOverrun stops the agent while more programs start than the kernel can queue for it. It measures when the agent has
+// found the matching ones, and how often each.
 func (a *agentBench) askOverrun(ctx context.Context) error {
 	const execs, matching, stopped = 20_000, 20, 2 * time.Second
 	l, err := a.listen(ctx, "netlink")
@@ -25,7 +25,7 @@ func (a *agentBench) askOverrun(ctx context.Context) error {
 	}
 	l.signal(syscall.SIGSTOP)
 	begun := monotonic()
-	// Half of them are queued, and the kernel has no room left for the others.
+	// The kernel queues half of them, and has no room for the others.
 	endQueued, err := spawn(matching/2, a.sleeper, a.pattern)
 	if err != nil {
 		return err

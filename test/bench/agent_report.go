@@ -18,8 +18,7 @@ import (
 	agentreport "github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
 )
 
-// askReport asks how many requests a report is, and how long it takes over a
-// connection that is there, against a new one.
+// askReport counts the requests of a report, and measures its duration over an existing connection and over a new one.
 func (a *agentBench) askReport(ctx context.Context) error {
 	const reports = 100
 	s := newNodeServer("")
@@ -56,8 +55,8 @@ func newReporter(client agentreport.Client) *agentreport.Reporter {
 	return agentreport.New(agentreport.Options{Client: client, Node: nodeName, MachineID: machineID, Log: slog.New(slog.DiscardHandler), Now: clk.Now})
 }
 
-// askSize asks how much memory the agent has after a report, and how large its
-// program is, against one on client-go's typed clientset that does as little.
+// askSize measures the agent's memory after a report, and the size of its program, against a minimal program on
+// client-go's typed clientset.
 func (a *agentBench) askSize(ctx context.Context) error {
 	released := filepath.Join(a.bin, "reclaim-agent")
 	size, err := os.Stat(released)

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// spare is how many pids are left to others.
+// spare is how many PIDs remain for other programs.
 const spare = 3000
 
-// askWalk asks what a look at all processes costs where there are many.
+// askWalk measures the cost of a scan of all processes, if there are many.
 func (a *agentBench) askWalk(ctx context.Context) error {
 	end, err := a.populate(a.processes)
 	if err != nil {
@@ -47,8 +47,7 @@ func (a *agentBench) askWalk(ctx context.Context) error {
 	return a.askBigWalk(ctx)
 }
 
-// askBigWalk asks what share of a core ten times as many may cost: a poll comes
-// less often then.
+// askBigWalk measures the share of a core for ten times as many processes: polls are then less frequent.
 func (a *agentBench) askBigWalk(ctx context.Context) error {
 	n, err := a.room(10 * a.processes)
 	if err != nil {
@@ -74,7 +73,7 @@ func (a *agentBench) populate(n int) (end func(), err error) {
 	return spawn(n, a.sleeper, strings.Repeat("x", 100))
 }
 
-// room is how many of the wanted processes there are pids for.
+// room returns the wanted number of processes, or less if there are not enough PIDs.
 func (a *agentBench) room(wanted int) (int, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/pid_max")
 	if err != nil {
@@ -91,15 +90,14 @@ func (a *agentBench) room(wanted int) (int, error) {
 	return wanted, nil
 }
 
-// walks are polls for a while: CPU ms and allocations for each of n, the share of
-// a core they took, and the time between them.
+// walks are the costs of polls: CPU ms and allocations for each of n, the share of a core, and the time between polls.
 type walks struct {
 	cpu, mallocs, share float64
 	n                   int
 	interval            time.Duration
 }
 
-// walks measures from the second poll on, as the first opens what later ones keep.
+// walks measures from the second poll on, because the first opens files that later ones reuse.
 func (a *agentBench) walks(ctx context.Context, mode string) (walks, error) {
 	l, err := a.listen(ctx, mode)
 	if err != nil {
@@ -137,8 +135,8 @@ func (*agentBench) polls(ctx context.Context, l *child, n int) (glance, error) {
 	}
 }
 
-// askExecInPlace asks when a poll finds a process that it has seen before and that
-// has become another program since. Pid and start time stay the same.
+// askExecInPlace measures when a poll finds a known process that has executed another program since. Its PID and start
+// time stay the same.
 func (a *agentBench) askExecInPlace(ctx context.Context) error {
 	l, err := a.listen(ctx, "poll")
 	if err != nil {
@@ -157,14 +155,14 @@ func (a *agentBench) askExecInPlace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const walk = 25 * time.Millisecond // is in the way of the decision
+	const walk = 25 * time.Millisecond // part of the time to the decision
 	f := spread("G9 exec in place: to the decision by poll", took)
 	bound := float64((n.interval + walk).Milliseconds())
 	a.add(f.goal(fmt.Sprintf("≤ %s (an interval and a walk)", number(bound)), f.Max <= bound))
 	return nil
 }
 
-// become has a shell wait for two polls, and then turn into a target.
+// become starts a shell that waits for two polls, and then executes a target.
 func (a *agentBench) become(ctx context.Context, l *child) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-c", `read line; exec "$PROGRAM" "$TARGET_ARG"`)
 	cmd.Env = append(os.Environ(), "PROGRAM="+a.lasting, "TARGET_ARG="+a.pattern)

@@ -16,14 +16,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// An auditLog reads what an API server recorded since the last look.
+// An auditLog reads the new lines of an API server's audit log.
 type auditLog struct {
 	dir    string
 	offset int64
 }
 
-// A request is what the audit log says of one, as far as it is needed here. Times
-// are the API server's, in microseconds.
+// A request is the required part of a line. Times are the API server's, in microseconds.
 type request struct {
 	Stage     string
 	Verb      string
@@ -66,8 +65,8 @@ func (a *auditLog) next() ([]request, error) {
 	}
 }
 
-// ours reports whether the manager sent it. In a workload cluster it goes by the
-// name of Cluster API.
+// ours reports whether the manager sent the request. In a workload cluster its user is Cluster API's, and its user
+// agent identifies it.
 func (q request) ours() bool {
 	return q.User.Username == system.ManagerUser || strings.Contains(q.UserAgent, system.ManagerName)
 }
@@ -81,13 +80,12 @@ func (q request) isWrite() bool {
 	}
 }
 
-// accepted reports whether it was carried out.
+// accepted reports whether the request was carried out.
 func (q request) accepted() bool { return q.ResponseStatus.Code >= 200 && q.ResponseStatus.Code < 300 }
 
 func (q request) isEvent() bool { return q.ObjectRef.Resource == "events" }
 
-// lifecycle reports whether it is a write to an object that matters: neither an
-// Event nor a status.
+// lifecycle reports whether the request writes an object, but neither an Event nor a status.
 func (q request) lifecycle() bool {
 	return q.isWrite() && !q.isEvent() && q.ObjectRef.Subresource != "status"
 }
@@ -101,7 +99,7 @@ func (q request) what() string {
 	return s
 }
 
-// outcome is what, and the answer if it was a refusal.
+// outcome is what, and the status code of a refusal.
 func (q request) outcome() string {
 	if q.accepted() {
 		return q.what()

@@ -20,14 +20,13 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of a plane, and patience what one machine does.
+	// startTimeout bounds the start of a plane, and patience one action of one machine.
 	startTimeout = 3 * time.Minute
 	patience     = 2 * time.Minute
-	// leaseSeconds and monitorGrace keep leases of many Nodes from being what is
-	// measured; see docs/local-plane.md.
+	// leaseSeconds and monitorGrace keep the leases of many Nodes out of the measurement; see docs/local-plane.md.
 	leaseSeconds = 400
 	monitorGrace = 500 * time.Second
-	// namespace and clusterName are the Cluster's of all sections.
+	// namespace and clusterName identify the Cluster of all sections.
 	namespace   = "bench"
 	clusterName = "lab"
 )
@@ -45,7 +44,7 @@ type bench struct {
 // clk is the machine's clock, which the API servers and the agent share.
 var clk = clock.RealClock{}
 
-// note tells what is going on.
+// note prints a remark.
 func (b *bench) note(format string, args ...any) {
 	_, _ = fmt.Fprintf(b.out, "# "+format+"\n", args...)
 }
@@ -55,21 +54,20 @@ func (b *bench) begin(s section) {
 	b.note("%s: %s; load %s", s.name, s.about, load())
 }
 
-// end prints what the section found.
+// end prints the figures of a section.
 func (b *bench) end() {
 	b.note("load %s", load())
 	printTable(b.out, b.report.Figures[b.first:])
 }
 
-// add keeps a figure for the table, and tells it at once: a run that is cut short
-// has measured something too.
+// add stores a figure for the table, and prints it at once, so that an interrupted run also has results.
 func (b *bench) add(f figure) {
 	f.Section = b.section.name
 	b.report.Figures = append(b.report.Figures, f)
 	b.note("%s", f)
 }
 
-// random is the same for the same seed.
+// random returns the same sequence for the same seed.
 func (b *bench) random() *rand.Rand {
 	return rand.New(rand.NewPCG(b.seed, b.seed)) //nolint:gosec // nothing to guess
 }
@@ -86,8 +84,7 @@ func (b *bench) scratch() (string, error) {
 	return b.dir, nil
 }
 
-// build compiles a command of this module as commands are released, and returns
-// where it is. As it links nothing of C, it starts quickly.
+// build compiles a command of this module with the release flags, and returns its path. Without cgo it starts quickly.
 func (b *bench) build(ctx context.Context, pkg, name string) (string, error) {
 	dir, err := b.scratch()
 	if err != nil {
@@ -141,7 +138,7 @@ func (b *bench) with(ctx context.Context, bin string, args []string, f func(cont
 		return err
 	}
 	l.nodes = &auditLog{dir: l.workload.Dir}
-	watching, stop := context.WithCancel(ctx) // watches end before what they watch
+	watching, stop := context.WithCancel(ctx) // watches end before their API servers
 	defer stop()
 	return f(watching, l)
 }

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A child is a program that runs beside this one, and what it printed so far.
+// A child is a program that runs beside bench, with its output so far.
 type child struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -33,7 +33,7 @@ type child struct {
 	more  chan struct{}
 }
 
-// A line is one that a child printed, and the time of CLOCK_MONOTONIC then.
+// A line is one line of output, with its time by CLOCK_MONOTONIC.
 type line struct {
 	text string
 	at   time.Duration
@@ -44,8 +44,7 @@ func newChild(ctx context.Context, path string, args []string) *child {
 	return &child{cmd: cmd, ended: make(chan struct{}), more: make(chan struct{}, 1)}
 }
 
-// startChild starts a program in namespaces of its own, which flags name. Lines of
-// both its outputs are kept.
+// startChild starts a program in new namespaces, which flags select. It captures both outputs.
 func startChild(ctx context.Context, path string, args, env []string, flags uintptr) (*child, error) {
 	c := newChild(ctx, path, args)
 	c.cmd.Env = append(os.Environ(), env...)
@@ -69,7 +68,7 @@ func startChild(ctx context.Context, path string, args, env []string, flags uint
 	return c, nil
 }
 
-// mute starts a program whose output nobody wants.
+// mute starts a program without capturing its output.
 func mute(ctx context.Context, path string, args ...string) (*child, error) {
 	c := newChild(ctx, path, args)
 	if err := c.cmd.Start(); err != nil {
@@ -99,7 +98,7 @@ func (c *child) all() []line {
 	return append([]line(nil), c.lines...)
 }
 
-// await waits for a line with this text. One goroutine may wait.
+// await waits for a line that contains text. One goroutine may wait.
 func (c *child) await(text string, patience time.Duration) (line, error) {
 	return c.awaitFrom(0, text, patience)
 }
@@ -129,7 +128,7 @@ func (c *child) awaitFrom(seen int, text string, patience time.Duration) (line, 
 	}
 }
 
-// tail is the end of what was printed.
+// tail is the end of the output.
 func (c *child) tail() string {
 	lines := c.all()
 	var out []string
@@ -141,7 +140,7 @@ func (c *child) tail() string {
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// signal does not care for a child that has ended: what waits for it will tell.
+// signal ignores the error of a child that has ended: the next wait reports it.
 func (c *child) signal(s syscall.Signal) { _ = c.cmd.Process.Signal(s) }
 
 // stop ends the child, and waits for it.
@@ -154,10 +153,10 @@ func (c *child) stop() {
 	<-c.ended
 }
 
-// A usage is what a process has used so far.
+// A usage is the resource usage of a process so far.
 type usage struct {
 	cpu time.Duration
-	// wakeups count how often its threads went to sleep and were woken.
+	// wakeups counts how often its threads slept and were woken.
 	wakeups int
 }
 
@@ -165,8 +164,8 @@ func (u usage) minus(v usage) usage { return usage{cpu: u.cpu - v.cpu, wakeups: 
 
 var voluntary = regexp.MustCompile(`(?m)^voluntary_ctxt_switches:\s*(\d+)`)
 
-// used asks the kernel. A process has a clock of its CPU time, with a number made
-// of its pid (MAKE_PROCESS_CPUCLOCK, <linux/posix-timers.h>).
+// used reads the CPU clock of the process from the kernel. The number of that clock derives from the PID
+// (MAKE_PROCESS_CPUCLOCK, <linux/posix-timers.h>).
 func (c *child) used() (usage, error) {
 	const scheduled = 2 // CPUCLOCK_SCHED
 	var ts unix.Timespec
@@ -188,7 +187,7 @@ func (c *child) used() (usage, error) {
 	return u, err
 }
 
-// monotonic is the clock that the kernel stamps events with.
+// monotonic is the clock of the kernel's event timestamps.
 func monotonic() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)

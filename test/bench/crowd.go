@@ -26,32 +26,30 @@ import (
 const (
 	// crowdRuns bounds the reclaims of each situation: each takes seconds.
 	crowdRuns = 50
-	// drainRuns bounds those in the middle of a drain, which Cluster API looks at again
-	// after 20 s.
+	// drainRuns bounds the reclaims during a drain, which Cluster API retries only after 20 s.
 	drainRuns = 15
-	// goalBehind is how much slower a reclaim may be behind many drains, and
-	// goalFairness how much slower the slowest of many at once than the median.
+	// goalBehind bounds how much slower a reclaim is behind many drains. goalFairness bounds how much slower the
+	// slowest of many concurrent ones is than the median.
 	goalBehind, goalFairness = 1.5, 2
-	// goalAtOnce is when the last of many at once must be on its way, in milliseconds.
+	// goalAtOnce is when the last of many concurrent reclaims must have started, in milliseconds.
 	goalAtOnce = 15_000
-	// askers is how many Nodes ask in the same instant.
+	// askers is how many Nodes make a request at the same instant.
 	askers = 64
-	// trickle lets one machine start to leave within 10 s.
+	// trickle allows one machine to start to leave within 10 s.
 	trickle = "--departure-cap-fraction=0.00001"
 
 	// pods is the namespace of pods in the workload cluster.
 	pods = metav1.NamespaceDefault
 
-	// turnOn has a machine join whatever the hour.
+	// turnOn is a patch with a window that is always open.
 	turnOn = `{"spec":{"schedule":{"enabled":true,"hoursOfDay":["0-23"]}}}`
 )
 
-// pinned is what pods are labelled with that no eviction moves.
+// pinned are the labels of pods that cannot be evicted.
 var pinned = map[string]string{"app": "pinned"}
 
-// benchCrowd measures reclaims while many other machines leave: on a quiet plane,
-// in the middle of the machine's own drain, behind the drains of many, behind many more
-// that the departure cap keeps, and of many at once.
+// benchCrowd measures reclaims while many other machines leave. It measures on a quiet plane, during the machine's own
+// drain, behind the drains of many, behind many more that the departure cap defers, and many at once.
 func benchCrowd(ctx context.Context, b *bench) error {
 	return b.withReclaims(ctx, func(ctx context.Context, r *reclaimBench) error {
 		runs := min(r.lab.runs, crowdRuns)
@@ -73,7 +71,7 @@ func benchCrowd(ctx context.Context, b *bench) error {
 	})
 }
 
-// alone measures reclaims while nobody else leaves, and returns how long they take.
+// alone measures reclaims while no other machine leaves, and returns their duration.
 func (r *reclaimBench) alone(ctx context.Context, n int) (idle figure, err error) {
 	quiet, err := r.repeat(ctx, n, r.once)
 	if err != nil {
@@ -91,8 +89,7 @@ func (r *reclaimBench) alone(ctx context.Context, n int) (idle figure, err error
 	return idle, nil
 }
 
-// behindAll measures reclaims while the crowd is being drained, and then while the departure
-// cap keeps the others, too.
+// behindAll measures reclaims while the crowd is drained, and then while the departure cap also defers the others.
 func (r *reclaimBench) behindAll(ctx context.Context, n int, crowd, kept []string, idle figure) error {
 	if err := r.drain(ctx, crowd); err != nil {
 		return fmt.Errorf("draining %d machines: %w", len(crowd), err)
@@ -112,7 +109,7 @@ func (r *reclaimBench) behindAll(ctx context.Context, n int, crowd, kept []strin
 	return nil
 }
 
-// behind measures reclaims while others are on their way.
+// behind measures reclaims while other machines leave.
 func (r *reclaimBench) behind(ctx context.Context, n int, others string, idle figure) error {
 	r.busy = true
 	defer func() { r.busy = false }()
@@ -125,7 +122,7 @@ func (r *reclaimBench) behind(ctx context.Context, n int, others string, idle fi
 	return nil
 }
 
-// repeat reclaims machines, one at a time, with an agent that the kernel tells.
+// repeat reclaims machines one at a time, with a netlink agent.
 func (r *reclaimBench) repeat(ctx context.Context, n int, once func(context.Context, string) (reclaimed, error)) ([]reclaimed, error) {
 	var runs []reclaimed
 	for range n {
@@ -139,11 +136,11 @@ func (r *reclaimBench) repeat(ctx context.Context, n int, once func(context.Cont
 	return runs, nil
 }
 
-// toFreed is when the box itself begins to be given back.
+// toFreed is the time until the deletion of the infrastructure.
 func toFreed(r reclaimed) time.Duration { return r.freed.Sub(r.exec) }
 
-// gather makes the machines that are to be in the way: those that are to be drained, each of
-// which runs a pod that no eviction moves, and those that the departure cap is to keep.
+// gather starts the other machines: the ones that will be drained, each with a pod that cannot be evicted, and the ones
+// that the departure cap will defer.
 func (r *reclaimBench) gather(ctx context.Context) (crowd, kept []string, err error) {
 	ctx, cancel := r.patient(ctx)
 	defer cancel()
@@ -185,7 +182,7 @@ func (r *reclaimBench) pin(ctx context.Context, name string) error {
 		return err
 	}
 	return r.lab.workload.Wait(ctx, pod, func() error {
-		if pod.Status.Phase != corev1.PodRunning { // Any other may be evicted.
+		if pod.Status.Phase != corev1.PodRunning { // A pod that does not run may be evicted.
 			return errors.New("it does not run")
 		}
 		return nil
@@ -230,13 +227,13 @@ func (r *reclaimBench) drain(ctx context.Context, names []string) error {
 	})
 }
 
-// elsewhen closes the window that is open.
+// elsewhen is a patch that closes the open window.
 func elsewhen() string {
 	return fmt.Sprintf(`{"spec":{"schedule":{"hoursOfDay":["%d"]}}}`, (clk.Now().UTC().Hour()+12)%24)
 }
 
-// keep closes windows under a departure cap of one machine, and waits until the status of
-// all that have not begun to leave says that they are kept.
+// keep closes windows under a departure cap of one machine. It waits until the status of all machines that have not
+// begun to leave shows that they are deferred.
 func (r *reclaimBench) keep(ctx context.Context, names []string) error {
 	ctx, cancel := r.patient(ctx)
 	defer cancel()
@@ -256,7 +253,7 @@ func (r *reclaimBench) keep(ctx context.Context, names []string) error {
 	})
 }
 
-// release opens the windows of machines that are kept, and lifts the cap.
+// release opens the windows of deferred machines, and lifts the cap.
 func (r *reclaimBench) release(ctx context.Context, names []string) error {
 	ctx, cancel := r.patient(ctx)
 	defer cancel()
@@ -267,14 +264,14 @@ func (r *reclaimBench) release(ctx context.Context, names []string) error {
 	)
 }
 
-// restart has the manager run with other arguments, of which the last counts.
+// restart restarts the manager with more arguments, which override earlier ones.
 func (r *reclaimBench) restart(ctx context.Context, args ...string) error {
 	r.lab.Manager.AddArgs(args...)
 	return errors.Join(r.lab.Manager.Stop(), r.lab.Manager.Start(ctx))
 }
 
-// atOnce brings the crowd back, and then all their Nodes ask at once. The API
-// servers' records tell for each how long it took from there.
+// atOnce waits until the crowd runs again, and then writes a request on all their Nodes at once. The durations come
+// from the API servers' audit logs.
 func (r *reclaimBench) atOnce(ctx context.Context, names []string) error {
 	ctx, cancel := r.patient(ctx)
 	defer cancel()

@@ -23,13 +23,12 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// goalSilent is how much longer an owner may wait behind a load balancer that does not answer.
+// goalSilent bounds how much longer an owner waits if a load balancer does not answer.
 const goalSilent = 1.2
 
-// benchDetach counts what load balancers are asked and told, and measures owners behind one
-// that does not answer.
+// benchDetach counts the calls to load balancers, and measures reclaims while one does not answer.
 func benchDetach(ctx context.Context, b *bench) error {
-	for name, value := range awselb.Environment() { // It is the manager's, too.
+	for name, value := range awselb.Environment() { // The manager inherits them.
 		if err := os.Setenv(name, value); err != nil {
 			return err
 		}
@@ -42,8 +41,8 @@ func benchDetach(ctx context.Context, b *bench) error {
 	}, "--feature-gates=NodeDetach=true")
 }
 
-// countCalls has somebody cordon all Nodes of a target group, and uncordon them, and looks while
-// nothing happens.
+// countCalls cordons and uncordons all Nodes of a target group, and counts the calls, also in the quiet time after
+// that.
 func (r *reclaimBench) countCalls(ctx context.Context) error {
 	server := awselb.New(awselb.Options{Delay: 2 * time.Second})
 	defer server.Close()
@@ -82,7 +81,7 @@ func (r *reclaimBench) countCalls(ctx context.Context) error {
 	return r.without(ctx, lb)
 }
 
-// rested looks while nothing happens.
+// rested counts the calls in a quiet time.
 func (r *reclaimBench) rested(ctx context.Context, server *awselb.Server, nodes int) error {
 	if err := r.lab.quiet(ctx, 5*time.Second); err != nil {
 		return err
@@ -106,7 +105,7 @@ func (r *reclaimBench) rested(ctx context.Context, server *awselb.Server, nodes 
 	return nil
 }
 
-// targets makes machines whose addresses are targets.
+// targets starts machines whose addresses are targets.
 func (r *reclaimBench) targets(ctx context.Context, server *awselb.Server, group string) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience+time.Duration(r.lab.scale)*time.Second)
 	defer cancel()
@@ -122,7 +121,7 @@ func (r *reclaimBench) targets(ctx context.Context, server *awselb.Server, group
 	return names, errors.Join(r.settle(ctx, names, v1alpha1.PhaseActive), r.lab.quiet(ctx, 3*time.Second))
 }
 
-// cordon has somebody cordon Nodes, or uncordon them.
+// cordon cordons or uncordons Nodes, as a person.
 func (r *reclaimBench) cordon(ctx context.Context, names []string, cordoned bool) error {
 	return each(names, writers, func(name string) error {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machineOf(name)}}
@@ -131,8 +130,7 @@ func (r *reclaimBench) cordon(ctx context.Context, names []string, cordoned bool
 	})
 }
 
-// targeted waits until so many targets are left, and 5-Spot says of all that they are where they
-// are to be.
+// targeted waits until that many targets are left, and all NodeAttachments have reached their goal.
 func (r *reclaimBench) targeted(ctx context.Context, server *awselb.Server, group string, want int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -164,10 +162,9 @@ func allOut(list *expv1.NodeAttachmentList) error {
 	return nil
 }
 
-// behindSilence measures owners with and without a load balancer that does not answer, in
-// turns.
+// behindSilence measures reclaims with and without a load balancer that does not answer, in turns.
 func (r *reclaimBench) behindSilence(ctx context.Context) error {
-	silent, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0") // Nobody accepts.
+	silent, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0") // No process accepts its connections.
 	if err != nil {
 		return err
 	}
@@ -217,7 +214,7 @@ func (r *reclaimBench) without(ctx context.Context, lb *expv1.LoadBalancer) erro
 	return errors.Join(r.lab.Management.Client.Delete(ctx, lb), await.Gone(ctx, r.lab.Management.Client, lb))
 }
 
-// tallied is how many calls there were, and how many of them told of a change.
+// tallied returns the number of calls, and of changes among them.
 func tallied(calls []awselb.Call) (all, told int) {
 	for action, n := range awselb.Count(calls) {
 		if all += n; !strings.HasPrefix(action, "Describe") {

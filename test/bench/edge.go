@@ -21,31 +21,29 @@ import (
 )
 
 const (
-	// goalEdge is how late the first write may be, p99 in milliseconds.
+	// goalEdge bounds how late the first write may be, p99 in milliseconds.
 	goalEdge = 1000
-	// lead is how long before an edge the manager is started again.
+	// lead is how long before an edge the manager restarts.
 	lead = 30 * time.Second
-	// back is how far the manager's clock is set back at least. It never runs ahead:
-	// deadlines count from the API server's timestamps.
+	// back is the least by which the manager's clock is set back. It never runs ahead, because deadlines count from the
+	// API server's timestamps.
 	back = 3 * time.Hour
 )
 
-// An edgeBench lets windows open and close.
+// An edgeBench opens and closes windows.
 type edgeBench struct {
 	*fleet
 
-	// workers is how many ScheduledMachines the manager reconciles at once.
+	// workers is the manager's concurrency for ScheduledMachines.
 	workers int
 	names   []string
 	opens   time.Time
-	// creates and deletes are how late a bare client's writes are that all begin
-	// at once.
+	// creates and deletes are how late the writes of a bare client are if all begin at once.
 	creates, deletes figure
 }
 
-// benchEdge measures how long after a window's edge each of many ScheduledMachines
-// is first written to. The manager's clock is shifted, so that the edge comes when
-// the fleet has settled; it runs at its real speed.
+// benchEdge measures how long after a window's edge each of many ScheduledMachines gets its first write. The manager's
+// clock is shifted, so that the edge comes when the fleet is settled; it runs at its real speed.
 func benchEdge(ctx context.Context, b *bench) error {
 	if _, err := b.build(ctx, "./bench/shifted", "manager"); err != nil {
 		return err
@@ -75,24 +73,23 @@ func benchEdge(ctx context.Context, b *bench) error {
 	})
 }
 
-// shippedWorkers is how many ScheduledMachines the manager reconciles at once as it
-// ships.
+// shippedWorkers returns the manager's default concurrency for ScheduledMachines.
 func shippedWorkers() (int, error) {
 	shipped := manager.NewOptions().FlagSet("manager").Lookup("scheduledmachine-concurrency")
 	return strconv.Atoi(shipped.DefValue)
 }
 
-// clockOffset is the argument that has the shifted manager read edge at the instant.
+// clockOffset is the argument with which the shifted manager's clock shows edge at the instant.
 func clockOffset(edge, instant time.Time) string {
 	return fmt.Sprintf("--clock-offset=%v", edge.Sub(instant))
 }
 
-// patient bounds what the whole fleet does.
+// patient is a context for an action of the whole fleet.
 func (e *edgeBench) patient(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, 2*patience+time.Duration(e.lab.machines)*1500*time.Millisecond)
 }
 
-// open makes the fleet, and lets its window open.
+// open creates the fleet, and opens its window.
 func (e *edgeBench) open(ctx context.Context) (err error) {
 	ctx, cancel := e.patient(ctx)
 	defer cancel()
@@ -127,7 +124,7 @@ func (e *edgeBench) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// close lets the window of a fleet that runs close.
+// close closes the window of a running fleet.
 func (e *edgeBench) close(ctx context.Context) error {
 	ctx, cancel := e.patient(ctx)
 	defer cancel()
@@ -150,8 +147,8 @@ func (e *edgeBench) close(ctx context.Context) error {
 	return nil
 }
 
-// approach starts the manager again with a clock that reaches edge in a moment,
-// waits for it with everything quiet, and returns its instant on the real clock.
+// approach restarts the manager with a clock that reaches edge in a moment, and waits until everything is quiet. It
+// returns the instant of the edge on the real clock.
 func (e *edgeBench) approach(ctx context.Context, edge time.Time) (time.Time, error) {
 	m := e.lab.Manager
 	if err := e.lab.quiet(ctx, 3*time.Second); err != nil {
@@ -181,7 +178,7 @@ func (e *edgeBench) approach(ctx context.Context, edge time.Time) (time.Time, er
 	return instant, nil
 }
 
-// lead is how long the manager has to look at all of the fleet.
+// lead is the time in which the manager can reconcile the whole fleet.
 func (e *edgeBench) lead() time.Duration {
 	return lead + time.Duration(len(e.names))*10*time.Millisecond
 }
@@ -208,7 +205,7 @@ func (e *edgeBench) judge(what string, requests []request, edge time.Time, limit
 	return e.early(requests, edge)
 }
 
-// early complains of writes before the edge.
+// early returns an error if there are writes before the edge.
 func (e *edgeBench) early(requests []request, edge time.Time) error {
 	for _, q := range requests {
 		if q.ours() && q.lifecycle() && q.StageTimestamp.Before(edge) {
@@ -218,14 +215,13 @@ func (e *edgeBench) early(requests []request, edge time.Time) error {
 	return nil
 }
 
-// done is when a request was carried out, and received when it had reached the API
-// server, which with a thousand at once has some of them wait.
+// done is when a request was finished. received is when it arrived at the API server, where it may wait if there are a
+// thousand at once.
 func done(q request) time.Time     { return q.StageTimestamp }
 func received(q request) time.Time { return q.RequestReceivedTimestamp }
 
-// lateness is, for each ScheduledMachine, how long after the edge the manager's
-// first write to it, or to a child of it, was done or received. resource may be
-// empty.
+// lateness returns, for each ScheduledMachine, how long after the edge the manager's first write to it or to a child
+// was done or received. resource may be empty.
 func (e *edgeBench) lateness(requests []request, edge time.Time, resource string, at func(request) time.Time) []time.Duration {
 	first := map[string]time.Duration{}
 	for _, q := range requests {
@@ -249,8 +245,8 @@ func (e *edgeBench) lateness(requests []request, edge time.Time, resource string
 	return out
 }
 
-// measureLimits has a bare client create and delete as many objects as the fleet
-// has, with as many workers as the manager, and nobody reacting.
+// measureLimits creates and deletes as many objects as the fleet has with a bare client. It has as many workers as the
+// manager, and no controller reacts.
 func (e *edgeBench) measureLimits(ctx context.Context) (err error) {
 	c := e.lab.Management.Client
 	object := func(name string) client.Object {
@@ -270,7 +266,7 @@ func (e *edgeBench) measureLimits(ctx context.Context) (err error) {
 	return err
 }
 
-// bareWrites is how long after a common start each of as many writes was done.
+// bareWrites returns how long after a common start each write was done.
 func (e *edgeBench) bareWrites(what string, write func(string) error) (figure, error) {
 	var mu sync.Mutex
 	var late []time.Duration

@@ -30,19 +30,20 @@ import (
 )
 
 const (
-	// goalEviction is how much longer an eviction may take with the guard.
+	// goalEviction bounds how much longer an eviction takes with the guard.
 	goalEviction = 1.3
-	// evictors evict at once where a rate is measured.
+	// evictors is how many evict in parallel where a rate is measured.
 	evictors = 16
-	// strangers are pods that nobody evicts, and strangerSize is what each has of what the guard does not need.
+	// strangers is the number of pods that are not evicted. strangerSize is the size of the data in each that the guard
+	// does not need.
 	strangers, strangerSize = 5000, 4096
-	// openNamespace has no guard, and guardedNamespace has. About otherNamespace another webhook is
-	// asked, which allows everything at once.
+	// openNamespace has no guard, guardedNamespace has one. For otherNamespace the API server calls another webhook,
+	// which allows everything at once.
 	openNamespace, guardedNamespace, otherNamespace = "open", "guarded", "other"
 )
 
-// An evictionBench is a cluster with the eviction guard, and the same pods in a namespace that it
-// guards and in one that it does not.
+// An evictionBench is a cluster with the eviction guard, and equal pods in a namespace with the guard and in one
+// without.
 type evictionBench struct {
 	*bench
 
@@ -80,7 +81,7 @@ func benchEviction(ctx context.Context, b *bench) (err error) {
 	return e.resident(fmt.Sprintf("with %d pods in the cluster", strangers))
 }
 
-// crowd makes pods that nobody evicts, and waits until the guard has read the last one.
+// crowd creates pods that are not evicted, and waits until the guard has read the last one.
 func (e *evictionBench) crowd(ctx context.Context) error {
 	errs := make([]error, evictors)
 	var working sync.WaitGroup
@@ -98,15 +99,15 @@ func (e *evictionBench) crowd(ctx context.Context) error {
 	return errors.Join(errors.Join(errs...), pause(ctx, e.span))
 }
 
-// direct has the API server call a replica itself: what stands in for kube-proxy here is another
-// process on the way.
+// direct makes the API server call a replica directly: the stand-in for kube-proxy would be one more process in
+// between.
 func (e *evictionBench) direct(ctx context.Context) error {
 	w := e.guard.Webhook
 	w.Webhooks[0].ClientConfig.URL = new("https://" + e.guard.Replicas[0].Address + "/eviction")
 	return errors.Join(e.cluster.Client.Update(ctx, w), pause(ctx, 2*time.Second))
 }
 
-// another has the API server ask a webhook that allows everything about a namespace, until ctx ends.
+// another makes the API server call a webhook that allows everything for a namespace, until ctx ends.
 func (e *evictionBench) another(ctx context.Context) error {
 	cert, key, err := e.cluster.Serving()
 	if err != nil {
@@ -135,8 +136,7 @@ func (e *evictionBench) another(ctx context.Context) error {
 	return errors.Join(e.cluster.Client.Create(ctx, w), pause(ctx, 2*time.Second))
 }
 
-// prepare runs a plain pod and one that an operator moves in each namespace, on a Node that is
-// drained.
+// prepare runs a plain pod and an operator's pod in each namespace, on a draining Node.
 func (e *evictionBench) prepare(ctx context.Context) error {
 	kubelet, err := simulation.Start(ctx, e.cluster.Admin.Config)
 	if err != nil {
@@ -164,7 +164,7 @@ func (e *evictionBench) prepare(ctx context.Context) error {
 	return nil
 }
 
-// asked evicts a pod, and returns an error if its operator has not been asked to move it.
+// asked evicts a pod, and returns an error if it is not marked for its operator.
 func (e *evictionBench) asked(ctx context.Context, name string) error {
 	if _, err := e.try(ctx, guardedNamespace, name, false); !apierrors.IsTooManyRequests(err) {
 		return fmt.Errorf("the guard answers %w", err)
@@ -241,7 +241,7 @@ func (e *evictionBench) try(ctx context.Context, ns, name string, dry bool) (tim
 	return clk.Since(begin), err
 }
 
-// A victim is evicted as a dry run, so that it can be done again, or waits for its operator.
+// A victim is evicted as a dry run, so that it can be repeated, or waits for its operator.
 type victim struct {
 	what, ns, kind string
 	waits          bool
@@ -253,7 +253,7 @@ var victims = []victim{
 	{"a pod that waits for its operator", guardedNamespace, "db", true},
 }
 
-// evict evicts the pod of that number, with the guard or without. It returns how long it took.
+// evict evicts the pod with that number, with or without the guard, and returns the duration.
 func (e *evictionBench) evict(ctx context.Context, v victim, i int, guarded bool) (time.Duration, error) {
 	if !guarded {
 		return e.try(ctx, openNamespace, podName(v.kind, i), true)
@@ -265,8 +265,7 @@ func (e *evictionBench) evict(ctx context.Context, v victim, i int, guarded bool
 	return took, nil
 }
 
-// latency compares single evictions. One is with a webhook that does nothing:
-// that is what any costs.
+// latency compares single evictions. One case has a webhook that does nothing, which is the least cost of any webhook.
 func (e *evictionBench) latency(ctx context.Context) error {
 	var reads []time.Duration
 	for range e.runs {
@@ -296,7 +295,7 @@ func (e *evictionBench) latency(ctx context.Context) error {
 	return nil
 }
 
-// rate compares many evictions at once.
+// rate compares many parallel evictions.
 func (e *evictionBench) rate(ctx context.Context) error {
 	for _, c := range victims {
 		var rates [2]float64
@@ -318,7 +317,7 @@ func (e *evictionBench) rate(ctx context.Context) error {
 	return nil
 }
 
-// many evicts for a while, and returns how many there were per second.
+// many evicts for a while, and returns the evictions per second.
 func (e *evictionBench) many(ctx context.Context, v victim, guarded bool) (float64, error) {
 	var n atomic.Int64
 	errs := make([]error, evictors)
@@ -337,7 +336,7 @@ func (e *evictionBench) many(ctx context.Context, v victim, guarded bool) (float
 	return float64(n.Load()) / clk.Since(begin).Seconds(), errors.Join(errs...)
 }
 
-// resident measures the memory of the replica that has more of it.
+// resident measures the memory of the larger replica.
 func (e *evictionBench) resident(when string) error {
 	most := 0.0
 	for _, r := range e.guard.Replicas {

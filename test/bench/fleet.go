@@ -21,7 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// writers is how many objects are written at once. More would only queue.
+// writers is how many objects are written in parallel. More would only queue.
 const writers = 8
 
 // A fleet follows ScheduledMachines and Machines of the lab by watches.
@@ -32,11 +32,11 @@ type fleet struct {
 	mu        sync.Mutex
 	scheduled map[string]*v1alpha1.ScheduledMachine
 	machines  map[string]*clusterv1.Machine
-	// leaving is when a watch first told that a Machine is being deleted.
+	// leaving is when a watch first showed that a Machine is being deleted.
 	leaving map[string]time.Time
 }
 
-// follow begins to watch, until ctx ends.
+// follow watches until ctx ends.
 func (l *lab) follow(ctx context.Context) (*fleet, error) {
 	f := &fleet{
 		lab: l, changed: make(chan struct{}, 1),
@@ -105,7 +105,7 @@ func (f *fleet) tell() {
 	}
 }
 
-// until waits until cond, which runs under the lock, has nothing to complain of.
+// until waits until cond, which runs under the lock, returns nil.
 func (f *fleet) until(ctx context.Context, cond func() error) error {
 	for {
 		f.mu.Lock()
@@ -149,7 +149,7 @@ func inPhase(sm *v1alpha1.ScheduledMachine, phase v1alpha1.Phase) error {
 	return errors.New("it is not Ready")
 }
 
-// create makes n ScheduledMachines, each changed by change, and returns their names.
+// create creates n ScheduledMachines, each modified by change, and returns their names.
 func (l *lab) create(ctx context.Context, prefix string, n int, infra infrav1.PlaneMachineSpec, change func(*v1alpha1.ScheduledMachine)) ([]string, error) {
 	names := numbered(prefix, n)
 	return names, each(names, writers, func(name string) error {
@@ -169,7 +169,7 @@ func (l *lab) patch(ctx context.Context, names []string, patch string) error {
 	})
 }
 
-// numbered are n names that begin alike.
+// numbered returns n names with a common prefix.
 func numbered(prefix string, n int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -178,7 +178,7 @@ func numbered(prefix string, n int) []string {
 	return names
 }
 
-// each calls f for every name, several at once, and returns the first errors.
+// each calls f for every name, with that many workers, and returns the first error of each worker.
 func each(names []string, workers int, f func(string) error) error {
 	work, errs := make(chan string), make([]error, workers)
 	var wg sync.WaitGroup

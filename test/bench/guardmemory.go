@@ -16,20 +16,20 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// bulkySize is how many bytes each pod has that the guard does not need.
+// bulkySize is the size of the data in each pod that the guard does not need, in bytes.
 const bulkySize = 11_000
 
 // memoryLimit is GOMEMLIMIT of the guard's Deployment.
 const memoryLimit = "200MiB"
 
-// watchList is the variable with which client-go lists instead of having the API server stream.
+// watchList is the variable that makes client-go list instead of using streamed lists.
 const watchList = "KUBE_FEATURE_WatchListClient"
 
-// vmHWM is the largest resident memory of a process so far.
+// vmHWM is the peak resident memory of a process.
 var vmHWM = regexp.MustCompile(`(?m)^VmHWM:\s*(\d+) kB`)
 
-// benchGuardMemory measures the peak memory of a guard that starts in a cluster with a fifth of the pods,
-// and with all, where lists are streamed and where they are not.
+// benchGuardMemory measures the peak memory of a guard that starts in a cluster with a fifth of the pods, and with all,
+// with streamed lists and with paged ones.
 func benchGuardMemory(ctx context.Context, b *bench) (err error) {
 	start, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -58,7 +58,7 @@ func benchGuardMemory(ctx context.Context, b *bench) (err error) {
 	return errors.Join(os.Unsetenv(watchList), os.Unsetenv("GOMEMLIMIT"))
 }
 
-// addGuardMemory adds the peak memory of a guard that starts in a cluster with so many pods.
+// addGuardMemory adds the peak memory of a guard that starts in a cluster with that many pods.
 func (b *bench) addGuardMemory(ctx context.Context, guard *system.Guard, pods int) error {
 	replica := guard.Replicas[0]
 	for streams, how := range map[string]string{"true": "streamed", "false": "paged"} {

@@ -18,14 +18,13 @@ import (
 // patienceReady bounds the start of a listener.
 const patienceReady = 10 * time.Second
 
-// A peer is a program of the distribution, or why it is missing.
+// A peer is a program of the distribution, or the reason why it is missing.
 type peer struct {
 	path    string
 	missing error
 }
 
-// fetchPeers takes the peers from where they are installed, or else unpacks their
-// packages into a directory that is removed at the end.
+// fetchPeers uses installed peers, or else unpacks their packages into a temporary directory.
 func (a *agentBench) fetchPeers(ctx context.Context) {
 	a.forkstat, a.extrace = a.fetch(ctx, "forkstat"), a.fetch(ctx, "extrace")
 }
@@ -52,7 +51,7 @@ func (a *agentBench) fetch(ctx context.Context, name string) peer {
 	return peer{path: found[0]}
 }
 
-// start starts a peer. It does not say when it is ready.
+// start starts a peer. Peers do not report when they are ready.
 func (p peer) start(ctx context.Context, args ...string) (*child, error) {
 	if p.missing != nil {
 		return nil, p.missing
@@ -60,7 +59,7 @@ func (p peer) start(ctx context.Context, args ...string) (*child, error) {
 	return mute(ctx, p.path, args...)
 }
 
-// listen starts a listener of ours, and waits until it is ready.
+// listen starts one of our listeners, and waits until it is ready.
 func (a *agentBench) listen(ctx context.Context, mode string) (*child, error) {
 	c, err := a.listenIn(ctx, mode, 0)
 	if err != nil {
@@ -77,7 +76,7 @@ func (a *agentBench) listenIn(ctx context.Context, mode string, namespaces uintp
 	return startChild(ctx, a.listener, []string{mode}, []string{"PATTERN=" + a.pattern}, namespaces)
 }
 
-// counts are what a listener of ours tells.
+// counts are the counts that our listeners report.
 type counts struct {
 	mallocs, execs, polls int
 	// interval is the time between polls.
@@ -88,7 +87,7 @@ func (c counts) minus(d counts) counts {
 	return counts{mallocs: c.mallocs - d.mallocs, execs: c.execs - d.execs, polls: c.polls - d.polls, interval: c.interval}
 }
 
-// counted asks a listener of ours.
+// counted requests the counts of one of our listeners.
 func counted(c *child) (counts, error) {
 	before := len(c.all())
 	c.signal(syscall.SIGUSR1)
@@ -103,8 +102,7 @@ func counted(c *child) (counts, error) {
 	return n, nil
 }
 
-// A sighting is a process that a listener found: when, and how long after the
-// kernel announced it.
+// A sighting is a process that a listener found: when, and how long after the kernel announced it.
 type sighting struct {
 	pid         int
 	at, latency time.Duration
@@ -121,15 +119,14 @@ func sightings(c *child) []sighting {
 	return out
 }
 
-// found joins targets with who saw them: the times from the start to the
-// decision, from the kernel's event to the decision, and how many were lost.
+// found joins targets with their sightings: the times from the start to the decision, from the kernel's event to the
+// decision, and the number of lost targets.
 type found struct {
 	call, event []time.Duration
 	lost        int
 }
 
-// join takes for each start the first sighting of its pid within patience: pids
-// come round again.
+// join takes for each start the first sighting of its PID within patience, because PIDs are reused.
 func join(starts []start, seen []sighting, patience time.Duration) found {
 	byPID := map[int][]sighting{}
 	for _, s := range seen {
@@ -156,7 +153,7 @@ func firstWithin(seen []sighting, at, patience time.Duration) (sighting, bool) {
 	return sighting{}, false
 }
 
-// losses are a goal of their own: there must be none.
+// losses is a figure with the goal of no lost target.
 func (f found) losses(what string) figure {
 	return one(what+": lost of those that live 10 ms", "targets", f.lost+len(f.call), float64(f.lost)).goal("0", f.lost == 0)
 }

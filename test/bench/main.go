@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures 5-Spot through real API servers, side by side with its
-// peers and limits.
+// Command bench measures 5-Spot through real API servers, next to its peers and limits.
 //
 //	make bench
 //	make bench BENCH='--only reclaim,edge --runs 50'
 //
-// It measures on this machine: compare within one run, not between machines.
+// The figures depend on the machine: compare figures within one run only.
 package main
 
 import (
@@ -47,10 +46,10 @@ type options struct {
 	args      []string
 }
 
-// sampled is what --sample measures: enough to see that all of it works.
+// sampled are the sizes for --sample: the smallest that still exercise everything.
 var sampled = options{runs: 10, machines: 50, crowd: 20, deferred: 20, settled: time.Minute, fleet: 20, scale: 10, targets: 30, rounds: 1, span: time.Second, processes: 300, pods: 500}
 
-// A section measures one thing, on a plane of its own unless it is planeless.
+// A section measures one subject. It has its own plane unless it is planeless.
 type section struct {
 	name, about string
 	run         func(context.Context, *bench) error
@@ -145,7 +144,7 @@ func parse(args []string) (options, error) {
 	return o, err
 }
 
-// shrink takes what was not asked for from sampled.
+// shrink sets each option that the command line does not set to its value in sampled.
 func (o *options) shrink(fs *flag.FlagSet) {
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -163,7 +162,7 @@ func (o *options) shrink(fs *flag.FlagSet) {
 	}
 }
 
-// numbers are the flags that are numbers, by name.
+// numbers are the numeric flags, by name.
 func (o *options) numbers() map[string]*int {
 	return map[string]*int{
 		"runs": &o.runs, "machines": &o.machines, "crowd": &o.crowd, "deferred": &o.deferred, "fleet": &o.fleet, "scale": &o.scale,
@@ -180,14 +179,14 @@ func names() string {
 	return strings.Join(out, ", ")
 }
 
-// chosen are the sections that o asks for.
+// chosen returns the sections that o selects.
 func (o *options) chosen() []section {
 	return slices.DeleteFunc(sections(), func(s section) bool {
 		return len(o.only) > 0 && !slices.Contains(o.only, s.name)
 	})
 }
 
-// equipped sees whether the programs are there that a plane needs.
+// equipped returns an error if a program of the plane is missing.
 func (o *options) equipped() error {
 	for _, program := range []string{filepath.Join(o.bin, "manager"), filepath.Join(plane.DefaultBin(), "kube-apiserver")} {
 		if _, err := os.Stat(program); err != nil { //nolint:gosec // named by who runs this
@@ -197,7 +196,7 @@ func (o *options) equipped() error {
 	return nil
 }
 
-// run measures what o asks for, and prints each section as it is done.
+// run measures the sections that o selects, and prints each when it ends.
 func run(ctx context.Context, o options, out io.Writer) error {
 	if slices.ContainsFunc(o.chosen(), func(s section) bool { return !s.planeless }) {
 		if err := o.equipped(); err != nil {

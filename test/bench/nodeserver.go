@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 )
 
-// A nodeServer is an API server, over TLS and HTTP/2 as they are, that has one
-// Node and one ConfigMap. It counts what is asked, and keeps nothing.
+// A nodeServer is an API server with TLS and HTTP/2, with one Node and one ConfigMap. It counts requests, and stores
+// nothing.
 type nodeServer struct {
 	*httptest.Server
 	toml     string
@@ -69,7 +69,7 @@ func (s *nodeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// kubeconfig writes a file that leads to the server.
+// kubeconfig writes a kubeconfig for the server.
 func (s *nodeServer) kubeconfig(dir string) (string, error) {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	caPath, path := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "kubeconfig")

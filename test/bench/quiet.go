@@ -11,8 +11,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// quiet prints no more than errors of the clients in this process. API servers answer hundreds of
-// requests with a warning, such as of a deprecated field, among which the figures get lost.
+// quiet limits the logs of the clients in this process to errors. API servers answer hundreds of requests with a
+// warning, for example about a deprecated field, which would hide the figures.
 func quiet() error {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// pool bounds the machines that reclaims take turns with.
+	// pool bounds the machines that reclaims use in turn.
 	pool = 60
 	// Goals of the reclaim path, in milliseconds and writes.
 	goalP50, goalP99, goalWrites = 40, 100, 3
 )
 
-// detectors are measured in turn, so that both see the same machine.
+// detectors are measured in turn, so that conditions are equal.
 var detectors = []string{"netlink", "poll"}
 
 // A reclaimBench reclaims machines, one at a time.
@@ -34,12 +34,11 @@ type reclaimBench struct {
 	pattern, identity string
 	names, ready      []string
 	byDetector        map[string][]reclaimed
-	// busy says that other machines are on their way, and nothing will be quiet.
+	// busy reports that other machines leave, so that the plane never becomes quiet.
 	busy bool
 }
 
-// benchReclaim measures from the exec of an owner's program to the deletion of
-// the Machine.
+// benchReclaim measures from the exec of an owner's program to the deletion of the Machine.
 func benchReclaim(ctx context.Context, b *bench) error {
 	return b.withReclaims(ctx, func(ctx context.Context, r *reclaimBench) error {
 		if err := r.prepare(ctx, r.lab.runs*len(detectors)); err != nil {
@@ -68,7 +67,7 @@ func (b *bench) withReclaims(ctx context.Context, f func(context.Context, *recla
 	})
 }
 
-// measure takes the detectors in turn.
+// measure uses the detectors in turn.
 func (r *reclaimBench) measure(ctx context.Context) error {
 	for i := range r.lab.runs {
 		if i > 0 && i%50 == 0 {
@@ -85,7 +84,7 @@ func (r *reclaimBench) measure(ctx context.Context) error {
 	return nil
 }
 
-// prepare makes machines for runs. They are this machine, as far as agents can tell.
+// prepare starts machines for runs. Their agents watch the processes of this machine.
 func (r *reclaimBench) prepare(ctx context.Context, runs int) error {
 	r.pattern = fmt.Sprintf("bench-%08x", r.random.Uint32())
 	r.target = filepath.Join(r.lab.dir, r.pattern)
@@ -105,7 +104,7 @@ func (r *reclaimBench) prepare(ctx context.Context, runs int) error {
 	return r.refill(ctx)
 }
 
-// refill waits until all machines are there, and everything is quiet.
+// refill waits until all machines run, and everything is quiet.
 func (r *reclaimBench) refill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience+time.Duration(len(r.names))*time.Second)
 	defer cancel()
@@ -119,7 +118,7 @@ func (r *reclaimBench) refill(ctx context.Context) error {
 	return r.lab.quiet(ctx, 2*time.Second)
 }
 
-// next is a machine that is there.
+// next returns a running machine.
 func (r *reclaimBench) next(ctx context.Context) (string, error) {
 	if len(r.ready) == 0 {
 		if err := r.lab.patch(ctx, r.names, turnOn); err != nil {
@@ -134,7 +133,7 @@ func (r *reclaimBench) next(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// summarize turns the runs into figures.
+// summarize computes the figures of the runs.
 func (r *reclaimBench) summarize() {
 	polled := spread("poll: exec → Machine deleted", pick(r.byDetector["poll"], total))
 	runs := r.byDetector["netlink"]
@@ -155,7 +154,7 @@ func (r *reclaimBench) summarize() {
 	r.lab.add(spreadOf("Events and status writes besides", "writes", counts(func(r reclaimed) int { return r.besides })))
 }
 
-// judge makes a figure of what an owner waits for.
+// judge compares the time that an owner waits with its goals.
 func (l *lab) judge(what string, runs []reclaimed) figure {
 	f := spread(what+": exec → Machine deleted", pick(runs, total))
 	return f.goal(fmt.Sprintf("p50 ≤ %d, p99 ≤ %d", goalP50, goalP99), f.P50 <= goalP50 && f.P99 <= goalP99)

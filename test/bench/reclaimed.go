@@ -25,21 +25,21 @@ type reclaimed struct {
 	exec time.Time
 	// decided is from the agent's log, in whole milliseconds.
 	decided time.Time
-	// annotated, marked and deleted are when the API server had carried out the
-	// writes to Node, ScheduledMachine and Machine.
+	// annotated, marked and deleted are when the API server had finished the writes to Node, ScheduledMachine and
+	// Machine.
 	annotated, marked, deleted time.Time
-	// freed is when it had carried out the deletion of the infrastructure.
+	// freed is when the API server had finished the deletion of the infrastructure.
 	freed time.Time
-	// watched is when a watch told of the Machine's deletionTimestamp.
+	// watched is when a watch showed the Machine's deletionTimestamp.
 	watched time.Time
-	// writes are the manager's between annotation and deletion, the latter included;
-	// besides are Events and status writes in that time.
+	// writes is the number of the manager's writes between annotation and deletion, including the deletion. besides is
+	// the number of Events and status writes in that time.
 	writes, besides int
 }
 
 func total(r reclaimed) time.Duration { return r.deleted.Sub(r.exec) }
 
-// stages are what total consists of, and what a watch adds.
+// stages are the parts of total, and the delay of a watch.
 var stages = []struct {
 	name string
 	of   func(reclaimed) time.Duration
@@ -60,7 +60,7 @@ func (r *reclaimBench) once(ctx context.Context, detector string) (reclaimed, er
 	return r.reclaim(ctx, name, detector)
 }
 
-// reclaim has the machine's owner come back, and waits until it is gone.
+// reclaim starts the owner's program on a machine, and waits until the machine is gone.
 func (r *reclaimBench) reclaim(ctx context.Context, name, detector string) (run reclaimed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -72,7 +72,7 @@ func (r *reclaimBench) reclaim(ctx context.Context, name, detector string) (run 
 		return run, err
 	}
 	defer func() { _ = agent.Kill() }()
-	// Polls come every 250 ms: begin anywhere between two.
+	// Polls come every 250 ms: start at a random time between two.
 	if err := pause(ctx, 500*time.Millisecond+time.Duration(r.random.Int64N(int64(250*time.Millisecond)))); err != nil {
 		return run, err
 	}
@@ -146,7 +146,7 @@ func (r *reclaimed) readAgent(agent *plane.Process) error {
 	return fmt.Errorf("the agent's log tells of no match: %s", agent.LogTail(5))
 }
 
-// readAudit finds in the API servers' records when what was written.
+// readAudit reads the times of the writes from the API servers' audit logs.
 func (r *reclaimed) readAudit(l *lab, name string) error {
 	nodes, err := l.nodes.next()
 	if err != nil {
@@ -160,7 +160,7 @@ func (r *reclaimed) readAudit(l *lab, name string) error {
 	r.marked = first(requests, "patch scheduledmachines", name)
 	r.deleted = first(requests, "delete machines", machineOf(name))
 	r.freed = first(requests, "delete planemachines", name+"-infra")
-	if r.deleted.IsZero() { // It was being drained already.
+	if r.deleted.IsZero() { // The Machine was being drained already.
 		r.deleted = r.freed
 	}
 	if r.annotated.IsZero() || r.marked.IsZero() || r.freed.IsZero() {
@@ -178,7 +178,7 @@ func (r *reclaimed) readAudit(l *lab, name string) error {
 	return nil
 }
 
-// first is when a request of that kind was first carried out.
+// first is when the first request of that kind was finished.
 func first(requests []request, what, name string) time.Time {
 	for _, q := range requests {
 		if q.what() == what && q.ObjectRef.Name == name && q.accepted() {

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// A report is everything that was measured.
+// A report has all figures of a run.
 type report struct {
 	Host    string   `json:"host"`
 	Seed    uint64   `json:"seed"`
 	Figures []figure `json:"figures"`
 }
 
-// A figure is a distribution, or one number, which then is Max alone.
+// A figure is a distribution, or one number, which is then in Max.
 type figure struct {
 	Section string `json:"section"`
 	What    string `json:"what"`
@@ -33,12 +33,12 @@ type figure struct {
 	P99 float64 `json:"p99,omitempty"`
 	Max float64 `json:"max"`
 
-	// Goal says what it should be, and Met whether it is.
+	// Goal states the goal. Met reports whether the figure meets it.
 	Goal string `json:"goal,omitempty"`
 	Met  *bool  `json:"met,omitempty"`
-	// Missing says why there is no figure.
+	// Missing is the reason why there is no figure.
 	Missing string `json:"missing,omitempty"`
-	// Peer is what it is compared with, and Ratio its share of that.
+	// Peer is the figure's object of comparison. Ratio is the figure divided by the peer's.
 	Peer  string  `json:"peer,omitempty"`
 	Ratio float64 `json:"ratio,omitempty"`
 }
@@ -52,8 +52,7 @@ func spread(what string, ds []time.Duration) figure {
 	return spreadOf(what, "ms", values)
 }
 
-// spreadOf is the distribution of values. Of none there is no figure: JSON has no
-// number for it.
+// spreadOf is the distribution of values. Without values the figure is missing: JSON has no number for it.
 func spreadOf(what, unit string, values []float64) figure {
 	if len(values) == 0 {
 		return missing(what, errNothingSeen)
@@ -72,11 +71,10 @@ func one(what, unit string, n int, value float64) figure {
 
 var errNothingSeen = errors.New("not measured: nothing was seen")
 
-// missing is what could not be measured, and why.
+// missing is a figure that could not be measured, with the reason.
 func missing(what string, why error) figure { return figure{What: what, Missing: why.Error()} }
 
-// quantile is the smallest of sorted values that a share q of them does not
-// exceed.
+// quantile is the smallest of sorted values that a share q of them does not exceed.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
@@ -84,18 +82,17 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
 }
 
-// goal notes what a figure should be. One that is missing meets none.
+// goal sets the goal of a figure. A missing figure meets no goal.
 func (f figure) goal(text string, met bool) figure {
 	met = met && f.Missing == ""
 	f.Goal, f.Met = text, &met
 	return f
 }
 
-// within reports whether the figure is at most that share of its peer's. Without
-// a peer's figure it is not.
+// within reports whether the figure is at most that share of its peer's, false without a peer.
 func (f figure) within(share float64) bool { return f.Peer != "" && f.Ratio <= share }
 
-// against compares the figure with a peer's: medians, or the numbers.
+// against compares the figure with a peer's, by the medians or the numbers.
 func (f figure) against(peer string, other figure) figure {
 	if f.Missing != "" {
 		return f
@@ -164,7 +161,7 @@ func (f figure) compared() string {
 	return fmt.Sprintf("%s × %s", number(f.Ratio), f.Peer)
 }
 
-// number has three digits that count.
+// number formats v with three significant digits.
 func number(v float64) string {
 	switch {
 	case math.IsNaN(v):

@@ -19,28 +19,27 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// A contender makes machines and takes them away. up and down only ask for it.
+// A contender creates and removes machines. up and down only start that.
 type contender struct {
 	name     string
 	prepare  func(context.Context) error
 	up, down func(context.Context) error
-	// after checks, once the machines are there or gone, that the contender says so.
+	// after checks, once the machines are there or gone, that the contender reports so.
 	after func(ctx context.Context, up bool) error
 }
 
-// warmUp is longer than a manager plans before it lets the first machine of a Cluster leave.
+// warmUp exceeds the time for which a manager plans before the first machine of a Cluster may leave.
 const warmUp = 11 * time.Second
 
 // A cycle is a life cycle of n machines.
 type cycle struct {
 	up, down           time.Duration
 	total, mine, reads int
-	// status, events and refused are kinds of our writes: to a status, Events, and those
-	// that were not carried out.
+	// status, events and refused count kinds of our writes: to a status, Events, and refused ones.
 	status, events, refused int
 }
 
-// benchScale brings machines up and down in three ways, one after the other.
+// benchScale starts and removes machines in three ways, one after the other.
 func benchScale(ctx context.Context, b *bench) error {
 	return b.with(ctx, b.bin, nil, func(ctx context.Context, l *lab) error {
 		f, err := l.follow(ctx)
@@ -127,7 +126,7 @@ func (l *lab) cycle(ctx context.Context, f *fleet, c contender) (out cycle, err 
 	return out, l.countCycle(&out)
 }
 
-// countCycle counts requests since everything was quiet, those of people left out.
+// countCycle counts the requests since everything was quiet, without bench's own.
 func (l *lab) countCycle(out *cycle) error {
 	requests, err := l.management.next()
 	if err != nil {
@@ -168,7 +167,7 @@ func (c *cycle) count(q request) {
 	}
 }
 
-// adminName is the user of this program.
+// adminName is the user of bench.
 const adminName = "plane-admin"
 
 func (f *fleet) ready(n int) error {
@@ -245,7 +244,7 @@ func (l *lab) bareLoop(f *fleet) contender {
 	}
 }
 
-// machineDeployment scales one from nothing and back.
+// machineDeployment scales a MachineDeployment from zero and back.
 func (l *lab) machineDeployment() contender {
 	scaleTo := func(n int) func(context.Context) error {
 		return func(ctx context.Context) error {

@@ -13,11 +13,10 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// resync is how often the manager looks at everything again while it is watched:
-// ten times as often as it ships.
+// resync is the manager's resync interval during the measurement: a tenth of the default.
 const resync = time.Minute
 
-// rest are the states that a ScheduledMachine can settle in.
+// rest are the stable states of a ScheduledMachine.
 var rest = []struct {
 	name   string
 	phase  v1alpha1.Phase
@@ -29,7 +28,7 @@ var rest = []struct {
 	{"terminated", v1alpha1.PhaseTerminated, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true }},
 }
 
-// benchSettled counts requests while nothing happens.
+// benchSettled counts requests in a quiet fleet.
 func benchSettled(ctx context.Context, b *bench) error {
 	return b.with(ctx, b.bin, []string{fmt.Sprintf("--sync-period=%v", resync)}, func(ctx context.Context, l *lab) error {
 		f, err := l.follow(ctx)
@@ -50,10 +49,10 @@ func benchSettled(ctx context.Context, b *bench) error {
 	})
 }
 
-// closed is an hour that does not come while a benchmark runs.
+// closed is an hour that does not come during a benchmark.
 func closed() string { return fmt.Sprint((clk.Now().UTC().Hour() + 12) % 24) }
 
-// mixedFleet makes a fleet of all states and waits until nobody writes any more.
+// mixedFleet creates a fleet with all states, and waits until there are no more writes.
 func (l *lab) mixedFleet(ctx context.Context, f *fleet) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience+time.Duration(l.fleet)*time.Second)
 	defer cancel()
@@ -70,7 +69,7 @@ func (l *lab) mixedFleet(ctx context.Context, f *fleet) error {
 	return l.quiet(ctx, 10*time.Second)
 }
 
-// countSettled makes figures of what was sent since the last look at the logs.
+// countSettled makes figures of the requests since the last call.
 func (l *lab) countSettled() error {
 	management, err := l.management.next()
 	if err != nil {
@@ -102,13 +101,13 @@ func (l *lab) countSettled() error {
 	return nil
 }
 
-// fromCore reports whether Cluster API's core manager sent it. The user agent
-// tells it from 5-Spot in a workload cluster.
+// fromCore reports whether Cluster API's core manager sent the request. In a workload cluster the user agent
+// distinguishes it from 5-Spot.
 func fromCore(q request) bool {
 	return q.User.Username == "system:serviceaccount:plane-system:capi-core" || q.User.Username == "cluster-api" && !q.ours() && strings.Contains(q.UserAgent, "cluster-api")
 }
 
-// A count is how many requests of each sort there were.
+// A count is the number of requests of each kind.
 type count struct {
 	writes, reads, watches int
 	kinds                  map[string]int

@@ -10,13 +10,12 @@ import (
 	"time"
 )
 
-// Tiny programs are a few instructions and no library, so that a storm of them
-// measures the kernel and who listens to it, not the start of a runtime. They are
-// written out as ELF files (elf(5)), so no compiler is needed.
+// Tiny programs are a few instructions without a library. A storm of them measures the kernel and the listeners, not
+// the start of a runtime. They are written as ELF files (elf(5)), so no compiler is needed.
 const (
 	elfHeader, programHeader = 64, 56
 
-	// loadAt is where the only segment of a program goes.
+	// loadAt is the address of the only segment.
 	loadAt = 0x400000
 )
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clusterclass answers one question: does Cluster API understand the variable
-// scheduledMachines as we do? It asks the code of Cluster API's webhooks, without a
-// cluster.
+// Package clusterclass tests that Cluster API validates the variable scheduledMachines as 5-Spot does. It calls the
+// code of Cluster API's webhooks, without a cluster.
 package clusterclass_test
 
 import (
@@ -53,8 +52,7 @@ func TestClusterAPIAcceptsTheVariable(t *testing.T) {
 	}
 }
 
-// judged is the value of the variable with its defaults, or why Cluster API refuses
-// it.
+// judged returns the value of the variable with its defaults, or Cluster API's error.
 func judged(t *testing.T, value string) (string, error) {
 	t.Helper()
 	return judgedBy(t, topologymutation.Variable(), value)
@@ -120,8 +118,7 @@ func TestDefaultsAreThoseOfScheduledMachines(t *testing.T) {
 	}
 }
 
-// TestExamplesWork tries the page for people: its ClusterClass with its Cluster, and
-// its Cluster with the full definition.
+// TestExamplesWork checks the user page: its ClusterClass with its Cluster, and its Cluster with the full definition.
 func TestExamplesWork(t *testing.T) {
 	featuretesting.SetFeatureGateDuringTest(t, feature.Gates, feature.ClusterTopology, true)
 	page, err := os.ReadFile("../../docs/clusterclass.md")

@@ -26,8 +26,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestInstallUpgradeRemove goes through the life of an installation. A machine that
-// runs sees nothing of it.
+// TestInstallUpgradeRemove installs, upgrades and removes 5-Spot. A running machine must not be affected.
 func TestInstallUpgradeRemove(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -60,7 +59,7 @@ func TestInstallUpgradeRemove(t *testing.T) {
 		}
 	}
 
-	// The Deployments of both versions go, and so does the manager.
+	// The Deployments of both versions are deleted, and so is the manager.
 	u.must(manager.Stop())
 	if out := u.follow("docs/install.md", "Upgrade"); !strings.Contains(out, second) {
 		t.Errorf("the plan does not show %s:\n%s", second, out)
@@ -99,8 +98,8 @@ const webhookName = "fivespot-validating-webhook-configuration"
 
 var deploymentKey = client.ObjectKey{Namespace: "5spot-system", Name: "fivespot-controller-manager"}
 
-// manager runs the manager as a pod of the Deployment that is installed would: with
-// the rights of its service account, and its webhook.
+// manager runs the manager as a pod of the installed Deployment would: with the permissions of its service account, and
+// its webhook.
 func (u *user) manager(ctx context.Context, version string) *plane.Process {
 	u.t.Helper()
 	d := u.deployment(ctx, deploymentKey.Name)
@@ -119,8 +118,8 @@ func (u *user) components(version string) []byte {
 	return text
 }
 
-// start runs the manager of a Deployment as a pod of it would. The webhooks of the
-// manifests are called on this machine.
+// start runs the manager of a Deployment as its pod would. The API server calls the webhooks of the manifests on this
+// machine.
 func (u *user) start(ctx context.Context, name string, d *appsv1.Deployment, manifests ...[]byte) *plane.Process {
 	u.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: d.Spec.Template.ObjectMeta, Spec: d.Spec.Template.Spec}
@@ -142,7 +141,7 @@ func (u *user) start(ctx context.Context, name string, d *appsv1.Deployment, man
 	return proc
 }
 
-// alive changes the object in a way that only a running manager answers.
+// alive makes a change that only a running manager reacts to.
 func (u *user) alive(ctx context.Context, sm *v1alpha1.ScheduledMachine) {
 	u.t.Helper()
 	c := shared.Management.Client

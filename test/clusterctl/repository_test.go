@@ -20,22 +20,22 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// Two releases of the same components, and where their image comes from.
+// Two releases of the same components, and the registry of their image.
 const (
 	first, second = "v0.1.0", "v0.1.1"
 	mirror        = "mirror.example.org"
 )
 
-// A user is somebody with a clusterctl.yaml, and releases in a folder.
+// A user has a clusterctl.yaml, and releases in a folder.
 type user struct {
 	t   *testing.T
 	ctx context.Context //nolint:containedctx // that of the one test it lives in
-	// plane is where the user is administrator.
+	// plane is the plane of which the user is administrator.
 	plane      *plane.Plane
 	home, repo string
 }
 
-// newUser makes the releases as docs/install.md says, and tells clusterctl.
+// newUser creates the releases as in docs/install.md, and configures clusterctl.
 func newUser(ctx context.Context, t *testing.T, p *plane.Plane) *user {
 	t.Helper()
 	u := &user{t: t, ctx: ctx, plane: p, home: t.TempDir(), repo: t.TempDir()}
@@ -84,7 +84,7 @@ func (u *user) run(name string, args ...string) string {
 	return string(out)
 }
 
-// follow runs the first commands that a page has under a heading.
+// follow runs the first commands below a heading of a page.
 func (u *user) follow(page, heading string) string {
 	u.t.Helper()
 	text, err := os.ReadFile(filepath.Join(system.Repository(), page))
@@ -95,7 +95,7 @@ func (u *user) follow(page, heading string) string {
 	if m == nil {
 		u.t.Fatalf("%s has no commands under %s", page, heading)
 	}
-	// clusterctl tries cert-manager out in a namespace, and trips over one that goes.
+	// clusterctl tests cert-manager in a namespace, and fails if that is being deleted.
 	u.must(u.plane.Management.WaitGone(u.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cert-manager-test"}}))
 	begin := time.Now()
 	out := u.run("sh", "-euc", m[1])
@@ -110,7 +110,7 @@ func (u *user) must(err error) {
 	}
 }
 
-// certManager installs what clusterctl looks for: the kinds, and nobody serves them.
+// certManager installs the kinds that clusterctl requires, without a controller.
 func (u *user) certManager() {
 	u.t.Helper()
 	for plural, kind := range map[string]string{"issuers": "Issuer", "certificates": "Certificate"} {

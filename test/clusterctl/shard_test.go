@@ -69,7 +69,7 @@ func TestTwoManagersShareTheFleet(t *testing.T) {
 	u.deployment(ctx, deploymentKey.Name)
 }
 
-// TestInstallWithoutClusterctl has clusterctl do no more than fill in the variables.
+// TestInstallWithoutClusterctl uses clusterctl only to fill in variables.
 func TestInstallWithoutClusterctl(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -79,7 +79,7 @@ func TestInstallWithoutClusterctl(t *testing.T) {
 	u.leads(ctx, 1)
 }
 
-// newShardUser is a user of a management cluster with Cluster API, and nothing of ours.
+// newShardUser is a user of a management cluster with Cluster API and without 5-Spot.
 func newShardUser(ctx context.Context, t *testing.T) *user {
 	t.Helper()
 	p, err := plane.Start(ctx, plane.Options{Components: []plane.Component{}})
@@ -109,7 +109,7 @@ func (u *user) deployment(ctx context.Context, name string) *appsv1.Deployment {
 	return d
 }
 
-// leads waits for as many leaders as there are shards.
+// leads waits until there are as many leaders as shards.
 func (u *user) leads(ctx context.Context, want int) {
 	u.t.Helper()
 	u.must(plane.Until(ctx, func(ctx context.Context) error {

@@ -28,13 +28,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// patience is how long one step may take on a busy machine.
+// patience bounds one step, on a busy machine.
 const patience = 2 * time.Minute
 
-// An edit replaces text that a source file has once.
+// An edit replaces text that occurs once in a source file.
 type edit struct{ file, text, by string }
 
-// leave is that departures are asked for, and waited for.
+// leave requests departures, and waits for them.
 type leave func(c *specs.Cluster, all []*v1alpha1.ScheduledMachine)
 
 func windowEnds(c *specs.Cluster, all []*v1alpha1.ScheduledMachine) {
@@ -46,14 +46,14 @@ func windowEnds(c *specs.Cluster, all []*v1alpha1.ScheduledMachine) {
 	}
 }
 
-// ownerAsks waits until the request is off the ScheduledMachine, whatever else was done.
+// ownerAsks makes an owner's request, and waits until it is removed from the ScheduledMachine.
 func ownerAsks(c *specs.Cluster, all []*v1alpha1.ScheduledMachine) {
 	c.AskBack(c.Node(all[0]), "java")
 	c.WaitPhase(all[0], v1alpha1.PhaseDisabled, metav1.ConditionTrue)
 }
 
-// machinesAreDeleted deletes all Machines but the first, and waits until two of them have started
-// to leave. The first one's window ends before: when it has left, the manager has warmed up.
+// machinesAreDeleted deletes all Machines except the first, and waits until two of them have started to leave. The
+// first one's window ends before that: when it has left, the manager has warmed up.
 func machinesAreDeleted(c *specs.Cluster, all []*v1alpha1.ScheduledMachine) {
 	windowEnds(c, all[:1])
 	for _, sm := range all[1:] {
@@ -88,13 +88,13 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		cut    []edit
-		// paused says that the manager is paused once the machine runs.
+		// paused starts the manager's pause once the machine runs.
 		paused bool
-		// metered is how many machines there are where it matters how many leave at once. The
-		// manager starts again when they run; by then it knows how many there were.
+		// metered is the number of machines in a case about the departure cap. The manager restarts when they run, and
+		// then knows their number.
 		metered int
 		leave   leave
-		// broken are the rules that are broken, and kept others that had something to say.
+		// broken are the expected broken rules. kept are other rules that must have judged at least one case.
 		broken, kept []string
 	}{
 		"NoneWindow": {
@@ -170,8 +170,7 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 	}
 }
 
-// live has machines join and leave under a manager with a cut, and returns what the judge
-// says.
+// live runs machines that join and leave under a manager with a cut, and returns the judge's ruling.
 func live(t *testing.T, cut []edit, paused bool, metered int, leave leave) *judge.Ruling {
 	t.Helper()
 	dir := t.TempDir()
@@ -204,7 +203,7 @@ func live(t *testing.T, cut []edit, paused bool, metered int, leave leave) *judg
 	return ruling
 }
 
-// build builds the programs with a cut into dir, and returns where they are.
+// build builds the programs with a cut into dir, and returns the folder with the binaries.
 func build(t *testing.T, dir string, cut []edit) string {
 	t.Helper()
 	overlay := struct{ Replace map[string]string }{map[string]string{}}

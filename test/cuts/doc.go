@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cuts holds the tests of the judge on managers that break a promise: each is built
-// with one rail cut, and runs on a plane of its own. A judge that never blames anybody
-// would pass every other test.
+// Package cuts tests the judge on managers that break a promise. Each manager is built without one rail, and runs on
+// its own plane. Without these tests a judge that reports no breaks would pass.
 package cuts

@@ -9,7 +9,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// explore tells what to try, and waits for Ctrl-C.
+// explore prints commands to try, and waits for Ctrl-C.
 func (s *story) explore(ctx context.Context) {
 	_, _ = fmt.Fprintf(s.out, `
 Explore, in another terminal. Everything stays up until Ctrl-C.

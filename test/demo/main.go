@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows 5-Spot at work on this machine: a machine joins a cluster
-// when its window opens, its owner starts a program, and the machine goes. It
-// needs no root, no Docker and no network.
+// Command demo shows 5-Spot on this machine. A machine joins a cluster when its window opens, its owner starts a
+// program, and the machine leaves. It needs no root, no Docker and no network.
 //
 //	make demo
 //
-// Everything runs for real: etcd, API servers, Cluster API, 5-Spot's manager, and
-// its agent, which watches the processes of this machine. The Node is real where
-// this machine can be one, as root and with runc, and simulated elsewhere. The demo
-// ends, and cleans up, at Ctrl-C; with --exit when the story is told. It exits with 1
-// if a step fails or takes too long.
+// All parts are real: etcd, API servers, Cluster API, 5-Spot's manager, and its agent, which watches the processes of
+// this machine. The Node is real if this machine supports it, as root and with runc, and simulated otherwise. The demo
+// ends and cleans up at Ctrl-C; with --exit it ends after the last step. It exits with 1 if a step fails or takes too
+// long.
 package main
 
 import (
@@ -32,10 +30,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// patience bounds one step. It is generous: a busy machine is slow.
+// patience bounds one step. It is long, because a busy machine is slow.
 const patience = 2 * time.Minute
 
-// logLines is how much of every log is shown when a step fails.
+// logLines is how many lines of every log are shown when a step fails.
 const logLines = 15
 
 type options struct {
@@ -75,7 +73,7 @@ Flags:
 	flag.PrintDefaults()
 }
 
-// run tells the story and removes all traces of it.
+// run runs the demo and cleans up.
 func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if o.bin, err = filepath.Abs(o.bin); err != nil {
 		return err
@@ -115,7 +113,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	return nil
 }
 
-// complete says which programs are missing and how to get them.
+// complete returns an error if programs are missing, with the command that builds them.
 func complete(bin string) error {
 	for _, name := range []string{"manager", "reclaim-agent", "kubectl-5spot"} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {

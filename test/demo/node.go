@@ -19,18 +19,17 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// agentImage is what the controller installs on real Nodes. It is given to them, and
-// never pulled.
+// agentImage is the image that the controller installs on real Nodes. It is preloaded there, and never pulled.
 const agentImage = "plane.local/reclaim-agent:demo"
 
-// The Nodes that a story can have.
+// The kinds of Nodes.
 const (
 	realNode      = "real"
 	simulatedNode = "simulated"
 	anyNode       = "auto"
 )
 
-// managerArgs are what the manager is told of the agent that it installs.
+// managerArgs are the manager's arguments about the agent that it installs.
 func (o options) managerArgs() []string {
 	args := []string{"--reclaim-agent-image=" + agentImage}
 	if o.detector == "poll" {
@@ -39,7 +38,7 @@ func (o options) managerArgs() []string {
 	return args
 }
 
-// chooseNode finds out whether this machine can be a real Node.
+// chooseNode checks whether this machine can be a real Node.
 func (s *story) chooseNode(ctx context.Context) error {
 	if s.node == simulatedNode {
 		return nil
@@ -59,7 +58,7 @@ func (s *story) chooseNode(ctx context.Context) error {
 	return s.ImportImage(ctx, agentImage, s.Program("reclaim-agent"))
 }
 
-// machineSpec is the part of a PlaneMachine that says what the Node is.
+// machineSpec is the part of a PlaneMachine that selects the kind of Node.
 func (s *story) machineSpec() (string, error) {
 	if s.node == realNode {
 		return "backend: Real", nil
@@ -68,16 +67,16 @@ func (s *story) machineSpec() (string, error) {
 	return fmt.Sprintf("machineID: %q", id), err
 }
 
-// An agent watches over this machine.
+// An agent watches the processes of this machine.
 type agent struct {
 	pid int
-	// where says how it came here.
+	// where describes how it was started.
 	where string
 	// log returns the last lines of its log.
 	log func(lines int) string
 }
 
-// startAgent runs the agent beside a simulated Node, where nobody can install it.
+// startAgent runs the agent beside a simulated Node, where it cannot be installed.
 func (s *story) startAgent(ctx context.Context) (agent, error) {
 	p, err := s.StartAgent(ctx, s.workload, system.AgentOptions{
 		Node: nodeName, Patterns: []string{s.game.Name()}, MachineIDPath: s.identity, Args: []string{"--detector=" + s.detector},
@@ -125,8 +124,8 @@ func ready(pod corev1.Pod) bool {
 	})
 }
 
-// tailOf returns the last lines of the newest container log of a pattern, without what
-// the runtime writes before each line.
+// tailOf returns the last lines of the newest container log that matches a pattern, without the runtime's prefix of
+// each line.
 func tailOf(pattern string, n int) string {
 	logs, _ := filepath.Glob(pattern)
 	if len(logs) == 0 {

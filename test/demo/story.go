@@ -17,7 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// What the story is about.
+// The names of the demo's objects.
 const (
 	namespace  = "demo"
 	clusterKey = "lab"
@@ -33,17 +33,16 @@ type story struct {
 	dir      string
 	workload *plane.Workload
 	agent    agent
-	// identity is the file with the machine id, of this machine and of the Node.
+	// identity is the file with the machine ID, of this machine and of the Node.
 	identity string
-	// game is the owner's program. Its name is this run's own, so that demos side by
-	// side do not see each other's.
+	// game is the owner's program. Its name is unique to this run, so that concurrent demos do not detect each other's.
 	game *plane.Process
 
 	seen    chan event
 	pending []event
 }
 
-// tell tells all of it.
+// tell runs all steps.
 func (s *story) tell(ctx context.Context) error {
 	s.say("Local plane is up: etcd, kube-apiserver, kube-controller-manager, Cluster API, 5-Spot")
 	ctx, cancel := context.WithCancel(ctx)
@@ -84,8 +83,8 @@ func (s *story) join(ctx context.Context) (err error) {
 	return s.await(ctx, machineCreated, nodeRegistered, nodeReady, running)
 }
 
-// prepareGame makes the owner's program, without starting it. Its name is at most
-// 15 bytes long, which is what the kernel keeps of one.
+// prepareGame creates the owner's program, without starting it. Its name has at most 15 bytes, which is the length that
+// the kernel keeps.
 func (s *story) prepareGame() error {
 	name := fmt.Sprintf("owners-game-%03x", rand.N(0x1000)) //nolint:gosec // nothing to guess
 	program := filepath.Join(s.dir, name)
@@ -96,8 +95,8 @@ func (s *story) prepareGame() error {
 	return nil
 }
 
-// machineID is the identity of this machine, which the Node carries too. Where it
-// cannot be read, one is made up.
+// machineID returns the machine ID of this machine, which the Node has, too. If it cannot be read, machineID generates
+// one.
 func (s *story) machineID() (string, error) {
 	s.identity = "/etc/machine-id"
 	if b, err := os.ReadFile(s.identity); err == nil && len(strings.TrimSpace(string(b))) > 0 {
@@ -109,7 +108,7 @@ func (s *story) machineID() (string, error) {
 	return id, os.WriteFile(s.identity, []byte(id+"\n"), 0o600)
 }
 
-// manifest is a ScheduledMachine whose window is open now and for three hours more.
+// manifest is a ScheduledMachine whose window is open from now on for three hours.
 func manifest(now time.Time, spec, pattern string) string {
 	day := func(t time.Time) string { return strings.ToLower(t.Format("Mon")) }
 	return fmt.Sprintf(`apiVersion: 5spot.finos.org/v1alpha1
@@ -137,7 +136,7 @@ spec:
 `, namespace, nodeName, clusterKey, day(now), day(now.AddDate(0, 0, 1)), now.Hour(), (now.Hour()+3)%24, pattern, nodeName, spec)
 }
 
-// watchOver waits until the agent watches over this machine.
+// watchOver waits until the agent watches this machine.
 func (s *story) watchOver(ctx context.Context) (err error) {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -166,7 +165,7 @@ func (s *story) watchOver(ctx context.Context) (err error) {
 	return nil
 }
 
-// returns lets the owner come back.
+// returns starts the owner's program.
 func (s *story) returns(ctx context.Context) error {
 	go s.readAgent(ctx)
 	at := s.clock.Now()

@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// A timeline tells what happens, with the time since the start, since the line
-// before and, once there is one, since the owner's program was started.
+// A timeline prints events. Each line has the time since the start and since the line before, and, after the start of
+// the owner's program, the time since then.
 type timeline struct {
 	out         io.Writer
 	clock       clock.PassiveClock
@@ -29,12 +29,12 @@ func newTimeline(out io.Writer) *timeline {
 	return t
 }
 
-// say tells what happened just now.
+// say prints an event that just happened.
 func (t *timeline) say(format string, args ...any) {
 	t.tellAt(t.clock.Now(), fmt.Sprintf(format, args...))
 }
 
-// tellAt tells what happened then.
+// tellAt prints an event with its time.
 func (t *timeline) tellAt(when time.Time, text string) {
 	prefix := fmt.Sprintf("%8.2f s %+8.2f s  ", when.Sub(t.start).Seconds(), when.Sub(t.last).Seconds())
 	if !t.exec.IsZero() {

@@ -21,7 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// A milestone is something that the story waits for. Each is told once.
+// A milestone is an event that a step waits for. Each is printed once.
 type milestone string
 
 const (
@@ -46,7 +46,7 @@ type event struct {
 	text string
 }
 
-// follow watches everything that the story is about, until ctx ends.
+// follow watches all objects of the demo, until ctx ends.
 func (s *story) follow(ctx context.Context) error {
 	s.seen = make(chan event, 100) // more than there are milestones
 	name := client.MatchingFields{"metadata.name": nodeName}
@@ -71,7 +71,7 @@ func (s *story) follow(ctx context.Context) error {
 	return nil
 }
 
-// listen notes when each milestone was reached first.
+// listen records when each milestone was first reached.
 func (s *story) listen(stream watch.Interface, tell func(watch.Event, func(milestone, string, ...any))) {
 	told := map[milestone]bool{}
 	for e := range stream.ResultChan() {
@@ -150,7 +150,7 @@ func condition(conditions []metav1.Condition, kind string) metav1.Condition {
 	return conditions[i]
 }
 
-// readAgent finds in the agent's log that it saw the owner's program.
+// readAgent finds the line in the agent's log about the owner's program.
 func (s *story) readAgent(ctx context.Context) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -169,8 +169,8 @@ func (s *story) readAgent(ctx context.Context) {
 	}
 }
 
-// await tells milestones as they are reached, until all that are wanted were.
-// What is reached early is kept for later.
+// await prints milestones as they are reached, until all wanted ones were. It keeps milestones that are reached early
+// for later.
 func (s *story) await(ctx context.Context, wanted ...milestone) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

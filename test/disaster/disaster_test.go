@@ -17,23 +17,23 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
 )
 
-// capMillionths is the part of a Cluster's machines that may start to leave in any 10 s.
+// capMillionths is the fraction of a Cluster's machines that may start to leave in any 10 s, in millionths.
 const capMillionths = 50_000
 
-// A chapter is a disaster that has been told.
+// A chapter is the record of one disaster.
 type chapter struct {
 	name     string
 	from, to time.Time
-	// shows is what was seen, and after how long. at is how many had started to leave by then.
+	// shows is the signal that people saw, and after how long. at is the number of departures that had started by then.
 	shows string
 	seen  time.Duration
 	at    int
-	// asks are the owners' requests in the disaster, and quiet those in the quiet fleet before it.
+	// asks are the owners' requests during the disaster, quiet the ones in the quiet fleet before it.
 	asks, quiet []ask
 }
 
-// TestTheRailsHoldAmongRealParts has one disaster after the other hit one fleet, which is
-// quiet again in between. The judge rules at the end, when the managers have ended.
+// TestTheRailsHoldAmongRealParts runs one disaster after the other on one fleet, and undoes each. The judge rules at
+// the end, when the managers have ended.
 func TestTheRailsHoldAmongRealParts(t *testing.T) {
 	w := newWorld(t, cmp.Or(*machines, few))
 	var told []chapter
@@ -42,14 +42,14 @@ func TestTheRailsHoldAmongRealParts(t *testing.T) {
 			continue
 		}
 		if !t.Run(in.name, func(t *testing.T) { told = append(told, w.in(t).play(in)) }) {
-			break // The next disaster would be told of this one.
+			break // The next disaster would start from a broken fleet.
 		}
 	}
 	w.stopReplicas()
 	w.judge(told)
 }
 
-// play has a disaster happen and be undone, until the fleet is as it was.
+// play runs a disaster and undoes it, until the fleet is as before.
 func (w *world) play(in input) chapter {
 	w.Helper()
 	w.startReplicas()
@@ -81,8 +81,8 @@ func (w *world) play(in input) chapter {
 	return c
 }
 
-// undone checks, once the managers have seen that people want their machines again, that
-// nobody leaves any more, and that who waited is what it was.
+// undone checks that no further machine leaves once the managers have observed the undo, and that machines that waited
+// are unchanged.
 func (w *world) undone(uids map[string]types.UID) {
 	w.Helper()
 	w.calm()
@@ -101,7 +101,7 @@ func (w *world) undone(uids map[string]types.UID) {
 	w.Logf("%d have left, %d have kept their Nodes", len(left), kept)
 }
 
-// judge has the judge rule, and tells what was measured.
+// judge runs the judge, and prints the measurements.
 func (w *world) judge(told []chapter) {
 	w.Helper()
 	figures := newTally()
@@ -142,7 +142,7 @@ func (w *world) judge(told []chapter) {
 	w.compare("five requests of somebody else at the same time", loudPeers, quietPeers)
 }
 
-// lines are those of the managers' audit log about the machine of a verdict, at about the time.
+// lines returns lines of the managers' audit log about the machine and the time of a verdict.
 func (w *world) lines(v judge.Verdict) (found string) {
 	w.Helper()
 	text, err := os.ReadFile(auditLog())
@@ -157,10 +157,10 @@ func (w *world) lines(v judge.Verdict) (found string) {
 	return found
 }
 
-// box is the name of a ScheduledMachine.
+// box matches the name of a ScheduledMachine.
 var box = regexp.MustCompile(`box-\d+`)
 
-// compare tells how much longer something took in disasters than in the quiet fleet.
+// compare prints how much longer something took in disasters than in the quiet fleet.
 func (w *world) compare(what string, loud, quiet []time.Duration) {
 	w.Helper()
 	a, b := spreadOf(loud), spreadOf(quiet)
@@ -198,7 +198,7 @@ func ours(waits []wait) (ours []time.Duration) {
 	return ours
 }
 
-// chapterAt is the disaster in which something happened.
+// chapterAt returns the disaster during which something happened.
 func chapterAt(told []chapter, at time.Time) string {
 	for _, c := range told {
 		if !at.Before(c.from) && !at.After(c.to) {

@@ -21,36 +21,36 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// namespace is that of the Cluster, which has the same name.
+// namespace is the namespace of the Cluster, which has the same name.
 const namespace = "lab"
 
-// A fleet follows what there is by watches.
+// A fleet holds the state of all objects, from watches.
 type fleet struct {
 	mu        sync.Mutex
 	scheduled map[string]*v1alpha1.ScheduledMachine
 	machines  map[string]*clusterv1.Machine
 	infra     map[string]*infrav1.PlaneMachine
-	// starts are the departures that have begun since the disaster did, by Machine.
+	// starts are the departures that have begun since the start of the disaster, by Machine.
 	starts map[types.UID]start
-	// signals are the reasons of conditions and Events since then, and when each was seen first.
+	// signals are the new reasons of conditions and Events since then, with the time of the first of each.
 	signals map[string]signal
 }
 
-// A start is that of a departure.
+// A start is the start of a departure.
 type start struct {
 	name   string // of the ScheduledMachine
 	at     time.Time
 	exempt bool
 }
 
-// A signal is what people see.
+// A signal is a condition or Event that people can see.
 type signal struct {
 	at time.Time
-	// started is how many departures that can wait had begun by then.
+	// started is the number of departures in a lane other than exempt that had begun by then.
 	started int
 }
 
-// follow begins to watch, until ctx ends.
+// follow watches until ctx ends.
 func follow(ctx context.Context) (*fleet, error) {
 	f := &fleet{
 		scheduled: map[string]*v1alpha1.ScheduledMachine{}, machines: map[string]*clusterv1.Machine{}, infra: map[string]*infrav1.PlaneMachine{},
@@ -80,7 +80,7 @@ func follow(ctx context.Context) (*fleet, error) {
 	return f, nil
 }
 
-// begin forgets what was seen before a disaster.
+// begin resets the observations before a disaster.
 func (f *fleet) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +121,7 @@ func (f *fleet) forget(obj any) {
 	}
 }
 
-// seeConditions notes reasons that are new.
+// seeConditions records new reasons.
 func (f *fleet) seeConditions(was, is *v1alpha1.ScheduledMachine) {
 	known := map[string]bool{}
 	if was != nil {
@@ -142,7 +142,7 @@ func (f *fleet) shown(reason string) {
 	}
 }
 
-// waited is how many departures have begun that can wait.
+// waited returns the number of departures that have begun, without exempt ones.
 func (f *fleet) waited() (n int) {
 	for _, s := range f.starts {
 		if !s.exempt {
@@ -152,7 +152,7 @@ func (f *fleet) waited() (n int) {
 	return n
 }
 
-// seeStart notes that a Machine has it on record why it leaves.
+// seeStart records a departure once its record is on the Machine.
 func (f *fleet) seeStart(m *clusterv1.Machine) {
 	text, leaves := m.Annotations[v1alpha1.DepartureAnnotation]
 	if _, before := f.starts[m.UID]; !leaves || before {
@@ -168,14 +168,14 @@ func (f *fleet) seeStart(m *clusterv1.Machine) {
 	f.starts[m.UID] = start{m.Labels[v1alpha1.ScheduledMachineLabel], time.Now(), record.Lane == "exempt"}
 }
 
-// has says what is missing for cond, which runs while nothing else is seen.
+// has returns the error of cond, which runs under the lock.
 func (f *fleet) has(cond func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return cond()
 }
 
-// left are the ScheduledMachines whose machine has begun to leave.
+// left returns the ScheduledMachines whose machine has begun to leave.
 func (f *fleet) left() map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -186,7 +186,7 @@ func (f *fleet) left() map[string]bool {
 	return left
 }
 
-// startsAfter are the departures that have begun after an instant and that can wait.
+// startsAfter returns the departures that have begun after an instant, without exempt ones.
 func (f *fleet) startsAfter(t time.Time) (names []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,14 +21,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// An input is a disaster, and what undoes it.
+// An input is a disaster, and its undo.
 type input struct {
 	name string
-	// shows is a reason of a condition, or an Event, that people must see.
+	// shows is a condition reason or an Event reason that people must see.
 	shows string
-	// tell is the story, in which an owner asks, until somebody notices.
+	// tell runs the disaster, including an owner's request, until shows is visible.
 	tell func(*world)
-	// undo is what people do then. Where it is nil, there is nothing to be undone.
+	// undo is the repair by people; nil if none is needed.
 	undo func(*world)
 }
 
@@ -66,7 +66,7 @@ var inputs = []input{
 		w.patch(w.half(), closed())
 		w.waitStarts(w.atOnce())
 		w.ask(w.half())
-		w.until(func() error { // Cluster API does not go on with all that it was deleting.
+		w.until(func() error { // Cluster API does not continue all deletions.
 			for _, m := range w.machines {
 				if !m.DeletionTimestamp.IsZero() {
 					return fmt.Errorf("Machine %s is still there", m.Name)
@@ -144,10 +144,10 @@ var inputs = []input{
 		w.mistake()
 		w.patch(w.half(), closed())
 		w.waitStarts(w.atOnce())
-		w.ask(w.half()) // Nobody can while it is down: there is no Node to write to.
+		w.ask(w.half()) // No request is possible during the outage: there is no Node to write to.
 		w.must(lab.APIServer.Kill())
 		w.waitStarts(3 * w.atOnce())
-		w.sees(v1alpha1.NotConnectedReason) // The cluster cache needs the better part of a minute to be sure.
+		w.sees(v1alpha1.NotConnectedReason) // The cluster cache takes most of a minute to detect the outage.
 	}, undo: func(w *world) {
 		w.must(lab.APIServer.Start(w.step()))
 		reopen(w)
@@ -182,11 +182,11 @@ func closed() string {
 	return fmt.Sprintf(`{"spec":{"schedule":{"hoursOfDay":["%d"]}}}`, (time.Now().UTC().Hour()+12)%24)
 }
 
-// reopen has everybody be wanted again.
+// reopen opens the windows of all machines.
 func reopen(w *world) { w.patch(w.names, `{"spec":{"schedule":{"hoursOfDay":["0-23"]}}}`) }
 
-// deleted has all ScheduledMachines be deleted. Who waits cannot be kept any more, so people
-// have the others leave at once, and apply them anew.
+// deleted deletes all ScheduledMachines. A deletion cannot be undone, so people make the waiting machines leave at
+// once, and apply all ScheduledMachines again.
 func (w *world) deleted(how metav1.DeletionPropagation) {
 	w.Helper()
 	w.mistake()
@@ -207,7 +207,7 @@ func (w *world) deleted(how metav1.DeletionPropagation) {
 	w.apply()
 }
 
-// hurry has all machines leave that have not started to: kill switches wait for no turn.
+// hurry makes all remaining machines leave, by their kill switches, which are exempt.
 func (w *world) hurry() {
 	w.Helper()
 	w.patch(w.names, `{"spec":{"killSwitch":true}}`)
@@ -221,14 +221,14 @@ func (w *world) hurry() {
 	})
 }
 
-// pause pauses the Cluster, or ends that.
+// pause pauses or unpauses the Cluster.
 func (w *world) pause(paused bool) {
 	w.Helper()
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace}}
 	w.must(w.Edit(c, func() { c.Spec.Paused = &paused }))
 }
 
-// provider takes from the manager's account the right to use the provider's objects, or gives it back.
+// provider grants or revokes the manager's permissions for the provider's objects.
 func (w *world) provider(allowed bool) {
 	w.Helper()
 	shipped, err := system.ManagerRole()
@@ -244,7 +244,7 @@ func (w *world) provider(allowed bool) {
 	}))
 }
 
-// remediate has Cluster API's health check find all machines broken, or well.
+// remediate makes Cluster API's health check report all machines as broken, or as healthy.
 func (w *world) remediate(broken bool) {
 	w.Helper()
 	w.each(w.names, func(name string) error {
@@ -262,7 +262,7 @@ func (w *world) remediate(broken bool) {
 	})
 }
 
-// shifted is a manager whose clock is wrong, not started yet.
+// shifted is a manager with a wrong clock, not started yet.
 func (w *world) shifted(ahead time.Duration) *plane.Process {
 	w.Helper()
 	path := filepath.Join(dir, "shifted")

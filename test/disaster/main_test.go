@@ -18,10 +18,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// machines is how many there are. A hundred take long on two cores.
+// machines is the size of the fleet. A hundred take long on two cores.
 var machines = flag.Int("machines", 0, "have all disasters hit so many `machines`; by default a few hit a dozen")
 
-// few is how many machines a disaster hits if nobody says how many, and sample are those that do.
+// few is the default size of the fleet, and sample are the disasters that hit it.
 const few = 12
 
 var sample = []string{"AllSchedulesAreClosed", "AllKillSwitches"}
@@ -29,14 +29,14 @@ var sample = []string{"AllSchedulesAreClosed", "AllKillSwitches"}
 var (
 	shared *system.System
 	lab    *plane.Workload
-	// dir is where managers keep their audit logs.
+	// dir is the folder of the managers' audit logs.
 	dir string
 )
 
-// election are the arguments of a replica.
+// election are the arguments of a replica for leader election.
 var election = []string{"--leader-elect", "--leader-election-namespace=" + system.ManagerAccount.Namespace}
 
-// auditLog is that of all managers whose clock is right.
+// auditLog is the log of all managers with a correct clock.
 func auditLog() string { return filepath.Join(dir, "audit.jsonl") }
 
 func TestMain(m *testing.M) {
@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 func prepare(ctx context.Context, s *system.System) (err error) {
 	shared = s
 	if lab, err = s.NewWorkload(ctx, plane.WorkloadOptions{
-		// Leases are long: a hundred Nodes would keep a core busy.
+		// Long leases: a hundred Nodes would keep a core busy.
 		Namespace: namespace, Name: namespace, NodeLeaseSeconds: 400,
 		ClusterOptions: plane.ClusterOptions{AuditBodies: system.JudgedInWorkload, NodeMonitorGrace: 10 * time.Minute},
 	}); err != nil {

@@ -14,18 +14,18 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
 )
 
-// A tally finds in the API servers' records when machines started to leave, and how long owners
-// waited. It breaks nothing.
+// A tally measures, from the API servers' audit logs, when machines started to leave, and how long owners waited. It is
+// a judge.Rule that reports no breaks.
 type tally struct {
-	// starts are when departures began that can wait.
+	// starts are the times at which departures began, without exempt ones.
 	starts []time.Time
-	// asks are when owners' requests came in, by Node, and freed when a deletion of an
-	// infrastructure machine did, by its name.
+	// asks are the times of owners' requests, by Node. freed are the times of deletions of infrastructure machines, by
+	// name.
 	asks, freed map[string][]time.Time
-	// noted are when the manager first wrote to the ScheduledMachine of an owner's request, by its
-	// name, and deleted when it deleted the Machine, by the Machine's.
+	// noted are the times of the manager's first write to the ScheduledMachine after an owner's request, by its name.
+	// deleted are the times at which the manager deleted a Machine, by the Machine's name.
 	noted, deleted map[string][]time.Time
-	// writes are the manager's that an owner waits for, by the name of the object.
+	// writes are the manager's writes that an owner waits for, by the name of the object.
 	writes map[string][]judge.Record
 	seen   map[string]bool
 }
@@ -70,7 +70,7 @@ func (t *tally) Judge(r judge.Record) []judge.Verdict {
 	return nil
 }
 
-// start notes each record of a departure once.
+// start records each departure once.
 func (t *tally) start(r judge.Record) {
 	if r.Sent == nil || r.Sent.Annotations[v1alpha1.DepartureAnnotation] == nil {
 		return
@@ -83,10 +83,10 @@ func (t *tally) start(r judge.Record) {
 	t.starts = append(t.starts, r.At)
 }
 
-// most is how many started to leave between two instants, and how many at most in any 10 s.
+// most returns how many started to leave between two instants, and the maximum in any 10 s.
 func (t *tally) most(from, to time.Time) (all, most int) {
 	var recent []time.Time
-	for _, at := range t.starts { // in order
+	for _, at := range t.starts { // sorted
 		if at.Before(from) || at.After(to) {
 			continue
 		}
@@ -96,15 +96,14 @@ func (t *tally) most(from, to time.Time) (all, most int) {
 	return all, most
 }
 
-// A wait is an owner's, from the request until the machine's infrastructure is deleted.
+// A wait is the time of an owner from the request to the deletion of the infrastructure machine.
 type wait struct {
 	all time.Duration
-	// ours is what is left of it without the time that the API server, and the webhooks that it
-	// asks, worked on the writes that lie between.
+	// ours is the wait without the time that the API server and its webhooks spent on the writes.
 	ours time.Duration
 }
 
-// waited is how long an owner did.
+// waited returns the wait for one request.
 func (t *tally) waited(a ask) (wait, error) {
 	for _, asked := range t.asks[a.node] {
 		if asked.Before(a.at.Add(-time.Second)) {
@@ -120,7 +119,7 @@ func (t *tally) waited(a ask) (wait, error) {
 	return wait{}, fmt.Errorf("nobody has recorded that the machine of %s was given back", a.machine)
 }
 
-// served is how long the API server worked on an owner's writes, which come one after the other.
+// served sums the time that the API server spent on the writes for an owner, which are sequential.
 func (t *tally) served(a ask, from, to time.Time) (sum time.Duration) {
 	for _, name := range []string{a.machine, a.machine + "-machine"} {
 		for _, r := range t.writes[name] {
@@ -132,7 +131,7 @@ func (t *tally) served(a ask, from, to time.Time) (sum time.Duration) {
 	return sum
 }
 
-// steps says how long after the request each step was, for people.
+// steps lists how long after the request each step was.
 func (t *tally) steps(a ask) (text string) {
 	for _, asked := range t.asks[a.node] {
 		if asked.Before(a.at.Add(-time.Second)) {
@@ -155,11 +154,11 @@ func (t *tally) steps(a ask) (text string) {
 type ask struct {
 	machine, node string
 	at            time.Time
-	// peer is how long five requests of somebody else took at the same time.
+	// peer is how long five requests of another client took at the same time.
 	peer time.Duration
 }
 
-// peers are those of requests.
+// peers returns the peer times of requests.
 func peers(asks []ask) (took []time.Duration) {
 	for _, a := range asks {
 		took = append(took, a.peer)
@@ -167,7 +166,7 @@ func peers(asks []ask) (took []time.Duration) {
 	return took
 }
 
-// spread is the median and the longest of some times.
+// spread holds the median and the maximum of some durations.
 type spread struct {
 	n                 int
 	median, p99, most time.Duration

@@ -27,18 +27,17 @@ import (
 )
 
 const (
-	// patience is how long one step may take on a busy machine.
+	// patience bounds one step, on a busy machine.
 	patience = 3 * time.Minute
-	// writers is how many objects a tool writes at once.
+	// writers is how many objects a tool writes in parallel.
 	writers = 8
-	// still is longer than the time in which starts are counted: if nobody leaves for so long,
-	// nobody may.
+	// still exceeds the window of the departure cap: if no machine leaves for so long, no departure is allowed.
 	still = 12 * time.Second
-	// warm is longer than a new leader warms up.
+	// warm exceeds the warm-up of a new leader.
 	warm = 20 * time.Second
 )
 
-// A world is the fleet of the test, and everybody who uses it.
+// A world is the fleet of the test, with its managers and users.
 type world struct {
 	*testing.T
 	*specs.Cluster
@@ -46,27 +45,27 @@ type world struct {
 	*fleet
 }
 
-// A history is what has happened in all disasters so far.
+// A history holds the state that outlives one disaster.
 type history struct {
 	names []string
 
-	mu       sync.Mutex // of what the replicas are and do
+	mu       sync.Mutex // guards the state of the replicas
 	replicas []*replica
-	// leader is the one that leads, and led when it was first seen to.
+	// leader is the leading replica. led is when the test first observed that.
 	leader *replica
 	led    time.Time
-	// ended are the instants at which replicas that had ended started again.
+	// ended are the times at which a replica restarted after it had ended.
 	ended []time.Time
-	// last is what each of them said last.
+	// last is the last log line of each.
 	last []string
-	// others are the audit logs of managers whose clock was wrong.
+	// others are the audit logs of managers with a wrong clock.
 	others []string
-	// wrong is when the last disaster began, and asks are the owners' requests in it.
+	// wrong is the start of the last disaster. asks are the owners' requests in it.
 	wrong time.Time
 	asks  []ask
 }
 
-// newWorld has as many machines run.
+// newWorld starts that many machines.
 func newWorld(t *testing.T, size int) *world {
 	t.Helper()
 	f, err := follow(t.Context())
@@ -94,7 +93,7 @@ func newWorld(t *testing.T, size int) *world {
 	return w
 }
 
-// in is the world for another test.
+// in returns the world for another test.
 func (w *world) in(t *testing.T) *world {
 	t.Helper()
 	return &world{T: t, history: w.history, fleet: w.fleet, Cluster: &specs.Cluster{
@@ -106,9 +105,8 @@ func scheduledMachine(name string) *v1alpha1.ScheduledMachine {
 	return system.ScheduledMachine(lab, name, infrav1.PlaneMachineSpec{})
 }
 
-// apply makes the ScheduledMachines, and waits until their machines run. A few join at a time:
-// on a busy machine the leader could else not renew its lease. Of those who wait the first ones
-// leave first.
+// apply creates the ScheduledMachines, and waits until their machines run. Only a few join at a time: on a busy machine
+// the leader could otherwise fail to renew its lease. The first ones have the first turn to leave.
 func (w *world) apply() {
 	w.Helper()
 	for names := range slices.Chunk(w.names, 10) {
@@ -121,8 +119,8 @@ func (w *world) apply() {
 	}
 }
 
-// each does the same for many, several at a time, as a tool does, and tries again what fails:
-// the manager that serves the webhook may be starting.
+// each calls f for many names, several in parallel. It retries errors, because the manager with the webhook may be
+// starting.
 func (w *world) each(names []string, f func(name string) error) {
 	w.Helper()
 	work, errs := make(chan string), make([]error, writers)
@@ -151,16 +149,16 @@ func (w *world) patch(names []string, patch string) {
 	})
 }
 
-// half are those that leave first.
+// half returns the machines with the first turn to leave.
 func (w *world) half() []string { return w.names[:len(w.names)/2] }
 
-// atOnce is how many may start to leave in any 10 s.
+// atOnce returns the departure cap: how many may start to leave in any 10 s.
 func (w *world) atOnce() int { return max(1, len(w.names)/20) }
 
-// mistake notes that the disaster begins now.
+// mistake records that the disaster begins now.
 func (w *world) mistake() { w.wrong = time.Now() }
 
-// sees waits until people see something.
+// sees waits for a signal.
 func (w *world) sees(reason string) (seen signal) {
 	w.Helper()
 	w.until(func() error {
@@ -172,7 +170,7 @@ func (w *world) sees(reason string) (seen signal) {
 	return seen
 }
 
-// waitStarts waits until so many departures have begun that can wait.
+// waitStarts waits until that many departures have begun, without exempt ones.
 func (w *world) waitStarts(n int) {
 	w.Helper()
 	w.until(func() error {
@@ -183,7 +181,7 @@ func (w *world) waitStarts(n int) {
 	})
 }
 
-// stays holds that nobody leaves who can wait.
+// stays checks that no departure starts, except exempt ones.
 func (w *world) stays() {
 	w.Helper()
 	from := time.Now()
@@ -193,8 +191,7 @@ func (w *world) stays() {
 	}
 }
 
-// ask has an owner ask for the last of some machines that has not left, and waits until the box
-// is given back.
+// ask makes an owner's request for the last remaining machine of a list, and waits until its infrastructure is deleted.
 func (w *world) ask(of []string) {
 	w.Helper()
 	w.Logf("an owner asks %s after the beginning", time.Since(w.wrong).Round(time.Millisecond))
@@ -225,8 +222,7 @@ func (w *world) ask(of []string) {
 	w.Fatal("everybody has left")
 }
 
-// peer is how long somebody else needs at the same time for what an owner waits for: five
-// requests to the API server, one after the other.
+// peer measures another client at the same time: five sequential requests to the API server.
 func (w *world) peer() time.Duration {
 	begun := time.Now()
 	note := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "peer-"}}
@@ -238,7 +234,7 @@ func (w *world) peer() time.Duration {
 	return time.Since(begun)
 }
 
-// calm waits until the manager has seen every spec, and keeps nobody that is to leave.
+// calm waits until the manager has observed every spec, and no departure waits.
 func (w *world) calm() {
 	w.Helper()
 	w.until(func() error {
@@ -254,8 +250,7 @@ func (w *world) calm() {
 	})
 }
 
-// rejoin waits until all machines run. A schedule that was turned off for an owner is turned
-// on again.
+// rejoin waits until all machines run. It turns on schedules that were turned off for an owner.
 func (w *world) rejoin() {
 	w.Helper()
 	w.waitRunning(w.names)
@@ -301,7 +296,7 @@ func runs(sm *v1alpha1.ScheduledMachine) error {
 	}
 }
 
-// uids are those of the Machines.
+// uids returns the UIDs of the Machines.
 func (w *world) uids() map[string]types.UID {
 	uids := map[string]types.UID{}
 	_ = w.has(func() error {
@@ -313,7 +308,7 @@ func (w *world) uids() map[string]types.UID {
 	return uids
 }
 
-// wantKept checks that a machine is what it was, and that its Node takes pods.
+// wantKept checks that a Machine is the same, and that its Node accepts pods.
 func (w *world) wantKept(name string, uid types.UID) {
 	w.Helper()
 	m := &clusterv1.Machine{}
@@ -335,20 +330,19 @@ func scheduledIn(w *world, name string) *v1alpha1.ScheduledMachine {
 // A replica is one process of the manager.
 type replica struct {
 	*plane.Process
-	// down says that it is not to run.
+	// down keeps the replica from being restarted.
 	down bool
-	// from is how long its log was when it started.
+	// from is the length of its log when it started.
 	from int
 }
 
-// leads reports whether it has said so since it started, and runs.
+// leads reports whether the replica runs and has logged, since its start, that it leads.
 func (r *replica) leads() bool {
 	text, err := os.ReadFile(r.LogPath())
 	return err == nil && r.PID() != 0 && strings.Contains(string(text[min(r.from, len(text)):]), "Successfully acquired lease")
 }
 
-// keep starts replicas that are to run and do not, until ctx ends: one that cannot renew its
-// lease ends by itself.
+// keep restarts replicas that have ended and are not down, until ctx ends: a replica that cannot renew its lease ends.
 func (h *history) keep(ctx context.Context) {
 	for tick := time.NewTicker(200 * time.Millisecond); ; {
 		select {
@@ -375,18 +369,18 @@ func (h *history) revive(ctx context.Context) {
 		if r == h.leader {
 			h.leader = nil
 		}
-		_ = r.Start(ctx) // It is tried again, and its log says why.
+		_ = r.Start(ctx) // It is retried, and its log has the reason.
 	}
 }
 
-// startReplicas starts those that do not run, and waits until one leads.
+// startReplicas starts stopped replicas, and waits until one leads.
 func (w *world) startReplicas() {
 	w.Helper()
 	w.setDown(false, w.replicas...)
 	w.waitLeader()
 }
 
-// setDown says which replicas are to run.
+// setDown sets down of replicas.
 func (h *history) setDown(down bool, replicas ...*replica) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -395,14 +389,14 @@ func (h *history) setDown(down bool, replicas ...*replica) {
 	}
 }
 
-// warmUp waits until the leader knows the fleet: the mistake is to be one that nobody awaits.
+// warmUp waits until the leader has warmed up, so that the mistake meets a manager in normal operation.
 func (w *world) warmUp() {
 	w.Helper()
 	w.waitLeader()
 	time.Sleep(time.Until(w.led.Add(warm)))
 }
 
-// waitLeader waits until one leads.
+// waitLeader waits until a replica leads.
 func (w *world) waitLeader() (leader *replica) {
 	w.Helper()
 	w.must(plane.Until(w.step(), func(context.Context) error {
@@ -431,7 +425,7 @@ func (w *world) kill(replicas ...*replica) {
 	}
 }
 
-// stopReplicas gives them time to write what they did.
+// stopReplicas stops the managers gracefully, so that they write their logs.
 func (w *world) stopReplicas() {
 	w.Helper()
 	w.setDown(true, w.replicas...)
@@ -440,14 +434,14 @@ func (w *world) stopReplicas() {
 	}
 }
 
-// step is the time for one step.
+// step is a context for one step.
 func (w *world) step() context.Context {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	w.Cleanup(cancel)
 	return ctx
 }
 
-// until waits for what is seen.
+// until waits until cond returns nil for the observed state.
 func (w *world) until(cond func() error) {
 	w.Helper()
 	w.must(plane.Until(w.step(), func(context.Context) error { return w.has(cond) }))

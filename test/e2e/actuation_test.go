@@ -23,9 +23,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
 )
 
-// TestAPausedManagerChangesNothing runs a paused manager, and then a shadow, instead of the
-// manager of all tests, so it is not parallel. A window opens, another ends, the kill switch
-// goes on and an owner asks. What was sent is what the API servers recorded.
+// TestAPausedManagerChangesNothing replaces the shared manager by a paused manager, and then by a shadow, so it is not
+// parallel. A window opens, another ends, a kill switch turns on, and an owner makes a request. The API servers' audit
+// logs show all writes.
 func TestAPausedManagerChangesNothing(t *testing.T) {
 	l := newLab(t, "actuation")
 	closes, asks, kills := l.running("closes", nil), l.running("asks", nil), l.running("kills", nil)
@@ -100,8 +100,7 @@ func TestAPausedManagerChangesNothing(t *testing.T) {
 	l.waitPhase(kills, v1alpha1.PhaseTerminated, metav1.ConditionTrue)
 }
 
-// sent are the requests of a manager of ours that change something, in both clusters, since
-// two places in their audit logs.
+// sent returns the changing requests of 5-Spot's managers in both clusters, since two positions in their audit logs.
 func (l *lab) sent(management, work int) []auditv1.Event {
 	l.t.Helper()
 	var sent []auditv1.Event
@@ -113,7 +112,7 @@ func (l *lab) sent(management, work int) []auditv1.Event {
 	return sent
 }
 
-// waitSuppressed waits for the Event that an owner waits for the end of a pause.
+// waitSuppressed waits for the Event that an owner's request waits for the end of a pause.
 func (l *lab) waitSuppressed(sm *v1alpha1.ScheduledMachine) {
 	l.t.Helper()
 	l.until(func(ctx context.Context) error {
@@ -130,8 +129,8 @@ func (l *lab) waitSuppressed(sm *v1alpha1.ScheduledMachine) {
 	})
 }
 
-// wantTold waits until the audit log of a manager has a line for each kind about a machine,
-// and checks that no line is told twice.
+// wantTold waits until a manager's audit log has a line of each kind about a machine, and checks that there are no
+// duplicates.
 func (l *lab) wantTold(log, outcome string, want map[string]string) {
 	l.t.Helper()
 	l.until(func(context.Context) error {

@@ -24,8 +24,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// agentCannot is what the agent exits with when the kernel does not announce
-// processes to it.
+// agentCannot is the agent's exit code if the kernel does not announce processes to it.
 const agentCannot = 4
 
 func TestAgentGivesTheBoxBackWhenItsOwnerStartsAProcess(t *testing.T) {
@@ -38,7 +37,7 @@ func TestAgentGivesTheBoxBackWhenItsOwnerStartsAProcess(t *testing.T) {
 		t.Run(detector, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, "agent"+detector)
-			command := "e2e-" + detector // at most 15 bytes are in comm
+			command := "e2e-" + detector // comm has at most 15 bytes
 			sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillIfCommands = []string{command} },
 				infrav1.PlaneMachineSpec{MachineID: strings.TrimSpace(string(id))})
 			l.giveToOwner(sm, detector, command)
@@ -46,8 +45,8 @@ func TestAgentGivesTheBoxBackWhenItsOwnerStartsAProcess(t *testing.T) {
 	}
 }
 
-// giveToOwner runs an agent for the Node of sm, starts a process that is called
-// command, and waits for the machine to be given back.
+// giveToOwner runs an agent for the Node of sm, starts a process with the name command, and waits until the machine has
+// left.
 func (l *lab) giveToOwner(sm *v1alpha1.ScheduledMachine, detector, command string) {
 	l.t.Helper()
 	node := l.node(sm)
@@ -67,8 +66,7 @@ func (l *lab) giveToOwner(sm *v1alpha1.ScheduledMachine, detector, command strin
 	}
 }
 
-// waitConfigured waits until the controller has opted a Node in, and its ConfigMap
-// says what to look for.
+// waitConfigured waits until the Node has the agent's label, and its ConfigMap has these commands.
 func (l *lab) waitConfigured(c *plane.Cluster, node string, commands ...string) {
 	l.t.Helper()
 	ctx := timeout(l.t, patience)
@@ -89,8 +87,8 @@ func (l *lab) waitConfigured(c *plane.Cluster, node string, commands ...string) 
 	}))
 }
 
-// startAgent runs the agent that ships as a user who may do what it needs and
-// nothing else. It skips the test where the kernel does not answer.
+// startAgent runs the released agent as a user with exactly the required permissions. It skips the test if the kernel
+// does not answer.
 func (l *lab) startAgent(node *corev1.Node, detector string) *plane.Process {
 	l.t.Helper()
 	name := "agent-" + l.Key.Name
@@ -118,7 +116,7 @@ func (l *lab) startAgent(node *corev1.Node, detector string) *plane.Process {
 	return agent
 }
 
-// grantAgent gives a user the rights of an agent: its Node and the ConfigMaps.
+// grantAgent gives a user the permissions of an agent: its Node and the ConfigMaps.
 func (l *lab) grantAgent(user string) {
 	l.t.Helper()
 	ctx := timeout(l.t, patience)
@@ -145,15 +143,14 @@ func (l *lab) grantAgent(user string) {
 	}
 }
 
-// startOwner runs a real process under a name that nobody else has.
+// startOwner runs a real process under a unique name.
 func (l *lab) startOwner(command string) *exec.Cmd {
 	l.t.Helper()
 	sleep, err := exec.LookPath("sleep")
 	l.must(err)
 	program := filepath.Join(l.t.TempDir(), command)
 	l.must(copyProgram(sleep, program))
-	// The argument of a multi-call binary would be lost with the name; sleep of
-	// coreutils does not care what it is called.
+	// A multi-call binary would lose its argument with its name; sleep of coreutils works under any name.
 	return l.startCommand(program, "600")
 }
 
@@ -169,8 +166,7 @@ func (l *lab) startCommand(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// wantUntouched checks that a process of the owner lives. One that has ended, and
-// was not waited for, has no program any more.
+// wantUntouched checks that a process of the owner runs. A zombie has no program any more.
 func (l *lab) wantUntouched(owner *exec.Cmd) {
 	l.t.Helper()
 	if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", owner.Process.Pid)); err != nil {

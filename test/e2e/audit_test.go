@@ -13,15 +13,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// mark is a place in the audit log of the management cluster: what comes after it
-// is writes(mark).
+// mark is the present position in the management cluster's audit log, for writes.
 func (l *lab) mark() int {
 	l.t.Helper()
 	return len(l.audit(shared.Management))
 }
 
-// writes are the manager's writes to the lab's namespace since a mark, in the
-// order in which they were finished.
+// writes returns the manager's writes to the lab's namespace since a mark, in the order of their completion.
 func (l *lab) writes(since int) []auditv1.Event {
 	l.t.Helper()
 	var writes []auditv1.Event
@@ -54,7 +52,7 @@ func accepted(e auditv1.Event) bool {
 	return e.ResponseStatus != nil && e.ResponseStatus.Code < 300
 }
 
-// describe is a request in a few words.
+// describe describes a request briefly.
 func describe(e auditv1.Event) string {
 	s := e.Verb
 	if ref := e.ObjectRef; ref != nil {
@@ -81,7 +79,7 @@ func describeAll(events []auditv1.Event) string {
 	return strings.Join(lines, "\n")
 }
 
-// wantNoEviction checks that nobody tried to move a pod.
+// wantNoEviction checks that no client tried to evict a pod.
 func (l *lab) wantNoEviction(pod *corev1.Pod) {
 	l.t.Helper()
 	for _, e := range l.podRequests(pod) {
@@ -91,7 +89,7 @@ func (l *lab) wantNoEviction(pod *corev1.Pod) {
 	}
 }
 
-// podRequests are the writes to a pod that the workload cluster has seen.
+// podRequests returns the writes to a pod at the workload cluster.
 func (l *lab) podRequests(pod *corev1.Pod) []auditv1.Event {
 	l.t.Helper()
 	var found []auditv1.Event

@@ -45,10 +45,10 @@ func TestUnknownKindIsNamedAndWaitedFor(t *testing.T) {
 		"spec.infrastructureSpec", "LateMachine.infrastructure.cluster.x-k8s.io is not installed")
 	l.wantWarning(sm, "-> Error")
 	l.installKind("LateMachine", "latemachines")
-	// Nobody reconciles the kind: that it is made is what counts.
+	// No controller reconciles the kind: its creation is sufficient.
 	l.waitPhase(sm, active, metav1.ConditionFalse)
 	l.waitCondition(sm, v1alpha1.ReferencesValidCondition, metav1.ConditionTrue, "ReferencesValid")
-	// A Machine that Cluster API has not seen yet is gone before anybody can be told.
+	// A Machine that Cluster API has not observed yet is gone before a condition can show it.
 	l.until(func(ctx context.Context) error {
 		machine := &clusterv1.Machine{}
 		key := client.ObjectKey{Namespace: sm.Namespace, Name: sm.Status.MachineRef.Name}
@@ -186,8 +186,8 @@ func TestFailingProviderIsShownAndDepartureStillWorks(t *testing.T) {
 	l.wantNothing(sm)
 }
 
-// refuse makes the API server refuse requests in the lab's namespace. It returns when it does, where
-// that can be tried. lift ends it.
+// refuse makes the API server reject requests in the lab's namespace, and returns when that is in effect, if it can be
+// probed. lift ends it.
 func (l *lab) refuse(group, resource, why string, operations ...admissionv1.OperationType) (lift func()) {
 	l.t.Helper()
 	lift = l.specs().Refuse(group, resource, why, operations...)
@@ -202,7 +202,7 @@ func (l *lab) refuse(group, resource, why string, operations ...admissionv1.Oper
 	return lift
 }
 
-// probe is an object of a resource that could be created, nil where none is known.
+// probe returns an object of a resource for a trial creation, nil if there is none.
 func (l *lab) probe(resource string) client.Object {
 	meta := metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: "probe"}
 	switch resource {
@@ -218,7 +218,7 @@ func (l *lab) probe(resource string) client.Object {
 	}
 }
 
-// installKind installs a kind of infrastructure that nobody reconciles.
+// installKind installs an infrastructure kind without a controller.
 func (l *lab) installKind(kind, plural string) {
 	l.t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{
@@ -246,7 +246,7 @@ func (l *lab) wantWarning(sm *v1alpha1.ScheduledMachine, text string) {
 	l.wantEvents(sm, "Warning", text)
 }
 
-// phaseIs reports a ScheduledMachine that is in none of phases.
+// phaseIs returns an error if a ScheduledMachine is in none of phases.
 func phaseIs(sm *v1alpha1.ScheduledMachine, phases ...v1alpha1.Phase) error {
 	if !slices.Contains(phases, sm.Status.Phase) {
 		return fmt.Errorf("its phase is %q, none of %v", sm.Status.Phase, phases)

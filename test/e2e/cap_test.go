@@ -15,9 +15,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestMachinesLeaveTwoAtATime has the windows of 40 machines be closed by an edit, while the
-// manager runs as it ships. In between an owner asks, and the manager is killed and started
-// again, so it is not parallel. What started is what the API server recorded.
+// TestMachinesLeaveTwoAtATime closes the windows of 40 machines by an edit, while the manager has its default rails.
+// Meanwhile an owner makes a request, and the manager is killed and restarted, so it is not parallel. The starts come
+// from the API server's audit log.
 func TestMachinesLeaveTwoAtATime(t *testing.T) {
 	const machines = 40
 	l := newLab(t, "cap")
@@ -25,7 +25,7 @@ func TestMachinesLeaveTwoAtATime(t *testing.T) {
 	for i := range machines {
 		all = append(all, l.started(fmt.Sprintf("box-%02d", i), func(sm *v1alpha1.ScheduledMachine) {
 			if i == 0 {
-				sm.Spec.Priority = new(int32(100)) // The owner's would be the last.
+				sm.Spec.Priority = new(int32(100)) // The owner's machine would be the last.
 			}
 		}))
 	}
@@ -60,13 +60,13 @@ func TestMachinesLeaveTwoAtATime(t *testing.T) {
 }
 
 const (
-	// startWindow is the time in which starts are counted.
+	// startWindow is the window of the departure cap.
 	startWindow = 10 * time.Second
-	// heard is how much later the API server may hear of a start than it was made.
+	// heard is how much later than its decision a start may reach the API server.
 	heard = 2 * time.Second
 )
 
-// wantTwoAtATime checks the starts since a mark, but for that of an owner's machine.
+// wantTwoAtATime checks the starts since a mark, except the start of an owner's machine.
 func (l *lab) wantTwoAtATime(mark int, owners *v1alpha1.ScheduledMachine) {
 	l.t.Helper()
 	const most = 2
@@ -84,7 +84,7 @@ func (l *lab) wantTwoAtATime(mark int, owners *v1alpha1.ScheduledMachine) {
 	}
 }
 
-// starts are the Machines that the manager has begun to delete since a mark, and when.
+// starts returns the Machines that the manager has begun to delete since a mark, with the times.
 func (l *lab) starts(since int) map[string]time.Time {
 	l.t.Helper()
 	starts := map[string]time.Time{}
@@ -99,7 +99,7 @@ func (l *lab) starts(since int) map[string]time.Time {
 	return starts
 }
 
-// waitStarts waits until as many Machines are being deleted.
+// waitStarts waits until that many Machines are being deleted.
 func (l *lab) waitStarts(since, n int) {
 	l.t.Helper()
 	l.until(func(context.Context) error {

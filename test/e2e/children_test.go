@@ -15,14 +15,14 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// family are the names of a ScheduledMachine's children, with what was read last.
+// family has the names of a ScheduledMachine's children, and the objects as last read.
 type family struct {
 	machine   *clusterv1.Machine
 	infra     *infrav1.PlaneMachine
 	bootstrap *bootstrapv1.PlaneConfig
 }
 
-// familyOf knows the names that the contract promises.
+// familyOf returns the names that the API documents.
 func familyOf(sm *v1alpha1.ScheduledMachine) family {
 	named := func(suffix string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: sm.Namespace, Name: sm.Name + suffix}
@@ -50,8 +50,7 @@ func (l *lab) family(sm *v1alpha1.ScheduledMachine) family {
 	return f
 }
 
-// left lists what exists of a ScheduledMachine's children, by name and by label,
-// in the management cluster.
+// left lists the remaining children of a ScheduledMachine, by name and by label, in the management cluster.
 func (l *lab) left(ctx context.Context, sm *v1alpha1.ScheduledMachine) (left []string, err error) {
 	seen := map[string]bool{}
 	for _, list := range []client.ObjectList{&clusterv1.MachineList{}, &infrav1.PlaneMachineList{}, &bootstrapv1.PlaneConfigList{}} {
@@ -73,7 +72,7 @@ func (l *lab) left(ctx context.Context, sm *v1alpha1.ScheduledMachine) (left []s
 	return left, nil
 }
 
-// nothingLeft checks that no child exists, and no Node of node's name.
+// nothingLeft checks that no child exists, and no Node with the name of node.
 func (l *lab) nothingLeft(sm *v1alpha1.ScheduledMachine) {
 	l.t.Helper()
 	left, err := l.left(timeout(l.t, patience), sm)

@@ -14,8 +14,8 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// TestTwoOfOneHost has a manifest that was copied: only the first acts, its owner gets the
-// box from both, and the second goes on when the first is gone and somebody lends again.
+// TestTwoOfOneHost has a copied manifest for the same host. Only the first acts, and an owner's request applies to
+// both. The second takes over once the first is deleted and a person resumes it.
 func TestTwoOfOneHost(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "twins")

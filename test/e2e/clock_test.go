@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // the zones of the test are those of any machine
+	_ "time/tzdata" // the zones of the test must exist on every machine
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,15 +19,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// ahead is how long before its edge the manager starts whose clock is shifted.
+// ahead is how long before its edge the manager with the shifted clock starts.
 const ahead = 45 * time.Second
 
-// TestEdgeIsMetInRealTime has an hour begin when the test is ready for it: a manager whose
-// clock runs ahead takes over from the one of all tests, so it is not parallel.
+// TestEdgeIsMetInRealTime shifts the clock of a manager so that an hour begins soon. That manager replaces the shared
+// one, so it is not parallel.
 func TestEdgeIsMetInRealTime(t *testing.T) {
 	l := newLab(t, "edge")
 	shifted := filepath.Join(t.TempDir(), "shifted")
-	// As make build does, which has compiled all of its packages.
+	// make build uses the same flags, so all packages are compiled already.
 	build := exec.CommandContext(timeout(t, patience), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", shifted, "../bench/shifted")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -82,7 +82,7 @@ func nextEdge(t *testing.T, now time.Time) (zone string, edge time.Time) {
 	return zone, edge
 }
 
-// inHourOf makes a window of the one hour of the one day that an instant is in.
+// inHourOf sets a window of the one hour that contains an instant.
 func inHourOf(at time.Time, zone string) func(*v1alpha1.ScheduledMachine) {
 	location, err := time.LoadLocation(zone)
 	if err != nil {

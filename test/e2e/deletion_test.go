@@ -207,7 +207,7 @@ func TestChildWithoutItsScheduledMachineIsLeftAlone(t *testing.T) {
 	l.waitCollector()
 	sm := l.running("box", nil)
 	before := l.family(sm)
-	// Somebody removes the finalizer by force and keeps the children.
+	// A person removes the finalizer and keeps the children.
 	l.edit(sm, func() { sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 	l.waitCondition(sm, clusterv1.PausedCondition, metav1.ConditionTrue, "")
 	l.delete(sm, client.PropagationPolicy(metav1.DeletePropagationOrphan))
@@ -217,7 +217,7 @@ func TestChildWithoutItsScheduledMachineIsLeftAlone(t *testing.T) {
 	l.waitGone(sm)
 	holds(t, 3*shortly, func(ctx context.Context) error { return unchanged(ctx, before.objects()...) })
 	mark := l.mark()
-	// Cluster API and the provider go on changing them; that is no reason to act.
+	// Cluster API and the provider still change them; 5-Spot must not react.
 	l.edit(before.machine, func() { before.machine.Labels["e2e"] = "touched" })
 	l.edit(before.infra, func() { before.infra.Labels["e2e"] = "touched" })
 	holds(t, 3*shortly, func(ctx context.Context) error { return unchanged(ctx, before.objects()...) })
@@ -228,8 +228,8 @@ func TestChildWithoutItsScheduledMachineIsLeftAlone(t *testing.T) {
 	l.waitGone(before.machine)
 }
 
-// waitCollector waits until the garbage collector knows the kinds of a new
-// management cluster, which it looks for every 30 s.
+// waitCollector waits until the garbage collector watches the kinds of a new management cluster, which it discovers
+// every 30 s.
 func (l *lab) waitCollector() {
 	l.t.Helper()
 	owner := l.started("owner", outside)

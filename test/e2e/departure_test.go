@@ -49,8 +49,8 @@ func TestGraceIsOverAndWhatIsLeftIsSkipped(t *testing.T) {
 	}
 }
 
-// TestNodeAndStatusFollowTheHost has a budget that ends between two of Cluster API's tries
-// to drain, which are 20 s apart: it looks at the Machine again 15 s after the host is free.
+// TestNodeAndStatusFollowTheHost has a budget that ends between two drain attempts of Cluster API, which are 20 s
+// apart: the next attempt comes 15 s after the deletion of the infrastructure.
 func TestNodeAndStatusFollowTheHost(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -77,7 +77,7 @@ func TestNodeAndStatusFollowTheHost(t *testing.T) {
 	t.Logf("the host was free %v after the window's end; Node and status followed in %v", free.Sub(begin), took)
 	if took > soon {
 		t.Errorf("Node and status must follow in %v, they took %v", soon, took)
-	} else { // Cluster API has not looked again.
+	} else { // Cluster API has not reconciled it since.
 		l.must(phaseIs(sm, leaving))
 		if !strings.Contains(sm.Status.Message, node.Name+" are gone") {
 			t.Errorf("what is waited for is Cluster API, and no pod: %q", sm.Status.Message)
@@ -177,8 +177,7 @@ func TestTemplateOfTheMachineIsKept(t *testing.T) {
 	})
 }
 
-// wantEvicted checks that a pod was evicted, and that nobody but its kubelet
-// deleted it.
+// wantEvicted checks that a pod was evicted, and that only its kubelet deleted it.
 func (l *lab) wantEvicted(pod *corev1.Pod) {
 	l.t.Helper()
 	l.until(func(context.Context) error {
@@ -214,7 +213,7 @@ func TestNoGraceIsNoWaiting(t *testing.T) {
 	l.waitPhase(sm, inactive, metav1.ConditionTrue)
 }
 
-// TestAShorterGraceIsForLaterDepartures edits the timeout of a machine that is leaving, and takes it with the kill switch.
+// TestAShorterGraceIsForLaterDepartures edits the timeout of a machine that is leaving, and then uses the kill switch.
 func TestAShorterGraceIsForLaterDepartures(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e answers one question: does 5-Spot keep its promises to the people
-// who use it? Its tests drive the manager that ships, with the rights that ship,
-// against a real Cluster API and a real workload cluster, by the API only. It
-// knows nothing about how the promises are kept.
+// Package e2e tests that 5-Spot keeps its promises to users. Its tests run the released manager with the released
+// permissions, a real Cluster API and a real workload cluster. They use only the API, and nothing of the
+// implementation.
 package e2e

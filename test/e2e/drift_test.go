@@ -19,8 +19,8 @@ func TestVanishedChildIsMadeAgain(t *testing.T) {
 	l := newLab(t, "vanish")
 	cases := map[string]struct {
 		vanishes func(family) client.Object
-		// replaced says that the Machine must be another one: Cluster API does not mend
-		// a Machine whose infrastructure went away.
+		// replaced reports that the Machine must be a new one: Cluster API does not repair a Machine whose
+		// infrastructure was deleted.
 		replaced bool
 	}{
 		"Machine":        {func(f family) client.Object { return f.machine }, true},

@@ -87,13 +87,13 @@ func TestKindEditedBetweenFailureAndRetryOrphansNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "retrykind")
 	l.installKind("RetryMachine", "retrymachines")
-	// The infrastructure is made, and then the Machine is refused.
+	// The infrastructure is created, and then the Machine is rejected.
 	lift := l.refuse(clusterv1.GroupVersion.Group, "machines", "not today", admissionv1.Create)
 	sm := l.started("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "RetryMachine" })
 	l.waitPhase(sm, failed, metav1.ConditionFalse)
 	l.waitCondition(sm, v1alpha1.ReadyCondition, metav1.ConditionFalse, "ReconcileFailed", "not today")
 	l.edit(sm, func() { sm.Spec.InfrastructureSpec.Kind = "PlaneMachine" })
-	l.waitPhase(sm, failed, metav1.ConditionFalse) // No try of the first kind is under way.
+	l.waitPhase(sm, failed, metav1.ConditionFalse) // No attempt with the first kind is in progress.
 	lift()
 	l.waitPhase(sm, active, metav1.ConditionTrue)
 	l.wantRunning(sm)
@@ -117,7 +117,7 @@ func TestSpecEditedBeforeTheMachineExistsIsTheOneUsed(t *testing.T) {
 	l.must(shared.Management.Client.Get(timeout(t, patience), client.ObjectKeyFromObject(infra), infra))
 	id := "fedcba9876543210fedcba9876543210"
 	l.edit(sm, func() { sm.Spec.InfrastructureSpec.Spec.Raw = encode(t, infrav1.PlaneMachineSpec{MachineID: id}) })
-	l.waitPhase(sm, failed, metav1.ConditionFalse) // No try with the first spec is under way.
+	l.waitPhase(sm, failed, metav1.ConditionFalse) // No attempt with the first spec is in progress.
 	lift()
 	l.waitPhase(sm, active, metav1.ConditionTrue)
 	if got := l.family(sm).infra.Spec.MachineID; got != id {

@@ -37,7 +37,7 @@ func TestOwnerGetsTheBoxBackInOrder(t *testing.T) {
 // wantEmergencyOrder checks the order of an emergency's writes in the audit logs.
 func (l *lab) wantEmergencyOrder(writes []auditv1.Event, node *corev1.Node) {
 	l.t.Helper()
-	// Cluster API skips the drain as it was told, and may delete the infrastructure first.
+	// Cluster API skips the drain, and may delete the infrastructure first.
 	served := func(e auditv1.Event) bool {
 		return accepted(e) || e.Verb == "delete" && e.ResponseStatus != nil && e.ResponseStatus.Code == 404
 	}
@@ -79,8 +79,7 @@ func (l *lab) wantEmergencyOrder(writes []auditv1.Event, node *corev1.Node) {
 	l.wantNodeWritten(node, `"`+reclaim.RequestedAnnotation+`":null`, disarm, "the request must be cleared after the schedule is off")
 }
 
-// wantNodeWritten checks that a write to the Node which contains text came after
-// another write.
+// wantNodeWritten checks that a write to the Node that contains text came after another write.
 func (l *lab) wantNodeWritten(node *corev1.Node, text string, after auditv1.Event, why string) {
 	l.t.Helper()
 	for _, e := range l.audit(workload) {
@@ -177,7 +176,7 @@ func TestRequestOlderThanTheMachineIsClearedAndDoesNotEject(t *testing.T) {
 	l.waitCleared(node)
 	before := l.family(sm)
 	holds(t, 2*time.Second, func(ctx context.Context) error { return unchanged(ctx, before.objects()...) })
-	// The clock of the box is behind; that of the API server counts.
+	// The clock of the machine is behind; the time of the API server decides.
 	l.annotate(node, map[string]string{
 		reclaim.RequestedAnnotation: "true", reclaim.ReasonAnnotation: "process-match: new",
 		reclaim.RequestedAtAnnotation: time.Now().Add(-time.Minute * 30).UTC().Format(time.RFC3339),
@@ -236,7 +235,7 @@ func TestSlowInfrastructureKeepsTheScheduleOn(t *testing.T) {
 		}
 		return nil
 	})
-	// An operator's "off" in the middle must not end the emergency.
+	// A person's "off" in the middle must not end the emergency.
 	l.enable(sm, false)
 	l.edit(f.infra, func() { f.infra.Spec.Faults.Deletion = "" })
 	l.wantReclaimed(sm, "java")
@@ -262,8 +261,8 @@ func TestOwnerDoesNotWaitForTheBackOffOfAnOutage(t *testing.T) {
 	l.waitRefused(f.machine, true)
 	l.askBack(node, "java")
 	l.waitPhase(sm, emergency, "")
-	// The Machine cannot be told to skip its drain, and is deleted all the same: Cluster
-	// API's webhook is not asked about that. So is the box.
+	// The write that skips the Machine's drain is rejected, and the Machine is still deleted, because Cluster API's
+	// webhook is not called for a deletion. The infrastructure is deleted, too.
 	l.must(plane.Until(timeout(t, patience), func(ctx context.Context) error {
 		err := shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(f.infra), f.infra)
 		if err == nil && f.infra.DeletionTimestamp.IsZero() {
@@ -271,7 +270,7 @@ func TestOwnerDoesNotWaitForTheBackOffOfAnOutage(t *testing.T) {
 		}
 		return client.IgnoreNotFound(err)
 	}))
-	// A back-off that doubles from a second to 15 s would try after 30 s and after 45 s.
+	// A back-off that doubles from one second up to 15 s would retry after 30 s and after 45 s.
 	pause(t, 31*time.Second)
 	mark := l.mark()
 	lift()
@@ -291,7 +290,7 @@ func TestOwnerDoesNotWaitForTheBackOffOfAnOutage(t *testing.T) {
 	l.wantReclaimed(sm, "java")
 }
 
-// waitRefused waits until updates of a Machine are refused, or no longer.
+// waitRefused waits until updates of a Machine are rejected, or accepted again.
 func (l *lab) waitRefused(m *clusterv1.Machine, refused bool) {
 	l.t.Helper()
 	patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"e2e":"probe"}}}`))
@@ -398,7 +397,7 @@ func TestControlPlaneIsNotReclaimed(t *testing.T) {
 	sm := l.running("box", nil)
 	node, f := l.node(sm), l.family(sm)
 	l.edit(f.machine, func() { f.machine.Labels[clusterv1.MachineControlPlaneLabel] = "" })
-	pause(t, 2*shortly) // The manager learns of it as late as its cache does.
+	pause(t, 2*shortly) // The manager's cache is late.
 	l.askBack(node, "java")
 	l.wantEvents(sm, "Warning ReclaimRequestRefused Node "+node.Name)
 	if err := l.tryEdit(f.machine, func() {}); err != nil || !f.machine.DeletionTimestamp.IsZero() {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// explain prints, after a failure, what a person would look at first.
+// explain prints the relevant state after a failure.
 func (l *lab) explain() {
 	if !l.t.Failed() {
 		return
@@ -39,7 +39,7 @@ func (l *lab) explain() {
 	l.t.Logf("log of the manager:\n%s", strings.Join(ours[max(0, len(ours)-60):], "\n"))
 }
 
-// explainDeletions prints who deleted what, and who took which finalizer away.
+// explainDeletions prints all deletions and removals of finalizers, with their users.
 func (l *lab) explainDeletions() {
 	events, err := shared.Management.AuditEvents()
 	if err != nil {

@@ -28,24 +28,23 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 )
 
-// An extension is somebody's program that is asked before machines leave. It is
-// served by Cluster API's own server, as theirs would be.
+// An extension is a program that 5-Spot calls before machines leave. It uses Cluster API's own server, as a user's
+// extension would.
 type extension struct {
 	l *lab
 
-	// slow has it answer when the caller gives up, and not before.
+	// slow makes it answer only when the caller gives up.
 	slow bool
 	hook *v1alpha1.MachineDeletionHook
 
 	mu    sync.Mutex
 	holds bool
 	asked []hooksv1.BeforeMachineDeleteRequest
-	// open are the Machines of calls under way.
+	// open are the Machines of calls in progress.
 	open []string
 }
 
-// newExtension registers an extension for the lab's namespace, which holds what
-// leaves.
+// newExtension registers an extension for the lab's namespace, which holds departures.
 func (l *lab) newExtension() *extension {
 	l.t.Helper()
 	e := &extension{l: l, holds: true}
@@ -57,7 +56,7 @@ func (l *lab) newExtension() *extension {
 func (e *extension) register(name string) {
 	l := e.l
 	l.t.Helper()
-	// A server of httptest makes a certificate; another serves with it.
+	// httptest creates a certificate; another server serves with it.
 	certificate := httptest.NewUnstartedServer(nil)
 	certificate.StartTLS()
 	l.t.Cleanup(certificate.Close)
@@ -98,7 +97,7 @@ func (e *extension) register(name string) {
 	l.create(e.hook)
 }
 
-// freePort is a port that was free a moment ago: the server wants a number.
+// freePort returns a port that was free a moment ago, because the server needs a number.
 func freePort(t *testing.T) int {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -132,7 +131,7 @@ func (e *extension) hang(ctx context.Context, machine string) {
 	e.open = slices.DeleteFunc(e.open, func(m string) bool { return m == machine })
 }
 
-// waitOpen waits until it is being asked about exactly these Machines.
+// waitOpen waits until there are open calls for exactly these Machines.
 func (e *extension) waitOpen(machines ...string) {
 	e.l.t.Helper()
 	e.l.until(func(context.Context) error {
@@ -146,14 +145,14 @@ func (e *extension) waitOpen(machines ...string) {
 	})
 }
 
-// letGo has the extension hold nothing any more.
+// letGo makes the extension hold no more departures.
 func (e *extension) letGo() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.holds = false
 }
 
-// calls are the different ones so far, in their order.
+// calls returns the distinct calls so far, in order.
 func (e *extension) calls() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -168,7 +167,7 @@ func (e *extension) calls() []string {
 	return calls
 }
 
-// waitHeld waits until the extension holds the Machine, and people see it.
+// waitHeld waits until the extension holds the Machine, and a condition shows it.
 func (e *extension) waitHeld(m *clusterv1.Machine) {
 	e.l.t.Helper()
 	e.l.waitFor(m, func() error {
@@ -239,10 +238,9 @@ func TestDeletionOfTheNamespaceEndsWithAnExtension(t *testing.T) {
 	l.waitGone(machine, sm)
 }
 
-// TestSlowExtensionsHoldNobodyElseUp has three extensions hang in every call. They are
-// asked side by side about all machines that leave; one of another namespace is drained
-// and goes, an owner among those who wait gets his box, and whoever deletes the
-// extensions lets the others go.
+// TestSlowExtensionsHoldNobodyElseUp has three extensions that hang in every call. They are called in parallel about
+// all machines that leave. A machine of another namespace is drained and leaves. An owner's request is served although
+// its machine waits. A deletion of the extensions ends the wait of the others.
 func TestSlowExtensionsHoldNobodyElseUp(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -287,8 +285,7 @@ func TestSlowExtensionsHoldNobodyElseUp(t *testing.T) {
 	}
 }
 
-// reclaimed has the owner ask for a machine, and returns how long it takes until the
-// Machine is gone.
+// reclaimed makes an owner's request for a machine, and returns how long it takes until the Machine is gone.
 func (l *lab) reclaimed(sm *v1alpha1.ScheduledMachine) time.Duration {
 	l.t.Helper()
 	machine, node := l.family(sm).machine, l.node(sm)
@@ -300,8 +297,8 @@ func (l *lab) reclaimed(sm *v1alpha1.ScheduledMachine) time.Duration {
 	return took
 }
 
-// TestAHealthCheckReplacesAMachine has a MachineHealthCheck find a machine bad: it
-// leaves as any other, and another one comes.
+// TestAHealthCheckReplacesAMachine has a MachineHealthCheck that marks a machine as unhealthy: it leaves as any other,
+// and a new one joins.
 func TestAHealthCheckReplacesAMachine(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "health")

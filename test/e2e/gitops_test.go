@@ -16,21 +16,20 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// A tool applies the same manifests again and again, with the schedule's switch in them.
+// A tool applies the same manifests repeatedly, including schedule.enabled.
 type tool struct {
 	l    *lab
 	args []string
-	by   string // as people are told
+	by   string // the writer as people see it
 }
 
-// tools are what Flux does, and Argo CD with server-side apply, and what kubectl does, and
-// Argo CD without.
+// tools are Flux and Argo CD with server-side apply, and kubectl and Argo CD with client-side apply.
 var tools = map[string]tool{
 	"gitopsssa":  {args: []string{"apply", "--server-side", "--force-conflicts", "--field-manager=kustomize-controller"}, by: "kustomize-controller by server-side apply"},
 	"gitops3way": {args: []string{"apply", "--field-manager=argocd-controller"}, by: "argocd-controller"},
 }
 
-// manifest is a machine as it is in Git.
+// manifest is a machine's manifest in Git.
 func (g tool) manifest(name string, policy v1alpha1.ResumePolicy) (*v1alpha1.ScheduledMachine, string) {
 	g.l.t.Helper()
 	sm := g.l.scheduledMachine(name, infrav1.PlaneMachineSpec{})
@@ -41,7 +40,7 @@ func (g tool) manifest(name string, policy v1alpha1.ResumePolicy) (*v1alpha1.Sch
 	return sm, string(text)
 }
 
-// apply applies a manifest and returns what the tool is warned of.
+// apply applies a manifest, and returns the warnings.
 func (g tool) apply(manifest string) string {
 	g.l.t.Helper()
 	_, err := shared.Management.KubectlInput(timeout(g.l.t, patience), manifest, append(slices.Clone(g.args), "--warnings-as-errors", "-f", "-")...)
@@ -54,8 +53,7 @@ func (g tool) apply(manifest string) string {
 	return err.Error()
 }
 
-// TestGitOpsAppliesMachinesThatTheirOwnersTookBack has a tool find its desired state
-// changed, as it looks every few minutes.
+// TestGitOpsAppliesMachinesThatTheirOwnersTookBack has a tool that corrects its desired state every few minutes.
 func TestGitOpsAppliesMachinesThatTheirOwnersTookBack(t *testing.T) {
 	t.Parallel()
 	for name, g := range tools {
@@ -111,7 +109,7 @@ func TestGitOpsAppliesMachinesThatTheirOwnersTookBack(t *testing.T) {
 	}
 }
 
-// seen reports a spec that the controller has not seen yet.
+// seen returns an error if the controller has not observed the latest spec.
 func seen(sm *v1alpha1.ScheduledMachine) error {
 	if sm.Status.ObservedGeneration < sm.Generation {
 		return fmt.Errorf("generation %d is seen, not %d", sm.Status.ObservedGeneration, sm.Generation)
@@ -119,8 +117,8 @@ func seen(sm *v1alpha1.ScheduledMachine) error {
 	return nil
 }
 
-// TestADeletedObjectIsMadeAgainWhileItsOwnerHasTheMachine by the tool that prunes it, and
-// finds it in Git again.
+// TestADeletedObjectIsMadeAgainWhileItsOwnerHasTheMachine has a tool that prunes it, and then creates it from Git
+// again.
 func TestADeletedObjectIsMadeAgainWhileItsOwnerHasTheMachine(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -140,7 +138,7 @@ func TestADeletedObjectIsMadeAgainWhileItsOwnerHasTheMachine(t *testing.T) {
 	again, manifest := g.manifest("again", v1alpha1.ResumeOnEnable)
 	g.apply(manifest)
 	l.waitPhase(again, disabled, metav1.ConditionTrue)
-	l.waitGone(record) // What it says is on the new object by then.
+	l.waitGone(record) // By then the record is on the new object.
 	l.wantNothing(again)
 	wantInOrder(t, owner.run("why", again.Name), "Returned", "resume "+again.Name)
 	owner.run("resume", again.Name)

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestAPersonGivesTheMachineBackAndLendsItAgain has the plugin's whole story, told
-// by the program that ships, as a user who has no access to the workload cluster.
+// TestAPersonGivesTheMachineBackAndLendsItAgain runs the released plugin's give-back and resume, as a user who has no
+// access to the workload cluster.
 func TestAPersonGivesTheMachineBackAndLendsItAgain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "giveback")
@@ -76,7 +76,7 @@ func (l *lab) owner(name string) owner {
 	})
 }
 
-// person returns a user of the plugin with these rights in the namespace.
+// person returns a user of the plugin with these permissions in the namespace.
 func (l *lab) person(name string, rights ...rbacv1.PolicyRule) owner {
 	l.t.Helper()
 	user, err := shared.Management.User(name)
@@ -91,7 +91,7 @@ func (l *lab) person(name string, rights ...rbacv1.PolicyRule) owner {
 	return owner{l, user.Kubeconfig}
 }
 
-// run runs the plugin and returns what it says.
+// run runs the plugin and returns its output.
 func (o owner) run(args ...string) string {
 	o.l.t.Helper()
 	args = append(args, "--kubeconfig", o.kubeconfig, "--namespace", o.l.Key.Namespace)

@@ -8,12 +8,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 )
 
-// A history is every phase that a ScheduledMachine has been in, also those too
-// short for a look.
+// A history is every phase of a ScheduledMachine, including very short ones.
 type history struct{ *specs.History }
 
-// follow records the phases of sm, which must exist, from its creation on if it
-// was created just now.
+// follow records the phases of sm, which must exist. If sm was just created, it records all of them.
 func (l *lab) follow(sm *v1alpha1.ScheduledMachine) history {
 	l.t.Helper()
 	return history{l.specs().Follow(sm)}

@@ -22,8 +22,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestTheAgentIsInstalledWhereSomebodyAsksForIt has a workload cluster of its own:
-// what is installed is the Cluster's.
+// TestTheAgentIsInstalledWhereSomebodyAsksForIt has its own workload cluster, because the installation is per Cluster.
 func TestTheAgentIsInstalledWhereSomebodyAsksForIt(t *testing.T) {
 	t.Parallel()
 	l := newNamespace(t, "install")
@@ -82,8 +81,7 @@ func TestTheAgentIsInstalledWhereSomebodyAsksForIt(t *testing.T) {
 	l.waitPhase(sm, active, metav1.ConditionTrue)
 }
 
-// wantUninstalled waits until nothing of the installation is left but the Namespace,
-// and the Node is opted out.
+// wantUninstalled waits until only the Namespace is left of the installation, and the Node has no label.
 func (l *lab) wantUninstalled(w *plane.Workload, node string) {
 	l.t.Helper()
 	objects, err := manifests.Objects()
@@ -104,8 +102,7 @@ func (l *lab) wantUninstalled(w *plane.Workload, node string) {
 	}
 }
 
-// wantInstalledInOrder checks that the policy was there before any right, and every
-// right before the agent.
+// wantInstalledInOrder checks that the policy came before all permissions, and all permissions before the agent.
 func (l *lab) wantInstalledInOrder(w *plane.Workload, n int) {
 	l.t.Helper()
 	var order []string
@@ -138,8 +135,7 @@ func (l *lab) wantInstalledInOrder(w *plane.Workload, n int) {
 	}
 }
 
-// installerWrites are the manager's writes to a workload cluster, but for those of an
-// emergency.
+// installerWrites returns the manager's writes to a workload cluster, except writes for an emergency.
 func (l *lab) installerWrites(w *plane.Workload) []auditv1.Event {
 	l.t.Helper()
 	var writes []auditv1.Event

@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// patience is how long one step may take. It is generous, because a step that
-	// is late on a busy machine is no bug; a drain that core defers takes 20 s.
+	// patience bounds one step. It is long, because a late step on a busy machine is no bug; a deferred drain of
+	// Cluster API takes 20 s.
 	patience = 5 * time.Minute
-	// longPatience is for what waits for several steps of Cluster API.
+	// longPatience bounds a wait for several steps of Cluster API.
 	longPatience = 6 * time.Minute
 )
 
@@ -35,16 +35,15 @@ func long(t *testing.T) {
 	system.Long(t)
 }
 
-// A lab is the namespace and the Cluster of one test. All Clusters are made of
-// the same control plane, so names of Nodes, and of ScheduledMachines, have to
-// be unique among all tests.
+// A lab is the namespace and the Cluster of one test. All Clusters share one control plane, so names of Nodes and
+// ScheduledMachines must be unique among all tests.
 type lab struct {
 	*plane.Workload
 
 	t *testing.T
 }
 
-// newLab makes a namespace with a Cluster that Cluster API is connected to.
+// newLab creates a namespace with a Cluster that Cluster API is connected to.
 func newLab(t *testing.T, name string) *lab {
 	t.Helper()
 	l := newNamespace(t, name)
@@ -52,7 +51,7 @@ func newLab(t *testing.T, name string) *lab {
 	return l
 }
 
-// newNamespace makes a namespace without a Cluster.
+// newNamespace creates a namespace without a Cluster.
 func newNamespace(t *testing.T, name string) *lab {
 	t.Helper()
 	l := &lab{t: t, Workload: &plane.Workload{Cluster: workload, Key: client.ObjectKey{Namespace: name, Name: name}}}
@@ -72,7 +71,7 @@ func (l *lab) newCluster() {
 	l.Workload = w
 }
 
-// newWorkload makes a Cluster with a control plane of its own instead.
+// newWorkload creates a Cluster with its own control plane instead.
 func (l *lab) newWorkload(o plane.WorkloadOptions) {
 	l.t.Helper()
 	ctx := timeout(l.t, patience)
@@ -83,13 +82,13 @@ func (l *lab) newWorkload(o plane.WorkloadOptions) {
 	l.must(w.EnsureNamespace(ctx, l.Key.Namespace))
 }
 
-// scheduledMachine is one that is always in its window, not created yet. Its name
-// begins with that of the lab.
+// scheduledMachine returns a ScheduledMachine with a window that is always open, not created yet. Its name begins with
+// the lab's name.
 func (l *lab) scheduledMachine(name string, infra infrav1.PlaneMachineSpec) *v1alpha1.ScheduledMachine {
 	return system.ScheduledMachine(l.Workload, l.Key.Name+"-"+name, infra)
 }
 
-// running makes a ScheduledMachine and waits until its machine runs.
+// running creates a ScheduledMachine and waits until its machine runs.
 func (l *lab) running(name string, mutate func(*v1alpha1.ScheduledMachine), infra ...infrav1.PlaneMachineSpec) *v1alpha1.ScheduledMachine {
 	l.t.Helper()
 	sm := l.started(name, mutate, infra...)
@@ -97,7 +96,7 @@ func (l *lab) running(name string, mutate func(*v1alpha1.ScheduledMachine), infr
 	return sm
 }
 
-// started makes a ScheduledMachine and does not wait.
+// started creates a ScheduledMachine and does not wait.
 func (l *lab) started(name string, mutate func(*v1alpha1.ScheduledMachine), infra ...infrav1.PlaneMachineSpec) *v1alpha1.ScheduledMachine {
 	l.t.Helper()
 	var spec infrav1.PlaneMachineSpec
@@ -139,15 +138,14 @@ func (l *lab) must(err error) {
 	}
 }
 
-// node is the Node of a ScheduledMachine, as its status names it.
+// node returns the Node of a ScheduledMachine, by its status.
 func (l *lab) node(sm *v1alpha1.ScheduledMachine) *corev1.Node {
 	l.t.Helper()
 	return l.specs().Node(sm)
 }
 
-// asShips has a manager with the rails that ship take over from the one of all tests, until the
-// test ends, so its test is not parallel. It leads when it has seen an edit of sm. At the end of
-// all tests the judge rules by what it tells of itself, too.
+// asShips replaces the shared manager by one with default rails until the test ends, so its test is not parallel. An
+// edit of sm shows that it leads. At the end of all tests the judge also reads its audit log.
 func (l *lab) asShips(sm *v1alpha1.ScheduledMachine) *plane.Process {
 	l.t.Helper()
 	l.must(shared.Manager.Stop())
@@ -180,14 +178,14 @@ func (l *lab) asShips(sm *v1alpha1.ScheduledMachine) *plane.Process {
 	return manager
 }
 
-// specs is the lab as specs that run elsewhere, too, see it.
+// specs returns the lab for the specs that also run on kind.
 func (l *lab) specs() *specs.Cluster {
 	return &specs.Cluster{
 		T: l.t, Management: shared.Management.Client, Workload: l.Client, Namespace: l.Key.Namespace,
 		NewScheduledMachine: func(name string) *v1alpha1.ScheduledMachine {
 			return l.scheduledMachine(name, infrav1.PlaneMachineSpec{})
 		},
-		Image:    "work:1", // nobody pulls it for a simulated Node
+		Image:    "work:1", // simulated Nodes do not pull images
 		Patience: patience,
 	}
 }

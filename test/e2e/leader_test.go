@@ -16,8 +16,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestTheOtherReplicaServesAnOwnerWhenTheLeaderDies runs two replicas instead of the
-// manager of all tests, so it is not parallel. They keep the times that ship.
+// TestTheOtherReplicaServesAnOwnerWhenTheLeaderDies replaces the shared manager by two replicas with the default lease,
+// so it is not parallel.
 func TestTheOtherReplicaServesAnOwnerWhenTheLeaderDies(t *testing.T) {
 	l := newLab(t, "leader")
 	sm := l.running("box", nil)
@@ -35,14 +35,13 @@ func TestTheOtherReplicaServesAnOwnerWhenTheLeaderDies(t *testing.T) {
 	l.waitLeader(first)
 }
 
-// startManager starts a manager whose departures are not metered, and which ends with the
-// test.
+// startManager starts a manager without departure cap, which ends with the test.
 func (l *lab) startManager(name string, args ...string) *plane.Process {
 	l.t.Helper()
 	return l.startProgram(name, shared.Program("manager"), slices.Concat(system.Unlimited, args)...)
 }
 
-// startProgram starts a program that is a manager with just these arguments.
+// startProgram starts a manager program with exactly these arguments.
 func (l *lab) startProgram(name, program string, args ...string) *plane.Process {
 	l.t.Helper()
 	proc, err := shared.NewAddon(timeout(l.t, patience), plane.AddonOptions{
@@ -59,7 +58,7 @@ func (l *lab) startProgram(name, program string, args ...string) *plane.Process 
 	return proc
 }
 
-// waitLeader returns who leads once it is another than before.
+// waitLeader returns the leader once it differs from before.
 func (l *lab) waitLeader(before string) string {
 	l.t.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{

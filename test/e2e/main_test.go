@@ -14,29 +14,29 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// perCore is how many tests run at once on a core. They wait for Cluster API half of the
-// time. Twice as many take as long, and let requests wait for seconds.
+// perCore is how many tests run in parallel per core. They wait for Cluster API half of the time. Twice as many are not
+// faster, and delay requests by seconds.
 const perCore = 4
 
-// The one system of this binary, and the one workload cluster that all Clusters
-// of the tests are made of.
+// The one system of this binary, and the one workload cluster behind all Clusters of the tests.
 var (
 	shared   *system.System
 	workload *plane.Cluster
 )
 
-// shipped are the times in which the manager ran as it ships, killed is when it was in them,
-// and decisions are its audit logs.
+// shipped are the periods in which the manager had its default rails, killed the times in them when it was killed, and
+// decisions its audit logs.
 var (
 	shipped   []judge.Span
 	killed    []time.Time
 	decisions []string
 )
 
-// capMillionths is the part of a Cluster's machines that may start to leave in any 10 s then.
+// capMillionths is the departure cap in these periods: the fraction of a Cluster's machines that may start to leave in
+// any 10 s.
 const capMillionths = 50_000
 
-// silences are the times in which no manager was to write anything.
+// silences are the periods in which no manager may write anything.
 var silences []judge.Silence
 
 func TestMain(m *testing.M) {

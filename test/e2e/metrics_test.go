@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// exposed is a metric as the exposition format shows it.
+// exposed is a metric in the exposition format.
 type exposed struct {
 	Type string
 	// Labels are the names of the labels of its series, in order.
@@ -29,7 +29,7 @@ var (
 	labelName  = regexp.MustCompile(`([a-z_]+)="(?:[^"\\]|\\.)*"`)
 )
 
-// exposition reads our metrics; those without a series have only a type.
+// exposition parses 5-Spot's metrics; metrics without a series have only a type.
 func exposition(text string) map[string]exposed {
 	all := map[string]exposed{}
 	for line := range strings.Lines(text) {
@@ -53,24 +53,23 @@ func exposition(text string) map[string]exposed {
 	return all
 }
 
-// rare are the gauges of a quiet fleet that a manager does not serve before something rare
-// happens to it, or without limits on departures.
+// rare are gauges that a manager with a quiet fleet does not serve: before their first event, or without limits on
+// departures.
 var rare = []string{
 	"fivespot_unprotected_machines", "fivespot_departure_oldest_deferred_seconds", "fivespot_wipe_quarantined",
 	"fivespot_detaching_nodes", "fivespot_load_balancers_silent", "fivespot_orphan_machines",
 }
 
-// ofCluster are the counters of a Cluster, without the labels of the Cluster, and how many series
-// each has.
+// ofCluster are the counters of a Cluster, without the Cluster's labels, and their number of series.
 var ofCluster = map[string]int{
 	"fivespot_emergency_reclaims_total": 1, "fivespot_reclaim_latency_seconds_count": 3, "fivespot_deadlines_missed_total": 4,
 	"fivespot_departures_total": 2, "fivespot_departures_capped_total": 2,
 }
 
-// ofGuard are those of the eviction guard, which is a program of its own.
+// ofGuard are the metrics of the eviction guard, which is another program.
 var ofGuard = []string{"fivespot_eviction_verdicts_total", "fivespot_reschedule_requests"}
 
-// served is what the manager serves at /metrics.
+// served returns the manager's answer at /metrics.
 func (l *lab) served() string {
 	l.t.Helper()
 	request, err := http.NewRequestWithContext(l.t.Context(), http.MethodGet, "http://"+shared.Manager.Flag("diagnostics-address")+"/metrics", nil)
@@ -83,7 +82,7 @@ func (l *lab) served() string {
 	return string(text)
 }
 
-// TestTheCountersOfAClusterStartAtZero has a ScheduledMachine that nothing happens to.
+// TestTheCountersOfAClusterStartAtZero has a ScheduledMachine without any event.
 func TestTheCountersOfAClusterStartAtZero(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "metrics-zero")
@@ -101,8 +100,8 @@ func TestTheCountersOfAClusterStartAtZero(t *testing.T) {
 	}
 }
 
-// TestMonitoringKnowsTheManagersMetrics holds the samples over which the alerts and the
-// dashboard are evaluated to what a manager serves.
+// TestMonitoringKnowsTheManagersMetrics compares the samples of the tests of alerts and dashboard with the metrics of a
+// manager.
 func TestMonitoringKnowsTheManagersMetrics(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "metrics")
@@ -124,7 +123,7 @@ func TestMonitoringKnowsTheManagersMetrics(t *testing.T) {
 		}
 		want := assumed[name]
 		if len(want.Labels) == 0 && slices.Contains(rare, name) {
-			want.Labels = got.Labels // The quiet fleet has no series of it.
+			want.Labels = got.Labels // A quiet fleet has no series of it.
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: -the samples of test/monitoring, +the manager:\n%s", name, diff)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// shortly is long enough for a manager that would do something wrong to do it.
+// shortly is long enough for a wrong action of a manager to show.
 const shortly = time.Second
 
 // slug is a test's name as part of an object's name.

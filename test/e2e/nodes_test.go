@@ -20,15 +20,14 @@ func (l *lab) annotate(node *corev1.Node, annotations map[string]string) {
 	l.specs().Annotate(node, annotations)
 }
 
-// waitCleared waits until a Node that stayed carries no request any more.
+// waitCleared waits until a remaining Node has no request any more.
 func (l *lab) waitCleared(node *corev1.Node) {
 	l.t.Helper()
 	l.specs().WaitCleared(node)
 }
 
-// ownNode makes a Node that is registered before its Machine exists, and is not
-// deleted with it: a box that was installed once and has its own kubelet. It is
-// the Node of the ScheduledMachine of that name.
+// ownNode creates a Node that is registered before its Machine exists, and is not deleted with it: a machine that was
+// installed once and has its own kubelet. It is the Node of the ScheduledMachine with that name.
 func (l *lab) ownNode(name string) *corev1.Node {
 	l.t.Helper()
 	machine := l.Key.Name + "-" + name
@@ -46,8 +45,7 @@ func (l *lab) keepNode(node *corev1.Node) {
 	l.specs().KeepNode(node)
 }
 
-// wantReclaimed waits for the end of an emergency reclaim and checks what the
-// contract promises of it.
+// wantReclaimed waits for the end of an emergency reclaim, and checks its documented result.
 func (l *lab) wantReclaimed(sm *v1alpha1.ScheduledMachine, pattern string) {
 	l.t.Helper()
 	l.specs().WantReclaimed(sm, pattern)

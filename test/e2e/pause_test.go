@@ -83,15 +83,14 @@ func TestPausedAnnotationMovesNothing(t *testing.T) {
 	l.wantReclaimed(owned, "java")
 }
 
-// pauseCluster pauses the Cluster of the lab, or lets it go on.
+// pauseCluster pauses or unpauses the Cluster of the lab.
 func (l *lab) pauseCluster(paused bool) {
 	l.t.Helper()
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: l.Key.Name}}
 	l.edit(cluster, func() { cluster.Spec.Paused = &paused })
 }
 
-// wantOnlyPauseReported checks that the manager wrote nothing but the Paused
-// condition.
+// wantOnlyPauseReported checks that the manager wrote only the Paused condition.
 func (l *lab) wantOnlyPauseReported(since int) {
 	l.t.Helper()
 	for _, w := range l.writes(since) {

@@ -130,8 +130,7 @@ func TestKillSwitchInTheMiddleOfADrain(t *testing.T) {
 	l.closeWindow(sm)
 	l.waitCondition(sm, v1alpha1.MachineReadyCondition, metav1.ConditionFalse, "DrainingNode", pod.Name)
 	l.killSwitch(sm, true)
-	// Cluster API looks at the Machine again up to 20 s later; the owner of the box
-	// does not have to wait for that.
+	// Cluster API may reconcile the Machine only 20 s later; the owner's request must not wait for that.
 	begin := time.Now()
 	l.waitGone(infra)
 	if took := time.Since(begin); took > 12*time.Second {
@@ -164,20 +163,20 @@ func TestKillSwitchKeepsAnIdleMachineAway(t *testing.T) {
 	h.want(l, inactive, terminated, pending, inactive)
 }
 
-// wantRunning checks everything that the status says of a machine that runs.
+// wantRunning checks the whole status of a running machine.
 func (l *lab) wantRunning(sm *v1alpha1.ScheduledMachine) {
 	l.t.Helper()
 	l.specs().WantRunning(sm)
 }
 
-// wantNothing checks that nothing exists, and that the status knows.
+// wantNothing checks that no object exists, and that the status shows it.
 func (l *lab) wantNothing(sm *v1alpha1.ScheduledMachine) {
 	l.t.Helper()
 	l.specs().WantCleared(sm)
 	l.nothingLeft(sm)
 }
 
-// unchanged reports an object that is not the one it was, or is being deleted.
+// unchanged returns an error for an object that was replaced or is being deleted.
 func unchanged(ctx context.Context, objs ...client.Object) error {
 	for _, obj := range objs {
 		now, ok := obj.DeepCopyObject().(client.Object)

@@ -20,8 +20,7 @@ func (l *lab) runImage(sm *v1alpha1.ScheduledMachine, name, image string, change
 	return l.specs().RunPod(sm, name, image, change...)
 }
 
-// runPinned runs a pod that no eviction moves: its PodDisruptionBudget allows
-// none. The budget is returned, too.
+// runPinned runs a pod that cannot be evicted: its PodDisruptionBudget allows no eviction. It also returns the budget.
 func (l *lab) runPinned(sm *v1alpha1.ScheduledMachine, name string) (*corev1.Pod, *policyv1.PodDisruptionBudget) {
 	l.t.Helper()
 	return l.specs().RunPinned(sm, name)

@@ -20,8 +20,8 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// TestWhetherTheOwnerIsHeardIsSeen follows an agent that comes, is late with a new list,
-// ends, and comes back. Its process is real, and its pod is simulated.
+// TestWhetherTheOwnerIsHeardIsSeen follows an agent that starts, gets a new list late, ends, and starts again. Its
+// process is real, and its pod is simulated.
 func TestWhetherTheOwnerIsHeardIsSeen(t *testing.T) {
 	t.Parallel()
 	id, err := os.ReadFile("/etc/machine-id")
@@ -62,7 +62,7 @@ func TestWhetherTheOwnerIsHeardIsSeen(t *testing.T) {
 	})
 }
 
-// setAgentReady says of the agent's pod on a Node what a kubelet would.
+// setAgentReady sets the readiness of the agent's pod on a Node, as a kubelet would.
 func (l *lab) setAgentReady(node string, ready corev1.ConditionStatus) {
 	l.t.Helper()
 	l.until(func(ctx context.Context) error {

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestAPruneWaitsForTheRails has all machines of a Cluster be pruned, as Argo CD does it by
-// default and as somebody does with kubectl, while the manager runs as it ships, so it is not
-// parallel. The garbage collector is Kubernetes' own. First nobody leaves until the wipe has
-// been confirmed, then one does at a time, and who waits keeps Node and box.
+// TestAPruneWaitsForTheRails prunes all machines of a Cluster, as Argo CD does by default and as a person can with
+// kubectl. The manager has its default rails, so it is not parallel. The garbage collector is Kubernetes' own. No
+// machine leaves until the wipe is confirmed; then one leaves at a time. A waiting machine keeps its Node and its
+// infrastructure.
 func TestAPruneWaitsForTheRails(t *testing.T) {
 	for name, prune := range testenv.Sample(map[string]func(*lab, *v1alpha1.ScheduledMachine){
 		"foreground": func(l *lab, sm *v1alpha1.ScheduledMachine) {
@@ -69,10 +69,10 @@ func TestAPruneWaitsForTheRails(t *testing.T) {
 	}
 }
 
-// confirmedAfter is less than three looks at a wipe take.
+// confirmedAfter is less than the time of three checks of a wipe.
 const confirmedAfter = 18 * time.Second
 
-// watchGoing waits until so many of all Machines go, and returns when each was first seen to.
+// watchGoing waits until that many of all Machines are being deleted, and returns when each was first observed.
 func (l *lab) watchGoing(all, n int) map[string]time.Time {
 	l.t.Helper()
 	known, going := map[string]bool{}, map[string]time.Time{}
@@ -106,7 +106,7 @@ func (l *lab) watchGoing(all, n int) map[string]time.Time {
 	return going
 }
 
-// wantLent checks that a machine is in its cluster, and that its box runs.
+// wantLent checks that a machine is in its cluster, and that its infrastructure runs.
 func (l *lab) wantLent(sm *v1alpha1.ScheduledMachine) {
 	l.t.Helper()
 	if node := l.node(sm); node.Spec.Unschedulable || !node.DeletionTimestamp.IsZero() {

@@ -32,17 +32,17 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// Real nodes have an image of the agent that ships, and one whose only program is
-// called as the owner's is. No other process may have that name on its command line.
+// Real nodes have two images: the released agent, and one whose only program has the name of the owner's program. No
+// other process may have that name on its command line.
 const (
 	agentImage    = "plane.local/reclaim-agent:e2e"
 	workloadImage = "plane.local/workload:1"
 	ownersProgram = "e2e-owned"
 )
 
-// TestRealNodeIsGivenBack is the whole story on a kubelet: the manager installs the
-// agent, which runs with the rights that ship and tells the owner from a workload. The
-// box is lent once for each version of control groups, since the agent reads those.
+// TestRealNodeIsGivenBack is a whole reclaim on a kubelet: the manager installs the agent, which runs with the released
+// permissions and distinguishes the owner's program from a workload. It runs once for each version of control groups,
+// because the agent reads them.
 func TestRealNodeIsGivenBack(t *testing.T) {
 	t.Parallel()
 	l, program := newRealLab(t, "real")
@@ -69,20 +69,20 @@ func TestRealNodeIsGivenBack(t *testing.T) {
 	}
 }
 
-// in is the lab for a subtest.
+// in returns the lab for a subtest.
 func (l *lab) in(t *testing.T) *lab {
 	t.Helper()
 	return &lab{Workload: l.Workload, t: t}
 }
 
-// resume has a person lend a machine again that was taken back.
+// resume resumes a reclaimed machine, as a person.
 func (l *lab) resume(sm *v1alpha1.ScheduledMachine, person owner) {
 	l.t.Helper()
 	wantInOrder(l.t, owner{l, person.kubeconfig}.run("resume", sm.Name), "on again", "the machine joins now")
 	l.waitPhase(sm, active, metav1.ConditionTrue)
 }
 
-// wantGivenBack starts the owner's program on a machine that is lent, for the nth time.
+// wantGivenBack starts the owner's program on a lent machine, for the nth time.
 func (l *lab) wantGivenBack(sm *v1alpha1.ScheduledMachine, program string, nth int) {
 	t := l.t
 	t.Helper()
@@ -117,8 +117,8 @@ func (l *lab) wantGivenBack(sm *v1alpha1.ScheduledMachine, program string, nth i
 	l.must(owner.Process.Kill())
 }
 
-// TestRealNodeIsGivenBackByAnAgentThatOnlyPolls has an agent without a capability. All
-// tests share the manager that is told to install it, so it is not parallel.
+// TestRealNodeIsGivenBackByAnAgentThatOnlyPolls has an agent without a capability. It needs another argument of the
+// shared manager, so it is not parallel.
 func TestRealNodeIsGivenBackByAnAgentThatOnlyPolls(t *testing.T) {
 	long(t)
 	l, program := newRealLab(t, "realpoll")
@@ -142,7 +142,7 @@ func TestRealNodeIsGivenBackByAnAgentThatOnlyPolls(t *testing.T) {
 	l.wantUntouched(owner)
 }
 
-// restartManager starts the manager again with more arguments.
+// restartManager restarts the manager with more arguments.
 func (l *lab) restartManager(args ...string) {
 	l.t.Helper()
 	l.must(shared.Manager.Stop())
@@ -150,8 +150,7 @@ func (l *lab) restartManager(args ...string) {
 	l.must(shared.Manager.Start(timeout(l.t, patience)))
 }
 
-// newRealLab makes a Cluster whose Nodes can be kubelets on this machine, and
-// returns the owner's program, too.
+// newRealLab creates a Cluster whose Nodes can be kubelets on this machine, and also returns the owner's program.
 func newRealLab(t *testing.T, name string) (*lab, string) {
 	t.Helper()
 	if err := shared.RealNodes(); err != nil {
@@ -206,9 +205,9 @@ func (l *lab) waitAgent(sm *v1alpha1.ScheduledMachine) installedAgent {
 // netAdmin is the number of CAP_NET_ADMIN.
 const netAdmin = 12
 
-// agentRights are what an agent is to have, and nothing on top.
+// agentRights are exactly the permissions that an agent may have.
 type agentRights struct {
-	// objects are what is installed.
+	// objects are the installed objects.
 	objects     []*unstructured.Unstructured
 	user        int
 	hostNetwork bool
@@ -216,8 +215,7 @@ type agentRights struct {
 	capabilities uint64
 }
 
-// want checks an agent's pod by what is installed, and its process by what the kernel
-// says of it.
+// want checks an agent's pod against the manifests, and its process against /proc.
 func (a installedAgent) want(t *testing.T, r agentRights) {
 	t.Helper()
 	i := slices.IndexFunc(r.objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "DaemonSet" })
@@ -236,7 +234,7 @@ func (a installedAgent) want(t *testing.T, r agentRights) {
 	a.wantNamespace(t, "net", r.hostNetwork)
 }
 
-// podParts are what a pod may do on its host.
+// podParts are the parts of a pod spec that give access to its host.
 type podParts struct {
 	Account                       string
 	HostPID, HostNetwork, HostIPC bool
@@ -252,7 +250,7 @@ type containerParts struct {
 	Mounts        []corev1.VolumeMount
 }
 
-// partsOf leaves out the token, which every pod gets.
+// partsOf omits the token, which every pod gets.
 func partsOf(s corev1.PodSpec) podParts {
 	const token = "kube-api-access-"
 	parts := podParts{
@@ -293,8 +291,8 @@ func (a installedAgent) wantStatus(t *testing.T, r agentRights) {
 	}
 }
 
-// wantMounts checks that an agent sees what it needs of its host, and can write none
-// of it, nor into its own image.
+// wantMounts checks that an agent can read the required parts of its host, and that it can write neither these nor its
+// own image.
 func (a installedAgent) wantMounts(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", a.PID))
@@ -327,8 +325,7 @@ func (a installedAgent) wantNamespace(t *testing.T, kind string, want bool) {
 	}
 }
 
-// kernelDetector is how the agent has to find processes here: whether the kernel
-// announces them is not the agent's to say.
+// kernelDetector is the expected detector on this kernel.
 func kernelDetector(t *testing.T) string {
 	t.Helper()
 	conn, err := procevents.Dial(procevents.Options{Now: time.Now})
@@ -340,7 +337,7 @@ func kernelDetector(t *testing.T) string {
 	return "netlink"
 }
 
-// wantDetector waits until the agent finds processes in the way that is named.
+// wantDetector waits until the agent uses this detector.
 func (a installedAgent) wantDetector(t *testing.T, detector string) {
 	t.Helper()
 	a.wantMetric(t, fmt.Sprintf("fivespot_agent_detector{detector=%q} 1", detector))
@@ -379,8 +376,8 @@ func (a installedAgent) metrics(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
-// wantIgnored runs a workload that is called as the owner's program is, and another
-// whose volumes are, and checks that the agent sees them and keeps quiet.
+// wantIgnored runs a workload with the name of the owner's program, and another with volumes of that name. It checks
+// that the agent detects both and makes no request.
 func (l *lab) wantIgnored(sm *v1alpha1.ScheduledMachine, agent installedAgent) {
 	l.t.Helper()
 	l.runImage(sm, fmt.Sprintf("workload-%d", agent.PID), workloadImage)
@@ -410,8 +407,8 @@ func (l *lab) wantIgnored(sm *v1alpha1.ScheduledMachine, agent installedAgent) {
 	agent.wantMetric(l.t, "fivespot_agent_matches_total 0")
 }
 
-// withVolumes gives a pod volumes with the name of the owner's program. The kubelet
-// runs mount for each, outside of any pod, with that name on its command line.
+// withVolumes gives a pod volumes with the name of the owner's program. The kubelet runs mount for each, outside of any
+// pod, with that name on its command line.
 func withVolumes(pod *corev1.Pod) {
 	for i := range 10 {
 		v := corev1.Volume{Name: fmt.Sprintf("%s-%d", ownersProgram, i)}
@@ -432,8 +429,8 @@ func wantNamed(t *testing.T, processes []realnode.Process, names ...string) {
 	}
 }
 
-// wantAsked checks that the agent's requests were within its rights, that for each time
-// one of them asked for the machine, and that one before said what it looks for.
+// wantAsked checks that the agent's requests were within its permissions. For each of the times, one of them must
+// request the machine, and an earlier one must report its configuration.
 func (l *lab) wantAsked(sm *v1alpha1.ScheduledMachine, times int) {
 	l.t.Helper()
 	asked, said := 0, 0

@@ -15,7 +15,7 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// badInput is what admission refuses, and what it says.
+// badInput are inputs that admission rejects, with its messages.
 var badInput = map[string]struct {
 	mutate func(*v1alpha1.ScheduledMachine)
 	says   []string
@@ -255,7 +255,7 @@ spec:
 	l.waitCondition(sm, v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, "ReferencesInvalid", "spec.clusterName", "kubectl")
 }
 
-// wantRefused checks that admission refused an object and said all of says.
+// wantRefused checks that admission rejected an object with all texts of says.
 func wantRefused(t *testing.T, err error, says []string) {
 	t.Helper()
 	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
@@ -269,7 +269,7 @@ func wantRefused(t *testing.T, err error, says []string) {
 	}
 }
 
-// TestALoadBalancerWithoutItsFeatureGate: kubectl prints that nothing acts on it.
+// TestALoadBalancerWithoutItsFeatureGate: kubectl prints a warning that no controller acts on it.
 func TestALoadBalancerWithoutItsFeatureGate(t *testing.T) {
 	t.Parallel()
 	const manifest = `{apiVersion: exp.5spot.finos.org/v1alpha1, kind: LoadBalancer, metadata: {name: edge, namespace: default}, spec: {clusterName: lab, label: {}}}`

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Tests of this file stop programs that all tests share, so they are not parallel.
+// Tests of this file stop shared programs, so they are not parallel.
 
 func TestManagerKilledInTheMiddleOfEmergencies(t *testing.T) {
 	l := newLab(t, "crash")
@@ -35,8 +35,8 @@ func TestManagerKilledInTheMiddleOfEmergencies(t *testing.T) {
 	}
 	for i, sm := range machines {
 		l.askBack(nodes[i], "java")
-		// Two of three crashes hit the removals that are under way by now, each at
-		// another point; the last two machines go while the manager is down.
+		// Two of three crashes hit removals in progress, each at another point; the last two machines leave while the
+		// manager is down.
 		if i%2 == 1 {
 			pause(t, time.Duration(random.IntN(400))*time.Millisecond)
 			l.must(shared.Manager.Kill())
@@ -138,8 +138,7 @@ func TestRestartInSteadyStateWritesNothing(t *testing.T) {
 	}
 }
 
-// created counts how often the manager made an object. Applying what exists
-// answers 200, not 201.
+// created counts the creations of an object by the manager. An apply of an existing object returns 200, not 201.
 func (l *lab) created(since int, resource, name string) int {
 	l.t.Helper()
 	n := 0
@@ -151,14 +150,13 @@ func (l *lab) created(since int, resource, name string) int {
 	return n
 }
 
-// withoutWebhooks runs f while the API server does not ask the manager, as it
-// would be while another replica serves the webhook.
+// withoutWebhooks runs f while the API server does not call the manager's webhook, as if another replica served it.
 func (l *lab) withoutWebhooks(f func()) {
 	l.t.Helper()
 	l.must(shared.WithoutWebhooks(timeout(l.t, patience), l.scheduledMachine("probe", planeMachine), f))
 }
 
-// seeded is a source of chance that a failure can be repeated with.
+// seeded is a random source whose seed is logged, so that a failure can be repeated.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -172,7 +170,7 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// pause lets time pass in which others work.
+// pause lets time pass for other programs.
 func pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	holds(t, d, func(context.Context) error { return nil })

@@ -8,7 +8,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// Why no test of this package needs a right.
+// The reasons why no test of this package needs a permission.
 const (
 	registration = "test/runtimesdk registers the runtime extension"
 	applies      = "what does not exist is created by a patch, which takes both rights"
@@ -17,7 +17,7 @@ const (
 	k0smotron    = "no provider of that group runs here; its objects go the way of the others"
 )
 
-// elsewhere are rights that other tests need, or none can, and why.
+// elsewhere are permissions that other tests need, or that no test can use, with the reason.
 var elsewhere = map[system.Right]string{
 	{Group: "", Resource: "namespaces", Verb: "list"}:                                                 lists,
 	{Group: "", Resource: "secrets", Verb: "list"}:                                                    lists,
@@ -53,5 +53,5 @@ var elsewhere = map[system.Right]string{
 	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verb: "get"}: registration,
 }
 
-// alwaysOn are the rights of what no feature gate turns on. test/detach judges the others.
+// alwaysOn selects the permissions of features without a gate. test/detach checks the others.
 func alwaysOn(r system.Right) bool { return !strings.HasPrefix(r.Group, "exp.") }

@@ -8,14 +8,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 )
 
-// always is a window that is open, closed one that opens in twelve hours.
+// always is an open window, closed is one that opens in twelve hours.
 func always() v1alpha1.Schedule { return specs.Always() }
 func closed() v1alpha1.Schedule { return specs.Closed() }
 
-// outside makes a ScheduledMachine that is not wanted now.
+// outside closes the window of a ScheduledMachine.
 func outside(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule = closed() }
 
-// closeWindow and openWindow edit the schedule, as an operator would.
+// closeWindow and openWindow edit the schedule, as a person would.
 func (l *lab) closeWindow(sm *v1alpha1.ScheduledMachine) {
 	l.t.Helper()
 	l.specs().SetSchedule(sm, closed())

@@ -14,7 +14,7 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// planeMachine is the infrastructure of a test that does not care.
+// planeMachine is the default infrastructure of a test.
 var planeMachine = infrav1.PlaneMachineSpec{}
 
 func TestSettledFleetWritesNothing(t *testing.T) {
@@ -29,8 +29,7 @@ func TestSettledFleetWritesNothing(t *testing.T) {
 	}
 }
 
-// fleet makes n ScheduledMachines, as many in each phase that a machine can rest
-// in, and waits until they are there.
+// fleet creates n ScheduledMachines, equally many in each stable phase, and waits until they are in it.
 func (l *lab) fleet(n int) []*v1alpha1.ScheduledMachine {
 	l.t.Helper()
 	kinds := []struct {
@@ -57,8 +56,8 @@ func (l *lab) fleet(n int) []*v1alpha1.ScheduledMachine {
 	return fleet
 }
 
-// waitSettled waits until nothing has been written for a few seconds: Cluster API
-// goes on reporting for a moment after a Machine is ready.
+// waitSettled waits until there were no writes for a few seconds: Cluster API continues to report for a moment after a
+// Machine is ready.
 func (l *lab) waitSettled(fleet []*v1alpha1.ScheduledMachine) {
 	l.t.Helper()
 	const calm = 3 * time.Second

@@ -16,8 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestWatchFilterShardsTheFleet runs a manager of one shard instead of the one of
-// all, so it is not parallel.
+// TestWatchFilterShardsTheFleet replaces the shared manager by a manager of one shard, so it is not parallel.
 func TestWatchFilterShardsTheFleet(t *testing.T) {
 	l := newLab(t, "shard")
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: l.Key.Name}}
@@ -32,12 +31,12 @@ func TestWatchFilterShardsTheFleet(t *testing.T) {
 
 	mine := l.scheduledMachine("mine", planeMachine)
 	mine.Labels = map[string]string{clusterv1.WatchLabel: "mine"}
-	// The webhook is the stopped manager's.
+	// The stopped manager would serve the webhook.
 	l.withoutWebhooks(func() {
 		l.closeWindow(others)
 		l.create(mine)
 		l.waitPhase(mine, active, metav1.ConditionTrue)
-		// What might wake the wrong manager: the Cluster, a child, a Node.
+		// Changes that could wrongly trigger the manager of another shard: the Cluster, a child, a Node.
 		l.edit(cluster, func() { metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, "e2e", "touched") })
 		l.edit(before.infra, func() { before.infra.Labels["e2e"] = "touched" })
 		l.askBack(node, "java")
@@ -50,8 +49,8 @@ func TestWatchFilterShardsTheFleet(t *testing.T) {
 	}
 }
 
-// TestALabelIsEnoughToBeServed has every place where the label may come last. It stops
-// the manager of all tests, so it is not parallel.
+// TestALabelIsEnoughToBeServed sets the label last, on each object where it may come last. It stops the shared manager,
+// so it is not parallel.
 func TestALabelIsEnoughToBeServed(t *testing.T) {
 	long(t)
 	l := newLab(t, "labels")
@@ -73,14 +72,14 @@ func TestALabelIsEnoughToBeServed(t *testing.T) {
 	defer func() { l.must(shared.Manager.Start(timeout(t, patience))) }()
 	l.startManager("5spot-labels", "--watch-filter=mine")
 
-	// A person asked for the machine before anybody served its ScheduledMachine.
+	// A person requested the machine before any manager served its ScheduledMachine.
 	l.edit(asked, func() {
 		metav1.SetMetaDataAnnotation(&asked.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, v1alpha1.PersonsRequest("", "", time.Now()).String())
 	})
 	label(asked)
 	l.waitPhase(asked, disabled, metav1.ConditionTrue)
 
-	// The Node asks, and its Cluster is nobody's: the status says so, and how to end it.
+	// The Node has a request, and no manager serves its Cluster: the status shows that, and the remedy.
 	label(noticed)
 	l.waitCondition(noticed, v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionFalse, v1alpha1.ClusterNotServedReason)
 	l.askBack(node, "java")
@@ -89,7 +88,7 @@ func TestALabelIsEnoughToBeServed(t *testing.T) {
 	label(cluster)
 	l.wantReclaimed(noticed, "java")
 
-	// The Machine is being deleted, and waits for our hooks.
+	// The Machine is being deleted, and waits for 5-Spot's hooks.
 	machine = l.family(leaves).machine
 	l.delete(machine)
 	holds(t, shortly, func(ctx context.Context) error {

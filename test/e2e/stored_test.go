@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Objects that were stored before a rule existed are reported and left as they
-// are. These tests take the webhook away for a moment, so they are not parallel.
+// Objects that were stored before a rule existed are reported and not changed. These tests remove the webhook for a
+// moment, so they are not parallel.
 
 func TestUnreadableScheduleIsUnknownAndMovesNothing(t *testing.T) {
 	l := newLab(t, "stored")
@@ -44,7 +44,7 @@ func TestUnreadableScheduleIsUnknownAndMovesNothing(t *testing.T) {
 	l.askBack(l.node(owned), "java")
 	l.wantReclaimed(owned, "java")
 
-	// What was wrong already does not stop other edits, and can be mended.
+	// An invalid stored field does not prevent other edits, and can be corrected.
 	l.edit(running, func() { running.Spec.Priority = new(int32(7)) })
 	l.edit(running, func() { running.Spec.Schedule.DaysOfWeek = []string{"mon-sun"} })
 	l.waitPhase(running, active, metav1.ConditionTrue)

@@ -77,7 +77,7 @@ func (l *lab) wantTaints(node *corev1.Node, want ...corev1.Taint) {
 	}))
 }
 
-// editNode changes a Node as kubectl taint does: refused if it has changed since.
+// editNode changes a Node as kubectl taint does: with a conflict if it has changed since.
 func (l *lab) editNode(node *corev1.Node, mutate func()) {
 	l.t.Helper()
 	ctx := timeout(l.t, patience)
@@ -87,8 +87,7 @@ func (l *lab) editNode(node *corev1.Node, mutate func()) {
 	l.must(workload.Client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
-// workloadUnchanged says whether anybody has written taints or annotations of a
-// Node of the workload cluster.
+// workloadUnchanged returns an error if taints or annotations of a Node of the workload cluster have changed.
 func workloadUnchanged(ctx context.Context, node *corev1.Node) error {
 	now := &corev1.Node{}
 	if err := workload.Client.Get(ctx, client.ObjectKeyFromObject(node), now); err != nil {
@@ -100,8 +99,7 @@ func workloadUnchanged(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// wantStatusShows checks that kubectl 5spot tells of a condition, and that nothing
-// is wrong.
+// wantStatusShows checks that kubectl 5spot shows a condition, and no problem.
 func (l *lab) wantStatusShows(sm *v1alpha1.ScheduledMachine, kind string) {
 	l.t.Helper()
 	cmd := exec.CommandContext(timeout(l.t, patience), shared.Program("kubectl-5spot"),

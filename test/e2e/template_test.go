@@ -18,14 +18,14 @@ func machineTemplate(name string) v1alpha1.TemplateReference {
 	return v1alpha1.TemplateReference{APIVersion: infrav1.GroupVersion.String(), Kind: "PlaneMachineTemplate", Name: name}
 }
 
-// cloned lets a ScheduledMachine name templates in place of specs.
+// cloned makes a ScheduledMachine use templates in place of specs.
 func cloned(sm *v1alpha1.ScheduledMachine, name string) {
 	sm.Spec.BootstrapSpec, sm.Spec.InfrastructureSpec = v1alpha1.EmbeddedObject{}, v1alpha1.EmbeddedObject{}
 	sm.Spec.BootstrapTemplateRef = v1alpha1.TemplateReference{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PlaneConfigTemplate", Name: name}
 	sm.Spec.InfrastructureTemplateRef = machineTemplate(name)
 }
 
-// newTemplates makes both templates. The machines made from them have that machine ID.
+// newTemplates creates both templates. Machines from them have that machine ID.
 func (l *lab) newTemplates(name, machineID string) {
 	l.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: name}

@@ -23,7 +23,7 @@ import (
 // class is the name of the ClusterClass, and of all templates, of a lab.
 const class = "desks"
 
-// newTopology makes a ClusterClass that declares the variable, and a Cluster of it.
+// newTopology creates a ClusterClass that declares the variable, and a Cluster of it.
 func (l *lab) newTopology(machines ...variable.Machine) *clusterv1.Cluster {
 	l.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: class}
@@ -76,7 +76,7 @@ func (l *lab) ask(cluster *clusterv1.Cluster, machines ...variable.Machine) {
 	l.edit(cluster, func() { cluster.Spec.Topology.Variables = variablesOf(machines) })
 }
 
-// waitApplied waits until the Cluster says so.
+// waitApplied waits until the Cluster's condition reports that.
 func (l *lab) waitApplied(cluster *clusterv1.Cluster, reason, says string) {
 	l.t.Helper()
 	l.waitFor(cluster, func() error {
@@ -118,7 +118,7 @@ func TestTopologyLendsMachines(t *testing.T) {
 		return nil
 	})
 
-	// An owner takes a machine back; the topology does not lend it again.
+	// An owner takes a machine back; the topology must not lend it again.
 	l.askBack(l.node(day), "java")
 	l.wantReclaimed(day, "java")
 	if day.Generation != before+1 {

@@ -14,8 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestMachinesLeaveAClusterThatCannotBeReached has a workload cluster of its own,
-// to turn it off.
+// TestMachinesLeaveAClusterThatCannotBeReached has its own workload cluster, which it stops.
 func TestMachinesLeaveAClusterThatCannotBeReached(t *testing.T) {
 	t.Parallel()
 	l := newNamespace(t, "dark")

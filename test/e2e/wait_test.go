@@ -16,8 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 )
 
-// waitPhase waits for a phase and, unless it is empty, a status of Ready that
-// answer the newest spec.
+// waitPhase waits for a phase and, unless it is empty, a status of Ready, both for the newest spec.
 func (l *lab) waitPhase(sm *v1alpha1.ScheduledMachine, phase v1alpha1.Phase, ready metav1.ConditionStatus) {
 	l.t.Helper()
 	l.specs().WaitPhase(sm, phase, ready)
@@ -47,8 +46,7 @@ func (l *lab) until(cond func(context.Context) error) {
 	l.must(plane.Until(timeout(l.t, patience), cond))
 }
 
-// holds checks that something stays as it is for a while. There is no event to
-// wait for when nothing is to happen.
+// holds checks that a state does not change for a while. There is no event to wait for if no change is expected.
 func holds(t *testing.T, d time.Duration, cond func(context.Context) error) {
 	t.Helper()
 	ctx := timeout(t, d)

@@ -34,8 +34,7 @@ const (
 	gone     = "Pod no longer exists"
 )
 
-// TestUnprotectedPodsGo has pods that no policy selects, and those of a namespace that is not
-// guarded.
+// TestUnprotectedPodsGo evicts pods that no policy selects, and pods of a namespace that is not guarded.
 func TestUnprotectedPodsGo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 1)
@@ -52,7 +51,7 @@ func TestUnprotectedPodsGo(t *testing.T) {
 	}
 	open := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.ns}}
 	edit(l, open, func(n *corev1.Namespace) { n.Labels[evictionv1.GuardedLabel] = "disabled" })
-	l.must(plane.Until(l.ctx(), func(ctx context.Context) error { // The API server takes notice a moment later.
+	l.must(plane.Until(l.ctx(), func(ctx context.Context) error { // The API server observes the label a moment later.
 		status, err := l.tryEvict(ctx, "db", inBody)
 		if err != nil {
 			return err
@@ -65,12 +64,12 @@ func TestUnprotectedPodsGo(t *testing.T) {
 	}
 }
 
-// inBody has an eviction be a dry run, as kubectl does.
+// inBody makes an eviction a dry run, as kubectl does.
 func inBody(e *policyv1.Eviction) {
 	e.DeleteOptions = &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 }
 
-// TestOnlyEvictionsAreGuarded changes and deletes a pod that is protected.
+// TestOnlyEvictionsAreGuarded changes and deletes a protected pod.
 func TestOnlyEvictionsAreGuarded(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 1)
@@ -85,7 +84,7 @@ func TestOnlyEvictionsAreGuarded(t *testing.T) {
 	}
 }
 
-// TestAnOperatorIsAskedOnce looks at both answers, and at what is written, for each way to ask.
+// TestAnOperatorIsAskedOnce checks both answers and all writes, for each kind of mark.
 func TestAnOperatorIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -94,7 +93,7 @@ func TestAnOperatorIsAskedOnce(t *testing.T) {
 	}{
 		"Annotation": {evictionv1.Request{Annotation: &evictionv1.Annotation{Key: operator.RescheduleAnnotation, Value: "true"}}, func(*corev1.Pod) {}},
 		"OtherAnnotation": {evictionv1.Request{Annotation: &evictionv1.Annotation{Key: "example.com/move", Value: "now"}}, func(p *corev1.Pod) {
-			metav1.SetMetaDataAnnotation(&p.ObjectMeta, "example.com/move", "later") // It is not what asks.
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, "example.com/move", "later") // This value is not the mark.
 		}},
 		"Label": {evictionv1.Request{Label: &evictionv1.Label{Key: "example.com/move", Value: "now"}}, func(*corev1.Pod) {}},
 	} {
@@ -142,7 +141,7 @@ func TestAnOperatorIsAskedOnce(t *testing.T) {
 	}
 }
 
-// evictHeader is that of the API server's answer.
+// evictHeader returns the header of the API server's answer.
 func (l *lab) evictHeader(name string) http.Header {
 	l.t.Helper()
 	c, err := rest.HTTPClientFor(l.Admin.Config)
@@ -158,7 +157,7 @@ func (l *lab) evictHeader(name string) http.Header {
 	return res.Header
 }
 
-// TestNothingIsWrittenInADryRun has somebody ask in every form that there is.
+// TestNothingIsWrittenInADryRun evicts with every form of a dry run.
 func TestNothingIsWrittenInADryRun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 2)
@@ -184,7 +183,7 @@ func TestNothingIsWrittenInADryRun(t *testing.T) {
 				}
 			}
 		}
-		// It ends when its time is over, as it does with a disruption budget in its way.
+		// It ends with its timeout, as with a disruption budget that allows no eviction.
 		out, err := l.Kubectl(l.ctx(), "drain", l.nodes[0], "--dry-run=server", "--force", "--timeout=7s")
 		if err == nil || !strings.Contains(err.Error(), "the operator of the pod is not asked in a dry run") || !strings.Contains(err.Error(), "global timeout reached") {
 			t.Errorf("kubectl must say what holds it, and end: %v\n%s", err, out)
@@ -192,7 +191,7 @@ func TestNothingIsWrittenInADryRun(t *testing.T) {
 	})
 }
 
-// TestWhomAnEvictionMeans evicts another pod than the one that is there.
+// TestWhomAnEvictionMeans evicts by a UID that the pod does not have.
 func TestWhomAnEvictionMeans(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 1)
@@ -209,7 +208,7 @@ func TestWhomAnEvictionMeans(t *testing.T) {
 	l.want(http.StatusNotFound, gone, l.evict("nobody"))
 }
 
-// TestPodsThatDoNotRun are not worth a move.
+// TestPodsThatDoNotRun are not moved.
 func TestPodsThatDoNotRun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 1)
@@ -249,7 +248,7 @@ func (l *lab) ended(phase corev1.PodPhase) *corev1.Pod {
 	return pod
 }
 
-// TestOnAHealthyNode has each policy for a Node that nobody drains.
+// TestOnAHealthyNode tries each policy on a Node that is not draining.
 func TestOnAHealthyNode(t *testing.T) {
 	t.Parallel()
 	for healthy, tc := range map[evictionv1.HealthyNode]struct {
@@ -280,7 +279,7 @@ func TestOnAHealthyNode(t *testing.T) {
 	}
 }
 
-// TestASilentOperator has each fallback, with a budget that lets nobody go.
+// TestASilentOperator tries each fallback, with a disruption budget that allows no eviction.
 func TestASilentOperator(t *testing.T) {
 	t.Parallel()
 	for fallback, tc := range map[evictionv1.Fallback]struct {
@@ -306,7 +305,7 @@ func TestASilentOperator(t *testing.T) {
 			}
 			time.Sleep(time.Until(begin.Add(10 * time.Second)))
 			status := l.evict("db")
-			if !tc.deletes || status != nil { // A guard whose answer came too late has deleted it already: then it is let go.
+			if !tc.deletes || status != nil { // A call whose answer came too late may have deleted the pod.
 				l.want(http.StatusTooManyRequests, tc.says, status)
 			}
 			got := l.get("db")
@@ -321,7 +320,7 @@ func TestASilentOperator(t *testing.T) {
 	}
 }
 
-// pinned makes a budget that lets a pod not go.
+// pinned creates a disruption budget that allows no eviction of a pod.
 func (l *lab) pinned(pod *corev1.Pod) {
 	l.t.Helper()
 	pdb := &policyv1.PodDisruptionBudget{
@@ -337,7 +336,7 @@ func (l *lab) pinned(pod *corev1.Pod) {
 	}))
 }
 
-// TestADrainThatIsAborted has the Node come back: nobody asks any more.
+// TestADrainThatIsAborted uncordons the Node: the request is withdrawn.
 func TestADrainThatIsAborted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 1)
@@ -362,7 +361,7 @@ func TestADrainThatIsAborted(t *testing.T) {
 		return nil
 	})
 	l.wantMark(false)
-	// It is asked anew in the next drain.
+	// The next drain requests the move again.
 	l.cordon(true, l.nodes[0])
 	l.asks("db")
 }

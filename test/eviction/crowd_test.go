@@ -19,9 +19,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/operator"
 )
 
-// TestManyEvictionsAtOnce has each of ten pods evicted twenty times at once, half of them through each
-// replica: nobody is told that a pod has gone, and each is asked for once.
-// It has the machine for itself.
+// TestManyEvictionsAtOnce evicts each of ten pods twenty times in parallel, half of them through each replica. No
+// answer reports a pod as gone, and each pod is marked once. No other test runs at the same time.
 func TestManyEvictionsAtOnce(t *testing.T) {
 	const pods, evictions = 10, 20
 	l := newLab(t, shared, 1)
@@ -46,7 +45,7 @@ func TestManyEvictionsAtOnce(t *testing.T) {
 	for _, pod := range all {
 		for i := range evictions {
 			wg.Go(func() {
-				if i%4 == 0 { // The API server has one connection, and so one replica.
+				if i%4 == 0 { // The API server has one connection, and so uses one replica.
 					status, err := l.tryEvict(l.t.Context(), pod.Name)
 					count(code(status), err)
 					return
@@ -67,7 +66,7 @@ func TestManyEvictionsAtOnce(t *testing.T) {
 	if answers[http.StatusTooManyRequests] != pods*evictions {
 		t.Errorf("got %v, want %d times 429", answers, pods*evictions)
 	}
-	// On a machine that is busy some are told to try again before anybody is asked.
+	// On a busy machine some answers are 429 before the pod is marked.
 	for _, pod := range all {
 		l.eventually(http.StatusTooManyRequests, waiting, pod.Name)
 	}
@@ -104,7 +103,7 @@ func TestWhoTriesAgainAtOnce(t *testing.T) {
 	t.Logf("%d tries", tries)
 }
 
-// TestLongNames has a pod and a namespace with names as long as they may be.
+// TestLongNames has a pod and a namespace with names of the maximum length.
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 1)
@@ -124,14 +123,14 @@ func TestLongNames(t *testing.T) {
 	long.wantAsked(true, name)
 }
 
-// TestOneAtATime has a policy that allows the move of one pod, for two Nodes that are drained.
+// TestOneAtATime has a policy with maxConcurrent 1, and two draining Nodes.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 3)
 	l.policy(func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	for i := range 4 {
 		l.protected(fmt.Sprintf("db-%d", i), l.nodes[i%2], func(p *corev1.Pod) {
-			p.Spec.TerminationGracePeriodSeconds = new(int64(0)) // One that leaves is let go.
+			p.Spec.TerminationGracePeriodSeconds = new(int64(0)) // A pod that is being deleted may be evicted.
 		})
 	}
 	most := make(chan int, 1)
@@ -164,7 +163,7 @@ func TestOneAtATime(t *testing.T) {
 	l.settled(op, 4, l.nodes[:2]...)
 }
 
-// mostAsked is for how many pods an operator was asked at once, until ctx ends.
+// mostAsked returns the largest number of pods that were marked at the same time, until ctx ends.
 func (l *lab) mostAsked(ctx context.Context) (most int) {
 	w, err := l.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(l.ns))
 	if err != nil {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package eviction answers one question: are pods that an operator moves left to it, and all others
-// left alone? Two processes of the eviction guard answer a real API server, with the rights that
-// ship, and a real kubectl drains Nodes.
+// Package eviction tests the eviction guard with a real API server and a real kubectl drain. The guard must protect the
+// pods that an operator moves, and must not delay any others. Two processes of the guard run with the permissions of
+// the released manifests.
 //
-// Each line is a case of the feature, and says which test covers it. Tests without a package
-// are of this one; E is exp/eviction, G exp/eviction/guard, V exp/eviction/verdict and M test/moves.
+// Each line below is a case of the feature and the test that covers it. Tests without a letter are in this package; E
+// is exp/eviction, G exp/eviction/guard, V exp/eviction/verdict and M test/moves.
 //
 //	 1 an unrelated pod             UnprotectedPodsGo
 //	 2 the first eviction           AnOperatorIsAskedOnce
@@ -35,7 +35,7 @@
 //	26 another UID                  WhomAnEvictionMeans
 //	27 a pod that has ended         PodsThatDoNotRun
 //	28 a pod that leaves            PodsThatDoNotRun
-//	29 a Node that nobody drains    OnAHealthyNode
+//	29 a Node that is not draining   OnAHealthyNode
 //	30 and a policy that moves      OnAHealthyNode
 //	31 the deadline                 ASilentOperator
 //	32 and the pod is deleted       ASilentOperator
@@ -45,7 +45,7 @@
 //	36 a replica goes               ReplicasComeAndGo, OneReplicaHangs, AGuardThatHangs
 //	37 the guard is rolled          ReplicasComeAndGo
 //	38 another certificate          TheCertificateIsReplaced
-//	39 nobody says when             AnOperatorIsAskedOnce
+//	39 no Retry-After               AnOperatorIsAskedOnce
 //	40 the cause                    AnOperatorIsAskedOnce, M TheDrainMeetsTheGuard
 //	41 v1beta1                      WhatTheGuardIsSent
 //	42 no namespace in the body     WhatTheGuardIsSent
@@ -55,5 +55,5 @@
 //	46 no more rights than these    all of them
 //	47 how long it takes            not here: test/bench measures it
 //	48 no pause between tries       WhoTriesAgainAtOnce
-//	49 a pod is deleted             not here: nobody is asked about a deletion
+//	49 a pod is deleted             not here: a deletion calls no webhook
 package eviction

@@ -32,7 +32,7 @@ const (
 
 var errNotYet = errors.New("not yet")
 
-// stays has a pod not end when it is deleted.
+// stays makes a pod continue to run after its deletion.
 func stays(p *corev1.Pod) {
 	metav1.SetMetaDataAnnotation(&p.ObjectMeta, simulation.StopAnnotation, simulation.StopNever)
 }
@@ -48,7 +48,7 @@ func (l *lab) drain(ctx context.Context, node string) (time.Duration, error) {
 // settled checks that an operator has moved each pod once, and that none is on the Nodes.
 func (l *lab) settled(op *operator.Operator, moved int, drained ...string) {
 	l.t.Helper()
-	if n := len(l.moved(op, moved)); n != moved { // kubectl may be done with a pod before its operator is.
+	if n := len(l.moved(op, moved)); n != moved { // kubectl may finish with a pod before its operator does.
 		l.t.Errorf("the operator has moved %d pods, want %d", n, moved)
 	}
 	pods := &corev1.PodList{}
@@ -66,8 +66,8 @@ func (l *lab) settled(op *operator.Operator, moved int, drained ...string) {
 	}
 }
 
-// TestKubectlDrains has kubectl drain a Node with plain pods and those of an operator, as it is: it
-// knows pods by their names.
+// TestKubectlDrains runs an unmodified kubectl, which identifies pods by name, on a Node with an operator's pods and
+// others.
 func TestKubectlDrains(t *testing.T) {
 	t.Parallel()
 	for name, inPlace := range map[string]bool{"NewName": false, "SameName": true} {
@@ -92,13 +92,13 @@ func TestKubectlDrains(t *testing.T) {
 				t.Errorf("the plain pod must wait for nobody: %+v", tries)
 			}
 			for _, m := range moves {
-				if n := len(l.tries(m.From.Name, m.At)); n > 2 { // The second is for a guard whose cache was late.
+				if n := len(l.tries(m.From.Name, m.At)); n > 2 { // The second try is for a late cache.
 					t.Errorf("kubectl tried %d times to evict %s after it was moved, want twice at most", n, m.From.Name)
 				}
 			}
 			l.settled(op, 3, l.nodes[0])
 			l.wantCadence("db-0")
-			// Another drain of the same Node has nothing to do.
+			// A second drain of the same Node has nothing to evict.
 			begin = time.Now()
 			_, err = l.drain(l.ctx(), l.nodes[0])
 			l.must(err)
@@ -110,7 +110,7 @@ func TestKubectlDrains(t *testing.T) {
 	}
 }
 
-// tries are those of kubectl to evict a pod since then, in their order. An empty name is any pod of the namespace.
+// tries returns kubectl's attempts to evict a pod since then, in order. An empty name is any pod of the namespace.
 func (l *lab) tries(pod string, since time.Time) (tries []auditv1.Event) {
 	l.t.Helper()
 	events, err := l.AuditEvents()
@@ -124,8 +124,7 @@ func (l *lab) tries(pod string, since time.Time) (tries []auditv1.Event) {
 	return tries
 }
 
-// wantCadence checks that kubectl waits its five seconds between two tries: a Retry-After would have
-// it try again at once.
+// wantCadence checks that kubectl waits its five seconds between two tries: a Retry-After would make it retry at once.
 func (l *lab) wantCadence(pod string) {
 	l.t.Helper()
 	tries := l.tries(pod, time.Time{})
@@ -139,7 +138,7 @@ func (l *lab) wantCadence(pod string) {
 	}
 }
 
-// TestAPodThatHasMovedInPlace stays moved for those who evict it by its name, and for a while.
+// TestAPodThatHasMovedInPlace counts as moved for evictions by its name, for a while.
 func TestAPodThatHasMovedInPlace(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 2)
@@ -158,7 +157,7 @@ func TestAPodThatHasMovedInPlace(t *testing.T) {
 	if len(l.requests()) != 1 {
 		t.Errorf("the request must stay for a while: %v", l.requests())
 	}
-	// Somebody drains its new Node at once: it is on it, so it is not said to be gone.
+	// Its new Node is drained at once. The pod runs there, so the guard must not report it as gone.
 	l.cordon(true, l.nodes[1])
 	l.asks("db")
 	l.cordon(false, l.nodes...)
@@ -174,7 +173,7 @@ func TestAPodThatHasMovedInPlace(t *testing.T) {
 	})
 }
 
-// moved waits until an operator has moved so many pods.
+// moved waits until an operator has finished that many moves.
 func (l *lab) moved(op *operator.Operator, n int) []operator.Move {
 	l.t.Helper()
 	l.until(l.ctx(), func() error {
@@ -186,8 +185,8 @@ func (l *lab) moved(op *operator.Operator, n int) []operator.Move {
 	return op.Moves()
 }
 
-// TestTwoDrainsAtOnce drains two Nodes while an operator moves pods in place from each, perhaps to
-// none but a third.
+// TestTwoDrainsAtOnce drains two Nodes while an operator moves pods in place from each. The only other Node is the
+// third.
 func TestTwoDrainsAtOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 3)
@@ -208,8 +207,8 @@ func TestTwoDrainsAtOnce(t *testing.T) {
 	l.settled(op, 3, l.nodes[:2]...)
 }
 
-// TestTheNextNodeIsDrainedAtOnce drains the Node to which a pod was just moved with the same name,
-// while the first drain may still run: it moves on, and nobody is told that it has gone before.
+// TestTheNextNodeIsDrainedAtOnce drains the Node to which a pod was just moved under its name, while the first drain
+// may still run. The pod moves again, and no answer reports it as gone before that.
 func TestTheNextNodeIsDrainedAtOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 3)
@@ -233,7 +232,7 @@ func TestTheNextNodeIsDrainedAtOnce(t *testing.T) {
 	l.settled(op, 2, l.nodes[:2]...)
 }
 
-// TestADrainThatIsInterrupted is started again, with an operator that died meanwhile.
+// TestADrainThatIsInterrupted is started again, after its operator crashed.
 func TestADrainThatIsInterrupted(t *testing.T) {
 	t.Parallel()
 	for name, inPlace := range map[string]bool{"NewName": false, "SameName": true} {
@@ -270,8 +269,8 @@ func TestADrainThatIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestWhatWasWrittenBefore says nothing about the pod that has the name now: a pod that runs on a Node
-// that is drained is never said to be gone.
+// TestWhatWasWrittenBefore has records of an earlier pod with the same name. A pod that runs on a draining Node is
+// never reported as gone.
 func TestWhatWasWrittenBefore(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 2)
@@ -280,11 +279,11 @@ func TestWhatWasWrittenBefore(t *testing.T) {
 	l.protected("db", l.nodes[0])
 	l.asks("db")
 	op := l.operator(func(o *operator.Options) { o.InPlace = true })
-	l.moved(op, 1) // The drain is aborted: nobody evicts any more, and the mark stays.
+	l.moved(op, 1) // The drain is aborted: no client evicts any more, and the mark stays.
 	op.Silence(true)
 	l.cordon(false, l.nodes[0])
 	l.cordon(true, l.nodes[1])
-	// A mark of the original hook, too.
+	// a mark of Couchbase's own hook
 	edit(l, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.ns}}, func(n *corev1.Namespace) {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, evictionv1.TrackingPrefix+l.ns+".other", "true")
 	})

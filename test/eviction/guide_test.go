@@ -27,7 +27,7 @@ import (
 // block is an object or commands on a page.
 var block = regexp.MustCompile("(?s)\n```(sh|yaml)\n(.*?)```")
 
-// TestTheGuide does what the page about operators says, in its order.
+// TestTheGuide runs the commands of docs/operators.md in their order.
 func TestTheGuide(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 2)
@@ -35,7 +35,7 @@ func TestTheGuide(t *testing.T) {
 	l.must(err)
 	names := strings.NewReplacer(
 		"namespace db ", "namespace "+l.ns+" ", "-n db ", "-n "+l.ns+" ", "namespace: db}", "namespace: "+l.ns+"}",
-		"worker-7", l.nodes[0], " -A", " -n "+l.ns, // Other tests have theirs.
+		"worker-7", l.nodes[0], " -A", " -n "+l.ns, // Other tests use other names.
 	)
 	home := t.TempDir()
 	run := func(commands string) string {
@@ -64,7 +64,7 @@ func TestTheGuide(t *testing.T) {
 	if ns.Labels[evictionv1.GuardedLabel] != "enabled" {
 		t.Fatalf("labels %v", ns.Labels)
 	}
-	cluster := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "cluster"}} // kubectl drains no pod that nobody has made.
+	cluster := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "cluster"}} // kubectl requires that the pod's controller exists.
 	l.must(l.Client.Create(l.ctx(), cluster))
 	owned := func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: cluster.Name, UID: cluster.UID, Controller: new(true)}}

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// abreast is how many tests run at once. They wait most of the time.
+	// abreast is how many tests run in parallel. They wait most of the time.
 	abreast = 8
-	// startTimeout bounds the start of everything that tests share.
+	// startTimeout bounds the start of the shared parts.
 	startTimeout = 3 * time.Minute
 )
 
 var (
-	// planes has an API server for nothing but to start others.
+	// planes has an API server that is used only to start others.
 	planes *plane.Plane
-	// shared is the world of all tests that leave its guard alone.
+	// shared is the world of all tests that do not change its guard.
 	shared *world
 )
 

@@ -20,14 +20,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// slack is for what is slow on a machine that is busy.
+// slack allows for slow calls on a busy machine.
 const slack = 5 * time.Second
 
-// another numbers the pods of somebody else: one that was evicted may still be on its way.
+// another numbers the unprotected pods, because an evicted pod may not have ended yet.
 var another atomic.Int64
 
-// others evicts pods of somebody else, one after the other, until it is told to stop. It returns how
-// many went, and how long the longest took.
+// others evicts unprotected pods, one after the other, until stop is called. stop returns the number of evictions and
+// the duration of the longest.
 func (l *lab) others() (stop func() (n int, longest time.Duration)) {
 	l.t.Helper()
 	var stopped atomic.Bool
@@ -53,8 +53,7 @@ func (l *lab) others() (stop func() (n int, longest time.Duration)) {
 	}
 }
 
-// TestReplicasComeAndGo has each replica killed, and each replaced as a Deployment does, while pods
-// of somebody else are evicted.
+// TestReplicasComeAndGo kills each replica, and replaces each as a Deployment does, while unprotected pods are evicted.
 func TestReplicasComeAndGo(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Ignore, admissionregistrationv1.Fail} {
@@ -75,7 +74,7 @@ func TestReplicasComeAndGo(t *testing.T) {
 					l.must(l.guard.Start(l.ctx(), r))
 				}
 			}
-			if policy == admissionregistrationv1.Ignore { // A crash may cut off an answer.
+			if policy == admissionregistrationv1.Ignore { // A crash may interrupt an answer.
 				for _, r := range l.guard.Replicas {
 					l.must(r.Kill())
 					time.Sleep(time.Second)
@@ -91,7 +90,7 @@ func TestReplicasComeAndGo(t *testing.T) {
 	}
 }
 
-// TestTheGuardIsAway has no replica at all, with each failure policy.
+// TestTheGuardIsAway has no replica, with each failure policy.
 func TestTheGuardIsAway(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Ignore, admissionregistrationv1.Fail} {
@@ -115,7 +114,7 @@ func TestTheGuardIsAway(t *testing.T) {
 				l.want(http.StatusInternalServerError, "failed calling webhook", l.evict("other"))
 			}
 			l.wantAsked(false, "db")
-			// They come back, and all is well.
+			// The guard works again once the replicas are back.
 			for _, r := range l.guard.Replicas {
 				l.must(l.guard.Start(l.ctx(), r))
 			}
@@ -124,7 +123,7 @@ func TestTheGuardIsAway(t *testing.T) {
 	}
 }
 
-// TestAGuardThatHangs costs others its timeout at most.
+// TestAGuardThatHangs delays unprotected evictions by its timeout at most.
 func TestAGuardThatHangs(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, ownWorld(t, guardOptions()), 1)
@@ -154,7 +153,7 @@ func TestAGuardThatHangs(t *testing.T) {
 	l.eventually(http.StatusTooManyRequests, asked, "db")
 }
 
-// TestOneReplicaHangs leaves the API server with a connection to it: it finds the other by itself.
+// TestOneReplicaHangs while the API server has a connection to it: the API server must switch to the other replica.
 func TestOneReplicaHangs(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, ownWorld(t, guardOptions()), 1)
@@ -179,7 +178,7 @@ func TestOneReplicaHangs(t *testing.T) {
 	}
 }
 
-// TestTheCertificateIsReplaced has a replica serve the new one without a restart.
+// TestTheCertificateIsReplaced checks that a replica serves the new certificate without a restart.
 func TestTheCertificateIsReplaced(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, ownWorld(t, system.GuardOptions{}), 1)

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestWhatTheGuardIsSent posts to it what the API server sends, what earlier ones did, and what none
-// does. The guard says what is wrong, and stays.
+// TestWhatTheGuardIsSent posts requests of the present API server, of earlier ones, and invalid ones. The guard reports
+// the error, and continues to run.
 func TestWhatTheGuardIsSent(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 1)
@@ -92,7 +92,7 @@ func TestWhatTheGuardIsSent(t *testing.T) {
 	if r.PID() == 0 || strings.Contains(r.LogTail(10_000), "panic") {
 		t.Errorf("the guard must not panic:\n%s", r.LogTail(20))
 	}
-	// One that is asked through the older API decides all the same.
+	// The guard also decides on an eviction through the older API.
 	out, err := l.KubectlInput(l.ctx(), `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"db"}}`,
 		"create", "--raw", "/api/v1/namespaces/"+l.ns+"/pods/db/eviction", "-f", "-")
 	if err == nil || !strings.Contains(err.Error(), asked) {

@@ -21,10 +21,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// untrusting is a client for servers of this machine.
+// untrusting is a client that accepts the certificate of any server.
 var untrusting = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
-// review is what the API server asks about the eviction of a pod.
+// review is the API server's admission review for the eviction of a pod.
 func review(pod *corev1.Pod) *admissionv1.AdmissionReview {
 	e := fmt.Appendf(nil, `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"namespace":%q,"name":%q}}`, pod.Namespace, pod.Name)
 	return &admissionv1.AdmissionReview{
@@ -37,14 +37,14 @@ func review(pod *corev1.Pod) *admissionv1.AdmissionReview {
 	}
 }
 
-// dryRun is a review that has nothing written.
+// dryRun is a review that must cause no write.
 func dryRun(pod *corev1.Pod) *admissionv1.AdmissionReview {
 	r := review(pod)
 	r.Request.DryRun = new(true)
 	return r
 }
 
-// ask asks one replica.
+// ask sends a review to one replica.
 func ask(ctx context.Context, r *system.GuardReplica, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionResponse, error) {
 	b, err := json.Marshal(review)
 	if err != nil {

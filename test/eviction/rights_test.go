@@ -14,8 +14,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// TestWhatMayNotBeDone takes rights away from the guard. It says so, and nobody is told that a pod
-// has gone; when it has them back, it goes on.
+// TestWhatMayNotBeDone removes permissions of the guard. The guard reports an error, and never reports a pod as gone.
+// Once it has the permissions again, it continues.
 func TestWhatMayNotBeDone(t *testing.T) {
 	t.Parallel()
 	w := ownWorld(t, guardOptions())
@@ -34,7 +34,7 @@ func TestWhatMayNotBeDone(t *testing.T) {
 	l.wantAsked(true, "db")
 }
 
-// mayPods says whether the guard may do something with pods.
+// mayPods grants or removes a verb on pods.
 func (l *lab) mayPods(verb string, may bool) {
 	l.t.Helper()
 	edit(l, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "fivespot-eviction-guard"}}, func(r *rbacv1.ClusterRole) {
@@ -47,8 +47,8 @@ func (l *lab) mayPods(verb string, may bool) {
 	})
 }
 
-// eventually evicts a pod until it is said what is wanted: what the API server knows of rights, and of
-// those that it calls, is a little late.
+// eventually evicts a pod until it gets the wanted answer: the API server observes changes of roles and of webhooks a
+// little later.
 func (l *lab) eventually(want int32, says, pod string) {
 	l.t.Helper()
 	l.must(plane.Until(l.ctx(), func(ctx context.Context) error {

@@ -22,8 +22,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestAStormOfEvictions evicts 300 pods of a policy that moves one at a time, 200 times per second, or 40 times
-// with -short, while their operator is silent: no pod is evicted, one operator is asked, and both replicas live.
+// TestAStormOfEvictions has 300 pods of a policy with maxConcurrent 1, and an operator that does nothing. It evicts 200
+// times per second, or 40 times with -short. No pod is evicted, one pod is marked, and both replicas survive.
 func TestAStormOfEvictions(t *testing.T) {
 	const pods, seconds = 300, 10
 	rate := testenv.Shorter(200, 40)
@@ -96,7 +96,7 @@ func TestAStormOfEvictions(t *testing.T) {
 	}
 }
 
-// metrics are those of a replica.
+// metrics returns the metrics of a replica.
 func (l *lab) metrics(r *system.GuardReplica) string {
 	l.t.Helper()
 	req, err := http.NewRequestWithContext(l.ctx(), http.MethodGet, "http://"+r.Metrics+"/metrics", nil)
@@ -109,7 +109,7 @@ func (l *lab) metrics(r *system.GuardReplica) string {
 	return string(text)
 }
 
-// start has a pod run at once, past its kubelet: it would take a while for hundreds of pods.
+// start creates a pod that runs at once, without its kubelet, which would take a while for hundreds of pods.
 func (l *lab) start(name string) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: name, Labels: labels}}
 	pod.Spec = corev1.PodSpec{NodeName: l.nodes[0], Containers: []corev1.Container{{Name: "main", Image: "x"}}}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// couchbaseCRD is as much of Couchbase's as matters.
+// couchbaseCRD is the required part of Couchbase's definition.
 const couchbaseCRD = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -41,7 +41,7 @@ func (l *lab) wantMark(there bool) {
 	}
 }
 
-// TestTrackingByCouchbaseCluster marks one that is upgraded in place, and no other.
+// TestTrackingByCouchbaseCluster marks a CouchbaseCluster that is upgraded in place, and no other.
 func TestTrackingByCouchbaseCluster(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -77,7 +77,7 @@ func TestTrackingByCouchbaseCluster(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeTracked holds no pod back, and people are told.
+// TestWhatCannotBeTracked delays no pod, and causes a warning.
 func TestWhatCannotBeTracked(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, shared, 1)

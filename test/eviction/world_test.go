@@ -31,11 +31,11 @@ import (
 )
 
 const (
-	// patience is how long anything may take that is not told to take longer.
+	// patience bounds each wait that has no longer timeout of its own.
 	patience = time.Minute
-	// keep is for how long the guard remembers a move here. A drainer tries again after 5 s.
+	// keep is the guard's --keep in these tests. A drainer retries after 5 s.
 	keep = 20 * time.Second
-	// leaseSeconds keeps leases from being what the API server is busy with.
+	// leaseSeconds keeps the API server from spending its time on leases.
 	leaseSeconds = 400
 )
 
@@ -43,7 +43,7 @@ func guardOptions() system.GuardOptions {
 	return system.GuardOptions{Args: []string{"--keep=" + keep.String()}}
 }
 
-// controllers are those that pods and their budgets need. Nobody taints Nodes.
+// controllers returns the controllers that pods and their budgets need. None of them taints Nodes.
 func controllers() plane.ClusterOptions {
 	return plane.ClusterOptions{NoScheduler: true, Controllers: []string{
 		"garbage-collector-controller", "namespace-controller", "serviceaccount-controller", "serviceaccount-token-controller",
@@ -51,7 +51,7 @@ func controllers() plane.ClusterOptions {
 	}}
 }
 
-// A world is a cluster with the eviction guard, whose kubelets are simulated.
+// A world is a cluster with the eviction guard and simulated kubelets.
 type world struct {
 	*plane.Cluster
 
@@ -78,7 +78,7 @@ func newWorld(ctx context.Context, c *plane.Cluster, o system.GuardOptions) (_ *
 	return w, w.grant(ctx)
 }
 
-// trackingRights are what a policy with a Namespace as its tracker brings with it.
+// trackingRights are the permissions that a policy with tracking by Namespace needs.
 const trackingRights = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -87,7 +87,7 @@ rules:
 - {apiGroups: [""], resources: [namespaces], verbs: [get, patch]}
 `
 
-// grant gives the guard the rights to track, as the docs say, and returns when it has them.
+// grant gives the guard the permissions for tracking, as in the docs, and returns when they are in effect.
 func (w *world) grant(ctx context.Context) error {
 	preset, err := os.ReadFile(filepath.Join(system.Repository(), "config/eviction-guard/policies/couchbase.yaml"))
 	if err != nil {
@@ -142,16 +142,16 @@ func ownWorld(t *testing.T, o system.GuardOptions) *world {
 	return w
 }
 
-// named counts what has a name of its own.
+// named counts the names that nameOf has returned.
 var named atomic.Int32
 
-// nameOf is the name of a test as Kubernetes takes it, and never the same.
+// nameOf returns the name of a test in the format of Kubernetes, with a unique number.
 func nameOf(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("%s-%d", strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "/", "-"), named.Add(1))
 }
 
-// A lab is what a test has of a world: a namespace, and some Nodes.
+// A lab is the part of a world that one test uses: a namespace and some Nodes.
 type lab struct {
 	*world
 
@@ -160,7 +160,7 @@ type lab struct {
 	nodes []string
 }
 
-// labels are those of pods that an operator moves.
+// labels are the labels of pods that an operator moves.
 var labels = map[string]string{"app": "couchbase"}
 
 func newLab(t *testing.T, w *world, nodes int) *lab {
@@ -172,11 +172,11 @@ func newLab(t *testing.T, w *world, nodes int) *lab {
 		name := fmt.Sprintf("%s-%d", l.ns, i)
 		l.must(w.kubelet.Ensure(ctx, simulation.Node{Name: name, ProviderID: "test:///" + name, LeaseSeconds: leaseSeconds, Version: "v1.36.3"}))
 		edit(l, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, func(n *corev1.Node) {
-			n.Labels["lab"], n.Spec.Taints = l.ns, nil // It is ready, and nobody else takes that taint off.
+			n.Labels["lab"], n.Spec.Taints = l.ns, nil // The Node is ready, and no controller removes that taint.
 		})
 		l.nodes = append(l.nodes, name)
 	}
-	// Pods are refused until the controller manager has made this.
+	// Pods are rejected before the controller manager has created this.
 	l.must(w.Wait(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "default"}}, func() error { return nil }))
 	return l
 }
@@ -196,7 +196,7 @@ func (l *lab) must(err error) {
 	}
 }
 
-// edit changes an object as somebody else would.
+// edit changes an object as another client would.
 func edit[T client.Object](l *lab, obj T, change func(T)) {
 	l.t.Helper()
 	l.must(plane.Until(l.ctx(), func(ctx context.Context) error {
@@ -208,7 +208,7 @@ func edit[T client.Object](l *lab, obj T, change func(T)) {
 	}))
 }
 
-// cordon has somebody cordon Nodes, or uncordon them.
+// cordon cordons or uncordons Nodes.
 func (l *lab) cordon(cordoned bool, nodes ...string) {
 	l.t.Helper()
 	for _, name := range nodes {
@@ -216,7 +216,7 @@ func (l *lab) cordon(cordoned bool, nodes ...string) {
 	}
 }
 
-// policy makes a policy for the pods that labels select.
+// policy creates a policy for the pods that labels select.
 func (l *lab) policy(change ...func(*evictionv1.ReschedulePolicySpec)) {
 	l.t.Helper()
 	p := &evictionv1.ReschedulePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "couchbase"}}
@@ -254,7 +254,7 @@ func (l *lab) run(name, node string, labels map[string]string, change ...func(*c
 	return pod
 }
 
-// protected runs a pod that an operator moves, and returns when all replicas of the guard know.
+// protected runs a pod that an operator moves, and returns when all replicas of the guard protect it.
 func (l *lab) protected(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	l.t.Helper()
 	pod := l.run(name, node, labels, change...)
@@ -279,7 +279,7 @@ func (l *lab) known(pod *corev1.Pod) {
 	}
 }
 
-// operator starts an operator of the pods.
+// operator starts an operator for the pods.
 func (l *lab) operator(change ...func(*operator.Options)) *operator.Operator {
 	l.t.Helper()
 	o := operator.Options{Namespace: l.ns, Labels: labels}
@@ -292,8 +292,8 @@ func (l *lab) operator(change ...func(*operator.Options)) *operator.Operator {
 	return op
 }
 
-// evict evicts a pod, and returns what the API server says, nil if it is evicted. It tries again where this machine is
-// so busy that the guard could not answer in time.
+// evict evicts a pod, and returns the API server's answer, nil if the pod is evicted. It retries if the guard did not
+// answer in time, because the machine is busy.
 func (l *lab) evict(name string, change ...func(*policyv1.Eviction)) *metav1.Status {
 	l.t.Helper()
 	for ctx := l.ctx(); ; {
@@ -305,8 +305,8 @@ func (l *lab) evict(name string, change ...func(*policyv1.Eviction)) *metav1.Sta
 	}
 }
 
-// asks evicts a pod whose operator has not been asked, until it is asked: the cache of the guard may be late. It
-// returns what the API server says then.
+// asks evicts a pod until it is marked, because the cache of the guard may be late. It returns the API server's last
+// answer.
 func (l *lab) asks(name string, change ...func(*policyv1.Eviction)) (status *metav1.Status) {
 	l.t.Helper()
 	l.until(l.ctx(), func() error {
@@ -314,7 +314,7 @@ func (l *lab) asks(name string, change ...func(*policyv1.Eviction)) (status *met
 		if said(http.StatusTooManyRequests, waiting, status) != nil {
 			return said(http.StatusTooManyRequests, asked, status)
 		}
-		if l.get(name).Annotations[evictionv1.RequestedAnnotation] == "" { // Else the answer that came too late was that it is asked.
+		if l.get(name).Annotations[evictionv1.RequestedAnnotation] == "" { // Otherwise an earlier call has marked it.
 			return errNotYet
 		}
 		return nil
@@ -335,7 +335,7 @@ func (l *lab) tryEvict(ctx context.Context, name string, change ...func(*policyv
 	return nil, err
 }
 
-// code is that of an answer.
+// code returns the HTTP code of an answer.
 func code(s *metav1.Status) int32 {
 	if s == nil {
 		return 201
@@ -343,7 +343,7 @@ func code(s *metav1.Status) int32 {
 	return s.Code
 }
 
-// want checks what was said.
+// want checks an answer.
 func (l *lab) want(want int32, says string, status *metav1.Status) {
 	l.t.Helper()
 	if err := said(want, says, status); err != nil {
@@ -351,7 +351,7 @@ func (l *lab) want(want int32, says string, status *metav1.Status) {
 	}
 }
 
-// said is an error if something else was said.
+// said returns an error if an answer differs.
 func said(want int32, says string, status *metav1.Status) error {
 	message := ""
 	if status != nil {
@@ -363,7 +363,7 @@ func said(want int32, says string, status *metav1.Status) error {
 	return nil
 }
 
-// until waits until cond has nothing to say any more.
+// until waits until cond returns nil.
 func (l *lab) until(ctx context.Context, cond func() error) {
 	l.t.Helper()
 	l.must(plane.Until(ctx, func(context.Context) error { return cond() }))
@@ -377,7 +377,7 @@ func (l *lab) get(name string) *corev1.Pod {
 	return pod
 }
 
-// requests are those of the namespace.
+// requests returns the RescheduleRequests of the namespace.
 func (l *lab) requests() []evictionv1.RescheduleRequest {
 	l.t.Helper()
 	list := &evictionv1.RescheduleRequestList{}
@@ -385,7 +385,7 @@ func (l *lab) requests() []evictionv1.RescheduleRequest {
 	return list.Items
 }
 
-// wantAsked checks that the operator of a pod is asked, or is not.
+// wantAsked checks that a pod is marked, or is not.
 func (l *lab) wantAsked(asked bool, names ...string) {
 	l.t.Helper()
 	for _, name := range names {
@@ -397,7 +397,7 @@ func (l *lab) wantAsked(asked bool, names ...string) {
 	}
 }
 
-// versions are those of everything that somebody may write to because of an eviction.
+// versions returns the resourceVersions of all objects that an eviction may change.
 func (l *lab) versions() map[string]string {
 	l.t.Helper()
 	all := map[string]string{}
@@ -414,7 +414,7 @@ func (l *lab) versions() map[string]string {
 	return all
 }
 
-// unchanged checks that f has nothing written.
+// unchanged checks that f causes no write.
 func (l *lab) unchanged(f func()) {
 	l.t.Helper()
 	before, writes := l.versions(), len(l.writes())
@@ -427,7 +427,7 @@ func (l *lab) unchanged(f func()) {
 	}
 }
 
-// writes are those of the guard in the namespace, as the audit log has them.
+// writes returns the guard's writes in the namespace, from the audit log.
 func (l *lab) writes() (all []string) {
 	l.t.Helper()
 	events, err := l.AuditEvents()

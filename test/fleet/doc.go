@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet holds the tests of what nobody can read: 50 machines that run, and each way
-// in which a provider's objects cannot be read when the manager starts. Unknown is never
-// absent. It has a plane of its own, because each of them is felt by everything on it.
+// Package fleet tests outages of a provider's API. 50 machines run when the manager restarts, and the provider's
+// objects cannot be read, in several ways. An unreadable object must not count as absent. It has its own plane, because
+// each outage affects everything on it.
 package fleet

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// patience is generous: Cluster API and the provider back off while they cannot read.
+	// patience is long: Cluster API and the provider back off while they cannot read.
 	patience = 5 * time.Minute
 	// fleetSize and few are the sizes of a fleet with and without -short.
 	fleetSize, few = 50, 8
@@ -35,13 +35,12 @@ type world struct {
 	*testing.T
 	*specs.Cluster
 	machines []*v1alpha1.ScheduledMachine
-	// uids are those of all children.
+	// uids are the UIDs of all children.
 	uids map[client.ObjectKey]types.UID
 }
 
-// TestUnknownIsNotAbsent has the manager killed and started in each outage. The machines run
-// on, one owner gets a machine back meanwhile, one window closes, and when the outage is
-// over everything goes on.
+// TestUnknownIsNotAbsent kills and restarts the manager in each outage. The machines continue to run. Meanwhile one
+// owner requests a machine, and one window closes. After the outage normal operation continues.
 func TestUnknownIsNotAbsent(t *testing.T) {
 	w := newWorld(t)
 	for i := range testenv.Shorter(fleetSize, few) {
@@ -59,7 +58,7 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 			now.machines = w.machines
 			now.survive(name, o)
 		}) {
-			t.FailNow() // The next outage would be told of this one.
+			t.FailNow() // The next outage would start from a broken fleet.
 		}
 	}
 }
@@ -71,7 +70,7 @@ func newWorld(t *testing.T) *world {
 	}}
 }
 
-// survive is one outage.
+// survive runs one outage.
 func (w *world) survive(name string, o outage) {
 	w.Helper()
 	asked, closed, stay := w.machines[0], w.machines[1], w.machines[2:]
@@ -84,7 +83,7 @@ func (w *world) survive(name string, o outage) {
 	for _, sm := range w.machines {
 		w.must(w.Edit(sm, func() { sm.Spec.MachineTemplate.Labels = map[string]string{"example.org/outage": name} }))
 	}
-	for _, sm := range w.machines { // Each is looked at by the new manager.
+	for _, sm := range w.machines { // The new manager reconciles each machine.
 		w.wantSeen(sm, o)
 	}
 	w.AskBack(node, "java")
@@ -110,7 +109,7 @@ func (w *world) survive(name string, o outage) {
 	}
 }
 
-// remember notes which objects there are.
+// remember records the existing objects.
 func (w *world) remember() {
 	w.Helper()
 	w.uids = map[client.ObjectKey]types.UID{}
@@ -122,8 +121,7 @@ func (w *world) remember() {
 	}
 }
 
-// wantSeen waits until the manager has looked at a machine that runs, and says what it
-// cannot read.
+// wantSeen waits until the manager has reconciled a running machine, and reports that it cannot read it.
 func (w *world) wantSeen(sm *v1alpha1.ScheduledMachine, o outage) {
 	w.Helper()
 	want := metav1.Condition{Type: v1alpha1.ReferencesValidCondition, Status: metav1.ConditionTrue}
@@ -144,8 +142,7 @@ func (w *world) wantSeen(sm *v1alpha1.ScheduledMachine, o outage) {
 	}
 }
 
-// wantLeaving waits until a Machine is on its way: neither an owner nor the window's end
-// waits for a provider.
+// wantLeaving waits until a Machine is being deleted: neither an owner's request nor a window end waits for a provider.
 func (w *world) wantLeaving(sm *v1alpha1.ScheduledMachine, phase v1alpha1.Phase) {
 	w.Helper()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: sm.Namespace, Name: sm.Name + "-machine"}}
@@ -164,7 +161,7 @@ func (w *world) wantLeaving(sm *v1alpha1.ScheduledMachine, phase v1alpha1.Phase)
 	})
 }
 
-// wantRunning checks that a Machine runs on, as far as it can be read now.
+// wantRunning checks that a Machine still runs, as far as it can be read.
 func (w *world) wantRunning(sm *v1alpha1.ScheduledMachine) {
 	w.Helper()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: sm.Namespace, Name: sm.Name + "-machine"}}
@@ -174,7 +171,7 @@ func (w *world) wantRunning(sm *v1alpha1.ScheduledMachine) {
 	}
 }
 
-// wantUntouched checks that nobody has deleted a child: a deletion is never taken back.
+// wantUntouched checks that no child was deleted: a deletion cannot be undone.
 func (w *world) wantUntouched(sm *v1alpha1.ScheduledMachine) {
 	w.Helper()
 	for _, child := range children(sm) {
@@ -185,7 +182,7 @@ func (w *world) wantUntouched(sm *v1alpha1.ScheduledMachine) {
 	}
 }
 
-// step is the time for one step.
+// step is a context for one step.
 func (w *world) step() context.Context {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	w.Cleanup(cancel)

@@ -13,18 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// An outage is a way in which objects of a provider cannot be read as they could be before.
+// An outage is a change after which a provider's objects cannot be read as before.
 type outage struct {
 	begin, end func(*world)
-	// blind says that the infrastructure cannot be read at all, and says is what people are
-	// told of it.
+	// blind reports that the infrastructure cannot be read at all. says is the expected message.
 	blind bool
 	says  string
 }
 
-// outages are those of PlaneMachines.
+// outages are outages of PlaneMachines.
 var outages = map[string]outage{
-	// The provider is upgraded: the next version is served, the last one is not any more.
+	// An upgrade of the provider: the next version is served, and the present one no longer.
 	"VersionNoLongerServed": {
 		begin: func(w *world) {
 			w.define(func(crd *apiextensionsv1.CustomResourceDefinition) {
@@ -41,7 +40,7 @@ var outages = map[string]outage{
 		end:   (*world).restore,
 		blind: true, says: "is not served at the moment",
 	},
-	// The API server stores another version, and cannot make it of what is stored.
+	// The API server stores another version, and cannot convert the stored objects to it.
 	"ConversionWebhookDead": {
 		begin: func(w *world) {
 			w.define(func(crd *apiextensionsv1.CustomResourceDefinition) {
@@ -59,7 +58,7 @@ var outages = map[string]outage{
 		end:   (*world).restore,
 		blind: true, says: "does its provider's conversion webhook answer?",
 	},
-	// Discovery fails for the provider's group, and for one that nobody here uses.
+	// Discovery fails for the provider's group, and for an unused group.
 	"DiscoveryIncomplete": {
 		begin: func(w *world) {
 			w.must(w.Management.Create(w.step(), dead("v1.other.example.com")))
@@ -73,7 +72,7 @@ var outages = map[string]outage{
 	},
 }
 
-// next has a definition serve one version more, of the same schema.
+// next makes a definition serve one more version with the same schema.
 func next(crd *apiextensionsv1.CustomResourceDefinition) {
 	version := *crd.Spec.Versions[0].DeepCopy()
 	version.Name, version.Storage = "v1beta2", false
@@ -91,7 +90,7 @@ func (w *world) define(change func(*apiextensionsv1.CustomResourceDefinition)) {
 	crd := planeMachines()
 	w.must(w.Edit(crd, func() { change(crd) }))
 	generation := crd.Generation
-	w.until(func() error { // It is served as it is defined a moment later.
+	w.until(func() error { // The API server serves a new definition a moment later.
 		_, err := shared.Management.Kubectl(w.step(), "get", "--raw", "/apis/infrastructure.cluster.x-k8s.io/v1beta1/planemachines?limit=1")
 		if served := err == nil; served != crd.Spec.Versions[0].Served {
 			return fmt.Errorf("generation %d is not in effect: %w", generation, err)
@@ -100,8 +99,7 @@ func (w *world) define(change func(*apiextensionsv1.CustomResourceDefinition)) {
 	})
 }
 
-// restore ends what define began. No object was stored in another version meanwhile, or it
-// has the same schema.
+// restore reverts define. Objects that were stored in the other version meanwhile have the same schema.
 func (w *world) restore() {
 	w.Helper()
 	crd := planeMachines()
@@ -119,7 +117,7 @@ func (w *world) restore() {
 	})
 }
 
-// dead is a group that an aggregated API server serves which is down.
+// dead is an aggregated API whose server is down.
 func dead(name string) *unstructured.Unstructured {
 	service := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"group": name[len("v1."):], "version": "v1", "groupPriorityMinimum": int64(1000), "versionPriority": int64(15),
@@ -135,8 +133,8 @@ func deadService() map[string]any {
 	return map[string]any{"namespace": "default", "name": "nobody", "port": int64(443)}
 }
 
-// delegate has somebody else serve the provider's group, nil for the API server itself, which
-// takes it back by its own label.
+// delegate makes another server serve the provider's group. nil is the API server itself, which restores its own object
+// by its label.
 func (w *world) delegate(service map[string]any) {
 	w.Helper()
 	group := &unstructured.Unstructured{}
@@ -169,7 +167,7 @@ func (w *world) delegate(service map[string]any) {
 	})
 }
 
-// children are those of a ScheduledMachine.
+// children returns the children of a ScheduledMachine.
 func children(sm *v1alpha1.ScheduledMachine) []client.Object {
 	var all []client.Object
 	for suffix, kind := range map[string]struct{ version, kind string }{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package haproxy answers one question: where does a test find a real HAProxy?
+// Package haproxy runs a real HAProxy for tests.
 package haproxy
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// A Process is HAProxy: a master that never ends, and a worker that every reload replaces.
-// Endpoints are as in a LoadBalancer.
+// A Process is HAProxy: a permanent master, and a worker that every reload replaces. Endpoints have the format of a
+// LoadBalancer.
 type Process struct {
 	// Unix and TCP are its runtime API, with level admin.
 	Unix, TCP string
@@ -33,20 +33,19 @@ type Process struct {
 	release func()
 }
 
-// patience is how long a start or a reload may take.
+// patience bounds a start or a reload.
 const patience = time.Minute
 
 // maxPorts is how many ports a configuration can have.
 const maxPorts = 16
 
-// New returns a process that does not run yet. Where there is no HAProxy, the error says
-// fs.ErrNotExist.
+// New returns a process that does not run yet. If HAProxy is not installed, the error is fs.ErrNotExist.
 func New() (_ *Process, err error) {
 	bin := filepath.Join(plane.DefaultBin(), "haproxy")
 	if _, err := os.Stat(bin); err != nil {
 		return nil, fmt.Errorf("run `make plane-haproxy`: %w", err)
 	}
-	// Not a test's own directory: paths of sockets must be short.
+	// A test's own directory is unsuitable: paths of sockets must be short.
 	dir, err := os.MkdirTemp("", "haproxy-")
 	if err != nil {
 		return nil, err
@@ -75,7 +74,7 @@ func (p *Process) file() string { return filepath.Join(p.dir, "haproxy.cfg") }
 
 func (p *Process) master() string { return filepath.Join(p.dir, "master.sock") }
 
-// write writes the configuration: what is given, and the runtime API.
+// write writes the configuration: config, and the runtime API.
 func (p *Process) write(config string) error {
 	var global strings.Builder
 	global.WriteString("global\n")
@@ -97,8 +96,8 @@ func (p *Process) Start(ctx context.Context, config string) error {
 	return p.Process.Start(ctx)
 }
 
-// Reload has another worker take over, with another configuration, and returns when it has.
-// The old worker keeps the connections that it has.
+// Reload replaces the worker by one with another configuration, and returns when it is ready. The old worker keeps its
+// connections.
 func (p *Process) Reload(ctx context.Context, config string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -109,7 +108,7 @@ func (p *Process) Reload(ctx context.Context, config string) error {
 	if err != nil {
 		return err
 	}
-	// The master starts anew, and may end the connection before it says so.
+	// The master re-executes itself, and may close the connection before it answers.
 	if _, err := ask(ctx, p.master(), "reload"); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		return err
 	}
@@ -128,8 +127,8 @@ func (p *Process) Reload(ctx context.Context, config string) error {
 	return nil
 }
 
-// worker is the process ID of the worker that answers. The master has to answer as well: a
-// worker can be ready while its master still ignores what it is told.
+// worker returns the process ID of the worker that answers. The master must answer as well: a worker can be ready while
+// its master still ignores commands.
 func (p *Process) worker(ctx context.Context) (string, error) {
 	if _, err := ask(ctx, p.master(), "show proc"); err != nil {
 		return "", err
@@ -151,7 +150,7 @@ func (p *Process) Ask(ctx context.Context, command string) (string, error) {
 	return ask(ctx, strings.TrimPrefix(p.Unix, "unix://"), command)
 }
 
-// ask tells a socket that there is one command only: the master would wait for another.
+// ask sends a single command and half-closes the socket: the master would wait for another.
 func ask(ctx context.Context, socket, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -171,7 +170,7 @@ func ask(ctx context.Context, socket, command string) (string, error) {
 	return string(answer), err
 }
 
-// Stop ends it, and removes its files.
+// Stop stops HAProxy, and removes its files.
 func (p *Process) Stop() error {
 	err := errors.Join(p.Process.Stop(), os.RemoveAll(p.dir))
 	p.release()

@@ -4,9 +4,8 @@ package judge
 
 import "strings"
 
-// Agent is that a reclaim agent writes annotations of its own Node, and nothing else, whether
-// it may or not. Its own is the Node that its token is bound to, or without such a token
-// the first one that its user writes to.
+// Agent is the rule that a reclaim agent writes only annotations of its own Node, whatever its permissions. Its own
+// Node is the one that its token is bound to. Without such a token it is the first Node that its user writes to.
 func Agent() Rule { return &agent{} }
 
 type agent struct{ own map[string]string }

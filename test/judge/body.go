@@ -24,8 +24,8 @@ type meta struct {
 	}
 }
 
-// sentOf reads the body of a request: an object, a merge patch, a JSON patch or the options
-// of a deletion. It is nil for one that is not in the log.
+// sentOf parses the body of a request: an object, a merge patch, a JSON patch or the options of a deletion. It returns
+// nil if the log has no body.
 func sentOf(body json.RawMessage) *Sent {
 	if len(body) == 0 || string(body) == "null" {
 		return nil
@@ -38,7 +38,7 @@ func sentOf(body json.RawMessage) *Sent {
 		Preconditions struct{ UID, ResourceVersion string }
 		Spec          struct{ Schedule struct{ Enabled *bool } }
 	}
-	// What has another type is no field of the objects that rules ask about.
+	// A field of another type belongs to no object that rules read.
 	_ = json.Unmarshal(body, &b)
 	return &Sent{
 		UID:             cmp.Or(b.Preconditions.UID, b.Metadata.UID),
@@ -49,7 +49,7 @@ func sentOf(body json.RawMessage) *Sent {
 	}
 }
 
-// identifying are fields that say which object is meant.
+// identifying are fields that identify the object.
 var identifying = []string{"apiVersion", "kind", "metadata/uid", "metadata/resourceVersion", "metadata/name", "metadata/namespace"}
 
 // changesOf lists the fields of an object, two levels deep.
@@ -69,7 +69,7 @@ func changesOf(body json.RawMessage) []string {
 	return changes
 }
 
-// fieldsOf is nil for what is no object.
+// fieldsOf returns nil if value is not an object.
 func fieldsOf(value json.RawMessage) map[string]json.RawMessage {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(value, &fields); err != nil {
@@ -78,7 +78,7 @@ func fieldsOf(value json.RawMessage) map[string]json.RawMessage {
 	return fields
 }
 
-// sentInSteps reads a JSON patch. What it tests says which object is meant.
+// sentInSteps parses a JSON patch. Its test operations identify the object.
 func sentInSteps(body json.RawMessage) *Sent {
 	var steps []struct {
 		Op, Path string
@@ -101,7 +101,7 @@ func sentInSteps(body json.RawMessage) *Sent {
 	return s
 }
 
-// unescape turns a part of a JSON pointer into the key that it stands for.
+// unescape converts a part of a JSON pointer to a key.
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
 func (s *Sent) change(path []string, remove bool, text string) {
@@ -116,8 +116,8 @@ func (s *Sent) change(path []string, remove bool, text string) {
 	}
 }
 
-// stateOf reads the object in the answer to a request that was accepted, and fills in its
-// name where the request had none. It is nil where there is no object.
+// stateOf parses the object in the response to an accepted request. It sets name if the request had none. It returns
+// nil if there is no object.
 func stateOf(body json.RawMessage, verb string, name *string) *State {
 	var b struct {
 		Kind     string
@@ -139,7 +139,7 @@ func stateOf(body json.RawMessage, verb string, name *string) *State {
 	}
 	*name = cmp.Or(*name, b.Metadata.Name)
 	s := &State{UID: b.Metadata.UID, Labels: b.Metadata.Labels, Annotations: map[string]string{}, Deleting: b.Metadata.DeletionTimestamp != nil}
-	// Not every API server has numbers for versions; without one no state is later than another.
+	// Not every API server has numeric versions. Without one, no state is later than another.
 	s.Version, _ = strconv.ParseInt(b.Metadata.ResourceVersion, 10, 64)
 	for key, value := range b.Metadata.Annotations {
 		if value != nil {

@@ -8,18 +8,17 @@ import (
 )
 
 const (
-	// window is the time in which the starts of departures are counted.
+	// window is the period over which the cap counts starts of departures.
 	window = 10 * time.Second
-	// lately is how long a machine that left counts for departures whose end was announced.
+	// lately is how long a machine that left counts as a machine for announced window ends.
 	lately = 10 * time.Minute
-	// millionths is by what a fraction is counted: by binary ones 0.29 of 100 are 28.
+	// millionths is the unit of a fraction: with floating point, 0.29 of 100 would be 28.
 	millionths = 1_000_000
 )
 
-// Cap requires that in any 10 s at most max(1, fraction of its machines) departures of one Cluster start,
-// not counting exempt ones. Machines that join count as machines: in doubt the manager is right. For the
-// lane "scheduled" the machines that started to leave in the last ten minutes count, too. The fraction
-// is in millionths.
+// Cap requires that in any 10 s at most max(1, fraction of its machines) departures of one Cluster start, without
+// exempt ones. Machines that join count as machines, so that the rule is never stricter than the manager. For the lane
+// "scheduled", machines that started to leave in the last ten minutes count, too. The fraction is in millionths.
 func Cap(fraction int64) Rule {
 	return &limit{fraction: fraction, starts: map[Object][]start{}}
 }
@@ -34,7 +33,7 @@ type limit struct {
 type start struct {
 	at time.Time
 	id string
-	// exempt starts are not counted against the limit.
+	// exempt starts do not count against the limit.
 	exempt bool
 }
 

@@ -18,7 +18,7 @@ func box(i int) (uid string, obj judge.Object) {
 	return obj.Name, obj
 }
 
-// boxes are the creations of n machines, long before anything happens.
+// boxes are the creations of n machines, long before the test.
 func boxes(n int) []judge.Record {
 	var records []judge.Record
 	for i := range n {
@@ -39,7 +39,7 @@ func leaves(i int, after time.Duration, lane string) judge.Record {
 		func(r *judge.Record) { r.At = at })
 }
 
-// announced is a status that says when the i-th machine is to leave.
+// announced is a status write that announces when the i-th machine leaves.
 func announced(i int, end time.Time) judge.Record {
 	sm := office
 	sm.Name = fmt.Sprintf("box-%d", i)
@@ -132,7 +132,7 @@ func TestCap(t *testing.T) {
 	})
 }
 
-// TestCapNamesAllThatStarted holds that a break can be looked up.
+// TestCapNamesAllThatStarted checks that a break lists its evidence.
 func TestCapNamesAllThatStarted(t *testing.T) {
 	ruling, err := judge.Run(placed(append(boxes(2), leaves(0, 0, "scheduled"), leaves(1, time.Second, "scheduled"))), judge.Cap(50_000))
 	if err != nil {

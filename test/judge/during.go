@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A Span is a time. Its ends are inside.
+// A Span is a period. It includes its ends.
 type Span struct{ From, To time.Time }
 
-// During is a rule that rules of what happens in some times, and sees what happens in others.
+// During returns a rule that reports the verdicts of rule only for records within times. rule still sees all records.
 func During(rule Rule, times ...Span) Rule { return during{rule, times} }
 
 type during struct {

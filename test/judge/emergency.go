@@ -2,11 +2,10 @@
 
 package judge
 
-// Emergency is the order in which a machine is given back to its owner: the request is
-// written on the ScheduledMachine before the Machine is deleted for it; when the Machine is
-// gone, one request turns the schedule off and forgets the owner's; the Node's request is
-// cleared last. That the infrastructure goes after the Machine is a question of Steps. The
-// API servers of all logs must have the same clock.
+// Emergency is the rule about the order of an emergency reclaim. The request is written to the ScheduledMachine before
+// the Machine is deleted for it. Once the Machine is gone, one request turns the schedule off and removes the owner's
+// request. The Node's request is removed last. The rule Steps covers the infrastructure. The API servers of all logs
+// must have the same clock.
 func Emergency() Rule { return &emergency{} }
 
 type emergency struct{ world world }
@@ -52,16 +51,16 @@ func (e *emergency) ejected(r Record, before *machine) []Verdict {
 	}
 	sm := e.world.scheduled[m.scheduledMachine()]
 	if sm == nil {
-		return nil // Nothing is known of it.
+		return nil // The Machine is unknown.
 	}
-	// Whoever made the machine may not have seen that it had been given back.
+	// The creator of the Machine may not have observed the reclaim yet.
 	if !sm.has(emergencyAnnotation) && !sm.has(reclaimedAnnotation) {
 		return broken(r, "the Machine was deleted for its owner, and the ScheduledMachine had no request", "the request should have been written down first")
 	}
 	return kept(r)
 }
 
-// ended judges the end of a request that had been written down.
+// ended judges the end of a recorded request.
 func (e *emergency) ended(r Record, remembered bool) []Verdict {
 	off := r.Sent != nil && r.Sent.Enabled != nil && !*r.Sent.Enabled
 	forgotten := r.Sent.takesOff(emergencyAnnotation) && remembered
@@ -89,7 +88,7 @@ func (e *emergency) any(sm Object, is func(*machine) bool) bool {
 	return false
 }
 
-// cleared judges that the request is taken off a Node.
+// cleared judges the removal of the request from a Node.
 func (e *emergency) cleared(r Record) []Verdict {
 	if r.Got == nil || r.Got.Annotations[nodeOwnerKindAnnotation] != scheduledMachineKind {
 		return nil

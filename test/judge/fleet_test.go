@@ -18,16 +18,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// A fleet writes the logs of machines that come and go as they should, 11 s apart, but for
-// what is planted. Everything happens in a fixed order, so that each log can be written by
-// itself.
+// A fleet writes the logs of machines that join and leave correctly, 11 s apart, except for one planted break. The
+// order of events is fixed, so that each log can be written separately.
 type fleet struct {
-	// machines is how many come and go.
+	// machines is their number.
 	machines int
-	// plant is the name of the rule that the machine in the middle breaks; empty is none.
+	// plant is the name of the rule that the middle machine breaks; empty is none.
 	plant string
 
-	// log is the one that is written; requests counts those of all.
+	// log is the log being written. requests counts the requests of all logs.
 	log      string
 	out      io.Writer
 	requests int
@@ -42,16 +41,16 @@ const (
 	decisionLog   = "decisions"
 )
 
-// pace is how far apart machines come; a second more than cap's window.
+// pace is the time between two machines; a second more than cap's window.
 const pace = 11 * time.Second
 
-// quietTime is when nothing happens: before the machine in the middle.
+// quietTime is a period without events, before the middle machine.
 func (f *fleet) quietTime() (from, to time.Time) {
 	middle := begin.Add(time.Duration(f.machines/2) * pace)
 	return middle.Add(-2 * time.Second), middle.Add(-time.Second)
 }
 
-// records are those of all logs, as the judge reads them.
+// records returns the records of all logs, as the judge reads them.
 func (f *fleet) records() iter.Seq2[judge.Record, error] {
 	var logs []iter.Seq2[judge.Record, error]
 	for _, name := range []string{managementLog, workloadLog, decisionLog} {
@@ -77,7 +76,7 @@ func (f *fleet) write() error {
 	return nil
 }
 
-// bulk is what an answer has that no rule reads.
+// bulk is a part of a response that no rule reads.
 var bulk = strings.Repeat(`{"manager":"capi","operation":"Update","fieldsV1":{"f:status":{"f:conditions":{}}}},`, 30) + `{}`
 
 // A call is one request of the log.
@@ -87,7 +86,7 @@ type call struct {
 	group, resource          string
 	name, subresource        string
 	sent                     string
-	// got is the metadata of the answer without what all have, and more that of its body.
+	// got is the metadata of the response without the common part, and more is the rest of its body.
 	got, more string
 	uid       string
 	code      int
@@ -133,7 +132,7 @@ func (f *fleet) tell(kind, machine, uid string) error {
 	return err
 }
 
-// life is a machine's: it joins, and leaves because its window ends or its owner asks.
+// life writes the life of a machine: it joins, and leaves because its window ends or its owner requests it.
 func (f *fleet) life(i int) error {
 	l := life{fleet: f, name: fmt.Sprintf("m%d", i), owned: i%10 == 0}
 	if i == f.machines/2 {
@@ -151,7 +150,7 @@ func firstError(steps ...func() error) error {
 	return nil
 }
 
-// A life is that of one machine.
+// A life is the life of one machine.
 type life struct {
 	*fleet
 	name  string
@@ -207,7 +206,7 @@ func (l life) calls(calls ...call) error {
 	return nil
 }
 
-// quiet is the second before a machine joins.
+// quiet skips the second before a machine joins.
 func (l life) quiet() error {
 	at := l.now
 	defer func() { l.now = at }()
@@ -260,14 +259,14 @@ func (l life) leave() error {
 	return l.depart()
 }
 
-// on is the departure on record of a Machine, and what else is said of it.
+// on is the departure record of a Machine, with further fields.
 func (l life) on(lane, reason string) (sent, got string) {
 	record := fmt.Sprintf(`{"lane":%q,"reason":%q,"since":%q,"actionID":"a-m%s"}`, lane, reason, l.now.Format(time.RFC3339), l.name)
 	return fmt.Sprintf(`{"metadata":{"uid":"m%s","annotations":{%q:%q,%q:null}}}`, l.name, departure, record, preDrain),
 		fmt.Sprintf(`,"finalizers":["x"],"annotations":{%q:%q}`, departure, record)
 }
 
-// options are those of a deletion.
+// options are the options of a deletion.
 func (l life) options(kind string) string {
 	return fmt.Sprintf(`{"kind":"DeleteOptions","preconditions":{"uid":"%s%s"}}`, kind, l.name)
 }
@@ -276,7 +275,7 @@ const dies = `,"deletionTimestamp":"2026-03-02T17:00:00Z"`
 
 func (l life) depart() error {
 	lane, reason := "scheduled", "WindowClosed"
-	if l.plant == "cap" { // The limit of this lane counts no machines that left minutes ago.
+	if l.plant == "cap" { // The limit of this lane does not count machines that left minutes ago.
 		lane, reason = "unscheduled", "Replaced"
 	}
 	sent, got := l.on(lane, reason)
@@ -327,15 +326,15 @@ func (l life) reclaim() error {
 	)
 }
 
-// rules are all, for a fleet.
+// rules returns all rules, for a fleet.
 func (f *fleet) rules() []judge.Rule {
 	from, to := f.quietTime()
 	return append(judge.Default(), judge.Cap(50_000), judge.Lines(true),
 		judge.Quiet(judge.Silence{From: from, To: to}), judge.Settled(from, to))
 }
 
-// TestAHundredThousandRequestsWithoutABreak holds that lawful logs of any length are judged
-// in seconds, with no break and without keeping them.
+// TestAHundredThousandRequestsWithoutABreak checks that correct logs of any length are judged in seconds, without a
+// break and without buffering them.
 func TestAHundredThousandRequestsWithoutABreak(t *testing.T) {
 	system.Long(t)
 	f := &fleet{machines: 6300}
@@ -362,7 +361,7 @@ func TestAHundredThousandRequestsWithoutABreak(t *testing.T) {
 	}
 }
 
-// count says how many requests the logs have.
+// count returns the number of requests in the logs.
 func (f *fleet) count(t *testing.T) int {
 	t.Helper()
 	dry := &fleet{machines: f.machines, plant: f.plant}
@@ -372,14 +371,14 @@ func (f *fleet) count(t *testing.T) int {
 	return dry.requests
 }
 
-// TestOneBrokenRequestIsFound holds that each rule finds the one request that breaks it,
-// and that no other rule blames it.
+// TestOneBrokenRequestIsFound checks that each rule finds the one request that breaks it, and that no other rule
+// reports it.
 func TestOneBrokenRequestIsFound(t *testing.T) {
 	for _, name := range []string{"steps", "emergency", "agent", "precondition", "cap", "silence", "settled", "lines"} {
 		t.Run(name, func(t *testing.T) {
 			f := &fleet{machines: 200, plant: name}
 			rules := slices.DeleteFunc(f.rules(), func(r judge.Rule) bool {
-				// Status under a pause is lawful, and so is an Event: the fleet is not settled then.
+				// Status writes under a pause are allowed, and so are Events: the fleet is not settled then.
 				return name == "silence" && r.Name() == "settled" || name == "settled" && r.Name() == "silence"
 			})
 			ruling, err := judge.Run(f.records(), rules...)

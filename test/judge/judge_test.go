@@ -13,10 +13,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
 )
 
-// begin is when the first record of a test comes in; each is a second after the one before.
+// begin is the time of the first record of a test; each is a second after the one before.
 var begin = time.Date(2026, time.March, 2, 17, 0, 0, 0, time.UTC)
 
-// Who sends requests.
+// The senders of requests.
 const (
 	manager = "system:serviceaccount:5spot-system:fivespot-manager"
 	core    = "capi-core"
@@ -47,7 +47,7 @@ const (
 	killSwitch = `{"lane":"exempt","reason":"KillSwitch","since":"2026-03-02T17:00:00Z","machineUID":"m","actionID":"a"}`
 )
 
-// by returns a request that was accepted and says which object it is for.
+// by returns an accepted request with the UID of its object.
 func by(user, verb string, obj judge.Object, uid string) judge.Record {
 	return judge.Record{User: user, Verb: verb, Object: obj, Code: 200, Sent: &judge.Sent{UID: uid}, Got: &judge.State{UID: uid}}
 }
@@ -70,7 +70,7 @@ func with(r judge.Record, changes ...func(*judge.Record)) judge.Record {
 	return r
 }
 
-// sets is a request that sets an annotation, and takes one off where the value is empty.
+// sets makes a request set an annotation, or remove it if the value is empty.
 func sets(key, value string) func(*judge.Record) {
 	return func(r *judge.Record) {
 		if r.Sent.Annotations == nil {
@@ -86,7 +86,7 @@ func sets(key, value string) func(*judge.Record) {
 	}
 }
 
-// shows has an annotation in the answer.
+// shows sets an annotation in the response.
 func shows(key, value string) func(*judge.Record) {
 	return func(r *judge.Record) {
 		if r.Got.Annotations == nil {
@@ -96,7 +96,7 @@ func shows(key, value string) func(*judge.Record) {
 	}
 }
 
-// labeled has a label in the answer.
+// labeled sets a label in the response.
 func labeled(key, value string) func(*judge.Record) {
 	return func(r *judge.Record) {
 		if r.Got.Labels == nil {
@@ -112,19 +112,19 @@ func created(r *judge.Record)  { r.Code = 201 }
 func refused(r *judge.Record)  { r.Code, r.Got = 500, nil }
 func unlogged(r *judge.Record) { r.Sent, r.Got = nil, nil }
 
-// ofOffice is of the ScheduledMachine office, in its Cluster.
+// ofOffice makes a Machine belong to the ScheduledMachine office, in its Cluster.
 func ofOffice(r *judge.Record) {
 	labeled("5spot.finos.org/scheduled-machine", "office")(r)
 	labeled("cluster.x-k8s.io/cluster-name", "lab")(r)
 }
 
-// A ruleCase is what a rule says of records.
+// A ruleCase is the expected result of a rule for some records.
 type ruleCase struct {
 	reason  string
 	records []judge.Record
-	// judged is how many verdicts there are.
+	// judged is the number of verdicts.
 	judged int
-	// broken are what the breaks say.
+	// broken are the texts of the breaks.
 	broken []string
 }
 
@@ -154,7 +154,7 @@ func judged(t *testing.T, rule func() judge.Rule, cases map[string]ruleCase) {
 	}
 }
 
-// placed gives records ids, versions, and instants a second apart where they have none.
+// placed sets missing IDs and versions of records, and times a second apart.
 func placed(records []judge.Record) func(func(judge.Record, error) bool) {
 	return func(yield func(judge.Record, error) bool) {
 		for i, r := range records {

@@ -9,19 +9,17 @@ import (
 	"time"
 )
 
-// unwritten is how long before a manager's end its lines may be lost, if it has no time to
-// write them, and how much later than it a request may come in. One that ends because it could
-// not renew its lease has heard no answers for as long as it tried, which is 10 s.
+// unwritten is the period before a manager's end whose lines may be lost, and by how much later a request may arrive. A
+// manager that ends because it could not renew its lease has received no answers for up to 10 s.
 const unwritten = 10 * time.Second
 
-// answered is how long the manager waits for an answer at most before it says that it has none.
+// answered bounds how long the manager waits for an answer before it records that there was none.
 const answered = time.Minute
 
-// Lines is that the manager's audit log and the API servers' say the same: each object of a
-// machine that the manager made or deleted has a line that tells of a try, and each line
-// that tells of a success has a write to its object. What was done in workload clusters
-// counts where remote says that their audit logs are read, too. Killed is when managers were
-// that had no time to write what they had done: nobody knows of which of it there are lines.
+// Lines is the rule that the manager's audit log and the API servers' audit logs agree. For each object of a machine
+// that the manager created or deleted there is a line about an attempt. For each line about a success there is a write
+// to its object. Writes in workload clusters count only if remote, that is, if their audit logs are read, too. killed
+// are the times at which managers were killed, so that lines may be missing.
 func Lines(remote bool, killed ...time.Time) Rule {
 	return &lines{remote: remote, killed: killed, writes: map[string]Record{}, tried: map[act]bool{}, successes: map[string]Record{}}
 }
@@ -31,21 +29,21 @@ type lines struct {
 	killed []time.Time
 	// ends are the creations and deletions, in order.
 	ends []end
-	// writes are the last ones to objects, and successes the last lines of them, by UID.
+	// writes are the last writes to objects, and successes the last lines about them, by UID.
 	writes, successes map[string]Record
-	// tried is what lines say was tried.
+	// tried are the attempts that lines report.
 	tried map[act]bool
-	// unanswered are the lines of creations whose answer nobody heard: they name no object.
+	// unanswered are lines about creations without an answer: they name no object.
 	unanswered []Record
 }
 
-// An act is one way to write to an object.
+// An act is a creation or deletion of an object.
 type act struct {
 	uid     string
 	creates bool
 }
 
-// An end is the beginning or the end of an object.
+// An end is the creation or the deletion of an object.
 type end struct {
 	act
 	of Record
@@ -79,7 +77,8 @@ func (l *lines) note(r Record) {
 		return
 	}
 	l.tried[act{line.UID, line.Kind == "Join"}] = true
-	// What is for all of a Cluster is installed there, and audit policies keep no bodies of it.
+	// A line without a machine is about an installation in the Cluster. Audit policies keep no bodies of these
+	// requests.
 	if line.Outcome == "success" && line.Machine != "" {
 		l.successes[line.UID] = r
 	}
@@ -115,8 +114,7 @@ func (l *lines) End() []Verdict {
 	return verdicts
 }
 
-// unheard reports whether a line may be of the creation e: of an object of the same machine,
-// at about the time.
+// unheard reports whether a line can be about the creation e: of an object of the same machine, at about the same time.
 func (e end) unheard(line Record) bool {
 	return strings.HasPrefix(e.of.Object.Namespace+"/"+e.of.Object.Name, line.Line.Machine+"-") && line.At.Sub(e.of.At).Abs() <= answered
 }

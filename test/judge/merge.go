@@ -8,13 +8,11 @@ import (
 	"time"
 )
 
-// late is how much later than another a request may be recorded that came in before it. An
-// API server gives a request a minute.
+// late is by how much a request may be recorded after a later one. An API server limits a request to a minute.
 const late = 90 * time.Second
 
-// Merge returns the records of several logs in the order in which they began: logs have them
-// in the order in which they ended, and what follows from a request may end before it. It
-// keeps the records of 90 s. An error ends it.
+// Merge returns the records of several logs in the order of their start. Logs are in the order of their end, and a
+// request may end after one that it caused. Merge buffers the records of 90 s. An error ends the sequence.
 func Merge(logs ...iter.Seq2[Record, error]) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		var waiting []Record
@@ -33,8 +31,7 @@ func Merge(logs ...iter.Seq2[Record, error]) iter.Seq2[Record, error] {
 	}
 }
 
-// handOn yields the records that began longer before the last one than age, and returns the
-// others.
+// handOn yields the records that are older than age before the last one, and returns the others.
 func handOn(waiting []Record, age time.Duration, yield func(Record, error) bool) (rest []Record, more bool) {
 	for len(waiting) > 0 && waiting[len(waiting)-1].At.Sub(waiting[0].At) > age {
 		if !yield(waiting[0], nil) {
@@ -45,7 +42,7 @@ func handOn(waiting []Record, age time.Duration, yield func(Record, error) bool)
 	return waiting, true
 }
 
-// insert puts r behind all that did not begin later. Most begin last.
+// insert inserts r after all records that did not start later. Most records start last.
 func insert(waiting []Record, r Record) []Record {
 	i := len(waiting)
 	for i > 0 && r.At.Before(waiting[i-1].At) {
@@ -54,7 +51,7 @@ func insert(waiting []Record, r Record) []Record {
 	return slices.Insert(waiting, i, r)
 }
 
-// A cursor is a place in a log.
+// A cursor is a position in a log.
 type cursor struct {
 	head Record
 	err  error
@@ -64,7 +61,7 @@ type cursor struct {
 
 func (c *cursor) advance() { c.head, c.err, c.more = c.next() }
 
-// interleave reads all logs at once, so that no record comes much too late.
+// interleave reads all logs in parallel, so that no record comes much too late.
 func interleave(logs []iter.Seq2[Record, error]) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		var open []*cursor

@@ -4,13 +4,13 @@ package judge
 
 import "strings"
 
-// Who sends requests.
+// The senders of requests.
 const (
 	managerUser    = "system:serviceaccount:5spot-system:fivespot-manager"
 	managerProgram = "5spot-controller-manager"
 	agentUser      = "system:serviceaccount:5spot-system:reclaim-agent"
 	agentProgram   = "5spot-reclaim-agent"
-	// nodeOfToken is what a token says that is bound to a Node.
+	// nodeOfToken is the user attribute with the Node that a token is bound to.
 	nodeOfToken = "authentication.kubernetes.io/node-name"
 )
 
@@ -46,13 +46,13 @@ const (
 	exemptLane  = "exempt"
 )
 
-// An Object is one object of one API server, by its name.
+// An Object is an object of one API server, identified by name.
 type Object struct {
-	// Cluster is the name of the audit log that it is in.
+	// Cluster is the name of the audit log that has the object.
 	Cluster string
-	// Group and Resource are its kind's, such as "cluster.x-k8s.io" and "machines".
+	// Group and Resource are its kind, such as "cluster.x-k8s.io" and "machines".
 	Group, Resource string
-	// Namespace and Name are its own.
+	// Namespace and Name identify it within its kind.
 	Namespace, Name string
 }
 
@@ -72,7 +72,7 @@ func (o Object) String() string {
 
 func (o Object) isMachine() bool { return o.Group == "cluster.x-k8s.io" && o.Resource == "machines" }
 
-// scheduledMachines is what all ScheduledMachines have in common.
+// scheduledMachines has the group and resource of a ScheduledMachine.
 var scheduledMachines = Object{Group: "5spot.finos.org", Resource: "scheduledmachines"}
 
 func (o Object) isScheduledMachine() bool {
@@ -85,11 +85,10 @@ func (o Object) isInfrastructure() bool { return o.Group == "infrastructure.clus
 
 func (o Object) isBootstrap() bool { return o.Group == "bootstrap.cluster.x-k8s.io" }
 
-// ofProvider reports whether it is of a group in which providers have both their bootstrap
-// configs and their infrastructure, or one of them.
+// ofProvider reports whether the object belongs to a group for bootstrap configs, infrastructure, or both.
 func (o Object) ofProvider() bool {
 	return o.isInfrastructure() || o.isBootstrap() || o.Group == "k0smotron.io"
 }
 
-// ofLifecycle reports whether it is one of the objects that a machine is made of.
+// ofLifecycle reports whether the object is a part of a machine.
 func (o Object) ofLifecycle() bool { return o.isMachine() || o.isNode() || o.ofProvider() }

@@ -2,9 +2,9 @@
 
 package judge
 
-// Precondition is that each write of the manager to a Machine, a Node, a bootstrap config or
-// an infrastructure machine says which object it is for, by UID or resourceVersion: another
-// object of the same name must not be hit. What creates an object cannot say so.
+// Precondition is the rule that each write of the manager to a Machine, a Node, a bootstrap config or an infrastructure
+// machine has a UID or a resourceVersion. Otherwise it could change a later object with the same name. Creations are
+// exempt, because they cannot have one.
 func Precondition() Rule { return precondition{} }
 
 type precondition struct{}

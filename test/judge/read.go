@@ -15,10 +15,9 @@ import (
 	"time"
 )
 
-// Read reads the audit log of the API server of one cluster, with the name that verdicts
-// show. It returns requests that ask for a change, once each and when they are answered, in
-// the order of the log. A last line without an end is still being written. Any other line
-// that cannot be read is an error, which ends it.
+// Read parses the audit log of the API server of one cluster. cluster is the name in verdicts. It yields each request
+// that asks for a change once, when it is answered, in the order of the log. It ignores an incomplete last line. Any
+// other invalid line is an error, and ends the sequence.
 func Read(cluster string, log io.Reader) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		err := eachLine(log, func(line []byte) (bool, error) {
@@ -40,7 +39,7 @@ func Read(cluster string, log io.Reader) iter.Seq2[Record, error] {
 	}
 }
 
-// ReadLines reads the manager's audit log in the same way.
+// ReadLines parses the manager's audit log in the same way.
 func ReadLines(log io.Reader) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		err := eachLine(log, func(line []byte) (bool, error) {
@@ -62,7 +61,7 @@ func ReadLines(log io.Reader) iter.Seq2[Record, error] {
 	}
 }
 
-// eachLine calls use for every line that has an end, until it says false.
+// eachLine calls use for every complete line, until use returns false.
 func eachLine(log io.Reader, use func([]byte) (more bool, err error)) error {
 	r := bufio.NewReaderSize(log, 1<<16)
 	for n := 1; ; n++ {
@@ -91,15 +90,14 @@ var (
 	readVerbs = [][]byte{[]byte(`get"`), []byte(`list"`), []byte(`watch"`)}
 )
 
-// reads reports whether a line is of a request that changes nothing. Most are, and are not
-// worth decoding. The first verb of a line is the request's: what others wrote comes later,
-// and in a string a quote has a backslash.
+// reads reports whether a line is about a request that changes nothing. Most are, and decoding them would be slow. The
+// first verb in a line is the request's: text of other authors comes later, and its quotes are escaped.
 func reads(line []byte) bool {
 	_, verb, found := bytes.Cut(line, verbKey)
 	return found && slices.ContainsFunc(readVerbs, func(v []byte) bool { return bytes.HasPrefix(verb, v) })
 }
 
-// changing are the verbs that ask for a change.
+// changing are the verbs of changes.
 var changing = []string{"create", "update", "patch", "delete", "deletecollection"}
 
 // An event is a line of an API server's audit log.
@@ -131,7 +129,7 @@ func (e *event) record(cluster string) Record {
 		r.Node = nodes[0]
 	}
 	if !r.Object.ofLifecycle() && !r.Object.isScheduledMachine() && !r.ByManager() && !r.ByAgent() {
-		return r // No rule asks what was in it.
+		return r // No rule reads its body.
 	}
 	r.Sent = sentOf(e.RequestObject)
 	if r.Accepted() {

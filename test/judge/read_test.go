@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/judge"
 )
 
-// line is of a request of the manager about a Machine, with what differs.
+// line is a request of the manager about a Machine, with the given differences.
 func line(verb, rest string) string {
 	return `{"auditID":"1","stage":"ResponseComplete","verb":"` + verb + `","user":{"username":"` + manager + `"},` +
 		`"objectRef":{"resource":"machines","namespace":"farm","name":"office-machine","apiGroup":"cluster.x-k8s.io"},` +
@@ -118,7 +118,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestUnreadableLog holds that a log that ends too early is not taken for a lawful one.
+// TestUnreadableLog checks that a log that ends too early is an error.
 func TestUnreadableLog(t *testing.T) {
 	broken := errors.New("disk")
 	if _, err := judge.Run(judge.Merge(judge.Read("management", iotest.ErrReader(broken))), judge.Default()...); !errors.Is(err, broken) {
@@ -140,8 +140,7 @@ func TestReadLines(t *testing.T) {
 	}
 }
 
-// TestMergeOrdersByBeginning holds that what caused a request comes before it, although it
-// may have been recorded later.
+// TestMergeOrdersByBeginning checks that a request comes after its cause, even if its record comes earlier.
 func TestMergeOrdersByBeginning(t *testing.T) {
 	at := func(id string, after time.Duration) judge.Record { return judge.Record{ID: id, At: begin.Add(after)} }
 	slow := []judge.Record{at("b", 2*time.Second), at("a", time.Second), at("d", 4*time.Minute), at("e", 5*time.Minute)}
@@ -156,7 +155,7 @@ func TestMergeOrdersByBeginning(t *testing.T) {
 	}
 }
 
-// TestMergeKeepsLittle holds that a long log is not kept: what is 90 s old is handed on.
+// TestMergeKeepsLittle checks that Merge yields records that are 90 s old.
 func TestMergeKeepsLittle(t *testing.T) {
 	taken := 0
 	long := func(yield func(judge.Record, error) bool) {
@@ -174,7 +173,7 @@ func TestMergeKeepsLittle(t *testing.T) {
 	}
 }
 
-// TestTheJudgeKnowsNothingOfTheProduct holds that it shares no code with what it judges.
+// TestTheJudgeKnowsNothingOfTheProduct checks that the judge imports no code of the product.
 func TestTheJudgeKnowsNothingOfTheProduct(t *testing.T) {
 	const module = "github.com/finos/cluster-api-addon-provider-5spot/"
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./...").Output()

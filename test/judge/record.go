@@ -8,35 +8,34 @@ import (
 	"time"
 )
 
-// A Record is one request that asked an API server to change something, or one line of the
-// manager's audit log.
+// A Record is one request for a change to an API server, or one line of the manager's audit log.
 type Record struct {
 	// ID is the request's auditID, or the line's action_id.
 	ID string
-	// At is when the request came in, or what the line says.
+	// At is when the request arrived, or the time of the line.
 	At time.Time
 	// Took is how long the API server worked on the request; zero for a line.
 	Took time.Duration
-	// User and Program are who sent it: the user, and what the program calls itself.
+	// User is the user of the request, Program the name in its user agent.
 	User, Program string
-	// Node is the Node that the user's token is bound to; empty for a token that is not.
+	// Node is the Node that the user's token is bound to, empty if it is not bound.
 	Node string
 	// Verb is create, update, patch, delete or deletecollection.
 	Verb string
-	// Object is what it is about; Subresource is the part, empty for the object itself.
+	// Object is the object of the request. Subresource is its part, empty for the object itself.
 	Object      Object
 	Subresource string
-	// Code is the HTTP status of the answer; zero if there was none.
+	// Code is the HTTP status of the response, zero if there was none.
 	Code int
-	// Sent is what was sent, nil if the log does not have it.
+	// Sent is the content of the request, nil if the log does not have it.
 	Sent *Sent
-	// Got is the object as it was afterwards, nil if the answer or the log does not have it.
+	// Got is the object after the request, nil if the response or the log does not have it.
 	Got *State
-	// Line is set for a line of the manager's audit log, and then only ID and At are, too.
+	// Line is set for a line of the manager's audit log. Then only ID and At are set besides.
 	Line *Line
 }
 
-// A Line is what a rule has to know of a line of the manager's audit log.
+// A Line is the part of a line of the manager's audit log that rules read.
 type Line struct {
 	Kind    string `json:"kind"`
 	Machine string `json:"machine"`
@@ -44,32 +43,31 @@ type Line struct {
 	UID     string `json:"uid"`
 }
 
-// Accepted reports whether the API server did it.
+// Accepted reports whether the API server carried out the request.
 func (r Record) Accepted() bool { return r.Code >= 200 && r.Code < 300 }
 
-// ByManager reports whether a manager of 5-Spot sent it.
+// ByManager reports whether a manager of 5-Spot sent the request.
 func (r Record) ByManager() bool {
 	return r.Line == nil && (r.User == managerUser || strings.Contains(r.Program, managerProgram))
 }
 
-// ByAgent reports whether a reclaim agent sent it.
+// ByAgent reports whether a reclaim agent sent the request.
 func (r Record) ByAgent() bool {
 	return r.Line == nil && (r.User == agentUser || r.Program == agentProgram)
 }
 
-// done reports whether the manager did this to the object itself, not to a part of it.
+// done reports whether the manager did this to the object itself, not to a subresource.
 func (r Record) done(verbs ...string) bool {
 	return r.ByManager() && r.Accepted() && r.Subresource == "" && slices.Contains(verbs, r.Verb)
 }
 
-// creates reports whether it is, or was, about an object that did not exist.
+// creates reports whether the object did not exist before the request.
 func (r Record) creates() bool { return r.Verb == "create" || r.Code == 201 }
 
-// asks reports whether it is a question that an API server answers with an object, such as
-// TokenReview, and changes nothing.
+// asks reports whether the request is a review, such as TokenReview, which changes nothing.
 func (r Record) asks() bool { return strings.HasSuffix(r.Object.Resource, "reviews") }
 
-// uid is that of the object, empty if nothing says so.
+// uid is the UID of the object, empty if unknown.
 func (r Record) uid() string {
 	switch {
 	case r.Got != nil && r.Got.UID != "":
@@ -81,20 +79,19 @@ func (r Record) uid() string {
 	}
 }
 
-// Sent is what was asked for, as far as rules have to know.
+// Sent is the part of a request's content that rules read.
 type Sent struct {
-	// UID and ResourceVersion say which object is meant, and in which version.
+	// UID and ResourceVersion are its preconditions.
 	UID, ResourceVersion string
-	// Annotations are those that are set; nil is one that is taken off.
+	// Annotations are the annotations that it sets; nil removes one.
 	Annotations map[string]*string
 	// Enabled is spec.schedule.enabled.
 	Enabled *bool
-	// Changes are the parts that it is about, two levels deep, such as "metadata/labels",
-	// without what says which object is meant.
+	// Changes are the fields that it changes, two levels deep, such as "metadata/labels", without identifying fields.
 	Changes []string
 }
 
-// sets returns an annotation that is set.
+// sets returns the value of an annotation that the request sets.
 func (s *Sent) sets(key string) (value string, ok bool) {
 	if s == nil || s.Annotations[key] == nil {
 		return "", false
@@ -102,7 +99,7 @@ func (s *Sent) sets(key string) (value string, ok bool) {
 	return *s.Annotations[key], true
 }
 
-// takesOff reports whether an annotation is taken off.
+// takesOff reports whether the request removes an annotation.
 func (s *Sent) takesOff(key string) bool {
 	if s == nil {
 		return false
@@ -111,18 +108,17 @@ func (s *Sent) takesOff(key string) bool {
 	return named && value == nil
 }
 
-// A State is an object as an API server had it, as far as rules have to know.
+// A State is the part of an object on an API server that rules read.
 type State struct {
-	// UID is the object's own, Owner that of its controller.
+	// UID is the object's UID, Owner the UID of its controller.
 	UID, Owner string
-	// Version is its resourceVersion; the larger one is the later one.
+	// Version is its resourceVersion as a number; a larger one is later.
 	Version int64
 	// Labels and Annotations are the object's.
 	Labels, Annotations map[string]string
-	// Deleting says that it has a deletionTimestamp, and Gone that it does not exist
-	// afterwards.
+	// Deleting reports that it has a deletionTimestamp, Gone that it no longer exists after the request.
 	Deleting, Gone bool
-	// NextCleanup is status.nextCleanup of a ScheduledMachine: when its machine is to leave.
+	// NextCleanup is status.nextCleanup of a ScheduledMachine: when its machine should leave.
 	NextCleanup time.Time
 }
 

@@ -10,47 +10,47 @@ import (
 	"time"
 )
 
-// A Rule is one promise. It is used for one Run, and by one goroutine.
+// A Rule is one promise. It is for one Run, and not safe for concurrent use.
 type Rule interface {
 	// Name is one word.
 	Name() string
-	// Question is what it asks, in one sentence.
+	// Question states the promise as a question, in one sentence.
 	Question() string
-	// Judge is called for every record, in the order in which they began, and returns a
-	// verdict for each case that the record decides.
+	// Judge is called with every record, in the order of their start. It returns a verdict for each case that the
+	// record decides.
 	Judge(r Record) []Verdict
-	// End is called once, after the last record, and returns what only the end decides.
+	// End is called once, after the last record. It returns the verdicts that only the end decides.
 	End() []Verdict
 }
 
-// A Verdict says of one case whether a rule was kept.
+// A Verdict reports whether a rule was kept in one case.
 type Verdict struct {
-	// Rule is the rule's name. Whoever runs the rule fills it in.
+	// Rule is the rule's name. Run sets it.
 	Rule string
-	// Object and At are what it is about, and the instant.
+	// Object and At are the object and the instant of the case.
 	Object Object
 	At     time.Time
-	// IDs are the auditIDs, or action_ids, that it follows from.
+	// IDs are the auditIDs or action_ids of the evidence.
 	IDs []string
-	// Broken is what happened, empty if the rule was kept.
+	// Broken describes the break, empty if the rule was kept.
 	Broken string
-	// Should is what should have been.
+	// Should describes the correct behaviour.
 	Should string
 }
 
-// String is a break for people.
+// String formats a break for people.
 func (v Verdict) String() string {
 	return fmt.Sprintf("%s: %s at %s: %s; %s (%s)",
 		v.Rule, v.Object, v.At.UTC().Format(time.RFC3339Nano), v.Broken, v.Should, strings.Join(v.IDs, ", "))
 }
 
-// A Ruling is what a judge has to say.
+// A Ruling is the result of a Run.
 type Ruling struct {
-	// Records is how many there were, Judged in how many cases each rule, by its name, had
-	// something to say. A rule with none has shown nothing.
+	// Records is the number of records. Judged is the number of cases by rule name. A rule without cases has shown
+	// nothing.
 	Records int
 	Judged  map[string]int
-	// Breaks are the cases in which a rule was not kept.
+	// Breaks are the cases in which a rule was broken.
 	Breaks []Verdict
 }
 
@@ -85,20 +85,20 @@ func (r *Ruling) add(rule Rule, verdicts []Verdict) {
 // kept is the verdict on a request that kept a rule.
 func kept(r Record) []Verdict { return broken(r, "", "") }
 
-// broken is the verdict on a request that did not.
+// broken is the verdict on a request that broke a rule.
 func broken(r Record, what, should string) []Verdict {
 	return []Verdict{{Object: r.Object, At: r.At, IDs: []string{r.ID}, Broken: what, Should: should}}
 }
 
-// unread is the verdict on a request whose body is needed and not in the log.
+// unread is the verdict on a request without its body, which a rule needs.
 func unread(r Record) []Verdict {
 	return broken(r, "the log has no body of this request", "the audit policy should keep bodies of "+r.Object.Resource)
 }
 
-// Default are the rules that need to be told nothing.
+// Default returns the rules without parameters.
 func Default() []Rule { return []Rule{Steps(), Emergency(), Agent(), Precondition()} }
 
-// Print writes each break, and for each rule how often it was judged and broken.
+// Print writes each break, and for each rule the numbers of cases and breaks.
 func (r *Ruling) Print(out io.Writer, rules []Rule) error {
 	broken := map[string]int{}
 	var text strings.Builder

@@ -4,8 +4,7 @@ package judge
 
 import "time"
 
-// Settled is that a fleet in which nothing happens is not written to: from an instant on the
-// manager only keeps its lease.
+// Settled is the rule that the manager writes nothing but its lease in a quiet fleet, between two instants.
 func Settled(from, to time.Time) Rule { return settled{Silence{From: from, To: to}} }
 
 type settled struct{ time Silence }

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// A Silence is a time in which all managers were paused, or ran in shadow mode.
+// A Silence is a period in which all managers were paused, or ran in shadow mode.
 type Silence struct {
-	// From and To are its ends. A request that came in at one of them is inside.
+	// From and To are its ends. A request that arrived at one of them is inside.
 	From, To time.Time
-	// Shadow says that not even status may be written.
+	// Shadow reports that not even status may be written.
 	Shadow bool
 }
 
 func (s Silence) holds(at time.Time) bool { return !at.Before(s.From) && !at.After(s.To) }
 
-// Quiet is that the manager changes nothing while it is paused or in shadow mode: it keeps
-// its lease and sends Events. Under a pause it writes the status of ScheduledMachines, but
-// not their phase. What was refused counts, too: it should not have been sent.
+// Quiet is the rule that the manager changes nothing while it is paused or in shadow mode, except its lease and Events.
+// Under a pause it also writes the status of ScheduledMachines, but not their phase. A refused request counts as a
+// break, because it should not have been sent.
 func Quiet(silences ...Silence) Rule { return quiet{silences} }
 
 type quiet struct{ silences []Silence }

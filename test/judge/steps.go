@@ -2,10 +2,9 @@
 
 package judge
 
-// Steps is the order in which a machine leaves: it is on record why before a deletion hook of
-// 5-Spot is taken off and before the Machine is deleted, and the Machine is deleted before
-// its infrastructure. While Cluster API's webhooks refuse the record of a departure that
-// cannot wait, trying to write it is enough.
+// Steps is the rule about the order of a departure. The departure record is written before 5-Spot removes one of its
+// deletion hooks, and before the Machine is deleted. The Machine is deleted before its infrastructure. If Cluster API's
+// webhooks refuse the record of an urgent departure, an attempt to write it is sufficient.
 func Steps() Rule { return &steps{} }
 
 type steps struct{ world world }
@@ -32,7 +31,7 @@ func (s *steps) Judge(r Record) []Verdict {
 	}
 }
 
-// deletion judges that of a Machine.
+// deletion judges the deletion of a Machine.
 func (s *steps) deletion(r Record, before *machine) []Verdict {
 	_, recorded := before.departure()
 	if r.Got != nil && !recorded {
@@ -42,7 +41,7 @@ func (s *steps) deletion(r Record, before *machine) []Verdict {
 	case recorded, before != nil && before.refused.urgent():
 		return kept(r)
 	case before == nil && (r.Got == nil || r.Got.Annotations == nil):
-		return nil // Nothing is known of it.
+		return nil // The Machine is unknown.
 	default:
 		return broken(r, "the Machine was deleted without a record of its departure", "the manager should have written the record first")
 	}
@@ -63,7 +62,7 @@ func hookTakenOff(r Record, before *machine) []Verdict {
 	return kept(r)
 }
 
-// rest judges the deletion of what a Machine is the owner of.
+// rest judges the deletion of objects that a Machine owns.
 func (s *steps) rest(r Record) []Verdict {
 	if r.Got == nil || r.Got.Owner == "" {
 		return nil

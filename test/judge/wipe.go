@@ -8,25 +8,24 @@ import (
 )
 
 const (
-	// wipeFloor is the smallest Cluster that a wipe is noticed in, and wipeFraction the part of
-	// its machines that stays where there is none: one in ten.
+	// wipeFloor is the smallest Cluster in which a wipe is detected. wipeFraction is the fraction of its machines that
+	// remain without a wipe: one in ten.
 	wipeFloor    = 10
 	wipeFraction = 10
-	// noticed is when a manager knows of a wipe at the latest, and confirmed less than it takes to
-	// confirm one. In between nobody starts to leave. It is longer than the time in which starts
-	// are counted: else those that only the cap keeps could start before and after it.
+	// noticed bounds how late a manager detects a wipe. confirmed is less than the time for its confirmation. In
+	// between no departure may start. The period exceeds the cap's window: otherwise departures that only the cap
+	// defers could start before and after it.
 	noticed   = 7 * time.Second
 	confirmed = 18 * time.Second
 )
 
-// Wipe is that nobody starts to leave while it is not confirmed that somebody has deleted
-// nearly all machines of a Cluster, or their ScheduledMachines. What schedules want is not
-// worked out here.
+// Wipe is the rule that no departure starts before a wipe is confirmed: other clients have deleted nearly all Machines
+// of a Cluster, or their ScheduledMachines. The rule does not evaluate schedules.
 func Wipe() Rule { return &wipe{since: map[Object]time.Time{}} }
 
 type wipe struct {
 	world world
-	// since is since when fewer than one in ten machines of a Cluster stay.
+	// since is since when fewer than one in ten machines of a Cluster remain.
 	since map[Object]time.Time
 }
 
@@ -55,7 +54,7 @@ func (w *wipe) Judge(r Record) []Verdict {
 	return verdicts
 }
 
-// starts judges the start of a departure that nobody announced.
+// starts judges the start of an unannounced departure.
 func (w *wipe) starts(r Record) []Verdict {
 	of := clusterOf(r)
 	since, wiped := w.since[of]
@@ -73,7 +72,7 @@ func (w *wipe) starts(r Record) []Verdict {
 	}}
 }
 
-// look notes since when there is a wipe in the Clusters that a request may have changed.
+// look updates since for the Clusters that a request may have changed.
 func (w *wipe) look(r Record) {
 	for of := range w.clusters(r) {
 		run, stay := w.count(of)
@@ -86,7 +85,7 @@ func (w *wipe) look(r Record) {
 	}
 }
 
-// clusters are those of which a Machine, or its ScheduledMachine, is what a request is about.
+// clusters returns the Clusters whose Machine, or ScheduledMachine, the request is about.
 func (w *wipe) clusters(r Record) map[Object]bool {
 	if r.Object.isMachine() {
 		return map[Object]bool{clusterOf(r): true}
@@ -100,7 +99,7 @@ func (w *wipe) clusters(r Record) map[Object]bool {
 	return clusters
 }
 
-// count is how many machines of a Cluster run, and how many of these nobody has deleted.
+// count returns how many machines of a Cluster run, and how many of these no client has deleted.
 func (w *wipe) count(of Object) (run, stay int) {
 	for _, m := range w.world.of(of) {
 		if !m.runs() {

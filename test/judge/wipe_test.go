@@ -11,7 +11,8 @@ import (
 )
 
 func TestWipe(t *testing.T) {
-	// gone is that somebody deletes a Machine, which waits at the hook, or a ScheduledMachine.
+	// machineGone is the deletion of a Machine, which waits at the hook, and gone is the deletion of a
+	// ScheduledMachine.
 	machineGone := func(i int) judge.Record {
 		uid, obj := box(i)
 		return with(by(person, "delete", obj, uid), deleting, labeled("5spot.finos.org/scheduled-machine", obj.Name), labeled("cluster.x-k8s.io/cluster-name", "lab"),

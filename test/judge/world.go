@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A departure is what a Machine has on record of why it leaves.
+// A departure is the departure record of a Machine.
 type departure struct {
 	Lane     string    `json:"lane"`
 	Reason   string    `json:"reason"`
@@ -15,7 +15,7 @@ type departure struct {
 	ActionID string    `json:"actionID"`
 }
 
-// departureOf reads a record. ok is false for what is none.
+// departureOf parses a departure record. ok is false for an invalid one.
 func departureOf(text string) (d departure, ok bool) {
 	err := json.Unmarshal([]byte(text), &d)
 	return d, err == nil && d.Reason != "" && !d.Since.IsZero()
@@ -23,11 +23,11 @@ func departureOf(text string) (d departure, ok bool) {
 
 func (d departure) urgent() bool { return d.Reason == killed || d.Reason == reclaimed }
 
-// A machine is a Machine of Cluster API that exists.
+// A machine is an existing Machine of Cluster API.
 type machine struct {
 	Object
 	State
-	// refused is a record that the manager tried to write and that the API server refused.
+	// refused is a record that the manager tried to write and the API server refused.
 	refused departure
 }
 
@@ -38,26 +38,26 @@ func (m *machine) departure() (departure, bool) {
 	return departureOf(m.Annotations[departureAnnotation])
 }
 
-// scheduledMachine is the ScheduledMachine that a Machine is of.
+// scheduledMachine is the ScheduledMachine of a Machine.
 func (m *machine) scheduledMachine() Object {
 	return Object{m.Cluster, scheduledMachines.Group, scheduledMachines.Resource, m.Namespace, m.Labels[scheduledMachineLabel]}
 }
 
-// runs reports whether a machine has not started to leave. One that somebody else deleted has
-// not while it waits at the hook.
+// runs reports whether a machine has not started to leave. A Machine that another client deleted has not, while it
+// waits at the hook.
 func (m *machine) runs() bool {
 	_, leaves := m.departure()
 	return !leaves && (!m.Deleting || m.has(hooks[0]))
 }
 
-// A world is what the records so far say of Machines and ScheduledMachines. It forgets what
-// is gone. The zero value knows nothing.
+// A world is the state of Machines and ScheduledMachines according to the records so far. It drops deleted objects. The
+// zero value is empty.
 type world struct {
 	machines  map[string]*machine
 	scheduled map[Object]*State
 }
 
-// see takes note of a record.
+// see processes a record.
 func (w *world) see(r Record) {
 	if w.machines == nil {
 		w.machines, w.scheduled = map[string]*machine{}, map[Object]*State{}
@@ -89,7 +89,7 @@ func (w *world) seeMachine(r Record) {
 	}
 }
 
-// seeRefused notes that the manager could not write a record.
+// seeRefused processes a refused departure record.
 func (w *world) seeRefused(r Record) {
 	text, ok := r.Sent.sets(departureAnnotation)
 	if m := w.machines[r.uid()]; m != nil && ok && r.ByManager() {
@@ -112,7 +112,7 @@ func clusterOf(r Record) Object {
 	return Object{r.Object.Cluster, "cluster.x-k8s.io", "clusters", r.Object.Namespace, r.Got.Labels[clusterLabel]}
 }
 
-// of are the Machines of a Cluster that ScheduledMachines have.
+// of returns the Machines of a Cluster that belong to ScheduledMachines.
 func (w *world) of(cluster Object) (all []*machine) {
 	for _, m := range w.machines {
 		if m.Cluster == cluster.Cluster && m.Namespace == cluster.Namespace && m.Labels[clusterLabel] == cluster.Name && m.Labels[scheduledMachineLabel] != "" {
@@ -122,8 +122,8 @@ func (w *world) of(cluster Object) (all []*machine) {
 	return all
 }
 
-// machine returns the Machine that a request is about as it is known by now, nil if nothing
-// is. It stays as it is when more is seen.
+// machine returns the last known state of the Machine that a request is about, nil if unknown. The result does not
+// change with later records.
 func (w *world) machine(r Record) *machine {
 	m := w.machines[r.uid()]
 	if m == nil {

@@ -36,8 +36,8 @@ func loadFile(t *testing.T, path string) *clusterctl.E2EConfig {
 	return clusterctl.LoadE2EConfig(context.Background(), clusterctl.LoadE2EConfigInput{ConfigPath: path})
 }
 
-// TestConfigIsComplete has the framework read it and check that the files it copies are
-// there, and checks what the framework would find out later.
+// TestConfigIsComplete loads the config with the framework and checks that its files exist. It also checks errors that
+// the framework would only find later.
 func TestConfigIsComplete(t *testing.T) {
 	c := load(t)
 	if got := c.AddonProviders(); len(got) != 1 || got[0] != "5spot" {
@@ -69,8 +69,7 @@ func TestConfigIsComplete(t *testing.T) {
 	}
 }
 
-// TestVersionsAreThoseOfTheModules keeps what is installed and what it is tested with
-// together.
+// TestVersionsAreThoseOfTheModules compares the installed versions with the versions in go.mod.
 func TestVersionsAreThoseOfTheModules(t *testing.T) {
 	version := required(t, "go.mod", "sigs.k8s.io/cluster-api")
 	for _, p := range load(t).Providers {
@@ -96,8 +95,8 @@ func required(t *testing.T, file, module string) string {
 	return string(m[1])
 }
 
-// TestOfflineIsTheSameSuite allows the offline config nothing but what a machine without
-// registries makes necessary: manifests and images that were made there.
+// TestOfflineIsTheSameSuite checks that the offline config differs only where a machine without registries requires it:
+// in locally built manifests and images.
 func TestOfflineIsTheSameSuite(t *testing.T) {
 	want, got := load(t), loadFile(t, offlineFile)
 	for _, variable := range []string{"KUBERNETES_VERSION", "KUBERNETES_VERSION_MANAGEMENT"} {
@@ -133,7 +132,7 @@ func TestOfflineIsTheSameSuite(t *testing.T) {
 	}
 }
 
-// release makes a release of the image that the config loads, and returns its folder.
+// release creates a release of the image that the config loads, and returns its folder.
 func release(t *testing.T, c *clusterctl.E2EConfig) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -144,7 +143,7 @@ func release(t *testing.T, c *clusterctl.E2EConfig) string {
 	return dir
 }
 
-// TestReleaseHasWhatTheConfigNames looks where make test-e2e-kind makes the release.
+// TestReleaseHasWhatTheConfigNames checks the folder where make test-e2e-kind creates the release.
 func TestReleaseHasWhatTheConfigNames(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
 	if err != nil {
@@ -168,8 +167,8 @@ func TestReleaseHasWhatTheConfigNames(t *testing.T) {
 	}
 }
 
-// TestTemplateIsFound makes the repository that the suite makes, of components that are
-// here already, and has clusterctl fill in the template of the Cluster from it.
+// TestTemplateIsFound creates the suite's repository from local components, and fills in the template of the Cluster
+// from it with clusterctl.
 func TestTemplateIsFound(t *testing.T) {
 	c := load(t)
 	here := map[string]string{
@@ -190,7 +189,7 @@ func TestTemplateIsFound(t *testing.T) {
 	input := template(c, clusterctl.CreateRepository(t.Context(), clusterctl.CreateRepositoryInput{
 		E2EConfig: c, RepositoryFolder: filepath.Join(dir, "repository"),
 	}), "", dir)
-	input.InfrastructureProvider = infrastructure // nobody says which version is installed
+	input.InfrastructureProvider = infrastructure // no version is installed
 	objects, err := plane.Objects(clusterctl.ConfigCluster(t.Context(), input))
 	if err != nil {
 		t.Fatal(err)

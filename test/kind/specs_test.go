@@ -39,7 +39,7 @@ var _ = ginkgo.Describe("A ScheduledMachine of containers", ginkgo.Ordered, func
 	)
 
 	ginkgo.BeforeAll(func(ctx context.Context) {
-		// Not AfterAll: that runs before the last spec has cleaned up, which takes the Cluster.
+		// AfterAll would run before the last spec has cleaned up, which needs the Cluster.
 		ginkgo.DeferCleanup(func(ctx context.Context) {
 			if namespace == nil {
 				return
@@ -74,7 +74,7 @@ var _ = ginkgo.Describe("A ScheduledMachine of containers", ginkgo.Ordered, func
 		gomega.Expect(inCluster.Workload.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(gomega.Succeed())
 	})
 
-	// here is where a spec runs, on behalf of the one that runs now.
+	// here is the Cluster of the specs, with the T of the running spec.
 	here := func() *specs.Cluster {
 		c := inCluster
 		c.T = ginkgo.GinkgoT()
@@ -87,8 +87,8 @@ var _ = ginkgo.Describe("A ScheduledMachine of containers", ginkgo.Ordered, func
 	ginkgo.It("goes back to its owner who asks by the Node", func() { specs.OwnerGetsTheMachineBack(here(), nil) })
 })
 
-// template is how clusterctl fills in the template of the Cluster. Its machine stays
-// away: specs make their own.
+// template is the input with which clusterctl fills in the template of the Cluster. Its machine has a closed window:
+// specs create their own.
 func template(c *clusterctl.E2EConfig, clusterctlConfig, kubeconfig, logs string) clusterctl.ConfigClusterInput {
 	return clusterctl.ConfigClusterInput{
 		KubeconfigPath: kubeconfig, ClusterctlConfigPath: clusterctlConfig, LogFolder: logs,
@@ -100,7 +100,7 @@ func template(c *clusterctl.E2EConfig, clusterctlConfig, kubeconfig, logs string
 	}
 }
 
-// uncached returns a client that reads what the API server has, and can watch it.
+// uncached returns a client that reads from the API server, and can watch.
 func uncached(proxy framework.ClusterProxy) client.WithWatch {
 	c, err := client.NewWithWatch(proxy.GetRESTConfig(), client.Options{Scheme: proxy.GetScheme()})
 	gomega.Expect(err).ToNot(gomega.HaveOccurred())

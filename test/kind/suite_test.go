@@ -27,7 +27,7 @@ var (
 	keep       = flag.Bool("e2e.skip-resource-cleanup", false, "leave everything as it is at the end")
 )
 
-// What BeforeSuite makes for the specs.
+// Objects that BeforeSuite creates for the specs.
 var (
 	config           *clusterctl.E2EConfig
 	clusterctlConfig string
@@ -74,7 +74,7 @@ var _ = ginkgo.BeforeSuite(func(ctx context.Context) {
 		InfrastructureProviders: config.InfrastructureProviders(),
 		AddonProviders:          config.AddonProviders(),
 		LogFolder:               filepath.Join(*artifacts, "management"),
-		// It would want a certificate for each manager.
+		// It would need a certificate for each manager.
 		DisableMetricsCollection: true,
 	}, config.GetIntervals("default", "wait-controllers")...)
 })

@@ -23,7 +23,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// nodes are those of the shared API server.
+// nodes are the Nodes of the shared API server.
 type nodes struct{ client.Client }
 
 func (n nodes) Get(ctx context.Context, name string) (*corev1.Node, error) {
@@ -44,8 +44,7 @@ func (n nodes) Edit(ctx context.Context, node *corev1.Node, change func(*corev1.
 	return n.Patch(ctx, changed, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}))
 }
 
-// TestHealthCheck has kube-proxy's own health server look at the Node with kube-proxy's own
-// rights.
+// TestHealthCheck runs kube-proxy's health server with kube-proxy's own permissions.
 func TestHealthCheck(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -63,7 +62,7 @@ func TestHealthCheck(t *testing.T) {
 	}
 	check(http.StatusServiceUnavailable, balancer.Drained, d, box)
 
-	// cluster-autoscaler takes the taint off when it starts.
+	// cluster-autoscaler removes the taint when it starts.
 	takeOff := func(n *corev1.Node) {
 		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == plan.AutoscalerTaint })
 	}
@@ -92,7 +91,7 @@ func TestHealthCheck(t *testing.T) {
 	check(http.StatusOK, balancer.Attached, d, box)
 }
 
-// edit is what somebody else writes.
+// edit changes the Node as another client.
 func edit(ctx context.Context, t *testing.T, cluster nodes, change func(*corev1.Node)) {
 	t.Helper()
 	node, err := cluster.Get(ctx, "box")
@@ -104,8 +103,8 @@ func edit(ctx context.Context, t *testing.T, cluster nodes, change func(*corev1.
 	}
 }
 
-// startHealthServer returns a function that waits until the health check answers, and
-// compares what else there is to see: kube-proxy itself is alive all the time.
+// startHealthServer returns a function that waits for a status of the health check, and compares the driver's result.
+// kube-proxy's liveness must stay good all the time.
 func startHealthServer(ctx context.Context, t *testing.T, node string) func(code int, state balancer.State, d balancer.Driver, m []balancer.Membership) {
 	t.Helper()
 	user, err := shared.Management.User("system:kube-proxy")

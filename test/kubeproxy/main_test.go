@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeproxy answers one question: does kube-proxy tell load balancers that a Node is
-// leaving?
+// Package kubeproxy tests that kube-proxy reports to load balancers that a Node is leaving.
 package kubeproxy
 
 import (

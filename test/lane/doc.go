@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lane holds the tests of what one provider's outage, or one author's objects,
-// cost the owners of everybody else's machines: nothing. It has a plane of its own,
-// because a kind whose conversion webhook is dead also stops the garbage collector.
+// Package lane tests that one provider's outage, or one author's objects, do not delay the reclaims of other owners'
+// machines. It has its own plane, because a kind with a dead conversion webhook also stops the garbage collector.
 package lane

@@ -27,15 +27,13 @@ import (
 
 const (
 	patience = 3 * time.Minute
-	// owners is how many are measured without and with the outage.
+	// owners is how many reclaims are measured without, and with, the outage.
 	owners = 5
-	// flaky is how many machines the provider in trouble has: more than the lane has
-	// workers.
+	// flaky is the number of machines of the provider with the outage: more than the lane has workers.
 	flaky = 110
 )
 
-// flakyCRD is a provider's kind. Its objects are stored as v1beta1; %s is what it became
-// in an upgrade.
+// flakyCRD is a provider's kind. Its objects are stored as v1beta1; %s is the part that an upgrade adds.
 const flakyCRD = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -53,8 +51,7 @@ spec:
     schema: &schema {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 %s`
 
-// upgraded is a version that only a conversion webhook can make of what is stored. The
-// webhook is dead.
+// upgraded is a version that needs a conversion webhook, which is down.
 const upgraded = `
   - name: v1beta2
     served: true
@@ -67,9 +64,8 @@ const upgraded = `
       clientConfig: {url: "https://127.0.0.1:1/convert"}
 `
 
-// TestAnOutageOfAProviderIsNotFeltByOtherOwners has 110 owners want machines whose
-// provider's conversion webhook is dead, right after the manager was started, and 105
-// objects of a kind that is never listed.
+// TestAnOutageOfAProviderIsNotFeltByOtherOwners has 110 requests for machines of a provider whose conversion webhook is
+// down, right after a start of the manager. It also has 105 objects of a kind that cannot be listed.
 func TestAnOutageOfAProviderIsNotFeltByOtherOwners(t *testing.T) {
 	l := &world{t, &specs.Cluster{
 		T: t, Management: shared.Management.Client, Workload: lab.Client, Namespace: "lab", Patience: patience,
@@ -118,7 +114,7 @@ func TestAnOutageOfAProviderIsNotFeltByOtherOwners(t *testing.T) {
 	if workers > 50 {
 		t.Errorf("%v of 100 workers wait for a provider", workers)
 	}
-	// 100 ms are for a machine that is busy with other things.
+	// 100 ms allow for other load on the machine.
 	if median(outage) > median(quiet)*12/10+100*time.Millisecond {
 		t.Errorf("an owner waits for another's provider: %v, and %v without an outage", median(outage), median(quiet))
 	}
@@ -157,8 +153,8 @@ func (l *world) apply(manifest string) {
 	}))
 }
 
-// neverListed makes objects of a kind that discovery knows and nobody can list, unless
-// admission refuses them.
+// neverListed creates objects of a kind that discovery shows and that no client can list, unless admission refuses
+// them.
 func (l *world) neverListed() {
 	l.Helper()
 	for i := range 105 {
@@ -172,8 +168,8 @@ func (l *world) neverListed() {
 	}
 }
 
-// latencies has one owner after the other ask, and returns how long each waited for the
-// deletion of the Machine, and how many workers of the lane were busy at most.
+// latencies makes one owner's request after the other. It returns how long each waited for the deletion of the Machine,
+// and the maximum of busy workers in the lane.
 func (l *world) latencies(machines []*v1alpha1.ScheduledMachine) (took []time.Duration, workers float64) {
 	l.Helper()
 	for _, sm := range machines {
@@ -193,7 +189,7 @@ func (l *world) latencies(machines []*v1alpha1.ScheduledMachine) (took []time.Du
 	return took, workers
 }
 
-// deletedAt is when the API server got the request to delete a Machine.
+// deletedAt is when the API server received the request to delete a Machine.
 func (l *world) deletedAt(m *clusterv1.Machine) time.Time {
 	l.Helper()
 	events, err := shared.Management.AuditEvents()

@@ -16,7 +16,7 @@ import (
 var (
 	shared *system.System
 	lab    *plane.Workload
-	// diagnostics is where the manager serves its metrics.
+	// diagnostics is the address of the manager's metrics.
 	diagnostics string
 )
 

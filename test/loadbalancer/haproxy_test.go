@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loadbalancer answers one question: does a Node leave a real load balancer without
-// harm?
+// Package loadbalancer tests that a Node leaves a real load balancer without losing connections.
 package loadbalancer
 
 import (
@@ -36,12 +35,12 @@ const (
 type world struct {
 	*haproxy.Process
 	t *testing.T
-	// a and b are what the Nodes serve.
+	// a and b are the services on the Nodes.
 	a, b *service
 	*driver.Driver
 }
 
-// newWorld starts one whose backends are "web" and what is given.
+// newWorld starts a world with the backends "web" and more.
 func newWorld(t *testing.T, more ...string) *world {
 	t.Helper()
 	w := &world{t: t, a: serve(t, addressA), b: serve(t, addressB), Process: start(t)}
@@ -50,7 +49,7 @@ func newWorld(t *testing.T, more ...string) *world {
 	return w
 }
 
-// start makes a process that ends with the test.
+// start returns a process that ends with the test.
 func start(t *testing.T) *haproxy.Process {
 	t.Helper()
 	p, err := haproxy.New()
@@ -104,7 +103,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// find returns the places of the first Node.
+// find returns the memberships of the first Node.
 func (w *world) find() []balancer.Membership {
 	w.t.Helper()
 	found, err := w.Discover(w.t.Context(), balancer.Node{Name: "node", Addresses: []string{addressA}})
@@ -112,8 +111,7 @@ func (w *world) find() []balancer.Membership {
 	return found
 }
 
-// wants compares a Status. HAProxy may need a moment to see that a connection ended, or a
-// server.
+// wants compares a Status. HAProxy may need a moment to detect the end of a connection or of a server.
 func (w *world) wants(m []balancer.Membership, state balancer.State, connections int64, others int) {
 	w.t.Helper()
 	want := balancer.Status{State: state, Connections: &connections, Others: &others}
@@ -136,7 +134,7 @@ func (w *world) wants(m []balancer.Membership, state balancer.State, connections
 	}))
 }
 
-// ask runs a command as somebody else would.
+// ask runs a command as another client would.
 func (w *world) ask(command string) string {
 	w.t.Helper()
 	answer, err := w.Ask(w.t.Context(), command)
@@ -144,7 +142,7 @@ func (w *world) ask(command string) string {
 	return answer
 }
 
-// visit makes new connections, and returns how many reached which service.
+// visit opens new connections, and returns how many reached each service.
 func (w *world) visit(n int) map[string]int {
 	w.t.Helper()
 	reached := map[string]int{}
@@ -156,7 +154,7 @@ func (w *world) visit(n int) map[string]int {
 	return reached
 }
 
-// connectTo makes connections until one reaches a service.
+// connectTo opens connections until one reaches a service.
 func (w *world) connectTo(v *service) *session {
 	w.t.Helper()
 	for range 10 {
@@ -170,7 +168,7 @@ func (w *world) connectTo(v *service) *session {
 	return nil
 }
 
-// A service says who it is to each connection, and then returns what it gets.
+// A service sends its name on each connection, and then echoes.
 type service struct{ net.Listener }
 
 func (s *service) String() string { return s.Addr().String() }
@@ -230,7 +228,7 @@ func (s *session) line() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// works says something, and fails the test if the service does not hear it.
+// works sends a text, and fails the test if the service does not echo it.
 func (s *session) works() {
 	s.t.Helper()
 	if _, err := fmt.Fprintln(s.conn, "hello"); err != nil {
@@ -243,8 +241,7 @@ func (s *session) works() {
 
 func (s *session) close() { _ = s.conn.Close() }
 
-// TestLeaveAndComeBack: a session lives as long as its client wants, and new ones go to the
-// other Node.
+// TestLeaveAndComeBack: a session lives as long as its client wants, and new ones go to the other Node.
 func TestLeaveAndComeBack(t *testing.T) {
 	for _, network := range []string{"unix", "tcp"} {
 		t.Run(network, func(t *testing.T) {
@@ -284,7 +281,7 @@ func TestLeaveAndComeBack(t *testing.T) {
 	}
 }
 
-// TestOthers: a server whose check fails is no other member.
+// TestOthers: a server whose check fails does not count as another member.
 func TestOthers(t *testing.T) {
 	w := newWorld(t)
 	m := w.find()
@@ -293,8 +290,8 @@ func TestOthers(t *testing.T) {
 	w.wants(m, balancer.Attached, 0, 0)
 }
 
-// TestReload: HAProxy forgets the drain, is told again, and no session is lost. What the old
-// worker has is not counted.
+// TestReload: HAProxy loses the drain, is drained again, and no session is lost. Sessions of the old worker are not
+// counted.
 func TestReload(t *testing.T) {
 	w := newWorld(t)
 	m := w.find()
@@ -321,8 +318,8 @@ func TestReload(t *testing.T) {
 	w.must(errors.Join(w.Drain(t.Context(), m), w.Restore(t.Context(), m)))
 }
 
-// TestAReloadSwapsAddresses: a place is where it points. A server that has the address of another host
-// is neither drained nor restored, whether or not HAProxy was reloaded for that.
+// TestAReloadSwapsAddresses: the address identifies a membership. A server with the address of another host is neither
+// drained nor restored, with or without a reload.
 func TestAReloadSwapsAddresses(t *testing.T) {
 	w := newWorld(t)
 	m := w.find()
@@ -344,12 +341,12 @@ func TestAReloadSwapsAddresses(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{w.b.String(): 20}, w.visit(20)); diff != "" {
 		t.Errorf("new connections (-want +got):\n%s", diff)
 	}
-	w.ask("set server web/a state drain") // An administrator wants that.
+	w.ask("set server web/a state drain") // An administrator drains it.
 	w.must(w.Restore(t.Context(), m))
 	w.wants(others, balancer.Drained, 0, 0)
 }
 
-// TestMaintenance is somebody else's wish.
+// TestMaintenance is set by another administrator.
 func TestMaintenance(t *testing.T) {
 	const off = "backend off\n  server off " + addressA + ":1 disabled"
 	for name, c := range map[string]struct {
@@ -396,7 +393,7 @@ func TestMaintenance(t *testing.T) {
 	}
 }
 
-// admin is what HAProxy says of the administrative state of a server.
+// admin is HAProxy's administrative state of a server.
 func (w *world) admin(m []balancer.Membership) string {
 	w.t.Helper()
 	for line := range strings.Lines(w.ask("show servers state " + m[0].Pool)) {
@@ -408,7 +405,7 @@ func (w *world) admin(m []balancer.Membership) string {
 	return ""
 }
 
-// TestDrainOfSomebodyElse cannot be told from ours.
+// TestDrainOfSomebodyElse cannot be distinguished from 5-Spot's.
 func TestDrainOfSomebodyElse(t *testing.T) {
 	w := newWorld(t)
 	m := w.find()
@@ -422,8 +419,7 @@ func TestDrainOfSomebodyElse(t *testing.T) {
 	w.wants(m, balancer.Attached, 0, 1)
 }
 
-// TestManyPlaces: a Node has servers in more than one backend, at more than one port, and
-// addresses of both families.
+// TestManyPlaces: a Node has servers in more than one backend, at more than one port, and addresses of both families.
 func TestManyPlaces(t *testing.T) {
 	w := newWorld(t,
 		"backend api\n  server a-1 "+addressA+":1001\n  server a-2 "+addressA+":1002\n  server c ["+addressC+"]:1003",
@@ -452,8 +448,8 @@ func TestManyPlaces(t *testing.T) {
 	w.wants(m[3:], balancer.Attached, 0, 1)
 }
 
-// TestSeveralProcesses: a drain counts when all have it. One that is gone is no reason not
-// to tell the others, and none to believe that the Node is out.
+// TestSeveralProcesses: a drain is complete when all processes have it. If one is down, the others are drained anyway,
+// and the Node does not count as out.
 func TestSeveralProcesses(t *testing.T) {
 	w := newWorld(t)
 	twin := start(t)
@@ -485,7 +481,7 @@ func TestSeveralProcesses(t *testing.T) {
 	w.wants(m, balancer.Drained, 0, 1)
 }
 
-// TestRights: who may only read is told what is missing.
+// TestRights: with read-only access the error names the missing level.
 func TestRights(t *testing.T) {
 	w := newWorld(t)
 	w.Driver = newDriver(t, w.ReadOnly)

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/prometheus/util/teststorage"
 )
 
-// history is what Prometheus has scraped; the zero value is nothing.
+// history is the data that Prometheus has scraped; the zero value is empty.
 type history struct{ storage.Queryable }
 
 // Querier implements storage.Queryable.
@@ -30,14 +30,14 @@ func (h *history) Querier(from, to int64) (storage.Querier, error) {
 type series struct {
 	labels labels.Labels
 	value  float64
-	// grows says that it is of a counter or a histogram.
+	// grows reports that it belongs to a counter or a histogram.
 	grows bool
-	// at is when a counter jumps to its value, or the only time that a gauge has it, from
-	// start on; zero is never.
+	// at is when a counter jumps to its value, or the only time at which a gauge has it, relative to start; zero is
+	// never.
 	at time.Duration
 }
 
-// parse reads the exposition format. Types are those of before, where text names none.
+// parse parses the exposition format. before has the types that text does not declare.
 func parse(t *testing.T, text string, types map[string]model.MetricType) []series {
 	t.Helper()
 	var list []series
@@ -74,7 +74,7 @@ func parse(t *testing.T, text string, types map[string]model.MetricType) []serie
 	}
 }
 
-// seen is the value at a time from start on.
+// seen is the value at a time relative to start.
 func (s series) seen(at time.Duration) float64 {
 	switch {
 	case s.at > 0 && (at < s.at || !s.grows && at > s.at):
@@ -86,7 +86,7 @@ func (s series) seen(at time.Duration) float64 {
 	}
 }
 
-// record is a quiet fleet, seen every scrape for length, with what a fault changes.
+// record is a quiet fleet, scraped for length, with the changes of a fault.
 func record(t *testing.T, fault string) *history {
 	t.Helper()
 	types := map[string]model.MetricType{}

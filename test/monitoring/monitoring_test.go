@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package monitoring answers one question: do the alerts and the dashboard of
-// config/monitoring say what they are for? Prometheus' own engine reads every expression of
-// them over samples of a quiet fleet, and over samples of one with a fault.
+// Package monitoring tests the alerts and the dashboard of config/monitoring. Prometheus' own engine evaluates all of
+// their expressions over samples of a quiet fleet, and over samples with one fault each.
 package monitoring
 
 import (
@@ -23,9 +22,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// faults are what each alert is for: the samples that differ from those of a quiet fleet, from
-// the beginning on. Counters grow from zero to their value. Those with a time, in milliseconds,
-// jump to it, and gauges have it for one scrape.
+// faults are the samples of each alert's fault: the ones that differ from a quiet fleet, from the beginning on.
+// Counters grow from zero to their value. Counters with a time, in milliseconds, jump to it. Gauges with a time have
+// their value for one scrape.
 var faults = map[string]string{
 	"FivespotOwnerWaits":                    "# TYPE fivespot_reclaim_latency_seconds histogram\nfivespot_reclaim_latency_seconds_bucket{namespace=\"farm\",cluster=\"prod\",stage=\"deleted\",le=\"1\"} 4\nfivespot_reclaim_latency_seconds_bucket{namespace=\"farm\",cluster=\"prod\",stage=\"deleted\",le=\"5\"} 4",
 	"FivespotMachineNotGivenBack":           `fivespot_machines{phase="EmergencyRemove",namespace="farm",cluster="prod"} 1`,
@@ -55,7 +54,7 @@ var faults = map[string]string{
 	"FivespotRuntimeExtensionNotRegistered": `fivespot_runtime_extension{state="Refused"} 1`,
 }
 
-// silent is the alert for which there are no samples at all.
+// silent is the alert for a fleet without any samples.
 const silent = "FivespotNotRunning"
 
 const (
@@ -137,7 +136,7 @@ func firing(t *testing.T, samples *history) map[string]time.Duration {
 	return fired
 }
 
-// told looks at what people read: every label that a text names is there.
+// told checks the text of an alert: every label that it names exists.
 func told(t *testing.T, r rulefmt.Rule, active []*rules.Alert) {
 	t.Helper()
 	for _, a := range active {
@@ -191,7 +190,7 @@ func TestEveryFaultHasItsAlert(t *testing.T) {
 	}
 }
 
-// TestEveryPanelHasData reads each query at the end of the history, as Grafana would.
+// TestEveryPanelHasData evaluates each query at the end of the history, as Grafana would.
 func TestEveryPanelHasData(t *testing.T) {
 	samples, e := record(t, ""), engine(t)
 	for title, queries := range panels(t) {

@@ -27,24 +27,23 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// patience bounds one step. It is generous: what is late on a busy machine is no bug.
-// clusterctl takes two minutes to give up on what has gone.
+// patience bounds one step. It is long, because a late step on a busy machine is no bug. clusterctl takes two minutes
+// to time out on objects that are gone.
 const patience = 6 * time.Minute
 
-// A courier carries the one Cluster of a namespace, and its machine, from one
-// management cluster to the other and back.
+// A courier moves the one Cluster of a namespace, with its machine, from one management cluster to the other and back.
 type courier struct {
 	t      *testing.T
 	random *rand.Rand
 	key    client.ObjectKey
-	// at is where the Cluster is, and sm its ScheduledMachine there.
+	// at is the present location of the Cluster, and sm its ScheduledMachine there.
 	at int
 	sm *v1alpha1.ScheduledMachine
-	// joins is how often the machine was to join by now.
+	// joins is how often the machine should have joined so far.
 	joins int
 }
 
-// newCourier has a machine that takes so many seconds to be shut down.
+// newCourier has a machine that takes that many seconds to shut down.
 func newCourier(t *testing.T, name string, random *rand.Rand, shutdown int32) *courier {
 	t.Helper()
 	c := &courier{t: t, random: random, key: client.ObjectKey{Namespace: name, Name: name}}
@@ -60,7 +59,7 @@ func newCourier(t *testing.T, name string, random *rand.Rand, shutdown int32) *c
 	return c
 }
 
-// cloned has the machine made from templates, which move with it.
+// cloned makes the machine from templates, which move with it.
 func (c *courier) cloned() {
 	c.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: c.key.Namespace, Name: "desk"}
@@ -106,14 +105,14 @@ func (c *courier) must(err error) {
 	}
 }
 
-// joined waits until the machine that was asked for runs.
+// joined waits until the machine runs.
 func (c *courier) joined() {
 	c.t.Helper()
 	c.joins++
 	c.wait(v1alpha1.PhaseActive)
 }
 
-// cluster is the Cluster, where it is now.
+// cluster is the Cluster at its present location.
 func (c *courier) cluster() *specs.Cluster {
 	return &specs.Cluster{T: c.t, Management: c.mgmt().Client, Workload: workload.Client, Namespace: c.key.Namespace, Patience: patience}
 }
@@ -129,7 +128,7 @@ func (c *courier) edit(mutate func()) {
 	c.must(c.cluster().Edit(c.sm, mutate))
 }
 
-// moment lets a moment pass that chance picks.
+// moment waits for a random time.
 func (c *courier) moment(longest time.Duration) {
 	d := time.Duration(c.random.Int64N(int64(longest)))
 	c.t.Logf("moves after %v", d)
@@ -139,7 +138,7 @@ func (c *courier) moment(longest time.Duration) {
 	}
 }
 
-// objects are what a move carries away.
+// objects are the objects that a move transfers.
 func (c *courier) objects() []client.Object {
 	meta := metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.sm.Name}
 	child := func(suffix string) metav1.ObjectMeta {
@@ -161,8 +160,8 @@ func (c *courier) wantNone(cluster *plane.Cluster, objects ...client.Object) {
 	}
 }
 
-// departed waits until no Machine is being deleted. One that the move before has made in the
-// target already cannot be updated by the next: clusterctl sends the time of its deletion.
+// departed waits until no Machine is being deleted. If an earlier move has created such a Machine in the target, the
+// next move cannot update it, because clusterctl sends its deletion timestamp.
 func (c *courier) departed() {
 	c.t.Helper()
 	c.must(plane.Until(c.ctx(), func(ctx context.Context) error {
@@ -175,8 +174,8 @@ func (c *courier) departed() {
 	}))
 }
 
-// move runs clusterctl move. It lists what is there before it pauses the Cluster, and
-// gives up on what went in between. docs/guide.md says what to do then.
+// move runs clusterctl move. It lists objects before it pauses the Cluster, and fails for objects that are deleted in
+// between. docs/guide.md describes the remedy.
 func (c *courier) move() {
 	c.t.Helper()
 	out, err := c.clusterctl()
@@ -203,7 +202,7 @@ func (c *courier) clusterctl() (string, error) {
 	return string(out), err
 }
 
-// inItsWindow moves a machine that runs.
+// inItsWindow moves a running machine.
 func (c *courier) inItsWindow() {
 	c.t.Helper()
 	before, node := c.sm.Status.DeepCopy(), c.cluster().Node(c.sm)
@@ -211,7 +210,7 @@ func (c *courier) inItsWindow() {
 	c.move()
 	c.wait(v1alpha1.PhaseActive)
 	after := c.sm.Status
-	before.MachineRef.UID = after.MachineRef.UID // Another API server makes another object.
+	before.MachineRef.UID = after.MachineRef.UID // The other API server creates another object.
 	for what, pair := range map[string][2]any{
 		"nextTransition": {before.NextTransition, after.NextTransition},
 		"nextActivation": {before.NextActivation.UTC(), after.NextActivation.UTC()},
@@ -223,7 +222,7 @@ func (c *courier) inItsWindow() {
 			c.t.Errorf("%s was %v before the move, and is %v", what, pair[0], pair[1])
 		}
 	}
-	// The API server's clock and ours, and what the write took.
+	// The difference of the API server's clock and ours, plus the duration of the write.
 	if d := before.LastScheduledTime.Sub(after.LastScheduledTime.Time).Abs(); d > 5*time.Second {
 		c.t.Errorf("lastScheduledTime was %v before the move, and is %v", before.LastScheduledTime, after.LastScheduledTime)
 	}
@@ -246,7 +245,7 @@ func (c *courier) inItsDeparture() {
 	c.joined()
 }
 
-// inAnEmergency moves a machine whose owner wants it.
+// inAnEmergency moves a machine with an owner's request.
 func (c *courier) inAnEmergency() {
 	c.t.Helper()
 	before, node := c.sm.ReclaimTimes(), c.cluster().Node(c.sm)
@@ -267,7 +266,7 @@ func (c *courier) inAnEmergency() {
 	c.joined()
 }
 
-// end checks that nothing was made twice, and takes the machine away.
+// end checks that nothing was created twice, and removes the machine.
 func (c *courier) end() {
 	c.t.Helper()
 	made := 0

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package move moves ScheduledMachines between two management clusters with
-// clusterctl, at moments that chance picks.
+// Package move moves ScheduledMachines between two management clusters with clusterctl, at random moments.
 package move

@@ -19,10 +19,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// clusterctlLabel is what clusterctl puts on the kinds that it installs, and moves.
+// clusterctlLabel is the label on the kinds that clusterctl installs, and moves.
 const clusterctlLabel = "clusterctl.cluster.x-k8s.io"
 
-// A pair is two systems between which is moved.
+// A pair is the two systems of a move.
 type pair [2]*system.System
 
 // The two systems, and the control plane of all Clusters.
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 func start(ctx context.Context) (plane.Stage, error) {
 	var errs [2]error
 	var wg sync.WaitGroup
-	// Core sees that a Cluster is unpaused when an object of a Machine changes, or else after this period.
+	// Cluster API detects that a Cluster is unpaused when an object of a Machine changes, or else after this period.
 	o := system.Options{Plane: plane.Options{Args: map[plane.Component][]string{plane.Core: {"--sync-period=15s"}}}}
 	for i := range systems {
 		wg.Go(func() {
@@ -59,7 +59,7 @@ func start(ctx context.Context) (plane.Stage, error) {
 	return systems, nil
 }
 
-// label makes clusterctl see the kinds that it did not install itself.
+// label makes clusterctl treat the kinds as installed by itself.
 func label(ctx context.Context, c client.Client) error {
 	crds := &apiextensionsv1.CustomResourceDefinitionList{}
 	if err := c.List(ctx, crds); err != nil {
@@ -81,7 +81,7 @@ func (p pair) DumpLogs(w io.Writer, lines int) {
 	}
 }
 
-// Stop stops those that were started.
+// Stop stops the systems that were started.
 func (p pair) Stop() error {
 	var errs []error
 	for _, s := range p {

@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// couriers is how many namespaces are moved side by side.
+	// couriers is how many namespaces are moved in parallel.
 	couriers = 4
-	// fewMoves is how many moves there are unless $MOVES says otherwise.
+	// fewMoves is the default number of moves; $MOVES overrides it.
 	fewMoves = 12
 )
 
-// TestMovesAtAnyMoment moves machines in the middle of their window, of a departure
-// and of an emergency: nothing is lost, made twice, or begun anew.
+// TestMovesAtAnyMoment moves machines during their window, a departure and an emergency. Nothing may be lost, created
+// twice, or restarted.
 func TestMovesAtAnyMoment(t *testing.T) {
 	system.Long(t)
 	t.Parallel()
@@ -50,8 +50,8 @@ func TestMovesAtAnyMoment(t *testing.T) {
 	}
 }
 
-// TestADepartureGoesOn opens the window of a machine again after its departure was recorded and before
-// its Machine is deleted, and moves it: a Node that may be cordoned does not stay.
+// TestADepartureGoesOn opens the window of a machine again after its departure was recorded and before its Machine is
+// deleted, and moves it. The Node may be cordoned, so the departure must continue.
 func TestADepartureGoesOn(t *testing.T) {
 	t.Parallel()
 	c := newCourier(t, "halfway", nil, 8)

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package moves answers one question: does a machine that leaves wait until operators have moved
-// their pods away, and not a moment longer than it may?
-//
-// The eviction guard answers the drain that comes then. How it answers is for test/eviction; here is
-// also how the manager installs it.
+// Package moves tests that a machine that leaves waits until operators have moved their pods, and no longer than its
+// limit. It also tests how the manager installs the eviction guard, and how the guard answers Cluster API's drain. The
+// guard's other answers are tested in test/eviction.
 package moves

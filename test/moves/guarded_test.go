@@ -22,9 +22,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestTheDrainMeetsTheGuard where the operator takes longer than the machine waits. Cluster API drains
-// until the pod has moved, and says all the time why; what was written about an earlier pod of the
-// name does not have it take the pod for gone.
+// TestTheDrainMeetsTheGuard has an operator that takes longer than the machine waits. Cluster API drains until the pod
+// has moved, and its condition shows the cause. Records about an earlier pod with the same name must not make it count
+// this pod as gone.
 func TestTheDrainMeetsTheGuard(t *testing.T) {
 	system.Long(t)
 	t.Parallel()
@@ -49,8 +49,8 @@ func TestTheDrainMeetsTheGuard(t *testing.T) {
 	}
 }
 
-// writeOfAnother leaves what an interrupted drain did, for a database of that name: a request for an
-// earlier pod, and the mark of Couchbase's hook.
+// writeOfAnother writes the records of an interrupted drain for a database with that name: a request for an earlier
+// pod, and the mark of Couchbase's hook.
 func (s *scene) writeOfAnother(name string) {
 	s.Helper()
 	const uid = "00000000-0000-4000-8000-000000000000"
@@ -68,8 +68,8 @@ func (s *scene) writeOfAnother(name string) {
 	s.must(s.Workload.Patch(s.step(), ns, client.MergeFrom(before)))
 }
 
-// waitRefused waits until so many evictions of the pod were refused, and returns what the Machine says
-// of it. Meanwhile the pod stays as it is, and the Machine says that, unless it is empty.
+// waitRefused waits until that many evictions of the pod were refused, and returns the Machine's message. Until then
+// the pod must not change, and the message must contain that, unless it is empty.
 func (d *database) waitRefused(that string, times int) (says string) {
 	d.Helper()
 	pod := d.pod.DeepCopy()

@@ -24,14 +24,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// guardImage is what real nodes have of the guard that ships.
+// guardImage is the image of the released guard on real nodes.
 const guardImage = "plane.local/eviction-guard:moves"
 
 // An installation is a Cluster in which the manager installs the guard.
 type installation struct{ scene }
 
-// newInstallation has the manager install the guard where machines are, until the test ends: no
-// other test may run.
+// newInstallation makes the manager install the guard where machines are, until the test ends. No other test may run.
 func newInstallation(t *testing.T, name string, kubelets bool) *installation {
 	t.Helper()
 	install := func(installs string) {
@@ -56,7 +55,7 @@ func newInstallation(t *testing.T, name string, kubelets bool) *installation {
 	return &installation{newScene(t, lab, system.Guarded)}
 }
 
-// machine runs one.
+// machine starts a machine.
 func (i *installation) machine(name string, infra infrav1.PlaneMachineSpec) *v1alpha1.ScheduledMachine {
 	i.Helper()
 	sm := i.Start(system.ScheduledMachine(i.lab, i.lab.Key.Name+"-"+name, infra))
@@ -64,7 +63,7 @@ func (i *installation) machine(name string, infra infrav1.PlaneMachineSpec) *v1a
 	return sm
 }
 
-// waitGuard waits until the guard's pods are ready that are not those of old.
+// waitGuard waits until the guard's pods are ready, other than the ones of old.
 func (i *installation) waitGuard(old *appsv1.Deployment) *appsv1.Deployment {
 	i.Helper()
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: system.GuardAccount.Namespace, Name: system.GuardAccount.Name}}
@@ -77,7 +76,7 @@ func (i *installation) waitGuard(old *appsv1.Deployment) *appsv1.Deployment {
 	return d
 }
 
-// writes are those of the manager to the cluster, each in a few words.
+// writes describes the manager's writes to the cluster.
 func (i *installation) writes() (all []string) {
 	i.Helper()
 	events, err := i.lab.AuditEvents()
@@ -100,7 +99,7 @@ func (i *installation) wantSettled() {
 	}
 }
 
-// TestTheManagerInstallsTheGuard once and in order, and puts back what somebody takes away.
+// TestTheManagerInstallsTheGuard once and in order, and restores objects that are deleted.
 func TestTheManagerInstallsTheGuard(t *testing.T) {
 	system.Long(t)
 	i := newInstallation(t, "install", false)
@@ -131,8 +130,8 @@ func TestTheManagerInstallsTheGuard(t *testing.T) {
 	i.wantSettled()
 }
 
-// TestTheGuardRunsOnANode as the manager installs it: with the certificate that it makes for itself, it
-// answers a drain of another Node.
+// TestTheGuardRunsOnANode as the manager installs it: with its self-made certificate it answers a drain of another
+// Node.
 func TestTheGuardRunsOnANode(t *testing.T) {
 	if err := shared.RealNodes(); err != nil {
 		t.Skip(err)
@@ -144,7 +143,7 @@ func TestTheGuardRunsOnANode(t *testing.T) {
 	i.waitGuard(&appsv1.Deployment{})
 	i.must(system.WaitGuarded(i.step(), i.lab.Cluster))
 	t.Logf("the guard is called %v after the machine was made", time.Since(begun))
-	i.wantSettled() // Nobody takes its certificate from it.
+	i.wantSettled() // The manager does not remove its certificate.
 	policy := &evictionv1.ReschedulePolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: system.Guarded, Name: "db"},
 		Spec: evictionv1.ReschedulePolicySpec{

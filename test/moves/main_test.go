@@ -14,10 +14,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// abreast is how many tests run at once. They wait most of the time.
+// abreast is how many tests run in parallel. They wait most of the time.
 const abreast = 4
 
-// managerArgs turn the feature on. The guard of these tests runs on this machine.
+// managerArgs turn the feature on. The guard of these tests runs as a process on this machine.
 var managerArgs = []string{"--feature-gates=EvictionGuard=true", "--eviction-guard-install=disabled"}
 
 var shared *site

@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestAnOperatorMovesItsPodFirst has a machine leave on schedule. Nobody but the operator ends the pod.
+// TestAnOperatorMovesItsPodFirst has a machine that leaves on schedule. Only the operator may end the pod.
 func TestAnOperatorMovesItsPodFirst(t *testing.T) {
 	t.Parallel()
 	for name, inPlace := range map[string]bool{"renamed": false, "in-place": true} {
@@ -27,7 +27,7 @@ func TestAnOperatorMovesItsPodFirst(t *testing.T) {
 			d := newDatabase(t, namespace, name, nil)
 			d.SetSchedule(d.leaving, specs.Closed())
 			d.waitHeld()
-			time.Sleep(10 * time.Second) // The operator takes its time, and the machine looks at it twice.
+			time.Sleep(10 * time.Second) // The operator is slow, so that the step checks the pod twice.
 			d.WantUntouched(d.pod)
 			made := d.move(inPlace)
 			begun := time.Now()
@@ -48,7 +48,7 @@ func TestAnOperatorMovesItsPodFirst(t *testing.T) {
 	}
 }
 
-// TestASilentOperatorIsWaitedForHalfOfTheTime and then the drain evicts its pod.
+// TestASilentOperatorIsWaitedForHalfOfTheTime, and then the drain evicts its pod.
 func TestASilentOperatorIsWaitedForHalfOfTheTime(t *testing.T) {
 	system.Long(t)
 	t.Parallel()
@@ -66,7 +66,7 @@ func TestASilentOperatorIsWaitedForHalfOfTheTime(t *testing.T) {
 	}
 }
 
-// TestAnOwnerWaitsForNoOperator, asked before the departure or during the wait.
+// TestAnOwnerWaitsForNoOperator, whether the request comes before the departure or during the wait.
 func TestAnOwnerWaitsForNoOperator(t *testing.T) {
 	t.Parallel()
 	for name, leaves := range map[string]bool{"owner": false, "owner-meanwhile": true} {

@@ -31,9 +31,9 @@ import (
 const (
 	patience  = 3 * time.Minute
 	namespace = "moves"
-	// moveKey asks the operators of these tests.
+	// moveKey is the mark for the operators of these tests.
 	moveKey = "db.example.com/move"
-	// operatorName is the user that an operator is.
+	// operatorName is the user of an operator.
 	operatorName = "operator"
 )
 
@@ -41,7 +41,7 @@ const (
 type site struct {
 	*system.System
 	lab *plane.Workload
-	// operators reaches it as an operator does.
+	// operators is a client with an operator's user.
 	operators client.WithWatch
 }
 
@@ -67,7 +67,7 @@ func newSite(ctx context.Context, s *system.System) (*site, error) {
 	return site, err
 }
 
-// A scene is a Cluster for a test.
+// A scene is the part of a site that one test uses.
 type scene struct {
 	*testing.T
 	*specs.Cluster
@@ -75,7 +75,7 @@ type scene struct {
 	lab *plane.Workload
 }
 
-// newScene is for a test whose pods are in the namespace.
+// newScene is a scene for a test with pods in that namespace.
 func newScene(t *testing.T, lab *plane.Workload, pods string) scene {
 	t.Helper()
 	return scene{t, &specs.Cluster{
@@ -83,7 +83,7 @@ func newScene(t *testing.T, lab *plane.Workload, pods string) scene {
 	}, lab}
 }
 
-// A database is a machine that leaves with a pod that its operator moves, and one to which that goes.
+// A database is a machine that leaves, with a pod that its operator moves, and a second machine to which the pod moves.
 type database struct {
 	scene
 
@@ -94,7 +94,7 @@ type database struct {
 	pod     *corev1.Pod
 }
 
-// newDatabase runs both machines, and the pod in a namespace.
+// newDatabase starts both machines, and the pod in a namespace.
 func newDatabase(t *testing.T, pods, name string, change func(*v1alpha1.ScheduledMachine)) *database {
 	t.Helper()
 	d := &database{scene: newScene(t, shared.lab, pods), name: name}
@@ -115,7 +115,7 @@ func newDatabase(t *testing.T, pods, name string, change func(*v1alpha1.Schedule
 		},
 	}
 	d.must(d.Workload.Create(d.step(), policy))
-	t.Cleanup(func() { // Else the end of the test waits for the operator, too.
+	t.Cleanup(func() { // Otherwise the cleanup would wait for the operator, too.
 		if err := d.Workload.Delete(context.WithoutCancel(t.Context()), policy); err != nil {
 			t.Error(err)
 		}
@@ -131,7 +131,7 @@ func newDatabase(t *testing.T, pods, name string, change func(*v1alpha1.Schedule
 
 func (d *database) labelled(pod *corev1.Pod) { pod.Labels["db"] = d.name }
 
-// waitAsked waits until the operator of a pod is asked, which it may be before anybody is told.
+// waitAsked waits until a pod is marked, which may be before any condition shows it.
 func (s *scene) waitAsked(pod *corev1.Pod) {
 	s.Helper()
 	s.must(await.Object(s.step(), s.Workload, pod, func() error {
@@ -142,7 +142,7 @@ func (s *scene) waitAsked(pod *corev1.Pod) {
 	}))
 }
 
-// move has the operator move the pod as it is asked to: by another of a new name, or in its place.
+// move moves the pod as an operator: to a pod with a new name, or in place.
 func (d *database) move(inPlace bool) *corev1.Pod {
 	d.Helper()
 	d.waitAsked(d.pod)
@@ -164,12 +164,12 @@ func (d *database) move(inPlace bool) *corev1.Pod {
 	return made
 }
 
-// cause is why the pod is not evicted.
+// cause is the cause that the guard gives for the pod.
 func (d *database) cause() string {
 	return fmt.Sprintf("ReschedulePolicy %s: its operator has been asked to move it", d.name)
 }
 
-// waitHeld waits until the machine says that it waits for the operator, to all who look.
+// waitHeld waits until all conditions and commands show that the machine waits for the operator.
 func (d *database) waitHeld() {
 	d.Helper()
 	says := fmt.Sprintf("%s/%s: %s", d.Namespace, d.pod.Name, d.cause())
@@ -202,7 +202,7 @@ func (d *database) waitGone() (reasons []string) {
 	return reasons
 }
 
-// ended is who ended the pod, how, and when, by the API server's audit log.
+// ended returns which user ended the pod, how, and when, from the API server's audit log.
 func (d *database) ended() (who string, at time.Time) {
 	d.Helper()
 	for _, e := range d.tries(d.pod) {
@@ -213,7 +213,7 @@ func (d *database) ended() (who string, at time.Time) {
 	return "nobody", time.Time{}
 }
 
-// tries are how anybody tried to end a pod.
+// tries returns all requests that could end a pod.
 func (s *scene) tries(pod *corev1.Pod) (tries []auditv1.Event) {
 	s.Helper()
 	events, err := s.lab.AuditEvents()
@@ -246,7 +246,7 @@ func (d *database) remove(obj client.Object) {
 	}
 }
 
-// step is the time for one step.
+// step is a context for one step.
 func (s *scene) step() context.Context {
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	s.Cleanup(cancel)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operator answers one question: how does an operator move its pods when it is asked to?
-// It stands in for those of databases: it takes its time, it may die half way, and it may not care.
-// It knows nothing of whoever asks.
+// Package operator simulates the operator of a database for tests. It watches its pods for a mark, and moves marked
+// pods to other Nodes. It may be slow, crash halfway, or ignore the mark.
 package operator
 
 import (
@@ -23,30 +22,30 @@ import (
 )
 
 const (
-	// RescheduleAnnotation is what asks, unless told otherwise: it is that of Couchbase's operator.
+	// RescheduleAnnotation is the default mark, of Couchbase's operator.
 	RescheduleAnnotation = "cao.couchbase.com/reschedule"
-	// replacesAnnotation is on a pod with a new name, and names the UID of the one it stands in for.
+	// replacesAnnotation is on a pod with a new name, and has the UID of the pod that it replaces.
 	replacesAnnotation = "operator.test/replaces"
-	// interval is how often it looks at its pods.
+	// interval is the time between two checks of the pods.
 	interval = 100 * time.Millisecond
 )
 
-// Options say how an operator works.
+// Options configure an operator.
 type Options struct {
-	// Namespace is where its pods are, and Labels which they are.
+	// Namespace and Labels select its pods.
 	Namespace string
 	Labels    map[string]string
-	// Asks is the annotation, or the label, that asks it to move a pod, and Value its value.
-	// Empty are RescheduleAnnotation and true.
+	// Asks is the annotation or label that marks a pod for a move, and Value its value. Empty are RescheduleAnnotation
+	// and true.
 	Asks, Value string
-	// InPlace has a pod keep its name: it is deleted, and made again on another Node. Otherwise
-	// another is made first, with a name of its own.
+	// InPlace keeps the name of a pod: the operator deletes it and recreates it on another Node. Otherwise it first
+	// creates another pod, with a new name.
 	InPlace bool
 	// Delay is how long it works on a move before it deletes the pod.
 	Delay time.Duration
 }
 
-// An Operator moves pods. Its methods may be called from any goroutine.
+// An Operator moves pods. It is safe for concurrent use.
 type Operator struct {
 	Options
 
@@ -58,21 +57,21 @@ type Operator struct {
 	tasks  sync.WaitGroup
 	silent bool
 	moves  []Move
-	// begun is since when it works on the move of a pod, and is lost in a crash.
+	// begun is when it began to move each pod. A crash loses it.
 	begun map[types.UID]time.Time
-	// owed are pods that it deletes to make them again: its custom resource would say so.
+	// owed has the deleted pods that it must recreate. A real operator would find them in its custom resource.
 	owed map[string]*corev1.Pod
 }
 
-// A Move is what it did with one pod.
+// A Move is the move of one pod.
 type Move struct {
-	// From is the pod that was asked for, and To the one that it made for it.
+	// From is the marked pod, To its replacement.
 	From, To *corev1.Pod
-	// At is when it was done.
+	// At is when the move ended.
 	At time.Time
 }
 
-// New returns an operator that does nothing until it is started.
+// New returns an operator that is not started yet.
 func New(c client.Client, o Options) *Operator {
 	if o.Asks == "" {
 		o.Asks, o.Value = RescheduleAnnotation, "true"
@@ -80,7 +79,7 @@ func New(c client.Client, o Options) *Operator {
 	return &Operator{Options: o, client: c, clock: clock.RealClock{}, owed: map[string]*corev1.Pod{}}
 }
 
-// Start has it work until ctx ends, or it is stopped. What it had begun before that, it begins anew.
+// Start runs the operator until ctx ends or Stop is called. It restarts moves that it had begun before.
 func (o *Operator) Start(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -92,7 +91,7 @@ func (o *Operator) Start(ctx context.Context) {
 	o.tasks.Go(func() { o.run(ctx) })
 }
 
-// Stop ends it between two writes, as a crash would. To stop it twice is a success.
+// Stop ends it between two writes, as a crash would. A second call has no effect.
 func (o *Operator) Stop() {
 	o.mu.Lock()
 	stop := o.stop
@@ -104,14 +103,14 @@ func (o *Operator) Stop() {
 	}
 }
 
-// Silence has it do nothing while it runs, or work again.
+// Silence pauses or resumes the operator while it runs.
 func (o *Operator) Silence(silent bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.silent = silent
 }
 
-// Moves are those that it has finished, in their order.
+// Moves returns the finished moves in their order.
 func (o *Operator) Moves() []Move {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -142,7 +141,7 @@ func (o *Operator) isSilent() bool {
 	return o.silent
 }
 
-// look moves every pod that asks one step further.
+// look advances every marked pod by one step.
 func (o *Operator) look(ctx context.Context) error {
 	list := &corev1.PodList{}
 	if err := o.client.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingLabels(o.Labels)); err != nil {
@@ -150,7 +149,7 @@ func (o *Operator) look(ctx context.Context) error {
 	}
 	for name, old := range o.owed {
 		if slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return p.UID == old.UID }) {
-			continue // It is still on its way out.
+			continue // It has not ended yet.
 		}
 		made, err := o.make(ctx, old, name)
 		if err != nil {
@@ -177,7 +176,7 @@ func (o *Operator) asked(pod *corev1.Pod) bool {
 	return annotated && annotation == o.Value || labelled && label == o.Value
 }
 
-// move begins to move a pod, or ends it.
+// move starts or ends the move of a pod.
 func (o *Operator) move(ctx context.Context, pod *corev1.Pod, all []corev1.Pod) error {
 	made := successor(all, pod.UID)
 	if !o.InPlace && made == nil {
@@ -196,7 +195,7 @@ func (o *Operator) move(ctx context.Context, pod *corev1.Pod, all []corev1.Pod) 
 	}
 	if o.InPlace {
 		if _, err := o.place(ctx, pod); err != nil {
-			return err // It is not deleted as long as it has nowhere to go.
+			return err // The pod is not deleted before there is a Node for it.
 		}
 		o.owed[pod.Name] = pod.DeepCopy()
 	}
@@ -223,7 +222,7 @@ func (o *Operator) moved(from, to *corev1.Pod) {
 	o.moves = append(o.moves, Move{From: from.DeepCopy(), To: to.DeepCopy(), At: o.clock.Now()})
 }
 
-// make makes a pod like old on another Node. An empty name is one of its own.
+// make creates a pod like old on another Node. An empty name generates one.
 func (o *Operator) make(ctx context.Context, old *corev1.Pod, name string) (*corev1.Pod, error) {
 	node, err := o.place(ctx, old)
 	if err != nil {
@@ -241,10 +240,10 @@ func (o *Operator) make(ctx context.Context, old *corev1.Pod, name string) (*cor
 	if err := o.client.Create(ctx, pod); !apierrors.IsAlreadyExists(err) {
 		return pod, err
 	}
-	return pod, o.client.Get(ctx, client.ObjectKeyFromObject(pod), pod) // It was made before a crash.
+	return pod, o.client.Get(ctx, client.ObjectKeyFromObject(pod), pod) // It was created before a crash.
 }
 
-// stem is the name of a pod before it was moved for the first time.
+// stem is the name of a pod before its first move.
 func stem(pod *corev1.Pod) string {
 	if pod.GenerateName != "" {
 		return strings.TrimSuffix(pod.GenerateName, "-")
@@ -252,8 +251,8 @@ func stem(pod *corev1.Pod) string {
 	return pod.Name
 }
 
-// template is what of labels or annotations its own template has: neither what asks, nor what
-// others have put there.
+// template returns the labels or annotations of the operator's own template, without the mark and without others'
+// additions.
 func template(all map[string]string, asks string) map[string]string {
 	own := map[string]string{}
 	for k, v := range all {
@@ -265,8 +264,8 @@ func template(all map[string]string, asks string) map[string]string {
 	return own
 }
 
-// place is a Node on which old does not run, and that takes it, as a scheduler would choose: the one
-// with the first name of those that have the fewest pods of the namespace.
+// place returns a Node on which old does not run, and that accepts pods. Of the Nodes with the fewest pods of the
+// namespace, it is the first by name.
 func (o *Operator) place(ctx context.Context, old *corev1.Pod) (string, error) {
 	nodes, pods := &corev1.NodeList{}, &corev1.PodList{}
 	if err := o.client.List(ctx, nodes, client.MatchingLabels(old.Spec.NodeSelector)); err != nil {

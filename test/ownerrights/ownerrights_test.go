@@ -29,8 +29,8 @@ import (
 // policy is the name of the policy and of its binding.
 const policy = "fivespot-owner"
 
-// TestPeoplesRights compares what the API server allows with the specification, and
-// then looks whether the policy has anything to do with it.
+// TestPeoplesRights compares the API server's decisions with the specification, and then checks that they depend on the
+// policy.
 func TestPeoplesRights(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -98,7 +98,7 @@ func newWorld(ctx context.Context, t *testing.T) *world {
 	return w
 }
 
-// installRoles installs the cluster roles as they ship, and binds them.
+// installRoles installs the released cluster roles, and binds them.
 func (w *world) installRoles(ctx context.Context) {
 	w.Helper()
 	text, err := shared.Management.Kubectl(ctx, "kustomize", filepath.Join(system.Repository(), "config", "default"))
@@ -129,7 +129,7 @@ func (w *world) installRoles(ctx context.Context) {
 	w.must(err)
 }
 
-// roleOfTheGuide is the example for the owner of one machine, for this test's names.
+// roleOfTheGuide is the guide's Role for the owner of one machine, with this test's names.
 func roleOfTheGuide(t *testing.T) string {
 	t.Helper()
 	guide, err := os.ReadFile(filepath.Join(system.Repository(), "docs", "guide.md"))
@@ -183,7 +183,7 @@ func (w *world) eventually(ctx context.Context, cond func() bool) {
 	}))
 }
 
-// send makes a request that leaves no trace: admission judges dry runs as well.
+// send makes a dry run, which admission checks as any other request.
 func (w *world) send(ctx context.Context, who string, c change) error {
 	sm := machineOf(c.machine)
 	opts := []client.PatchOption{client.DryRunAll, client.FieldOwner(who)}
@@ -229,8 +229,8 @@ func (w *world) wantVerbs(ctx context.Context) {
 	}
 }
 
-// wantCollected checks that Kubernetes is not kept from its own work: a deletion in the
-// foreground ends with the garbage collector taking a finalizer off.
+// wantCollected checks that the policy does not block Kubernetes itself: at the end of a foreground deletion the
+// garbage collector removes a finalizer.
 func (w *world) wantCollected(ctx context.Context) {
 	w.Helper()
 	sm := machineOf("collected")
@@ -260,7 +260,7 @@ func (w *world) wantPlugin(ctx context.Context) {
 	}
 }
 
-// wantForgotten has owners resume what only a ReclaimedMachine remembers.
+// wantForgotten runs resume as owners, for a machine of which only a ReclaimedMachine is left.
 func (w *world) wantForgotten(ctx context.Context) {
 	w.Helper()
 	for who, name := range map[string]string{owner: "gone", oneOwner: lent} {
@@ -269,7 +269,7 @@ func (w *world) wantForgotten(ctx context.Context) {
 			Spec:       v1alpha1.ReclaimedMachineSpec{ClusterName: "batch", Reason: "process-match: java"},
 		}
 		w.create(ctx, left)
-		if name == lent { // Its ScheduledMachine is there: resume has no reason to look.
+		if name == lent { // Its ScheduledMachine exists, so resume does not read the ReclaimedMachine.
 			w.must(w.clients[who].Get(ctx, client.ObjectKeyFromObject(left), left))
 			w.must(w.clients[who].Delete(ctx, left))
 			continue
@@ -284,7 +284,7 @@ func (w *world) wantForgotten(ctx context.Context) {
 	}
 }
 
-// wantNoWarnings reads what the API server says of the policy's expressions.
+// wantNoWarnings reads the API server's type check of the policy's expressions.
 func (w *world) wantNoWarnings(ctx context.Context) {
 	w.Helper()
 	p := &admissionv1.ValidatingAdmissionPolicy{}

@@ -16,10 +16,10 @@ import (
 // desks is the namespace of the machines.
 const desks = "desks"
 
-// The machines, which have labels, annotations and a finalizer of others.
+// The machines, which have labels, annotations and a finalizer of other writers.
 const (
 	lent  = "lent"  // its schedule is on
-	asked = "asked" // its owner has asked for it
+	asked = "asked" // its owner has requested it
 	away  = "away"  // its owner has it, and its schedule is off
 )
 
@@ -27,7 +27,7 @@ const (
 const (
 	owner    = "owner"    // has fivespot-owner-role
 	oneOwner = "oneowner" // has the Role of the guide, for the machine lent only
-	writer   = "writer"   // has a role of somebody's own, without the verb manage
+	writer   = "writer"   // has a custom role without the verb manage
 	viewer   = "viewer"   // has view
 	editor   = "editor"   // has edit
 	admin    = "admin"    // has admin

@@ -23,16 +23,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// The agent's service account, and what the guide calls its Node and one of its
-// programs.
+// The agent's service account, and the guide's names of its Node and of one of its programs.
 const (
 	account = "reclaim-agent"
 	desk    = "desk-42"
 	program = "matlab"
 )
 
-// TestAgentOfTheGuide runs the agent with the identity that is installed, as a pod of
-// the DaemonSet has it, with the ConfigMap of the guide, and nothing else.
+// TestAgentOfTheGuide runs the agent with the installed identity, as a pod of the DaemonSet, and with the ConfigMap of
+// the guide.
 func TestAgentOfTheGuide(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -87,7 +86,7 @@ func create(ctx context.Context, t *testing.T, objects ...*unstructured.Unstruct
 	}
 }
 
-// configMapOfTheGuide is the example of what the manager writes for a Node.
+// configMapOfTheGuide is the guide's example of the manager's ConfigMap for a Node.
 func configMapOfTheGuide(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	guide, err := os.ReadFile(filepath.Join(system.Repository(), "docs", "guide.md"))
@@ -105,8 +104,8 @@ func configMapOfTheGuide(t *testing.T) *unstructured.Unstructured {
 	return nil
 }
 
-// agentPod is the DaemonSet's pod on the desk, from a user with the name of Kubernetes' controller, which
-// this plane does not run: the policy of the namespace allows no other.
+// agentPod creates the DaemonSet's pod on the desk, as the user of Kubernetes' controller, which this plane does not
+// run. The policy of the namespace allows no other user.
 func agentPod(t *testing.T) *corev1.Pod {
 	t.Helper()
 	ds := agentDaemonSet(t, listening)
@@ -136,7 +135,7 @@ func as(t *testing.T, controller string) client.Client {
 	return c
 }
 
-// theProgram is one that only has the name.
+// theProgram runs a program with the name only.
 func theProgram(ctx context.Context, t *testing.T, dir string) *exec.Cmd {
 	t.Helper()
 	sleep, err := exec.LookPath("sleep")
@@ -166,7 +165,7 @@ func start(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-// nothingRefused looks for requests of the agent that it has no right to.
+// nothingRefused checks that no request of the agent was refused.
 func nothingRefused(t *testing.T) {
 	t.Helper()
 	events, err := shared.Management.AuditEvents()

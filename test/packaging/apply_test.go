@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestAPIServerTakesEverything creates all that needs nothing else installed, and
-// a pod of the manager where only restricted pods may run.
+// TestAPIServerTakesEverything creates all objects without further dependencies, and a pod of the manager where only
+// restricted pods may run.
 func TestAPIServerTakesEverything(t *testing.T) {
 	ctx := t.Context()
 	c := client.WithFieldValidation(shared.Management.Client, metav1.FieldValidationStrict)
@@ -28,8 +28,8 @@ func TestAPIServerTakesEverything(t *testing.T) {
 			t.Errorf("creating %s %s: %v", u.GetKind(), u.GetName(), err)
 		}
 	}
-	// Another test has made the Namespace for the agent, which needs more, and only lets controllers
-	// create pods.
+	// Another test has created the Namespace for the agent, which needs more permissions and allows only pods of
+	// controllers.
 	labels, err := json.Marshal(only(t, "Namespace").GetLabels())
 	if err != nil || !bytes.Contains(labels, []byte(`"pod-security.kubernetes.io/enforce":"restricted"`)) {
 		t.Fatalf("labels of the Namespace: %s, %v", labels, err)

@@ -29,11 +29,10 @@ const (
 	namespace = "5spot-system"
 )
 
-// build is what is installed in a management cluster.
+// build returns the objects of an installation in a management cluster.
 var build = sync.OnceValues(func() ([]byte, error) { return kustomize("default") })
 
-// kustomize builds a directory of config, with kubectl where only the plane has been
-// built.
+// kustomize builds a directory of config, by kubectl if only the plane has been built.
 func kustomize(directory string) ([]byte, error) {
 	command := []string{filepath.Join(plane.DefaultBin(), "kubectl"), "kustomize"}
 	tools, err := filepath.Glob(filepath.Join(system.Repository(), "bin", "tools", "kustomize-*"))
@@ -101,7 +100,7 @@ func deployment(t *testing.T) *appsv1.Deployment {
 	return deploymentOf(t, []*unstructured.Unstructured{only(t, "Deployment")})
 }
 
-// unprefixed kinds have names that are not ours to choose.
+// unprefixed kinds have names without 5-Spot's prefix.
 var unprefixed = []string{"Namespace", "CustomResourceDefinition"}
 
 func TestObjectsFollowClusterctlsRules(t *testing.T) {
@@ -149,8 +148,8 @@ func TestManagerRunsWithItsRights(t *testing.T) {
 	}
 }
 
-// TestTheRuntimeExtensionFindsItsParts compares what controllers/extensionconfig calls
-// the parts of an installation, and what it may read, with what is installed.
+// TestTheRuntimeExtensionFindsItsParts compares the names in controllers/extensionconfig, and its permissions, with the
+// installed objects.
 func TestTheRuntimeExtensionFindsItsParts(t *testing.T) {
 	for kind, name := range map[string]string{
 		"Service":                        "fivespot-webhook-service",
@@ -171,7 +170,7 @@ func TestTheRuntimeExtensionFindsItsParts(t *testing.T) {
 	}
 }
 
-// variable is one that clusterctl fills in, with its default.
+// variable matches a clusterctl variable with its default.
 var variable = regexp.MustCompile(`\$\{([A-Z0-9_]+):=([^}]*)\}`)
 
 func TestFlagsExistAndVariablesHaveDefaults(t *testing.T) {

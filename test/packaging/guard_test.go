@@ -18,8 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestTheGuardIsTheSameWhoeverInstallsIt compares what the manager installs with what
-// kustomize builds.
+// TestTheGuardIsTheSameWhoeverInstallsIt compares the manager's objects with kustomize's.
 func TestTheGuardIsTheSameWhoeverInstallsIt(t *testing.T) {
 	embedded, err := manifests.Objects()
 	if err != nil {
@@ -34,8 +33,7 @@ func TestTheGuardIsTheSameWhoeverInstallsIt(t *testing.T) {
 	}
 }
 
-// TestTheGuardsComponentsGoTogether builds the guard with cert-manager's certificate, and
-// with evictions that fail without it.
+// TestTheGuardsComponentsGoTogether builds the guard with cert-manager's certificate and with failurePolicy Fail.
 func TestTheGuardsComponentsGoTogether(t *testing.T) {
 	dir := t.TempDir()
 	folder, err := filepath.Rel(dir, filepath.Join(system.Repository(), "config", "eviction-guard"))
@@ -66,8 +64,8 @@ func TestTheGuardsComponentsGoTogether(t *testing.T) {
 	}
 }
 
-// TestTheGuardIsRemoved runs the commands of docs/operators.md after an installation, and with what a guard that
-// runs adds to it.
+// TestTheGuardIsRemoved runs the commands of docs/operators.md after an installation, including objects that a running
+// guard adds.
 func TestTheGuardIsRemoved(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(system.Repository(), "docs", "operators.md"))
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// cold makes the second build compile everything again. It takes minutes.
+// cold disables Go's cache for the second build. It takes minutes.
 var cold = flag.Bool("cold", false, "build the image's programs a second time without Go's cache")
 
-// foreign is the platform whose plugin is built: no other program is.
+// foreign is a platform for which only the plugin is built.
 const foreign = "windows/amd64"
 
 var (
@@ -29,8 +29,8 @@ var (
 	programs  = []string{"manager", "reclaim-agent", "eviction-guard"}
 )
 
-// TestImageIsStaticAndReproducible builds what the image holds twice, from copies of
-// the sources in different directories.
+// TestImageIsStaticAndReproducible builds the image's programs twice, from copies of the sources in different
+// directories.
 func TestImageIsStaticAndReproducible(t *testing.T) {
 	system.Long(t)
 	first := buildPrograms(t, filepath.Join(t.TempDir(), "here"))
@@ -65,7 +65,7 @@ func TestImageIsStaticAndReproducible(t *testing.T) {
 	}
 }
 
-// TestProgramsAreStatic checks those that make build built for this machine.
+// TestProgramsAreStatic checks the programs that make build built for this machine.
 func TestProgramsAreStatic(t *testing.T) {
 	for _, program := range programs {
 		static(t, filepath.Join(system.DefaultBin(), program), platforms[runtime.GOOS+"/"+runtime.GOARCH])
@@ -73,7 +73,7 @@ func TestProgramsAreStatic(t *testing.T) {
 	copied(t)
 }
 
-// buildPrograms copies the sources to dir and returns where the programs are.
+// buildPrograms copies the sources to dir, and returns the folder of the programs.
 func buildPrograms(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := output("git", "-C", system.Repository(), "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -100,7 +100,7 @@ func buildPrograms(t *testing.T, dir string) string {
 	return filepath.Join(dir, "out", "image")
 }
 
-// static fails if the program needs anything of its file system to start.
+// static fails if the program needs a file of its file system to start.
 func static(t *testing.T, path string, machine elf.Machine) {
 	t.Helper()
 	f, err := elf.Open(path)
@@ -131,7 +131,7 @@ func sum(t *testing.T, path string) [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// copied fails if the image takes other files than those that are built.
+// copied fails if the image copies other files than the built ones.
 func copied(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(system.Repository(), "Dockerfile"))

@@ -26,7 +26,7 @@ const (
 	polling   = "reclaim-agent-poll"
 )
 
-// agentManifests are what kustomize makes of a directory of config.
+// agentManifests are kustomize's objects of a directory of config.
 func agentManifests(t *testing.T, directory string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := kustomize(directory)
@@ -50,7 +50,7 @@ func agentDaemonSet(t *testing.T, directory string) *appsv1.DaemonSet {
 	return ds
 }
 
-// byName has objects by what identifies them.
+// byName returns objects by their identity.
 func byName(objects []*unstructured.Unstructured) map[string]any {
 	found := map[string]any{}
 	for _, u := range objects {
@@ -59,8 +59,7 @@ func byName(objects []*unstructured.Unstructured) map[string]any {
 	return found
 }
 
-// TestTheAgentIsTheSameWhoeverInstallsIt compares what the manager installs and what
-// the templates have with what kustomize builds.
+// TestTheAgentIsTheSameWhoeverInstallsIt compares the manager's objects and the templates' with kustomize's.
 func TestTheAgentIsTheSameWhoeverInstallsIt(t *testing.T) {
 	embedded, err := manifests.Objects()
 	if err != nil {
@@ -112,7 +111,7 @@ func template(t *testing.T, file string) []*unstructured.Unstructured {
 	return applied
 }
 
-// normal has numbers as YAML is read here.
+// normal converts numbers to the types of the YAML reader.
 func normal(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 	t.Helper()
 	var found []*unstructured.Unstructured
@@ -148,7 +147,7 @@ func TestAgentAsksForNothingItDoesNotNeed(t *testing.T) {
 	})
 }
 
-// asksForLittle checks what both agents have in common, and the capabilities.
+// asksForLittle checks the common restrictions of both agents, and the capabilities.
 func asksForLittle(t *testing.T, pod corev1.PodSpec, capabilities ...corev1.Capability) {
 	t.Helper()
 	if len(pod.Containers) != 1 || len(pod.InitContainers) != 0 {

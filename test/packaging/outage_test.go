@@ -20,8 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// TestWebhookThatIsDownDoesNotHoldUpAnEmergency installs the webhook as it ships,
-// with nobody behind it.
+// TestWebhookThatIsDownDoesNotHoldUpAnEmergency installs the released webhook without a server.
 func TestWebhookThatIsDownDoesNotHoldUpAnEmergency(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -93,8 +92,8 @@ func TestWebhookThatIsDownDoesNotHoldUpAnEmergency(t *testing.T) {
 	}
 }
 
-// unserved is the webhooks' configuration as it ships, but for the server, which
-// does not answer. Two of the three only warn.
+// unserved is the released webhook configuration with a server that does not answer. Two of the three webhooks only
+// warn.
 func unserved(t *testing.T) *admissionv1.ValidatingWebhookConfiguration {
 	t.Helper()
 	config := &admissionv1.ValidatingWebhookConfiguration{}

@@ -22,13 +22,13 @@ func makeIn(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// TestAReleaseHasOneVersion asks make, and builds nothing.
+// TestAReleaseHasOneVersion runs make without building.
 func TestAReleaseHasOneVersion(t *testing.T) {
 	const image = "registry.example.org:5000/5spot"
 	for name, tc := range map[string]struct {
 		reason  string
 		args    []string
-		version string // of the programs; empty is a refusal
+		version string // of the programs; empty is an error
 	}{
 		"Image":   {"The tag says which version it is.", []string{"IMAGE=" + image + ":v0.1.0"}, "v0.1.0"},
 		"Digest":  {"What follows the tag is no part of it.", []string{"IMAGE=" + image + ":v0.1.0@sha256:00"}, "v0.1.0"},
@@ -60,14 +60,14 @@ func TestAReleaseHasOneVersion(t *testing.T) {
 	}
 }
 
-// withoutDirectories drops what make -C says of where it is.
+// withoutDirectories drops the directory messages of make -C.
 func withoutDirectories(plan string) string {
 	lines := slices.DeleteFunc(strings.SplitAfter(plan, "\n"), func(line string) bool { return strings.HasPrefix(line, "make") })
 	return strings.Join(lines, "")
 }
 
-// TestThePluginIsBuiltForEverybody asks make; TestImageIsStaticAndReproducible builds one
-// that is not this machine's.
+// TestThePluginIsBuiltForEverybody runs make without building; TestImageIsStaticAndReproducible builds the plugin for
+// another platform.
 func TestThePluginIsBuiltForEverybody(t *testing.T) {
 	plan, err := output("make", "-n", "-C", system.Repository(), "plugin-binaries")
 	if err != nil {
@@ -92,8 +92,8 @@ func TestThePluginIsBuiltForEverybody(t *testing.T) {
 	}
 }
 
-// TestReleaseHasOneImage makes a release: the manager, the agent and the guard are of the
-// same, whoever installs them.
+// TestReleaseHasOneImage makes a release: manager, agent and guard must have the same image for every way of
+// installation.
 func TestReleaseHasOneImage(t *testing.T) {
 	tools, err := filepath.Glob(filepath.Join(system.Repository(), "bin", "tools", "kustomize-*"))
 	if err != nil || len(tools) == 0 {
@@ -139,7 +139,7 @@ func TestReleaseHasOneImage(t *testing.T) {
 	}
 }
 
-// withoutImage reports whether a file of a release is not about programs.
+// withoutImage reports whether a file of a release names no image.
 func withoutImage(name string) bool {
 	return name == "metadata.yaml" || name == "owner-policy.yaml" || name == "eviction-guard-policies.yaml" || strings.HasPrefix(name, "cluster-template-") || strings.HasPrefix(name, "clusterclass-")
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// filledIn is what clusterctl makes of a directory of config.
+// filledIn is clusterctl's output for a directory of config.
 func filledIn(t *testing.T, directory string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := kustomize(directory)
@@ -52,7 +52,7 @@ func deploymentOf(t *testing.T, objects []*unstructured.Unstructured) *appsv1.De
 	return d
 }
 
-// TestAShardStandsNextToTheFirst compares the two installations as they are applied.
+// TestAShardStandsNextToTheFirst compares the two installations as applied.
 func TestAShardStandsNextToTheFirst(t *testing.T) {
 	first := filledIn(t, "default")
 	t.Setenv("FIVESPOT_SHARD", "b")

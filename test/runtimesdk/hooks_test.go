@@ -37,7 +37,7 @@ var topology string
 // holding is a finalizer that keeps a Machine in the middle of its departure.
 const holding = "test/hold"
 
-// lab is a Cluster of a topology with a machine of ours in it.
+// lab is a Cluster of a topology with a machine of 5-Spot.
 type lab struct {
 	*world
 	key     client.ObjectKey
@@ -46,8 +46,8 @@ type lab struct {
 	machine *clusterv1.Machine
 }
 
-// newLab returns when the machine runs, in a Cluster on the control plane c; it will
-// leave no sooner than letGo says.
+// newLab returns when the machine runs, in a Cluster on the control plane c. The machine does not leave before letGo is
+// called.
 func newLab(t *testing.T, name string, c *plane.Cluster) *lab {
 	t.Helper()
 	l := &lab{world: newWorld(t), key: client.ObjectKey{Namespace: name, Name: name}}
@@ -77,7 +77,7 @@ func newLab(t *testing.T, name string, c *plane.Cluster) *lab {
 	return l
 }
 
-// letGo lets the Machine end.
+// letGo removes the finalizer of the Machine.
 func (l *lab) letGo() {
 	l.Helper()
 	l.edit(l.machine, func() {
@@ -85,7 +85,7 @@ func (l *lab) letGo() {
 	})
 }
 
-// waitHeld waits until people see on the Cluster that it waits for our machine.
+// waitHeld waits until a condition of the Cluster shows that it waits for 5-Spot's machine.
 func (l *lab) waitHeld(hook string) {
 	l.Helper()
 	l.must(shared.Management.Wait(l.ctx(), l.cluster, func() error {
@@ -97,13 +97,13 @@ func (l *lab) waitHeld(hook string) {
 	}))
 }
 
-// controlPlane is the Cluster's.
+// controlPlane is the control plane of the Cluster.
 func (l *lab) controlPlane() *controlplanev1.PlaneControlPlane {
 	return &controlplanev1.PlaneControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.cluster.Spec.ControlPlaneRef.Name}}
 }
 
-// TestMachinesLeaveBeforeTheirCluster deletes a Cluster that cannot go while its
-// machine is leaving. Nobody reaches the Cluster any more, which is no reason to stay.
+// TestMachinesLeaveBeforeTheirCluster deletes a Cluster that must wait for its departing machine. The workload cluster
+// is unreachable, which must not block the departure.
 func TestMachinesLeaveBeforeTheirCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -136,7 +136,7 @@ func TestMachinesLeaveBeforeTheirCluster(t *testing.T) {
 	t.Logf("the Cluster was gone %v after its last machine", time.Since(began).Round(10*time.Millisecond))
 }
 
-// TestUpgradesWaitForAnEmergency pulls the kill switch before somebody upgrades.
+// TestUpgradesWaitForAnEmergency turns the kill switch on before an upgrade.
 func TestUpgradesWaitForAnEmergency(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "upgrade", shared.Management)
@@ -177,7 +177,7 @@ func TestUpgradesWaitForAnEmergency(t *testing.T) {
 	}))
 }
 
-// measure asks our manager as core does, and logs how long it takes to answer.
+// measure calls 5-Spot's manager as core does, and logs how long the answer takes.
 func (l *lab) measure() {
 	l.Helper()
 	roots := x509.NewCertPool()

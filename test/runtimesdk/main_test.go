@@ -20,11 +20,11 @@ func TestMain(m *testing.M) {
 	o := system.Options{
 		Plane: plane.Options{
 			FeatureGates: map[string]bool{"ClusterTopology": true, "RuntimeSDK": true},
-			// Some Clusters here are made of the management cluster.
+			// Some Clusters here use the management cluster as control plane.
 			Management: plane.ClusterOptions{AuditBodies: slices.Concat(system.JudgedInManagement, system.JudgedInWorkload)},
 		},
 		RuntimeExtension: true,
-		// As in a pod, but for the address.
+		// as in a pod, except the address
 		ManagerArgs: []string{"--pod=" + system.ManagerAccount.Namespace + "/manager-0", "--reclaim-agent-image=none"},
 	}
 	use := func(_ context.Context, s *system.System) error {

@@ -52,8 +52,7 @@ func TestARestartKeepsTheRegistration(t *testing.T) {
 	w.waitDiscovered()
 }
 
-// TestCoreStartsWithoutUs has us go for good, in all the ways there are, and core start
-// then.
+// TestCoreStartsWithoutUs removes 5-Spot in every possible way, and then starts core.
 func TestCoreStartsWithoutUs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
@@ -83,7 +82,7 @@ func TestCoreStartsWithoutUs(t *testing.T) {
 	}
 }
 
-// coreStartsAlone reports whether core, started once we are withdrawn, misses nobody.
+// coreStartsAlone reports whether core starts without waiting for an extension, once 5-Spot is withdrawn.
 func (w *world) coreStartsAlone() bool {
 	w.Helper()
 	w.waitWithdrawn()
@@ -93,7 +92,7 @@ func (w *world) coreStartsAlone() bool {
 	return w.said(shared.Core(), cold) == n
 }
 
-// TestCoreWaitsForUs is the limit that is left: killed, we cannot withdraw.
+// TestCoreWaitsForUs shows the remaining limit: a killed manager cannot withdraw its registration.
 func TestCoreWaitsForUs(t *testing.T) {
 	w := newWorld(t)
 	w.kill(shared.Manager)
@@ -109,7 +108,7 @@ func TestCoreWaitsForUs(t *testing.T) {
 	w.waitDiscovered()
 }
 
-// TestWeMayStartFirst is the other order: after the tests above core had started alone.
+// TestWeMayStartFirst tries the other order: in the tests above core had started alone.
 func TestWeMayStartFirst(t *testing.T) {
 	w := newWorld(t)
 	w.scale(0)
@@ -134,7 +133,7 @@ func TestItIsTurnedOff(t *testing.T) {
 	w.waitDiscovered()
 }
 
-// TestRuntimeSDKIsTurnedOnLater has core refuse us first.
+// TestRuntimeSDKIsTurnedOnLater has a core that first rejects the registration.
 func TestRuntimeSDKIsTurnedOnLater(t *testing.T) {
 	const refused = `state="Refused"`
 	w := newWorld(t)
@@ -169,9 +168,8 @@ func TestRuntimeSDKIsTurnedOnLater(t *testing.T) {
 	}
 }
 
-// TestTheRegistrationGoesWithTheWebhook uninstalls us without a chance to say farewell.
-// It is the last one: the garbage collector takes half a minute to know the kinds of a
-// new cluster.
+// TestTheRegistrationGoesWithTheWebhook uninstalls 5-Spot without a graceful stop. It is the last test: the garbage
+// collector takes half a minute to discover the kinds of a new cluster.
 func TestTheRegistrationGoesWithTheWebhook(t *testing.T) {
 	w := newWorld(t)
 	w.kill(shared.Manager)
@@ -181,7 +179,7 @@ func TestTheRegistrationGoesWithTheWebhook(t *testing.T) {
 	}
 }
 
-// tries are our attempts to register.
+// tries are the manager's attempts to register.
 func (w *world) tries() []auditv1.Event {
 	w.Helper()
 	events, err := shared.Management.AuditEvents()

@@ -25,8 +25,7 @@ func lend(hours string) []clusterv1.ClusterVariable {
 	}]`, hours)}}}
 }
 
-// TestTheVariableIsDiscovered lends a machine by a class that names our handlers in
-// place of a schema.
+// TestTheVariableIsDiscovered lends a machine by a ClusterClass that names 5-Spot's handlers in place of a schema.
 func TestTheVariableIsDiscovered(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "variable", shared.Management)

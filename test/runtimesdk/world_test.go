@@ -25,12 +25,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// patience is how long one step may take. It is generous: a step that is late on a busy
-// machine is no bug. Core gives up after a minute.
+// patience bounds one step. It is long, because a late step on a busy machine is no bug. Core times out after a minute.
 const patience = time.Minute
 
-// world is the system as it is installed: our Deployment and our webhook's
-// configuration are there, although our manager is a process of this machine.
+// world is an installed system: 5-Spot's Deployment and webhook configuration exist, although its manager is a process
+// on this machine.
 type world struct {
 	*testing.T
 	config     *runtimev1.ExtensionConfig
@@ -38,7 +37,7 @@ type world struct {
 	owner      *admissionregistrationv1.ValidatingWebhookConfiguration
 }
 
-// newWorld returns when everything runs and we are registered.
+// newWorld returns when everything runs and 5-Spot is registered.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	labels := map[string]string{"control-plane": "controller-manager"}
@@ -88,7 +87,7 @@ func (w *world) start(p *plane.Process) { w.Helper(); w.must(p.Start(w.ctx())) }
 func (w *world) stop(p *plane.Process)  { w.Helper(); w.must(p.Stop()) }
 func (w *world) kill(p *plane.Process)  { w.Helper(); w.must(p.Kill()) }
 
-// scale says how many managers of ours there are to be.
+// scale sets the replicas of 5-Spot's Deployment.
 func (w *world) scale(replicas int32) {
 	w.Helper()
 	w.edit(w.deployment, func() { w.deployment.Spec.Replicas = &replicas })
@@ -107,7 +106,7 @@ func (w *world) edit(obj client.Object, change func()) {
 	}))
 }
 
-// waitDiscovered waits until Cluster API knows our handlers.
+// waitDiscovered waits until Cluster API has discovered 5-Spot's handlers.
 func (w *world) waitDiscovered() {
 	w.Helper()
 	w.must(shared.Management.Wait(w.ctx(), w.config, func() error {
@@ -135,7 +134,7 @@ func (w *world) registered() bool {
 	return err == nil
 }
 
-// warm is what core says when it knows all extensions, and cold when it does not.
+// warm is core's log line once it has discovered all extensions, and cold its line if it could not.
 const (
 	warm = "The extension registry is warmed up"
 	cold = "ExtensionConfig registry warmup failed"
@@ -149,7 +148,7 @@ func (w *world) said(p *plane.Process, text string) int {
 	return strings.Count(string(log), text)
 }
 
-// waitSaid waits until a program says something more often than n times.
+// waitSaid waits until a program has logged text more than n times.
 func (w *world) waitSaid(p *plane.Process, text string, n int) {
 	w.Helper()
 	w.must(plane.Until(w.ctx(), func(context.Context) error {
@@ -160,7 +159,7 @@ func (w *world) waitSaid(p *plane.Process, text string, n int) {
 	}))
 }
 
-// startCore starts core and returns how long it took until it could work.
+// startCore starts core, and returns how long it took to become ready.
 func (w *world) startCore() time.Duration {
 	w.Helper()
 	n, began := w.said(shared.Core(), warm), time.Now()

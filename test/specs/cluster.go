@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package specs answers one question: does 5-Spot do for a Cluster what it is for?
-// Its functions are the bodies of tests. They know the API only, and so run wherever
-// there is a management cluster with 5-Spot and a Cluster in it: on the local plane,
-// and on kind.
+// Package specs has the bodies of tests that 5-Spot serves a Cluster as promised. They use only the API, and so run in
+// every management cluster with 5-Spot and a Cluster: on the local plane, and on kind.
 package specs
 
 import (
@@ -19,7 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 )
 
-// T is what a test of the standard library and one of Ginkgo have in common.
+// T is the common interface of testing.T and of Ginkgo.
 type T interface {
 	Helper()
 	Context() context.Context
@@ -28,20 +26,20 @@ type T interface {
 	Fatalf(format string, args ...any)
 }
 
-// A Cluster is where a spec runs, and for whom.
+// A Cluster is the Cluster in which a spec runs.
 type Cluster struct {
 	// T is the test.
 	T T
-	// Management and Workload reach the API servers, without a cache.
+	// Management and Workload are clients of the API servers, without a cache.
 	Management, Workload client.WithWatch
-	// Namespace is that of the Cluster, and exists in the workload cluster, too.
+	// Namespace is the namespace of the Cluster, and also exists in the workload cluster.
 	Namespace string
-	// NewScheduledMachine returns one for this Cluster and its provider that is always
-	// in its window. It is not created yet.
+	// NewScheduledMachine returns a ScheduledMachine for this Cluster and its provider, with a window that is always
+	// open. It is not created yet.
 	NewScheduledMachine func(name string) *v1alpha1.ScheduledMachine
-	// Image is one whose container runs until it is stopped.
+	// Image is an image whose container runs until it is stopped.
 	Image string
-	// Patience is how long one step may take.
+	// Patience bounds one step.
 	Patience time.Duration
 }
 
@@ -66,8 +64,8 @@ func (c *Cluster) Start(sm *v1alpha1.ScheduledMachine) *v1alpha1.ScheduledMachin
 	return sm
 }
 
-// Edit changes an object of the management cluster as kubectl patch would: only what
-// differs is sent, and nobody else's newer value is undone.
+// Edit changes an object of the management cluster as kubectl patch would: it sends only the differences, so it
+// overwrites no newer value of another client.
 func (c *Cluster) Edit(obj client.Object, mutate func()) error {
 	ctx := c.timeout()
 	if err := c.Management.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
@@ -104,7 +102,7 @@ func (c *Cluster) Children(sm *v1alpha1.ScheduledMachine) []*unstructured.Unstru
 	return found
 }
 
-// wantGone checks that children which were there are there no more.
+// wantGone checks that children no longer exist.
 func (c *Cluster) wantGone(children []*unstructured.Unstructured) {
 	c.T.Helper()
 	for _, u := range children {

@@ -16,16 +16,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 )
 
-// A History is every phase that a ScheduledMachine has been in, also those too
-// short for a look.
+// A History is every phase of a ScheduledMachine, including very short ones.
 type History struct {
 	c      *Cluster
 	mu     sync.Mutex
 	phases []v1alpha1.Phase
 }
 
-// Follow records the phases of sm, which must exist, from its creation on if it
-// was created just now.
+// Follow records the phases of sm, which must exist. If sm was just created, it records all of them.
 func (c *Cluster) Follow(sm *v1alpha1.ScheduledMachine) *History {
 	c.T.Helper()
 	h := &History{c: c}

@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 )
 
-// Node is the Node of a ScheduledMachine, as its status names it.
+// Node returns the Node of a ScheduledMachine, by its status.
 func (c *Cluster) Node(sm *v1alpha1.ScheduledMachine) *corev1.Node {
 	c.T.Helper()
 	if sm.Status.NodeRef == nil {
@@ -51,7 +51,7 @@ func (c *Cluster) AskBack(node *corev1.Node, pattern string) {
 	})
 }
 
-// WaitCleared waits until a Node that stayed carries no request any more.
+// WaitCleared waits until a remaining Node has no request any more.
 func (c *Cluster) WaitCleared(node *corev1.Node) {
 	c.T.Helper()
 	c.must(await.Object(c.timeout(), c.Workload, node, func() error {
@@ -84,8 +84,7 @@ func (c *Cluster) releaseNode(node *corev1.Node) {
 	}
 }
 
-// WantReclaimed waits for the end of an emergency reclaim and checks what the
-// contract promises of it.
+// WantReclaimed waits for the end of an emergency reclaim, and checks its documented result.
 func (c *Cluster) WantReclaimed(sm *v1alpha1.ScheduledMachine, pattern string) {
 	c.T.Helper()
 	c.WaitPhase(sm, v1alpha1.PhaseDisabled, metav1.ConditionTrue)

@@ -15,7 +15,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 )
 
-// RunPod runs a pod of an image on the Node of sm, with what change makes of it.
+// RunPod runs a pod of an image on the Node of sm, modified by change.
 func (c *Cluster) RunPod(sm *v1alpha1.ScheduledMachine, name, image string, change ...func(*corev1.Pod)) *corev1.Pod {
 	c.T.Helper()
 	pod := &corev1.Pod{
@@ -40,8 +40,7 @@ func (c *Cluster) RunPod(sm *v1alpha1.ScheduledMachine, name, image string, chan
 	return pod
 }
 
-// RunPinned runs a pod that no eviction moves: its PodDisruptionBudget allows
-// none. The budget is returned, too.
+// RunPinned runs a pod that cannot be evicted: its PodDisruptionBudget allows no eviction. It also returns the budget.
 func (c *Cluster) RunPinned(sm *v1alpha1.ScheduledMachine, name string) (*corev1.Pod, *policyv1.PodDisruptionBudget) {
 	c.T.Helper()
 	pod := c.RunPod(sm, name, c.Image)

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Refuse makes the management API server refuse requests in the Cluster's namespace, a moment later.
-// lift ends it, a moment later as well.
+// Refuse makes the management API server reject requests in the Cluster's namespace, a moment later. lift ends that,
+// also a moment later.
 func (c *Cluster) Refuse(group, resource, why string, operations ...admissionv1.OperationType) (lift func()) {
 	c.T.Helper()
 	name := c.Namespace + "-" + resource

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// KillSwitchTakesTheMachineOutWithoutDrain turns the kill switch on and off again. The
-// pod that ran there is returned: nobody tried to evict it.
+// KillSwitchTakesTheMachineOutWithoutDrain turns the kill switch on and off again. It returns the pod that ran there,
+// which must not have been evicted.
 func KillSwitchTakesTheMachineOutWithoutDrain(c *Cluster) *corev1.Pod {
 	c.T.Helper()
 	sm := c.Start(c.NewScheduledMachine("kill"))
@@ -25,7 +25,7 @@ func KillSwitchTakesTheMachineOutWithoutDrain(c *Cluster) *corev1.Pod {
 	c.SetKillSwitch(sm, false)
 	c.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
 	h.Want(v1alpha1.PhaseActive, v1alpha1.PhaseTerminated, v1alpha1.PhasePending, v1alpha1.PhaseActive)
-	// The pod may be bound to a Node of this name again.
+	// The pod may be bound to a new Node with this name.
 	c.SetKillSwitch(sm, true)
 	c.Remove(sm)
 	return pod
@@ -33,14 +33,14 @@ func KillSwitchTakesTheMachineOutWithoutDrain(c *Cluster) *corev1.Pod {
 
 // A Reclaimed machine was given back to its owner.
 type Reclaimed struct {
-	// Pod ran there; nobody tried to evict it.
+	// Pod ran there, and no client tried to evict it.
 	Pod *corev1.Pod
-	// Node is the one that carried the request, and stayed.
+	// Node is the Node with the request. It was not deleted.
 	Node *corev1.Node
 }
 
-// OwnerGetsTheMachineBack has an owner ask by the annotations of the Node. asking, which
-// may be nil, is called just before.
+// OwnerGetsTheMachineBack makes an owner's request with the annotations of the Node. It calls asking, which may be nil,
+// just before.
 func OwnerGetsTheMachineBack(c *Cluster, asking func()) Reclaimed {
 	c.T.Helper()
 	sm := c.Start(c.NewScheduledMachine("owner"))

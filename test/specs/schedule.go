@@ -19,7 +19,7 @@ func Closed() v1alpha1.Schedule {
 	return v1alpha1.Schedule{DaysOfWeek: []string{"mon-sun"}, HoursOfDay: []string{fmt.Sprint((time.Now().UTC().Hour() + 12) % 24)}, Enabled: new(true)}
 }
 
-// SetSchedule edits the schedule, as an operator would.
+// SetSchedule edits the schedule, as a person would.
 func (c *Cluster) SetSchedule(sm *v1alpha1.ScheduledMachine, s v1alpha1.Schedule) {
 	c.T.Helper()
 	c.must(c.Edit(sm, func() { sm.Spec.Schedule = s }))

@@ -21,8 +21,7 @@ func (c *Cluster) WaitFor(obj client.Object, cond func() error) {
 	c.must(await.Object(c.timeout(), c.Management, obj, cond))
 }
 
-// WaitPhase waits for a phase and, unless it is empty, a status of Ready that
-// answer the newest spec.
+// WaitPhase waits for a phase and, unless it is empty, a status of Ready, both for the newest spec.
 func (c *Cluster) WaitPhase(sm *v1alpha1.ScheduledMachine, phase v1alpha1.Phase, ready metav1.ConditionStatus) {
 	c.T.Helper()
 	c.WaitFor(sm, func() error {

@@ -15,8 +15,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/await"
 )
 
-// PhaseFollowsTheWindow has a machine join in its window, leave when it closes, and
-// join again as another Machine when it opens.
+// PhaseFollowsTheWindow opens the window of a machine, closes it, and opens it again: the second time another Machine
+// joins.
 func PhaseFollowsTheWindow(c *Cluster) {
 	c.T.Helper()
 	sm := c.Start(c.NewScheduledMachine("window"))
@@ -44,9 +44,8 @@ func PhaseFollowsTheWindow(c *Cluster) {
 	c.Remove(sm)
 }
 
-// DepartureEvictsAndNamesWhoBlocksIt closes the window of a machine with two pods. The
-// budget of one holds the departure up until it is lifted. Both are returned: they
-// were evicted.
+// DepartureEvictsAndNamesWhoBlocksIt closes the window of a machine with two pods. The disruption budget of one delays
+// the departure until it is deleted. It returns both pods, which were evicted.
 func DepartureEvictsAndNamesWhoBlocksIt(c *Cluster) []*corev1.Pod {
 	c.T.Helper()
 	sm := c.Start(c.NewScheduledMachine("blocked"))
@@ -75,7 +74,7 @@ func DepartureEvictsAndNamesWhoBlocksIt(c *Cluster) []*corev1.Pod {
 	return []*corev1.Pod{pod, free}
 }
 
-// WantRunning checks everything that the status says of a machine that runs.
+// WantRunning checks the whole status of a running machine.
 func (c *Cluster) WantRunning(sm *v1alpha1.ScheduledMachine) {
 	c.T.Helper()
 	machine := &clusterv1.Machine{}

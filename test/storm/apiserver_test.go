@@ -26,35 +26,34 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// An apiServer keeps objects in memory, as an API server does: with versions, generations,
-// finalizers, preconditions and watches. controller-runtime's fake client does the same at ten
-// times the cost, and a storm is a thousand machines fifty times over. An object that is stored
-// is never changed.
+// An apiServer keeps objects in memory as an API server does: with versions, generations, finalizers, preconditions and
+// watches. controller-runtime's fake client does the same at ten times the cost, which is too slow for fifty storms
+// over a thousand machines. A stored object is immutable.
 type apiServer struct {
 	now     func() time.Time
 	objects objects
 	version int
-	// watches are told of each change, in order.
+	// watches are called with each change, in order.
 	watches []func(change)
 }
 
-// An id names an object.
+// An id identifies an object.
 type id struct{ kind, namespace, name string }
 
 func (i id) String() string { return fmt.Sprintf("%s %s/%s", i.kind, i.namespace, i.name) }
 
-// A change is from nil for an object that is new, and to nil for one that is gone.
+// A change has the object before and after. before is nil for a new object, and after is nil for a deleted one.
 type change struct {
 	id       id
 	from, to client.Object
 }
 
-// copied returns the same objects in a server of their own.
+// copied returns an independent server with the same objects.
 func (s *apiServer) copied(now func() time.Time) *apiServer {
 	return &apiServer{now: now, objects: s.objects.copied(), version: s.version}
 }
 
-// objects are those of an API server or of a cache, by kind.
+// objects are the objects of an API server or of a cache, by kind.
 type objects map[string]map[id]client.Object
 
 func (o objects) get(i id) (client.Object, bool) {
@@ -79,7 +78,7 @@ func (o objects) copied() objects {
 	return c
 }
 
-// kindOf is the kind of an object, whether it says so or not.
+// kindOf returns the kind of an object, from its TypeMeta or from its type.
 func kindOf(obj runtime.Object) string {
 	if kind := obj.GetObjectKind().GroupVersionKind().Kind; kind != "" {
 		return kind
@@ -105,7 +104,7 @@ func inOrder(all map[id]client.Object) []client.Object {
 	return found
 }
 
-// create stores a new object, and returns it as it is stored.
+// create stores a new object, and returns the stored object.
 func (s *apiServer) create(obj client.Object) (client.Object, error) {
 	i := idOf(obj)
 	if _, exists := s.objects.get(i); exists {
@@ -119,7 +118,7 @@ func (s *apiServer) create(obj client.Object) (client.Object, error) {
 	return obj, nil
 }
 
-// stored returns a copy of an object that is of the type in which its kind is stored.
+// stored returns a copy of an object in the type that the server stores for its kind.
 func stored(obj client.Object) client.Object {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok || u.GetKind() != "Machine" {
@@ -130,7 +129,7 @@ func stored(obj client.Object) client.Object {
 	return m
 }
 
-// change has somebody else than a manager change an object that exists.
+// change changes an existing object as a client other than a manager.
 func (s *apiServer) change(i id, change func(client.Object)) {
 	was, exists := s.objects.get(i)
 	if !exists {
@@ -156,8 +155,8 @@ func sameSpec(a, b client.Object) bool {
 	return equality.Semantic.DeepEqual(spec(a), spec(b))
 }
 
-// put stores an object that nobody else holds, and tells of it. One that is being deleted and
-// has no finalizer is gone.
+// put stores an object and calls the watches. It deletes an object that is being deleted and has no finalizer. The
+// caller must not use obj afterwards.
 func (s *apiServer) put(i id, obj client.Object) {
 	was, _ := s.objects.get(i)
 	s.version++
@@ -177,7 +176,7 @@ func (s *apiServer) tell(c change) {
 	}
 }
 
-// delete deletes an object, of the UID if one is named.
+// delete deletes an object. A UID, if not empty, is a precondition.
 func (s *apiServer) delete(i id, uid types.UID) error {
 	obj, exists := s.objects.get(i)
 	switch {
@@ -195,8 +194,7 @@ func (s *apiServer) delete(i id, uid types.UID) error {
 	return nil
 }
 
-// patch merges a patch into the status of an object, or into everything else, and returns the
-// object as it is stored then.
+// patch merges a patch into the status of an object, or into everything else, and returns the stored object.
 func (s *apiServer) patch(i id, data []byte, status bool) (client.Object, error) {
 	obj, exists := s.objects.get(i)
 	if !exists {
@@ -239,7 +237,7 @@ func (s *apiServer) patch(i id, data []byte, status bool) (client.Object, error)
 	return changed, nil
 }
 
-// merge is a JSON merge patch.
+// merge applies a JSON merge patch.
 func merge(into, patch map[string]any) {
 	for key, value := range patch {
 		inner, isMap := value.(map[string]any)
@@ -259,7 +257,7 @@ func merge(into, patch map[string]any) {
 	}
 }
 
-// apply is server-side apply, as far as one manager of a Machine's fields needs it.
+// apply is server-side apply, as far as a single manager of a Machine's fields needs it.
 func (s *apiServer) apply(u *unstructured.Unstructured) (client.Object, error) {
 	i := idOf(u)
 	if _, exists := s.objects.get(i); !exists {
@@ -299,7 +297,7 @@ func convert(from, into client.Object) {
 	u.SetGroupVersionKind(gvk)
 }
 
-// answer fills obj with what is stored.
+// answer copies the stored object to obj.
 func answer(obj, have client.Object) {
 	if reflect.TypeOf(obj) != reflect.TypeOf(have) {
 		convert(have, obj)

@@ -20,14 +20,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// A connection is a manager's client: it writes to the API server, and reads there or, if it is
-// cached, in the manager's cache.
+// A connection is a manager's client. It writes to the API server, and reads from it or, if cached, from the manager's
+// cache.
 type connection struct {
 	m      *manager
 	cached bool
 }
 
-// A write is one that a manager sends.
+// A write is one write of a manager.
 type write struct {
 	by     *manager
 	verb   string
@@ -35,10 +35,10 @@ type write struct {
 	status bool
 }
 
-// errLost is the answer of a connection that broke.
+// errLost is the error of a connection that broke after the request.
 var errLost = errors.New("the answer was lost")
 
-// send carries a write out, as fast and as far as the world lets it.
+// send executes a write, with the delays and errors of the world.
 func (c connection) send(x write, carryOut func() (client.Object, error)) (client.Object, error) {
 	x.by = c.m
 	w := c.m.w
@@ -71,7 +71,7 @@ func (c connection) objects() objects {
 	return c.m.w.api.objects
 }
 
-// unreadable is the error of a live read that the world does not let through.
+// unreadable is the error that the world sets for a live read.
 func (c connection) unreadable(kind string) error {
 	if c.cached {
 		return nil
@@ -117,7 +117,7 @@ func (c connection) List(_ context.Context, list client.ObjectList, opts ...clie
 	return meta.SetList(list, found)
 }
 
-// candidates are the objects among which a list is looked for.
+// candidates are the objects that a list selects from.
 func (c connection) candidates(kind string, o client.ListOptions) []client.Object {
 	if !c.cached || o.FieldSelector == nil {
 		return inOrder(c.objects()[kind])
@@ -156,7 +156,7 @@ func (c connection) patch(obj client.Object, patch client.Patch, status bool) er
 	return c.into(obj, write{verb: "patch", id: i, status: status}, func() (client.Object, error) { return c.m.w.api.patch(i, data, status) })
 }
 
-// into sends a write, and fills obj with the answer.
+// into executes a write, and copies the response to obj.
 func (c connection) into(obj client.Object, x write, carryOut func() (client.Object, error)) error {
 	have, err := c.send(x, carryOut)
 	if err != nil {
@@ -223,7 +223,7 @@ func (statusOf) Update(context.Context, client.Object, ...client.SubResourceUpda
 	panic("nobody updates a status")
 }
 
-// Apply applies conditions, which are told apart by their type.
+// Apply applies conditions, which are identified by their type.
 func (s statusOf) Apply(_ context.Context, obj runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
 	u, err := asUnstructured(obj)
 	if err != nil {
@@ -242,7 +242,7 @@ func (s statusOf) Apply(_ context.Context, obj runtime.ApplyConfiguration, _ ...
 	return err
 }
 
-// conditionsOf is a patch that puts the conditions of what is applied among those there are.
+// conditionsOf returns a patch that merges the applied conditions into the existing ones.
 func conditionsOf(is, applied *unstructured.Unstructured) []byte {
 	have, _, _ := unstructured.NestedSlice(is.Object, "status", "conditions")
 	news, _, _ := unstructured.NestedSlice(applied.Object, "status", "conditions")

@@ -19,23 +19,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// An input is a catastrophe, and what must come of it.
+// An input is a catastrophe and its expected outcome.
 type input struct {
 	name string
-	// do is the story. Whatever is still going on then goes on.
+	// do runs the story. What it starts may continue after it returns.
 	do func(*world)
 	outcome
 
-	// all and half say who leaves; else nobody does.
+	// all and half state which machines leave; without both, none does.
 	all, half bool
-	// known is a defect by which the rules are broken today; empty is none.
+	// known is a known defect by which rules are broken today; empty is none.
 	known string
 }
 
 // confirmed is how long a wipe is held.
 const confirmed = 2 * rails.Apart
 
-// What people see.
+// The signals that people see.
 const (
 	capped      = v1alpha1.DepartureCapEngagedEvent
 	quarantined = v1alpha1.WipeQuarantinedEvent
@@ -131,7 +131,7 @@ var editing = []input{
 	}, all: true, outcome: outcome{shows: quarantined, held: confirmed}},
 }
 
-// deleting are objects that are deleted.
+// deleting are deletions of objects.
 var deleting = []input{
 	{name: "AllAreDeleted", do: func(w *world) { w.remove(w.all(), scheduled) }, all: true, outcome: outcome{shows: quarantined, held: confirmed}},
 	{name: "HalfAreDeleted", do: func(w *world) { w.remove(w.half(), scheduled) }, half: true, outcome: outcome{shows: capped}},
@@ -183,10 +183,10 @@ var deleting = []input{
 		w.run(30 * time.Second)
 		was.ResourceVersion, was.UID = "", ""
 		w.create(was)
-	}, half: true, outcome: outcome{makes: true}}, // It is the story that makes the Cluster.
+	}, half: true, outcome: outcome{makes: true}}, // The story creates the Cluster.
 }
 
-// clocks are wrong in one way or another.
+// clocks are wrong clocks.
 var clocks = []input{
 	{name: "OurClockIsEightHoursAhead", do: func(w *world) { w.setClock(8*time.Hour, 3*time.Minute) }, outcome: outcome{shows: suspect}},
 	{name: "OurClockIsOneDayBehind", do: func(w *world) { w.setClock(-24*time.Hour, 3*time.Minute) }, outcome: outcome{shows: suspect}},
@@ -223,7 +223,7 @@ var clocks = []input{
 	}, all: true, outcome: outcome{held: 2 * time.Minute}},
 }
 
-// reading are reads that fail, or that say something else than there is.
+// reading are reads that fail, or that return wrong data.
 var reading = []input{
 	{name: "TheLiveListFailsDuringAWipe", do: func(w *world) {
 		w.unreadable = func(kind string) error {
@@ -293,7 +293,7 @@ var reading = []input{
 	}, half: true, outcome: outcome{shows: capped}},
 }
 
-// leading are managers that come and go.
+// leading are managers that start and stop.
 var leading = []input{
 	{name: "ARestartEveryThreeSecondsAndMachinesAreGoneAtOnce", do: func(w *world) {
 		w.drain = 0
@@ -392,7 +392,7 @@ var writing = []input{
 			if x.verb == "delete" {
 				return nil // It names no version.
 			}
-			w.api.change(x.id, func(client.Object) {}) // Somebody was faster.
+			w.api.change(x.id, func(client.Object) {}) // Another client was faster.
 			return apierrors.NewConflict(resource(x.id), x.id.name, errLost)
 		})
 		w.edit(w.half(), unwanted)
@@ -456,7 +456,7 @@ var writing = []input{
 	}, half: true, outcome: outcome{}},
 }
 
-// urgent are machines that are wanted at once.
+// urgent are machines that must leave at once.
 var urgent = []input{
 	{name: "AllKillSwitches", do: func(w *world) { w.flip(w.all()) }, all: true, outcome: outcome{shows: string(lifecycle.KillSwitchActing)}},
 	{name: "AFewKillSwitches", do: func(w *world) {
@@ -505,7 +505,7 @@ var urgent = []input{
 	}, outcome: outcome{shows: capped, owed: 4 * time.Second, some: (*world).half, may: (*world).all}},
 }
 
-// pausing are pauses, and what they leave.
+// pausing are pauses, and their effects.
 var pausing = []input{
 	{name: "TheClusterIsPausedDuringAWipe", do: func(w *world) {
 		w.editCluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
@@ -565,7 +565,7 @@ func refuses(verb, kind string) func(write) error {
 	}
 }
 
-// sometimes has one in n writes come to err.
+// sometimes makes one in n writes return err.
 func (w *world) sometimes(n int, err func(write) error) func(write) error {
 	return func(x write) error {
 		if w.rand.IntN(n) > 0 {
@@ -575,7 +575,7 @@ func (w *world) sometimes(n int, err func(write) error) func(write) error {
 	}
 }
 
-// setClock has our clock be wrong for some time, and somebody wake everybody meanwhile.
+// setClock sets the manager's clock wrong for some time, and meanwhile enqueues all objects.
 func (w *world) setClock(ahead, lasts time.Duration) {
 	w.Helper()
 	for _, a := range []time.Duration{ahead, 0} {
@@ -592,7 +592,7 @@ func (w *world) setClock(ahead, lasts time.Duration) {
 	}
 }
 
-// lose30 has the caches show no object of some kinds for half a minute.
+// lose30 removes all objects of some kinds from the caches for half a minute.
 func (w *world) lose30(kinds ...string) {
 	w.Helper()
 	for _, m := range w.managers {
@@ -621,8 +621,7 @@ func (w *world) setUnreachable(is bool) {
 	}
 }
 
-// stillThere are some of the machines that have not started to leave, and that no owner has
-// asked for.
+// stillThere returns n machines that have not started to leave, and that no owner has requested.
 func (w *world) stillThere(n int) (places []int) {
 	for _, of := range w.active {
 		if _, asked := w.owners[of]; !asked {

@@ -41,25 +41,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// lease is that of the manager that ships.
+// lease is the lease duration of the product.
 const lease = 15 * time.Second
 
-// A manager is one process of ours: the controllers that make machines leave, set up as they
-// ship, with a cache of their own. It knows what it has read since it started, and no more.
+// A manager is one process of the product: the controllers that make machines leave, set up as in the product, with
+// their own cache. Its memory starts empty.
 type manager struct {
 	w *world
-	// ahead is by how much its clock is.
+	// ahead is how far its clock is ahead.
 	ahead time.Duration
-	// late is how late its cache is to show a change; nil is not at all.
+	// late returns how late its cache shows a change; nil means at once.
 	late func(change) time.Duration
 
 	mu       sync.Mutex
 	cache    objects
 	index    map[string]map[id]bool
 	handlers map[string][]toolscache.ResourceEventHandler
-	joined   chan struct{} // gets one for each handler
+	joined   chan struct{} // one for each handler
 	watched  map[string]bool
-	reach    []func() // what wakes whoever waits for a workload cluster
+	reach    []func() // the functions that enqueue objects which wait for a workload cluster
 
 	pending     []delivery
 	controllers []*running
@@ -72,16 +72,16 @@ type manager struct {
 type running struct {
 	controller.Controller
 	queue *queue
-	made  chan struct{} // is closed when there is a queue
+	made  chan struct{} // closed when there is a queue
 }
 
-// A delivery is a change that a cache has yet to show.
+// A delivery is a change that a cache must still show.
 type delivery struct {
 	at time.Time
 	change
 }
 
-// start starts a manager that knows nothing.
+// start starts a manager with an empty memory.
 func (w *world) start() *manager {
 	w.Helper()
 	m := &manager{
@@ -111,27 +111,27 @@ func (w *world) start() *manager {
 	return m
 }
 
-// kill ends a manager in the middle of whatever it does.
+// kill ends a manager at any point.
 func (w *world) kill(m *manager) {
 	m.stop()
 	m.ended.Wait()
 	w.managers = slices.DeleteFunc(w.managers, func(other *manager) bool { return other == m })
 }
 
-// Now is what the manager's clock says.
+// Now returns the time of the manager's clock.
 func (m *manager) Now() time.Time { return m.w.now.Add(m.ahead) }
 
 // Since implements clock.PassiveClock.
 func (m *manager) Since(t time.Time) time.Duration { return m.Now().Sub(t) }
 
-// settingUp is held by the manager that is set up.
+// settingUp is locked while a manager is set up, because the registries are global.
 var settingUp sync.Mutex
 
 // setUp wires the controllers as controllers.SetupWithManager does.
 func (m *manager) setUp() error {
 	settingUp.Lock()
 	defer settingUp.Unlock()
-	metrics.Registry = prometheus.NewRegistry() // Each process has its own.
+	metrics.Registry = prometheus.NewRegistry() // Each process has its own registry.
 	w, cached, live := m.w, connection{m, true}, connection{m, false}
 	gate := &actuate.Gate{Paused: w.paused}
 	rush, turns, write := &wake.ReclaimTracker{}, &roster.Roster{}, actuate.NewGated(gate, cached)
@@ -146,7 +146,7 @@ func (m *manager) setUp() error {
 		planner.Limits = plans.Limits{}
 	case "wipe guard":
 		planner.WipeGuard = false
-	case "warm-up": // It takes what it is told for what it has known for long.
+	case "warm-up": // Without warm-up, a new manager takes the first state for a long-known one.
 		if w.planner != nil {
 			w.planner.Clock, w.planner.APIClock, w.planner.Roster, w.planner.Reader, w.planner.Live = m, m.apiClock, turns, cached, live
 			planner = w.planner
@@ -169,7 +169,7 @@ func (m *manager) setUp() error {
 	)
 }
 
-// scheduledMachines sets r up. The kinds of children are known here from the beginning.
+// scheduledMachines sets up r. The kinds of children are known from the start.
 func (m *manager) scheduledMachines(r *scheduledmachine.Reconciler) error {
 	if err := r.SetupWithManager(m.ofController(), "", m.options()); err != nil {
 		return err
@@ -197,7 +197,7 @@ type childWatcher struct{}
 
 func (childWatcher) Watch(client.Object) error { return nil }
 
-// options are those of the controller that is added next.
+// options are the options of the next controller.
 func (m *manager) options() controller.Options {
 	c := &running{made: make(chan struct{})}
 	m.controllers = append(m.controllers, c)
@@ -211,7 +211,7 @@ func (m *manager) options() controller.Options {
 	}
 }
 
-// hear has an answer of the API server tell its time.
+// hear samples the Date header of an answer of the API server.
 func (m *manager) hear() {
 	told := m.w.now.Add(m.w.apiAhead)
 	transport := m.apiClock.Transport(answers(func(*http.Request) (*http.Response, error) {
@@ -226,7 +226,7 @@ type answers func(*http.Request) (*http.Response, error)
 
 func (f answers) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// expect has the cache show a change in time.
+// expect schedules a change for the cache.
 func (m *manager) expect(c change) {
 	at := m.w.now
 	if m.late != nil {
@@ -238,7 +238,7 @@ func (m *manager) expect(c change) {
 	m.pending = append(m.pending, delivery{at, c})
 }
 
-// deliver has the cache show what it is to show by now, and reports whether there was anything.
+// deliver shows the due changes in the cache, and reports whether there were any.
 func (m *manager) deliver() bool {
 	n := 0
 	for n < len(m.pending) && !m.pending[n].at.After(m.w.now) {
@@ -252,7 +252,7 @@ func (m *manager) deliver() bool {
 	return n > 0
 }
 
-// show has the cache show a change, whatever it has shown before.
+// show shows a change in the cache, whatever the cache has shown before.
 func (m *manager) show(c change) {
 	was, _ := m.cache.get(c.id)
 	if c.to == nil {
@@ -285,7 +285,8 @@ func (m *manager) reindex(i id, was, is client.Object) {
 	}
 }
 
-// indexKeys are those under which an object is found: two kinds may have a field of one name.
+// indexKeys returns the index keys of an object. They contain the kind, because two kinds may have a field with one
+// name.
 func indexKeys(obj client.Object) (keys []string) {
 	under := func(field, value string) { keys = append(keys, indexKey(kindOf(obj), field, value)) }
 	switch obj := obj.(type) {
@@ -314,10 +315,10 @@ func (m *manager) indexed(kind, field, value string) []client.Object {
 	return inOrder(found)
 }
 
-// ofController is what a controller is set up with.
+// ofController is the ctrl.Manager for the setup of a controller.
 func (m *manager) ofController() ctrl.Manager { return &scaffold{m: m} }
 
-// A scaffold is as much of controller-runtime's manager as a controller is set up with.
+// A scaffold implements the part of ctrl.Manager that the setup of a controller needs.
 type scaffold struct {
 	ctrl.Manager
 
@@ -337,7 +338,7 @@ func (s *scaffold) Add(r ctrlmanager.Runnable) error {
 	return nil
 }
 
-// informers are those of a manager's cache.
+// informers implement the cache of a manager.
 type informers struct {
 	cache.Cache
 
@@ -373,7 +374,7 @@ type synced struct{}
 func (synced) HasSynced() bool                          { return true }
 func (synced) HasSyncedChecker() toolscache.DoneChecker { return nil }
 
-// clusters reaches the one workload cluster, whose Nodes are in the same API server.
+// clusters connects to the one workload cluster, whose Nodes are in the same API server.
 type clusters struct {
 	clustercache.ClusterCache
 

@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// bring is how long a machine takes to run, and step how long Cluster API takes for one.
+// bring is how long a machine takes to become ready. step is how long Cluster API takes to process a change.
 const (
 	bring = 5 * time.Second
 	step  = time.Second
 )
 
-// clusterAPI does Cluster API's part for each change of a Machine, and of a Cluster.
+// clusterAPI simulates Cluster API: it reacts to each change of a Machine and of a Cluster.
 func (w *world) clusterAPI(c change) {
 	switch c.id.kind {
 	case "Machine":
@@ -34,7 +34,7 @@ func (w *world) clusterAPI(c change) {
 			w.after(step, func() { w.takeDown(c.id) })
 		}
 	case infrastructureKind:
-		if c.to == nil { // What is left of a machine that was removed.
+		if c.to == nil { // The rest of a machine that was removed.
 			i := id{"Machine", c.id.namespace, strings.TrimSuffix(c.id.name, "-infra") + "-machine"}
 			w.after(step, func() { w.takeDown(i) })
 		}
@@ -47,7 +47,7 @@ func (w *world) clusterAPI(c change) {
 	}
 }
 
-// bringUp has a machine run.
+// bringUp makes a machine ready.
 func (w *world) bringUp(i id) {
 	obj, exists := w.api.objects.get(i)
 	if !exists || obj.(*clusterv1.Machine).Status.NodeRef.IsDefined() || !obj.GetDeletionTimestamp().IsZero() {
@@ -59,7 +59,7 @@ func (w *world) bringUp(i id) {
 	}}}
 	node.Spec.ProviderID = "storm://" + of
 	if _, err := w.api.create(node); err != nil {
-		w.after(bring, func() { w.bringUp(i) }) // The one before is still there.
+		w.after(bring, func() { w.bringUp(i) }) // The earlier machine still exists.
 		return
 	}
 	ref := metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: i.name, UID: obj.GetUID(), Controller: new(true)}
@@ -74,7 +74,7 @@ func (w *world) bringUp(i id) {
 	})
 }
 
-// takeDown goes on with the deletion of a Machine: hooks, drain, hooks, and then what there is.
+// takeDown advances the deletion of a Machine: hooks, drain, hooks, and then its objects.
 func (w *world) takeDown(i id) {
 	obj, exists := w.api.objects.get(i)
 	if !exists || obj.GetDeletionTimestamp().IsZero() {
@@ -112,8 +112,7 @@ func hooked(m *clusterv1.Machine, prefix string) bool {
 	return false
 }
 
-// garbageCollector deletes in the foreground what a ScheduledMachine owns, and spares what has
-// another owner.
+// garbageCollector deletes in the foreground the objects that a ScheduledMachine owns, unless they have another owner.
 func (w *world) garbageCollector(c change) {
 	if c.to == nil || c.id.kind != "ScheduledMachine" || c.to.GetDeletionTimestamp().IsZero() ||
 		!slices.Contains(c.to.GetFinalizers(), metav1.FinalizerDeleteDependents) {
@@ -139,7 +138,7 @@ func (w *world) garbageCollector(c change) {
 	})
 }
 
-// all, half and few are the places of some of the ScheduledMachines.
+// all, half and few are the indexes of some of the ScheduledMachines.
 func (w *world) all() []int { return w.from(0, w.size) }
 
 func (w *world) half() []int { return w.from(0, w.size/2) }
@@ -165,7 +164,7 @@ func (w *world) cluster() *clusterv1.Cluster {
 	return c
 }
 
-// edit has somebody edit ScheduledMachines.
+// edit edits ScheduledMachines as a person.
 func (w *world) edit(places []int, change func(*v1alpha1.ScheduledMachine)) {
 	for _, i := range places {
 		w.api.change(scheduled(i), func(obj client.Object) { change(obj.(*v1alpha1.ScheduledMachine)) })
@@ -176,20 +175,19 @@ func (w *world) editCluster(change func(*clusterv1.Cluster)) {
 	w.api.change(id{"Cluster", namespace, lab}, func(obj client.Object) { change(obj.(*clusterv1.Cluster)) })
 }
 
-// The edits that storms are made of.
+// The edits of the storms.
 func unwanted(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"20-22"} }
 func wanted(sm *v1alpha1.ScheduledMachine)   { sm.Spec.Schedule.HoursOfDay = []string{"9-16"} }
 func killed(sm *v1alpha1.ScheduledMachine)   { sm.Spec.KillSwitch = true }
 
-// remove has somebody delete objects.
+// remove deletes objects as a person.
 func (w *world) remove(places []int, of func(int) id) {
 	for _, i := range places {
 		_ = w.api.delete(of(i), "")
 	}
 }
 
-// bereave has ScheduledMachines be gone, as after somebody took their finalizers off, and their
-// Machines be deleted for it.
+// bereave removes ScheduledMachines as after a forced removal of their finalizers, and deletes their Machines.
 func (w *world) bereave(places []int) {
 	for _, i := range places {
 		w.api.change(scheduled(i), func(obj client.Object) { obj.SetFinalizers(nil) })
@@ -198,7 +196,7 @@ func (w *world) bereave(places []int) {
 	w.remove(places, machine)
 }
 
-// removeInForeground has somebody delete ScheduledMachines and whatever they own.
+// removeInForeground deletes ScheduledMachines, and the objects that they own, in the foreground.
 func (w *world) removeInForeground(places []int) {
 	for _, i := range places {
 		w.api.change(scheduled(i), func(obj client.Object) {
@@ -208,7 +206,7 @@ func (w *world) removeInForeground(places []int) {
 	}
 }
 
-// ask has owners ask for their machines, as the agents on them do.
+// ask makes owners' requests for machines, as their agents do.
 func (w *world) ask(places []int) {
 	for _, i := range places {
 		w.owners[name(i)] = w.now
@@ -222,7 +220,7 @@ func (w *world) ask(places []int) {
 	}
 }
 
-// flip has somebody turn kill switches on.
+// flip turns kill switches on.
 func (w *world) flip(places []int) {
 	for _, i := range places {
 		w.kills[name(i)] = w.now

@@ -13,8 +13,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// A queue is a controller's, in the time of the world. The workers of the controller get
-// nothing from it: the world takes what is due, and works.
+// A queue is a controller's queue in simulated time. The controller's workers get no items from it: the world takes due
+// items and calls the reconciler.
 type queue struct {
 	now     func() time.Time
 	limiter workqueue.TypedRateLimiter[ctrl.Request]
@@ -25,7 +25,7 @@ type queue struct {
 	due   map[ctrl.Request]time.Time
 	later agenda[ctrl.Request]
 
-	// waiting is closed when a worker waits, and over when it need not any more.
+	// waiting is closed when a worker waits, over when the workers may end.
 	waiting, over chan struct{}
 	once, end     sync.Once
 }
@@ -51,7 +51,7 @@ func (q *queue) add(req ctrl.Request) {
 	}
 }
 
-// AddAfter keeps the earliest instant, as the queue that ships.
+// AddAfter keeps the earliest instant, as the real queue does.
 func (q *queue) AddAfter(req ctrl.Request, d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,14 +93,14 @@ func (q *queue) ShuttingDown() bool {
 	}
 }
 
-// sorted puts what is ready in an order that does not depend on who came first.
+// sorted sorts the ready items, so that their order does not depend on goroutines.
 func (q *queue) sorted() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	slices.SortFunc(q.ready, func(a, b ctrl.Request) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// wake makes ready what is due, and returns how much is ready.
+// wake moves due items to the ready ones, and returns the number of ready items.
 func (q *queue) wake() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,7 +112,7 @@ func (q *queue) wake() int {
 	return len(q.ready)
 }
 
-// take takes one of what is ready.
+// take takes one ready item.
 func (q *queue) take(n int) ctrl.Request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -129,7 +129,7 @@ func (q *queue) next() (time.Time, bool) {
 	return q.later.next()
 }
 
-// An agenda has what is to be done at what time; of the same time, in the order of its coming.
+// An agenda holds items with their time. Items of the same time stay in the order of insertion.
 type agenda[T any] struct {
 	items entries[T]
 	count int

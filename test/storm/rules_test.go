@@ -15,43 +15,42 @@ import (
 )
 
 const (
-	// capPercent is how many of a Cluster's machines may start to leave within a window.
+	// capPercent is how many percent of a Cluster's machines may start to leave within a window.
 	capPercent = 5
-	// evaluation is the time in which a manager has to do, or to show, what it has seen. What
-	// the world does takes no time: a second is for what a reconciler waits for on purpose.
+	// evaluation bounds how long a manager takes to act on an observation, or to show it. Actions of the world take no
+	// time: the second is for deliberate delays of reconcilers.
 	evaluation = time.Second
 )
 
-// A ledger is what the API server has seen of machines, and the rules that it shows broken. It
-// reads no record of ours but whether the hook is there that keeps a Machine from its drain.
+// A ledger records changes at the API server, and the rules that they break. It reads none of 5-Spot's records except
+// the hook that keeps a Machine from its drain.
 type ledger struct {
 	// active are the Machines that have not started to leave, by UID.
 	active map[types.UID]string
-	// starts are those of a Cluster's machines, in order, and left the first of each
-	// ScheduledMachine since the story began.
+	// starts are the departures of a Cluster, in order. left has the first start of each ScheduledMachine since the
+	// story began.
 	starts []start
 	left   map[string]start
-	// owners and kills are when owners have asked, and when kill switches were turned on.
+	// owners are the times of owners' requests, kills the times of kill switches.
 	owners, kills map[string]time.Time
-	// began is when the story did, and signals when each was first seen since.
+	// began is the start of the story. signals are the times at which people saw each signal first.
 	began   time.Time
 	signals map[string]time.Time
-	// end is when a window ends that was announced; zero is that none does.
+	// end is the announced end of a window, zero if there is none.
 	end time.Time
-	// made are the objects that were made since the story began, and writes how many requests
-	// of managers were carried out at the last instant of one, and when that was.
+	// made are the objects created since the story began. lastWrite is the time of the last request of a manager.
 	made      []id
 	lastWrite time.Time
 	broken    []string
 }
 
-// A start is that of a departure.
+// A start is the start of a departure.
 type start struct {
 	at     time.Time
 	exempt bool
 }
 
-// count begins with what there is.
+// count initializes the ledger with the present objects.
 func (w *world) count() {
 	w.active = map[types.UID]string{}
 	for _, obj := range w.api.list("Machine") {
@@ -74,7 +73,7 @@ func started(m *clusterv1.Machine) bool {
 	return !m.DeletionTimestamp.IsZero() && !held
 }
 
-// see takes a change down.
+// see records a change.
 func (w *world) see(c change) {
 	switch c.id.kind {
 	case "Machine":
@@ -98,7 +97,7 @@ func (w *world) seeMachine(c change) {
 	}
 }
 
-// starting takes the start of a departure down, and holds it against the cap.
+// starting records the start of a departure, and checks the cap.
 func (w *world) starting(m *clusterv1.Machine) {
 	if _, stays := w.active[m.UID]; !stays {
 		return
@@ -132,8 +131,7 @@ func (w *world) starting(m *clusterv1.Machine) {
 	}
 }
 
-// exempt reports whether a machine may leave whatever the others do, by what a person or an
-// owner has done.
+// exempt reports whether a machine may leave regardless of the others, because of a person or an owner.
 func (w *world) exempt(m *clusterv1.Machine) bool {
 	sm, _ := w.api.get(id{"ScheduledMachine", m.Namespace, children.ParentOf(m)}).(*v1alpha1.ScheduledMachine)
 	if sm != nil && (sm.Spec.KillSwitch || sm.BeingReclaimed()) {
@@ -152,7 +150,7 @@ func (w *world) seeConditions(c change) {
 	}
 }
 
-// shown notes that people can see something.
+// shown records a signal that people can see.
 func (w *world) shown(reason string) {
 	if _, before := w.signals[reason]; !before {
 		w.signals[reason] = w.now
@@ -161,28 +159,28 @@ func (w *world) shown(reason string) {
 
 func (w *world) wrote(write) { w.lastWrite = w.now }
 
-// breaks notes a rule that is broken; of many, the first few.
+// breaks records a broken rule; of many, the first few.
 func (w *world) breaks(format string, args ...any) {
 	w.broken = append(w.broken, fmt.Sprintf(format, args...))
 }
 
-// An outcome is what a story must come to.
+// An outcome is the expected result of a story.
 type outcome struct {
-	// leaves are the machines that leave, and all others stay. some says which these are where
-	// they are neither all nor half, and may who may do either.
+	// leaves are the machines that leave; all others stay. some names them if they are neither all nor half. may names
+	// machines that may do either.
 	leaves    []int
 	some, may func(*world) []int
-	// shows is a reason of a condition, or an Event, that must be seen in the evaluation that
-	// sees the input; empty where nothing is out of order.
+	// shows is the reason of a condition or an Event that must be visible within the evaluation of the input; empty if
+	// none is expected.
 	shows string
-	// held is for how long nobody starts to leave who is not wanted at once. A wipe is one when
-	// enough of it has been seen: of its first evaluation, as many start as the cap lets.
+	// held is how long no departure may start, except exempt ones. A wipe is detected only after part of it was
+	// observed: in its first evaluation, departures start up to the cap.
 	held time.Duration
-	// makes says that objects are made: machines come back.
+	// makes reports that objects are created: machines come back.
 	makes bool
-	// owed is how long an owner may have to wait; zero is an evaluation.
+	// owed bounds the wait of an owner; zero is one evaluation.
 	owed time.Duration
-	// busy says that writes have no end.
+	// busy reports that the number of writes has no limit.
 	busy bool
 }
 
@@ -190,7 +188,7 @@ func (o outcome) wipe() bool {
 	return o.shows == v1alpha1.WipeQuarantinedEvent || o.shows == v1alpha1.WipeQuarantineReason
 }
 
-// stay notes that nobody may have left by now, and begins the story here.
+// stay checks that no machine has left so far, and begins the story here.
 func (w *world) stay() {
 	if len(w.left) > 0 {
 		w.breaks("%d have left who were to stay", len(w.left))
@@ -198,7 +196,7 @@ func (w *world) stay() {
 	w.begin()
 }
 
-// hold holds a story against the rules, once it has been told.
+// hold checks a finished story against the rules.
 func (w *world) hold(o outcome) []string {
 	if o.shows != "" {
 		if at, seen := w.signals[o.shows]; !seen || at.Sub(w.began) > max(o.owed, evaluation) {
@@ -236,7 +234,7 @@ func (w *world) hold(o outcome) []string {
 	return w.broken
 }
 
-// early is how many have left in the evaluation that saw the first of an input.
+// early returns how many have left in the evaluation that first observed an input.
 func (w *world) early() (n int) {
 	for _, s := range w.left {
 		if !s.exempt && s.at.Sub(w.began) <= evaluation {
@@ -246,7 +244,7 @@ func (w *world) early() (n int) {
 	return n
 }
 
-// holdUrgent checks that no owner and no kill switch waited.
+// holdUrgent checks that no owner's request and no kill switch waited.
 func (w *world) holdUrgent(o outcome) {
 	for of, asked := range w.owners {
 		if s, left := w.left[of]; !left || s.at.Sub(asked) > max(o.owed, evaluation) {

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// machines is how many each storm hits. A thousand take minutes for all storms.
+// machines is the size of the fleet. A thousand take minutes for all storms.
 var machines = flag.Int("machines", 0, "have all storms hit so many `machines`; by default a few hit forty")
 
-// seed makes the order in which things happen.
+// seed determines the order of events.
 var seed = flag.Uint64("seed", 1, "have things happen in another order")
 
-// few is how many machines a storm hits if nobody says how many, and sample are those that do.
+// few is the default size of the fleet, and sample are the storms that then run.
 const few = 40
 
 var sample = []string{"AllSchedulesAreWiped", "SomebodyDeletesHalfOfTheMachines", "FiftyOwnersAskWhileAllWait"}
 
-// TestTheRailsHold has every storm hit a fleet.
+// TestTheRailsHold runs every storm on a fleet.
 func TestTheRailsHold(t *testing.T) {
 	for _, in := range inputs {
 		t.Run(in.name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestTheRailsHold(t *testing.T) {
 	}
 }
 
-// tell tells a story of a fleet with a rail cut, and returns the rules that it breaks.
+// tell runs a story on a fleet with a rail cut, and returns the broken rules.
 func tell(t *testing.T, in input, size int, cut string) []string {
 	t.Helper()
 	w := newWorld(t, size, cut)
@@ -72,13 +72,14 @@ func tell(t *testing.T, in input, size int, cut string) []string {
 	return w.hold(o)
 }
 
-// longest is how long the last of a fleet may have to wait, and afterwards what happens after that.
+// longest bounds the wait of the last machine of a fleet. afterwards is the time after that in which nothing may
+// happen.
 const (
 	longest    = 2 * time.Hour
 	afterwards = 12 * time.Minute
 )
 
-// TestEachRailIsMissed cuts one rail after the other: a storm must show that it is missing.
+// TestEachRailIsMissed cuts one rail after the other: a storm must break a rule without it.
 func TestEachRailIsMissed(t *testing.T) {
 	if *machines == 0 {
 		t.Skip("make test-judge cuts rails")

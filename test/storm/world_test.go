@@ -32,7 +32,7 @@ const (
 	lab       = "lab"
 )
 
-// The kinds of the parts of a machine.
+// The kinds of the objects of a machine.
 var (
 	bootstrapKind      = builder.GenericBootstrapConfigKind
 	infrastructureKind = builder.GenericInfrastructureMachineKind
@@ -45,7 +45,7 @@ var (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	debug.SetGCPercent(400) // There is little that lives long.
+	debug.SetGCPercent(400) // Few objects live long.
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme,
 	} {
@@ -56,14 +56,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// monday is when the machines of a fleet are made. Their windows end at 17:00.
+// monday is when the machines of a fleet are created. Their windows end at 17:00.
 var (
 	monday = time.Date(2026, time.March, 2, 10, 0, 0, 0, time.UTC)
 	five   = monday.Add(7 * time.Hour)
 )
 
-// A world is an API server, the managers that use it, everybody else who does, and the time.
-// One thing happens after the other, in an order that its seed makes.
+// A world is an API server, its managers and its other clients, and the time. One event happens after the other, in an
+// order that depends on the seed.
 type world struct {
 	*testing.T
 	ledger
@@ -73,31 +73,31 @@ type world struct {
 	managers []*manager
 	others   agenda[func()]
 	rand     *rand.Rand
-	// size is how many ScheduledMachines there were at the beginning.
+	// size is the initial number of ScheduledMachines.
 	size int
 
-	// cut is the rail that is cut, and planner what outlives a manager then.
+	// cut is the rail that is cut. planner is then the planner that survives managers.
 	cut     string
 	planner *departure.Reconciler
-	// paused says that actuation is, in managers that start.
+	// paused is the actuation pause of managers that start.
 	paused bool
-	// apiAhead is by how much the clock of the API server is.
+	// apiAhead is how far the clock of the API server is ahead.
 	apiAhead time.Duration
-	// unreachable says that nobody reaches the workload cluster.
+	// unreachable reports that no manager reaches the workload cluster.
 	unreachable bool
 	// drain is how long Cluster API drains.
 	drain time.Duration
 
-	// What the API server does with the managers' requests; nil is what it should.
-	refuse     func(write) error         // before it is carried out
-	lose       func(write) bool          // the answer
-	slow       func(write) time.Duration // on the way there, and on the way back
+	// These functions inject errors and delays into the managers' requests; nil means none.
+	refuse     func(write) error         // before the write is executed
+	lose       func(write) bool          // the response
+	slow       func(write) time.Duration // before and after the execution
 	unreadable func(kind string) error   // a live read
 	shorten    func(kind string, found []runtime.Object) []runtime.Object
 }
 
-// A fleet is what there is when a story begins: machines that run, and that are wanted until
-// five. It takes long to make, and is made once for each size.
+// A fleet is the initial state of a story: running machines with windows until five. Its creation is slow, so there is
+// one for each size.
 var (
 	making sync.Mutex
 	fleets = map[int]*apiServer{}
@@ -125,7 +125,7 @@ func newWorld(t *testing.T, size int, cut string) *world {
 	return w
 }
 
-// live has everybody else live in the world.
+// live starts the simulation of the other clients.
 func (w *world) live() {
 	w.api.watches = []func(change){w.see, w.clusterAPI, w.garbageCollector, func(c change) {
 		for _, m := range w.managers {
@@ -135,7 +135,7 @@ func (w *world) live() {
 	w.count()
 	w.every(2*time.Second, func() {
 		for _, m := range w.managers {
-			m.hear() // It renews its lease.
+			m.hear() // The manager renews its lease.
 		}
 	})
 	w.Cleanup(func() {
@@ -183,7 +183,7 @@ func (w *world) create(obj client.Object) {
 	}
 }
 
-// after has f happen after a time, and every again and again.
+// after calls f after a time, and every calls it repeatedly.
 func (w *world) after(d time.Duration, f func()) { w.others.put(w.now.Add(d), f) }
 
 func (w *world) every(d time.Duration, f func()) {
@@ -193,10 +193,10 @@ func (w *world) every(d time.Duration, f func()) {
 	})
 }
 
-// pass lets time pass while a manager waits for an answer.
+// pass advances the time while a manager waits for a response.
 func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
 
-// run lets time pass, and everybody do what they have to do meanwhile.
+// run advances the time, and runs all due events.
 func (w *world) run(d time.Duration) {
 	w.Helper()
 	for end := w.now.Add(d); ; {
@@ -214,7 +214,7 @@ func (w *world) run(d time.Duration) {
 	}
 }
 
-// until runs until something is so, or an instant.
+// until runs until so returns true, or until an instant.
 func (w *world) until(end time.Time, so func() bool) {
 	w.Helper()
 	for !so() && w.now.Before(end) {
@@ -222,7 +222,7 @@ func (w *world) until(end time.Time, so func() bool) {
 	}
 }
 
-// next is the next instant at which somebody has something to do.
+// next is the time of the next event.
 func (w *world) next() (next time.Time, ok bool) {
 	sooner := func(at time.Time, is bool) {
 		if is && (!ok || at.Before(next)) {
@@ -241,10 +241,10 @@ func (w *world) next() (next time.Time, ok bool) {
 	return next, ok
 }
 
-// endless is how much is done at one instant, by machine, before that is taken for a loop.
+// endless is the number of events at one instant, by machine, that counts as an endless loop.
 const endless = 500
 
-// settle has everybody do what is to be done by now.
+// settle runs all events that are due.
 func (w *world) settle() {
 	w.Helper()
 	for n := 0; ; {
@@ -256,7 +256,7 @@ func (w *world) settle() {
 		for _, m := range w.managers {
 			did = m.deliver() || did
 		}
-		for range 10 { // as many workers look before the caches show what they have done
+		for range 10 { // that many workers run before the caches show their results
 			c := w.pick()
 			if c == nil {
 				break
@@ -273,8 +273,8 @@ func (w *world) settle() {
 	}
 }
 
-// pick is a controller that has something to do; nil is none. Who has much to do is picked more
-// often, and yet now and then the planner looks in the middle of it.
+// pick returns a controller with ready items, nil if there is none. It prefers controllers with many items, but the
+// planner also runs in between.
 func (w *world) pick() *running {
 	var busy []*running
 	ready := 0
@@ -309,7 +309,7 @@ func (w *world) ready() (all []string) {
 	return all
 }
 
-// work has a controller do one thing, and does with the result what its workers do.
+// work reconciles one item, and handles the result as the controller's workers do.
 func (w *world) work(c *running) {
 	req := c.queue.take(w.rand.IntN(c.queue.wake()))
 	result, err := c.Reconcile(context.Background(), req)

@@ -25,8 +25,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// TestTemplatesAreTaken fills in every cluster template and creates what comes of it,
-// and what a ScheduledMachine makes in its window. Fields that nobody knows are errors.
+// TestTemplatesAreTaken fills in every cluster template, and creates its objects and the objects that a
+// ScheduledMachine creates in its window. Unknown fields are errors.
 func TestTemplatesAreTaken(t *testing.T) {
 	installKinds(t)
 	for _, file := range files(t, clusterTemplate) {
@@ -56,7 +56,7 @@ func TestTemplatesAreTaken(t *testing.T) {
 	}
 }
 
-// TestOtherTemplatesAreTaken creates what needs no variables.
+// TestOtherTemplatesAreTaken creates the templates without variables.
 func TestOtherTemplatesAreTaken(t *testing.T) {
 	installKinds(t)
 	for _, file := range append(files(t, clusterClass), files(t, resourceSet)...) {
@@ -67,8 +67,7 @@ func TestOtherTemplatesAreTaken(t *testing.T) {
 	}
 }
 
-// installKinds installs the kinds of Cluster API and its providers, k0smotron and
-// 5-Spot. Those that are installed already are left.
+// installKinds installs the kinds of Cluster API and its providers, k0smotron and 5-Spot. It skips installed kinds.
 func installKinds(t *testing.T) {
 	t.Helper()
 	var paths []string
@@ -96,7 +95,7 @@ func installKinds(t *testing.T) {
 	}
 }
 
-// withoutConversion takes out what only the manager of a provider can do.
+// withoutConversion removes the conversion webhooks, which only a provider's manager can serve.
 func withoutConversion(t *testing.T, text []byte) []byte {
 	t.Helper()
 	objects, err := plane.Objects(text)
@@ -113,7 +112,7 @@ func withoutConversion(t *testing.T, text []byte) []byte {
 	return bytes.Join(docs, []byte("---\n"))
 }
 
-// A namespace takes nothing that the schemas do not know.
+// A namespace rejects all fields that the schemas do not have.
 type namespace struct {
 	t      *testing.T
 	user   *user
@@ -138,7 +137,7 @@ func (n *namespace) objects(text string) []*unstructured.Unstructured {
 	return objects
 }
 
-// generate fills in a template in both ways that clusterctl has, which must agree.
+// generate fills in a template in both of clusterctl's ways, which must give the same result.
 func (n *namespace) generate(file string, set map[string]string) []*unstructured.Unstructured {
 	n.t.Helper()
 	path := filepath.Join(directory(), file)
@@ -162,7 +161,7 @@ func (n *namespace) createAll(objects []*unstructured.Unstructured) {
 	}
 }
 
-// judge has 5-Spot's own rules for a ScheduledMachine, and creates what it makes.
+// judge applies 5-Spot's own rules to a ScheduledMachine, and creates its objects.
 func (n *namespace) judge(u *unstructured.Unstructured) {
 	n.t.Helper()
 	sm := &v1alpha1.ScheduledMachine{}
@@ -179,13 +178,12 @@ func (n *namespace) judge(u *unstructured.Unstructured) {
 		if err != nil || child == nil {
 			n.t.Fatalf("spec.%s makes nothing: %v, %v", part.Field, made.Problems, err)
 		}
-		child.SetOwnerReferences(nil) // they name an owner that nobody asked the API server for
+		child.SetOwnerReferences(nil) // their owner does not exist in the API server
 		n.createAll([]*unstructured.Unstructured{child})
 	}
 }
 
-// wantReferences checks that whatever is referred to is there. Every reference of
-// Cluster API has a kind and a name.
+// wantReferences checks that all referenced objects exist. Every reference of Cluster API has a kind and a name.
 func (n *namespace) wantReferences(objects []*unstructured.Unstructured) {
 	n.t.Helper()
 	for _, u := range objects {

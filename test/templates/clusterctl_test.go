@@ -14,8 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// values are good ones for variables, other than the defaults. Some would be another
-// type in YAML without quotes.
+// values are valid values for variables, other than the defaults. Some would have another type in YAML without quotes.
 func values() map[string]string {
 	return map[string]string{
 		"KUBERNETES_VERSION":                 plane.Version,
@@ -37,7 +36,7 @@ func values() map[string]string {
 	}
 }
 
-// required are the values without which some template cannot be filled in.
+// required are the variables without which some template cannot be filled in.
 func required() map[string]string {
 	set := map[string]string{}
 	for _, name := range []string{"KUBERNETES_VERSION", "FIVESPOT_MACHINE_ADDRESS", "FIVESPOT_MACHINE_SSH_KEY_SECRET"} {
@@ -46,7 +45,7 @@ func required() map[string]string {
 	return set
 }
 
-// A user is somebody with clusterctl and no configuration.
+// A user has clusterctl and no configuration.
 type user struct {
 	t    *testing.T
 	home string
@@ -57,8 +56,7 @@ func newUser(t *testing.T) *user {
 	return &user{t: t, home: t.TempDir()}
 }
 
-// try runs clusterctl with variables, and returns what it printed. The error holds
-// what it complained about.
+// try runs clusterctl with variables, and returns its output. The error includes its messages.
 func (u *user) try(variables map[string]string, args ...string) (string, error) {
 	cmd := exec.CommandContext(u.t.Context(), shared.Bin("clusterctl"), args...)
 	cmd.Env = shared.Management.Environ(u.home)
@@ -86,7 +84,7 @@ func (u *user) clusterctl(variables map[string]string, args ...string) string {
 // listed is a line of --list-variables.
 var listed = regexp.MustCompile(`(?m)^  - ([A-Z0-9_]+)(?: +\(defaults to "?(.*?)"?\))?$`)
 
-// variables are those of a template, but for the two that clusterctl sets.
+// variables returns the variables of a template, except the two that clusterctl sets.
 func (u *user) variables(file string) map[string]variable {
 	u.t.Helper()
 	out := u.clusterctl(nil, "generate", "cluster", "lab", "--from", filepath.Join(directory(), file), "--list-variables")

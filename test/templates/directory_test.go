@@ -26,10 +26,10 @@ const (
 // classes are the ClusterClasses that cluster templates need, by flavor.
 var classes = map[string]string{"scheduled-topology": "clusterclass-scheduled-in-memory.yaml"}
 
-// directory is where the templates are.
+// directory is the folder of the templates.
 func directory() string { return filepath.Join(system.Repository(), "templates") }
 
-// files are the templates whose names begin with a prefix.
+// files returns the templates whose names have a prefix.
 func files(t *testing.T, prefix string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(directory())
@@ -57,12 +57,12 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// flavor is what people call a cluster template.
+// flavor returns the flavor of a cluster template.
 func flavor(file string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(file, clusterTemplate), ".yaml")
 }
 
-// TestEveryFileIsTested knows what kinds of files there are.
+// TestEveryFileIsTested fails for a file of an unknown kind.
 func TestEveryFileIsTested(t *testing.T) {
 	readme := read(t, "README.md")
 	for _, name := range files(t, "") {
@@ -87,8 +87,7 @@ func TestEveryFileIsTested(t *testing.T) {
 	}
 }
 
-// TestClusterClassesAreTheSameForAll: they are shared by Clusters, and applied in the
-// namespace of their Clusters.
+// TestClusterClassesAreTheSameForAll: Clusters share them, and they are applied in the namespace of their Clusters.
 func TestClusterClassesAreTheSameForAll(t *testing.T) {
 	for _, name := range files(t, clusterClass) {
 		text := read(t, name)
@@ -98,14 +97,14 @@ func TestClusterClassesAreTheSameForAll(t *testing.T) {
 	}
 }
 
-// A variable is one that a template has, as clusterctl or the README tells it.
+// A variable is a variable of a template, according to clusterctl or to the README.
 type variable struct {
 	Default  string
 	Required bool
 	Flavors  string
 }
 
-// TestVariablesAreDocumented compares the README's table with what clusterctl finds.
+// TestVariablesAreDocumented compares the README's table with clusterctl's list.
 func TestVariablesAreDocumented(t *testing.T) {
 	u := newUser(t)
 	found := map[string]variable{}

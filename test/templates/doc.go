@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package templates answers one question: does what an operations team starts from
-// work as it is? clusterctl fills in every template; an API server that holds the
-// real kinds takes all of it, and one of them is run.
+// Package templates tests the templates of docs/install.md. clusterctl fills in every template; an API server with the
+// real kinds must accept all of them, and one of them runs.
 package templates

@@ -16,9 +16,8 @@ import (
 
 var command = regexp.MustCompile("(?s)\n```sh\n(.*?)```")
 
-// TestDocumentedCommands runs what docs/install.md says about templates, in a folder
-// that has them, on a management cluster with nothing in it but the kinds: whoever
-// follows the page has no namespace either.
+// TestDocumentedCommands runs the commands of docs/install.md about templates, in a folder with the templates. The
+// management cluster has only the kinds, and no namespace either, as for a reader of the page.
 func TestDocumentedCommands(t *testing.T) {
 	installKinds(t)
 	page, err := os.ReadFile(filepath.Join(system.Repository(), "docs", "install.md"))

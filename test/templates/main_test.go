@@ -9,8 +9,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 )
 
-// shared is an API server that knows the kinds of the templates, and nobody who
-// acts on them.
+// shared is an API server with the kinds of the templates and without their controllers.
 var shared *plane.Plane
 
 func TestMain(m *testing.M) {

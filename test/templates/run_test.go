@@ -25,11 +25,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
-// patience is how long one step may take. A control plane in memory takes 40 s.
+// patience bounds one step. A control plane in memory takes 40 s.
 const patience = 3 * time.Minute
 
-// TestClustersInMemoryRun applies templates to a management cluster with everything in
-// it: their machines join, and leave when they are told to.
+// TestClustersInMemoryRun applies templates to a complete management cluster: their machines join, and leave when their
+// windows close.
 func TestClustersInMemoryRun(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -40,7 +40,7 @@ func TestClustersInMemoryRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Subtests in parallel end after this function, and before its clean-up.
+	// Parallel subtests end after this function, and before its clean-up.
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.DumpLogs(t.Output(), 20)
@@ -58,11 +58,11 @@ func TestClustersInMemoryRun(t *testing.T) {
 	}
 	t.Run("scheduled-kubeadm-docker", func(t *testing.T) {
 		t.Parallel()
-		apply(t, s, "scheduled-kubeadm-docker", "--dry-run=server") // as far as one gets without Docker
+		apply(t, s, "scheduled-kubeadm-docker", "--dry-run=server") // the furthest possible step without Docker
 	})
 }
 
-// apply applies a flavor, with a window that is open, in a namespace of its name.
+// apply applies a flavor with an open window, in a namespace with its name.
 func apply(t *testing.T, s *system.System, name string, args ...string) {
 	t.Helper()
 	if err := s.Management.EnsureNamespace(t.Context(), name); err != nil {
@@ -81,7 +81,7 @@ func apply(t *testing.T, s *system.System, name string, args ...string) {
 	}
 }
 
-// joinsAndLeaves follows the machine of a template, and measures.
+// joinsAndLeaves follows the machine of a template, and measures the durations.
 func joinsAndLeaves(t *testing.T, s *system.System, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
@@ -110,8 +110,8 @@ func joinsAndLeaves(t *testing.T, s *system.System, name string) {
 	}
 }
 
-// wantUnheard requests an agent that cannot be installed, since a cluster in memory has no server-side
-// apply, and checks that status, Event and metric say so.
+// wantUnheard requests an agent that cannot be installed, because a cluster in memory has no server-side apply. It
+// checks that status, Event and metric report that.
 func wantUnheard(t *testing.T, s *system.System, c *specs.Cluster, sm *v1alpha1.ScheduledMachine) {
 	t.Helper()
 	if err := c.Edit(sm, func() { sm.Spec.KillIfCommands = []string{"java"} }); err != nil {
@@ -126,7 +126,7 @@ func wantUnheard(t *testing.T, s *system.System, c *specs.Cluster, sm *v1alpha1.
 	}
 }
 
-// managerMetrics asks the manager where it says that it serves them.
+// managerMetrics reads the metrics at the address in the manager's log.
 func managerMetrics(t *testing.T, s *system.System) string {
 	t.Helper()
 	log, err := os.ReadFile(s.Manager.LogPath())
@@ -153,7 +153,7 @@ func managerMetrics(t *testing.T, s *system.System) string {
 	return string(text)
 }
 
-// turn changes the window and returns how long it takes to be in a phase.
+// turn changes the window, and returns how long the change to a phase takes.
 func turn(c *specs.Cluster, sm *v1alpha1.ScheduledMachine, to v1alpha1.Schedule, phase v1alpha1.Phase) time.Duration {
 	c.T.Helper()
 	begin := time.Now()

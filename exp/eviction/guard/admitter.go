@@ -26,14 +26,14 @@ import (
 const (
 	// Path is the path of the webhook. If the guard creates its certificate, a secret part follows it.
 	Path = "/eviction"
-	// callTimeout bounds a decision. After timeoutSeconds of the webhook, which is 5, the API server evicts the pod. The
-	// difference is for the network and a busy machine. It is also much shorter than verdict.Fresh.
+	// callTimeout bounds a decision. If the webhook exceeds its timeoutSeconds of 5, the API server evicts the pod. The
+	// difference covers the network and a busy machine. It is also much shorter than verdict.Fresh.
 	callTimeout = 3 * time.Second
 	// causeType is the type of the cause in an answer. Cluster API shows the cause.
 	causeType metav1.CauseType = "OperatorMovesPod"
 )
 
-// An admitter answers the API server.
+// An admitter answers admission requests for evictions.
 type admitter struct {
 	// cached decides without a call to the API server, if it can.
 	cached   func(context.Context, eviction.Wanted) (eviction.Response, eviction.CacheAnswer, error)
@@ -56,7 +56,7 @@ func (a *admitter) Handle(ctx context.Context, req admission.Request) admission.
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	begin := a.clock.Now()
-	// A request that has arrived gets its answer, also if the guard is being stopped.
+	// The guard answers a request that has arrived even while it shuts down.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	resp, err := a.decide(ctx, w)
@@ -74,8 +74,8 @@ func (a *admitter) Handle(ctx context.Context, req admission.Request) admission.
 	return response(resp, w)
 }
 
-// decide answers from the cache if it can, otherwise from live reads. If all 8 slots are taken it answers 429: after the webhook
-// timeout the API server would evict the pod.
+// decide answers from the cache if it can, otherwise from live reads. It answers 429 if all slots are taken: after the
+// webhook timeout the API server would evict the pod.
 func (a *admitter) decide(ctx context.Context, w eviction.Wanted) (eviction.Response, error) {
 	cached, known, err := a.cached(ctx, w)
 	if err != nil || known == eviction.Decided {
@@ -92,8 +92,8 @@ func (a *admitter) decide(ctx context.Context, w eviction.Wanted) (eviction.Resp
 	return resp, err
 }
 
-// failure is the answer without a decision: 429, so that clients retry. It is 500 if a retry cannot succeed before the
-// rights of the guard change: that ends kubectl drain.
+// failure is the answer without a decision. It is 429, so that clients retry. It is 500, which ends kubectl drain, if
+// no retry can succeed before the guard's permissions change.
 func failure(err error) admission.Response {
 	if eviction.Refused(err) {
 		return admission.Errored(http.StatusInternalServerError, err)
@@ -103,7 +103,7 @@ func failure(err error) admission.Response {
 	return r
 }
 
-// wanted parses the request of the API server.
+// wanted parses an admission request.
 func wanted(req admission.Request) (eviction.Wanted, error) {
 	w := eviction.Wanted{Pod: client.ObjectKey{Namespace: req.Namespace, Name: req.Name}, By: req.UserInfo.Username}
 	w.DryRun = req.DryRun != nil && *req.DryRun
@@ -124,7 +124,7 @@ func wanted(req admission.Request) (eviction.Wanted, error) {
 		return w, fmt.Errorf("the Eviction names no pod: metadata.namespace is %q and metadata.name is %q", w.Pod.Namespace, w.Pod.Name)
 	}
 	if o := e.DeleteOptions; o != nil {
-		w.DryRun = w.DryRun || len(o.DryRun) > 0 // kubectl sets it here.
+		w.DryRun = w.DryRun || len(o.DryRun) > 0 // kubectl sets the dry run here.
 		if o.Preconditions != nil && o.Preconditions.UID != nil {
 			w.UID = *o.Preconditions.UID
 		}
@@ -132,8 +132,8 @@ func wanted(req admission.Request) (eviction.Wanted, error) {
 	return w, nil
 }
 
-// response translates a decision for the API server. It has no retryAfterSeconds: with it, client-go retries within the
-// same call, and Cluster API does not reach the other pods.
+// response converts a decision to an admission response. It has no retryAfterSeconds: with it, client-go retries within
+// the same call, and Cluster API does not reach the other pods.
 func response(resp eviction.Response, w eviction.Wanted) admission.Response {
 	status := &metav1.Status{Status: metav1.StatusFailure, Message: resp.Message}
 	switch resp.Answer {
@@ -158,7 +158,8 @@ func response(resp eviction.Response, w eviction.Wanted) admission.Response {
 	}
 }
 
-// warnings returns cause and warnings in one line each. kubectl prints each once; it does not print the cause.
+// warnings returns the cause and the warnings, one line each. kubectl prints each warning once; it does not print the
+// cause.
 func warnings(resp eviction.Response, w eviction.Wanted) (lines []string) {
 	texts := resp.Warnings
 	if resp.Cause != "" {
@@ -173,5 +174,5 @@ func warnings(resp eviction.Response, w eviction.Wanted) (lines []string) {
 	return lines
 }
 
-// longestWarning is the length that the API server never truncates, in bytes.
+// longestWarning is a length, in bytes, that the API server never truncates.
 const longestWarning = 256

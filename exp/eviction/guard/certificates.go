@@ -47,8 +47,8 @@ const (
 )
 
 const (
-	// validity is the lifetime of a certificate. renewal is how long before its end it is renewed: a cluster may be
-	// switched off for months.
+	// validity is the lifetime of a certificate. renewal is how long before its end the guard renews it. It is long
+	// because a cluster may be switched off for months.
 	validity = 365 * 24 * time.Hour
 	renewal  = 120 * 24 * time.Hour
 	// certFile, keyFile and caKey are the keys of a kubernetes.io/tls Secret. pathKey is the key of the secret path.
@@ -58,14 +58,14 @@ const (
 	pathKey  = "path"
 )
 
-// certificates reconciles the Secret that the pods of the guard mount, and the caBundle of the webhook configuration. All
-// replicas run it: of two writes, the second gets a conflict.
+// certificates reconciles two objects: the Secret that the guard's pods mount, and the caBundle of the webhook
+// configuration. All replicas run it: of two concurrent writes, the second gets a conflict.
 //
 // Each certificate has its own authority, whose key is not stored. The caBundle has the last two authorities: kubelet
 // updates a mounted Secret within one or two minutes, and until then a pod serves the earlier certificate.
 //
-// The path of the webhook is secret and stays the same. An API server presents no client certificate, so without the path
-// every client that reaches the port could mark pods.
+// The path of the webhook is secret and never changes. An API server presents no client certificate, so without the
+// secret path every client that reaches the port could mark pods.
 type certificates struct {
 	live   client.Reader
 	write  *actuate.Actuator
@@ -88,7 +88,7 @@ func (c *certificates) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, known := secret.DeepCopy(), clientConfig(w) // The webhook configuration has the authority and the path of a Secret that was deleted.
+	after, known := secret.DeepCopy(), clientConfig(w) // It still has the data of a deleted Secret.
 	if !c.good(secret.Data) {
 		if after.Data, err = c.renewed(cmp.Or(string(secret.Data[caKey]), string(known.CABundle))); err != nil {
 			return err
@@ -103,7 +103,7 @@ func (c *certificates) keep(ctx context.Context) error {
 	return c.tell(ctx, w, after.Data[caKey], path)
 }
 
-// only returns a handler that answers 404 unless the request has the secret path.
+// only wraps a handler: it answers 404 unless the request has the secret path.
 func (c *certificates) only(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if path := c.path.Load(); path == nil || subtle.ConstantTimeCompare([]byte(*path), []byte(req.URL.Path)) != 1 {
@@ -114,7 +114,7 @@ func (c *certificates) only(handler http.Handler) http.Handler {
 	})
 }
 
-// pathOf returns the path in the Secret, else the path in the webhook configuration, else a new one.
+// pathOf returns the path in the Secret, or else in the webhook configuration, or else a new one.
 func pathOf(data map[string][]byte, known admissionregistrationv1.WebhookClientConfig) string {
 	said := []string{string(data[pathKey])}
 	if known.Service != nil && known.Service.Path != nil {
@@ -125,10 +125,10 @@ func pathOf(data map[string][]byte, known admissionregistrationv1.WebhookClientC
 			return path
 		}
 	}
-	return Path + "/" + strings.ToLower(rand.Text()) // As the API server wants it.
+	return Path + "/" + strings.ToLower(rand.Text()) // the API server requires lower case
 }
 
-// good reports whether the Secret has a certificate that is valid now and until its renewal.
+// good reports whether the Secret has a certificate that is valid now and for at least renewal.
 func (c *certificates) good(data map[string][]byte) bool {
 	now := c.clock.Now()
 	for _, host := range c.hosts {
@@ -143,7 +143,7 @@ func (c *certificates) good(data map[string][]byte) bool {
 
 func usages() *[]x509.ExtKeyUsage { return &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
 
-// renewed returns the data of the Secret after a renewal. authorities is the caBundle before it.
+// renewed returns new data for the Secret. authorities is the present caBundle.
 func (c *certificates) renewed(authorities string) (map[string][]byte, error) {
 	r := rotator.CertRotator{
 		CAName: Name, CAOrganization: "5spot.finos.org", DNSName: c.hosts[0], ExtraDNSNames: c.hosts[1:], ExtKeyUsages: usages(),
@@ -161,7 +161,7 @@ func (c *certificates) renewed(authorities string) (map[string][]byte, error) {
 	return map[string][]byte{certFile: cert, keyFile: key, caKey: append(bytes.Clone(ca.CertPEM), firstOf([]byte(authorities))...)}, nil
 }
 
-// firstOf returns the first certificate of a PEM bundle, nil without one.
+// firstOf returns the first certificate of a PEM bundle, nil if there is none.
 func firstOf(several []byte) []byte {
 	block, _ := pem.Decode(several)
 	if block == nil || block.Type != "CERTIFICATE" {
@@ -185,7 +185,7 @@ func (c *certificates) webhook(ctx context.Context) (*admissionregistrationv1.Va
 	return w, nil
 }
 
-// clientConfig returns path and caBundle of the webhook; the zero value without one.
+// clientConfig returns the path and caBundle of the webhook, the zero value for nil.
 func clientConfig(w *admissionregistrationv1.ValidatingWebhookConfiguration) (c admissionregistrationv1.WebhookClientConfig) {
 	if w == nil || len(w.Webhooks) == 0 {
 		return c
@@ -193,7 +193,7 @@ func clientConfig(w *admissionregistrationv1.ValidatingWebhookConfiguration) (c 
 	return w.Webhooks[0].ClientConfig
 }
 
-// tell sets caBundle and path of the webhook configuration. Without a configuration it does nothing; keep runs again.
+// tell writes caBundle and path to the webhook configuration. It does nothing if there is none: keep runs again later.
 func (c *certificates) tell(ctx context.Context, w *admissionregistrationv1.ValidatingWebhookConfiguration, authority []byte, path string) error {
 	if w == nil {
 		return nil

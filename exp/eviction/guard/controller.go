@@ -19,7 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// concurrency is how many requests are reconciled side by side. Each costs a few reads.
+// concurrency is how many requests are reconciled in parallel. Each costs a few reads.
 const concurrency = 4
 
 // A Reconciler reconciles RescheduleRequests on the leader.
@@ -33,8 +33,8 @@ type Reconciler struct {
 	leader   *leader
 }
 
-// Reconcile handles one request while this replica holds the lease. A standby drops the request: a replica that gets the lease
-// enqueues all of them.
+// Reconcile handles one request while this replica holds the lease. A standby drops the request: a replica that gets
+// the lease enqueues all requests.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	term := r.leader.current()
 	if term == nil {
@@ -61,7 +61,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: max(done.Again.Sub(r.Clock.Now()), time.Second)}, nil
 }
 
-// SetupWithManager adds the controller to mgr. It runs on every replica, and works on the one that leads.
+// SetupWithManager adds the controller to mgr. It runs on every replica, and acts only on the leader.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("reschedulerequest").
@@ -74,7 +74,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// drained is what of a Node says whether it is drained.
+// drained is the part of a Node that a watch event must change: whether it is draining.
 func (r *Reconciler) drained(obj client.Object) any {
 	node, ok := obj.(*corev1.Node)
 	return ok && eviction.Draining(node, r.Taints)
@@ -85,7 +85,8 @@ func (r *Reconciler) ofNode(ctx context.Context, node client.Object) []ctrl.Requ
 	return r.list(ctx, func(q *evictionv1.RescheduleRequest) bool { return q.Spec.NodeName == node.GetName() })
 }
 
-// within returns the requests in the namespace of a policy, or all: it may have selected any of their pods.
+// within returns the requests in the namespace of a policy, or all requests for a cluster-wide policy. The policy may
+// have selected any of their pods.
 func (r *Reconciler) within(ctx context.Context, policy client.Object) []ctrl.Request {
 	return r.list(ctx, func(*evictionv1.RescheduleRequest) bool { return true }, client.InNamespace(policy.GetNamespace()))
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guard is the eviction guard: a webhook that the API server of a workload cluster asks
-// before it evicts a pod, and the controller that takes requests back which nobody wants any more.
-// Package eviction says what is answered.
+// Package guard implements the eviction guard. A webhook answers the API server of a workload cluster before it evicts
+// a pod. A controller on one replica withdraws and deletes requests to operators. Package eviction makes the decisions.
 package guard

@@ -12,10 +12,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
-// KeepCertificates looks once after a Secret, as a replica does.
+// KeepCertificates reconciles a Secret once, as a replica does.
 func KeepCertificates(ctx context.Context, live client.Reader, write *actuate.Actuator, c clock.PassiveClock, secret client.ObjectKey, host string) error {
 	return (&certificates{live: live, write: write, clock: c, secret: secret, hosts: []string{host}}).keep(ctx)
 }
 
-// Served reports what is wrong with the certificate in a directory.
+// Served returns an error if a directory has no valid certificate.
 func Served(dir string, now time.Time) error { return served(dir, now) }

@@ -57,7 +57,7 @@ type world struct {
 	clock  *clocktesting.FakePassiveClock
 	secret *corev1.Secret
 	config *admissionregistrationv1.ValidatingWebhookConfiguration
-	// as is the user as whom guards run that elect a leader; empty may do everything.
+	// as is the user that guards with leader election run as. An empty user may do everything.
 	as string
 }
 
@@ -83,14 +83,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// keep has one replica look once.
+// keep runs one reconcile of the certificate, as one replica.
 func (w *world) keep() error {
 	w.Helper()
 	c := w.Recorded(interceptor.Funcs{})
 	return guard.KeepCertificates(w.Context(), c, actuate.New(c), w.clock, client.ObjectKeyFromObject(w.secret), host)
 }
 
-// trusted is what the API server trusts.
+// trusted returns the authorities that the API server trusts.
 func (w *world) trusted() *x509.CertPool {
 	w.Helper()
 	w.Read(w.config)
@@ -99,7 +99,7 @@ func (w *world) trusted() *x509.CertPool {
 	return pool
 }
 
-// certificate is that of the Secret.
+// certificate returns the certificate in the Secret.
 func (w *world) certificate() *x509.Certificate {
 	w.Helper()
 	w.Read(w.secret)
@@ -146,7 +146,8 @@ func TestACertificateIsMadeOnceAndRenewedWithAnOverlap(t *testing.T) {
 	w.wantTrust("the first is two behind", first, false)
 }
 
-// TestASecretThatWasDeleted leaves replicas that serve its certificate until their kubelets have the next one.
+// TestASecretThatWasDeleted has replicas that serve the earlier certificate until their kubelets update the mounted
+// Secret.
 func TestASecretThatWasDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.Must(w.keep())
@@ -167,7 +168,7 @@ func TestASecretThatWasDeleted(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasAhead has made a certificate that begins later than now.
+// TestAClockThatWasAhead has a certificate that is not valid yet.
 func TestAClockThatWasAhead(t *testing.T) {
 	w := newWorld(t)
 	now := w.clock.Now()
@@ -195,7 +196,7 @@ func TestWhatIsNotACertificateIsReplaced(t *testing.T) {
 	}
 }
 
-// TestAPathThatNobodyGuesses is made once, and put back.
+// TestAPathThatNobodyGuesses checks that the secret path is generated once, and restored.
 func TestAPathThatNobodyGuesses(t *testing.T) {
 	w := newWorld(t)
 	asked := func() string {
@@ -249,7 +250,7 @@ func TestOfTwoReplicasOneMakesIt(t *testing.T) {
 	w.wantTrust("both trust the same", made, true)
 }
 
-// replica is a guard that runs.
+// replica is a running guard.
 type replica struct {
 	dir, health, webhook string
 	done                 chan error
@@ -290,7 +291,8 @@ func (w *world) startAt(address string, o guard.Options) *replica {
 		o.Clock = w.clock
 	}
 	w.Must(guard.SetupWithManager(w.Context(), mgr, o))
-	// A second index of the name is a conflict. Without the first, the guard would read the API server for each waiting pod.
+	// A second index with the name is a conflict. Without the first, the guard would call the API server for each
+	// waiting pod.
 	if mgr.GetFieldIndexer().IndexField(w.Context(), &evictionv1.RescheduleRequest{}, eviction.AskedIndex, eviction.IndexAsked) == nil {
 		w.Error("the guard does not index RescheduleRequests")
 	}
@@ -311,7 +313,7 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// probe is what a kubelet gets.
+// probe reports whether a kubelet's probe succeeds.
 func (r *replica) probe(path string) bool {
 	resp, err := http.Get("http://" + r.health + path)
 	if err != nil {
@@ -321,7 +323,7 @@ func (r *replica) probe(path string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// mount has a kubelet give the replica what is in the Secret.
+// mount writes the content of the Secret into the replica's directory, as a kubelet does.
 func (w *world) mount(r *replica) {
 	w.Helper()
 	w.Read(w.secret)
@@ -332,7 +334,7 @@ func (w *world) mount(r *replica) {
 	}
 }
 
-// serves is the certificate with which the replica answers, if the API server trusts it.
+// serves returns the certificate that the replica serves, and an error if the API server would not trust it.
 func (w *world) serves(r *replica) (*x509.Certificate, error) {
 	w.Helper()
 	conn, err := tls.Dial("tcp", r.webhook, &tls.Config{RootCAs: w.trusted(), ServerName: host, Time: w.clock.Now})

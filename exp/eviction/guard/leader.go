@@ -15,22 +15,22 @@ import (
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 )
 
-// Times of the lease, as controller-runtime has them.
+// Durations of the lease, as in controller-runtime.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
 )
 
-// A leader holds the lease, or tries to get it, for as long as the process runs. A replica that loses the lease reconciles no
-// more requests, and goes on answering evictions.
+// A leader acquires and renews the lease for as long as the process runs. A replica that loses the lease stops
+// reconciling requests, and continues to answer evictions.
 type leader struct {
 	lease resourcelock.Interface
 	// begun receives an event when a term begins. Its buffer has room for one.
 	begun chan event.GenericEvent
 
 	mu sync.Mutex
-	// term is the current or last leadership of this replica, nil if it never led.
+	// term ends when this replica loses the lease. It is nil if the replica never led.
 	term context.Context //nolint:containedctx // The elector hands out a term as a context.
 }
 
@@ -61,8 +61,8 @@ func (l *leader) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*leader) NeedLeaderElection() bool { return false }
 
-// lead begins a term, which ends with ctx. The elector calls it in a goroutine: a call that comes after the end of
-// its term does not replace the next term.
+// lead starts a term, which ends with ctx. The elector calls it in a goroutine, so a late call may come after the end
+// of its term. Such a call must not replace the next term.
 func (l *leader) lead(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func (l *leader) lead(ctx context.Context) {
 	l.term = ctx
 	select {
 	case l.begun <- event.GenericEvent{Object: &evictionv1.ClusterReschedulePolicy{}}:
-	default: // The event of an earlier term is still to be handled.
+	default: // An event of an earlier term is still pending.
 	}
 }
 

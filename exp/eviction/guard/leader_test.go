@@ -21,7 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
 )
 
-// fakeLease is a lease at an API server that may be away.
+// fakeLease is a lease on an API server that may be unreachable.
 type fakeLease struct {
 	mu     sync.Mutex
 	record *resourcelock.LeaderElectionRecord
@@ -76,8 +76,8 @@ func (hangs) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...
 	return ctx.Err()
 }
 
-// TestAReplicaThatLosesTheLease stops tending, and takes the lease again once it can. It does not end: it answers
-// evictions meanwhile.
+// TestAReplicaThatLosesTheLease checks that the replica stops reconciling, and acquires the lease again. It does not
+// end, because it also answers evictions.
 func TestAReplicaThatLosesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &fakeLease{}
@@ -135,7 +135,8 @@ func TestAReplicaThatLosesTheLease(t *testing.T) {
 	})
 }
 
-// TestALateCallOfAnEarlierTerm comes after the next term has begun, as a goroutine of the elector may after a pause.
+// TestALateCallOfAnEarlierTerm has a call that arrives after the next term has begun, as from a delayed goroutine of
+// the elector.
 func TestALateCallOfAnEarlierTerm(t *testing.T) {
 	l := newLeader(nil)
 	earlier, end := context.WithCancel(t.Context())

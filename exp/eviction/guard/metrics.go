@@ -37,7 +37,7 @@ var (
 	}, []string{"version", "goversion"})
 )
 
-// Verdicts of evictions about which nothing was decided.
+// Verdicts of evictions without a decision.
 const (
 	undecided = "Error"
 	busy      = "Busy"
@@ -50,7 +50,8 @@ const (
 	withdrawn = "withdrawn"
 )
 
-// register registers the metrics, from zero where a first one is to be an increase.
+// register registers the metrics. It initializes counters to zero where an alert on an increase must see the first
+// event.
 func register(registry prometheus.Registerer, version string, c collector) error {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	verdicts.WithLabelValues(undecided)
@@ -65,12 +66,12 @@ func register(registry prometheus.Registerer, version string, c collector) error
 	return errors.Join(errs...)
 }
 
-// collector counts from the cache when it is asked, so that it cannot drift.
+// collector counts requests in the cache on each scrape, so that the gauge cannot drift.
 type collector struct {
 	reader client.Reader
 	// leads reports whether this replica holds the lease.
 	leads func() bool
-	// reporter knows which requests are overdue.
+	// reporter holds which requests are overdue.
 	reporter *reporter
 }
 

@@ -17,8 +17,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// TestPodsAreListedInPages has an API server that streams no lists, sends as many pods as a list asks for, and all of them from
-// its cache.
+// TestPodsAreListedInPages has an API server that does not stream lists. It respects the limit of a list, except for a
+// list from its cache.
 func TestPodsAreListedInPages(t *testing.T) {
 	const pods = 3*pageSize + 1
 	expires := false

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// decisions is how many evictions are decided by live reads at a time. More are not faster: the API server of a small
-	// cluster is the limit.
+	// decisions bounds parallel decisions from live reads. More are not faster: the API server of a small cluster is
+	// the limit.
 	decisions = 8
-	// longestWait is how long an eviction waits for a slot. Then the answer is 429: after the timeout of the webhook the API
-	// server would evict the pod.
+	// longestWait is how long an eviction waits for a slot before it gets a 429. After the timeout of the webhook the
+	// API server would evict the pod.
 	longestWait = 500 * time.Millisecond
 )
 
@@ -25,18 +25,19 @@ var (
 	errBusy      = errors.New("eviction guard: the pod is left where it is, because too many evictions are being decided: try again")
 )
 
-// A queue runs one decision per pod at a time. Requests that arrive meanwhile share the next decision, which reads its facts
-// after they arrived. So many evictions of one pod cost the API server as much as two.
+// A queue runs one decision per pod at a time. Requests that arrive meanwhile share the next decision, which reads its
+// facts after they arrived. Any number of concurrent evictions of one pod thus costs the API server at most two
+// decisions.
 type queue struct {
 	decide func(context.Context, eviction.Wanted) (eviction.Response, error)
-	// places bounds how many decisions run at a time; nil is no limit.
+	// places bounds parallel decisions; nil is no limit.
 	places chan struct{}
 
 	mu   sync.Mutex
 	pods map[eviction.Wanted]*turn
 }
 
-// A turn is a decision that runs, and the decision after it.
+// A turn is a running decision. next is the decision after it.
 type turn struct {
 	done chan struct{}
 	resp eviction.Response
@@ -44,8 +45,8 @@ type turn struct {
 	next *turn
 }
 
-// evict decides about an eviction. ctx cancels the wait, and the decision unless another caller shares it. wait bounds the time
-// in the queue. With zero, evict also returns errBusy if a decision about this pod is running.
+// evict decides on an eviction. ctx cancels the wait. It also cancels the decision unless another caller shares it.
+// wait bounds the time in the queue. With zero, evict also returns errBusy if a decision on this pod is running.
 func (q *queue) evict(ctx context.Context, w eviction.Wanted, wait time.Duration) (eviction.Response, error) {
 	key := w
 	key.By = ""
@@ -99,11 +100,11 @@ func (q *queue) take(ctx context.Context, key, w eviction.Wanted, t *turn, wait 
 		return
 	}
 	defer q.leave()
-	t.err = errUndecided // Stays if decide panics.
+	t.err = errUndecided // remains if decide panics
 	t.resp, t.err = q.decide(ctx, w)
 }
 
-// place waits for a slot, and returns errBusy if it gets none in time.
+// place waits for a slot, and returns errBusy after wait.
 func (q *queue) place(ctx context.Context, wait time.Duration) error {
 	if q.places == nil {
 		return nil

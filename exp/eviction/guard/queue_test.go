@@ -27,8 +27,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
 )
 
-// TestACrowdSharesAnAnswer has many ask about the same pod at once: there are two decisions, and each
-// who asks gets one that was begun after that.
+// TestACrowdSharesAnAnswer has many concurrent evictions of one pod: there are two decisions, and each caller gets one
+// that began after its call.
 func TestACrowdSharesAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -67,7 +67,7 @@ func TestACrowdSharesAnAnswer(t *testing.T) {
 	})
 }
 
-// TestWhoTakesTooLong keeps nobody waiting for longer than they can.
+// TestWhoTakesTooLong checks that a caller waits no longer than its own context.
 func TestWhoTakesTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{decide: func(ctx context.Context, _ eviction.Wanted) (eviction.Response, error) {
@@ -92,7 +92,7 @@ func TestWhoTakesTooLong(t *testing.T) {
 	})
 }
 
-// TestNobodyIsLetGoUndecided has a decision that comes to no end: whoever shares it is told so.
+// TestNobodyIsLetGoUndecided has a decision that does not complete: each caller that shares it gets an error.
 func TestNobodyIsLetGoUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{decide: func(context.Context, eviction.Wanted) (eviction.Response, error) {
@@ -112,13 +112,13 @@ func TestNobodyIsLetGoUndecided(t *testing.T) {
 	})
 }
 
-// uncached is a cache that decides nothing.
+// uncached is a cache that decides no eviction.
 func uncached(context.Context, eviction.Wanted) (eviction.Response, eviction.CacheAnswer, error) {
 	return eviction.Response{}, eviction.Undecided, nil
 }
 
-// TestWhatNobodyKnows is an error where somebody has to do something, and to be tried again else: an error
-// ends kubectl's drain.
+// TestWhatNobodyKnows checks the code of an error: 500 if a person must act, because it ends kubectl drain; otherwise
+// 429.
 func TestWhatNobodyKnows(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	limited := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://127.0.0.1:1", QPS: 0.001, Burst: 1})
@@ -152,8 +152,8 @@ func TestWhatNobodyKnows(t *testing.T) {
 	}
 }
 
-// TestATryAgainInTimeWhenTooManyAsk has an API server that answers nothing, and more evictions than are decided
-// at a time: each is answered long before the webhook's timeout, which would let the pod be evicted.
+// TestATryAgainInTimeWhenTooManyAsk has an API server that does not answer, and more evictions than slots. Each gets
+// its answer long before the webhook's timeout, after which the API server would evict the pod.
 func TestATryAgainInTimeWhenTooManyAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most, now atomic.Int32

@@ -40,7 +40,7 @@ func (r *reporter) answered(resp eviction.Response, dryRun bool, took time.Durat
 		"%s: its operator is asked to move it away from Node %s", resp.Policy, resp.Pod.Spec.NodeName)
 }
 
-// failed counts an eviction about which nothing was decided.
+// failed counts an eviction without a decision.
 func (r *reporter) failed(verdict string, took time.Duration) {
 	verdicts.WithLabelValues(verdict).Inc()
 	durations.Observe(took.Seconds())
@@ -71,7 +71,7 @@ func (r *reporter) reconciled(done eviction.RequestResult) {
 	}
 }
 
-// record records an Event that was not recorded before.
+// record records an Event, once per pod and reason.
 func (r *reporter) record(pod types.UID, regarding runtime.Object, kind, reason, note string, args ...any) {
 	r.mu.Lock()
 	isNew := !r.pods[pod][reason]

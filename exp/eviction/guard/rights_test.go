@@ -32,7 +32,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/guard"
 )
 
-// evict has the replica asked about the eviction of a pod, as the API server asks.
+// evict sends the replica an admission review for the eviction of a pod.
 func (w *world) evict(r *replica, pod *corev1.Pod) *admissionv1.AdmissionResponse {
 	w.Helper()
 	body, err := json.Marshal(admissionv1.AdmissionReview{
@@ -51,7 +51,7 @@ func (w *world) evict(r *replica, pod *corev1.Pod) *admissionv1.AdmissionRespons
 	return review.Response
 }
 
-// post has somebody who reaches the replica send a body to a path.
+// post sends a body to a path of the replica, as any client that reaches it can.
 func (w *world) post(r *replica, path string, body []byte) *http.Response {
 	w.Helper()
 	caller := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: w.trusted(), ServerName: host}}}
@@ -67,7 +67,7 @@ func (w *world) pod(namespace, node string) *corev1.Pod {
 	return pod
 }
 
-// reasons are those of the events about an object.
+// reasons returns the reasons of the Events about an object.
 func (w *world) reasons(obj client.Object) (reasons []string) {
 	w.Helper()
 	list := &eventsv1.EventList{}
@@ -81,7 +81,7 @@ func (w *world) reasons(obj client.Object) (reasons []string) {
 	return reasons
 }
 
-// gathered is the sum of what a registry has of a metric with a label of that value.
+// gathered sums the values of a metric over the series that have a label with that value.
 func gathered(t *testing.T, registry prometheus.Gatherer, name, label string) (sum float64) {
 	t.Helper()
 	families, err := registry.Gather()
@@ -98,7 +98,7 @@ func gathered(t *testing.T, registry prometheus.Gatherer, name, label string) (s
 	return sum
 }
 
-// install gives the guard its rights, and narrows them. What it starts runs as the guard's user.
+// install gives the guard its permissions, and narrows them. Guards started later run as the guard's user.
 func (w *world) install() {
 	w.Helper()
 	objects, err := manifests.Objects()
@@ -111,7 +111,7 @@ func (w *world) install() {
 	w.as = "system:serviceaccount:" + reclaimapi.Namespace + ":" + guard.Name
 }
 
-// TestAStolenToken sends what a thief of the guard's token would, and what the guard does itself.
+// TestAStolenToken sends calls that a thief with the guard's token could try, and the guard's own calls.
 func TestAStolenToken(t *testing.T) {
 	w := newWorld(t)
 	w.Must(w.keep())
@@ -208,8 +208,8 @@ func TestAStolenToken(t *testing.T) {
 	}
 }
 
-// TestItsRightsAreEnough has the guard work as the user that the manifests make, with nothing
-// but the rights that they give: from the first eviction to the end of the request.
+// TestItsRightsAreEnough runs the guard with the permissions of its manifests only, from the first eviction to the end
+// of the request.
 func TestItsRightsAreEnough(t *testing.T) {
 	w := newWorld(t)
 	w.install()
@@ -261,7 +261,7 @@ func TestItsRightsAreEnough(t *testing.T) {
 	}
 	request := &evictionv1.RescheduleRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: string(pod.UID)}}
 	late := request.DeepCopy()
-	look := func() { // A policy that changes has every request looked at.
+	look := func() { // A change of a policy enqueues every request.
 		w.Edit(policy, func() { policy.SetAnnotations(map[string]string{"at": w.clock.Now().String()}) })
 	}
 	w.clock.SetTime(w.clock.Now().Add(2 * time.Hour))

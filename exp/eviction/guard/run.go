@@ -34,12 +34,12 @@ import (
 )
 
 const (
-	// LeaseName is that of the lease of the replica that takes requests back.
+	// LeaseName is the name of the lease that elects the replica which reconciles requests.
 	LeaseName = "eviction-guard-leader-election-5spot"
 	userAgent = "5spot-eviction-guard"
 )
 
-// Flags are those of the guard. They are named, and default, as those of the manager.
+// Flags are the flags of the guard. Names and defaults match the manager's.
 type Flags struct {
 	Options
 
@@ -76,7 +76,7 @@ func (f *Flags) FlagSet(program string) *pflag.FlagSet {
 	return fs
 }
 
-// Validate names the first flag that cannot be used.
+// Validate returns an error for the first invalid flag.
 func (f *Flags) Validate() error {
 	if f.Keep < time.Second {
 		return fmt.Errorf("--keep=%s: must be at least 1s", f.Keep)
@@ -92,7 +92,7 @@ func (f *Flags) Validate() error {
 	return nil
 }
 
-// Scheme has every kind that the guard reads or writes with a type of its own.
+// Scheme returns a scheme with every kind that the guard reads or writes as a typed object.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -100,8 +100,7 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// Run runs the guard until ctx ends. It may be called once in a process: the options of logging are
-// the process's own.
+// Run runs the guard until ctx ends. It may be called once in a process, because logging options are global.
 func Run(ctx context.Context, f *Flags) error {
 	if err := f.Validate(); err != nil {
 		return err

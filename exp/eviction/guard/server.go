@@ -29,12 +29,12 @@ const (
 	settled = 10 * time.Second
 	// probeTimeout bounds the request to the API server in a probe.
 	probeTimeout = 3 * time.Second
-	// maxSilence is how long a replica stays Ready while the API server answers no probe. A slow API server answers
-	// one of 24 probes in time, or refuses one; an unreachable API server does neither.
+	// maxSilence is how long a replica stays Ready while the API server answers no probe. A slow API server answers one
+	// of 24 probes in time, or refuses one; an unreachable API server does neither.
 	maxSilence = 2 * time.Minute
 )
 
-// A server runs the webhook server once its caches and its certificate are there. It runs on each replica.
+// A server starts the webhook server once the caches are synced and the certificate is valid. It runs on each replica.
 type server struct {
 	webhook webhook.Server
 	handler http.Handler
@@ -106,7 +106,7 @@ func (s *server) keep(ctx context.Context) {
 	}
 }
 
-// ready is the readiness probe: a replica that is Ready can answer.
+// ready is the readiness probe: a replica that is Ready can answer evictions.
 func (s *server) ready(req *http.Request) error {
 	if s.certificates != nil && !s.published.Load() {
 		return errors.New("the API server has not been told of the certificate yet")
@@ -120,8 +120,8 @@ func (s *server) ready(req *http.Request) error {
 	return s.reachesAPIServer(req.Context())
 }
 
-// reachesAPIServer returns no error for a busy API server: a replica that answers "try again" protects pods, and without a
-// Ready replica the API server evicts them.
+// reachesAPIServer returns no error for a busy API server: a replica that answers 429 still protects pods, but without
+// a Ready replica the API server evicts them.
 func (s *server) reachesAPIServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// answers is an API server that answers each list with an error, or nil.
+// answers is an API server that answers each list with err, or without an error if that is nil.
 type answers struct {
 	client.Reader
 	err error
@@ -21,8 +21,8 @@ type answers struct {
 
 func (a *answers) List(context.Context, client.ObjectList, ...client.ListOption) error { return a.err }
 
-// TestASlowAPIServerIsNotAnUnreachableOne has the API server answer no probe in time: a replica stays Ready for two minutes
-// after the last answer.
+// TestASlowAPIServerIsNotAnUnreachableOne has an API server that answers no probe in time: a replica stays Ready for
+// two minutes after the last answer.
 func TestASlowAPIServerIsNotAnUnreachableOne(t *testing.T) {
 	live, clock := &answers{}, clocktesting.NewFakePassiveClock(time.Now())
 	s := &server{live: live, clock: clock}

@@ -31,22 +31,22 @@ type Options struct {
 	Registry prometheus.Registerer
 	// Clock returns the time; nil is the system clock.
 	Clock clock.PassiveClock
-	// DrainTaints are the keys of taints of a Node that is drained, beside a cordon and
-	// eviction.DrainTaints.
+	// DrainTaints are the keys of taints that mark a Node as draining, besides a cordon and eviction.DrainTaints.
 	DrainTaints []string
-	// Keep is Evictor.Keep; zero is eviction.Keep.
+	// Keep is Evictor.Keep. Zero means eviction.Keep.
 	Keep time.Duration
-	// Webhook is the webhook server, and CertDir the directory of its certificate.
+	// Webhook is the webhook server. CertDir is the directory of its certificate.
 	Webhook webhook.Server
 	CertDir string
 	// Certificates is the source of the certificate.
 	Certificates Certificates
-	// Lease elects the replica that reconciles requests; nil if there is one replica.
+	// Lease elects the replica that reconciles requests. It is nil if there is one replica.
 	Lease resourcelock.Interface
 }
 
-// SetupWithManager adds the webhook server, which runs on each replica, and the reconciler of requests, which runs on the
-// holder of the lease. mgr itself elects no leader: it would end the process, and with it the answers, when it loses the lease.
+// SetupWithManager adds the webhook server, which runs on each replica, and the reconciler of requests, which runs on
+// the holder of the lease. mgr itself must not elect a leader: it would end the process, and its answers, when it loses
+// the lease.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

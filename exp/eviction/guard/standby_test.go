@@ -16,8 +16,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/guard"
 )
 
-// TestAStandbyTakesOver has a request end while another replica holds the lease. The standby drops the request from its queue,
-// and tends it once it gets the lease.
+// TestAStandbyTakesOver has a request that ends while another replica holds the lease. The standby drops the request
+// from its queue, and reconciles it once it gets the lease.
 func TestAStandbyTakesOver(t *testing.T) {
 	w := newWorld(t)
 	w.install()

@@ -4,32 +4,34 @@ package verdict
 
 import "time"
 
-// Settle is how long after the withdrawal of a request the mark of its pod is removed. A guard that read the request before
-// its withdrawal has written the mark by then, or its write has timed out.
+// Settle is how long after the withdrawal of a request the mark of its pod is removed. A guard that read the request
+// before its withdrawal has written the mark by then, or its write has timed out.
 const Settle = 30 * time.Second
 
-// look is the interval of reconciles of a request without a known next change: there is no watch on all pods.
+// look is the interval of reconciles of a request without a known next change. The guard does not watch all pods for
+// this.
 const look = time.Minute
 
 // RequestFacts are the input of DecideRequest.
 type RequestFacts struct {
 	Now time.Time
 	Request
-	// WithdrawnAt is when it was withdrawn.
+	// WithdrawnAt is when the request was withdrawn, zero if it was not.
 	WithdrawnAt time.Time
-	// Pod has the name now, nil if there is none. Same: it has the UID of the request.
+	// Pod is the present pod with the name, nil if there is none. Same reports that it has the UID of the request.
 	Pod  *Pod
 	Same bool
-	// GoneSince is when the guard first saw that the pod is gone.
+	// GoneSince is when the guard first saw that the pod was gone.
 	GoneSince time.Time
-	// Selected: a policy still selects the pod with the same request. Deadline is the time of the operator.
+	// Selected reports that a policy still selects the pod, with the same mark. Deadline is the time that the operator
+	// has.
 	Selected bool
 	Deadline time.Duration
-	// Keep is how long an eviction by name does not count for the pod that took the name of a moved pod.
+	// Keep is for how long a new pod with the name of a moved pod is protected from an eviction without a UID.
 	Keep time.Duration
 }
 
-// A Fate is the next step of a request.
+// A Fate is the next change of a request.
 type Fate int
 
 const (
@@ -43,12 +45,13 @@ const (
 	Drop
 )
 
-// DecideRequest returns the next step of a request, and when it may change without an event; zero is never.
+// DecideRequest returns the next change of a request, and when the result may differ without an event. A zero time
+// means never.
 func DecideRequest(k RequestFacts) (f Fate, again time.Time) {
 	switch {
 	case k.Pod == nil || !k.Same || k.Pod.Finished:
 		return k.gone()
-	case k.Withdrawn && k.WithdrawnAt.After(k.Now.Add(Settle)): // The clock of the withdrawal was ahead.
+	case k.Withdrawn && k.WithdrawnAt.After(k.Now.Add(Settle)): // The clock that dated the withdrawal was ahead.
 		return Withdraw, time.Time{}
 	case k.Withdrawn:
 		if until := k.WithdrawnAt.Add(Settle); k.Now.Before(until) {
@@ -75,7 +78,8 @@ func (k RequestFacts) next() time.Time {
 	return again
 }
 
-// relocated reports whether the deadline of a relocation has passed, and Keep after it, in which the client gets the answer.
+// relocated reports whether the deadline of a relocation and Keep have passed. The client gets the fallback's answer
+// within Keep.
 func (k RequestFacts) relocated() bool {
 	since := k.Asked(*k.Pod, k.Now)
 	if since.IsZero() {
@@ -84,8 +88,8 @@ func (k RequestFacts) relocated() bool {
 	return !k.Now.Before(since.Add(k.Deadline + k.Keep))
 }
 
-// gone returns the next step of a request whose pod has left its Node. The request stays while an eviction by name may
-// mean that pod.
+// gone returns the next change of a request whose pod has left its Node. The request stays while a client may still
+// evict that pod by its name.
 func (k RequestFacts) gone() (Fate, time.Time) {
 	until := k.GoneSince.Add(k.Keep)
 	if k.Pod != nil && !k.Same {

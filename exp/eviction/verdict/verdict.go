@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verdict answers two questions: how does the guard answer the eviction of a pod that an operator
-// moves, and what is the next step of a request to an operator? It imports no Kubernetes package, and
-// neither reads nor writes.
+// Package verdict decides how the guard answers the eviction of a pod that an operator moves, and what happens next to
+// a RescheduleRequest. Its functions are pure: it imports no Kubernetes package, and neither reads nor writes.
 //
-// A UID identifies a pod, and is bound to its Node. A record about an earlier pod of the same name does not
-// count for this pod. The answer for a pod that still runs on a draining Node is never 404.
+// A UID identifies a pod, and binds it to its Node. A record about an earlier pod with the same name does not apply to
+// this pod. The answer for a pod that still runs on a draining Node is never 404.
 package verdict
 
 import (
@@ -46,33 +45,34 @@ const (
 type Pod struct {
 	UID     string
 	Created time.Time
-	// Bound says that it has a Node.
+	// Bound reports that the pod is bound to a Node.
 	Bound bool
-	// Pending: it has not started. Finished: it succeeded or failed. Leaving: it has a deletionTimestamp.
+	// Pending reports that the pod has not started, Finished that it succeeded or failed, Leaving that it has a
+	// deletionTimestamp.
 	Pending, Finished, Leaving bool
-	// Marked: it has the annotation or label that asks its operator, or another client has started to move
-	// it. MarkedAt is when the guard marked it, zero if it did not.
+	// Marked reports that the pod has the mark for its operator, or that another client moves it. MarkedAt is when the
+	// guard marked it, zero if it did not.
 	Marked   bool
 	MarkedAt time.Time
 }
 
 // A Policy is the policy that selects a pod.
 type Policy struct {
-	// Says is kind and name of the policy, for messages.
+	// Says is the kind and name of the policy, for messages.
 	Says                  string
 	HealthyNode, Fallback string
 	// Deadline is how long the operator has.
 	Deadline time.Duration
-	// Most is maxConcurrent: how many of its pods in a namespace are moved at a time; zero is no limit.
+	// Most is maxConcurrent, the number of its pods in a namespace that may move at a time. Zero is no limit.
 	Most int
 }
 
 // A Request is the request to an operator to move a pod.
 type Request struct {
-	// Since is its creation, Queued when it last entered the queue, FirstAsked when the guard first marked the
-	// pod, zero if that is not recorded.
+	// Since is its creation. Queued is when it last entered the queue. FirstAsked is when the guard first marked the
+	// pod, zero if not recorded.
 	Since, Queued, FirstAsked time.Time
-	// Relocation: its Node was not being drained. Withdrawn: the request is being withdrawn.
+	// Relocation reports that its Node was not draining, Withdrawn that the request is being withdrawn.
 	Relocation, Withdrawn bool
 	// Node is the Node of its pod.
 	Node Node
@@ -83,9 +83,9 @@ type Facts struct {
 	Now time.Time
 	// UID is the UID precondition of the eviction, empty without one.
 	UID string
-	// Pod is the pod of the name, nil if there is none.
+	// Pod is the pod with the name, nil if there is none.
 	Pod *Pod
-	// Policy selects it, nil if none does.
+	// Policy is the policy that selects the pod, nil if none does.
 	Policy *Policy
 	// Node is the Node of the pod.
 	Node Node
@@ -93,14 +93,14 @@ type Facts struct {
 	Request *Request
 	// Moved are the requests for other pods of the same name.
 	Moved []Request
-	// DryRun: the caller writes nothing.
+	// DryRun prevents all writes.
 	DryRun bool
-	// Refused: the API server refused to mark the pod.
+	// Refused reports that the API server refused to mark the pod.
 	Refused bool
 	// Others counts the other pods of the policy in the namespace that are being moved or are ahead in the
 	// queue. Of two queued pods, the later counts the earlier while the earlier is Fresh.
 	Others int
-	// Keep is how long an eviction by name does not count for the pod that took the name of a moved pod.
+	// Keep is for how long a new pod with the name of a moved pod is protected from an eviction without a UID.
 	Keep time.Duration
 }
 
@@ -128,7 +128,7 @@ const (
 	Queue
 	// Mark marks the pod for its operator.
 	Mark
-	// Confirm records when the operator was asked, after a guard stopped between mark and record.
+	// Confirm records when the pod was marked, after a guard stopped between mark and record.
 	Confirm
 	// Delete deletes the pod.
 	Delete
@@ -167,7 +167,7 @@ const (
 	Overdue        = "Overdue"
 )
 
-// Decide returns the answer to an eviction. It always decides.
+// Decide returns the answer to an eviction. It has a decision for all facts.
 func Decide(f Facts) Decision {
 	switch {
 	case f.Pod == nil:
@@ -193,15 +193,15 @@ func Decide(f Facts) Decision {
 	}
 }
 
-// moved returns Gone if the pod took the name of a pod that was moved less than Keep ago, and the eviction has no
-// UID: the client means the moved pod. Otherwise it returns other.
+// moved returns Gone if the pod replaces a pod that was moved less than Keep ago, and if the eviction has no UID. The
+// client means the moved pod. Otherwise it returns other.
 func (f Facts) moved(other Decision) Decision {
 	if f.UID != "" || !f.Now.Before(f.Pod.Created.Add(f.Keep)) {
 		return other
 	}
 	for _, m := range f.Moved {
 		switch {
-		case m.Withdrawn, f.Pod.Created.Before(m.Since), m.Node == Healthy && !m.Relocation: // That request is over.
+		case m.Withdrawn, f.Pod.Created.Before(m.Since), m.Node == Healthy && !m.Relocation: // That drain is over.
 		case m.Node == Unknown:
 			other = f.wait(NodeUnknown, "it cannot be read whether the Node of the pod's predecessor is being drained")
 		default:
@@ -211,7 +211,7 @@ func (f Facts) moved(other Decision) Decision {
 	return other
 }
 
-// healthy answers for a pod on a Node that is not being drained.
+// healthy decides on a pod on a Node that is not draining.
 func (f Facts) healthy() Decision {
 	switch {
 	case f.Pod.Pending:
@@ -231,7 +231,7 @@ func (f Facts) healthy() Decision {
 // the request is younger than half of it, and its write times out within the other half.
 const Fresh = 30 * time.Second
 
-// ask answers for a pod that has to leave its Node.
+// ask decides on a pod that must leave its Node.
 func (f Facts) ask(relocation bool) Decision {
 	r, ask := f.Request, f.wait(Requested, "")
 	ask.Message, ask.Relocation = "Reschedule annotation added to pod", relocation
@@ -264,7 +264,8 @@ func (f Facts) ask(relocation bool) Decision {
 // Fresh reports whether a request keeps its place in the queue.
 func (r Request) Fresh(now time.Time) bool { return now.Before(r.queued(now).Add(Fresh)) }
 
-// queued is when the request entered the queue. A time in the future comes from a clock that was ahead, and does not count.
+// queued returns when the request entered the queue. It ignores a time in the future, which comes from a clock that was
+// ahead.
 func (r Request) queued(now time.Time) time.Time {
 	if r.Queued.After(now.Add(Fresh / 2)) {
 		return r.Since
@@ -272,8 +273,8 @@ func (r Request) queued(now time.Time) time.Time {
 	return r.Queued
 }
 
-// Asked returns when the operator of a pod was first asked, zero if it was not: when the guard marked the pod, or
-// when it saw the mark of another client. The removal of the mark does not change it.
+// Asked returns when the move of a pod was first requested from its operator, zero if it was not. That is when the
+// guard marked the pod, or when the guard saw the mark of another client. A removal of the mark does not change it.
 func (r Request) Asked(p Pod, now time.Time) time.Time {
 	switch {
 	case !r.FirstAsked.IsZero() && !r.FirstAsked.After(now):
@@ -287,8 +288,8 @@ func (r Request) Asked(p Pod, now time.Time) time.Time {
 	}
 }
 
-// marked reports whether the guard can have marked the pod at MarkedAt. Another client may have written that time,
-// or an earlier request: a time before the request, after it was Fresh, or in the future does not count.
+// marked reports whether MarkedAt can be the guard's. Another client, or an earlier request, may have written it. It is
+// invalid if it lies before the request, after the end of Fresh, or in the future.
 func (r Request) marked(p Pod, now time.Time) bool {
 	at := p.MarkedAt
 	return !at.IsZero() && !at.Before(r.Since) && !at.After(r.queued(now).Add(Fresh)) && !at.After(now)
@@ -300,7 +301,7 @@ func (r Request) Overdue(p Pod, deadline time.Duration, now time.Time) bool {
 	return !since.IsZero() && !now.Before(since.Add(deadline))
 }
 
-// fallback answers for a pod that was not moved before the deadline.
+// fallback decides on a pod that its operator did not move before the deadline.
 func (f Facts) fallback() Decision {
 	d := f.wait(Overdue, fmt.Sprintf("its operator did not move it within %s", f.Policy.Deadline))
 	switch f.Policy.Fallback {

@@ -11,7 +11,7 @@ import (
 
 var noon = time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 
-// facts are those of a pod that runs on a Node that is drained, and that nobody has asked for.
+// facts describes a pod that runs on a draining Node, and that is not marked.
 func facts() verdict.Facts {
 	return verdict.Facts{
 		Now: noon, Keep: 10 * time.Minute, Node: verdict.Draining,
@@ -24,7 +24,7 @@ func asked(since time.Duration) *verdict.Request {
 	return &verdict.Request{Since: noon.Add(-since), Queued: noon.Add(-since), Node: verdict.Draining}
 }
 
-// moved has the pod have taken the place of one that was moved.
+// moved makes the pod the successor of a moved pod.
 func moved(f *verdict.Facts, from verdict.Node) {
 	f.Node, f.Pod.Created = verdict.Healthy, noon.Add(-time.Minute)
 	m := asked(2 * time.Minute)
@@ -183,8 +183,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestNeverGone asks for every combination of what else may be so: a pod that runs on a Node that is
-// drained, or of which nobody knows, is never said to be gone, and neither evicted before its deadline.
+// TestNeverGone tries every combination of the other facts. A pod that runs on a draining Node, or on a Node in an
+// unknown state, is never reported as gone, and not evicted before its deadline.
 func TestNeverGone(t *testing.T) {
 	t.Parallel()
 	bools, n := []bool{false, true}, 0
@@ -218,7 +218,7 @@ func TestNeverGone(t *testing.T) {
 	}
 }
 
-// relocated has a request be that old, and for a Node that nobody drains.
+// relocated sets a request of that age, from a Node that is not draining.
 func relocated(k *verdict.RequestFacts, since time.Duration) {
 	k.Request = *asked(since)
 	k.Relocation, k.Node = true, verdict.Healthy

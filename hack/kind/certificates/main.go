@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command certificates answers one question: who signs the certificates of webhooks where
-// cert-manager's images cannot be pulled? It issues what Certificates ask for, signed by
-// themselves, and writes the authority to where cert-manager.io/inject-ca-from asks for
-// it. It knows no other issuer and renews nothing: its clusters live for an hour.
+// Command certificates replaces cert-manager on kind clusters that cannot pull its images. It issues a self-signed
+// certificate for each Certificate, and writes the authority to the objects with the annotation
+// cert-manager.io/inject-ca-from. It supports no other issuer, and renews no certificate: its clusters exist for an
+// hour.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// patience is between an error and the next try.
+// patience is the time between an error and the next try.
 const patience = time.Second
 
 func main() {
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// run looks at everything whenever something changed: there is little of it.
+// run processes all objects after any change: there are few of them.
 func run(ctx context.Context) error {
 	cfg, err := rest.InClusterConfig()
 	if err != nil {
@@ -47,7 +47,7 @@ func run(ctx context.Context) error {
 	notify := func() {
 		select {
 		case changed <- struct{}{}:
-		default: // it is known already
+		default: // a run is pending already
 		}
 	}
 	if err := watch(ctx, client, notify); err != nil {
@@ -66,7 +66,7 @@ func run(ctx context.Context) error {
 	}
 }
 
-// watch calls notify after each change of what there is to look at.
+// watch calls notify after each change of a Certificate or an injectable object.
 func watch(ctx context.Context, client dynamic.Interface, notify func()) error {
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	for _, r := range append(injectable, certificates) {

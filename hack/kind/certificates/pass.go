@@ -16,13 +16,13 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// injectFrom names the Certificate, as namespace/name, whose authority an object wants.
+// injectFrom names the Certificate, as namespace/name, whose authority the object needs.
 const injectFrom = "cert-manager.io/inject-ca-from"
 
 var (
 	certificates = schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}
 	secrets      = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	// injectable is what cert-manager writes authorities to, APIServices aside.
+	// injectable are the kinds that cert-manager injects authorities into, except APIService.
 	injectable = []schema.GroupVersionResource{
 		{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
 		{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},
@@ -30,8 +30,7 @@ var (
 	}
 )
 
-// pass issues every Certificate and injects every authority that is missing. One that
-// fails keeps nobody else waiting.
+// pass issues every Certificate and injects every missing authority. An error with one object does not stop the others.
 func pass(ctx context.Context, client dynamic.Interface) error {
 	list, err := client.Resource(certificates).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -53,7 +52,7 @@ func pass(ctx context.Context, client dynamic.Interface) error {
 	return errors.Join(errs...)
 }
 
-// issue makes sure of the Secret of a Certificate, and returns its authority as base64.
+// issue creates the Secret of a Certificate if it is missing, and returns its authority in base64.
 func issue(ctx context.Context, client dynamic.Interface, c *unstructured.Unstructured) (string, error) {
 	name, _, _ := unstructured.NestedString(c.Object, "spec", "secretName")
 	in := client.Resource(secrets).Namespace(c.GetNamespace())
@@ -85,7 +84,7 @@ func create(ctx context.Context, in dynamic.ResourceInterface, c *unstructured.U
 	return in.Create(ctx, secret, metav1.CreateOptions{})
 }
 
-// ready says of a Certificate that it is issued, once.
+// ready sets the Certificate's condition Ready, unless it has conditions.
 func ready(ctx context.Context, client dynamic.Interface, c *unstructured.Unstructured) error {
 	if _, said, _ := unstructured.NestedSlice(c.Object, "status", "conditions"); said {
 		return nil
@@ -101,7 +100,7 @@ func ready(ctx context.Context, client dynamic.Interface, c *unstructured.Unstru
 	return err
 }
 
-// injectAll writes authorities to the objects of one kind that want one of them.
+// injectAll writes the authorities to the objects of one kind that need them.
 func injectAll(ctx context.Context, in dynamic.ResourceInterface, authorities map[string]string) error {
 	list, err := in.List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Longer than a cluster of a test lives, and earlier than any clock that is a bit late.
+// lifetime exceeds the lifetime of a test cluster. leeway allows for clocks that are a little behind.
 const (
 	lifetime = 30 * 24 * time.Hour
 	leeway   = time.Hour
@@ -54,7 +54,7 @@ func inject(o *unstructured.Unstructured, authority string) bool {
 	return changed
 }
 
-// clientConfigs is how the API server is told to reach the webhooks of o: parts of o.
+// clientConfigs returns the clientConfig of every webhook of o. The results share memory with o.
 func clientConfigs(o *unstructured.Unstructured) []map[string]any {
 	var found []map[string]any
 	add := func(v any) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command network answers one question: how do pods of one node of kind reach those of
-// another? It takes the place of kindnetd and its manifests: it configures the network
-// plugins of the node it runs on, and keeps a route to the pods of every other node. It
-// knows neither IPv6 nor network policies.
+// Command network connects the pods of different kind nodes. It replaces kindnetd and uses its manifests. It configures
+// the network plugins of its node, and keeps a route to the pods of every other node. It supports neither IPv6 nor
+// network policies.
 package main
 
 import (
@@ -23,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// again is how often every Node is looked at without a change: an error is made good then.
+// again is the interval in which every Node is processed without a change, to retry after errors.
 const again = 10 * time.Second
 
 func main() {
@@ -59,7 +58,7 @@ func run(ctx context.Context, self string) error {
 	return nil
 }
 
-// follow has do done for a Node, if it has what it takes.
+// follow calls do for a Node that has a pod range and an address.
 func follow(o any, self string, do func(pods, address, self string) error) {
 	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = gone.Obj
@@ -77,7 +76,7 @@ func follow(o any, self string, do func(pods, address, self string) error) {
 	}
 }
 
-// connect configures the plugins of this node, or makes a route to another.
+// connect configures the plugins of this node, or creates a route to another node.
 func connect(pods, address, self string) error {
 	if address == self {
 		return configure(plugins, pods)
@@ -92,8 +91,8 @@ func connect(pods, address, self string) error {
 	return nil
 }
 
-// disconnect removes the route to a node. A range that another node has by now has
-// another gateway, and its route stays.
+// disconnect removes the route to a node. If another node has the pod range by now, its route has another gateway and
+// stays.
 func disconnect(pods, address, self string) error {
 	if address == self {
 		return nil

@@ -16,8 +16,8 @@ import (
 // plugins is the file that containerd waits for.
 const plugins = "/etc/cni/net.d/10-kindnet.conflist"
 
-// conflist is what it says. Addresses are forgotten when the node starts anew, with the
-// pods that had them.
+// conflist is its content. host-local stores addresses below /run, so they vanish when the node restarts, as its pods
+// do.
 const conflist = `{"cniVersion": "0.3.1", "name": "kindnet", "plugins": [{
   "type": "ptp", "ipMasq": true,
   "ipam": {
@@ -27,21 +27,20 @@ const conflist = `{"cniVersion": "0.3.1", "name": "kindnet", "plugins": [{
 }]}
 `
 
-// configure writes the configuration of the plugins, and only if it differs: containerd
-// reads the file whenever it is written.
+// configure writes the configuration of the plugins only if it differs: containerd reads the file after every write.
 func configure(file, pods string) error {
 	want := fmt.Sprintf(conflist, pods)
 	if is, err := os.ReadFile(file); err == nil && string(is) == want { //nolint:gosec // a constant path
 		return nil
 	}
-	// Half a file would be an error to containerd.
+	// containerd must not read an incomplete file.
 	if err := os.WriteFile(file+".tmp", []byte(want), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(file+".tmp", file)
 }
 
-// route is how pods are reached by the address of their node.
+// route returns the route to the pods of a node by the node's address.
 func route(pods, address string) (*netlink.Route, error) {
 	_, dst, err := net.ParseCIDR(pods)
 	if err != nil {
@@ -54,7 +53,7 @@ func route(pods, address string) (*netlink.Route, error) {
 	return &netlink.Route{Dst: dst, Gw: gw}, nil
 }
 
-// first is the first range of IPv4 addresses, or "".
+// first returns the first range of IPv4 addresses, empty if there is none.
 func first(ranges []string) string {
 	for _, r := range ranges {
 		if p, err := netip.ParsePrefix(r); err == nil && p.Addr().Is4() {
@@ -64,7 +63,7 @@ func first(ranges []string) string {
 	return ""
 }
 
-// internal is the IPv4 address under which other nodes reach a node, or "".
+// internal returns the IPv4 address at which other nodes reach a node, empty if there is none.
 func internal(node *corev1.Node) string {
 	for _, a := range node.Status.Addresses {
 		if ip, err := netip.ParseAddr(a.Address); err == nil && ip.Is4() && a.Type == corev1.NodeInternalIP {

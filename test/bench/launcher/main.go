@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command launcher becomes the program that the environment variable TARGET names,
-// and prints the nanosecond in which it did. It names it in no argument, because
-// arguments are what the agent looks at.
+// Command launcher executes the program in the environment variable TARGET, and prints the time before that in
+// nanoseconds. TARGET is not an argument, because the agent reads arguments.
 package main
 
 import (

@@ -2,15 +2,14 @@
 
 //go:build linux
 
-// Command listener looks for processes as the reclaim agent does, or as one would
-// at first, and prints what it finds: the pid, the nanosecond of CLOCK_MONOTONIC,
-// and how many nanoseconds ago the kernel announced it. What it looks for comes in
-// the environment variable PATTERN, because arguments are looked at.
+// Command listener detects processes as the reclaim agent does, or in a naive way. It prints for each the PID, the
+// nanosecond of CLOCK_MONOTONIC, and how many nanoseconds ago the kernel announced it. The pattern is in the
+// environment variable PATTERN, because arguments are matched.
 //
 //	listener auto|netlink|poll|naive-netlink|naive-poll
 //
-// It prints "ready" once it listens, and on SIGUSR1 "counts": allocations,
-// programs that the kernel announced, polls, and nanoseconds between polls.
+// It prints "ready" once it listens. On SIGUSR1 it prints "counts": allocations, programs that the kernel announced,
+// polls, and nanoseconds between polls.
 package main
 
 import (
@@ -35,7 +34,7 @@ import (
 const (
 	// interval is the agent's default between polls.
 	interval = 250 * time.Millisecond
-	// readyEvery is how often to look whether it listens.
+	// readyEvery is how often it checks whether it listens.
 	readyEvery = 5 * time.Millisecond
 )
 
@@ -74,7 +73,7 @@ func run(mode string) error {
 	return d.Run(ctx, match.New(n.commands, n.substrings), interval, func(m detect.Match) { found(m.PID, m.Latency) })
 }
 
-// patterns are ten names and ten substrings, of which the last matches.
+// patterns returns ten names and ten substrings, of which the last matches.
 func patterns(last string) (commands, substrings []string) {
 	for i := range 10 {
 		commands = append(commands, fmt.Sprintf("no-such-name-%d", i))
@@ -84,7 +83,7 @@ func patterns(last string) (commands, substrings []string) {
 	return commands, substrings
 }
 
-// matches is the obvious way.
+// matches is the naive way.
 func matches(comm, argv string, commands, substrings []string) bool {
 	for _, c := range commands {
 		if strings.TrimSuffix(comm, "\n") == c {
@@ -110,7 +109,7 @@ func now() int64 {
 	return ts.Nano()
 }
 
-// tell prints when it listens, and then the counts whenever it is asked.
+// tell prints "ready" when it listens, and the counts on each SIGUSR1.
 func tell(counts *metrics.Set) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)

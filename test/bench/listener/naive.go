@@ -18,21 +18,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// naive finds processes as one would at first.
+// naive detects processes in the simplest way.
 type naive struct {
 	commands, substrings []string
 	counts               *metrics.Set
 }
 
-// listen uses the library's Receive, no filter, and reads files as a whole.
+// listen uses the library's Receive without a filter, and reads whole files.
 func (n naive) listen(ctx context.Context) error {
 	conn, err := netlink.Dial(unix.NETLINK_CONNECTOR, &netlink.Config{Groups: 1})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	// A cn_msg for the proc connector that asks to listen, see <linux/cn_proc.h>:
-	// idx, val, seq, ack, length, and the request.
+	// A cn_msg for the proc connector with the request to listen, see <linux/cn_proc.h>: idx, val, seq, ack, length,
+	// and the request.
 	listen := make([]byte, 0, 24)
 	for _, v := range []uint32{1, 1, 0, 0, 4, 1} {
 		listen = binary.NativeEndian.AppendUint32(listen, v)
@@ -57,8 +57,7 @@ func (n naive) listen(ctx context.Context) error {
 	return nil
 }
 
-// hear looks at the process that ran a program. A message is a cn_msg of 20
-// bytes and a proc_event.
+// hear handles one message: a cn_msg of 20 bytes and a proc_event. It checks the process if it has executed a program.
 func (n naive) hear(data []byte) {
 	const what, timestamp, tgid, exec = 20, 28, 40, 2
 	if len(data) < tgid+4 || binary.NativeEndian.Uint32(data[what:]) != exec {
@@ -71,7 +70,7 @@ func (n naive) hear(data []byte) {
 	}
 }
 
-// poll lists all processes every interval, and reads all there is.
+// poll lists all processes every interval, and reads all of their files.
 func (n naive) poll(ctx context.Context) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

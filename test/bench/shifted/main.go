@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command shifted is the manager with a clock that is off by a fixed amount, so
-// that a window's edge comes when a benchmark is ready for it. The clock runs at
-// its real speed. Everything else is the manager, with its flags and defaults.
+// Command shifted is the manager with a clock that is off by a fixed amount, so that a window's edge comes when a
+// benchmark is ready for it. The clock runs at its real speed. Flags and defaults are the manager's.
 package main
 
 import (
@@ -36,7 +35,7 @@ func run(ctx context.Context, args []string) error {
 	return manager.Run(ctx, o)
 }
 
-// shifted is the real clock, set forward or back.
+// shifted is the real clock plus offset, which may be negative.
 type shifted struct{ offset time.Duration }
 
 // Now implements clock.PassiveClock.

@@ -2,14 +2,13 @@
 
 //go:build linux
 
-// Command storm starts a program again and again, and prints "done", how often it
-// did and how many nanoseconds that took. With --print it prints each pid, and the
-// nanosecond of CLOCK_MONOTONIC before it was started.
+// Command storm starts a program repeatedly. At the end it prints "done", the number of starts, and their duration in
+// nanoseconds. With --print it prints each PID, and the nanosecond of CLOCK_MONOTONIC before its start.
 //
 //	storm [flags] program [argument...]
 //
-// The environment variable TARGET_ARG is one more argument for the program:
-// arguments of ours are looked at too.
+// The environment variable TARGET_ARG is one more argument for the program. It is not an argument of storm, because the
+// agent matches these, too.
 package main
 
 import (
@@ -33,7 +32,7 @@ func main() {
 	workers := flag.Int("workers", 1, "How many start programs; rate is for all of them.")
 	tell := flag.Bool("print", false, "Print each.")
 	flag.Parse()
-	// Nobody needs to wait for those that end.
+	// The kernel reaps the children.
 	signal.Ignore(syscall.SIGCHLD)
 	s := &storm{args: flag.Args(), limit: int64(*n), tell: *tell, out: bufio.NewWriter(os.Stdout)}
 	if arg := os.Getenv("TARGET_ARG"); arg != "" { //nolint:forbidigo // see above
@@ -74,7 +73,7 @@ func (s *storm) obey() {
 	s.until.Store(0)
 }
 
-// work starts programs at its pace. One that fell behind catches up.
+// work starts programs at its rate, and catches up after a delay.
 func (s *storm) work() {
 	for next := now(); now() < s.until.Load() && (s.limit == 0 || s.given.Add(1) <= s.limit); next += int64(s.gap) {
 		if ahead := next - now(); ahead > 0 {
@@ -89,7 +88,7 @@ func (s *storm) work() {
 		}
 		s.started.Add(1)
 		if s.gap == 0 {
-			_, _ = unix.Wait4(pid, nil, 0, nil) // or they would pile up
+			_, _ = unix.Wait4(pid, nil, 0, nil) // otherwise zombies would accumulate
 		}
 		if s.tell {
 			s.mu.Lock()

@@ -17,8 +17,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/remote"
 )
 
-// clusterReconciler reports a PlaneCluster as provisioned as soon as it has an
-// endpoint: whoever made it started the control plane.
+// clusterReconciler reports a PlaneCluster as provisioned as soon as it has an endpoint. The creator of the object has
+// started the control plane.
 type clusterReconciler struct{ client client.Client }
 
 // Reconcile implements reconcile.Reconciler.
@@ -41,8 +41,8 @@ func (r *clusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	return ctrl.Result{}, client.IgnoreNotFound(r.client.Status().Patch(ctx, pc, client.MergeFrom(before)))
 }
 
-// controlPlaneReconciler reports a PlaneControlPlane as initialized once its API
-// server answers through the Cluster's kubeconfig Secret.
+// controlPlaneReconciler reports a PlaneControlPlane as initialized once its API server answers through the Cluster's
+// kubeconfig Secret.
 type controlPlaneReconciler struct {
 	client      client.Client
 	kubeconfigs *remote.Kubeconfigs
@@ -76,7 +76,7 @@ func (r *controlPlaneReconciler) Reconcile(ctx context.Context, req ctrl.Request
 	return result, client.IgnoreNotFound(r.client.Status().Patch(ctx, cp, client.MergeFrom(before)))
 }
 
-// version asks the API server. A kubeconfig that does not work is read again.
+// version reads the version of the API server. It reloads a kubeconfig that does not work.
 func (r *controlPlaneReconciler) version(ctx context.Context, cluster client.ObjectKey) (string, error) {
 	cfg, err := r.kubeconfigs.Config(ctx, cluster)
 	if err != nil {

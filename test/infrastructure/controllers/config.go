@@ -22,7 +22,7 @@ import (
 	bootstrapv1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/bootstrap/v1beta1"
 )
 
-// configReconciler makes the bootstrap Secret of a PlaneConfig.
+// configReconciler creates the bootstrap Secret of a PlaneConfig.
 type configReconciler struct {
 	client client.Client
 	clock  clock.PassiveClock
@@ -79,7 +79,7 @@ func (r *configReconciler) ensureSecret(ctx context.Context, pc *bootstrapv1.Pla
 	return nil
 }
 
-// remaining is what is left of a delay that began at since.
+// remaining is the rest of a delay that began at since.
 func remaining(now time.Time, since metav1.Time, seconds int32) time.Duration {
 	if seconds == 0 {
 		return 0

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllers answers one question: what does Cluster API's contract ask
-// of an infrastructure, a bootstrap and a control plane provider, and when is it
-// done? Where Nodes come from is the business of a Backend.
+// Package controllers implements Cluster API's contract for the infrastructure, bootstrap and control plane provider of
+// the local plane. A Backend provides the Nodes.
 package controllers

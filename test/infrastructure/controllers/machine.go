@@ -22,57 +22,55 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// Finalizer keeps a PlaneMachine until its backend has taken the machine down.
+// Finalizer keeps a PlaneMachine until its backend has removed the machine.
 const Finalizer = "infrastructure.cluster.x-k8s.io/planemachine"
 
-// A Host is what a Backend makes.
+// A Host is a machine of a Backend.
 type Host struct {
-	// Cluster is the Cluster it joins.
+	// Cluster is the Cluster that the Host joins.
 	Cluster client.ObjectKey
 	// ID is unique among all Hosts of a management cluster.
 	ID string
-	// NodeName and ProviderID are what its Node is called.
+	// NodeName and ProviderID identify its Node.
 	NodeName, ProviderID string
-	// MachineID may be ignored by a backend that has a real one.
+	// MachineID may be ignored by a backend with real machine IDs.
 	MachineID string
-	// Address may be, too; empty is one that the backend chooses.
+	// Address may be ignored by a backend with real addresses. If it is empty, the backend chooses.
 	Address string
-	// Version of Kubernetes, as the Machine asks for it.
+	// Version is the version of Kubernetes in the Machine.
 	Version string
-	// LeaseSeconds is the lease duration of the Node, where the backend can choose.
+	// LeaseSeconds is the lease duration of the Node, if the backend can set it.
 	LeaseSeconds int32
-	// Silent hosts are off the network.
+	// Silent hosts are disconnected from the network.
 	Silent bool
-	// Cgroups is the version to see, where the backend can choose; empty means any.
+	// Cgroups is the version that the Node sees, if the backend can set it; empty means any.
 	Cgroups infrav1.CgroupVersion
 }
 
-// A Backend turns Hosts into Nodes. Both methods are idempotent and may be called
-// for many Hosts at once.
+// A Backend turns Hosts into Nodes. Ensure and Remove are idempotent, and may run for many Hosts in parallel.
 type Backend interface {
-	// Ensure makes the Host and returns its address. ErrNotYet means: ask again.
+	// Ensure creates the Host and returns its address. After ErrNotYet the caller retries.
 	Ensure(ctx context.Context, h Host) (address string, err error)
-	// Remove takes the Host down; the Node stays unless deleteNode. ErrNotYet
-	// means: ask again.
+	// Remove removes the Host. It deletes the Node only if deleteNode. After ErrNotYet the caller retries.
 	Remove(ctx context.Context, h Host, deleteNode bool) error
-	// Forget leaves the Host to another management cluster.
+	// Forget drops the Host, which another management cluster now manages.
 	Forget(h Host)
 }
 
-// ErrNotYet reports a Backend that is at work.
+// ErrNotYet reports an operation in progress.
 var ErrNotYet = errors.New("in progress")
 
-// machineReconciler takes PlaneMachines up and down.
+// machineReconciler creates and removes the Hosts of PlaneMachines.
 type machineReconciler struct {
 	client   client.Client
 	clock    clock.PassiveClock
 	backends map[infrav1.Backend]Backend
 
-	// made holds the Host of each PlaneMachine, for when it is moved away.
+	// made has the Host of each PlaneMachine, for Forget after a move.
 	made sync.Map
 }
 
-// outcome is what a reconcile found, for the Ready condition.
+// outcome is the result of a reconcile, for the Ready condition.
 type outcome struct {
 	ready           bool
 	reason, message string
@@ -147,7 +145,7 @@ func (r *machineReconciler) reconcile(ctx context.Context, pm *infrav1.PlaneMach
 	return outcome{ready: true, reason: "Provisioned"}, nil
 }
 
-// remember stores, before anything is made, what it takes to unmake it.
+// remember stores the data for the removal of a Host before it is created.
 func (r *machineReconciler) remember(ctx context.Context, pm *infrav1.PlaneMachine, host Host) error {
 	before := pm.DeepCopy()
 	controllerutil.AddFinalizer(pm, Finalizer)
@@ -161,7 +159,7 @@ func (r *machineReconciler) remember(ctx context.Context, pm *infrav1.PlaneMachi
 	}
 	status := pm.Status
 	err := r.client.Patch(ctx, pm, client.MergeFrom(before))
-	pm.Status = status // the patch brought back what is stored
+	pm.Status = status // the patch response has overwritten it
 	return err
 }
 
@@ -200,7 +198,7 @@ func (r *machineReconciler) reconcileDelete(ctx context.Context, pm *infrav1.Pla
 	return outcome{reason: "Deleted"}, client.IgnoreNotFound(r.client.Patch(ctx, pm, client.MergeFrom(before)))
 }
 
-// provisionFault reports whether a fault keeps the Machine from coming up.
+// provisionFault reports whether an injected fault blocks the Machine.
 func provisionFault(now time.Time, pm *infrav1.PlaneMachine) (outcome, bool) {
 	if pm.Status.NodeName != "" {
 		return outcome{}, false

@@ -22,16 +22,16 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/remote"
 )
 
-// readyCondition is the one condition all kinds have.
+// readyCondition is the one condition of all kinds.
 const readyCondition = "Ready"
 
-// Options are what the reconcilers need from outside.
+// Options are the dependencies of the reconcilers.
 type Options struct {
-	// Backends make Nodes, by the name that PlaneMachines use.
+	// Backends provide Nodes, by their name in PlaneMachines.
 	Backends map[infrav1.Backend]Backend
-	// Kubeconfigs reach the workload clusters.
+	// Kubeconfigs connect to the workload clusters.
 	Kubeconfigs *remote.Kubeconfigs
-	// Concurrency is how many objects of a kind are reconciled at once.
+	// Concurrency is how many objects of a kind are reconciled in parallel.
 	Concurrency int
 }
 
@@ -58,7 +58,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
-// machineToConfig finds the PlaneConfig of a Machine.
+// machineToConfig returns the PlaneConfig of a Machine.
 func machineToConfig(_ context.Context, obj client.Object) []ctrl.Request {
 	m, ok := obj.(*clusterv1.Machine)
 	if !ok || m.Spec.Bootstrap.ConfigRef.Kind != "PlaneConfig" {

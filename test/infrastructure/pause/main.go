@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pause holds the namespaces of a pod and waits to be told to go. The
-// container runtime of real nodes uses it as sandbox image, and tests as a
-// workload that does nothing.
+// Command pause holds the namespaces of a pod until a signal ends it. The container runtime of real nodes uses it as
+// sandbox image, and tests use it as an idle workload.
 package main
 
 import (

@@ -26,22 +26,21 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/remote"
 )
 
-// Backend makes real nodes.
+// Backend creates real nodes.
 type Backend struct {
-	// Bin holds the programs. Dir holds image archives (images/), a link to the
-	// directory of every node (nodes/<namespace>-<name>), and the logs of their
-	// programs (logs/<namespace>-<name>-<program>.log).
+	// Bin has the programs. Dir has image archives (images/), a link to the directory of every node
+	// (nodes/<namespace>-<name>), and the logs of their programs (logs/<namespace>-<name>-<program>.log).
 	Bin, Dir string
-	// Kubeconfigs reach the workload clusters.
+	// Kubeconfigs connect to the workload clusters.
 	Kubeconfigs *remote.Kubeconfigs
 
 	mu    sync.Mutex
 	nodes map[string]*node
-	// failures are why the last node of a Host ended.
+	// failures are the errors with which the last node of a Host ended.
 	failures map[string]error
 }
 
-// node is a warden that was started.
+// node is a started warden.
 type node struct {
 	dir   string
 	stdin io.Closer
@@ -88,8 +87,8 @@ func (b *Backend) Ensure(ctx context.Context, h controllers.Host) (string, error
 	return addr.String(), nil
 }
 
-// notYet says what a Host waits for, and what it came to the last time: it is started
-// again and again, and whoever looks does not look at the moment when it ends.
+// notYet reports what a Host waits for, with the error of its last attempt. The backend restarts a node repeatedly, so
+// a single read would rarely see the error.
 func (b *Backend) notYet(h controllers.Host, what string) error {
 	if before, ok := b.failures[h.ID]; ok {
 		return fmt.Errorf("%w: %s again: %w", controllers.ErrNotYet, what, before)
@@ -97,7 +96,7 @@ func (b *Backend) notYet(h controllers.Host, what string) error {
 	return fmt.Errorf("%w: %s", controllers.ErrNotYet, what)
 }
 
-// dirPattern names the directories of nodes, and no others: see sweep.
+// dirPattern matches the directories of nodes only: see sweep.
 const dirPattern = "plane-rn-*"
 
 func (b *Backend) start(ctx context.Context, h controllers.Host, addr net.IP) error {
@@ -124,7 +123,7 @@ func (b *Backend) prepareAndLaunch(ctx context.Context, dir string, h controller
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = locked.Close() }() // the warden keeps it
+	defer func() { _ = locked.Close() }() // the warden holds it
 	s, err := b.spec(dir, h, addr)
 	if err != nil {
 		return nil, err
@@ -197,7 +196,7 @@ func (b *Backend) ensurePause(dir string) error {
 	return os.WriteFile(file, buf.Bytes(), 0o600)
 }
 
-// fileName is what files of a Host are called.
+// fileName is the name of a Host's files.
 func fileName(id string) string { return strings.ReplaceAll(id, "/", "-") }
 
 func (b *Backend) link(id, dir string) error {
@@ -245,11 +244,10 @@ func (b *Backend) Remove(ctx context.Context, h controllers.Host, deleteNode boo
 	return nil
 }
 
-// Forget implements controllers.Backend. A real node cannot be handed over: it goes on
-// here until this program ends.
+// Forget implements controllers.Backend. A real node cannot be handed over: it runs here until this program ends.
 func (*Backend) Forget(controllers.Host) {}
 
-// Close takes all nodes down and waits for it.
+// Close removes all nodes and waits for the removal.
 func (b *Backend) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -268,7 +266,7 @@ func freePorts(n int) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Held until all are known, so that they differ.
+		// Held until all ports are chosen, so that they differ.
 		defer func() { _ = l.Close() }()
 		if a, ok := l.Addr().(*net.TCPAddr); ok {
 			out[i] = a.Port

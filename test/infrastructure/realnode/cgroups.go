@@ -13,19 +13,19 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// cgroupMount is where every program expects control groups.
+// cgroupMount is the standard mount point of control groups.
 const cgroupMount = "/sys/fs/cgroup"
 
-// Group is the name of the control groups of the node that lives in dir.
+// Group is the name of the control groups of the node in dir.
 func Group(dir string) string { return filepath.Base(dir) }
 
-// cgroupMounts are the control groups that this machine has mounted.
+// cgroupMounts are the mounted control groups of this machine.
 type cgroupMounts struct {
-	// paths are where: once in version 2, once per controller or so in version 1.
+	// paths are their mount points: one in version 2, about one per controller in version 1.
 	paths []string
-	// controllers are those of version 1.
+	// controllers are the controllers of version 1.
 	controllers []string
-	// unified is where version 2 is; empty means nowhere.
+	// unified is the mount point of version 2, empty if there is none.
 	unified string
 }
 
@@ -56,7 +56,7 @@ func parseCgroupMounts(text string) cgroupMounts {
 	return m
 }
 
-// groups are the places of a node's control groups.
+// groups returns the paths of a node's control groups.
 func (m cgroupMounts) groups(dir string) []string {
 	groups := make([]string, len(m.paths))
 	for i, path := range m.paths {
@@ -65,7 +65,7 @@ func (m cgroupMounts) groups(dir string) []string {
 	return groups
 }
 
-// version is what programs on this machine see.
+// version is the version that programs on this machine see.
 func (m cgroupMounts) version() infrav1.CgroupVersion {
 	if m.unified == cgroupMount {
 		return infrav1.CgroupV2
@@ -73,7 +73,7 @@ func (m cgroupMounts) version() infrav1.CgroupVersion {
 	return infrav1.CgroupV1
 }
 
-// lacks says why a node cannot see a version here, or nil.
+// lacks returns an error if a node cannot have that version here.
 func (m cgroupMounts) lacks(version infrav1.CgroupVersion) error {
 	if version == infrav1.CgroupV2 {
 		if m.unified == "" {
@@ -84,7 +84,7 @@ func (m cgroupMounts) lacks(version infrav1.CgroupVersion) error {
 	if m.version() != infrav1.CgroupV1 {
 		return fmt.Errorf("%s is of version 2", cgroupMount)
 	}
-	for _, c := range []string{"cpu", "cpuacct", "cpuset", "memory"} { // a kubelet insists
+	for _, c := range []string{"cpu", "cpuacct", "cpuset", "memory"} { // a kubelet requires them
 		if !slices.Contains(m.controllers, c) {
 			return fmt.Errorf("no controller %s of version 1 is mounted", c)
 		}

@@ -19,18 +19,18 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// ownGroup is where the node's own programs are, as the node sees it: in version 2 a
-// group that hands controllers on has no processes.
+// ownGroup has the node's own programs, by the node's path: in version 2 a group that delegates controllers has no
+// processes.
 const ownGroup = cgroupMount + "/node"
 
-// groups are the places of the node's control groups, as its warden sees them.
+// groups returns the paths of the node's control groups, as its warden sees them.
 func (s Spec) groups() ([]string, error) {
 	if s.Cgroups != infrav1.CgroupV2 {
 		mounts, err := readCgroupMounts()
 		return mounts.groups(s.Dir), err
 	}
-	// A copy of the mount that is there, which the node's own will take the place of. To
-	// mount it anew would change its options for everybody. It is closed when the warden ends.
+	// This is a copy of the existing mount, which the node's mount will replace. A new mount would change its options
+	// for the whole machine. It is closed when the warden ends.
 	tree, err := unix.OpenTree(unix.AT_FDCWD, s.Unified, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("copying mount %s: %w", s.Unified, err)
@@ -50,14 +50,14 @@ func (s Spec) makeCgroups(groups []string) error {
 	return nil
 }
 
-// mountGroup makes a group of version 2 the root of what the node sees, by a cgroup
-// namespace. So a kubelet and runc, which hand on all controllers from the root down,
-// hand on those that the group has, and the groups of the machine stay as they are.
+// mountGroup makes a group of version 2 the root of the node's view, by a cgroup namespace. A kubelet and runc delegate
+// all controllers from the root down. They then delegate the controllers of that group, and the other groups of the
+// machine do not change.
 func mountGroup(group string) error {
 	if err := os.Mkdir(filepath.Join(group, filepath.Base(ownGroup)), 0o755); err != nil { //nolint:gosec // as everybody's
 		return err
 	}
-	// It would hide what is there, but kubelets list what is hidden, too.
+	// The new mount would hide it, but kubelets also list hidden mounts.
 	if err := unix.Unmount(cgroupMount, unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("unmounting %s: %w", cgroupMount, err)
 	}
@@ -73,8 +73,8 @@ func mountGroup(group string) error {
 	return nil
 }
 
-// startIn has a command start in a group of version 2, which becomes the root of all
-// groups that it and its children see. The caller closes the group after the start.
+// startIn starts a command in a group of version 2, which becomes the root of all groups that it and its children see.
+// The caller closes the group after the start.
 func startIn(group string, cmd *exec.Cmd) (io.Closer, error) {
 	f, err := os.Open(group) //nolint:gosec // a directory of the kernel
 	if err != nil {
@@ -108,8 +108,7 @@ func (s Spec) startProgram(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// removeGroup removes a control group and those in it, children first: they
-// are directories that hold files nobody can remove.
+// removeGroup removes a control group and its children first. A group is a directory with files that cannot be removed.
 func removeGroup(dir string) error {
 	var dirs []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -13,23 +13,23 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// A Spec is all a warden needs to know. It is a file in Dir.
+// A Spec is the configuration of a warden. It is a file in Dir.
 type Spec struct {
 	// Dir is short: paths of sockets below it are limited to 108 bytes.
 	Dir string
-	// Bin holds the programs, Images the archives to import.
+	// Bin has the programs, Images the archives to import.
 	Bin, Images string
-	// NodeName, ProviderID and Address are the Node's.
+	// NodeName, ProviderID and Address belong to the Node.
 	NodeName, ProviderID, Address string
-	// Cgroups is the version of control groups that the node sees, Unified where this
-	// machine has those of version 2.
+	// Cgroups is the version of control groups that the node sees. Unified is the mount point of version 2 on this
+	// machine.
 	Cgroups infrav1.CgroupVersion
 	Unified string
-	// Log begins the paths of its programs' logs, which outlive it.
+	// Log is the prefix of the paths of its programs' logs, which outlive it.
 	Log string
-	// Subnet is where its pods get their addresses, a /24 without its last byte.
+	// Subnet is the range of its pods' addresses, a /24 without its last byte.
 	Subnet string
-	// KubeletPort and HealthPort are free.
+	// KubeletPort and HealthPort are free ports.
 	KubeletPort, HealthPort int
 	// Runc is the path of runc.
 	Runc string
@@ -141,7 +141,7 @@ func (s Spec) CgroupRoot() string {
 	return "/" + Group(s.Dir)
 }
 
-// Runtime is what containerd is told is runc.
+// Runtime is the path that containerd uses as runc.
 func (s Spec) Runtime() string {
 	if s.Cgroups == infrav1.CgroupV2 {
 		return filepath.Join(s.Bin, "plane-runc")
@@ -151,7 +151,7 @@ func (s Spec) Runtime() string {
 
 func (s Spec) log(program string) string { return s.Log + "-" + program + ".log" }
 
-// logTail is what a program wrote last, and where the rest is.
+// logTail is the end of a program's log, and the path of the log.
 func (s Spec) logTail(program string) string {
 	const most = 4 << 10 // for a condition, which people read
 	text, err := os.ReadFile(s.log(program))

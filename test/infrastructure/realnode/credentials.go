@@ -23,8 +23,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// writeCredentials makes the kubelet known to the API server as the Node it will
-// be and as nothing else, by a certificate signing request as in any cluster.
+// writeCredentials gives the kubelet a certificate for its Node only, by a certificate signing request as in any
+// cluster.
 func (s Spec) writeCredentials(ctx context.Context, cfg *rest.Config) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package realnode answers one question: how does this machine become a Node,
-// and how does it stop being one without a trace? A node is a containerd and a
-// kubelet in a mount namespace of their own, under a warden: a process that ends
-// everything below it when its standard input closes, which is what happens when
-// its parent ends, however it ends.
+// Package realnode turns this machine into a Node, and later removes every trace of it. A node is a containerd and a
+// kubelet in their own mount namespace, under a warden. The warden is a process that ends all of its descendants when
+// its standard input closes. That happens when its parent ends, in whatever way.
 package realnode

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Import loads an image archive into the node that lives in dir.
+// Import loads an image archive into the node in dir.
 func Import(ctx context.Context, bin, dir, archive string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "ctr"), "--address", filepath.Join(dir, containerdSocket), //nolint:gosec // our own program
 		"--namespace", "k8s.io", "images", "import", "--local", archive)

@@ -16,16 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Processes die of SIGKILL in their own time, but not for longer than 20 s.
+// Processes may need time to end after SIGKILL. The wait is bounded by 20 s.
 const (
 	killTries = 1000
 	killPause = 20 * time.Millisecond
 )
 
-// mounts makes room for files whose place cannot be chosen. The namespace is the
-// warden's own, so nobody else sees them, and they go with it.
+// mounts provides room for files with a fixed path. The mount namespace is the warden's own, so other processes do not
+// see them, and they vanish with it.
 func (s Spec) mounts() error {
-	// Pods may ask for mount propagation, which needs a shared parent.
+	// Pods may request mount propagation, which needs a shared parent.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return err
 	}
@@ -40,14 +40,14 @@ func (s Spec) mounts() error {
 	return s.shadowSettings()
 }
 
-// kernelSettings are what a kubelet sets for the whole machine, below /proc/sys. A machine
-// that panics at the next oops is not what its owner asked for.
+// kernelSettings are the settings below /proc/sys that a kubelet changes for the whole machine. They include a panic at
+// the next oops, which the machine's owner does not want.
 var kernelSettings = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
 }
 
-// shadowSettings lets the kubelet set copies of them, which only the node sees.
+// shadowSettings gives the kubelet copies of them, which only the node sees.
 func (s Spec) shadowSettings() error {
 	for _, name := range kernelSettings {
 		setting := filepath.Join("/proc/sys", name)
@@ -69,7 +69,7 @@ func (s Spec) shadowSettings() error {
 	return nil
 }
 
-// cleanUp ends every process below the warden and removes what they left.
+// cleanUp ends all descendants of the warden and removes their remains.
 func (s Spec) cleanUp(groups []string) error {
 	for try := 0; try < killTries && killDescendants(os.Getpid()); try++ {
 		<-time.NewTimer(killPause).C
@@ -82,8 +82,8 @@ func (s Spec) cleanUp(groups []string) error {
 	return errors.Join(append(errs, remove(s.Dir, groups))...)
 }
 
-// killDescendants kills everything that has pid among its ancestors and reaps
-// what it can. It reports whether there was anything.
+// killDescendants kills all descendants of pid, and reaps its own children among them. It reports whether there were
+// any.
 func killDescendants(pid int) bool {
 	below := Below(pid)
 	for _, p := range below {
@@ -96,7 +96,7 @@ func killDescendants(pid int) bool {
 	}
 }
 
-// mountsBelow lists mount points below dir in the order in which they were made.
+// mountsBelow lists mount points below dir in the order of their creation.
 func mountsBelow(dir string) ([]string, error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -115,5 +115,5 @@ func mountsBelow(dir string) ([]string, error) {
 	return below, nil
 }
 
-// unescape reads a path as the kernel writes it in tables of mounts: proc(5).
+// unescape decodes a path in the kernel's tables of mounts: proc(5).
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

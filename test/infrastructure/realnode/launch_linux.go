@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// launch runs this program again as the warden of dir, in a mount namespace and
-// a session of its own: it must outlive us for as long as it takes to clean up.
-// It inherits the lock of dir.
+// launch runs this program again as the warden of dir, in its own mount namespace and session, because it must outlive
+// this process until it has cleaned up. It inherits the lock of dir.
 func launch(dir string, locked *os.File) (*node, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -14,7 +14,7 @@ const readyFile = "ready"
 
 var errLinux = errors.New("real nodes need Linux")
 
-// Warden needs Linux.
+// Warden requires Linux.
 func Warden(string, io.Reader) error { return errLinux }
 
 func launch(string, *os.File) (*node, error) { return nil, errLinux }

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// A Process is one of this machine.
+// A Process is a process of this machine.
 type Process struct {
 	PID int
-	// Name is what the kernel calls it, at most 15 bytes.
+	// Name is the kernel's name of it, at most 15 bytes.
 	Name string
 
 	parent int
-	// start tells it from others that had or will have its PID.
+	// start distinguishes it from other processes with its PID.
 	start string
-	// ended says that it only waits to be reaped.
+	// ended reports that it is a zombie.
 	ended bool
 }
 
@@ -27,7 +27,7 @@ func (p Process) Alive() bool {
 	return ok && now.start == p.start && !now.ended
 }
 
-// Below lists the processes that have pid among their ancestors, parents first.
+// Below lists the descendants of pid, parents first.
 func Below(pid int) []Process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -48,8 +48,7 @@ func Below(pid int) []Process {
 	return below
 }
 
-// processOf reads /proc/<pid>/stat. Its second field, a name in parentheses, may
-// hold anything.
+// processOf parses /proc/<pid>/stat. Its second field, a name in parentheses, may contain any characters.
 func processOf(pid int) (Process, bool) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -14,14 +14,13 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// Programs are what a real node runs, from the directory of the plane.
+// Programs are the programs that a real node needs from the directory of the plane.
 func programs() []string {
 	return []string{"kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "pause", "plane-runc", "cni/ptp", "cni/host-local", "cni/loopback"}
 }
 
-// Supported says why real nodes cannot run here, or nil. bin is the directory of
-// the plane's programs. Nodes may still be unable to see a version of control groups:
-// see SupportedCgroups.
+// Supported returns an error if real nodes cannot run here. bin is the directory of the plane's programs. Control
+// groups are checked by SupportedCgroups.
 func Supported(bin string) error {
 	if runtime.GOOS != "linux" {
 		return errors.New("real nodes need Linux")
@@ -45,8 +44,7 @@ func Supported(bin string) error {
 	return nil
 }
 
-// SupportedCgroups says why a real node cannot see control groups of a version here,
-// or nil.
+// SupportedCgroups returns an error if a real node cannot have control groups of a version here.
 func SupportedCgroups(version infrav1.CgroupVersion) error {
 	mounts, err := readCgroupMounts()
 	if err != nil {
@@ -58,7 +56,7 @@ func SupportedCgroups(version infrav1.CgroupVersion) error {
 	return nil
 }
 
-// address is what the Node is called on the network: a kubelet refuses loopback.
+// address is the Node's address: a kubelet rejects loopback addresses.
 func address() (net.IP, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -72,7 +70,7 @@ func address() (net.IP, error) {
 	return nil, errors.New("real nodes need an IPv4 address that is not loopback")
 }
 
-// onLoopback tells Service addresses, which are /32 on the loopback interface.
+// onLoopback reports whether n is a Service address: these are /32 on the loopback interface.
 func onLoopback(n *net.IPNet) bool {
 	ones, bits := n.Mask.Size()
 	return ones == bits

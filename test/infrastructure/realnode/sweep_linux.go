@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A warden has its directory locked, and the kernel takes the lock back when it ends,
-// however it ends. So what is not locked was left behind by one that was killed.
+// A warden locks its directory, and the kernel releases the lock when the warden ends, in whatever way. An unlocked
+// directory thus belongs to a killed warden.
 
 // lockedFD is the file descriptor by which a warden inherits its lock.
 const lockedFD = 3
 
-// lock locks the directory of a node. It fails when another has it.
+// lock locks the directory of a node. It returns an error if another process has locked it.
 func lock(dir string) (*os.File, error) {
 	f, err := os.Open(dir) //nolint:gosec // our own directory
 	if err != nil {
@@ -35,7 +35,7 @@ func lock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes what nodes left whose warden was killed, of this plane or of any other.
+// sweep removes the remains of nodes whose warden was killed, of every plane.
 func sweep() error {
 	files, err := filepath.Glob(filepath.Join(os.TempDir(), dirPattern, specFile))
 	if err != nil {
@@ -50,8 +50,7 @@ func sweep() error {
 	return errors.Join(errs...)
 }
 
-// isOurs reports whether nobody else can have made a directory: everybody may write
-// where they are.
+// isOurs reports whether this user created a directory: its parent is writable for all users.
 func isOurs(dir string) bool {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() {
@@ -82,8 +81,8 @@ func removeAbandoned(dir string) error {
 	return remove(dir, groups)
 }
 
-// killAbandoned kills what is left of a node, and reports whether there was anything.
-// Kubelet and runtime ended with their warden; shims and containers do not.
+// killAbandoned kills the remaining processes of a node, and reports whether there were any. Kubelet and runtime ended
+// with their warden; shims and containers did not.
 func killAbandoned(dir string, groups []string) bool {
 	pids := shims(dir)
 	for _, g := range groups {
@@ -95,7 +94,7 @@ func killAbandoned(dir string, groups []string) bool {
 	return len(pids) > 0
 }
 
-// shims are the processes of the runtime of a node, by an argument that all have.
+// shims returns the shim processes of a node's runtime, which all have the socket as an argument.
 func shims(dir string) []int {
 	var pids []int
 	socket := filepath.Join(dir, containerdSocket)
@@ -114,7 +113,7 @@ func shims(dir string) []int {
 	return pids
 }
 
-// members are the processes in a control group and in those below.
+// members returns the processes in a control group and its descendants.
 func members(group string) []int {
 	var pids []int
 	_ = filepath.WalkDir(group, func(path string, d fs.DirEntry, err error) error {
@@ -123,7 +122,7 @@ func members(group string) []int {
 		}
 		text, _ := os.ReadFile(filepath.Join(path, "cgroup.procs")) //nolint:gosec // a file of the kernel
 		for f := range strings.FieldsSeq(string(text)) {
-			if pid, err := strconv.Atoi(f); err == nil && pid > 0 { // 0 is one of another PID namespace
+			if pid, err := strconv.Atoi(f); err == nil && pid > 0 { // 0 is a process of another PID namespace
 				pids = append(pids, pid)
 			}
 		}
@@ -132,9 +131,9 @@ func members(group string) []int {
 	return pids
 }
 
-// remove removes the control groups and the directory of a node that has no processes. The
-// directory stays, for the next sweep to find, while a group does; and while anything is
-// mounted below it, which may be somebody's files.
+// remove removes the control groups and the directory of a node without processes. It keeps the directory, for the next
+// sweep, while a group exists. It also keeps it while anything is mounted below it, because that may be another user's
+// files.
 func remove(dir string, groups []string) error {
 	var errs []error
 	for _, g := range groups {

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readyFile says that the kubelet answers.
+// readyFile exists once the kubelet answers.
 const readyFile = "ready"
 
 // The programs of a node.
@@ -28,13 +28,12 @@ const (
 	kubelet    = "kubelet"
 )
 
-// upTimeout is how long they may take until they answer: 3 s on two idle cores, and
-// less than tests wait for a Machine, or nobody would hear what is wrong.
+// upTimeout bounds their start. They take 3 s on two idle cores. It is shorter than the tests' wait for a Machine, so
+// that the error is visible.
 const upTimeout = 90 * time.Second
 
-// Warden runs the node described in dir until in is closed, and removes every
-// trace of it. It expects a mount namespace of its own, and must be called from
-// the main goroutine of a process that does nothing else.
+// Warden runs the node described in dir until in is closed, and then removes every trace of it. It requires its own
+// mount namespace. It must be called from the main goroutine of a process that does nothing else.
 func Warden(dir string, in io.Reader) error {
 	unix.CloseOnExec(lockedFD)
 	// Children die with the thread that started them (PR_SET_PDEATHSIG).
@@ -57,7 +56,7 @@ func Warden(dir string, in io.Reader) error {
 		err = s.run(ctx, groups)
 	}
 	if ctx.Err() != nil {
-		err = nil // told to end
+		err = nil // ended on request
 	}
 	return errors.Join(err, s.cleanUp(groups))
 }
@@ -81,8 +80,7 @@ func (s Spec) run(ctx context.Context, groups []string) error {
 	}
 }
 
-// up starts the programs of the node and returns when the kubelet answers. Their ends
-// go to ended.
+// up starts the programs of the node, and returns when the kubelet answers. It sends their exits to ended.
 func (s Spec) up(ctx context.Context, ended chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
@@ -126,7 +124,7 @@ func (s Spec) start(ended chan<- error, name string, args ...string) error {
 	return nil
 }
 
-// await returns when a program is ready, and with the end of its log when it never is.
+// await returns when a program is ready. If it ends before that, the error has the end of its log.
 func (s Spec) await(ctx context.Context, ended <-chan error, name string, ready func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -19,7 +19,7 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-// TestMain makes this test binary a warden, too: launch runs its own program again.
+// TestMain makes this test binary a warden, too: launch executes its own program.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "node" {
 		if err := Warden(os.Args[2], os.Stdin); err != nil {
@@ -53,7 +53,7 @@ func TestProgramThatEndsIsHeard(t *testing.T) {
 	})
 }
 
-// TestNodeSetsCopiesOfTheKernelsSettings has a program set all that a kubelet does.
+// TestNodeSetsCopiesOfTheKernelsSettings has a program that writes all settings that a kubelet writes.
 func TestNodeSetsCopiesOfTheKernelsSettings(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version infrav1.CgroupVersion) {
 		t.Helper()
@@ -87,7 +87,7 @@ func settings(t *testing.T) map[string]string {
 	return values
 }
 
-// TestNothingIsRemovedThroughAMount has files of somebody mounted below a node's directory.
+// TestNothingIsRemovedThroughAMount has another user's files mounted below a node's directory.
 func TestNothingIsRemovedThroughAMount(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting needs root")
@@ -112,7 +112,7 @@ func TestNothingIsRemovedThroughAMount(t *testing.T) {
 func TestNodeOfKilledWardenIsSwept(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version infrav1.CgroupVersion) {
 		t.Helper()
-		// A shim is not told that its runtime has ended.
+		// A shim does not notice the end of its runtime.
 		s, n := startNode(t, version, `$bin/containerd-shim-runc-v2 -c "echo up; read x <$bin/fifo" shim $dir/`+containerdSocket+" & wait")
 		waitUp(t, s)
 		if err := sweep(); err != nil {
@@ -200,8 +200,8 @@ func eachVersion(t *testing.T, test func(*testing.T, infrav1.CgroupVersion)) {
 	}
 }
 
-// startNode starts a node whose containerd is a script. $dir is its directory, $bin
-// that of its programs, which also has a pipe that nobody writes to.
+// startNode starts a node whose containerd is a script. $dir is its directory. $bin is the directory of its programs,
+// which also has a pipe without a writer.
 func startNode(t *testing.T, version infrav1.CgroupVersion, script string) (Spec, *node) {
 	t.Helper()
 	must := func(err error) {
@@ -236,7 +236,7 @@ func startNode(t *testing.T, version infrav1.CgroupVersion, script string) (Spec
 	return s, n
 }
 
-// waitUp waits until the script of a node says so.
+// waitUp waits until the script of a node reports that it runs.
 func waitUp(t *testing.T, s Spec) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

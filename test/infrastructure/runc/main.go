@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command plane-runc answers one question: how are containers started where root may less
-// than runc asks for? On control groups of version 2 it takes out of a container's
-// configuration the limits whose controller is not there, and everywhere the capability
-// that root may lack. Then it becomes runc. Where nothing is missing it changes nothing.
+// Command plane-runc starts containers on machines where root lacks permissions that runc needs. It edits a container's
+// configuration and then executes runc. On control groups of version 2 it removes limits without a controller, and
+// everywhere it removes a capability that root lacks. If nothing is missing, it changes nothing.
 package main
 
 import (
@@ -28,8 +27,7 @@ func main() {
 	os.Exit(1) //nolint:forbidigo // this is main
 }
 
-// become turns this process into the runc of PATH, which may have this program too, under
-// that very name.
+// become replaces this process with the runc of PATH. This program may be in PATH under the same name.
 func become(args []string) error {
 	self, err := os.Stat("/proc/self/exe")
 	if err != nil {
@@ -47,7 +45,7 @@ func become(args []string) error {
 	return errors.New("no directory of PATH has runc")
 }
 
-// prepare edits what runc is about to read.
+// prepare edits the configuration that runc is about to read.
 func prepare(args []string) error {
 	here, err := observe()
 	if err != nil {
@@ -65,7 +63,7 @@ func prepare(args []string) error {
 	return nil
 }
 
-// A call is what this needs to know of runc's arguments.
+// A call is the parsed part of runc's arguments.
 type call struct {
 	creates, updates bool
 	bundle, process  string
@@ -95,11 +93,11 @@ func parse(args []string) call {
 	return c
 }
 
-// edit has a JSON file changed in place. Numbers keep every digit.
+// edit changes a JSON file in place. Numbers keep every digit.
 func edit(path string, change func(map[string]any)) error {
 	text, err := os.ReadFile(path) //nolint:gosec // runc is about to read it
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // runc says so better
+		return nil // runc reports this error better
 	}
 	if err != nil {
 		return err

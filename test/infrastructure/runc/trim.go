@@ -13,9 +13,8 @@ import (
 	"strings"
 )
 
-// limits are the fields of linux.resources that each controller keeps, as the runtime
-// specification of the Open Container Initiative names them. Those in "cpu" belong to two
-// controllers. Device rules have none in control groups of version 2, and stay.
+// limits are the fields of linux.resources by controller, with the names of the OCI runtime specification. The fields
+// in "cpu" belong to two controllers. Device rules have no controller in control groups of version 2, and stay.
 var limits = map[string][][]string{
 	"cpu":     {{"cpu", "shares"}, {"cpu", "quota"}, {"cpu", "period"}, {"cpu", "burst"}, {"cpu", "idle"}},
 	"cpuset":  {{"cpu", "cpus"}, {"cpu", "mems"}},
@@ -26,22 +25,22 @@ var limits = map[string][][]string{
 	"rdma":    {{"rdma"}},
 }
 
-// resource is the capability that containers ask for and root in a virtual machine may
-// lack: CAP_SYS_RESOURCE, by the number of <linux/capability.h>.
+// resource is a capability that containers request and that root in a virtual machine may lack: CAP_SYS_RESOURCE, with
+// its number in <linux/capability.h>.
 const (
 	resource    = "CAP_SYS_RESOURCE"
 	resourceBit = 24
 )
 
-// A machine is what containers can have here.
+// A machine is the set of features that containers can have here.
 type machine struct {
-	// controllers of the root group; nil on version 1, where they are no matter of ours.
+	// controllers are the controllers of the root group; nil on version 1, where all limits stay.
 	controllers []string
-	// resource says that root has the capability of that name.
+	// resource reports that root has the capability resource.
 	resource bool
 }
 
-// has reports whether limits of a controller can be kept.
+// has reports whether limits of a controller can be set.
 func (m machine) has(controller string) bool {
 	return m.controllers == nil || slices.Contains(m.controllers, controller)
 }
@@ -65,7 +64,7 @@ func observe() (machine, error) {
 	return m, nil
 }
 
-// hasResource reads a /proc/pid/status.
+// hasResource parses a /proc/pid/status.
 func hasResource(status string) (bool, error) {
 	_, rest, ok := strings.Cut(status, "\nCapBnd:\t")
 	if !ok {
@@ -79,7 +78,7 @@ func hasResource(status string) (bool, error) {
 	return bounding&(1<<resourceBit) != 0, nil
 }
 
-// trim takes out of a container's configuration what cannot be had here.
+// trim removes unsupported parts from a container's configuration.
 func (m machine) trim(config map[string]any) {
 	m.trimProcess(object(config, "process"))
 	resources := object(object(config, "linux"), "resources")
@@ -103,7 +102,7 @@ func (m machine) trim(config map[string]any) {
 	})
 }
 
-// trimProcess takes out of a process what cannot be had here.
+// trimProcess removes unsupported parts from a process.
 func (m machine) trimProcess(process map[string]any) {
 	if m.resource {
 		return

@@ -15,10 +15,9 @@ import (
 
 // Backend makes simulated nodes in the workload clusters of any number of Clusters.
 type Backend struct {
-	// Context ends all simulations. It is a field because a simulation outlives
-	// the call that begins it.
+	// Context ends all simulations. It is a field because a simulation outlives the call that starts it.
 	Context context.Context //nolint:containedctx // see above
-	// Kubeconfigs reach the workload clusters.
+	// Kubeconfigs connect to the workload clusters.
 	Kubeconfigs *remote.Kubeconfigs
 
 	mu       sync.Mutex
@@ -53,7 +52,7 @@ func (b *Backend) Remove(ctx context.Context, h controllers.Host, deleteNode boo
 	return c.DeleteNode(ctx, h.NodeName)
 }
 
-// Forget implements controllers.Backend: the Node is simulated elsewhere from now on.
+// Forget implements controllers.Backend: another process simulates the Node from now on.
 func (b *Backend) Forget(h controllers.Host) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulation answers one question: what does a workload cluster see of
-// nodes that are not there? It registers Nodes, renews their leases, and runs
-// and ends the pods bound to them, as kubelets do. It knows nothing about
-// Cluster API.
+// Package simulation simulates the nodes of a workload cluster. It registers Nodes, renews their leases, and runs and
+// ends the pods bound to them, as kubelets do. It does not use Cluster API.
 package simulation
 
 import (
@@ -25,12 +23,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// workers is how many pods of one cluster are handled at once, and how many
-// leases renewed. An API server on two cores is busy with fewer.
+// workers is how many pods of one cluster are processed in parallel, and how many leases renewed. They are enough to
+// saturate an API server on two cores.
 const workers = 8
 
-// A Cluster holds the simulated nodes of one workload cluster. Its methods may be
-// called from any goroutine.
+// A Cluster simulates the nodes of one workload cluster. It is safe for concurrent use.
 type Cluster struct {
 	client kubernetes.Interface
 	clock  clock.PassiveClock
@@ -41,7 +38,7 @@ type Cluster struct {
 	nodes map[string]*state
 }
 
-// state is what the simulation knows of a node.
+// state is the simulation's state of a node.
 type state struct {
 	Node
 	lease *coordinationv1.Lease
@@ -102,8 +99,8 @@ func (c *Cluster) watch(pods cache.SharedIndexInformer) error {
 	return err
 }
 
-// Ensure makes a node exist and behave as n says. Once registered, a Node object
-// that somebody deletes is not made again, as with a kubelet.
+// Ensure creates a node, or changes it to n. It does not recreate a Node object that another client deleted, as a
+// kubelet does not.
 func (c *Cluster) Ensure(ctx context.Context, n Node) error {
 	c.mu.Lock()
 	s, known := c.nodes[n.Name]
@@ -155,15 +152,14 @@ func (c *Cluster) register(ctx context.Context, n Node) (*coordinationv1.Lease, 
 	return lease, err
 }
 
-// Remove forgets a node: from now on it is a machine that is switched off. Its
-// Node object stays.
+// Remove stops the simulation of a node, as if its machine were switched off. Its Node object stays.
 func (c *Cluster) Remove(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.nodes, name)
 }
 
-// DeleteNode deletes the Node object. A Node that is gone is a success.
+// DeleteNode deletes the Node object. A missing Node is not an error.
 func (c *Cluster) DeleteNode(ctx context.Context, name string) error {
 	err := c.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -172,7 +168,7 @@ func (c *Cluster) DeleteNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// alive reports whether a node is ours and talks.
+// alive reports whether a node is simulated and not silent.
 func (c *Cluster) alive(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +228,7 @@ func (c *Cluster) renew(ctx context.Context, lease *coordinationv1.Lease) {
 		updated, err = leases.Get(ctx, lease.Name, metav1.GetOptions{})
 	}
 	if err != nil {
-		// The next round tries again; a lease that is gone has lost its Node.
+		// The next round retries; a missing lease means that its Node is gone.
 		ctrl.LoggerFrom(ctx).V(4).Info("Renewing lease", "node", lease.Name, "reason", err.Error())
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Node says what a simulated kubelet reports.
+// A Node is the report of a simulated kubelet.
 type Node struct {
 	Name, ProviderID, MachineID, Address, Version string
 	// LeaseSeconds is the duration of its lease.

@@ -14,9 +14,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// StopAnnotation says how a simulated pod answers SIGTERM: StopNever, or a
-// duration after which it ends, at most its grace period. Without it a pod ends
-// at once.
+// StopAnnotation is how a simulated pod reacts to SIGTERM: StopNever, or a duration after which it ends, at most its
+// grace period. Without it a pod ends at once.
 const StopAnnotation = "plane.cluster.x-k8s.io/stop"
 
 // StopNever keeps a deleted pod for ever, as a process in uninterruptible sleep does.
@@ -78,7 +77,7 @@ func (c *Cluster) stop(ctx context.Context, pod *corev1.Pod) (time.Duration, err
 	return 0, err
 }
 
-// stopsAt is when a deleted pod ends. DeletionTimestamp is when its grace is over.
+// stopsAt returns when a deleted pod ends. DeletionTimestamp is the end of its grace period.
 func stopsAt(pod *corev1.Pod) (at time.Time, ends bool) {
 	value := pod.Annotations[StopAnnotation]
 	if value == StopNever {

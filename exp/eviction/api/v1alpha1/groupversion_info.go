@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 answers: what may be written in a workload cluster about pods that an
-// operator must move, and what will be read back? Its types are installed there, by the
-// eviction guard's manifests, and not in the management cluster.
+// Package v1alpha1 contains the API types of the eviction guard: ReschedulePolicy, ClusterReschedulePolicy and
+// RescheduleRequest. The eviction guard's manifests install them in workload clusters, never in the management cluster.
 //
 // +kubebuilder:object:generate=true
 // +groupName=eviction.5spot.finos.org

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command capi-dev serves Cluster API's DevCluster and DevMachine with the
-// in-memory backend. It is the dev infrastructure provider without its
-// container backend and, unlike it, with ports that can be chosen: two planes
-// run side by side on one machine.
+// Command capi-dev serves Cluster API's DevCluster and DevMachine with the in-memory backend. Unlike the dev
+// infrastructure provider, it has no container backend, and its ports can be chosen. Two planes can thus run side by
+// side on one machine.
 package main
 
 import (
@@ -110,13 +109,13 @@ func addReconcilers(ctx context.Context, mgr ctrl.Manager, o options) error {
 	cc, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient: mgr.GetClient(),
 		Client:       clustercache.ClientOptions{QPS: 20, Burst: 30, UserAgent: "capi-dev"},
-		// Only the container backend looks into workload clusters.
+		// Only the container backend connects to workload clusters.
 		ClusterFilter: func(*clusterv1.Cluster) bool { return false },
 	}, opts)
 	if err != nil {
 		return err
 	}
-	// The client dials when it is used, which the in-memory backend never does.
+	// The client connects at its first call, and the in-memory backend makes none.
 	containers, err := container.NewDockerClient()
 	if err != nil {
 		return err
@@ -133,7 +132,7 @@ func addReconcilers(ctx context.Context, mgr ctrl.Manager, o options) error {
 	return setUp(ctx, mgr, opts, reconcilers(mgr.GetClient(), containers, cc, memory, mux))
 }
 
-// reconciler is what the reconcilers of the dev provider have in common.
+// reconciler is the common interface of the dev provider's reconcilers.
 type reconciler interface {
 	SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command coredns is CoreDNS with the plugins that kubeadm configures and no others: those
-// of clouds are most of what it would build.
+// Command coredns is CoreDNS with only the plugins that kubeadm configures. The plugins for clouds would be most of the
+// build.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	// The order is CoreDNS's own: a query passes through them in it.
+	// The order is CoreDNS's own: a query passes through the plugins in it.
 	dnsserver.Directives = []string{
 		"reload", "ready", "health", "prometheus", "errors", "loadbalance", "cache", "kubernetes", "loop", "forward",
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kube-proxy-health is kube-proxy's health server, and nothing else of it: what
-// load balancers ask. It watches its Node as kube-proxy does, and needs no kernel.
+// Command kube-proxy-health runs only the health server of kube-proxy, which load balancers probe. It watches its Node
+// as kube-proxy does, and needs no kernel features.
 package main
 
 import (
@@ -57,7 +57,7 @@ func run(ctx context.Context, kubeconfig, name, address string) error {
 	return server.Run(ctx)
 }
 
-// node is the Node as the health server wants it: nil if there is none.
+// node returns the Node to the health server, nil if there is none.
 type node struct {
 	lister listers.NodeLister
 	name   string

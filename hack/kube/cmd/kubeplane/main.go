@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubeplane is etcd, kube-apiserver, kube-controller-manager,
-// kube-scheduler, kubelet and kubectl in one binary. The name it is called by, or its first
-// argument, picks the command: most of the code is shared, so one binary
-// builds and links in a fraction of the time of five.
+// Command kubeplane is etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and kubectl in one
+// binary. Its name, or its first argument, selects the command. The commands share most of their code, so one binary
+// builds and links in a fraction of the time.
 package main
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	etcdmain "go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
-	// What the commands register besides: JSON logs and client metrics.
+	// for their side effects: JSON logs and client metrics
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command judge reads audit logs of API servers, and of 5-Spot's manager, and says which
-// promises of 5-Spot were broken. It exits with 1 if one was, and with 2 if a log cannot be
-// read.
+// Command judge reads audit logs of API servers and of 5-Spot's manager, and reports the broken rules. It exits with 1
+// if a rule was broken, and with 2 if a log cannot be read.
 //
 //	judge --audit management/audit.log --audit workload/audit.log --decisions audit.jsonl --cap 0.05
 package main

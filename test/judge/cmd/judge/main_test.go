@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// deletion is that of a Machine that has no record of a departure, at 17:00:00.
+// deletion is the deletion of a Machine without a departure record, at 17:00:00.
 const deletion = `{"auditID":"1","stage":"ResponseComplete","verb":"delete","user":{"username":"system:serviceaccount:5spot-system:fivespot-manager"},` +
 	`"objectRef":{"resource":"machines","namespace":"farm","name":"box","apiGroup":"cluster.x-k8s.io"},"responseStatus":{"code":200},` +
 	`"requestObject":{"preconditions":{"uid":"m"}},"responseObject":{"metadata":{"uid":"m","annotations":{"a":"b"},"finalizers":["x"],"deletionTimestamp":"2026-03-02T17:00:00Z"}},` +
@@ -21,7 +21,7 @@ func TestRun(t *testing.T) {
 	cases := map[string]struct {
 		reason, log string
 		options     options
-		// broken are the rules that are, and err a part of the error.
+		// broken are the rules that are broken, and err is a part of the error.
 		broken []string
 		err    string
 	}{
@@ -65,7 +65,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestDecisions holds that the manager's own log is read: a deletion has no line in it.
+// TestDecisions checks that the manager's log is read: a deletion has no line in it.
 func TestDecisions(t *testing.T) {
 	dir := t.TempDir()
 	audit, lines := filepath.Join(dir, "audit.log"), filepath.Join(dir, "audit.jsonl")
