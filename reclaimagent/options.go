@@ -54,7 +54,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Oneshot, "oneshot", false, "Look once, report a match, and exit: 0 if reported, 1 if nothing matches or no patterns are configured.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "File that names the API server. Empty means the API server of the pod's cluster.")
 	fs.StringVar(&o.MetricsAddress, "metrics-address", "", "Where /metrics and /healthz are served, such as 127.0.0.1:9797. Empty means nowhere.")
-	fs.IntVarP(&o.Verbosity, "verbosity", "v", 0, "How much is logged. Above 0 the log also says why nothing happens.")
+	fs.IntVarP(&o.Verbosity, "verbosity", "v", 0, "Log verbosity. Above 0 the log also explains why nothing happens.")
 	fs.Lookup("verbosity").NoOptDefVal = "1"
 }
 

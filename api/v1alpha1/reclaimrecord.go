@@ -20,7 +20,7 @@ const maxReclaimReason = 256
 const askedByPerson = "asked by a person"
 
 // askedBefore is the reason of a request whose own reason was lost.
-const askedBefore = "requested earlier; somebody removed the request while the machine was leaving"
+const askedBefore = "requested earlier; the request was removed while the machine was leaving"
 
 // replaced is the reason of a served request whose record was lost with the object's metadata.
 const replaced = "requested earlier; the reason was lost when the ScheduledMachine was replaced"

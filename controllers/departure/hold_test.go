@@ -27,7 +27,7 @@ func TestAPersonHoldsDepartures(t *testing.T) {
 		if next := w.plan(); len(w.begin()) != 0 || next != 0 {
 			t.Errorf("departures start although they are held; the planner asks again in %s", next)
 		}
-		w.after(departure.Patience)
+		w.after(departure.MaxWait)
 	}
 	const want = "The departures of Cluster lab are held: a bad template see INC-12. To end this: kubectl 5spot -n farm release-departures lab"
 	for i := range 2 {

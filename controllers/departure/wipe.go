@@ -139,7 +139,7 @@ func (r *Reconciler) checkLive(ctx context.Context, key client.ObjectKey, c *clu
 	c.held, c.again = true, count.At.Add(rails.Apart)
 	unknown, unsure, err := r.compare(ctx, key, left)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines to confirm that nearly all are to leave")
+		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines to confirm that nearly all would leave")
 		return c.held, c.again
 	}
 	count.Kept += unknown
@@ -154,9 +154,9 @@ func (r *Reconciler) checkLive(ctx context.Context, key client.ObjectKey, c *clu
 	switch c.held = verdict == rails.Quarantined; verdict {
 	case rails.Quarantined:
 		r.recordWarning(ctx, key, c, count.At, v1alpha1.WipeQuarantinedEvent,
-			"%d of %d machines are to leave at once. They stay until that has been confirmed, which takes 20 s: if it is a mistake, hold all departures now: kubectl 5spot -n %s hold-departures %s", len(left), len(left)+count.Kept, key.Namespace, key.Name)
+			"%d of %d machines would leave at once. They stay until three checks confirm that, 20s. If it is a mistake, hold all departures now: kubectl 5spot -n %s hold-departures %s", len(left), len(left)+count.Kept, key.Namespace, key.Name)
 	case rails.Confirmed:
-		r.recordWarning(ctx, key, c, count.At, v1alpha1.WipeConfirmedEvent, "%d of %d machines are to leave at once, which has been confirmed: they leave", len(left), len(left)+count.Kept)
+		r.recordWarning(ctx, key, c, count.At, v1alpha1.WipeConfirmedEvent, "%d of %d machines leave: three checks confirmed it", len(left), len(left)+count.Kept)
 	default:
 	}
 	return c.held, c.again

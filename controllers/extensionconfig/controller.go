@@ -98,7 +98,7 @@ const (
 
 var (
 	errUnaddressed = errors.New("the manager does not know its own address: set --pod or --runtime-extension-url")
-	errForeign     = fmt.Errorf("ExtensionConfig %s exists but belongs to somebody else, and is left alone: delete it, or start the manager with --runtime-extension=disabled", Name)
+	errForeign     = fmt.Errorf("ExtensionConfig %s exists and is not managed by 5-Spot, and stays unchanged: delete it, or start the manager with --runtime-extension=disabled", Name)
 	errNoOwner     = fmt.Errorf("there is no ValidatingWebhookConfiguration %s, which must own the registration: 5-Spot is not installed, or is being removed", ownerName)
 	errNoCA        = fmt.Errorf("there is no %s next to the certificate of the webhook server, so Cluster API cannot trust it", caName)
 )

@@ -145,9 +145,9 @@ func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next step) (aga
 		r.notifyExtensions(ctx, s)
 		return time.Time{}, nil
 	case askBeforeDrain:
-		return r.ask(ctx, s, hooksv1.BeforeDrain, v1alpha1.PreDrainHookAnnotation)
+		return r.callStepsAndExtensions(ctx, s, hooksv1.BeforeDrain, v1alpha1.PreDrainHookAnnotation)
 	case askBeforeTermination:
-		return r.ask(ctx, s, hooksv1.BeforeTermination, v1alpha1.PreTerminateHookAnnotation)
+		return r.callStepsAndExtensions(ctx, s, hooksv1.BeforeTermination, v1alpha1.PreTerminateHookAnnotation)
 	default:
 		return time.Time{}, fmt.Errorf("unknown step %q", next)
 	}

@@ -77,7 +77,7 @@ func decide(f facts) decision {
 		d.Again = announce
 	default:
 		message := fmt.Sprintf("The window of ScheduledMachine %s closes at %s", f.Name, f.Ends.UTC().Format(time.RFC3339))
-		d.say(f, v1alpha1.MaintenancePlannedCondition, condition{yes, v1alpha1.NodeWindowClosesReason, message})
+		d.setCondition(f, v1alpha1.MaintenancePlannedCondition, condition{yes, v1alpha1.NodeWindowClosesReason, message})
 	}
 	leaves := fmt.Sprintf("ScheduledMachine %s leaves: %s", f.Name, f.Why)
 	switch {
@@ -86,18 +86,18 @@ func decide(f facts) decision {
 		d.off(f, v1alpha1.DrainedCondition)
 	case f.Drained:
 		if has := f.Has[v1alpha1.DrainInProgressCondition]; has.ours() {
-			d.say(f, v1alpha1.DrainInProgressCondition, condition{no, v1alpha1.NodeDrainedReason, leaves})
+			d.setCondition(f, v1alpha1.DrainInProgressCondition, condition{no, v1alpha1.NodeDrainedReason, leaves})
 		}
-		d.say(f, v1alpha1.DrainedCondition, condition{yes, v1alpha1.NodeDrainedReason, leaves})
+		d.setCondition(f, v1alpha1.DrainedCondition, condition{yes, v1alpha1.NodeDrainedReason, leaves})
 	default:
-		d.say(f, v1alpha1.DrainInProgressCondition, condition{yes, v1alpha1.NodeLeavesReason, leaves})
+		d.setCondition(f, v1alpha1.DrainInProgressCondition, condition{yes, v1alpha1.NodeLeavesReason, leaves})
 		d.off(f, v1alpha1.DrainedCondition)
 	}
 	return d
 }
 
-// say sets a condition, unless another writer has set it with the same status.
-func (d decision) say(f facts, kind string, want condition) {
+// setCondition sets a condition, unless another writer has set it with the same status.
+func (d decision) setCondition(f facts, kind string, want condition) {
 	if has := f.Has[kind]; has != want && (has.ours() || has.Status != want.Status) {
 		d.Set[kind] = want
 	}

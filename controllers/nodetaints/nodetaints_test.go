@@ -297,7 +297,7 @@ func TestForeignValueIsAConflict(t *testing.T) {
 	w := newWorld(t, other, batch).withNode(true, held)
 	w.settle()
 	w.want(metav1.ConditionFalse, "TaintOwnershipConflict",
-		"spec.nodeTaints wants example.org/borrowed=batch:NoSchedule, the Node has example.org/borrowed=desktop:NoSchedule, set by somebody else")
+		"spec.nodeTaints wants example.org/borrowed=batch:NoSchedule, the Node has example.org/borrowed=desktop:NoSchedule, set by another manager")
 	w.wantNode("", held)
 	w.Edit(w.node, func() { w.node.Spec.Taints = nil })
 	w.settle()
@@ -310,7 +310,7 @@ func TestSomebodyChangesOurs(t *testing.T) {
 	w.Edit(w.node, func() { w.node.Spec.Taints[0].Value = "desktop" })
 	held := corev1.Taint{Key: batch.Key, Value: "desktop", Effect: batch.Effect}
 	w.settle()
-	w.want(metav1.ConditionFalse, "TaintOwnershipConflict", "which somebody changed after 5-Spot had set example.org/borrowed=batch:NoSchedule")
+	w.want(metav1.ConditionFalse, "TaintOwnershipConflict", "which was changed after 5-Spot had set example.org/borrowed=batch:NoSchedule")
 	w.wantNode(batchRecord, held)
 	w.editTaints()
 	w.settle()

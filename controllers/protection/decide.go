@@ -81,7 +81,7 @@ func unseen(f Facts) (Verdict, bool) {
 	case f.Disconnected:
 		return unknown(v1alpha1.NotConnectedReason, "The workload cluster is not connected: it is unknown whether the agent runs"), true
 	case f.Unreadable:
-		return unknown(v1alpha1.AgentUnseenReason, "The Node or the agent's pods cannot be read; the log of the manager says why"), true
+		return unknown(v1alpha1.AgentUnseenReason, "The Node or the agent's pods cannot be read; the manager's log has the error"), true
 	default:
 		return Verdict{}, false
 	}
@@ -107,7 +107,7 @@ func blind(f Facts) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	return unprotected(v1alpha1.CannotSeeProcessesReason, "The agent on Node %s cannot read the processes of other users, so it notices no program of the owner: "+
-		"/proc of the host is mounted with hidepid, or a security module denies it; the agent's log says which. Mount /proc with gid=0 or without hidepid, "+
+		"/proc of the host is mounted with hidepid, or a security module denies it; the agent's log names it. Mount /proc with gid=0 or without hidepid, "+
 		"or run the agent with the group of the mount (supplementalGroups)", f.Node), true
 }
 

@@ -34,7 +34,7 @@ func TestAReplacedObjectStillKnowsItsOwner(t *testing.T) {
 			f.Edit(f.sm, func() { f.sm.Annotations = nil })
 			f.settle()
 			f.Read(f.sm)
-			if record, ok := f.sm.ReclaimRequest(); !ok || !strings.Contains(record.Why(), "removed the request") {
+			if record, ok := f.sm.ReclaimRequest(); !ok || !strings.Contains(record.Why(), "request was removed") {
 				t.Errorf("written down: %t %+v", ok, record)
 			}
 			f.clusterAPI()

@@ -241,7 +241,7 @@ func (s *scope) scheduledCondition(now time.Time) metav1.Condition {
 
 func disabledBy(sm *v1alpha1.ScheduledMachine, r v1alpha1.ReclaimRecord) string {
 	if sm.AwaitsResume() {
-		return fmt.Sprintf("Kept away since its emergency reclaim (%s), whatever spec.schedule.enabled says. Lend it again with kubectl 5spot resume when ready.", r.Why())
+		return fmt.Sprintf("Kept away since its emergency reclaim (%s), also while spec.schedule.enabled is true. Lend it again with kubectl 5spot resume when ready.", r.Why())
 	}
 	return fmt.Sprintf("Schedule auto-disabled by emergency reclaim (%s). Re-enable with kubectl patch when ready.", r.Why())
 }
@@ -272,7 +272,7 @@ func (s *scope) unreadableReason() string {
 func (s *scope) machineReady() metav1.Condition {
 	c := s.mirrored()
 	for _, r := range s.acceptedHost.Rejected {
-		c.Message = strings.TrimPrefix(c.Message+". Not believed: "+r.Message, ". ")
+		c.Message = strings.TrimPrefix(c.Message+". Rejected: "+r.Message, ". ")
 	}
 	return c
 }

@@ -25,7 +25,7 @@ import (
 )
 
 // errHostTaken means that another ScheduledMachine reserved the host just now. The cache does not show it yet.
-var errHostTaken = errors.New("another ScheduledMachine has just begun to use the same host")
+var errHostTaken = errors.New("another ScheduledMachine started to use the same host a moment ago")
 
 // decide decides, and reserves the host in memory before anything is created. If two ScheduledMachines of one host are
 // reconciled at the same time, the reservation of one fails. That one observes the host again and then sees the other.
@@ -116,7 +116,7 @@ func (s *scope) hostClaimed() metav1.Condition {
 	switch s.host.Standing {
 	case hosts.Withheld:
 		c.Reason = v1alpha1.OwnerHasHostReason
-		c.Message = fmt.Sprintf("The owner of the host (%s) asked for it through %s, and has not lent it again: nothing is created before somebody runs kubectl 5spot resume %s", same, other, s.host.With.Name)
+		c.Message = fmt.Sprintf("The owner of the host (%s) requested it through %s, and has not lent it again. Nothing is created before kubectl 5spot resume %s", same, other, s.host.With.Name)
 	case hosts.Second:
 		c.Reason = v1alpha1.ClaimedByAnotherReason
 		then := "nothing is created before that one is deleted, or names another host"

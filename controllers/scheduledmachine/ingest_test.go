@@ -32,7 +32,7 @@ func TestWhatIsNotBelievedIsToldOnce(t *testing.T) {
 	}
 	w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
 	said := conditions.GetMessage(w.sm, v1alpha1.MachineReadyCondition)
-	for _, words := range []string{`Not believed: Machine box-machine: status.nodeRef is "elsewhere", and "box-node" counts`, `spec.providerID is "lab://else"`} {
+	for _, words := range []string{`Rejected: Machine box-machine: status.nodeRef is "elsewhere", and "box-node" counts`, `spec.providerID is "lab://else"`} {
 		if !strings.Contains(said, words) {
 			t.Errorf("%q does not say %q", said, words)
 		}

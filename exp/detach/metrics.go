@@ -15,7 +15,7 @@ import (
 
 var (
 	silentBalancers = prometheus.NewDesc("fivespot_load_balancers_silent",
-		"LoadBalancers that did not answer when they were last asked, by namespace and Cluster; nobody asks while no Node leaves or comes back. Absent for a Cluster without LoadBalancers. Reported by the leader only.",
+		"LoadBalancers that did not answer the last call, by namespace and Cluster. They are called only while a Node leaves or comes back. Absent for a Cluster without LoadBalancers. Reported by the leader only.",
 		[]string{"namespace", "cluster"}, nil)
 	detachingNodes = prometheus.NewDesc("fivespot_detaching_nodes",
 		"How many Nodes are in each phase with a LoadBalancer, by namespace, Cluster and phase of the NodeAttachment's status; a Node counts once for each LoadBalancer. Reported by the leader only.",

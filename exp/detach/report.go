@@ -152,7 +152,7 @@ func (o *round) waitsFor(m plan.Member, step plan.Step) string {
 	case m.Status.State == balancer.Draining:
 		return name + " is draining"
 	case m.Status.State == balancer.Disabled && !m.Out:
-		return name + " is disabled by somebody else"
+		return name + " was disabled by another client"
 	case m.Out && o.lingers(m):
 		return fmt.Sprintf("%s may have connections until %s", name, m.TakenAt.Add(o.wait).UTC().Format(time.RFC3339))
 	case m.Status.State == balancer.Unknown, m.Status.State == "":

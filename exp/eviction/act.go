@@ -27,17 +27,17 @@ func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again 
 	case verdict.Queue:
 		before := s.request.DeepCopy()
 		s.request.Spec.QueuedTime = metav1.NewTime(e.Clock.Now())
-		again, err = again409(true, e.Write.Patch(ctx, s.request, before))
+		again, err = rereadOnConflict(true, e.Write.Patch(ctx, s.request, before))
 		return again, nil, err
 	case verdict.Mark:
 		warnings = e.trackRequest(ctx, s.request, true)
-		again, err = e.ask(ctx, s)
+		again, err = e.markPod(ctx, s)
 		return again, warnings, err
 	case verdict.Confirm:
 		again, err = e.confirm(ctx, s, markedAt(s.pod))
 		return again, nil, err
 	case verdict.Delete:
-		again, err = again409(false, e.Write.Delete(ctx, s.pod))
+		again, err = rereadOnConflict(false, e.Write.Delete(ctx, s.pod))
 		return again, nil, err
 	case verdict.Forget:
 		for _, m := range s.moved {
@@ -48,8 +48,8 @@ func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again 
 	return false, warnings, nil
 }
 
-// ask marks the pod for its operator, and records the time in the request, because another client may remove the mark.
-func (e *Evictor) ask(ctx context.Context, s *scope) (again bool, err error) {
+// markPod marks the pod for its operator, and records the time in the request, because another client may remove the mark.
+func (e *Evictor) markPod(ctx context.Context, s *scope) (again bool, err error) {
 	pod := s.pod.DeepCopy()
 	pod.ResourceVersion = "" // The patch then carries resourceVersion: of two guards that mark the pod, one gets a conflict.
 	since := e.Clock.Now()
@@ -60,7 +60,7 @@ func (e *Evictor) ask(ctx context.Context, s *scope) (again bool, err error) {
 		since = at // The operator removed the mark. The first deadline continues.
 	}
 	mark(s.pod, s.request.Spec.Request, since)
-	again, err = again409(false, e.Write.Patch(ctx, s.pod, pod))
+	again, err = rereadOnConflict(false, e.Write.Patch(ctx, s.pod, pod))
 	if again || err != nil || !s.request.Spec.AskedTime.IsZero() {
 		return again, err
 	}
@@ -75,7 +75,7 @@ func (e *Evictor) confirm(ctx context.Context, s *scope, since time.Time) (again
 	if err = e.Write.Patch(ctx, s.request, before); apierrors.IsInvalid(err) {
 		return false, nil
 	}
-	return again409(false, err)
+	return rereadOnConflict(false, err)
 }
 
 // trackRequest adds or removes the tracking mark of a request, if it has one. An error becomes a warning of the answer.
@@ -89,8 +89,8 @@ func (e *Evictor) trackRequest(ctx context.Context, r *evictionv1.RescheduleRequ
 	return warnings
 }
 
-// again409 returns again if err is a conflict or if the object is gone, otherwise next and err.
-func again409(next bool, err error) (again bool, _ error) {
+// rereadOnConflict returns again if err is a conflict or if the object is gone, otherwise next and err.
+func rereadOnConflict(next bool, err error) (again bool, _ error) {
 	if apierrors.IsConflict(err) || kinds.NoObject(err) {
 		return true, nil
 	}

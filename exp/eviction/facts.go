@@ -73,11 +73,11 @@ func marked(pod client.Object, r evictionv1.Request) bool {
 	if _, underway := pod.GetAnnotations()[inProgressAnnotation]; underway {
 		return true
 	}
-	return bears(pod, r)
+	return hasMark(pod, r)
 }
 
-// bears reports whether a pod has the annotation or label of a request.
-func bears(pod client.Object, r evictionv1.Request) bool {
+// hasMark reports whether a pod has the annotation or label of a request.
+func hasMark(pod client.Object, r evictionv1.Request) bool {
 	var value string
 	var there bool
 	switch {
@@ -125,7 +125,7 @@ func unmark(pod client.Object, r *evictionv1.RescheduleRequest) {
 	if markedAt(pod).IsZero() && r.Spec.AskedTime.IsZero() {
 		return
 	}
-	if asks := r.Spec.Request; bears(pod, asks) {
+	if asks := r.Spec.Request; hasMark(pod, asks) {
 		if asks.Annotation != nil {
 			delete(pod.GetAnnotations(), asks.Annotation.Key)
 		}

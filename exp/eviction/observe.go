@@ -113,7 +113,7 @@ func (e *Evictor) selects(ctx context.Context, s *scope, policies Policies, pod 
 
 // observePod reads the pod and the other facts. cached is the pod in the cache, nil if it is not there.
 func (e *Evictor) observePod(ctx context.Context, s *scope, policies Policies, cached *corev1.Pod) error {
-	side, pod := e.aside(ctx, cached), &corev1.Pod{}
+	side, pod := e.readNodeAndRequest(ctx, cached), &corev1.Pod{}
 	switch err := e.Live.Get(ctx, s.wanted.Pod, pod); {
 	case kinds.NoObject(err):
 		s.pod, s.policy = nil, nil
@@ -128,26 +128,26 @@ func (e *Evictor) observePod(ctx context.Context, s *scope, policies Policies, c
 		return nil
 	}
 	if cached == nil || cached.UID != pod.UID || cached.Spec.NodeName != pod.Spec.NodeName {
-		side = e.aside(ctx, pod)
+		side = e.readNodeAndRequest(ctx, pod)
 	}
 	return e.observeSelected(ctx, s, side)
 }
 
-// beside holds the Node and the request of a pod.
-type beside struct {
+// nodeAndRequest holds the Node and the request of a pod.
+type nodeAndRequest struct {
 	node    verdict.Node
 	request *evictionv1.RescheduleRequest
 	err     error
 }
 
-// aside reads the Node of a pod and its request in parallel, and returns at once. pod may be nil.
-func (e *Evictor) aside(ctx context.Context, pod *corev1.Pod) <-chan beside {
-	done := make(chan beside, 1)
+// readNodeAndRequest reads the Node of a pod and its request in parallel, and returns at once. pod may be nil.
+func (e *Evictor) readNodeAndRequest(ctx context.Context, pod *corev1.Pod) <-chan nodeAndRequest {
+	done := make(chan nodeAndRequest, 1)
 	if pod == nil {
 		return done
 	}
 	go func() {
-		var b beside
+		var b nodeAndRequest
 		var working sync.WaitGroup
 		working.Go(func() { b.node = e.nodeOf(ctx, pod.Spec.NodeName) })
 		r := &evictionv1.RescheduleRequest{}
@@ -164,7 +164,7 @@ func (e *Evictor) aside(ctx context.Context, pod *corev1.Pod) <-chan beside {
 }
 
 // observeSelected reads the remaining facts of a pod that a policy selects.
-func (e *Evictor) observeSelected(ctx context.Context, s *scope, side <-chan beside) error {
+func (e *Evictor) observeSelected(ctx context.Context, s *scope, side <-chan nodeAndRequest) error {
 	b := <-side
 	if b.err != nil {
 		return b.err

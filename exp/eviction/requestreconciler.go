@@ -68,7 +68,7 @@ func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.Obj
 		delete(r.Labels, evictionv1.ControllerLabel)
 		done.Again = k.Now.Add(verdict.Settle)
 		return done, t.Write.Patch(ctx, r, before)
-	case verdict.TakeBack:
+	case verdict.RemoveMark:
 		before := pod.DeepCopy()
 		unmark(pod, r)
 		switch err := t.Write.Patch(ctx, pod, before); {

@@ -35,14 +35,14 @@ const (
 	longestWait = 4 * time.Hour
 	// callTimeout bounds one check of the pods, including the requests to operators.
 	callTimeout = 10 * time.Second
-	// atOnce bounds the pods that are processed in parallel. Each takes a few short calls.
-	atOnce = 16
-	// nextLook is the interval between checks while pods block the Machine. The manager does not watch the pods of
+	// maxParallelMoves bounds the pods that are processed in parallel. Each takes a few short calls.
+	maxParallelMoves = 16
+	// recheckWhileBlocked is the interval between checks while pods block the Machine. The manager does not watch the pods of
 	// workload clusters.
-	nextLook = 5 * time.Second
-	// laterLook is the interval between checks while only other steps hold the Machine. On a cordoned Node the only new
+	recheckWhileBlocked = 5 * time.Second
+	// recheckWhileHeld is the interval between checks while only other steps hold the Machine. On a cordoned Node the only new
 	// pods are the ones that were already starting.
-	laterLook = 15 * time.Second
+	recheckWhileHeld = 15 * time.Second
 )
 
 // Step holds a Machine before its drain until operators have moved their pods off its Node. It requests the moves as
@@ -83,15 +83,15 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 		has, limit = half, fmt.Sprintf("%s, half of the machine's gracefulShutdownTimeout", half)
 	}
 	return s.Desk.CheckRemote(ctx, d, leaving.RemoteCheck{
-		Look: func(ctx context.Context) leaving.Response { return s.look(ctx, d) }, MaxWait: has, Call: callTimeout,
+		Look: func(ctx context.Context) leaving.Response { return s.checkPods(ctx, d) }, MaxWait: has, Call: callTimeout,
 		Reason: v1alpha1.WaitingForOperatorsReason, Unseen: "pods have not been looked at yet",
 		Late:  "operators did not move all pods within " + limit,
-		Again: laterLook,
+		Again: recheckWhileHeld,
 	}, now), nil
 }
 
-// A host is a Node that leaves, with its pods that operators move.
-type host struct {
+// A drainingNode is a Node that leaves, with its pods that operators move.
+type drainingNode struct {
 	*corev1.Node
 	pods []corev1.Pod
 	// policies reads the policies once per check.
@@ -100,8 +100,8 @@ type host struct {
 	notes []string
 }
 
-// look checks the Node once: it cordons the Node, and requests the moves of pods that have no request yet.
-func (s *Step) look(ctx context.Context, d leaving.Departing) leaving.Response {
+// checkPods checks the Node once: it cordons the Node, and requests the moves of pods that have no request yet.
+func (s *Step) checkPods(ctx context.Context, d leaving.Departing) leaving.Response {
 	reader, err := workload.Live(ctx, s.ClusterCache, d.Cluster())
 	if err != nil {
 		return leaving.Response{Err: err}
@@ -121,17 +121,17 @@ func (s *Step) look(ctx context.Context, d leaving.Departing) leaving.Response {
 	if err := n.observePods(ctx, reader); err != nil {
 		return leaving.Response{Err: err}
 	}
-	return s.ask(ctx, reader, action, n)
+	return s.requestMoves(ctx, reader, action, n)
 }
 
 // observe reads the policies and the Node. It returns nil if there is no Node or no policy; without a policy it does
 // not read the Node.
-func observe(ctx context.Context, reader client.Reader, node string) (*host, error) {
+func observe(ctx context.Context, reader client.Reader, node string) (*drainingNode, error) {
 	policies, err := readPolicies(ctx, reader)
 	if err != nil || policies == nil {
 		return nil, err
 	}
-	n := &host{policies: policies}
+	n := &drainingNode{policies: policies}
 	if n.Node, err = workload.Node(ctx, reader, node); err != nil || n.Node == nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func observe(ctx context.Context, reader client.Reader, node string) (*host, err
 }
 
 // observePods reads the pods on the Node that operators move.
-func (n *host) observePods(ctx context.Context, reader client.Reader) error {
+func (n *drainingNode) observePods(ctx context.Context, reader client.Reader) error {
 	list := &corev1.PodList{}
 	if err := reader.List(ctx, list, client.MatchingFields{"spec.nodeName": n.Name}); err != nil {
 		return fmt.Errorf("listing pods: %w", err)
@@ -171,15 +171,15 @@ func (n *host) observePods(ctx context.Context, reader client.Reader) error {
 	return nil
 }
 
-// ask requests the moves of all pods, up to atOnce in parallel.
-func (s *Step) ask(ctx context.Context, reader client.Reader, action actuate.Action, n *host) leaving.Response {
+// requestMoves requests the moves of all pods, up to atOnce in parallel.
+func (s *Step) requestMoves(ctx context.Context, reader client.Reader, action actuate.Action, n *drainingNode) leaving.Response {
 	evictor := &Evictor{Live: reader, Policies: n.policies, Write: action, Clock: s.Clock, Taints: DrainTaints, Keep: Keep}
-	verdicts := make([]moving, len(n.pods))
+	verdicts := make([]moveState, len(n.pods))
 	var working sync.WaitGroup
-	places := make(chan struct{}, atOnce)
+	places := make(chan struct{}, maxParallelMoves)
 	for i := range n.pods {
 		places <- struct{}{}
-		working.Go(func() { defer func() { <-places }(); verdicts[i] = s.askFor(ctx, evictor, &n.pods[i]) })
+		working.Go(func() { defer func() { <-places }(); verdicts[i] = s.requestMove(ctx, evictor, &n.pods[i]) })
 	}
 	working.Wait()
 	return n.answer(verdicts)
@@ -196,15 +196,15 @@ func cordon(ctx context.Context, action actuate.Action, n *corev1.Node) error {
 	return action.PatchLocked(ctx, n, before)
 }
 
-// moving is the state of one pod.
-type moving struct {
+// moveState is the state of one pod.
+type moveState struct {
 	// holds reports that the pod blocks the Machine. missed reports that it does not, because its deadline passed.
 	holds, missed bool
 	note          string
 }
 
-// askFor requests the move of a pod if it is its turn, and evaluates the response.
-func (s *Step) askFor(ctx context.Context, evictor *Evictor, pod *corev1.Pod) moving {
+// requestMove requests the move of a pod if it is its turn, and evaluates the response.
+func (s *Step) requestMove(ctx context.Context, evictor *Evictor, pod *corev1.Pod) moveState {
 	key := client.ObjectKeyFromObject(pod)
 	resp, err := evictor.Evict(ctx, Wanted{Pod: key, UID: pod.UID, By: s.By})
 	if err == nil && resp.Step == verdict.Mark {
@@ -212,26 +212,26 @@ func (s *Step) askFor(ctx context.Context, evictor *Evictor, pod *corev1.Pod) mo
 	}
 	switch {
 	case err != nil:
-		return moving{holds: true, note: fmt.Sprintf("%s: %v", key, err)}
+		return moveState{holds: true, note: fmt.Sprintf("%s: %v", key, err)}
 	case resp.Outcome == verdict.Overdue && resp.Answer == verdict.Allow:
-		return moving{missed: true, note: fmt.Sprintf("%s: %s: its operator did not move it within %s", key, resp.Policy, resp.Policy.deadline())}
+		return moveState{missed: true, note: fmt.Sprintf("%s: %s: its operator did not move it within %s", key, resp.Policy, resp.Policy.deadline())}
 	case resp.Outcome == verdict.Overdue && resp.Step == verdict.Delete: // The drain waits until the pod has ended.
-		return moving{missed: true, note: fmt.Sprintf("%s: %s", key, resp.Cause)}
+		return moveState{missed: true, note: fmt.Sprintf("%s: %s", key, resp.Cause)}
 	case resp.Answer == verdict.Wait:
-		return moving{holds: true, note: fmt.Sprintf("%s: %s", key, resp.Cause)}
+		return moveState{holds: true, note: fmt.Sprintf("%s: %s", key, resp.Cause)}
 	case resp.Outcome == verdict.HealthyNode, resp.Outcome == verdict.Rescheduled:
-		return moving{holds: true, note: fmt.Sprintf("%s: %s: its Node has just been uncordoned", key, resp.Policy)}
+		return moveState{holds: true, note: fmt.Sprintf("%s: %s: its Node has just been uncordoned", key, resp.Policy)}
 	default: // The pod is gone or will be evicted.
-		return moving{}
+		return moveState{}
 	}
 }
 
 // answer combines the states of all pods.
-func (n *host) answer(pods []moving) leaving.Response {
+func (n *drainingNode) answer(pods []moveState) leaving.Response {
 	a, notes := leaving.Response{}, slices.Clone(n.notes)
 	for _, p := range pods {
 		if p.holds {
-			a.Wait = nextLook
+			a.Wait = recheckWhileBlocked
 		}
 		if a.Missed = a.Missed || p.missed; p.note != "" {
 			notes = append(notes, p.note)

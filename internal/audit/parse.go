@@ -32,7 +32,7 @@ func Parse(text []byte) (Line, error) {
 	case l.Outcome == "":
 		missing = "outcome"
 	case !slices.Contains(Outcomes, l.Outcome):
-		return Line{}, fmt.Errorf("%w: nobody knows the outcome %q", ErrNoLine, l.Outcome)
+		return Line{}, fmt.Errorf("%w: unknown outcome %q", ErrNoLine, l.Outcome)
 	default:
 		return l, nil
 	}

@@ -40,7 +40,7 @@ func TestParse(t *testing.T) {
 		"NoKind":         {"Nobody could say what was done.", `{"time":"2026-03-02T17:00:00Z","action_id":"a","outcome":"success"}`, "no line of an audit log: it has no kind"},
 		"NoID":           {"It could not be told from others.", `{"time":"2026-03-02T17:00:00Z","kind":"Join","outcome":"success"}`, "no line of an audit log: it has no action_id"},
 		"NoOutcome":      {"It would count as done.", `{"time":"2026-03-02T17:00:00Z","kind":"Join","action_id":"a"}`, "no line of an audit log: it has no outcome"},
-		"UnknownOutcome": {"Nobody could say whether more follows.", `{"time":"2026-03-02T17:00:00Z","kind":"Join","action_id":"a","outcome":"maybe"}`, `no line of an audit log: nobody knows the outcome "maybe"`},
+		"UnknownOutcome": {"Nobody could say whether more follows.", `{"time":"2026-03-02T17:00:00Z","kind":"Join","action_id":"a","outcome":"maybe"}`, `no line of an audit log: unknown outcome "maybe"`},
 		"Two":            {"What is torn takes the next with it.", `{"time":"2026-03-02T17:00:00Z","kind":"Join","action_id":"a","outcome":"success"}{}`, "no line of an audit log: invalid character '{' after top-level value"},
 	}
 	for name, tc := range cases {

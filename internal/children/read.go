@@ -256,7 +256,7 @@ func (r Reader) findKind(ctx context.Context, s *Set, p Part, kind schema.GroupK
 }
 
 // errForeign reports that our Machine refers to an object of another controller.
-var errForeign = errors.New("somebody else controls the object")
+var errForeign = errors.New("the object has another controller")
 
 // unreadable describes why a child could not be read. The same cause has the same text: details from the API
 // server or the network differ each time.
@@ -265,7 +265,7 @@ func unreadable(kind schema.GroupKind, err error) string {
 	case errors.Is(err, kinds.ErrNotServed), errors.Is(err, kinds.ErrUnusable):
 		return err.Error()
 	case errors.Is(err, errForeign):
-		return fmt.Sprintf("the object of kind %s to which the Machine refers is controlled by somebody else: find out by whom", kind)
+		return fmt.Sprintf("the object of kind %s to which the Machine refers has another controller: see its ownerReferences", kind)
 	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
 		return fmt.Sprintf("objects of kind %s cannot be read in time: does its provider's conversion webhook answer?", kind)
 	case apierrors.IsForbidden(err):

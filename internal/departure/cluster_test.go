@@ -61,7 +61,7 @@ func leaving(n int, lane departure.Lane) *cluster {
 // again, which would be an endless loop.
 func (c *cluster) wake(at time.Time) departure.Plan {
 	c.Now = at
-	c.departed = departure.Within(c.departed, at, departure.Patience)
+	c.departed = departure.Within(c.departed, at, departure.MaxWait)
 	c.Departed = len(c.departed)
 	p := departure.Decide(c.Fleet, c.limits)
 	if !p.Next.IsZero() && !p.Next.After(at) {

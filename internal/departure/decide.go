@@ -95,13 +95,13 @@ func InOrder(candidates []Candidate, now time.Time) []Candidate {
 // refused reports whether an admission of c failed within Patience. After that, c gets priority again by its
 // waiting time. A refusal in the future does not count: the clock was set back.
 func (c Candidate) refused(now time.Time) bool {
-	return !c.Refused.IsZero() && !c.Refused.After(now) && now.Sub(c.Refused) <= Patience
+	return !c.Refused.IsZero() && !c.Refused.After(now) && now.Sub(c.Refused) <= MaxWait
 }
 
 // aged reports whether c has waited longer than Patience. It then precedes less important candidates. Otherwise
 // new candidates could defer it forever.
 func (c Candidate) aged(now time.Time) bool {
-	return !c.waits().IsZero() && now.Sub(c.waits()) > Patience
+	return !c.waits().IsZero() && now.Sub(c.waits()) > MaxWait
 }
 
 // waits returns since when c waits for an admission. An admission that it could not use restarts the wait.

@@ -333,7 +333,7 @@ func TestARefusalIsForgotten(t *testing.T) {
 	refused := func(ago time.Duration) func(*departure.Candidate) {
 		return func(c *departure.Candidate) { c.Refused = noon.Add(-ago) }
 	}
-	const hour, patience = time.Hour, departure.Patience
+	const hour, patience = time.Hour, departure.MaxWait
 	for name, tc := range map[string]struct {
 		reason string
 		of     []departure.Candidate
@@ -429,15 +429,15 @@ func TestExplain(t *testing.T) {
 		},
 		"Cold": {
 			waiting: departure.Waiting{Reason: departure.WarmingUp}, gates: departure.Gates{WarmUp: departure.Cold},
-			want: "The manager has begun to lead: it first looks at what has left before",
+			want: "The manager became leader a moment ago: no machine starts to leave before the departures under the previous leader no longer count (10s)",
 		},
 		"Learning": {
 			waiting: departure.Waiting{Reason: departure.WarmingUp}, gates: departure.Gates{WarmUp: departure.Learning},
-			want: "The manager has begun to lead: it first looks at how many machines there were, and makes sure that no other one leads",
+			want: "The manager became leader a moment ago: no unscheduled departure starts before the lease of the previous leader has expired",
 		},
 		"Wipe": {
 			waiting: departure.Waiting{Reason: departure.WipeQuarantine},
-			want:    "Nearly all machines of the Cluster are to leave at once: that has to be confirmed first, which takes 20 s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)",
+			want:    "Nearly all machines of the Cluster would leave at once: three checks confirm that first, 20s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)",
 		},
 	} {
 		p.Gates = tc.gates

@@ -14,9 +14,9 @@ import "time"
 const (
 	// Window is the sliding time window in which starts are counted.
 	Window = 10 * time.Second
-	// Patience is the wait after which a candidate comes first, whatever its priority. It is also how long
+	// MaxWait is the wait after which a candidate comes first, whatever its priority. It is also how long
 	// starts count for the limit of the lane Scheduled.
-	Patience = 10 * time.Minute
+	MaxWait = 10 * time.Minute
 )
 
 // A Lane determines which limits apply to a departure. The values are the ones in the departure record on the

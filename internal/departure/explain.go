@@ -16,11 +16,11 @@ func (p Plan) Explain(w Waiting) string {
 		return "The manager's clock may be wrong: it differs from the API server's by more than 1m, or was set within 5m"
 	case WarmingUp:
 		if p.Gates.WarmUp >= Cold {
-			return "The manager has begun to lead: it first looks at what has left before"
+			return "The manager became leader a moment ago: no machine starts to leave before the departures under the previous leader no longer count (10s)"
 		}
-		return "The manager has begun to lead: it first looks at how many machines there were, and makes sure that no other one leads"
+		return "The manager became leader a moment ago: no unscheduled departure starts before the lease of the previous leader has expired"
 	case WipeQuarantine:
-		return "Nearly all machines of the Cluster are to leave at once: that has to be confirmed first, which takes 20 s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)"
+		return "Nearly all machines of the Cluster would leave at once: three checks confirm that first, 20s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)"
 	default:
 	}
 	return fmt.Sprintf("At most %s of the Cluster's machines, but always one, start to leave within %s: it waits for others", p.Limits.Cap.percent(), Window)

@@ -82,7 +82,7 @@ func (w *world) fleet(f *farm) departure.Fleet {
 	for _, at := range f.remembered { // as an instant with a monotonic reading
 		fleet.Started = append(fleet.Started, at.Add(w.offset))
 	}
-	f.departed = departure.Within(f.departed, w.now, departure.Patience)
+	f.departed = departure.Within(f.departed, w.now, departure.MaxWait)
 	fleet.Departed = len(f.departed)
 	return fleet
 }
@@ -204,7 +204,7 @@ func checkOrder(t *rapid.T, fleet departure.Fleet, p departure.Plan) {
 
 // comesBefore is the order of departures, rule by rule.
 func comesBefore(a, b departure.Candidate, now time.Time) bool {
-	long := func(c departure.Candidate) bool { return c.Since.Add(departure.Patience).Before(now) }
+	long := func(c departure.Candidate) bool { return c.Since.Add(departure.MaxWait).Before(now) }
 	if long(a) != long(b) {
 		return long(a)
 	}
@@ -325,7 +325,7 @@ func drawWorld(t *rapid.T) (*world, map[string]func(*rapid.T)) {
 			w.now = w.now.Add(time.Duration(rapid.IntRange(0, 12_000).Draw(t, "ms")) * time.Millisecond)
 		},
 		"pass a window": func(*rapid.T) { w.now = w.now.Add(departure.Window) },
-		"pass long":     func(*rapid.T) { w.now = w.now.Add(departure.Patience) },
+		"pass long":     func(*rapid.T) { w.now = w.now.Add(departure.MaxWait) },
 		"set the clock": func(t *rapid.T) {
 			w.offset = rapid.SampledFrom([]time.Duration{0, 0, time.Minute, -time.Minute, -3 * time.Hour, 6 * time.Hour}).Draw(t, "offset")
 		},

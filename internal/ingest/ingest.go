@@ -104,7 +104,7 @@ func (c Claim) screen(field, says, known, other string) (value, why string) {
 	case known != "":
 		return known, fmt.Sprintf("Machine %s: %s is %q, and %q counts as before: %s", c.Name, field, says, known, wayOut)
 	case says == "" && c.Running:
-		return "", fmt.Sprintf("Machine %s: %s is empty although the Machine is Running: look at its provider and at Cluster API", c.Name, field)
+		return "", fmt.Sprintf("Machine %s: %s is empty although the Machine is Running: check its provider and Cluster API", c.Name, field)
 	case says != "" && other != "":
 		return "", fmt.Sprintf("Machine %s: %s is %q, which Machine %s has, too: find out whose it is, and delete the other", c.Name, field, says, other)
 	default:

@@ -180,8 +180,8 @@ func TestScreenRequest(t *testing.T) {
 		"Empty":       {"As is nothing.", ingest.Request{Marked: true}, []string{`reclaim-requested is ""`}},
 		"LongReason":  {"It is cut.", ingest.Request{Asks: true, Marked: true, Reason: strings.Repeat("ä", 257)}, []string{"reclaim-reason has 257 characters"}},
 		"FullReason":  {"It is as long as a pattern may be.", ingest.Request{Asks: true, Marked: true, Reason: strings.Repeat("ä", 256)}, nil},
-		"Control":     {"Nobody writes lines of their own into our Events.", ingest.Request{Asks: true, Marked: true, Reason: "a\nb"}, []string{"reclaim-reason has characters that nobody sees"}},
-		"NoText":      {"It is no UTF-8.", ingest.Request{Asks: true, Marked: true, Reason: "\xff"}, []string{"reclaim-reason has characters that nobody sees"}},
+		"Control":     {"Nobody writes lines of their own into our Events.", ingest.Request{Asks: true, Marked: true, Reason: "a\nb"}, []string{"reclaim-reason has invisible characters"}},
+		"NoText":      {"It is no UTF-8.", ingest.Request{Asks: true, Marked: true, Reason: "\xff"}, []string{"reclaim-reason has invisible characters"}},
 		"NoTime":      {"The time of its writing counts.", ingest.Request{Asks: true, Marked: true, RequestedAt: "soon"}, []string{`reclaim-requested-at is "soon"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

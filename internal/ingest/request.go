@@ -37,10 +37,10 @@ func ScreenRequest(r Request) []Rejection {
 		note("5spot.finos.org/reclaim-requested", "is %q, which is no request: to request the machine write %q, else remove it", clip.To(r.Trigger, maxReason), "true")
 	}
 	if n := utf8.RuneCountInString(r.Reason); n > maxReason {
-		note("5spot.finos.org/reclaim-reason", "has %d characters: the first %d are told", n, maxReason)
+		note("5spot.finos.org/reclaim-reason", "has %d characters: the first %d are used", n, maxReason)
 	}
 	if strings.ContainsFunc(r.Reason, clip.Hidden) || !utf8.ValidString(r.Reason) {
-		note("5spot.finos.org/reclaim-reason", "has characters that nobody sees: they are left out")
+		note("5spot.finos.org/reclaim-reason", "has invisible characters: they are removed")
 	}
 	if _, err := time.Parse(time.RFC3339, r.RequestedAt); r.RequestedAt != "" && err != nil {
 		note("5spot.finos.org/reclaim-requested-at", "is %q, which is no time of RFC 3339: the time of its writing counts", clip.To(r.RequestedAt, maxReason))

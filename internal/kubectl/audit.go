@@ -56,7 +56,7 @@ func (a *auditOptions) run(o Options, files []string) error {
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
-	show, now := shown{a: a, out: o.Out}, o.Now()
+	show, now := actionPrinter{a: a, out: o.Out}, o.Now()
 	var log actions
 	unread := 0
 	err := readLines(files, o.In, func(where string, raw []byte, err error) error {
@@ -69,7 +69,7 @@ func (a *auditOptions) run(o Options, files []string) error {
 			Report(o.Err, fmt.Errorf("%s: %s", where, oneLine(err.Error())))
 			return nil
 		}
-		if action, ended := log.add(line, a.lets(line, now)); ended {
+		if action, ended := log.add(line, a.matchesFlags(line, now)); ended {
 			return show.action(action)
 		}
 		return nil
@@ -83,8 +83,8 @@ func (a *auditOptions) run(o Options, files []string) error {
 	return errors.Join(show.end(log.left(), err == nil), err)
 }
 
-// lets reports whether a line matches all flags.
-func (a *auditOptions) lets(line audit.Line, now time.Time) bool {
+// matchesFlags reports whether a line matches all flags.
+func (a *auditOptions) matchesFlags(line audit.Line, now time.Time) bool {
 	since, until := a.since.at(now), a.until.at(now)
 	switch {
 	case !names(a.machine, line.Machine), !names(a.cluster, line.Cluster):
@@ -103,8 +103,8 @@ func names(want, key string) bool {
 	return want == "" || want == key || !strings.Contains(want, "/") && want == path.Base(key)
 }
 
-// shown prints actions and counts them.
-type shown struct {
+// actionPrinter prints actions and counts them.
+type actionPrinter struct {
 	a      *auditOptions
 	out    io.Writer
 	header bool
@@ -113,7 +113,7 @@ type shown struct {
 }
 
 // action prints a, if one of its lines matched the flags.
-func (s *shown) action(a action) error {
+func (s *actionPrinter) action(a action) error {
 	if !a.matched {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (s *shown) action(a action) error {
 }
 
 // end prints the actions without a last line, then the summary. complete is false if a file or a line was not read.
-func (s *shown) end(open []action, complete bool) error {
+func (s *actionPrinter) end(open []action, complete bool) error {
 	ended := s.count
 	for _, a := range open {
 		if err := s.action(a); err != nil {
@@ -147,7 +147,7 @@ func (s *shown) end(open []action, complete bool) error {
 }
 
 // summary counts the printed actions by outcome. open is the number of actions without a last line.
-func (s *shown) summary(open int) string {
+func (s *actionPrinter) summary(open int) string {
 	if s.count == 0 {
 		return "No actions found.\n"
 	}

@@ -69,16 +69,16 @@ func (c *cluster) get(ctx context.Context, names []string) ([]v1alpha1.Scheduled
 	for i, name := range names {
 		err := c.rest.Get().Namespace(c.namespace).Resource(resource).Name(name).Do(ctx).Into(&objects[i])
 		if (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) && !c.chosen {
-			err = c.elsewhere(ctx, name, &objects[i], err)
+			err = c.findInOtherNamespaces(ctx, name, &objects[i], err)
 		}
 		errs = append(errs, failed("reading "+name, err))
 	}
 	return objects, errors.Join(errs...)
 }
 
-// elsewhere searches all namespaces for the object. get calls it only if the command line names no namespace. It
+// findInOtherNamespaces searches all namespaces for the object. get calls it only if the command line names no namespace. It
 // succeeds if the person may list all namespaces and exactly one object has the name.
-func (c *cluster) elsewhere(ctx context.Context, name string, into *v1alpha1.ScheduledMachine, absent error) error {
+func (c *cluster) findInOtherNamespaces(ctx context.Context, name string, into *v1alpha1.ScheduledMachine, absent error) error {
 	var all v1alpha1.ScheduledMachineList
 	if err := c.rest.Get().Resource(resource).Param("fieldSelector", "metadata.name="+name).Do(ctx).Into(&all); err == nil && len(all.Items) == 1 && all.Items[0].Name == name {
 		*into = all.Items[0]
@@ -147,9 +147,9 @@ func (c *cluster) patch(ctx context.Context, m *v1alpha1.ScheduledMachine, patch
 	return changed, err
 }
 
-// remembered returns the ReclaimedMachine with that name. It returns nil if there is none, or if the person may not
+// reclaimedMachine returns the ReclaimedMachine with that name. It returns nil if there is none, or if the person may not
 // read it.
-func (c *cluster) remembered(ctx context.Context, name string) (*v1alpha1.ReclaimedMachine, error) {
+func (c *cluster) reclaimedMachine(ctx context.Context, name string) (*v1alpha1.ReclaimedMachine, error) {
 	left := &v1alpha1.ReclaimedMachine{}
 	err := c.rest.Get().Namespace(c.namespace).Resource(reclaimedResource).Name(name).Do(ctx).Into(left)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {

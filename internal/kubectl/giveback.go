@@ -87,7 +87,7 @@ func (g *giveBackOptions) run(ctx context.Context, o Options, config clientcmd.C
 		return err
 	}
 	done := givenBack(before)
-	lines := append([]string{answer(before)}, sentences(doubts(before, o.Now().Truncate(time.Second)))...)
+	lines := append([]string{firstLine(before)}, sentences(unservedNotes(before, o.Now().Truncate(time.Second)))...)
 	if paused(after) && !done {
 		if !g.wait {
 			return failed(name, errPaused)
@@ -101,7 +101,7 @@ func (g *giveBackOptions) run(ctx context.Context, o Options, config clientcmd.C
 }
 
 // errPaused reports a request that is recorded and not served, because the machine or its Cluster is paused.
-var errPaused = errors.New("asked, but it or its Cluster is paused: nothing is done, not even for its owner, until somebody unpauses it")
+var errPaused = errors.New("requested, but it or its Cluster is paused: not even its owner's request is served until the pause ends")
 
 // sentences turns each note into a sentence on its own line.
 func sentences(notes []string) []string {
@@ -117,8 +117,8 @@ func givenBack(m *v1alpha1.ScheduledMachine) bool {
 	return !m.BeingReclaimed() && !m.ScheduleEnabled() && gone(m)
 }
 
-// answer is the first line that give-back prints. before is the object before the request.
-func answer(before *v1alpha1.ScheduledMachine) string {
+// firstLine is the first line that give-back prints. before is the object before the request.
+func firstLine(before *v1alpha1.ScheduledMachine) string {
 	name := before.Name
 	if r, asked := requestOf(before); asked {
 		return name + ": it is being given back already: " + r.sentence() + "."
@@ -152,20 +152,20 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen
 		last = step
 		text := fmt.Sprintf("%s  %s\n", o.Now().Format(time.TimeOnly), step)
 		if done {
-			text += strings.Join(append(sentences(shared(m)), ""), "\n")
+			text += strings.Join(append(sentences(sharedHostNotes(m)), ""), "\n")
 		}
 		return done, write(o.Out, text)
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return failed(name, fmt.Errorf("not given back after %s, but the request stands: %s; see kubectl 5spot why %s",
-			&g.timeout, strings.Join(slices.Concat([]string{last}, hindrances(seen, last), doubts(seen, o.Now())), "; "), name))
+			&g.timeout, strings.Join(slices.Concat([]string{last}, removalDelayNotes(seen, last), unservedNotes(seen, o.Now())), "; "), name))
 	}
 	return err
 }
 
-// shared returns a note if another ScheduledMachine claims the same host, which may then still be in the cluster. m may
+// sharedHostNotes returns a note if another ScheduledMachine claims the same host, which may then still be in the cluster. m may
 // be nil.
-func shared(m *v1alpha1.ScheduledMachine) []string {
+func sharedHostNotes(m *v1alpha1.ScheduledMachine) []string {
 	if m == nil || hostClaimed(m) == nil {
 		return nil
 	}
@@ -188,7 +188,7 @@ func progress(m *v1alpha1.ScheduledMachine) (step string, done bool, err error) 
 	case asked:
 		return "the request is recorded", false, nil
 	case m.ScheduleEnabled():
-		return "", false, errors.New("somebody has withdrawn the request, or lent the machine again meanwhile")
+		return "", false, errors.New("the request was withdrawn, or the machine was lent again")
 	case !gone(m):
 		return "the schedule is off", false, nil
 	default:

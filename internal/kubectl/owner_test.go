@@ -51,9 +51,9 @@ func pausedMachine(m *v1alpha1.ScheduledMachine) {
 
 const (
 	takeBack    = "office: asked. When 5-Spot sees it, the machine leaves the cluster, without drain; then its schedule is turned off.\n"
-	whilePaused = "asked, but it or its Cluster is paused: nothing is done, not even for its owner, until somebody unpauses it"
-	noManager   = "nobody has acted on it for 5m: is a manager running? One with --watch-filter serves only objects with the label cluster.x-k8s.io/watch-filter"
-	noShard     = "nobody has acted on it for 5m: is a manager running with --watch-filter=b, or without a filter?"
+	whilePaused = "requested, but it or its Cluster is paused: not even its owner's request is served until the pause ends"
+	noManager   = "no controller has acted on it for 5m: is a manager running? One with --watch-filter serves only objects with the label cluster.x-k8s.io/watch-filter"
+	noShard     = "no controller has acted on it for 5m: is a manager running with --watch-filter=b, or without a filter?"
 )
 
 // unserved gives a machine a change that no manager has acted on, in a shard or not.
@@ -203,7 +203,7 @@ func TestGiveBackWaits(t *testing.T) {
 			nil,
 			result{
 				Out: takeBack + "17:00:00  the request is recorded\n",
-				Err: "error: office: somebody has withdrawn the request, or lent the machine again meanwhile\n", Code: 1,
+				Err: "error: office: the request was withdrawn, or the machine was lent again\n", Code: 1,
 			},
 		},
 		"TooLong": {
@@ -310,7 +310,7 @@ func TestResume(t *testing.T) {
 		},
 		"KillSwitch": {
 			"Turning the schedule on would do nothing.", machine("office", killed),
-			result{Err: "error: office: spec.killSwitch is true, so nothing runs whatever the schedule says: " +
+			result{Err: "error: office: spec.killSwitch is true, so nothing runs in any window: " +
 				"kubectl -n farm patch scheduledmachine/office --type merge -p '{\"spec\":{\"killSwitch\":false}}' first\n", Code: 1},
 			nil,
 		},
@@ -326,7 +326,7 @@ func TestResume(t *testing.T) {
 		},
 		"Paused": {
 			"Nothing follows, which is said first.", machine("office", disabled, pausedMachine),
-			result{Out: "office: it is paused: the schedule is on, but nothing happens until somebody unpauses it or its Cluster.\n"},
+			result{Out: "office: it is paused: the schedule is on, but nothing happens until the pause of it or its Cluster ends.\n"},
 			written,
 		},
 		"Unserved": {
@@ -461,7 +461,7 @@ func TestWhy(t *testing.T) {
 		},
 		"Kept": {
 			"With OnResume the schedule does not count, and may be on.", machine("office", reclaimed(ada), onResume), "Returned",
-			[]string{"and it stays away until it is resumed, whatever its schedule says\n", "Next:      nothing: kept away until it is resumed\n", "Do:        to lend it again: kubectl 5spot -n farm resume office\n"},
+			[]string{"and it stays out of the cluster until it is resumed, also in its window\n", "Next:      nothing: kept away until it is resumed\n", "Do:        to lend it again: kubectl 5spot -n farm resume office\n"},
 		},
 		"LentAgain":      {"The owner may still be there, and somebody set a trap.", machine("office", lentAgain), "Running", []string{"Note:      argocd-controller turned the schedule on\n"}},
 		"Returning":      {"Nothing of the schedule counts any more.", machine("office", asked(java), taking), "Returning", []string{"Next:      nothing: its schedule is being turned off\n"}},
@@ -471,7 +471,7 @@ func TestWhy(t *testing.T) {
 		"PausedGoing":    {"The machine leaves after the pause, and an engineer decides before that.", machine("office", pausedMachine, going), "Paused", []string{"Note:      its ScheduledMachine is being deleted: the machine leaves when the pause ends\n"}},
 		"KillSwitch":     {"By whom is not known, how to end it is.", machine("office", killed, none), "KillSwitch", []string{"stays away", `'{"spec":{"killSwitch":false}}'`, "Next:      nothing: the kill switch is on\n"}},
 		"Removing":       {"It is not gone yet.", machine("office", killed), "KillSwitch", []string{"is being removed"}},
-		"Off":            {"Kubernetes knows with what it was set, and when.", machine("office", off), "Off", []string{"Because:   somebody set spec.schedule.enabled to false\n", "Set by:    kubectl-patch, which wrote last 120m ago (2025-01-15T15:00:00Z)\n"}},
+		"Off":            {"Kubernetes knows with what it was set, and when.", machine("office", off), "Off", []string{"Because:   spec.schedule.enabled was set to false\n", "Set by:    kubectl-patch, which wrote last 120m ago (2025-01-15T15:00:00Z)\n"}},
 		"OffButThere":    {"Off leaves the machine where it is.", machine("office", off, func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = &v1alpha1.ChildReference{} }), "Off", []string{"stays as it is", "to have the machine: kubectl 5spot -n farm give-back office\n"}},
 		"Waiting":        {"The next opening.", machine("office", away), "Waiting", []string{"opens in 21h: Thu 2025-01-16 09:00:00 EST"}},
 		"Running":        {"How to get it back.", machine("office"), "Running", []string{"closes in 6h", "to have the machine now: kubectl 5spot -n farm give-back office\n"}},

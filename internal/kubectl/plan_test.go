@@ -80,7 +80,7 @@ func TestPlanReadsFiles(t *testing.T) {
 		"KillSwitch": {
 			reason: "Whoever looks at a plan should know that it will not happen.",
 			stdin:  office + "  killSwitch: true\n",
-			want:   officePlan + "  the kill switch is on: no machine runs, whatever the schedule says\n",
+			want:   officePlan + "  the kill switch is on: no machine runs in any window\n",
 		},
 		"NoName": {
 			reason: "kubectl create would give it one.",

@@ -54,19 +54,19 @@ func (r *railsOptions) run(ctx context.Context, o Options, config clientcmd.Clie
 	}
 	objects, err := c.list(ctx, namespace)
 	if err != nil {
-		return unlisted(err)
+		return listForbiddenHelp(err)
 	}
 	machines, unread := c.machines(ctx, namespace)
 	if apierrors.IsForbidden(unread) {
-		return unlisted(unread)
+		return listForbiddenHelp(unread)
 	}
 	now := o.Now().Truncate(time.Second)
 	views := railsOf(r.of(objects), r.machinesOf(machines), unread == nil, now)
 	return errors.Join(r.show(o, views, namespace, now), unread)
 }
 
-// unlisted adds alternatives to a Forbidden error, which names the missing permission.
-func unlisted(err error) error {
+// listForbiddenHelp adds alternatives to a Forbidden error, which names the missing permission.
+func listForbiddenHelp(err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}

@@ -90,7 +90,7 @@ func TestRailsShowsEveryCluster(t *testing.T) {
 		machine("frozen", frozen), machine("stopped", pausedMachine), machine("going", leaving), machine("by-hand"),
 		machine("other", inLab, overdue))
 	const lab = `farm/lab: 1 ScheduledMachine, nothing is kept, and nothing leaves
-  But nobody has acted on other for 5m: is a manager running? One with
+  But no controller has acted on other for 5m: is a manager running? One with
     --watch-filter serves only objects with the label
     cluster.x-k8s.io/watch-filter.
 `
@@ -109,9 +109,9 @@ func TestRailsShowsEveryCluster(t *testing.T) {
     Machine is being created
   alone-machine: its Machine is being deleted without its ScheduledMachine, and
     waits for its turn
-  wiped: Nearly all machines of the Cluster are to leave at once: that has to be
-    confirmed first, which takes 20 s. If it is a mistake, hold all departures
-    of the Cluster now (kubectl 5spot hold-departures)
+  wiped: Nearly all machines of the Cluster would leave at once: three checks
+    confirm that first, 20s. If it is a mistake, hold all departures of the
+    Cluster now (kubectl 5spot hold-departures)
   due: At most 5% of the Cluster's machines, but always one, start to leave
     within 10s: it waits for others
   by-hand: its Machine is being deleted, and no departure is on record yet
@@ -163,7 +163,7 @@ func TestRailsSaysWhatTheConditionSays(t *testing.T) {
 			t.Errorf("%s: got %+v, want %s and %+v", reason, row, state, said)
 		}
 		why := run("", "why", "office", cluster(t, map[string]any{path("office"): m}))
-		if !strings.Contains(why.Out, "Because:   "+said.Message+"\n") || strings.Contains(why.Out, "nobody has acted") || strings.Contains(why.Out, "overdue") {
+		if !strings.Contains(why.Out, "Because:   "+said.Message+"\n") || strings.Contains(why.Out, "no controller has acted") || strings.Contains(why.Out, "overdue") {
 			t.Errorf("%s: why says\n%s", reason, why.Out)
 		}
 		if list := run("", "status", "office", cluster(t, map[string]any{path("office"): m})); !strings.Contains(list.Out, "Why:         "+said.Message+"\n") {
@@ -196,8 +196,8 @@ func TestRailsKnowsWhatItDoesNotKnow(t *testing.T) {
 		Out: `farm/prod: 2 ScheduledMachines, 1 held, who is leaving is unknown
   NAME   STATE   SINCE   REASON   LANE
   x      held    1s      WarmUp   -
-  x: The manager has begun to lead: it first looks at how many machines there
-    were, and makes sure that no other one leads
+  x: The manager became leader a moment ago: no unscheduled departure starts
+    before the lease of the previous leader has expired
 `,
 		Err: "error: listing machines: etcd is away\n", Code: 1,
 	}
@@ -288,7 +288,7 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 		"Capped": {
 			"Waiting is all there is to do, but for the owner.", machine("office", kept(departure.BlastRadiusCap, 4*time.Minute)),
 			[]string{
-				"State:     Held: it is to leave, and stays until a safety rail lets it go\n",
+				"State:     Held: its departure is held by a safety rail, and it stays until then\n",
 				"kubectl 5spot -n farm rails --cluster prod\n", "to have the machine now, without waiting: kubectl 5spot -n farm give-back office\n",
 			},
 		},
@@ -310,8 +310,8 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 		"Deleting": {
 			"What is deleted waits, too.", machine("office", going, kept(departure.WipeQuarantine, time.Minute)),
 			[]string{
-				"State:     Held: its ScheduledMachine is being deleted, and the machine stays until a safety rail lets it go\n",
-				"Because:   Nearly all machines of the Cluster are to leave at once",
+				"State:     Held: its ScheduledMachine is being deleted, and a safety rail holds the machine\n",
+				"Because:   Nearly all machines of the Cluster would leave at once",
 				"without waiting: kubectl 5spot -n farm give-back office\n",
 			},
 		},
@@ -322,7 +322,7 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 		"Wipe": {
 			"Half a minute is short for who has to find the way out.", machine("office", kept(departure.WipeQuarantine, 10*time.Second)),
 			[]string{
-				"which takes 20 s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)\n",
+				"three checks confirm that first, 20s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)\n",
 				"Do:        if the machines are not meant to leave, hold all departures now: kubectl 5spot -n farm hold-departures prod\n",
 			},
 		},

@@ -24,7 +24,7 @@ func (c *clusterRails) text(wide bool, now time.Time) string {
 	for _, w := range c.whys(now) {
 		text.WriteString(wrapped(w))
 	}
-	if slices.ContainsFunc(c.Machines, func(r railed) bool { return r.State == railPaused }) {
+	if slices.ContainsFunc(c.Machines, func(r railsRow) bool { return r.State == railPaused }) {
 		text.WriteString(wrapped(c.afterPause()))
 	}
 	if c.LeavesNext != "" {
@@ -105,7 +105,7 @@ func (c *clusterRails) afterPause() string {
 }
 
 // late returns how long ago the budget of a departure ended, empty if it has not.
-func (r *railed) late(now time.Time) string {
+func (r *railsRow) late(now time.Time) string {
 	if r.GraceEnded == nil {
 		return ""
 	}

@@ -25,7 +25,7 @@ type clusterRails struct {
 	// Total is the number of its ScheduledMachines.
 	Total int `json:"total"`
 	// Machines are the machines that a rail holds, and the ones that leave.
-	Machines []railed `json:"machines"`
+	Machines []railsRow `json:"machines"`
 	// LeavingUnknown reports that Machines could not be read: more machines may be leaving.
 	LeavingUnknown bool `json:"leavingUnknown,omitempty"`
 	// LeaveAfterPause are the names of paused machines that leave once the pause ends.
@@ -48,8 +48,8 @@ type unserved struct {
 	since time.Time
 }
 
-// railed is a machine that a rail holds, or that leaves.
-type railed struct {
+// railsRow is a machine that a rail holds, or that leaves.
+type railsRow struct {
 	Name  string     `json:"name"`
 	State railsState `json:"state"`
 	// Reason and Message are copied from the condition that holds the machine, or from its departure record.
@@ -89,12 +89,12 @@ var railsStates = []railsState{railPaused, railHeld, railCapped, railLeaving}
 // railsOf builds the view of every Cluster from conditions and departure records. It runs no planner. known reports
 // that the Machines were read.
 func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known bool, now time.Time) []clusterRails {
-	departing := map[types.NamespacedName]railed{}
+	departing := map[types.NamespacedName]railsRow{}
 	clusters := map[types.NamespacedName]*clusterRails{}
 	of := func(namespace, name string) *clusterRails {
 		key := types.NamespacedName{Namespace: namespace, Name: name}
 		if clusters[key] == nil {
-			clusters[key] = &clusterRails{Namespace: namespace, Cluster: name, Machines: []railed{}, LeavingUnknown: !known}
+			clusters[key] = &clusterRails{Namespace: namespace, Cluster: name, Machines: []railsRow{}, LeavingUnknown: !known}
 		}
 		return clusters[key]
 	}
@@ -109,7 +109,7 @@ func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known 
 		case !ok:
 		case m.orphaned(owners[types.NamespacedName{Namespace: m.Namespace, Name: m.scheduled()}]):
 			c := of(m.Namespace, m.cluster())
-			c.Machines = append(c.Machines, m.alone(d))
+			c.Machines = append(c.Machines, m.orphanRow(d))
 		default:
 			departing[types.NamespacedName{Namespace: machines[i].Namespace, Name: d.Name}] = d
 		}
@@ -117,11 +117,11 @@ func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known 
 	for _, m := range objects {
 		c, key := of(m.Namespace, m.Spec.ClusterName), types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
 		c.Total++
-		if since, doubted := doubtedSince(m, now); doubted {
+		if since, doubted := unservedSince(m, now); doubted {
 			c.unserved = append(c.unserved, unserved{m, since})
 		}
 		left, leaves := departing[key]
-		switch row, kept := keptOf(m); {
+		switch row, kept := heldRow(m); {
 		case kept:
 			row.Machine, row.Lane, row.ActionID = left.Machine, left.Lane, left.ActionID
 			c.candidates = append(c.candidates, candidateOf(m))
@@ -130,7 +130,7 @@ func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known 
 				c.LeaveAfterPause = append(c.LeaveAfterPause, m.Name)
 			}
 		case leaves:
-			left.judgeGrace(m, now)
+			left.setGraceEnded(m, now)
 			c.Machines = append(c.Machines, left)
 		default:
 			c.closes(m, now)
@@ -139,9 +139,9 @@ func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known 
 	return sorted(clusters, now)
 }
 
-// keptOf returns why a machine is held, and false if it is not.
-func keptOf(m *v1alpha1.ScheduledMachine) (railed, bool) {
-	row := railed{Name: m.Name}
+// heldRow returns why a machine is held, and false if it is not.
+func heldRow(m *v1alpha1.ScheduledMachine) (railsRow, bool) {
+	row := railsRow{Name: m.Name}
 	c := gateOf(m)
 	switch {
 	case paused(m):
@@ -153,7 +153,7 @@ func keptOf(m *v1alpha1.ScheduledMachine) (railed, bool) {
 	case suppressed(m) != nil:
 		row.State, c = railPaused, suppressed(m)
 	case c == nil:
-		return railed{}, false
+		return railsRow{}, false
 	case c.Reason == v1alpha1.BlastRadiusCapReason:
 		row.State = railCapped
 	default:
@@ -178,8 +178,8 @@ func unwanted(m *v1alpha1.ScheduledMachine, now time.Time) bool {
 }
 
 // departureOf returns why a Machine leaves, and false if it does not leave.
-func departureOf(m *ourMachine) (railed, bool) {
-	row := railed{Name: m.scheduled(), State: railLeaving, Machine: m.Name}
+func departureOf(m *ourMachine) (railsRow, bool) {
+	row := railsRow{Name: m.scheduled(), State: railLeaving, Machine: m.Name}
 	if d, ok := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation]); ok {
 		row.Reason, row.Lane, row.ActionID, row.Since, row.grace = string(d.Reason), d.Lane, d.ActionID, &d.Since, d.Grace
 		return row, true
@@ -195,9 +195,9 @@ func (m *ourMachine) orphaned(sm *v1alpha1.ScheduledMachine) bool {
 	return sm == nil || ref != nil && ref.UID != sm.UID
 }
 
-// alone returns a departure under the name of the Machine itself, because it has no ScheduledMachine. Without a
+// orphanRow returns a departure under the name of the Machine itself, because it has no ScheduledMachine. Without a
 // departure record, a Machine with 5-Spot's pre-drain hook waits for its turn: it is held.
-func (m *ourMachine) alone(d railed) railed {
+func (m *ourMachine) orphanRow(d railsRow) railsRow {
 	d.Name = m.Name
 	if _, hook := m.Annotations[v1alpha1.PreDrainHookAnnotation]; hook && d.Reason == "" {
 		d.State, d.Message = railHeld, "its Machine is being deleted without its ScheduledMachine, and waits for its turn"
@@ -205,15 +205,15 @@ func (m *ourMachine) alone(d railed) railed {
 	return d
 }
 
-// judgeGrace sets GraceEnded if a departure of m has exceeded its budget by patience. A departure without drain has no
+// setGraceEnded sets GraceEnded if a departure of m has exceeded its budget by patience. A departure without drain has no
 // budget.
-func (r *railed) judgeGrace(m *v1alpha1.ScheduledMachine, now time.Time) {
+func (r *railsRow) setGraceEnded(m *v1alpha1.ScheduledMachine, now time.Time) {
 	grace, err := schedule.ParseDuration(cmp.Or(m.Spec.GracefulShutdownTimeout, v1alpha1.DefaultTimeout))
 	if err != nil || r.Lane == "" || r.Lane == v1alpha1.ExemptLane {
 		return
 	}
 	recorded, _ := schedule.ParseDuration(r.grace) // A shorter timeout does not apply to it.
-	if ended := r.since().Add(max(grace, recorded)); now.Sub(ended) >= patience {
+	if ended := r.since().Add(max(grace, recorded)); now.Sub(ended) >= unservedAfter {
 		r.GraceEnded = &metav1.Time{Time: ended}
 	}
 }
@@ -249,7 +249,7 @@ func (c *clusterRails) order(now time.Time) {
 	for i, waits := range departure.InOrder(c.candidates, now) {
 		place[waits.Name] = i
 	}
-	slices.SortFunc(c.Machines, func(a, b railed) int {
+	slices.SortFunc(c.Machines, func(a, b railsRow) int {
 		if by := cmp.Compare(slices.Index(railsStates, a.State), slices.Index(railsStates, b.State)); by != 0 {
 			return by
 		}
@@ -258,7 +258,7 @@ func (c *clusterRails) order(now time.Time) {
 		}
 		return cmp.Or(a.since().Compare(b.since()), cmp.Compare(a.Name, b.Name))
 	})
-	if first := slices.IndexFunc(c.Machines, func(r railed) bool { return r.State == railCapped }); first >= 0 {
+	if first := slices.IndexFunc(c.Machines, func(r railsRow) bool { return r.State == railCapped }); first >= 0 {
 		c.LeavesNext = c.Machines[first].Name
 	}
 }
@@ -275,10 +275,10 @@ func (c *clusterRails) doubt(now time.Time) {
 	if others := len(c.unserved) - 1; others > 0 {
 		whom += fmt.Sprintf(" and %d more", others)
 	}
-	c.Doubts = []string{doubt(whom, longest.ScheduledMachine, longest.since, now)}
+	c.Doubts = []string{unservedNote(whom, longest.ScheduledMachine, longest.since, now)}
 }
 
-func (r *railed) since() time.Time {
+func (r *railsRow) since() time.Time {
 	if r.Since == nil {
 		return time.Time{}
 	}

@@ -110,14 +110,14 @@ func gone(m *v1alpha1.ScheduledMachine) bool {
 // offNow returns why a machine stays away. With resumeAfterReclaim: OnResume its schedule may be on.
 func offNow(m *v1alpha1.ScheduledMachine) string {
 	if m.AwaitsResume() {
-		return "it stays away until it is resumed, whatever its schedule says"
+		return "it stays out of the cluster until it is resumed, also in its window"
 	}
 	return "its schedule is off"
 }
 
-// hindrances returns the controllers' messages about what delays the removal of a machine. It omits messages that told
+// removalDelayNotes returns the controllers' messages about what delays the removal of a machine. It omits messages that told
 // contains.
-func hindrances(m *v1alpha1.ScheduledMachine, told string) []string {
+func removalDelayNotes(m *v1alpha1.ScheduledMachine, told string) []string {
 	r, asked := requestOf(m)
 	removed := asked && !paused(m) || m.Spec.KillSwitch || !m.DeletionTimestamp.IsZero() || m.Status.Phase == v1alpha1.PhaseShuttingDown
 	if !removed || gone(m) {

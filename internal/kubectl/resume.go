@@ -57,14 +57,14 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 	var next string
 	after, err := c.change(ctx, name, func(m *v1alpha1.ScheduledMachine) (map[string]any, error) {
 		before = m
-		if err := resumable(m); err != nil {
+		if err := checkResumable(m); err != nil {
 			return nil, err
 		}
 		var err error
-		if next, err = prospect(m, now); err != nil || m.ScheduleEnabled() {
+		if next, err = nextAfterResume(m, now); err != nil || m.ScheduleEnabled() {
 			return nil, err
 		}
-		return lent(m), nil
+		return resumePatch(m), nil
 	})
 	if apierrors.IsNotFound(err) {
 		return forget(ctx, o, c, name, err)
@@ -77,19 +77,19 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 		said = "the schedule is on already"
 	}
 	if paused(after) {
-		return write(o.Out, fmt.Sprintf("%s: it is paused: the schedule is on, but nothing happens until somebody unpauses it or its Cluster.\n", name))
+		return write(o.Out, fmt.Sprintf("%s: it is paused: the schedule is on, but nothing happens until the pause of it or its Cluster ends.\n", name))
 	}
 	lines := []string{name + ": " + said + ". " + next}
 	if r, ok := servedOf(before); ok && !before.ScheduleEnabled() && r.program() != "" {
 		lines = append(lines, fmt.Sprintf("If %s still runs on the machine, the machine leaves again: quit it first.", r.program()))
 	}
-	return write(o.Out, strings.Join(append(lines, sentences(doubts(before, now))...), "\n")+"\n")
+	return write(o.Out, strings.Join(append(lines, sentences(unservedNotes(before, now))...), "\n")+"\n")
 }
 
 // forget deletes the ReclaimedMachine of a ScheduledMachine that is gone. It returns absent if there is no
 // ReclaimedMachine, or if the person may not read it.
 func forget(ctx context.Context, o Options, c *cluster, name string, absent error) error {
-	left, err := c.remembered(ctx, name)
+	left, err := c.reclaimedMachine(ctx, name)
 	if err != nil {
 		return errors.Join(absent, err)
 	}
@@ -105,9 +105,9 @@ func forget(ctx context.Context, o Options, c *cluster, name string, absent erro
 		"the ReclaimedMachine is deleted now, and a new ScheduledMachine follows its schedule.\n", name, why))
 }
 
-// lent returns the patch for resume: it turns the schedule on. With resumeAfterReclaim: OnResume the same write removes
+// resumePatch returns the patch for resume: it turns the schedule on. With resumeAfterReclaim: OnResume the same write removes
 // the record of the reclaim, because the schedule may already be on.
-func lent(m *v1alpha1.ScheduledMachine) map[string]any {
+func resumePatch(m *v1alpha1.ScheduledMachine) map[string]any {
 	patch := map[string]any{"spec": map[string]any{"schedule": map[string]any{"enabled": true}}}
 	if m.AwaitsResume() { // Otherwise the controller removes the record.
 		patch["metadata"] = map[string]any{"annotations": map[string]any{v1alpha1.ReclaimedAnnotation: nil}}
@@ -115,23 +115,23 @@ func lent(m *v1alpha1.ScheduledMachine) map[string]any {
 	return patch
 }
 
-// resumable returns an error if turning the schedule on would have no effect, or would be undone.
-func resumable(m *v1alpha1.ScheduledMachine) error {
+// checkResumable returns an error if turning the schedule on would have no effect, or would be undone.
+func checkResumable(m *v1alpha1.ScheduledMachine) error {
 	switch {
 	case !m.DeletionTimestamp.IsZero():
 		return failed(m.Name, errors.New("it is being deleted: create a new ScheduledMachine to lend the machine again"))
 	case m.BeingReclaimed():
 		return failed(m.Name, errors.New("it is still being given back, and at the end its schedule is turned off: try again after that"))
 	case m.Spec.KillSwitch:
-		return failed(m.Name, fmt.Errorf("spec.killSwitch is true, so nothing runs whatever the schedule says: "+
+		return failed(m.Name, fmt.Errorf("spec.killSwitch is true, so nothing runs in any window: "+
 			`kubectl -n %s patch scheduledmachine/%s --type merge -p '{"spec":{"killSwitch":false}}' first`, m.Namespace, m.Name))
 	default:
 		return nil
 	}
 }
 
-// prospect returns the schedule's next change once it is on.
-func prospect(m *v1alpha1.ScheduledMachine, now time.Time) (string, error) {
+// nextAfterResume returns the schedule's next change once it is on.
+func nextAfterResume(m *v1alpha1.ScheduledMachine, now time.Time) (string, error) {
 	wanted := planned(m)
 	wanted.Enabled = true
 	p, err := plan.New(wanted, now, plan.Longest)

@@ -114,19 +114,19 @@ func ExitCode(err error) int {
 // Report prints err, one line for each error that it joins.
 func Report(w io.Writer, err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		_, _ = fmt.Fprintf(w, "error: %s\n", tame(line)) // An error of the error stream cannot be reported anywhere.
+		_, _ = fmt.Fprintf(w, "error: %s\n", escapeControls(line)) // An error of the error stream cannot be reported anywhere.
 	}
 }
 
 // write prints text for people.
 func write(w io.Writer, text string) error {
-	_, err := io.WriteString(w, tame(text))
+	_, err := io.WriteString(w, escapeControls(text))
 	return failed("writing", err)
 }
 
-// tame replaces characters that control the terminal, or that it does not show. The text may come from a file or a
+// escapeControls replaces characters that control the terminal, or that it does not show. The text may come from a file or a
 // cluster that an untrusted person writes to.
-func tame(text string) string {
+func escapeControls(text string) string {
 	return strings.Map(func(r rune) rune {
 		if clip.Hidden(r) && r != '\n' {
 			return unicode.ReplacementChar

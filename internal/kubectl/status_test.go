@@ -134,7 +134,7 @@ going        Deleting     -              Waiting for the drain
 hostile      NotReady     closes in 6h   ` + "\ufffd]0;owned\ufffd" + `
 killed       KillSwitch   -              Removed by the kill switch
 leaving      Leaving      closes in 6h   Waiting for the drain
-overdue      Running      overdue 5m     nobody has acted on it for 5m: is a...
+overdue      Running      overdue 5m     no controller has acted on it for 5m...
 paused       Paused       -              it is paused: nothing is done, not e...
 unreadable   Unreadable   -              Hour must be 0-23, got: 25
 `
@@ -148,7 +148,7 @@ going        prod      ShuttingDown   False     worker-7   -              Waitin
 hostile      prod      Active         Unknown   worker-7   closes in 6h   ` + "\ufffd]0;owned\ufffd" + `
 killed       prod      Terminated     Unknown   -          -              Removed by the kill switch
 leaving      prod      ShuttingDown   False     worker-7   closes in 6h   Waiting for the drain
-overdue      prod      Active         True      worker-7   overdue 5m     nobody has acted on it for 5m: is a manager running? One with --watch-filter serves only objects with the label cluster.x-k8s.io/watch-filter
+overdue      prod      Active         True      worker-7   overdue 5m     no controller has acted on it for 5m: is a manager running? One with --watch-filter serves only objects with the label cluster.x-k8s.io/watch-filter
 paused       prod      Active         True      worker-7   -              it is paused: nothing is done, not even for its owner
 unreadable   prod      Active         True      worker-7   -              Hour must be 0-23, got: 25
 `

@@ -94,7 +94,7 @@ func (v *view) detail(now time.Time) string {
 	lines = append(lines, "Machine:\t"+orDash(v.Machine), "Node:\t"+orDash(v.Node))
 	var notes []string
 	if v.Stale {
-		notes = append(notes, unseen)
+		notes = append(notes, notObserved)
 	}
 	lines = append(lines, labelled("Note:", append(notes, v.Doubts...))...)
 	return columns(lines...) + v.conditionLines(now)

@@ -63,7 +63,7 @@ func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 		NextCleanup:    m.Status.NextCleanup,
 		Stale:          m.Status.ObservedGeneration < m.Generation,
 		Paused:         paused(m),
-		Doubts:         doubts(m, now),
+		Doubts:         unservedNotes(m, now),
 		idle:           idle(m),
 		kept:           gateOf(m) != nil,
 		awaitsResume:   m.AwaitsResume(),
@@ -167,7 +167,7 @@ func (v *view) nothingNext() string {
 	case v.Schedule == unreadableSchedule:
 		return "unknown: the schedule is unreadable"
 	case v.Stale:
-		return "unknown: " + unseen
+		return "unknown: " + notObserved
 	default:
 		return "never changes"
 	}

@@ -124,7 +124,7 @@ func (c *cluster) explain(ctx context.Context, name string, now time.Time) (expl
 	if !apierrors.IsNotFound(err) {
 		return explanation{}, err
 	}
-	left, unread := c.remembered(ctx, name)
+	left, unread := c.reclaimedMachine(ctx, name)
 	if left == nil {
 		return explanation{}, errors.Join(err, unread)
 	}
@@ -214,18 +214,18 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		e.Because = "the object has the annotation cluster.x-k8s.io/paused, or its Cluster is paused"
 		return e.set(statePaused, pausedWhy, "ask the people who run the cluster to unpause it")
 	case !m.DeletionTimestamp.IsZero() && gateOf(m) != nil && !m.Spec.KillSwitch:
-		return e.held(m, "its ScheduledMachine is being deleted, and the machine stays until a safety rail lets it go")
+		return e.held(m, "its ScheduledMachine is being deleted, and a safety rail holds the machine")
 	case !m.DeletionTimestamp.IsZero():
 		return e.set(stateDeleting, "the ScheduledMachine is being deleted, and the machine leaves for good", "wait")
 	case m.Spec.KillSwitch:
-		e.Because, e.SetBy = "somebody set spec.killSwitch", writer.Last(m.ManagedFields, killSwitchField)
+		e.Because, e.SetBy = "spec.killSwitch was set", writer.Last(m.ManagedFields, killSwitchField)
 		what := "the kill switch is on: the machine stays away"
 		if !gone(m) {
 			what = "the kill switch is on: the machine is being removed"
 		}
 		return e.set(stateKillSwitch, what, "to turn it off, if the person who turned it on agrees: "+e.patch(`{"killSwitch":false}`))
 	case !m.ScheduleEnabled():
-		e.Because, e.SetBy = "somebody set spec.schedule.enabled to false", writer.Last(m.ManagedFields, writer.Enabled)
+		e.Because, e.SetBy = "spec.schedule.enabled was set to false", writer.Last(m.ManagedFields, writer.Enabled)
 		if gone(m) {
 			return e.set(stateOff, "its schedule is off, and it is not in the cluster", "to lend it again: "+e.command("resume"))
 		}
@@ -251,14 +251,14 @@ func byTrouble(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	}
 	if c := invalid(m); c != nil {
 		e.Because = c.Message
-		return e.set(stateBlocked, "something that it needs is missing or belongs to somebody else", "show the line Because to the people who run the cluster")
+		return e.set(stateBlocked, "something that it needs is missing or has another owner", "show the line Because to the people who run the cluster")
 	}
 	return false
 }
 
 // byGate explains a departure that a rail holds.
 func byGate(m *v1alpha1.ScheduledMachine, e *explanation) bool {
-	return gateOf(m) != nil && e.held(m, "it is to leave, and stays until a safety rail lets it go")
+	return gateOf(m) != nil && e.held(m, "its departure is held by a safety rail, and it stays until then")
 }
 
 // held explains a held machine with the message of its gate.
@@ -337,11 +337,11 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 	if e.State == statePaused && !m.DeletionTimestamp.IsZero() && !gone(m) {
 		e.Notes = append(e.Notes, "its ScheduledMachine is being deleted: the machine leaves when the pause ends")
 	}
-	e.Notes = append(e.Notes, hindrances(m, e.Because)...)
+	e.Notes = append(e.Notes, removalDelayNotes(m, e.Because)...)
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.LentAgainCondition); c != nil {
 		e.Notes = append(e.Notes, c.Message)
 	}
-	e.Notes = append(e.Notes, heard(m, e.command("give-back"))...)
+	e.Notes = append(e.Notes, agentDetectionNotes(m, e.command("give-back"))...)
 	if c := hostClaimed(m); c != nil && c.Message != e.Because {
 		e.Notes = append(e.Notes, c.Message)
 	}
@@ -349,9 +349,9 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 		e.Notes = append(e.Notes, c.Message)
 	}
 	if e.view.Stale {
-		e.Notes = append(e.Notes, unseen)
+		e.Notes = append(e.Notes, notObserved)
 	}
-	e.Notes = append(e.Notes, doubts(m, now)...)
+	e.Notes = append(e.Notes, unservedNotes(m, now)...)
 }
 
 // text is the explanation for people.

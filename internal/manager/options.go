@@ -86,7 +86,7 @@ var unfilled = regexp.MustCompile(`\$\{([A-Z0-9_]+)`)
 func (o *Options) Parse(fs *pflag.FlagSet, args []string) error {
 	for _, arg := range args {
 		if found := unfilled.FindStringSubmatch(arg); found != nil {
-			return fmt.Errorf("%s: nobody filled in the variable %s: install with clusterctl, or write manifests with clusterctl generate yaml", arg, found[1])
+			return fmt.Errorf("%s: the variable %s has no value: install with clusterctl, or write manifests with clusterctl generate yaml", arg, found[1])
 		}
 	}
 	return fs.Parse(args)
@@ -97,7 +97,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	logsv1.AddFlags(o.logs, fs)
 	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Run the controllers only while holding the lease, so that several replicas can run.")
 	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long replicas wait before they take over from a leader that fell silent.")
-	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long the leader tries to renew its lease before it gives up.")
+	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long the leader retries to renew its lease before it exits.")
 	fs.DurationVar(&o.retry, "leader-elect-retry-period", 2*time.Second, "How long to wait between attempts to take or renew the lease.")
 	fs.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "Namespace of the lease. Empty means that of the manager's pod; required outside of a cluster.")
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch; empty means all.")
@@ -118,7 +118,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.controllers.EvictionGuardInstall), "eviction-guard-install", string(controllers.AgentInstallEnabled), "Who installs the eviction guard in workload clusters: enabled means the manager, in each that has a ScheduledMachine; disabled means you. Needs the feature gate EvictionGuard.")
 	fs.StringVar(&o.controllers.EvictionGuardImage, "eviction-guard-image", "", "Image of the eviction guard that the manager installs. Empty means that of --pod.")
 	fs.DurationVar(&o.controllers.MaintenanceLead, "maintenance-lead-time", 10*time.Minute, "How long before a window closes the Node gets the condition MaintenancePlanned; 0 means never.")
-	fs.BoolVar(&o.controllers.BypassForeignHooks, "emergency-bypass-foreign-hooks", true, "On the kill switch and on an owner's request, delete the infrastructure even if the Machine has somebody else's deletion hook. If false, the infrastructure waits for such hooks, and the status names them.")
+	fs.BoolVar(&o.controllers.BypassForeignHooks, "emergency-bypass-foreign-hooks", true, "On the kill switch and on an owner's request, delete the infrastructure even if the Machine has deletion hooks of other controllers. If false, the infrastructure waits for these hooks, and the status names them.")
 	fs.BoolVar(&o.actuationPaused, "actuation-paused", false, "Carry nothing out: no machine joins or leaves, not even for its owner, and no Node is changed. Everything is still watched, decided, counted and shown. It ends when the manager is started without it.")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "Only say what would be done, in the log, the metrics and the decision audit log. Nothing is written, not even status, and another lease is used, so that the manager can run beside one that works. With --actuation-paused, what is decided counts as suppressed.")
 	fs.StringVar(&o.auditLog, "audit-log", "", "File to which one line of JSON is appended for each try to make a machine join or leave; - is standard output, and empty is off.")

@@ -112,9 +112,9 @@ type Conflict struct {
 
 // String describes the conflict in one line.
 func (c Conflict) String() string {
-	who := "set by somebody else"
+	who := "set by another manager"
 	if c.Applied != nil {
-		who = "which somebody changed after 5-Spot had set " + c.Applied.String()
+		who = "which was changed after 5-Spot had set " + c.Applied.String()
 	}
 	return fmt.Sprintf("spec.nodeTaints wants %s, the Node has %s, %s", c.Wanted, c.Held, who)
 }

@@ -54,12 +54,12 @@ func TestMake(t *testing.T) {
 		"ForeignValue": {
 			reason:  "A foreign taint of the same identity is a conflict, also for the taints beside it.",
 			desired: taints("b:NoSchedule", "a=2:NoSchedule"), current: taints("a=1:NoSchedule", "old:NoSchedule"), applied: taints("old:NoSchedule"),
-			wantConflict: "spec.nodeTaints wants a=2:NoSchedule, the Node has a=1:NoSchedule, set by somebody else: remove the taint from the Node, or change spec.nodeTaints",
+			wantConflict: "spec.nodeTaints wants a=2:NoSchedule, the Node has a=1:NoSchedule, set by another manager: remove the taint from the Node, or change spec.nodeTaints",
 		},
 		"OursChanged": {
 			reason:  "Whoever changed the value of ours holds it now.",
 			desired: taints("a=2:NoSchedule"), current: taints("a=x:NoSchedule"), applied: taints("a=1:NoSchedule"),
-			wantConflict: "a=x:NoSchedule, which somebody changed after 5-Spot had set a=1:NoSchedule",
+			wantConflict: "a=x:NoSchedule, which was changed after 5-Spot had set a=1:NoSchedule",
 		},
 		"OursChangedToWhatIsWanted": {
 			reason:  "It is as wanted, and it is theirs.",

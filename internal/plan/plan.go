@@ -59,10 +59,10 @@ func New(m Machine, at time.Time, length time.Duration) (Plan, error) {
 		until:       at.Add(length).UTC(),
 	}
 	if m.KillSwitch {
-		p.notes = append(p.notes, "the kill switch is on: no machine runs, whatever the schedule says")
+		p.notes = append(p.notes, "the kill switch is on: no machine runs in any window")
 	}
 	if m.Paused {
-		p.notes = append(p.notes, "it is paused: nothing is done, whatever the schedule says")
+		p.notes = append(p.notes, "it is paused: nothing is done in any window")
 	}
 	s, err := schedule.Parse(m.Schedule)
 	p.schedule = s

@@ -87,7 +87,7 @@ func TestPlan(t *testing.T) {
 			wantText: `office: mon-fri 9-17, America/New_York
   Fri 2025-01-17 12:00:00 EST  inside the window
   Fri 2025-01-17 13:00:00 EST  no change until then
-  the kill switch is on: no machine runs, whatever the schedule says
+  the kill switch is on: no machine runs in any window
 `,
 		},
 		"Paused": {
@@ -98,7 +98,7 @@ func TestPlan(t *testing.T) {
 			wantText: `office: mon-fri 9-17, America/New_York
   Fri 2025-01-17 12:00:00 EST  inside the window
   Fri 2025-01-17 13:00:00 EST  no change until then
-  it is paused: nothing is done, whatever the schedule says
+  it is paused: nothing is done in any window
 `,
 		},
 		"ZoneWithoutAbbreviation": {

@@ -55,7 +55,7 @@ func (p *planner) wake(at time.Time) time.Time {
 	var verdict rails.WipeVerdict
 	p.wipe, verdict = p.wipe.Judge(rails.Count{At: at, Kept: kept, Left: p.left})
 	p.left, p.Gates.WipeQuarantine = 0, verdict == rails.Quarantined
-	p.recent = departure.Within(p.recent, at, departure.Patience)
+	p.recent = departure.Within(p.recent, at, departure.MaxWait)
 	p.Departed = len(p.recent)
 	plan := departure.Decide(p.Fleet, departure.Limits{Cap: 50_000})
 	for _, a := range plan.Admitted {

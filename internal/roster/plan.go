@@ -33,7 +33,7 @@ func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, 
 	}
 	c.started = departure.Recent(c.started, now)
 	f.Started = append(f.Started, c.started...)
-	c.departed = departure.Within(c.departed, now, departure.Patience)
+	c.departed = departure.Within(c.departed, now, departure.MaxWait)
 	f.Departed = len(c.departed)
 	for name, m := range c.members {
 		if m.NeverRan && m.Left.IsZero() && !m.verdict.Granted {

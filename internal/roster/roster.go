@@ -189,7 +189,7 @@ func (m *member) start(c *cluster, now time.Time) {
 		at = now
 	}
 	c.started = append(departure.Recent(c.started, now), at)
-	c.departed = append(departure.Within(c.departed, now, departure.Patience), at)
+	c.departed = append(departure.Within(c.departed, now, departure.MaxWait), at)
 	if !m.NeverRan {
 		c.departures++
 	}

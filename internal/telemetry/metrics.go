@@ -32,7 +32,7 @@ var (
 	})
 	dryRun = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "fivespot_dry_run",
-		Help: "1 while this manager only says what it would do, otherwise 0.",
+		Help: "1 while this manager only reports what it would do, otherwise 0.",
 	})
 	actions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_actions_total",
@@ -52,7 +52,7 @@ var (
 	})
 	rejected = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_records_rejected_total",
-		Help: "What others said and the manager does not believe, each counted when it comes and not at each look: node_ref, provider_id and machine_id of a Machine, annotation of a Node, ack of a creation.",
+		Help: "Rejected reports, each counted when it comes: node_ref, provider_id and machine_id of a Machine, annotation of a Node, ack of a creation.",
 	}, []string{"reason"})
 	auditErrors = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fivespot_audit_write_errors_total",

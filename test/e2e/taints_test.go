@@ -39,7 +39,7 @@ func TestTaintsOfABorrowedNode(t *testing.T) {
 	l.edit(sm, func() {
 		sm.Spec.NodeTaints = append(sm.Spec.NodeTaints, v1alpha1.NodeTaint{Key: admins.Key, Value: "x", Effect: admins.Effect})
 	})
-	l.waitCondition(sm, v1alpha1.NodeTaintedCondition, metav1.ConditionFalse, "TaintOwnershipConflict", "the Node has example.org/admins:NoSchedule, set by somebody else")
+	l.waitCondition(sm, v1alpha1.NodeTaintedCondition, metav1.ConditionFalse, "TaintOwnershipConflict", "the Node has example.org/admins:NoSchedule, set by another manager")
 	l.waitSettled([]*v1alpha1.ScheduledMachine{sm})
 	node = l.node(sm)
 	l.editNode(node, func() { metav1.SetMetaDataAnnotation(&node.ObjectMeta, "example.org/heartbeat", "1") })

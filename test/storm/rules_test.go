@@ -110,7 +110,7 @@ func (w *world) starting(m *clusterv1.Machine) {
 	}
 	lately, recent, voluntary := 0, 0, 0
 	for _, other := range slices.Backward(w.starts) {
-		if w.now.Sub(other.at) >= departure.Patience {
+		if w.now.Sub(other.at) >= departure.MaxWait {
 			break
 		}
 		lately++

@@ -267,7 +267,7 @@ func TestReasonsAreForPeople(t *testing.T) {
 		"RegisterTargets of g: InvalidTarget: gone":                                                                                                      api("InvalidTarget", "gone"),
 		"RegisterTargets of g: the load balancer asks us to slow down":                                                                                   api("Throttling", "Rate exceeded"),
 		"RegisterTargets of g: no answer in time":                                                                                                        operation(context.DeadlineExceeded),
-		"RegisterTargets of g: nobody waits for the answer any more":                                                                                     operation(context.Canceled),
+		"RegisterTargets of g: the call was canceled":                                                                                                    operation(context.Canceled),
 		"RegisterTargets of g: request cannot be made: no such profile":                                                                                  operation(errors.New("no such profile")),
 		"RegisterTargets of g: reading AWS' configuration: bad file":                                                                                     unread(errors.New("bad file")),
 		"RegisterTargets of g: no credentials: GetMetadata of ec2imds failed: give the manager an IAM role, or credentials in its environment":           operation(fmt.Errorf("get identity: %w", &smithy.OperationError{ServiceID: "ec2imds", OperationName: "GetMetadata", Err: context.DeadlineExceeded})),

@@ -69,7 +69,7 @@ func reason(action string, err error) string {
 	timedOut, isNet := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, context.Canceled):
-		return "nobody waits for the answer any more"
+		return "the call was canceled"
 	case errors.Is(err, context.DeadlineExceeded), isNet && timedOut.Timeout():
 		return "no answer in time"
 	}

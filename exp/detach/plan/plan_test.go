@@ -131,7 +131,7 @@ func TestWhatIsDoneAboutAMember(t *testing.T) {
 		"Out":             {"It is taken out.", plan.Member{Out: true, Status: attached(1)}, plan.Step{Act: plan.Drain}},
 		"Last":            {"Somebody must serve.", plan.Member{Out: true, Status: attached(0)}, plan.Step{Held: "only 0 other members get connections, and 1 must"}},
 		"LastAtOnce":      {"An owner waits for nobody.", plan.Member{Out: true, Urgent: true, Status: attached(0)}, plan.Step{Act: plan.Drain}},
-		"Uncounted":       {"Unknown is not enough.", plan.Member{Out: true, Status: balancer.Status{State: balancer.Attached}}, plan.Step{Held: "nobody knows how many other members get connections"}},
+		"Uncounted":       {"Unknown is not enough.", plan.Member{Out: true, Status: balancer.Status{State: balancer.Attached}}, plan.Step{Held: "the number of other members that get connections is unknown"}},
 		"TakenAndBack":    {"The load balancer has forgotten.", plan.Member{Out: true, Taken: true, Status: attached(1)}, plan.Step{Act: plan.Drain}},
 		"Drains":          {"It is waited for.", plan.Member{Out: true, Taken: true, Status: in(balancer.Draining)}, plan.Step{}},
 		"DrainedByOthers": {"It is not ours.", plan.Member{Out: true, Status: in(balancer.Drained)}, plan.Step{}},

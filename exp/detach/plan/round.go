@@ -169,7 +169,7 @@ func (p *pool) leave(m Member, floor int) Step {
 	switch {
 	case m.Urgent, floor == 0:
 	case p.unknown:
-		return Step{Held: "nobody knows how many other members get connections"}
+		return Step{Held: "the number of other members that get connections is unknown"}
 	case p.serving-1 < floor:
 		return Step{Held: fmt.Sprintf("only %d other members get connections, and %d must", max(p.serving-1, 0), floor)}
 	}

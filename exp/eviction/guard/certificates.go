@@ -100,11 +100,11 @@ func (c *certificates) keep(ctx context.Context) error {
 		return err
 	}
 	c.path.Store(&path)
-	return c.tell(ctx, w, after.Data[caKey], path)
+	return c.publish(ctx, w, after.Data[caKey], path)
 }
 
-// only wraps a handler: it answers 404 unless the request has the secret path.
-func (c *certificates) only(handler http.Handler) http.Handler {
+// requireSecretPath wraps a handler: it answers 404 unless the request has the secret path.
+func (c *certificates) requireSecretPath(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if path := c.path.Load(); path == nil || subtle.ConstantTimeCompare([]byte(*path), []byte(req.URL.Path)) != 1 {
 			http.NotFound(w, req)
@@ -193,8 +193,8 @@ func clientConfig(w *admissionregistrationv1.ValidatingWebhookConfiguration) (c 
 	return w.Webhooks[0].ClientConfig
 }
 
-// tell writes caBundle and path to the webhook configuration. It does nothing if there is none: keep runs again later.
-func (c *certificates) tell(ctx context.Context, w *admissionregistrationv1.ValidatingWebhookConfiguration, authority []byte, path string) error {
+// publish writes caBundle and path to the webhook configuration. It does nothing if there is none: keep runs again later.
+func (c *certificates) publish(ctx context.Context, w *admissionregistrationv1.ValidatingWebhookConfiguration, authority []byte, path string) error {
 	if w == nil {
 		return nil
 	}

@@ -51,11 +51,11 @@ func (r *reporter) reconciled(done eviction.RequestResult) {
 	spec := &done.Request.Spec
 	pod := spec.Pod.UID
 	switch {
-	case done.Fate == verdict.TakeBack, done.Fate == verdict.Drop && spec.Intent == evictionv1.IntentWithdrawn:
+	case done.Fate == verdict.RemoveMark, done.Fate == verdict.Drop && spec.Intent == evictionv1.IntentWithdrawn:
 		r.end(pod, withdrawn)
 	case done.Fate == verdict.Withdraw:
 		r.record(pod, done.Pod, corev1.EventTypeNormal, evictionv1.RescheduleWithdrawnEvent,
-			"nobody wants it to leave Node %s any more: what asked its operator is taken away", spec.NodeName)
+			"it stays on Node %s: the request to its operator is withdrawn", spec.NodeName)
 	case done.Pod == nil:
 		r.record(pod, done.Request, corev1.EventTypeNormal, evictionv1.RescheduledEvent, "pod %s has left Node %s", spec.Pod.Name, spec.NodeName)
 		if done.Fate == verdict.Drop {

@@ -67,7 +67,7 @@ func (f *Flags) FlagSet(program string) *pflag.FlagSet {
 	fs.StringVar(&f.webhookHost, "webhook-host", "", "Address that the webhook server listens at; empty is every one.")
 	fs.IntVar(&f.webhookPort, "webhook-port", 9443, "Port of the webhook server.")
 	fs.StringVar(&f.CertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key, tls.crt and tls.key. They are read again when they change.")
-	fs.StringVar((*string)(&f.Certificates), "certificates", string(CertificatesExternal), "Who makes the certificate of the webhook server: self means the guard, which keeps it in its Secret and tells the API server; external means somebody else, such as cert-manager.")
+	fs.StringVar((*string)(&f.Certificates), "certificates", string(CertificatesExternal), "Source of the certificate of the webhook server: self means that the guard creates it, stores it in its Secret and sets the caBundle; external means another program, such as cert-manager.")
 	fs.StringSliceVar(&f.DrainTaints, "drain-taints", nil, fmt.Sprintf("Keys of further taints with which others say that a Node is drained, beside a cordon and %v.", eviction.DrainTaints))
 	fs.DurationVar(&f.Keep, "keep", eviction.Keep, "For how long a pod that took the name of one that was moved is not taken for it. It is longer than any drainer waits between two tries.")
 	fs.Float32Var(&f.qps, "kube-api-qps", 500, "Requests per second to the API server.")

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// soon is the interval of reconciles until a replica serves, and settled the interval after that.
-	soon    = time.Second
-	settled = 10 * time.Second
+	// startupInterval is the interval of reconciles until a replica serves, and settled the interval after that.
+	startupInterval = time.Second
+	settled         = 10 * time.Second
 	// probeTimeout bounds the request to the API server in a probe.
 	probeTimeout = 3 * time.Second
 	// maxSilence is how long a replica stays Ready while the API server answers no probe. A slow API server answers one
@@ -68,7 +68,7 @@ func (s *server) Start(ctx context.Context) error {
 		}
 	}
 	told := false
-	err := wait.PollUntilContextCancel(ctx, soon, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, startupInterval, true, func(context.Context) (bool, error) {
 		err := served(s.certDir, s.clock.Now())
 		if err != nil && !told {
 			ctrl.Log.Info("Waiting for a certificate", "because", err.Error())
@@ -82,7 +82,7 @@ func (s *server) Start(ctx context.Context) error {
 	if s.certificates == nil {
 		s.webhook.Register(Path, s.handler)
 	} else {
-		s.webhook.Register(Path+"/", s.certificates.only(s.handler))
+		s.webhook.Register(Path+"/", s.certificates.requireSecretPath(s.handler))
 	}
 	return s.webhook.Start(ctx)
 }
@@ -94,7 +94,7 @@ func (s *server) keep(ctx context.Context) {
 		if err == nil {
 			s.published.Store(true)
 		} else {
-			next = soon
+			next = startupInterval
 			if !apierrors.IsConflict(err) && ctx.Err() == nil {
 				ctrl.Log.Error(err, "Keeping the certificate")
 			}
@@ -109,7 +109,7 @@ func (s *server) keep(ctx context.Context) {
 // ready is the readiness probe: a replica that is Ready can answer evictions.
 func (s *server) ready(req *http.Request) error {
 	if s.certificates != nil && !s.published.Load() {
-		return errors.New("the API server has not been told of the certificate yet")
+		return errors.New("the caBundle of the webhook is not set yet")
 	}
 	if err := served(s.certDir, s.clock.Now()); err != nil {
 		return err

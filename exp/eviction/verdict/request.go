@@ -8,9 +8,9 @@ import "time"
 // before its withdrawal has written the mark by then, or its write has timed out.
 const Settle = 30 * time.Second
 
-// look is the interval of reconciles of a request without a known next change. The guard does not watch all pods for
+// recheckInterval is the interval of reconciles of a request without a known next change. The guard does not watch all pods for
 // this.
-const look = time.Minute
+const recheckInterval = time.Minute
 
 // RequestFacts are the input of DecideRequest.
 type RequestFacts struct {
@@ -39,8 +39,8 @@ const (
 	Stays Fate = iota
 	// Withdraw marks the request as withdrawn.
 	Withdraw
-	// TakeBack removes the mark of the pod, and then deletes the request.
-	TakeBack
+	// RemoveMark removes the mark of the pod, and then deletes the request.
+	RemoveMark
 	// Drop deletes the request: its pod is gone.
 	Drop
 )
@@ -57,7 +57,7 @@ func DecideRequest(k RequestFacts) (f Fate, again time.Time) {
 		if until := k.WithdrawnAt.Add(Settle); k.Now.Before(until) {
 			return Stays, until
 		}
-		return TakeBack, time.Time{}
+		return RemoveMark, time.Time{}
 	case !k.Selected:
 		return Withdraw, time.Time{}
 	case k.Node == Healthy && (!k.Relocation || k.relocated()):
@@ -69,7 +69,7 @@ func DecideRequest(k RequestFacts) (f Fate, again time.Time) {
 
 // next is when the request is reconciled again: at the deadline, or after look.
 func (k RequestFacts) next() time.Time {
-	again := k.Now.Add(look)
+	again := k.Now.Add(recheckInterval)
 	if since := k.Asked(*k.Pod, k.Now); !since.IsZero() {
 		if due := since.Add(k.Deadline); due.After(k.Now) && due.Before(again) {
 			return due

@@ -249,7 +249,7 @@ func TestTend(t *testing.T) {
 		"RelocationDrained": {"Its Node is drained now.", func(k *verdict.RequestFacts) { relocated(k, 9*time.Hour); k.Node = verdict.Draining }, verdict.Stays, time.Minute},
 		"Withdrawn":         {"Who read it before may still write.", func(k *verdict.RequestFacts) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-time.Second) }, verdict.Stays, 29 * time.Second},
 		"WithdrawnAhead":    {"The clock of who withdrew it was ahead.", func(k *verdict.RequestFacts) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(time.Hour) }, verdict.Withdraw, 0},
-		"TakeBack":          {"Nobody writes any more.", func(k *verdict.RequestFacts) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-verdict.Settle) }, verdict.TakeBack, 0},
+		"TakeBack":          {"Nobody writes any more.", func(k *verdict.RequestFacts) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-verdict.Settle) }, verdict.RemoveMark, 0},
 		"Moved":             {"A drainer may ask for it by its name.", func(k *verdict.RequestFacts) { k.Pod, k.GoneSince = nil, noon.Add(-time.Minute) }, verdict.Stays, 9 * time.Minute},
 		"MovedLongAgo":      {"No drainer asks any more.", func(k *verdict.RequestFacts) { k.Pod, k.GoneSince = nil, noon.Add(-10*time.Minute) }, verdict.Drop, 0},
 		"SameName": {"The new pod has its own age.", func(k *verdict.RequestFacts) {

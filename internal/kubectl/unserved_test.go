@@ -74,10 +74,10 @@ func TestDoubtsThatAnybodyIsThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := cluster(t, map[string]any{path("office"): tc.object})
-			want := "nobody has acted on it for " + tc.since + ": "
+			want := "no controller has acted on it for " + tc.since + ": "
 			for _, command := range [][]string{{"why", "office"}, {"status", "office"}, {"status", "office", "-o", "json"}} {
 				got := run("", append(command, config)...).Out
-				if doubted := strings.Contains(got, "nobody has acted"); doubted != (tc.since != "") || doubted && !strings.Contains(got, want) {
+				if doubted := strings.Contains(got, "no controller has acted"); doubted != (tc.since != "") || doubted && !strings.Contains(got, want) {
 					t.Errorf("%s\n%v: want %q in\n%s", tc.reason, command, tc.since, got)
 				}
 			}

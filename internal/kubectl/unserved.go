@@ -19,13 +19,13 @@ import (
 
 // Explanations of a machine on which no controller acts.
 const (
-	pausedWhy = "it is paused: nothing is done, not even for its owner"
-	unseen    = "the controller has not seen the latest change yet"
+	pausedWhy   = "it is paused: nothing is done, not even for its owner"
+	notObserved = "the controller has not seen the latest change yet"
 )
 
-// patience is the time after which an unserved machine is reported. Another replica takes over within a lease of 15 s,
+// unservedAfter is the time after which an unserved machine is reported. Another replica takes over within a lease of 15 s,
 // and the report of an emergency may take as long again.
-const patience = 30 * time.Second
+const unservedAfter = 30 * time.Second
 
 // waitingSince returns since when a manager should have acted on m, zero if m does not wait for one. Managers report no
 // liveness, so overdue work is the evidence. All times are the API server's.
@@ -97,23 +97,23 @@ func beingServed(m *v1alpha1.ScheduledMachine) bool {
 	}
 }
 
-// doubts returns a note if no manager seems to serve m.
-func doubts(m *v1alpha1.ScheduledMachine, now time.Time) []string {
-	since, doubted := doubtedSince(m, now)
+// unservedNotes returns a note if no manager seems to serve m.
+func unservedNotes(m *v1alpha1.ScheduledMachine, now time.Time) []string {
+	since, doubted := unservedSince(m, now)
 	if !doubted {
 		return nil
 	}
-	return []string{doubt("it", m, since, now)}
+	return []string{unservedNote("it", m, since, now)}
 }
 
-// doubtedSince returns since when a manager should have acted on m, and whether that is patience ago or more.
-func doubtedSince(m *v1alpha1.ScheduledMachine, now time.Time) (time.Time, bool) {
+// unservedSince returns since when a manager should have acted on m, and whether that is patience ago or more.
+func unservedSince(m *v1alpha1.ScheduledMachine, now time.Time) (time.Time, bool) {
 	since := waitingSince(m, now)
-	return since, !since.IsZero() && now.Sub(since) >= patience
+	return since, !since.IsZero() && now.Sub(since) >= unservedAfter
 }
 
-func doubt(whom string, m *v1alpha1.ScheduledMachine, since, now time.Time) string {
-	return fmt.Sprintf("nobody has acted on %s for %s: %s", whom, duration.HumanDuration(now.Sub(since)), whichManager(m))
+func unservedNote(whom string, m *v1alpha1.ScheduledMachine, since, now time.Time) string {
+	return fmt.Sprintf("no controller has acted on %s for %s: %s", whom, duration.HumanDuration(now.Sub(since)), whichManager(m))
 }
 
 // whichManager returns the question which manager should serve m.
