@@ -41,16 +41,14 @@ type ReclaimRecord struct {
 	// requests. No decision depends on its clock.
 	RequestedAt string `json:"requestedAt,omitempty"`
 	// StoredAt is when the workload cluster's API server stored a request without a time. It distinguishes that request
-	// from the next one on the same Node. It is empty if RequestedAt is a time, or if an older manager wrote the
-	// record.
+	// from the next one on the same Node. It is empty if RequestedAt is a time.
 	StoredAt string `json:"storedAt,omitempty"`
 	// Of is the name of another ScheduledMachine for the same host, if the request was made there. Then neither a Node
 	// nor a person made one here.
 	Of string `json:"of,omitempty"`
 	// SeenAt is when the manager counted and reported the request, by its clock. It is empty before that.
 	SeenAt string `json:"seenAt,omitempty"`
-	// ServedAt is when the manager turned the schedule off for the request, by its clock. It is empty before that, and
-	// in records of an older manager.
+	// ServedAt is when the manager turned the schedule off for the request, by its clock. It is empty before that.
 	ServedAt string `json:"servedAt,omitempty"`
 }
 
@@ -91,8 +89,7 @@ func (r ReclaimRecord) Screened() ReclaimRecord {
 
 // Same reports whether both records are about one request of a Node.
 func (r ReclaimRecord) Same(other ReclaimRecord) bool {
-	return r.Node == other.Node && r.NodeUID == other.NodeUID && r.RequestedAt == other.RequestedAt &&
-		(r.StoredAt == other.StoredAt || r.StoredAt == "" || other.StoredAt == "")
+	return r.Node == other.Node && r.NodeUID == other.NodeUID && r.RequestedAt == other.RequestedAt && r.StoredAt == other.StoredAt
 }
 
 func screen(s string) string {
