@@ -136,7 +136,7 @@ func (o *outcome) add(v verdict, reason string) {
 	o.skip.VolumeDetach = o.skip.VolumeDetach || v.skip.VolumeDetach
 }
 
-// extensions returns the UIDs of the extensions, which are the steps of the Desk.
+// extensions returns the UIDs of the extensions, which are the steps of the HookCaller.
 func (s *scope) extensions() []types.UID {
 	var steps []types.UID
 	for i := range s.hooks {

@@ -60,7 +60,7 @@ type Reconciler struct {
 	Extensions Extensions
 	// Roster returns which Machines may start to leave. With nil, all of them may.
 	Roster *roster.Roster
-	// Desk runs the calls in the background. SetupWithManager creates one if it is nil.
+	// HookCaller runs the calls in the background. SetupWithManager creates one if it is nil.
 	Desk *leaving.HookCaller
 	// Steps are the built-in steps. They run in parallel with the extensions.
 	Steps leaving.Steps

@@ -79,7 +79,7 @@ type verdict struct {
 	ask bool
 	// holds reports that the Machine waits for it.
 	holds bool
-	// early reports that the first call is still within patience. The condition is not updated yet.
+	// early reports that the first call is still within reportDelay. The condition is not updated yet.
 	early bool
 	// again is when the verdict changes without an event, zero if never.
 	again time.Time

@@ -131,7 +131,7 @@ func (r *Reconciler) reportGuard(s *scope, err error) {
 // elsewhere reports that 5-Spot does not install the agent.
 func (r *Reconciler) elsewhere() bool { return len(r.Manifests) == 0 }
 
-// publishOutcome publishes the result of the run on the Board. A lost connection is no result.
+// publishOutcome publishes the result of the run in Results. A lost connection is no result.
 func (r *Reconciler) publishOutcome(s *scope, done runErrors) {
 	switch {
 	case workload.NotConnected(done.err()):

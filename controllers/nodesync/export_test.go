@@ -30,5 +30,5 @@ func (r *Reconciler) WithoutWatches() *Reconciler {
 	return r
 }
 
-// Concerned filters for the ScheduledMachines that enqueue their Cluster, with or without the guard.
+// Affected filters for the ScheduledMachines that enqueue their Cluster, with or without the guard.
 func Concerned(guard bool) predicate.Predicate { return concerned(guard) }

@@ -45,7 +45,7 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Roster counts the departures, for the departure planner. It may be nil.
 	Roster *roster.Roster
-	// Rush tracks reclaims that are being served or that have stalled. It may be nil.
+	// ReclaimTracker tracks reclaims that are being served or that have stalled. It may be nil.
 	Rush *wake.ReclaimTracker
 	// Hooks configures how a removal handles deletion hooks of others.
 	Hooks children.Hooks
@@ -61,7 +61,7 @@ type Reconciler struct {
 	surges     telemetry.EventLimit
 	// fresh detects a stale cache that still shows a Machine from before its ejection.
 	fresh wake.Freshness
-	// patience is the back-off. It is short while an owner waits.
+	// reclaimBackoff is the back-off. It is short while an owner waits.
 	patience reclaimBackoff
 	// looks limits the concurrent calls to providers and workload clusters.
 	looks callLimiter
@@ -117,7 +117,7 @@ func (r *Reconciler) forgetAll(req ctrl.Request) {
 	r.Rush.ClearStuck(req)
 }
 
-// serve carries out one step. While a step deletes a Machine, Rush counts a waiting owner. After the ejection, the
+// serve carries out one step. While a step deletes a Machine, ReclaimTracker counts a waiting owner. After the ejection, the
 // cached version of the Machine is stale.
 func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step lifecycle.Step) error {
 	takes := s.children.Machine != nil && !s.deleted() && (step == lifecycle.Remember || step == lifecycle.Eject)

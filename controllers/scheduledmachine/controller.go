@@ -63,7 +63,7 @@ type Reconciler struct {
 	// Hooks configures how the kill switch handles deletion hooks of others. Status also uses it to report what a
 	// reclaim waits for.
 	Hooks children.Hooks
-	// Rush tracks reclaims that are being served or that have stalled; nil tracks none.
+	// ReclaimTracker tracks reclaims that are being served or that have stalled; nil tracks none.
 	Rush *wake.ReclaimTracker
 	// APIClock reports whether Clock is trustworthy; nil means that it is.
 	APIClock *apiclock.Clock

@@ -149,7 +149,7 @@ func (s *scope) other() string {
 }
 
 // ofHost maps a changed ScheduledMachine to the ScheduledMachines of the same host that the change affects.
-// hosts.Concerned bounds their number, so that a thousand copies of one manifest do not all enqueue each other.
+// hosts.Affected bounds their number, so that a thousand copies of one manifest do not all enqueue each other.
 func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Request {
 	sm, ok := obj.(*v1alpha1.ScheduledMachine)
 	if !ok {

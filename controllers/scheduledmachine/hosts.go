@@ -74,7 +74,7 @@ func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 // means copies of one image, not one host.
 const manyImages = 8
 
-// rivals returns the other ScheduledMachines that have one of the IDs.
+// sharingHost returns the other ScheduledMachines that have one of the IDs.
 func (r *Reconciler) rivals(ctx context.Context, sm *v1alpha1.ScheduledMachine, ids []hosts.ID) ([]*v1alpha1.ScheduledMachine, error) {
 	seen := map[client.ObjectKey]bool{}
 	var sharingHost []*v1alpha1.ScheduledMachine

@@ -94,7 +94,7 @@ func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachi
 	for i := range list.Items {
 		left := &list.Items[i]
 		told := !since.IsZero() && since.Before(left.CreationTimestamp.Time)
-		if left.Name == sm.Name || told { // inherit adopts the ReclaimedMachine of the same name.
+		if left.Name == sm.Name || told { // adoptReclaimRecord adopts the ReclaimedMachine of the same name.
 			continue
 		}
 		claims = append(claims, hosts.Claim{Namespace: left.Namespace, Name: left.Name, Wants: namesOf(left), Owner: true})

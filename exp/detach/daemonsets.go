@@ -63,7 +63,7 @@ func namespacesOf(sets []daemonSet) (all []string) {
 	return slices.Compact(all)
 }
 
-// asides reads pods and DaemonSets of workload clusters from a separate cache. workload.Aside implements it.
+// asides reads pods and DaemonSets of workload clusters from a separate cache. workload.NamespaceCache implements it.
 type asides interface {
 	Reader(ctx context.Context, cluster client.ObjectKey, namespaces []string) (client.Reader, error)
 	Stop(cluster client.ObjectKey)

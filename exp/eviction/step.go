@@ -55,7 +55,7 @@ type Step struct {
 	Actuate *actuate.Actuator
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Desk runs the calls in the background, and enqueues a Machine after each call. No other step shares it.
+	// HookCaller runs the calls in the background, and enqueues a Machine after each call. No other step shares it.
 	Desk *leaving.HookCaller
 	// By is the requester that RescheduleRequests record.
 	By string

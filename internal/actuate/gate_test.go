@@ -418,7 +418,7 @@ func TestNothingIsSent(t *testing.T) {
 				}
 				ids[l.ActionID] = true
 			}
-			if len(all) != 5 { // one each of Depart, LetGo, Expedite, Remove and Evict
+			if len(all) != 5 { // one each of Depart, RemoveHooks, Expedite, Remove and Evict
 				t.Errorf("%s\ntold of %v", tc.reason, told(all))
 			}
 			before := sm.DeepCopy()

@@ -28,7 +28,7 @@ type Host struct {
 // NodeRejected reports whether the Machine reports a Node that is rejected, and no Node is accepted.
 func (h Host) NodeRejected() bool { return h.Node == "" && h.Says.Node != "" }
 
-// NodeRejection returns why the reported Node is rejected. It is empty unless Doubtful.
+// NodeRejection returns why the reported Node is rejected. It is empty unless NodeRejected.
 func (h Host) NodeRejection() string {
 	if !h.NodeRejected() {
 		return ""

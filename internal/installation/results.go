@@ -40,10 +40,10 @@ func (o Outcome) Of(node string) Failure {
 	return o.Nodes[node]
 }
 
-// pending is the capacity of the channel of changes. Tell blocks if it is full.
+// pending is the capacity of the channel of changes. Record blocks if it is full.
 const pending = 1024
 
-// A Results has the latest Outcome of each Cluster. It is safe for concurrent use. A nil Results ignores Tell
+// A Results has the latest Outcome of each Cluster. It is safe for concurrent use. A nil Results ignores Record
 // and Forget, and has no Outcome.
 type Results struct {
 	mu       sync.Mutex
@@ -51,7 +51,7 @@ type Results struct {
 	changes  chan event.GenericEvent
 }
 
-// NewResults returns an empty Board.
+// NewResults returns an empty Results.
 func NewResults() *Results {
 	return &Results{outcomes: map[client.ObjectKey]Outcome{}, changes: make(chan event.GenericEvent, pending)}
 }

@@ -106,7 +106,7 @@ func unservedNotes(m *v1alpha1.ScheduledMachine, now time.Time) []string {
 	return []string{unservedNote("it", m, since, now)}
 }
 
-// unservedSince returns since when a manager should have acted on m, and whether that is patience ago or more.
+// unservedSince returns since when a manager should have acted on m, and whether that is unservedAfter ago or more.
 func unservedSince(m *v1alpha1.ScheduledMachine, now time.Time) (time.Time, bool) {
 	since := waitingSince(m, now)
 	return since, !since.IsZero() && now.Sub(since) >= unservedAfter

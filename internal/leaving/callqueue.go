@@ -9,7 +9,7 @@ import (
 )
 
 // A callQueue is the queue of one step: at most Places calls run, the others wait in order of arrival. A slow step
-// cannot take the places of another. The lock of the Desk guards it.
+// cannot take the places of another. The lock of the HookCaller guards it.
 type callQueue struct {
 	running map[*call]bool
 	line    []*call

@@ -4,7 +4,7 @@
 // runs them in the background and in parallel, so a slow one blocks neither another nor a worker of a
 // controller.
 //
-// A controller starts a call with Desk.Ask, and reads the latest response with Desk.Look. The package does not
+// A controller starts a call with HookCaller.StartCall, and reads the latest response with HookCaller.Look. The package does not
 // interpret responses. All state is in memory: after a restart the calls are made again.
 package leaving
 
@@ -43,7 +43,7 @@ type Response struct {
 	Err error
 }
 
-// Progress is the state of a Question. The zero value means that no call was made.
+// Progress is the state of a CallKey. The zero value means that no call was made.
 type Progress struct {
 	// Asked is when the first call was requested. Answered is when the latest response came, zero if none came.
 	Asked, Answered time.Time
@@ -63,7 +63,7 @@ type HookCaller struct {
 	lanes    map[types.UID]*callQueue
 }
 
-// entry is the state of a Question.
+// entry is the state of a CallKey.
 type entry struct {
 	Progress
 	// version is the generation of the step that was called.
@@ -72,7 +72,7 @@ type entry struct {
 	call *call
 }
 
-// New returns an empty Desk.
+// New returns an empty HookCaller.
 func New(c clock.PassiveClock) *HookCaller {
 	return &HookCaller{
 		clock: c, wake: func(types.NamespacedName) {},
@@ -81,7 +81,7 @@ func New(c clock.PassiveClock) *HookCaller {
 }
 
 // Start sets the function that is called after each response, with the machine of the call. When ctx is done,
-// the Desk cancels all calls and drops all state.
+// the HookCaller cancels all calls and drops all state.
 func (d *HookCaller) Start(ctx context.Context, wake func(machine types.NamespacedName)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,7 +98,7 @@ func (d *HookCaller) stop() {
 	clear(d.machines)
 }
 
-// Look returns the state of a Question for this version of the step. A response to another version is dropped,
+// Look returns the state of a CallKey for this version of the step. A response to another version is dropped,
 // and its call is cancelled.
 func (d *HookCaller) Look(q CallKey, version int64) Progress {
 	d.mu.Lock()
@@ -114,8 +114,8 @@ func (d *HookCaller) Look(q CallKey, version int64) Progress {
 	return e.Progress
 }
 
-// StartCall queues a call and returns at once. It does nothing while a call for the same Question is open. The
-// context of ask ends when the Question is dropped.
+// StartCall queues a call and returns at once. It does nothing while a call for the same CallKey is open. The
+// context of ask ends when the CallKey is dropped.
 func (d *HookCaller) StartCall(ctx context.Context, machine types.NamespacedName, q CallKey, version int64, ask func(context.Context) Response) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -138,7 +138,7 @@ func (d *HookCaller) StartCall(ctx context.Context, machine types.NamespacedName
 }
 
 // Notify queues one call without a response. Its context ends after limit, which includes the time in the queue.
-// Only Forget and the end of the Desk cancel it.
+// Only ForgetStep and the end of the HookCaller cancel it.
 func (d *HookCaller) Notify(ctx context.Context, step types.UID, limit time.Duration, tell func(context.Context)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 // slowly is the duration of a slow call.
 const slowly = 28 * time.Second
 
-// office is a Desk with a log of its calls.
+// office is a HookCaller with a log of its calls.
 type office struct {
 	*HookCaller
 	*testing.T

@@ -19,7 +19,7 @@ import (
 // nextTry is the delay after a failed check.
 const nextTry = 5 * time.Second
 
-// A RemoteCheck describes the check that a Step makes in the workload cluster for one Machine. The Step has a Desk of
+// A RemoteCheck describes the check that a Step makes in the workload cluster for one Machine. The Step has a HookCaller of
 // its own, which runs the check in the background.
 type RemoteCheck struct {
 	// Look makes one check and starts the next action.
@@ -54,7 +54,7 @@ func (d *HookCaller) CheckRemote(ctx context.Context, of Departing, l RemoteChec
 	return v
 }
 
-// Woken is the source that starts the Desk and enqueues a Machine after each response.
+// Woken is the source that starts the HookCaller and enqueues a Machine after each response.
 func (d *HookCaller) Woken() source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		d.Start(ctx, func(machine types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: machine}) })

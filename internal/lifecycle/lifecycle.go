@@ -195,7 +195,7 @@ func (f Facts) leaving() bool {
 	return f.Machine == Leaving || f.Bootstrap == Leaving || f.Infrastructure == Leaving
 }
 
-// husk reports whether the Node belongs to a machine that is gone. Cluster API deletes this Node too, but
+// nodeOutlivedMachine reports whether the Node belongs to a machine that is gone. Cluster API deletes this Node too, but
 // possibly 20 s later.
 func (f Facts) husk() bool {
 	return f.Machine == Leaving && f.Expedited && f.Infrastructure == Absent && f.Node == Present

@@ -63,7 +63,7 @@ func (r *ReclaimTracker) StuckReason(req ctrl.Request) string {
 	return r.stalls.known[req].why
 }
 
-// Stalls is the source that enqueues an object at one controller whenever the result of Stalled changes.
+// Stalls is the source that enqueues an object at one controller whenever the result of StuckReason changes.
 func (r *ReclaimTracker) Stalls() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		if r == nil {

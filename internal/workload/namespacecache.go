@@ -36,7 +36,7 @@ type NamespaceCache struct {
 	open map[client.ObjectKey]*aside
 }
 
-// An AsideKind is a kind in an Aside.
+// An AsideKind is a kind in a NamespaceCache.
 type AsideKind struct {
 	// Kind is an empty object of the kind.
 	Kind client.Object

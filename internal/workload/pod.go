@@ -53,7 +53,7 @@ func DaemonSetOf(obj client.Object) *metav1.OwnerReference {
 }
 
 // TrimDaemonPod drops the fields of a DaemonSet pod that no controller reads. It keeps the owner, the Node, the
-// revision, the condition Ready and the deletion timestamp. It is a transform of an Aside, as is TrimDaemonSet.
+// revision, the condition Ready and the deletion timestamp. It is a transform of a NamespaceCache, as is TrimDaemonSet.
 func TrimDaemonPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {

@@ -44,7 +44,7 @@ type Options struct {
 	Bin string
 	// RuntimeExtension makes the manager register its runtime extension, with an address of this machine.
 	RuntimeExtension bool
-	// Metered keeps the manager's default limits of departures. Otherwise, it gets the arguments in Unmetered.
+	// Metered keeps the manager's default limits of departures. Otherwise, it gets the arguments in Unlimited.
 	Metered bool
 	// ManagerArgs are appended to the manager's command line.
 	ManagerArgs []string

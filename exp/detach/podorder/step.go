@@ -53,7 +53,7 @@ type Step struct {
 	Actuate *actuate.Actuator
 	// ClusterCache connects to the workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Desk runs the calls in the background, and enqueues the request after each call. Only this Step may use it.
+	// HookCaller runs the calls in the background, and enqueues the request after each call. Only this Step may use it.
 	Desk *leaving.HookCaller
 	// Deadline is the total time for all pods of a Node. Zero means DefaultDeadline.
 	Deadline time.Duration
